@@ -1,0 +1,140 @@
+"""From patches to tokens: projection, class token, positions (paper, section 3.1, equation 1)."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from vit_helpers.patches import grid_size, pair, patchify
+
+POSITIONS = ("learned", "sincos", "none")
+
+
+class PatchEmbed(nn.Module):
+    """Flatten every patch and project it to width D: the term x_p E of equation 1.  (B, C, H, W) -> (B, N, D)
+
+    A Linear on flattened patches is the published Conv2d with stride P: its weight is the convolution's after `flatten(1)`.
+    raises: TypeError for pixels that are not floating point; ValueError for another rank, channel count or image size
+    """
+
+    def __init__(self, image_size, patch_size, in_chans, embed_dim):
+        super().__init__()
+        self.image_size = pair(image_size)
+        self.patch_size = patch_size
+        self.in_chans = in_chans
+        self.grid = grid_size(image_size, patch_size)
+        fan_in = in_chans * patch_size * patch_size
+        self.proj = nn.Linear(fan_in, embed_dim)
+        nn.init.trunc_normal_(self.proj.weight, std=math.sqrt(1 / fan_in))
+        nn.init.zeros_(self.proj.bias)
+
+    def forward(self, images):
+        self.check(images)
+        return self.proj(patchify(images, self.patch_size))
+
+    def check(self, images):
+        if images.ndim != 4:
+            raise ValueError(f"images have 4 axes (B, C, H, W), got {images.ndim}: {tuple(images.shape)}")
+        if not images.is_floating_point():
+            raise TypeError(f"pixels must be floating point, got {images.dtype}: scale them first, images.float() / 255")
+        _, channels, *size = images.shape
+        if channels != self.in_chans:
+            raise ValueError(f"the model takes {self.in_chans} channels, the images have {channels}")
+        if tuple(size) != self.image_size:
+            H, W = self.image_size
+            raise ValueError(
+                f"the model is made for {H} x {W} pixels, the images have {size[0]} x {size[1]}: resize them, or make a "
+                "model of that size and carry the positions over with vit_helpers.embeddings.resize_positions"
+            )
+
+
+class TokenEmbed(nn.Module):
+    """Put the class token in front and add the positions: the rest of equation 1.  (B, N, D) -> (B, T, D)
+
+    grid       : rows and columns of patches
+    class_token: T = N + 1 with it, T = N without
+    positions  : "learned" (the paper's), "sincos" (fixed, 2-D) or "none"
+    dropout    : right after the sum (paper, appendix B.1)
+    """
+
+    def __init__(self, grid, embed_dim, class_token=True, positions="learned", dropout=0.0):
+        super().__init__()
+        T = grid[0] * grid[1] + class_token
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dim)) if class_token else None
+        if positions == "learned":
+            self.pos_embed = nn.Parameter(nn.init.normal_(torch.empty(1, T, embed_dim), std=0.02))
+        elif positions == "sincos":
+            patches_only = sincos_positions(grid, embed_dim)
+            with_class = F.pad(patches_only, (0, 0, int(class_token), 0))  # the class token stands nowhere: zeros
+            self.register_buffer("pos_embed", with_class[None], persistent=False)
+        elif positions == "none":
+            self.pos_embed = None
+        else:
+            raise ValueError(f"unknown positions {positions!r}, known: {', '.join(POSITIONS)}")
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        if self.cls_token is not None:
+            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)  # one vector, the same for all images
+        if self.pos_embed is not None:
+            x = x + self.pos_embed
+        return self.dropout(x)
+
+
+def sincos_1d(length, dim):
+    """Sines and cosines of falling frequency for the places 0 .. length - 1 (Vaswani et al., section 3.5).
+
+    returns: (length, dim): dim/2 sines, then dim/2 cosines, with frequencies 10000^(-2i/dim)
+    raises : ValueError when dim is odd
+
+    >>> sincos_1d(5, 8).shape
+    torch.Size([5, 8])
+    """
+    if dim % 2:
+        raise ValueError(f"width {dim} does not split into sines and cosines: it must be a multiple of 2")
+    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
+    return torch.cat([angles.sin(), angles.cos()], dim=1).float()
+
+
+def sincos_positions(grid, dim):
+    """A fixed position for every patch of a grid: half of the width says the row, half the column.
+
+    The paper learns its positions; fixed ones in this form are used by MAE (arXiv 2111.06377).
+    grid   : rows and columns of patches
+    returns: (N, dim), patches left to right, top to bottom
+    raises : ValueError when dim is no multiple of 4
+
+    >>> sincos_positions((2, 3), 8).shape
+    torch.Size([6, 8])
+    """
+    if dim % 4:
+        raise ValueError(f"width {dim} does not split into sines and cosines of two axes: it must be a multiple of 4")
+    rows, cols = grid
+    by_row = sincos_1d(rows, dim // 2).repeat_interleave(cols, dim=0)
+    by_col = sincos_1d(cols, dim // 2).repeat(rows, 1)
+    return torch.cat([by_row, by_col], dim=1)
+
+
+def resize_positions(pos_embed, grid, new_grid):
+    """Stretch learned positions over another grid of patches, to use images of another size (paper, section 3.2).
+
+    pos_embed: (1, T, D); tokens before the N patches (the class token) keep their position
+    grid     : rows and columns that the positions were learned on; new_grid: those wanted
+    returns  : (1, T', D), by bicubic interpolation with antialiasing, as timm does it
+    raises   : ValueError when pos_embed has fewer than N tokens
+
+    >>> resize_positions(torch.zeros(1, 1 + 4 * 4, 8), (4, 4), (6, 5)).shape
+    torch.Size([1, 31, 8])
+    """
+    (rows, cols), (_, T, D) = grid, pos_embed.shape
+    extra = T - rows * cols
+    if extra < 0:
+        raise ValueError(f"{T} positions are fewer than the {rows} x {cols} = {rows * cols} patches of the grid")
+    prefix, patches = pos_embed[:, :extra], pos_embed[:, extra:]
+    if tuple(grid) == tuple(new_grid):
+        return pos_embed
+    picture = patches.reshape(1, rows, cols, D).permute(0, 3, 1, 2)  # (1, D, rows, cols)
+    picture = F.interpolate(picture, size=tuple(new_grid), mode="bicubic", antialias=True)
+    return torch.cat([prefix, picture.flatten(2).transpose(1, 2)], dim=1)

@@ -1,0 +1,119 @@
+"""Other people's weights under our names: the same numbers, so the same model."""
+
+import re
+
+import torch
+
+BLOCK = "blocks.{i}."
+TORCHVISION = {  # torchvision.models.vision_transformer; its older files say mlp.linear_1 and mlp.linear_2
+    "conv_proj": "patch_embed.proj",
+    "class_token": "token_embed.cls_token",
+    "encoder.pos_embedding": "token_embed.pos_embed",
+    "encoder.layers.encoder_layer_{i}.ln_1": BLOCK + "norm1",
+    "encoder.layers.encoder_layer_{i}.self_attention.in_proj_weight": BLOCK + "attn.qkv.weight",
+    "encoder.layers.encoder_layer_{i}.self_attention.in_proj_bias": BLOCK + "attn.qkv.bias",
+    "encoder.layers.encoder_layer_{i}.self_attention.out_proj": BLOCK + "attn.proj",
+    "encoder.layers.encoder_layer_{i}.ln_2": BLOCK + "norm2",
+    "encoder.layers.encoder_layer_{i}.mlp.0": BLOCK + "mlp.fc1",
+    "encoder.layers.encoder_layer_{i}.mlp.3": BLOCK + "mlp.fc2",
+    "encoder.layers.encoder_layer_{i}.mlp.linear_1": BLOCK + "mlp.fc1",
+    "encoder.layers.encoder_layer_{i}.mlp.linear_2": BLOCK + "mlp.fc2",
+    "encoder.ln": "norm",
+    "heads.pre_logits": "pre_logits.0",
+    "heads.head": "head",
+}
+TIMM = {  # timm.models.vision_transformer
+    "patch_embed.proj": "patch_embed.proj",
+    "cls_token": "token_embed.cls_token",
+    "pos_embed": "token_embed.pos_embed",
+    "norm": "norm",
+    "head": "head",
+} | {BLOCK + part: BLOCK + part for part in ("norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2")}
+HUGGINGFACE = {  # ViTModel and ViTForImageClassification of transformers 5, then the block's names before
+    "embeddings.patch_embeddings.projection": "patch_embed.proj",
+    "embeddings.cls_token": "token_embed.cls_token",
+    "embeddings.position_embeddings": "token_embed.pos_embed",
+    "layers.{i}.layernorm_before": BLOCK + "norm1",
+    "layers.{i}.attention.q_proj": BLOCK + "attn.q",
+    "layers.{i}.attention.k_proj": BLOCK + "attn.k",
+    "layers.{i}.attention.v_proj": BLOCK + "attn.v",
+    "layers.{i}.attention.o_proj": BLOCK + "attn.proj",
+    "layers.{i}.layernorm_after": BLOCK + "norm2",
+    "layers.{i}.mlp.fc1": BLOCK + "mlp.fc1",
+    "layers.{i}.mlp.fc2": BLOCK + "mlp.fc2",
+    "encoder.layer.{i}.layernorm_before": BLOCK + "norm1",
+    "encoder.layer.{i}.attention.attention.query": BLOCK + "attn.q",
+    "encoder.layer.{i}.attention.attention.key": BLOCK + "attn.k",
+    "encoder.layer.{i}.attention.attention.value": BLOCK + "attn.v",
+    "encoder.layer.{i}.attention.output.dense": BLOCK + "attn.proj",
+    "encoder.layer.{i}.layernorm_after": BLOCK + "norm2",
+    "encoder.layer.{i}.intermediate.dense": BLOCK + "mlp.fc1",
+    "encoder.layer.{i}.output.dense": BLOCK + "mlp.fc2",
+    "layernorm": "norm",
+    "pooler.dense": "pre_logits.0",  # a tanh layer on the class token: the paper's pre-training head
+    "classifier": "head",
+}
+
+
+def from_torchvision(state_dict):
+    """The state dict of a torchvision ViT (`vit_b_16`, ...) under our names.
+
+    raises: ValueError naming the keys that are no part of such a model
+    """
+    return flatten_projection(rename(state_dict, TORCHVISION, "torchvision"))
+
+
+def from_timm(state_dict):
+    """The state dict of a timm ViT (`vit_base_patch16_224`, ...) under our names.
+
+    raises: ValueError naming the keys that are no part of such a model
+    """
+    return flatten_projection(rename(state_dict, TIMM, "timm"))
+
+
+def from_huggingface(state_dict):
+    """The state dict of a Hugging Face `ViTModel` or `ViTForImageClassification` under our names.
+
+    Its layer norms use eps 1e-12 unless its config says otherwise: ViTConfig(..., norm_eps=1e-12).
+    A `ViTModel` brings a pooler, our hidden tanh layer: ViTConfig(..., num_classes=0, representation_size=D).
+    raises: ValueError naming the keys that are no part of such a model, or a block without its q, k or v
+    """
+    inner = {key.removeprefix("vit."): value for key, value in state_dict.items()}
+    return flatten_projection(join_qkv(rename(inner, HUGGINGFACE, "Hugging Face")))
+
+
+def rename(state_dict, table, library):
+    rules = [(re.compile(re.escape(old).replace(r"\{i\}", r"(\d+)") + r"(\.weight|\.bias|)"), new) for old, new in table.items()]
+    renamed, unknown = {}, []
+    for key, value in state_dict.items():
+        for pattern, new in rules:
+            if match := pattern.fullmatch(key):
+                *layer, leaf = match.groups()
+                renamed[new.format(i=layer[0] if layer else None) + leaf] = value
+                break
+        else:
+            unknown.append(key)
+    if unknown:
+        raise ValueError(f"{len(unknown)} of {len(state_dict)} keys are not of a {library} ViT: {', '.join(unknown[:5])}")
+    return renamed
+
+
+def join_qkv(state_dict):
+    """Stack queries, keys and values, kept apart by Hugging Face, into one matrix: three of (D, D) -> (3 D, D)"""
+    joined = {}
+    for key, value in state_dict.items():
+        if match := re.fullmatch(r"(.*\.attn\.)[qkv](\.\w+)", key):
+            before, leaf = match.groups()
+            parts = [before + name + leaf for name in "qkv"]
+            if missing := [part for part in parts if part not in state_dict]:
+                raise ValueError(f"{key} is there, but {', '.join(missing)} not: the file is incomplete")
+            joined[f"{before}qkv{leaf}"] = torch.cat([state_dict[part] for part in parts])
+        else:
+            joined[key] = value
+    return joined
+
+
+def flatten_projection(state_dict):
+    """The kernel of the published convolution, (D, C, P, P), as the weight of a Linear on flat patches, (D, C*P*P)"""
+    weight = "patch_embed.proj.weight"
+    return {key: value.flatten(1) if key == weight else value for key, value in state_dict.items()}

@@ -1,0 +1,226 @@
+"""Training: one loop, written out.  Seeds, learning rate, evaluation, checkpoints.  Works for any classifier."""
+
+import math
+import random
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch.optim.lr_scheduler import LambdaLR
+from tqdm import tqdm
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train.  The defaults are for the digits: chosen on the validation part.
+
+    lr             : the highest learning rate, reached after the warm-up
+    warmup         : share of all steps in which the rate rises from 0, straight
+    weight_decay   : pulls matrices towards 0 (AdamW: apart from the gradient); biases, norms and tokens are left alone
+    label_smoothing: share of the target that is spread over all classes
+    clip           : longest gradient allowed, over all parameters together
+    """
+
+    epochs: int = 60
+    lr: float = 3e-3
+    warmup: float = 0.1
+    weight_decay: float = 0.05
+    label_smoothing: float = 0.1
+    clip: float = 1.0
+
+    def __post_init__(self):
+        if self.epochs < 1:
+            raise ValueError(f"epochs must be at least 1, got {self.epochs}")
+        for name in ("lr", "clip"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        for name in ("warmup", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is a share from 0 up to 1, got {getattr(self, name)}")
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
+
+
+class Score(NamedTuple):
+    """loss: mean over images, in nats;  accuracy: share of images from 0 to 1"""
+
+    loss: float
+    accuracy: float
+
+
+def set_seed(seed):
+    """Start every random generator that training uses from this seed."""
+    random.seed(seed)
+    torch.manual_seed(seed)  # CPU and every GPU
+
+
+def warmup_cosine(step, total, warmup):
+    """The share of the highest learning rate to use at a step: a straight rise, then half a cosine down to 0.
+
+    step: 0 .. total - 1; warmup: how many steps the rise takes
+
+    >>> [round(warmup_cosine(step, total=10, warmup=4), 2) for step in range(10)]
+    [0.25, 0.5, 0.75, 1.0, 1.0, 0.93, 0.75, 0.5, 0.25, 0.07]
+    """
+    if step < warmup:
+        return (step + 1) / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
+
+
+def adamw(model, lr, weight_decay):
+    """AdamW that decays matrices only (Loshchilov and Hutter, arXiv 1711.05101)."""
+    matrices = [p for p in model.parameters() if p.ndim == 2]
+    others = [p for p in model.parameters() if p.ndim != 2]  # biases, norms, class token, positions
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=lr, fused=True)
+
+
+def fit(model, train, validation, recipe=None, *, device="cpu", report=None, checkpoint=None, resume=False, about=None):
+    """Train a classifier; the history comes back, a dict an epoch.
+
+    train, validation: give (images, labels) batches each time they are iterated, and have a length
+    report           : called with every row of the history, `print_epoch` by default
+    checkpoint       : a path; after every epoch all that is needed to go on is kept there, with `about`
+    resume           : go on from that checkpoint, to the same end as a run that was never stopped
+    raises           : FloatingPointError when the loss is not finite; ValueError when resuming with another recipe
+    """
+    recipe, report = recipe or Recipe(), report or print_epoch
+    total = recipe.epochs * len(train)
+    warmup = round(recipe.warmup * total)
+    model.to(device)
+    optimizer = adamw(model, recipe.lr, recipe.weight_decay)
+    schedule = LambdaLR(optimizer, lambda step: warmup_cosine(step, total, warmup))
+    history = []
+    if resume:
+        history = restore(load_checkpoint(checkpoint), model, optimizer, schedule, recipe)
+    for epoch in range(len(history) + 1, recipe.epochs + 1):
+        start, lr = time.perf_counter(), schedule.get_last_lr()[0]
+        score = train_epoch(model, train, optimizer, schedule, recipe, device, epoch)
+        seconds = time.perf_counter() - start
+        val = evaluate(model, validation, device, recipe.label_smoothing)
+        row = {"epoch": epoch, "loss": score.loss, "accuracy": score.accuracy, "val_loss": val.loss,
+               "val_accuracy": val.accuracy, "lr": lr, "seconds": seconds}  # fmt: skip
+        history.append(row)
+        if checkpoint:
+            save_checkpoint(checkpoint, model, optimizer, schedule, recipe, history, about)
+        report(row)
+    return history
+
+
+def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
+    """One pass over the training data; its mean loss and accuracy, as seen while learning."""
+    model.train()
+    loss_sum = right = count = 0
+    for images, labels in tqdm(batches, desc=f"epoch {epoch}", leave=False, disable=None):
+        images, labels = images.to(device), labels.to(device)
+        optimizer.zero_grad()
+        logits = model(images)
+        loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
+        if not torch.isfinite(loss):
+            raise FloatingPointError(not_finite(loss.item(), schedule, epoch))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        optimizer.step()
+        schedule.step()
+        loss_sum += loss.item() * len(labels)  # weigh by size: the last batch is smaller
+        right += (logits.argmax(1) == labels).sum().item()
+        count += len(labels)
+    return Score(loss_sum / count, right / count)
+
+
+def not_finite(loss, schedule, epoch):
+    step, lr = schedule.last_epoch + 1, schedule.get_last_lr()[0]
+    return (
+        f"the loss is {loss} at step {step} (epoch {epoch}, learning rate {lr:.2g}). Usual causes: a learning rate that "
+        "is too high or has no warm-up, pixels that are not normalised or hold NaN, a division by zero or a log of zero"
+    )
+
+
+@torch.no_grad()
+def predict(model, batches, device="cpu"):
+    """Logits (n, K) and labels (n,) of all batches, in order, on the CPU; dropout is off meanwhile."""
+    was_training = model.training
+    model.eval()
+    pairs = [(model(images.to(device)).cpu(), labels.cpu()) for images, labels in batches]
+    model.train(was_training)
+    logits, labels = zip(*pairs, strict=True)
+    return torch.cat(logits), torch.cat(labels)
+
+
+def evaluate(model, batches, device="cpu", label_smoothing=0.0):
+    """Loss and accuracy over all images of the batches, as `Score`."""
+    logits, labels = predict(model, batches, device)
+    loss = F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
+    return Score(loss.item(), (logits.argmax(1) == labels).float().mean().item())
+
+
+def print_epoch(row):
+    """One line of a history.  Loss in nats; training figures are those seen while learning, on augmented images."""
+    print(
+        f"epoch {row['epoch']:3d}  loss {row['loss']:.3f}  accuracy {row['accuracy']:.3f}  "
+        f"validation loss {row['val_loss']:.3f}  accuracy {row['val_accuracy']:.3f}  lr {row['lr']:.2e}"
+    )
+
+
+def save_checkpoint(path, model, optimizer, schedule, recipe, history, about=None):
+    """Keep all that is needed to go on.  Written aside, then renamed: a cut leaves the file before as it was.
+
+    The checkpoint before stays beside it, as `<name>.previous`.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    state = {
+        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(),
+        "random": random_state(), "recipe": asdict(recipe), "history": history, "about": about or {},
+    }  # fmt: skip
+    aside = path.with_name(path.name + ".part")
+    torch.save(state, aside)
+    if path.exists():
+        path.replace(previous(path))
+    aside.replace(path)
+
+
+def load_checkpoint(path):
+    """What `save_checkpoint` kept, as a dict; tensors on the CPU, and nothing that could run code.
+
+    raises: FileNotFoundError when there is none; ValueError when it is cut short or damaged, naming the one before
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"no checkpoint at {path}{where_previous(path)}")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
+        raise ValueError(f"the checkpoint {path} is cut short or damaged ({type(error).__name__}){where_previous(path)}") from error
+    if not isinstance(state, dict) or "history" not in state:
+        raise ValueError(f"{path} is no checkpoint of this training: it holds {type(state).__name__} without a history")
+    return state
+
+
+def restore(state, model, optimizer, schedule, recipe):
+    """Put a checkpoint back into model, optimizer, schedule and random generators; its history comes back."""
+    changed = [f"{k} {state['recipe'][k]} -> {v}" for k, v in asdict(recipe).items() if state["recipe"][k] != v]
+    if changed:
+        raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    schedule.load_state_dict(state["schedule"])
+    torch.set_rng_state(state["random"]["cpu"])
+    if state["random"]["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["random"]["cuda"])
+    return state["history"]
+
+
+def random_state():
+    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
+
+
+def previous(path):
+    return path.with_name(path.name + ".previous")
+
+
+def where_previous(path):
+    return f"; the one before it is {previous(path)}" if previous(path).exists() else ""

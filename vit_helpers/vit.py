@@ -1,0 +1,209 @@
+"""The Vision Transformer, put together (paper, section 3.1 and Table 1)."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from vit_helpers.embeddings import POSITIONS, PatchEmbed, TokenEmbed
+from vit_helpers.encoder import Block
+from vit_helpers.patches import grid_size, pair
+
+SIZES = {  # Base, Large, Huge: the paper's Table 1; Tiny, Small: DeiT (arXiv 2012.12877), Steiner et al. (2106.10270)
+    "Ti": {"depth": 12, "embed_dim": 192, "num_heads": 3},
+    "S": {"depth": 12, "embed_dim": 384, "num_heads": 6},
+    "B": {"depth": 12, "embed_dim": 768, "num_heads": 12},
+    "L": {"depth": 24, "embed_dim": 1024, "num_heads": 16},
+    "H": {"depth": 32, "embed_dim": 1280, "num_heads": 16},
+}
+POOLS = ("cls", "avg", "none")
+
+
+@dataclass(frozen=True)
+class ViTConfig:
+    """Everything that decides the shape of a ViT.  The defaults are the paper's B/16 for ImageNet.
+
+    image_size : H = W, or the pair (H, W), in pixels; a multiple of patch_size
+    pool       : what the head reads: "cls" the class token (the paper's), "avg" the mean of the patch tokens,
+                 "none" every token
+    positions  : "learned" (the paper's), "sincos" (fixed, 2-D) or "none"
+    num_classes: K; 0 for no head, the model then returns features
+    representation_size: width of the hidden tanh layer of the paper's pre-training head; None for a linear head
+    dropout    : where the paper puts it; attn_dropout: on the attention weights
+    raises     : ValueError or TypeError naming what does not fit
+
+    >>> ViTConfig(image_size=8, patch_size=2, in_chans=1, num_classes=10, embed_dim=64, depth=2, num_heads=4).num_tokens
+    17
+    """
+
+    image_size: int | tuple[int, int] = 224
+    patch_size: int = 16
+    in_chans: int = 3
+    num_classes: int = 1000
+    embed_dim: int = 768
+    depth: int = 12
+    num_heads: int = 12
+    mlp_ratio: float = 4.0
+    class_token: bool = True
+    pool: str = "cls"
+    positions: str = "learned"
+    representation_size: int | None = None
+    dropout: float = 0.0
+    attn_dropout: float = 0.0
+    norm_eps: float = 1e-6
+
+    def __post_init__(self):
+        object.__setattr__(self, "image_size", pair(self.image_size))
+        _ = self.grid  # raises when the patches do not divide the image
+        for name in ("patch_size", "in_chans", "embed_dim", "depth", "num_heads"):
+            check_count(name, getattr(self, name), least=1)
+        check_count("num_classes", self.num_classes, least=0)
+        if self.representation_size is not None:
+            check_count("representation_size", self.representation_size, least=1)
+        check_known("pool", self.pool, POOLS)
+        check_known("positions", self.positions, POSITIONS)
+        if self.embed_dim % self.num_heads:
+            raise ValueError(f"width {self.embed_dim} does not split into {self.num_heads} equal heads")
+        if self.pool == "cls" and not self.class_token:
+            raise ValueError('pool="cls" reads the class token, but class_token=False: choose pool="avg" or "none"')
+        for name in ("dropout", "attn_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is a share from 0 up to 1, got {getattr(self, name)}")
+        if int(self.embed_dim * self.mlp_ratio) < 1:
+            raise ValueError(f"mlp_ratio {self.mlp_ratio} leaves no hidden width at width {self.embed_dim}")
+
+    @classmethod
+    def from_name(cls, name, **changes):
+        """A size of the paper with its patch side, "B/16", with any other field changed.
+
+        raises: ValueError for an unknown size, listing the known ones
+
+        >>> ViTConfig.from_name("L/32", num_classes=3).embed_dim
+        1024
+        """
+        size, _, patch = str(name).partition("/")
+        if size not in SIZES or not patch.isdecimal():
+            raise ValueError(f'unknown model {name!r}, known sizes: {", ".join(SIZES)}, each with a patch side, as in "B/16"')
+        return cls(**{"patch_size": int(patch), **SIZES[size], **changes})
+
+    @property
+    def grid(self):
+        """Rows and columns of patches: (H/P, W/P)"""
+        return grid_size(self.image_size, self.patch_size)
+
+    @property
+    def num_tokens(self):
+        """T: the patches, and the class token where there is one"""
+        return math.prod(self.grid) + self.class_token
+
+
+def check_count(name, value, least):
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def check_known(name, value, known):
+    if value not in known:
+        raise ValueError(f"unknown {name} {value!r}, known: {', '.join(known)}")
+
+
+class ViT(nn.Module):
+    """The Vision Transformer.  (B, C, H, W) -> (B, K); with pool="none" (B, T, K); with num_classes=0, D instead of K
+
+    config: a `ViTConfig`
+    block : makes an encoder block from (dim, num_heads), a module (B, T, D) -> (B, T, D); the paper's by default.
+            It is called as block(x), and as block(x, mask=mask) when there is a mask.
+    mask  : (B, T) boolean, True for the tokens that may be looked at (the class token is token 0)
+    """
+
+    def __init__(self, config, block=None):
+        super().__init__()
+        if not isinstance(config, ViTConfig):
+            raise TypeError(f"ViT takes a ViTConfig, got {type(config).__name__}: ViT(ViTConfig.from_name('B/16'))")
+        c = self.config = config
+        block = block or partial(
+            Block, mlp_ratio=c.mlp_ratio, dropout=c.dropout, attn_dropout=c.attn_dropout, norm_eps=c.norm_eps
+        )
+        self.patch_embed = PatchEmbed(c.image_size, c.patch_size, c.in_chans, c.embed_dim)
+        self.token_embed = TokenEmbed(c.grid, c.embed_dim, c.class_token, c.positions, c.dropout)
+        self.blocks = nn.ModuleList(block(c.embed_dim, c.num_heads) for _ in range(c.depth))
+        self.norm = nn.LayerNorm(c.embed_dim, eps=c.norm_eps)
+        self.pre_logits, width = nn.Identity(), c.embed_dim
+        if c.representation_size is not None:
+            self.pre_logits, width = tanh_layer(width, c.representation_size), c.representation_size
+        self.head = zero_linear(width, c.num_classes) if c.num_classes else nn.Identity()
+
+    def forward(self, images, mask=None):
+        x = self.forward_features(images, mask)
+        x = self.pool(x, mask)
+        return self.head(self.pre_logits(x))
+
+    def forward_features(self, images, mask=None):
+        """The tokens after the last block and its norm: (B, C, H, W) -> (B, T, D)"""
+        x = self.embed(images)  # Eq. 1
+        if mask is not None:
+            self.check_mask(mask, x)
+        for block in self.blocks:
+            x = block(x) if mask is None else block(x, mask=mask)  # Eq. 2 and 3
+        return self.norm(x)  # Eq. 4, for every token
+
+    def embed(self, images):
+        """The tokens that enter the first block, equation 1: (B, C, H, W) -> (B, T, D)"""
+        return self.token_embed(self.patch_embed(images))
+
+    def pool(self, x, mask=None):
+        """What the head reads of the tokens: (B, T, D) -> (B, D), or all of them"""
+        if self.config.pool == "none":
+            return x
+        if self.config.pool == "cls":
+            return x[:, 0]
+        first = int(self.config.class_token)
+        if mask is None:
+            return x[:, first:].mean(dim=1)
+        kept = mask[:, first:, None].to(x.dtype)
+        return (x[:, first:] * kept).sum(dim=1) / kept.sum(dim=1)
+
+    def attention_weights(self, images, mask=None):
+        """The attention weights of every layer, from a pass of their own: a list of L tensors (B, h, T, T).
+
+        `model.attention_weights(images)[layer][:, head]` is one head; row 0 is what the class token looks at.
+        raises: TypeError when a block put in place of ours has no `attention_weights(x)`
+        """
+        x, weights = self.embed(images), []
+        if mask is not None:
+            self.check_mask(mask, x)
+        for block in self.blocks:
+            if not hasattr(block, "attention_weights"):
+                raise TypeError(f"{type(block).__name__} does not tell its weights: give it attention_weights(x)")
+            extra = {} if mask is None else {"mask": mask}
+            weights.append(block.attention_weights(x, **extra))
+            x = block(x, **extra)
+        return weights
+
+    def check_mask(self, mask, x):
+        B, T, _ = x.shape
+        if mask.dtype != torch.bool:
+            raise TypeError(f"a mask is boolean, True where a token may be looked at; got {mask.dtype}")
+        if tuple(mask.shape) != (B, T):
+            raise ValueError(f"a mask has a row an image and a column a token, {(B, T)}, got {tuple(mask.shape)}")
+        if not mask[:, int(self.config.class_token) :].any(dim=1).all():
+            raise ValueError("a mask hides every patch of an image: leave at least one")
+
+
+def tanh_layer(dim, hidden_dim):
+    linear = nn.Linear(dim, hidden_dim)
+    nn.init.trunc_normal_(linear.weight, std=math.sqrt(1 / dim))
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(linear, nn.Tanh())
+
+
+def zero_linear(dim, num_classes):
+    """A head of zeros (paper, section 3.2): every class starts equally likely, so the first loss is ln K."""
+    linear = nn.Linear(dim, num_classes)
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
