@@ -106,8 +106,10 @@ def digits():
     images = torch.tensor(raw.images, dtype=torch.float32)[:, None] / 16  # grey values come as 0 .. 16
     labels = torch.tensor(raw.target, dtype=torch.int64)
     test, validation, train = split_rows(len(labels), DIGITS_TEST, DIGITS_VALIDATION)
-    part = {name: Split(images[rows], labels[rows]) for name, rows in
-            (("train", train), ("validation", validation), ("test", test))}  # fmt: skip
+    part = {
+        name: Split(images[rows], labels[rows])
+        for name, rows in (("train", train), ("validation", validation), ("test", test))
+    }
     mean, std = mean_and_std(part["train"].images)
     return Data("digits", **part, class_names=tuple("0123456789"), mean=mean, std=std)
 

@@ -75,7 +75,7 @@ def unpatchify(patches, patch_size, image_size):
     B, N, length = patches.shape
     rows, cols = grid_size(image_size, patch_size)
     P = patch_size
-    if N != rows * cols:
+    if rows * cols != N:
         raise ValueError(f"{N} patches do not fill a grid of {rows} x {cols} = {rows * cols}")
     if length % (P * P):
         raise ValueError(f"a patch of {length} numbers does not split into channels of {P} x {P} = {P * P}")

@@ -83,7 +83,7 @@ def from_huggingface(state_dict):
 
 
 def rename(state_dict, table, library):
-    rules = [(re.compile(re.escape(old).replace(r"\{i\}", r"(\d+)") + r"(\.weight|\.bias|)"), new) for old, new in table.items()]
+    rules = [(re.compile(re.escape(old).replace(r"\{i\}", r"(\d+)") + r"(\.weight|\.bias|)"), table[old]) for old in table]
     renamed, unknown = {}, []
     for key, value in state_dict.items():
         for pattern, new in rules:

@@ -79,7 +79,7 @@ def adamw(model, lr, weight_decay):
 
 
 def fit(model, train, validation, recipe=None, *, device="cpu", report=None, checkpoint=None, resume=False, about=None):
-    """Train a classifier; the history comes back, a dict an epoch.
+    """Train a classifier; the history comes back, a dict an epoch (`print_epoch` names its units).
 
     train, validation: give (images, labels) batches each time they are iterated, and have a length
     report           : called with every row of the history, `print_epoch` by default
@@ -97,12 +97,9 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
     if resume:
         history = restore(load_checkpoint(checkpoint), model, optimizer, schedule, recipe)
     for epoch in range(len(history) + 1, recipe.epochs + 1):
-        start, lr = time.perf_counter(), schedule.get_last_lr()[0]
-        score = train_epoch(model, train, optimizer, schedule, recipe, device, epoch)
-        seconds = time.perf_counter() - start
-        val = evaluate(model, validation, device, recipe.label_smoothing)
-        row = {"epoch": epoch, "loss": score.loss, "accuracy": score.accuracy, "val_loss": val.loss,
-               "val_accuracy": val.accuracy, "lr": lr, "seconds": seconds}  # fmt: skip
+        row = {"epoch": epoch, "lr": schedule.get_last_lr()[0]}
+        row |= train_epoch(model, train, optimizer, schedule, recipe, device, epoch)
+        row["val_loss"], row["val_accuracy"] = evaluate(model, validation, device, recipe.label_smoothing)
         history.append(row)
         if checkpoint:
             save_checkpoint(checkpoint, model, optimizer, schedule, recipe, history, about)
@@ -111,8 +108,9 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
 
 
 def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
-    """One pass over the training data; its mean loss and accuracy, as seen while learning."""
+    """One pass over the training data: mean loss and accuracy as seen while learning, and speed."""
     model.train()
+    start = time.perf_counter()
     loss_sum = right = count = 0
     for images, labels in tqdm(batches, desc=f"epoch {epoch}", leave=False, disable=None):
         images, labels = images.to(device), labels.to(device)
@@ -128,7 +126,8 @@ def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
         loss_sum += loss.item() * len(labels)  # weigh by size: the last batch is smaller
         right += (logits.argmax(1) == labels).sum().item()
         count += len(labels)
-    return Score(loss_sum / count, right / count)
+    seconds = time.perf_counter() - start
+    return {"loss": loss_sum / count, "accuracy": right / count, "images_per_second": count / seconds}
 
 
 def not_finite(loss, schedule, epoch):
@@ -161,7 +160,8 @@ def print_epoch(row):
     """One line of a history.  Loss in nats; training figures are those seen while learning, on augmented images."""
     print(
         f"epoch {row['epoch']:3d}  loss {row['loss']:.3f}  accuracy {row['accuracy']:.3f}  "
-        f"validation loss {row['val_loss']:.3f}  accuracy {row['val_accuracy']:.3f}  lr {row['lr']:.2e}"
+        f"validation loss {row['val_loss']:.3f}  accuracy {row['val_accuracy']:.3f}  "
+        f"lr {row['lr']:.1e}  {row['images_per_second']:,.0f} images/s"
     )
 
 
@@ -173,9 +173,14 @@ def save_checkpoint(path, model, optimizer, schedule, recipe, history, about=Non
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     state = {
-        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(),
-        "random": random_state(), "recipe": asdict(recipe), "history": history, "about": about or {},
-    }  # fmt: skip
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "schedule": schedule.state_dict(),
+        "random": random_state(),
+        "recipe": asdict(recipe),
+        "history": history,
+        "about": about or {},
+    }
     aside = path.with_name(path.name + ".part")
     torch.save(state, aside)
     if path.exists():
@@ -194,7 +199,7 @@ def load_checkpoint(path):
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
-        raise ValueError(f"the checkpoint {path} is cut short or damaged ({type(error).__name__}){where_previous(path)}") from error
+        raise ValueError(f"the checkpoint {path} is cut short or damaged{where_previous(path)}") from error
     if not isinstance(state, dict) or "history" not in state:
         raise ValueError(f"{path} is no checkpoint of this training: it holds {type(state).__name__} without a history")
     return state

@@ -12,6 +12,7 @@ from vit_helpers.encoder import Block
 from vit_helpers.patches import grid_size, pair
 
 SIZES = {  # Base, Large, Huge: the paper's Table 1; Tiny, Small: DeiT (arXiv 2012.12877), Steiner et al. (2106.10270)
+    "mini": {"depth": 2, "embed_dim": 64, "num_heads": 4},  # ours, for images of 8 x 8 pixels
     "Ti": {"depth": 12, "embed_dim": 192, "num_heads": 3},
     "S": {"depth": 12, "embed_dim": 384, "num_heads": 6},
     "B": {"depth": 12, "embed_dim": 768, "num_heads": 12},
@@ -85,7 +86,7 @@ class ViTConfig:
         """
         size, _, patch = str(name).partition("/")
         if size not in SIZES or not patch.isdecimal():
-            raise ValueError(f'unknown model {name!r}, known sizes: {", ".join(SIZES)}, each with a patch side, as in "B/16"')
+            raise ValueError(f"unknown model {name!r}, known: {', '.join(SIZES)}, each with a patch side, as in B/16")
         return cls(**{"patch_size": int(patch), **SIZES[size], **changes})
 
     @property

@@ -1,0 +1,218 @@
+"""Measure what the README claims, on this machine: import time, digits accuracy, and speed beside the peers.
+
+Each model of a row is built with the same shape, warmed up, and measured in turn in one process, several rounds; the
+median round counts. A peer that is not installed is left out. Let nothing else run meanwhile.
+"""
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PARTS = ("import", "digits", "speed")
+SHAPES = {  # image side, patch side, channels, width, depth, heads, batch
+    "8 px/P2/D64/L2": (8, 2, 1, 64, 2, 4, 64),
+    "32 px/P4/D192/L6": (32, 4, 3, 192, 6, 3, 32),
+    "Ti/16": (224, 16, 3, 192, 12, 3, 8),
+    "B/16": (224, 16, 3, 768, 12, 12, 4),
+}
+
+
+def add_arguments(parser):
+    parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: all)")
+    parser.add_argument("--seeds", type=int, default=5, help="how many trainings on digits (default: 5)")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of each speed row (default: 7)")
+    parser.add_argument("--threads", type=int, default=2, help="threads for torch (default: 2)")
+
+
+def run(args):
+    import torch
+
+    if unknown := set(args.parts) - set(PARTS):
+        print(f"error: unknown part {', '.join(sorted(unknown))}, known: {', '.join(PARTS)}", file=sys.stderr)
+        return 1
+    torch.set_num_threads(args.threads)
+    print(
+        f"{processor()}, {os.cpu_count()} CPUs, {args.threads} threads, {torch.backends.cpu.get_cpu_capability()}; "
+        f"Python {platform.python_version()}, torch {torch.__version__}\n"
+    )
+    parts = args.parts or PARTS
+    if "import" in parts:
+        bench_import()
+    if "digits" in parts:
+        bench_digits(args.seeds)
+    if "speed" in parts:
+        bench_speed(args.rounds)
+    return 0
+
+
+def processor():
+    try:
+        with Path("/proc/cpuinfo").open() as lines:
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def bench_import():
+    """Time of an import in a fresh process, and how much of it is not torch's; median of 5"""
+
+    def seconds(statement):
+        code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
+        runs = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(5)]
+        return statistics.median(float(r.stdout) for r in runs)
+
+    print("import (seconds, fresh process, median of 5)")
+    print(f"  vit_helpers                      {seconds('import vit_helpers'):.4f}")
+    print(
+        f"  torch, then vit_helpers.vit      {seconds('import torch'):.3f} + "
+        f"{seconds('import torch; t = time.perf_counter(); import vit_helpers.vit'):.4f}\n"
+    )
+
+
+def bench_digits(seeds):
+    """The train command's recipe with its defaults, once a seed"""
+    from types import SimpleNamespace
+
+    from vit_helpers.commands import train as command
+    from vit_helpers.data import load
+    from vit_helpers.training import evaluate, fit, set_seed
+    from vit_helpers.vit import ViT
+
+    options = command.chosen_options(SimpleNamespace(**dict.fromkeys(command.KEPT), resume=None))
+    data = load("digits")
+    scores, times = [], []
+    print(f"digits (defaults of the train command, {seeds} seeds)")
+    for seed in range(seeds):
+        set_seed(seed)
+        model = ViT(command.make_config(options, data))
+        batches, validation = command.train_batches(data, options), data.batches("validation", 512)
+        start = time.perf_counter()
+        fit(model, batches, validation, command.make_recipe(options), report=lambda row: None)
+        times.append(time.perf_counter() - start)
+        scores.append(evaluate(model, data.batches("test", 512)).accuracy)
+        print(f"  seed {seed}  test accuracy {scores[-1]:.4f}  training {times[-1]:.1f} s", flush=True)
+    spread = statistics.stdev(scores) if seeds > 1 else 0.0
+    print(
+        f"  mean    test accuracy {statistics.mean(scores):.4f}, standard deviation {spread:.4f}, "
+        f"training {statistics.mean(times):.1f} s (longest {max(times):.1f} s)\n"
+    )
+
+
+def bench_speed(rounds):
+    """Images a second, inference and training step, ours beside the peers"""
+    import torch
+
+    print(f"speed (images/s, fp32, median of {rounds} rounds taken in turn; best peer = 1.00)")
+    for shape, numbers in SHAPES.items():
+        batch, channels, side = numbers[6], numbers[2], numbers[0]
+        images, labels = torch.randn(batch, channels, side, side), torch.randint(10, (batch,))
+        models = {name: make(*numbers[:6]) for name, make in makers().items()}
+        for kind, step in (("inference", infer), ("training", train_step)):
+            speed = in_turn({name: step(model, images, labels) for name, model in models.items()}, batch, rounds)
+            best = max(value for name, value in speed.items() if name != "ours") if len(speed) > 1 else speed["ours"]
+            row = "  ".join(f"{name} {value:,.1f}" for name, value in speed.items())
+            print(f"  {shape:17s} {kind:9s}  {row}  ours/best {speed['ours'] / best:.2f}", flush=True)
+
+
+def makers():
+    """How each library builds a ViT of a shape with 10 classes; the peers that are installed"""
+    from importlib.util import find_spec
+
+    known = {
+        "ours": (ours, "torch"),
+        "torchvision": (torchvision_vit, "torchvision"),
+        "timm": (timm_vit, "timm"),
+        "Hugging Face": (huggingface_vit, "transformers"),
+    }
+    return {name: make for name, (make, module) in known.items() if find_spec(module)}
+
+
+def ours(side, patch, channels, width, depth, heads):
+    from vit_helpers.vit import ViT, ViTConfig
+
+    return ViT(ViTConfig(side, patch, channels, 10, width, depth, heads))
+
+
+def torchvision_vit(side, patch, channels, width, depth, heads):
+    import torch
+    from torchvision.models import VisionTransformer
+
+    model = VisionTransformer(side, patch, depth, heads, width, 4 * width, num_classes=10)
+    if channels != 3:  # torchvision's builder knows colour pictures only
+        model.conv_proj = torch.nn.Conv2d(channels, width, patch, patch)
+    return model
+
+
+def timm_vit(side, patch, channels, width, depth, heads):
+    from timm.models.vision_transformer import VisionTransformer
+
+    return VisionTransformer(side, patch, channels, 10, embed_dim=width, depth=depth, num_heads=heads)
+
+
+def huggingface_vit(side, patch, channels, width, depth, heads):
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        image_size=side,
+        patch_size=patch,
+        num_channels=channels,
+        hidden_size=width,
+        num_labels=10,
+        num_hidden_layers=depth,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+    )
+    return ViTForImageClassification(config)
+
+
+def logits_of(output):
+    return getattr(output, "logits", output)
+
+
+def infer(model, images, labels):
+    import torch
+
+    def step():
+        model.eval()
+        with torch.inference_mode():
+            model(images)
+
+    return step
+
+
+def train_step(model, images, labels):
+    import torch
+    import torch.nn.functional as F
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step():
+        model.train()
+        optimizer.zero_grad()
+        F.cross_entropy(logits_of(model(images)), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def in_turn(steps, batch, rounds, seconds=0.4):
+    """Images a second of each step, the median of rounds in which all take their turn for some seconds"""
+    repeats = {}
+    for name, step in steps.items():
+        step()
+        step()
+        start = time.perf_counter()
+        step()
+        repeats[name] = max(1, round(seconds / (time.perf_counter() - start)))
+    speeds = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            for _ in range(repeats[name]):
+                step()
+            speeds[name].append(batch * repeats[name] / (time.perf_counter() - start))
+    return {name: statistics.median(values) for name, values in speeds.items()}

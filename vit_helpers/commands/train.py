@@ -1,0 +1,167 @@
+"""Train a ViT and keep what it learned: on real digits, with no network, when no option is given.
+
+Prints a line an epoch: loss (nats, with label smoothing), accuracy on training images as seen while learning, loss and
+accuracy on the validation part, the learning rate, and the speed. The test part is looked at once, at the end.
+Ctrl-C keeps every finished epoch; --resume goes on to the same result as a run that was never stopped.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "seed")
+
+
+def add_arguments(parser):
+    whole, number = at_least_one, float
+    parser.add_argument("--data", help="name of the data set (default: digits)")
+    parser.add_argument("--size", help="size of the model: mini, Ti, S, B, L or H (default: mini)")
+    parser.add_argument("--patch", type=whole, help="side of a patch in pixels (default: 2)")
+    parser.add_argument("--epochs", type=whole, help="passes over the training part (default: the recipe's)")
+    parser.add_argument("--batch-size", type=whole, help="images a step (default: 64)")
+    parser.add_argument("--lr", type=number, help="highest learning rate (default: the recipe's)")
+    parser.add_argument("--weight-decay", type=number, help="decay of the matrices (default: the recipe's)")
+    parser.add_argument("--seed", type=int, help="start of all random draws (default: 0)")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest there is (default: auto)")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with the run kept in FOLDER, with its options")
+
+
+def at_least_one(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
+def run(args):
+    try:
+        return train(args)
+    except (ValueError, TypeError, FileNotFoundError, FloatingPointError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def train(args):
+    import torch
+
+    from vit_helpers.data import load
+    from vit_helpers.training import evaluate, fit, load_checkpoint, set_seed
+    from vit_helpers.vit import ViT
+
+    options = chosen_options(args)
+    device = pick_device(args.device)
+    data = load(options["data"])
+    recipe = make_recipe(options)
+    config = make_config(options, data)
+    out = args.resume or args.out or next_free(Path("runs"), options["data"])
+    checkpoint = out / "checkpoint.pt"
+    if checkpoint.exists() and not args.resume:
+        raise ValueError(f"{checkpoint} is there already: --resume {out} goes on with it, another --out leaves it alone")
+
+    set_seed(options["seed"])
+    model = ViT(config)
+    size = sum(p.numel() for p in model.parameters())
+    print(
+        f"{options['data']}: {len(data.train.labels):,} training images; ViT {options['size']}/{options['patch']}, "
+        f"{size:,} parameters; {device}, {torch.get_num_threads()} threads"
+    )
+    batches = train_batches(data, options)
+    validation = data.batches("validation", 512)
+    about = {"options": options, "mean": data.mean, "std": data.std, "class_names": data.class_names}
+    try:
+        history = fit(
+            model, batches, validation, recipe, device=device, checkpoint=checkpoint, resume=bool(args.resume), about=about
+        )
+    except KeyboardInterrupt:
+        if not checkpoint.exists():
+            print("\nstopped before the first epoch was finished: nothing to keep")
+            return 130
+        done = len(load_checkpoint(checkpoint)["history"])
+        print(f"\nstopped: {done} finished epochs are kept in {checkpoint}")
+        print(f"go on with: python -m vit_helpers train --resume {out}")
+        return 130
+    score = evaluate(model, data.batches("test", 512), device)
+    print(f"test accuracy {score.accuracy:.4f} on {len(data.test.labels):,} images, loss {score.loss:.3f} nats")
+    print(f"checkpoint: {checkpoint}\ncurves:     {save_curves(history, out)}")
+    return 0
+
+
+def chosen_options(args):
+    """The options of the run: the given ones over the defaults, or a kept run's own"""
+    from vit_helpers.training import Recipe, load_checkpoint
+
+    given = {name: value for name in KEPT if (value := getattr(args, name)) is not None}
+    if args.resume:
+        if args.out:
+            raise ValueError("--resume goes on in its own folder: leave --out away")
+        kept = load_checkpoint(args.resume / "checkpoint.pt")["about"]["options"]
+        if changed := [f"{name} {kept[name]} -> {value}" for name, value in given.items() if kept[name] != value]:
+            raise ValueError(f"a resumed run keeps its options, these differ: {', '.join(changed)}")
+        return kept
+    recipe = Recipe()
+    defaults = {
+        "data": "digits",
+        "size": "mini",
+        "patch": 2,
+        "epochs": recipe.epochs,
+        "batch_size": 64,
+        "lr": recipe.lr,
+        "weight_decay": recipe.weight_decay,
+        "seed": 0,
+    }
+    return defaults | given
+
+
+def make_recipe(options):
+    from vit_helpers.training import Recipe
+
+    return Recipe(**{name: options[name] for name in ("epochs", "lr", "weight_decay")})
+
+
+def make_config(options, data):
+    from vit_helpers.vit import ViTConfig
+
+    return ViTConfig.from_name(
+        f"{options['size']}/{options['patch']}",
+        image_size=data.image_size,
+        in_chans=data.in_chans,
+        num_classes=len(data.class_names),
+    )
+
+
+def train_batches(data, options):
+    from vit_helpers.data import random_affine
+
+    return data.batches("train", options["batch_size"], shuffle=True, augment=random_affine)
+
+
+def pick_device(name):
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"no device {name!r} here ({reason}); cpu always works") from error
+    return name
+
+
+def next_free(folder, name):
+    number = 1
+    while (folder / f"{name}-{number}").exists():
+        number += 1
+    return folder / f"{name}-{number}"
+
+
+def save_curves(history, out):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from vit_helpers.plots.curves import draw_curves
+
+    path = out / "curves.png"
+    draw_curves(history).savefig(path, dpi=100)
+    return path

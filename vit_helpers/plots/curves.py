@@ -1,0 +1,28 @@
+"""Pictures of training: the history that `fit` hands back."""
+
+from vit_helpers.plots import look
+
+UNITS = {"loss": "loss (nats)", "accuracy": "accuracy (share of images)"}
+
+
+def draw_curve(history, key, ax=None, title=None):
+    """Training and validation, one point an epoch.
+
+    history: rows of `fit`;  key: "loss" or "accuracy"
+    """
+    ax = look.new_axes(ax, 6, 3.5)
+    epochs = [row["epoch"] for row in history]
+    marker = "o" if len(epochs) < 3 else None  # a line needs two points to be seen
+    ax.plot(epochs, [row[key] for row in history], color=look.LINE, marker=marker, label="training, augmented images")
+    ax.plot(epochs, [row["val_" + key] for row in history], color=look.QUERY, marker=marker, label="validation")
+    ax.legend(fontsize=look.TEXT_SIZE - 1, frameon=False)
+    return look.dress(ax, title, "epoch", UNITS[key])
+
+
+def draw_curves(history):
+    """Loss and accuracy side by side on a figure of their own, which comes back."""
+    fig, (left, right) = look.new_figure(9, 3.4, ncols=2)
+    last = history[-1]
+    draw_curve(history, "loss", left, f"Loss ends at {last['val_loss']:.2f}")
+    draw_curve(history, "accuracy", right, f"Accuracy ends at {last['val_accuracy']:.3f}")
+    return fig

@@ -1,0 +1,84 @@
+"""Pictures of pictures: sheets of images, patches, attention over an image."""
+
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from matplotlib.patches import Rectangle
+
+from vit_helpers.plots import look
+
+
+def draw_image(image, ax=None, title=None):
+    """One image, grey or colour.  image: (C, H, W), from 0 to 1"""
+    ax = look.bare(look.new_axes(ax, 4, 4), title)
+    grey = image.shape[0] == 1
+    ax.imshow(image.permute(1, 2, 0).cpu().clamp(0, 1), cmap="gray" if grey else None, vmin=0, vmax=1)
+    return ax
+
+
+def draw_sheet(images, titles=None, columns=8, colours=None):
+    """Many images side by side on a figure of their own, which comes back.
+
+    images: (n, C, H, W), from 0 to 1;  titles: n texts;  colours: n colours of those texts
+    """
+    rows = -(-len(images) // columns)
+    side = 9 / columns
+    fig, axes = look.new_figure(9, rows * (side + (0.35 if titles else 0.05)), nrows=rows, ncols=columns, squeeze=False)
+    for i, ax in enumerate(axes.flat):
+        look.bare(ax)
+        if i < len(images):
+            draw_image(images[i], ax)
+            colour = colours[i] if colours else look.TEXT
+            ax.set_title(titles[i] if titles else "", fontsize=look.TEXT_SIZE, color=colour)
+    return fig
+
+
+def draw_grid(ax, image_size, patch_size, colour="white"):
+    """Thin lines between the patches of an image drawn on ax.  image_size: (H, W) in pixels"""
+    H, W = image_size
+    for y in range(patch_size, H, patch_size):
+        ax.axhline(y - 0.5, color=colour, linewidth=1)
+    for x in range(patch_size, W, patch_size):
+        ax.axvline(x - 0.5, color=colour, linewidth=1)
+    return ax
+
+
+def draw_attention(image, weights, grid, ax=None, title=None, top=None):
+    """How much one token looks at each patch, laid over the image; a bright patch is looked at.
+
+    image: (C, H, W), from 0 to 1;  weights: (N,) of the patches;  grid: rows and columns of patches
+    top  : the weight that is drawn brightest; give the same to pictures that are compared
+    """
+    ax = look.bare(look.new_axes(ax, 4, 4), title)
+    H, W = image.shape[1:]
+    heat = weights.detach().cpu().float().reshape(1, 1, *grid)
+    heat = F.interpolate(heat, size=(H, W), mode="nearest")[0, 0]
+    ax.imshow(image.mean(0).cpu(), cmap="gray", vmin=0, vmax=1)
+    drawn = ax.imshow(heat, cmap=look.VALUES, alpha=0.7, vmin=0, vmax=top)
+    return ax, drawn
+
+
+def draw_bars(values, labels, ax=None, title=None, chosen=None):
+    """A horizontal bar for each value from 0 to 1.  chosen: the number of the bar to stress"""
+    ax = look.new_axes(ax, 4, 4)
+    values = torch.as_tensor(values).tolist()
+    colours = [look.CLASS_TOKEN if i == chosen else look.LINE for i in range(len(values))]
+    ax.barh(range(len(values)), values, color=colours)
+    ax.set_yticks(range(len(values)), labels)
+    ax.set_xlim(0, 1)
+    ax.invert_yaxis()
+    return look.dress(ax, title, "probability")
+
+
+def frame(ax, box, colour, **style):
+    """A rectangle without filling: box = (left, bottom, width, height) in the axes' data units"""
+    left, bottom, width, height = box
+    return ax.add_patch(Rectangle((left, bottom), width, height, fill=False, edgecolor=colour, **style))
+
+
+def colour_bar(drawn, axes, label):
+    """A scale beside the axes that names what the colours mean"""
+    bar = plt.colorbar(drawn, ax=axes, shrink=0.8)
+    bar.set_label(label, fontsize=look.TEXT_SIZE, color=look.TEXT)
+    bar.ax.tick_params(labelsize=look.TEXT_SIZE - 1, colors=look.TEXT)
+    return bar

@@ -1,0 +1,130 @@
+"""The whole model in one picture, drawn from the numbers of a real pass."""
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from vit_helpers.plots import look
+from vit_helpers.plots.images import draw_grid, draw_image, frame
+
+BOTTOM, HEIGHT = 0.30, 0.50  # where the row of pictures stands on the figure
+
+
+def draw_model(image, patches, tokens, features, probabilities, patch_size, depth, class_names, title=None):
+    """One image on its way through a ViT, with the shape at every stop; the figure comes back.
+
+    image        : (C, H, W), from 0 to 1
+    patches      : (N, C*P*P), the image cut up
+    tokens       : (T, D), what enters the first block
+    features     : (T, D), what leaves the last; probabilities: (K,)
+    """
+    fig = plt.figure(figsize=(9, 4.2), facecolor="white")
+    C, H, W = image.shape
+    (N, length), (T, D), K = patches.shape, tokens.shape, len(probabilities)
+    fig.text(0.01, 0.95, title or "", fontsize=look.TEXT_SIZE + 1, color=look.TEXT, va="top")
+
+    ax = stop(fig, 0.01, 0.14, "image", "C, H, W", (C, H, W))
+    draw_grid(draw_image(image, ax), (H, W), patch_size, look.PATCH)
+
+    draw_patches(stop(fig, 0.20, 0.14, "patches", "N, C·P·P", (N, length)), patches, C, patch_size, (H, W))
+    draw_tokens(stop(fig, 0.41, 0.13, "tokens", "T, D", (T, D)), tokens)
+    draw_blocks(stop(fig, 0.585, 0.11, f"{depth} blocks", "", ()), depth)
+    draw_tokens(stop(fig, 0.735, 0.13, "tokens", "T, D", (T, D)), features)
+    draw_probabilities(stop(fig, 0.925, 0.07, "classes", "K", (K,)), probabilities, class_names)
+
+    middle, class_row = BOTTOM + HEIGHT / 2, BOTTOM + HEIGHT * (1 - 0.5 / T)
+    arrow(fig, 0.15, 0.20, middle, "cut")
+    arrow(fig, 0.33, 0.40, middle, "project")
+    arrow(fig, 0.545, 0.58, middle)
+    arrow(fig, 0.695, 0.73, middle)
+    arrow(fig, 0.868, 0.9, class_row, "head")
+    fig.text(0.475, 0.88, "+ class token", ha="center", fontsize=look.TEXT_SIZE - 1, color=look.CLASS_TOKEN)
+    fig.text(0.475, 0.83, "+ positions", ha="center", fontsize=look.TEXT_SIZE - 1, color=look.POSITION)
+    return fig
+
+
+def stop(fig, left, width, name, letters, shape):
+    """Axes of one stop on the way, its name and its shape in letters and numbers beneath"""
+    ax = look.bare(fig.add_axes([left, BOTTOM, width, HEIGHT]))
+    numbers = ", ".join(str(n) for n in shape)
+    for y, text, weight in (
+        (0.24, name, "bold"),
+        (0.17, f"({letters})" if letters else "", "normal"),
+        (0.10, f"({numbers})" if shape else "", "normal"),
+    ):
+        fig.text(left + width / 2, y, text, ha="center", va="top", fontsize=look.TEXT_SIZE, color=look.TEXT, weight=weight)
+    return ax
+
+
+def draw_patches(ax, patches, channels, patch_size, image_size):
+    """The patches, moved apart, in their places"""
+    H, W = image_size
+    P, gap = patch_size, 0.35 * patch_size
+    for i, patch in enumerate(patches):
+        row, col = divmod(i, W // P)
+        picture = patch.reshape(channels, P, P).permute(1, 2, 0)
+        x, y = col * (P + gap), row * (P + gap)
+        ax.imshow(picture, cmap="gray" if channels == 1 else None, vmin=0, vmax=1, extent=(x, x + P, y + P, y))
+        frame(ax, (x, y, P, P), look.PATCH, linewidth=1)
+    ax.set_xlim(-gap, (W // P) * (P + gap))
+    ax.set_ylim((H // P) * (P + gap), -gap)
+
+
+def draw_tokens(ax, tokens):
+    """Tokens as rows of numbers; the class token is framed and tagged"""
+    T, D = tokens.shape
+    spread = tokens.abs().quantile(0.98)
+    ax.imshow(tokens, cmap=look.VALUES, vmin=-spread, vmax=spread, aspect="auto", interpolation="nearest")
+    frame(ax, (-0.5, -0.5, D, 1), look.CLASS_TOKEN, linewidth=2, clip_on=False)
+    frame(ax, (-0.5, 0.5, D, T - 1), look.PATCH, linewidth=2, clip_on=False)
+
+
+def draw_blocks(ax, depth):
+    """A pile of encoder blocks, read from left to right"""
+    shown = min(depth, 3)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    for i in range(shown):
+        left = i * 0.9 / shown
+        box = FancyBboxPatch(
+            (left + 0.03, 0.06),
+            0.9 / shown - 0.08,
+            0.88,
+            boxstyle="round,pad=0.02",
+            facecolor="#eef3f8",
+            edgecolor=look.QUERY,
+        )
+        ax.add_patch(box)
+        ax.text(
+            left + 0.45 / shown,
+            0.5,
+            "attention, MLP",
+            rotation=90,
+            ha="center",
+            va="center",
+            fontsize=look.TEXT_SIZE,
+            color=look.TEXT,
+        )
+
+
+def draw_probabilities(ax, probabilities, class_names):
+    """A bar a class, the likeliest in the class token's colour"""
+    values = torch.as_tensor(probabilities).tolist()
+    best = max(range(len(values)), key=values.__getitem__) if len(set(values)) > 1 else None
+    for i, value in enumerate(values):
+        colour = look.CLASS_TOKEN if i == best else look.LINE
+        ax.barh(i, value, color=colour, height=0.7)
+        ax.text(-0.08, i, class_names[i], ha="right", va="center", fontsize=look.TEXT_SIZE - 1, color=look.TEXT)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(len(values) - 0.5, -0.5)
+    ax.axvline(0, color=look.LINE, linewidth=1)
+
+
+def arrow(fig, left, right, height, text=""):
+    """A thin arrow from left to right, named above, in parts of the figure's width and height"""
+    fig.add_artist(
+        FancyArrowPatch(
+            (left, height), (right, height), transform=fig.transFigure, arrowstyle="-|>", mutation_scale=12, color=look.LINE
+        )
+    )
+    fig.text((left + right) / 2, height + 0.03, text, ha="center", fontsize=look.TEXT_SIZE - 1, color=look.TEXT)
