@@ -129,10 +129,10 @@ def mean_and_std(images):
     return tuple(images.mean(axes).tolist()), tuple(images.std(axes).tolist())
 
 
-def random_affine(images, degrees=10.0, scale=0.1, shift=1.0):
+def random_affine(images, degrees=10.0, scale=0.1, shift=0.5):
     """Turn, scale and shift every image by its own random amount; what comes in from outside is 0.
 
-    images : (B, C, H, W)
+    images : (B, C, H, W), from 0 to 1
     degrees: largest turn; scale: largest change of size, 0.1 for 10%; shift: largest, in pixels, along each axis
     returns: (B, C, H, W)
     """
@@ -144,7 +144,8 @@ def random_affine(images, degrees=10.0, scale=0.1, shift=1.0):
     cos, sin = angle.cos() / size, angle.sin() / size
     theta = torch.stack([cos, -sin * H / W, dx, sin * W / H, cos, dy], dim=1).view(B, 2, 3)
     grid = F.affine_grid(theta, images.shape, align_corners=False)
-    return F.grid_sample(images, grid, align_corners=False)
+    turned = F.grid_sample(images, grid, mode="bicubic", align_corners=False)  # bilinear would blur small pictures
+    return turned.clamp(0, 1)  # bicubic overshoots at edges
 
 
 def photos():

@@ -18,14 +18,16 @@ class Recipe:
     """How to train.  The defaults are for the digits: chosen on the validation part.
 
     lr             : the highest learning rate, reached after the warm-up
+    token_rate     : class token and positions learn at this many times lr: they start near 0 and have far to go
     warmup         : share of all steps in which the rate rises from 0, straight
-    weight_decay   : pulls matrices towards 0 (AdamW: apart from the gradient); biases, norms and tokens are left alone
+    weight_decay   : pulls matrices towards 0 (AdamW: apart from the gradient); all else is left alone
     label_smoothing: share of the target that is spread over all classes
     clip           : longest gradient allowed, over all parameters together
     """
 
-    epochs: int = 60
+    epochs: int = 50
     lr: float = 3e-3
+    token_rate: float = 10.0
     warmup: float = 0.1
     weight_decay: float = 0.05
     label_smoothing: float = 0.1
@@ -34,7 +36,7 @@ class Recipe:
     def __post_init__(self):
         if self.epochs < 1:
             raise ValueError(f"epochs must be at least 1, got {self.epochs}")
-        for name in ("lr", "clip"):
+        for name in ("lr", "token_rate", "clip"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
         for name in ("warmup", "label_smoothing"):
@@ -70,12 +72,21 @@ def warmup_cosine(step, total, warmup):
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
 
 
-def adamw(model, lr, weight_decay):
-    """AdamW that decays matrices only (Loshchilov and Hutter, arXiv 1711.05101)."""
-    matrices = [p for p in model.parameters() if p.ndim == 2]
-    others = [p for p in model.parameters() if p.ndim != 2]  # biases, norms, class token, positions
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=lr, fused=True)
+def adamw(model, lr, weight_decay, token_rate=1.0):
+    """AdamW (Loshchilov and Hutter, arXiv 1711.05101) that decays matrices only.
+
+    Parameters are told apart by their axes: a bias or a norm has 1; class token and positions, (1, T, D), have 3;
+    the rest are matrices.  token_rate: the tokens' learning rate over lr.
+    """
+    matrices = [p for p in model.parameters() if p.ndim not in (1, 3)]
+    vectors = [p for p in model.parameters() if p.ndim == 1]
+    tokens = [p for p in model.parameters() if p.ndim == 3]
+    groups = [
+        {"params": matrices, "lr": lr, "weight_decay": weight_decay},
+        {"params": vectors, "lr": lr, "weight_decay": 0.0},
+        {"params": tokens, "lr": token_rate * lr, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW([group for group in groups if group["params"]], fused=True)
 
 
 def fit(model, train, validation, recipe=None, *, device="cpu", report=None, checkpoint=None, resume=False, about=None):
@@ -91,7 +102,7 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
     total = recipe.epochs * len(train)
     warmup = round(recipe.warmup * total)
     model.to(device)
-    optimizer = adamw(model, recipe.lr, recipe.weight_decay)
+    optimizer = adamw(model, recipe.lr, recipe.weight_decay, recipe.token_rate)
     schedule = LambdaLR(optimizer, lambda step: warmup_cosine(step, total, warmup))
     history = []
     if resume:

@@ -53,6 +53,8 @@ def show(fig, alt):
     """
     from IPython.display import Image, display
 
+    if not alt.strip():
+        raise ValueError("a figure needs alt text: say what it shows")
     png = io.BytesIO()
     fig.savefig(png, format="png", dpi=100, metadata={"Software": None})  # the same bytes whichever release draws
     plt.close(fig)

@@ -1,0 +1,93 @@
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from matplotlib.colors import to_hex
+
+from vit_helpers.plots import look
+from vit_helpers.plots.curves import draw_curve, draw_curves
+from vit_helpers.plots.images import colour_bar, draw_attention, draw_bars, draw_grid, draw_image, draw_sheet
+from vit_helpers.plots.model import draw_model
+
+HISTORY = [
+    {"epoch": e, "loss": 2 / e, "val_loss": 2.2 / e, "accuracy": 1 - 1 / e, "val_accuracy": 1 - 1.1 / e} for e in (1, 2, 3)
+]
+
+
+def texts(fig):
+    return [t.get_text() for t in fig.findobj(plt.Text) if t.get_text()]
+
+
+def test_an_image_is_drawn_where_told():
+    _, ax = plt.subplots()
+    picture = torch.rand(3, 4, 6)
+    assert draw_image(picture, ax, "a title") is ax
+    assert ax.images[0].get_array().shape == (4, 6, 3)
+    assert ax.get_title(loc="left") == "a title"
+
+
+def test_a_sheet_holds_every_image_and_its_title():
+    fig = draw_sheet(torch.rand(5, 1, 8, 8), ["a", "b", "c", "d", "e"], columns=3, colours=["red"] * 5)
+    assert sum(len(ax.images) for ax in fig.axes) == 5
+    assert [ax.get_title() for ax in fig.axes] == ["a", "b", "c", "d", "e", ""]
+
+
+def test_grid_lines_stand_between_patches():
+    ax = draw_grid(draw_image(torch.rand(1, 8, 12)), (8, 12), 4)
+    assert sorted(line.get_ydata()[0] for line in ax.lines[:1]) == [3.5]
+    assert sorted(line.get_xdata()[0] for line in ax.lines[1:]) == [3.5, 7.5]
+
+
+def test_attention_lies_over_its_patches_on_a_stated_scale():
+    weights = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.0, 0.0])
+    ax, drawn = draw_attention(torch.rand(1, 8, 12), weights, (2, 3), top=0.5)
+    heat = drawn.get_array()
+    assert heat.shape == (8, 12)
+    assert heat[0, 4] == pytest.approx(0.2) and heat[4, 0] == pytest.approx(0.4)
+    assert drawn.get_clim() == (0, 0.5)
+    assert colour_bar(drawn, ax, "weight").ax.get_ylabel() == "weight"
+
+
+def test_bars_stress_the_chosen_one():
+    ax = draw_bars([0.2, 0.7, 0.1], ["a", "b", "c"], chosen=1)
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.2, 0.7, 0.1])
+    assert [to_hex(bar.get_facecolor()).upper() == look.CLASS_TOKEN for bar in ax.patches] == [False, True, False]
+
+
+def test_curves_show_the_history_with_names_and_units():
+    ax = draw_curve(HISTORY, "loss")
+    assert list(ax.lines[1].get_ydata()) == [2.2, 1.1, pytest.approx(2.2 / 3)]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "loss (nats)")
+    assert len(ax.get_legend().get_texts()) == 2
+    assert len(draw_curves(HISTORY).axes) == 2
+    assert draw_curve(HISTORY[:1], "loss").lines[0].get_marker() == "o"  # one point is seen too
+
+
+def test_the_model_picture_tells_every_shape():
+    fig = draw_model(torch.rand(1, 8, 8), torch.rand(16, 4), torch.randn(17, 64), torch.randn(17, 64),
+                     torch.tensor([0.1] * 10), 2, 2, tuple("0123456789"), "finding")  # fmt: skip
+    found = texts(fig)
+    for wanted in ("finding", "(1, 8, 8)", "(16, 4)", "(17, 64)", "(10)", "(T, D)", "2 blocks", "+ class token", "+ positions"):
+        assert wanted in found
+
+
+def test_importing_and_drawing_leave_the_settings_alone():
+    before = dict(plt.rcParams)
+    draw_curves(HISTORY)
+    draw_sheet(torch.rand(2, 1, 8, 8))
+    assert dict(plt.rcParams) == before
+
+
+def test_showing_gives_a_png_with_alt_text_and_the_same_bytes(monkeypatch):
+    import IPython.display
+
+    shown = []
+    monkeypatch.setattr(IPython.display, "display", lambda image, metadata: shown.append((image.data, metadata)))
+    for _ in range(2):
+        look.show(draw_curves(HISTORY), "Two curves that fall.")
+    assert shown[0] == shown[1]
+    data, metadata = shown[0]
+    assert data.startswith(b"\x89PNG") and b"Software" not in data
+    assert metadata == {"image/png": {"alt": "Two curves that fall."}}
+    assert not plt.get_fignums()
+    with pytest.raises(ValueError, match="alt"):
+        look.show(draw_curves(HISTORY), " ")

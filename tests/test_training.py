@@ -1,0 +1,220 @@
+import math
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from vit_helpers.data import Batches, Split
+from vit_helpers.training import (
+    Recipe,
+    adamw,
+    evaluate,
+    fit,
+    load_checkpoint,
+    predict,
+    previous,
+    set_seed,
+    warmup_cosine,
+)
+
+silent = {"report": lambda row: None}
+
+
+class Classifier(nn.Module):
+    """No ViT: the room works for any classifier.  With a token and dropout, to see that nothing random is lost."""
+
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, 6))
+        self.layers = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+
+    def forward(self, x):
+        return self.layers((x[:, None] + self.token)[:, 0])
+
+
+def problem(n=100):
+    g = torch.Generator().manual_seed(7)
+    x = torch.randn(n, 6, generator=g)
+    return Split(x, x[:, :3].argmax(1))
+
+
+def batches(**kwargs):
+    return Batches(problem(), 32, **kwargs)
+
+
+def train(epochs=6, **kwargs):
+    set_seed(3)
+    model = Classifier()
+    train = batches(shuffle=True, augment=lambda x: x + 0.1 * torch.randn_like(x))
+    return model, fit(model, train, batches(), Recipe(epochs=epochs, lr=1e-2), **silent | kwargs)
+
+
+def figures(history):
+    return [{k: v for k, v in row.items() if k != "images_per_second"} for row in history]
+
+
+def test_it_learns():
+    _, history = train(30)
+    assert history[0]["val_accuracy"] < 0.8 < 0.9 < history[-1]["val_accuracy"]
+    assert [row["epoch"] for row in history] == list(range(1, 31))
+
+
+def test_a_seed_decides_everything():
+    (one, a), (two, b) = train(), train()
+    assert figures(a) == figures(b)
+    assert all(torch.equal(p, q) for p, q in zip(one.parameters(), two.parameters(), strict=True))
+
+
+def test_warm_up_rises_and_the_cosine_falls_to_0():
+    rates = [warmup_cosine(step, total=100, warmup=10) for step in range(100)]
+    assert rates[:10] == pytest.approx([i / 10 for i in range(1, 11)])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[55] == pytest.approx(0.5)
+    assert 0 < rates[-1] < 0.001
+    assert warmup_cosine(0, total=5, warmup=0) == 1
+
+
+def test_decay_reaches_matrices_only():
+    model = nn.ModuleDict({"conv": nn.Conv2d(3, 4, 2), "norm": nn.LayerNorm(4), "rest": Classifier()})
+    groups = adamw(model, lr=0.1, weight_decay=0.3, token_rate=5).param_groups
+    decayed, others, tokens = ({id(p) for p in group["params"]} for group in groups)
+    assert [group["weight_decay"] for group in groups] == [0.3, 0, 0]
+    assert [group["lr"] for group in groups] == [0.1, 0.1, 0.5]
+    layers = model["rest"].layers
+    assert decayed == {id(model["conv"].weight), id(layers[0].weight), id(layers[3].weight)}
+    assert tokens == {id(model["rest"].token)}
+    assert decayed | others | tokens == {id(p) for p in model.parameters()}
+
+
+def test_decay_is_apart_from_the_gradient():
+    layer = nn.Linear(4, 4)
+    before = layer.weight.detach().clone()
+    optimizer = adamw(nn.ModuleList([layer]), lr=0.1, weight_decay=0.3)
+    layer.weight.grad = torch.zeros_like(layer.weight)
+    layer.bias.grad = torch.zeros_like(layer.bias)
+    optimizer.step()
+    assert torch.allclose(layer.weight, before * (1 - 0.1 * 0.3))  # L2 in the gradient would have moved it by about lr
+
+
+def test_one_epoch_by_hand():
+    set_seed(1)
+    model, twin = nn.Linear(6, 3), nn.Linear(6, 3)
+    twin.load_state_dict(model.state_dict())
+    recipe = Recipe(epochs=1, lr=1e-2, warmup=0.5, label_smoothing=0.2, clip=0.1)
+    fit(model, batches(), batches(), recipe, **silent)
+    optimizer = torch.optim.AdamW([{"params": [twin.weight]}, {"params": [twin.bias], "weight_decay": 0}],
+                                  lr=1e-2, weight_decay=recipe.weight_decay)  # fmt: skip
+    for step, (x, y) in enumerate(batches()):
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 * (0.5, 1.0, 1.0, 0.5)[step]  # 4 steps, 2 of them warm-up, then a cosine over 2
+        optimizer.zero_grad()
+        F.cross_entropy(twin(x), y, label_smoothing=0.2).backward()
+        nn.utils.clip_grad_norm_(twin.parameters(), 0.1)
+        optimizer.step()
+    assert torch.allclose(model.weight, twin.weight, atol=1e-6)
+
+
+def test_evaluation_counts_every_image_once():
+    model, data = Classifier(), problem()
+    loss, accuracy = evaluate(model, batches())
+    model.eval()
+    logits = model(data.images)
+    assert loss == pytest.approx(F.cross_entropy(logits, data.labels).item(), abs=1e-6)
+    assert accuracy == pytest.approx((logits.argmax(1) == data.labels).float().mean().item())
+
+
+def test_prediction_leaves_the_mode_of_the_model_alone():
+    model = Classifier().train()
+    first, _ = predict(model, batches())
+    second, _ = predict(model, batches())
+    assert model.training and torch.equal(first, second)
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_a_resumed_run_ends_bit_for_bit_like_one_never_stopped(tmp_path, stop):
+    whole, history = train(checkpoint=tmp_path / "whole.pt")
+    rows = []
+
+    def stop_after(row):
+        rows.append(row)
+        if len(rows) == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(checkpoint=tmp_path / "cut.pt", report=stop_after)
+    torch.manual_seed(99)
+    resumed, again = train(checkpoint=tmp_path / "cut.pt", resume=True)
+    assert figures(again) == figures(history)
+    assert all(torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True))
+    one, two = (load_checkpoint(tmp_path / name) for name in ("whole.pt", "cut.pt"))
+    assert torch.equal(one["random"]["cpu"], two["random"]["cpu"])
+
+
+def test_a_checkpoint_cut_short_is_refused_and_the_one_before_is_there(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    train(epochs=3, checkpoint=path)
+    whole = path.read_bytes()
+    for length in (0, 10, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"cut short or damaged; the one before it is .*checkpoint\.pt\.previous"):
+            load_checkpoint(path)
+    assert len(load_checkpoint(previous(path))["history"]) == 2
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="the one before it is"):
+        load_checkpoint(path)
+
+
+def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "checkpoint.pt"
+    train(epochs=2, checkpoint=path)
+
+    def half(state, file):
+        file.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(torch, "save", half)
+    with pytest.raises(OSError, match="disk full"):
+        train(epochs=2, checkpoint=path)
+    assert len(load_checkpoint(path)["history"]) == 2
+
+
+def test_a_checkpoint_runs_no_code(tmp_path):
+    path = tmp_path / "evil.pt"
+    torch.save({"history": [], "model": partial(print, "run")}, path)
+    with pytest.raises(ValueError, match="cut short or damaged"):
+        load_checkpoint(path)
+
+
+def test_another_file_is_no_checkpoint(tmp_path):
+    torch.save({"weights": torch.zeros(2)}, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match="is no checkpoint of this training"):
+        load_checkpoint(tmp_path / "other.pt")
+
+
+def test_another_recipe_cannot_go_on(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    train(epochs=2, checkpoint=path)
+    with pytest.raises(ValueError, match="another recipe: epochs 2 -> 3"):
+        train(epochs=3, checkpoint=path, resume=True)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(value):
+    data = problem()
+    data.images[70] = value  # the third batch of 32
+    model = nn.Linear(6, 3)
+    with pytest.raises(FloatingPointError, match=r"at step 3 \(epoch 1, .*not normalised"):
+        fit(model, Batches(data, 32), batches(), Recipe(epochs=2), **silent)
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "changes", [{"epochs": 0}, {"lr": 0}, {"lr": -1}, {"lr": math.nan}, {"clip": 0}, {"warmup": 1}, {"label_smoothing": -0.1},
+                {"weight_decay": -1}]
+)  # fmt: skip
+def test_recipes_that_make_no_sense(changes):
+    (name,) = changes
+    with pytest.raises(ValueError, match=f"^{name} .*got"):
+        Recipe(**changes)
