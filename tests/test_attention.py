@@ -77,9 +77,11 @@ def test_the_fused_and_the_explicit_path_agree(monkeypatch, dtype, bound, masked
 
 
 def test_which_path_is_taken():
-    assert explicit_is_faster(torch.zeros(1, dtype=torch.bfloat16))
-    assert not explicit_is_faster(torch.zeros(1))
-    assert not explicit_is_faster(torch.zeros(1, dtype=torch.bfloat16, device="meta"))
+    few, many = torch.zeros(1, 1, 32, 4), torch.zeros(1, 1, 33, 4)
+    assert explicit_is_faster(few)
+    assert explicit_is_faster(many.bfloat16())
+    assert not explicit_is_faster(many)
+    assert not explicit_is_faster(few.to("meta"))  # stands for every device that is no CPU
 
 
 def test_weights_are_those_that_forward_uses():

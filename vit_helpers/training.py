@@ -25,7 +25,7 @@ class Recipe:
     clip           : longest gradient allowed, over all parameters together
     """
 
-    epochs: int = 50
+    epochs: int = 36
     lr: float = 3e-3
     token_rate: float = 10.0
     warmup: float = 0.1

@@ -1,0 +1,132 @@
+"""The commands as a person uses them: in a process of their own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from vit_helpers.__main__ import COMMANDS, main
+
+ROOT = Path(__file__).parents[1]
+
+
+def command(*words, cwd, **kwargs):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, "-m", "vit_helpers", *map(str, words)], cwd=cwd, env=environment,
+                          capture_output=True, text=True, **kwargs)  # fmt: skip
+
+
+def main_status(*words):
+    """The exit status of a command, run in this process"""
+    try:
+        return main(list(words))
+    except SystemExit as stop:  # argparse's way to end
+        return stop.code
+
+
+def weights(folder):
+    return torch.load(folder / "checkpoint.pt", weights_only=True)["model"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    return folder, command("train", "--epochs", 4, cwd=folder)
+
+
+def test_train_with_hardly_an_option(trained):
+    folder, done = trained
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len([line for line in lines if re.match(r"epoch +\d+  loss .* accuracy .* validation .* lr .* images/s$", line)]) == 4
+    assert re.search(r"^test accuracy 0\.\d{4} on 360 images", done.stdout, re.M)
+    for name in ("checkpoint.pt", "curves.png"):
+        assert (folder / "runs" / "digits-1" / name).stat().st_size > 10_000
+        assert str(Path("runs", "digits-1", name)) in done.stdout
+
+
+def test_a_second_run_leaves_the_first_alone(trained):
+    folder, _ = trained
+    before = (folder / "runs" / "digits-1" / "checkpoint.pt").read_bytes()
+    again = command("train", "--epochs", 4, "--out", "runs/digits-1", cwd=folder)
+    assert again.returncode == 1 and "is there already: --resume" in again.stderr
+    assert command("train", "--epochs", 1, cwd=folder).returncode == 0
+    assert (folder / "runs" / "digits-2" / "checkpoint.pt").exists()
+    assert (folder / "runs" / "digits-1" / "checkpoint.pt").read_bytes() == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process alone")
+def test_ctrl_c_keeps_what_was_learned_and_resume_ends_the_same(trained):
+    folder, _ = trained
+    words = [sys.executable, "-u", "-m", "vit_helpers", "train", "--epochs", "4", "--out", "cut"]
+    run = subprocess.Popen(words, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)  # fmt: skip
+    while not run.stdout.readline().startswith("epoch   2"):
+        assert run.poll() is None
+    time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 130 and "Traceback" not in err
+    assert re.search(r"stopped: [23] finished epochs are kept in cut/checkpoint.pt", out)
+    assert "go on with: python -m vit_helpers train --resume cut" in out
+
+    resumed = command("train", "--resume", "cut", cwd=folder)
+    assert resumed.returncode == 0, resumed.stderr
+    whole, cut = weights(folder / "runs" / "digits-1"), weights(folder / "cut")
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+
+
+def test_resume_keeps_its_options(trained):
+    folder, _ = trained
+    other = command("train", "--resume", "runs/digits-1", "--lr", "0.1", cwd=folder)
+    assert other.returncode == 1 and "these differ: lr 0.003 -> 0.1" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["--data", "mnist"], 1, "unknown data 'mnist', known: digits"),
+        (["--size", "XL"], 1, "unknown model 'XL/2', known: mini, Ti"),
+        (["--patch", "3"], 1, "8 x 8 pixels does not divide into patches of side 3"),
+        (["--epochs", "0"], 2, "must be at least 1, got 0"),
+        (["--lr", "0"], 1, "lr must be above 0"),
+        (["--device", "abacus"], 1, "no device 'abacus' here"),
+        (["--resume", "nowhere"], 1, "no checkpoint at nowhere"),
+        (["--resume", "a", "--out", "b"], 1, "leave --out away"),
+        (["--lr", "1e30", "--epochs", "1"], 1, "the loss is nan at step"),
+    ],
+)
+def test_bad_options_are_named(tmp_path, monkeypatch, capsys, words, status, says):
+    monkeypatch.chdir(tmp_path)
+    assert main_status("train", *words) == status
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_explains_every_option(capsys, name):
+    assert main_status("--help") == 0
+    assert name in capsys.readouterr().out
+    assert main_status(name, "--help") == 0
+    options = re.split(r"\n  (?=-|\w)", capsys.readouterr().out.partition("options:")[2])[1:]
+    assert options and all(len(option.split()) > 3 for option in options)
+
+
+def test_bench_measures_import_and_digits_and_names_the_machine(tmp_path):
+    done = command("bench", "import", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "threads" in done.stdout and "torch" in done.stdout
+    assert main_status("bench", "sped") == 1
+
+
+def test_bench_builds_every_peer_with_the_same_size():
+    from vit_helpers.commands.bench import makers
+
+    sizes = {name: sum(p.numel() for p in make(8, 2, 1, 64, 2, 4).parameters()) for name, make in makers().items()}
+    assert set(sizes) == {"ours", "torchvision", "timm", "Hugging Face"}
+    assert len(set(sizes.values())) == 1, sizes
