@@ -44,7 +44,10 @@ def test_train_with_hardly_an_option(trained):
     folder, done = trained
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert len([line for line in lines if re.match(r"epoch +\d+  loss .* accuracy .* validation .* lr .* images/s$", line)]) == 4
+    assert (
+        len([line for line in lines if re.match(r"epoch +\d+  loss .* accuracy .* validation .* lr .* images/s$", line)])
+        == 4
+    )
     assert re.search(r"^test accuracy 0\.\d{4} on 360 images", done.stdout, re.M)
     for name in ("checkpoint.pt", "curves.png"):
         assert (folder / "runs" / "digits-1" / name).stat().st_size > 10_000

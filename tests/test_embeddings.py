@@ -52,7 +52,9 @@ def test_published_start():
 
 
 def test_what_is_learned():
-    names = {kind: set(dict(TokenEmbed((2, 2), 8, positions=kind).named_parameters())) for kind in ("learned", "sincos", "none")}
+    names = {
+        kind: set(dict(TokenEmbed((2, 2), 8, positions=kind).named_parameters())) for kind in ("learned", "sincos", "none")
+    }
     assert names == {"learned": {"cls_token", "pos_embed"}, "sincos": {"cls_token"}, "none": {"cls_token"}}
     assert set(TokenEmbed((2, 2), 8, class_token=False).state_dict()) == {"pos_embed"}
 

@@ -10,7 +10,13 @@ def torch_twin(block, dim, heads):
         dim, heads, 4 * dim, dropout=0.0, activation="gelu", layer_norm_eps=1e-6, batch_first=True, norm_first=True
     )
     names = {"attn.qkv.weight": "self_attn.in_proj_weight", "attn.qkv.bias": "self_attn.in_proj_bias"}
-    parts = {"attn.proj": "self_attn.out_proj", "mlp.fc1": "linear1", "mlp.fc2": "linear2", "norm1": "norm1", "norm2": "norm2"}
+    parts = {
+        "attn.proj": "self_attn.out_proj",
+        "mlp.fc1": "linear1",
+        "mlp.fc2": "linear2",
+        "norm1": "norm1",
+        "norm2": "norm2",
+    }
     for ours, theirs in parts.items():
         names |= {f"{ours}.{leaf}": f"{theirs}.{leaf}" for leaf in ("weight", "bias")}
     twin.load_state_dict({names[key]: value for key, value in block.state_dict().items()})

@@ -96,7 +96,9 @@ assert state == (random.getstate(), torch.get_rng_state().tolist(), torch.get_nu
 assert "sklearn" not in sys.modules and "torchvision" not in sys.modules
 print("quiet")
 """
-    done = subprocess.run([sys.executable, "-c", code.replace("{rooms}", repr(ROOMS))], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("{rooms}", repr(ROOMS))], cwd=ROOT, capture_output=True, text=True
+    )
     assert (done.stdout, done.stderr) == ("quiet\n", "")
 
 
@@ -107,7 +109,9 @@ def test_lint(words):
 
 
 def requirements(lines):
-    return dict(re.match(r"([\w-]+)(.*)", line.partition("#")[0].strip()).groups() for line in lines if re.match(r"\w", line))
+    return dict(
+        re.match(r"([\w-]+)(.*)", line.partition("#")[0].strip()).groups() for line in lines if re.match(r"\w", line)
+    )
 
 
 def test_both_lists_of_requirements_agree():

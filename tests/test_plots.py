@@ -66,7 +66,17 @@ def test_the_model_picture_tells_every_shape():
     fig = draw_model(torch.rand(1, 8, 8), torch.rand(16, 4), torch.randn(17, 64), torch.randn(17, 64),
                      torch.tensor([0.1] * 10), 2, 2, tuple("0123456789"), "finding")  # fmt: skip
     found = texts(fig)
-    for wanted in ("finding", "(1, 8, 8)", "(16, 4)", "(17, 64)", "(10)", "(T, D)", "2 blocks", "+ class token", "+ positions"):
+    for wanted in (
+        "finding",
+        "(1, 8, 8)",
+        "(16, 4)",
+        "(17, 64)",
+        "(10)",
+        "(T, D)",
+        "2 blocks",
+        "+ class token",
+        "+ positions",
+    ):
         assert wanted in found
 
 

@@ -211,10 +211,19 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(value):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"epochs": 0}, {"lr": 0}, {"lr": -1}, {"lr": math.nan}, {"clip": 0}, {"warmup": 1}, {"label_smoothing": -0.1},
-                {"weight_decay": -1}]
-)  # fmt: skip
-def test_recipes_that_make_no_sense(changes):
-    (name,) = changes
-    with pytest.raises(ValueError, match=f"^{name} .*got"):
-        Recipe(**changes)
+    ("name", "value"),
+    [
+        ("epochs", 0),
+        ("lr", 0),
+        ("lr", -1),
+        ("lr", math.nan),
+        ("clip", 0),
+        ("token_rate", 0),
+        ("warmup", 1),
+        ("label_smoothing", -0.1),
+        ("weight_decay", -1),
+    ],
+)
+def test_recipes_that_make_no_sense(name, value):
+    with pytest.raises(ValueError, match=f"^{name} .*got {value}"):
+        Recipe(**{name: value})

@@ -13,7 +13,7 @@ SLIPS = {  # what a wrong answer equals, and the idea that slipped
 
 
 def check_num_tokens(answer):
-    """Mark a function (image_size, patch_size) -> T, for square images with a class token.  Prints, returns True or False."""
+    """Mark a function (image_size, patch_size) -> T, for square images with a class token.  Prints one line."""
     wrong = []
     for H, P in EXAMPLES:
         try:
@@ -29,7 +29,9 @@ def check_num_tokens(answer):
     if not wrong:
         return mark("v", "right for every size, the 197 tokens of ViT-B/16 among them")
     H, P, got = wrong[0]
-    reason = next((why for why, rule in SLIPS.items() if all(rule(h, p) == g for h, p, g in wrong)), "count again on the picture")
+    reason = next(
+        (why for why, rule in SLIPS.items() if all(rule(h, p) == g for h, p, g in wrong)), "count again on the picture"
+    )
     return mark("x", f"gives {got} for {H} pixels and patches of {P}, wanted {(H // P) ** 2 + 1}: {reason}")
 
 

@@ -106,16 +106,28 @@ def bench_speed(rounds):
     """Images a second, inference and training step, ours beside the peers"""
     import torch
 
-    print(f"speed (images/s, fp32, median of {rounds} rounds taken in turn; best peer = 1.00)")
+    print(
+        f"speed (images/s, fp32, median of {rounds} rounds taken in turn; ratio to the best peer, its range over the rounds)"
+    )
     for shape, numbers in SHAPES.items():
         batch, channels, side = numbers[6], numbers[2], numbers[0]
         images, labels = torch.randn(batch, channels, side, side), torch.randint(10, (batch,))
         models = {name: make(*numbers[:6]) for name, make in makers().items()}
         for kind, step in (("inference", infer), ("training", train_step)):
-            speed = in_turn({name: step(model, images, labels) for name, model in models.items()}, batch, rounds)
-            best = max(value for name, value in speed.items() if name != "ours") if len(speed) > 1 else speed["ours"]
-            row = "  ".join(f"{name} {value:,.1f}" for name, value in speed.items())
-            print(f"  {shape:17s} {kind:9s}  {row}  ours/best {speed['ours'] / best:.2f}", flush=True)
+            speeds = in_turn({name: step(model, images, labels) for name, model in models.items()}, batch, rounds)
+            print(f"  {shape:17s} {kind:9s}  {compare(speeds)}", flush=True)
+
+
+def compare(speeds):
+    """One line: the median of each, and ours over the best peer, round by round"""
+    middle = {name: statistics.median(values) for name, values in speeds.items()}
+    row = "  ".join(f"{name} {value:,.1f}" for name, value in middle.items())
+    peers = {name: value for name, value in middle.items() if name != "ours"}
+    if not peers:
+        return row
+    best = max(peers, key=peers.get)
+    ratios = [ours / peer for ours, peer in zip(speeds["ours"], speeds[best], strict=True)]
+    return f"{row}  ours/{best} {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def makers():
@@ -200,7 +212,7 @@ def train_step(model, images, labels):
 
 
 def in_turn(steps, batch, rounds, seconds=0.4):
-    """Images a second of each step, the median of rounds in which all take their turn for some seconds"""
+    """Images a second of each step, a number a round; in a round all take their turn, another one first each time"""
     repeats = {}
     for name, step in steps.items():
         step()
@@ -209,10 +221,12 @@ def in_turn(steps, batch, rounds, seconds=0.4):
         step()
         repeats[name] = max(1, round(seconds / (time.perf_counter() - start)))
     speeds = {name: [] for name in steps}
+    order = list(steps)
     for _ in range(rounds):
-        for name, step in steps.items():
+        for name in order:
             start = time.perf_counter()
             for _ in range(repeats[name]):
-                step()
+                steps[name]()
             speeds[name].append(batch * repeats[name] / (time.perf_counter() - start))
-    return {name: statistics.median(values) for name, values in speeds.items()}
+        order.append(order.pop(0))
+    return speeds

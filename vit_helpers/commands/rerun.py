@@ -1,17 +1,20 @@
 """Run notebooks from top to bottom and store their outputs in place.
 
+The setup cell is brought up to date from vit_helpers/commands/setup_cell.py, so that it is the same everywhere.
 A notebook in which nothing changed stays byte for byte as it was: metadata is cut down to what Jupyter needs, and an
 output that differs from the stored one only in what tests/nbval_sanitize.cfg blurs (times, speeds) is left alone.
 """
 
 import configparser
 import copy
+import json
 import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SANITIZE = ROOT / "tests" / "nbval_sanitize.cfg"
+SETUP_CELL = Path(__file__).with_name("setup_cell.py")
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -40,6 +43,9 @@ def rerun(path):
     before = path.read_text(encoding="utf-8")
     old = nbformat.reads(before, as_version=4)
     new = copy.deepcopy(old)
+    for cell in new.cells:
+        if "setup" in cell.metadata.get("tags", []):
+            cell.source = setup_source()
     client = NotebookClient(
         new,
         timeout=600,
@@ -81,6 +87,11 @@ def store(new, old):
     return nbformat.writes(new) + "\n"
 
 
+def setup_source():
+    """The text of the setup cell of every notebook"""
+    return SETUP_CELL.read_text(encoding="utf-8").strip()
+
+
 def sanitize_rules(path=SANITIZE):
     """nbval's own file: what to look for, and what to put in its place"""
     config = configparser.RawConfigParser()
@@ -92,7 +103,7 @@ def blur(outputs, rules):
     """Outputs as comparable text, execution counts left out"""
     texts = []
     for output in outputs:
-        text = repr({key: value for key, value in output.items() if key != "execution_count"})
+        text = json.dumps({key: value for key, value in output.items() if key != "execution_count"}, sort_keys=True)
         for pattern, replacement in rules:
             text = pattern.sub(replacement, text)
         texts.append(text)

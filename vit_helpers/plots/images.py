@@ -44,17 +44,18 @@ def draw_grid(ax, image_size, patch_size, colour="white"):
 
 
 def draw_attention(image, weights, grid, ax=None, title=None, top=None):
-    """How much one token looks at each patch, laid over the image; a bright patch is looked at.
+    """How much one token looks at each patch; a bright patch is looked at.  White lines trace the image.
 
     image: (C, H, W), from 0 to 1;  weights: (N,) of the patches;  grid: rows and columns of patches
     top  : the weight that is drawn brightest; give the same to pictures that are compared
+    returns: the axes, and what was drawn, for `colour_bar`
     """
     ax = look.bare(look.new_axes(ax, 4, 4), title)
     H, W = image.shape[1:]
     heat = weights.detach().cpu().float().reshape(1, 1, *grid)
     heat = F.interpolate(heat, size=(H, W), mode="nearest")[0, 0]
-    ax.imshow(image.mean(0).cpu(), cmap="gray", vmin=0, vmax=1)
-    drawn = ax.imshow(heat, cmap=look.VALUES, alpha=0.7, vmin=0, vmax=top)
+    drawn = ax.imshow(heat, cmap=look.VALUES, vmin=0, vmax=top)
+    ax.contour(image.mean(0).cpu(), levels=[0.5], colors="white", linewidths=1.5)
     return ax, drawn
 
 

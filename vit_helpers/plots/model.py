@@ -18,10 +18,10 @@ def draw_model(image, patches, tokens, features, probabilities, patch_size, dept
     tokens       : (T, D), what enters the first block
     features     : (T, D), what leaves the last; probabilities: (K,)
     """
-    fig = plt.figure(figsize=(9, 4.2), facecolor="white")
+    fig = plt.figure(figsize=(9, 4.4), facecolor="white")
     C, H, W = image.shape
     (N, length), (T, D), K = patches.shape, tokens.shape, len(probabilities)
-    fig.text(0.01, 0.95, title or "", fontsize=look.TEXT_SIZE + 1, color=look.TEXT, va="top")
+    fig.text(0.01, 0.985, title or "", fontsize=look.TEXT_SIZE + 1, color=look.TEXT, va="top")
 
     ax = stop(fig, 0.01, 0.14, "image", "C, H, W", (C, H, W))
     draw_grid(draw_image(image, ax), (H, W), patch_size, look.PATCH)
@@ -38,8 +38,8 @@ def draw_model(image, patches, tokens, features, probabilities, patch_size, dept
     arrow(fig, 0.545, 0.58, middle)
     arrow(fig, 0.695, 0.73, middle)
     arrow(fig, 0.868, 0.9, class_row, "head")
-    fig.text(0.475, 0.88, "+ class token", ha="center", fontsize=look.TEXT_SIZE - 1, color=look.CLASS_TOKEN)
-    fig.text(0.475, 0.83, "+ positions", ha="center", fontsize=look.TEXT_SIZE - 1, color=look.POSITION)
+    fig.text(0.475, 0.875, "+ class token", ha="center", fontsize=look.TEXT_SIZE - 1, color=look.CLASS_TOKEN)
+    fig.text(0.475, 0.825, "+ positions", ha="center", fontsize=look.TEXT_SIZE - 1, color=look.POSITION)
     return fig
 
 
