@@ -24,7 +24,7 @@ SHAPES = {  # image side, patch side, channels, width, depth, heads, batch
 def add_arguments(parser):
     parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: all)")
     parser.add_argument("--seeds", type=int, default=5, help="how many trainings on digits (default: 5)")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of each speed row (default: 7)")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of each import and speed row (default: 7)")
     parser.add_argument("--threads", type=int, default=2, help="threads for torch (default: 2)")
 
 
@@ -41,7 +41,7 @@ def run(args):
     )
     parts = args.parts or PARTS
     if "import" in parts:
-        bench_import()
+        bench_import(args.rounds)
     if "digits" in parts:
         bench_digits(args.seeds)
     if "speed" in parts:
@@ -57,15 +57,17 @@ def processor():
         return platform.processor() or platform.machine()
 
 
-def bench_import():
-    """Time of an import in a fresh process, and how much of it is not torch's; median of 5"""
+def bench_import(rounds):
+    """Time of an import in a fresh process, and how much of it is not torch's"""
 
     def seconds(statement):
         code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
-        runs = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(5)]
+        runs = [
+            subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(rounds)
+        ]
         return statistics.median(float(r.stdout) for r in runs)
 
-    print("import (seconds, fresh process, median of 5)")
+    print(f"import (seconds, fresh process, median of {rounds})")
     print(f"  vit_helpers                      {seconds('import vit_helpers'):.4f}")
     print(
         f"  torch, then vit_helpers.vit      {seconds('import torch'):.3f} + "
