@@ -92,8 +92,9 @@ def test_weights_are_those_that_forward_uses():
     assert torch.allclose(layer.proj(values), layer(x), atol=1e-6)
 
 
-def test_dropout_on_weights_is_off_by_default_and_works():
-    x = torch.randn(1, 50, 16)
+@pytest.mark.parametrize("T", [5, 50])
+def test_dropout_on_weights_is_off_by_default_and_works(T):
+    x = torch.randn(1, T, 16)
     quiet, noisy = MultiHeadAttention(16, 2), MultiHeadAttention(16, 2, attn_dropout=0.5)
     assert torch.equal(quiet(x), quiet(x))
     assert not torch.equal(noisy(x), noisy(x))
@@ -103,7 +104,31 @@ def test_dropout_on_weights_is_off_by_default_and_works():
 
 def test_dropout_after_the_output_projection():
     layer = MultiHeadAttention(16, 2, dropout=0.999)
-    assert (layer(torch.randn(1, 50, 16)) == 0).float().mean() > 0.9
+    nn.init.ones_(layer.proj.bias)
+    assert (layer(torch.randn(1, 50, 16)) == 0).float().mean() > 0.9  # before the projection, the bias would remain
+
+
+def test_published_start():
+    layer = MultiHeadAttention(256, 4)
+    for q_k_or_v in layer.qkv.weight.chunk(3):
+        assert q_k_or_v.std().item() == pytest.approx((2 / (256 + 256)) ** 0.5, rel=0.02)  # Xavier, each on its own
+        assert q_k_or_v.abs().max() <= (6 / (256 + 256)) ** 0.5
+    assert layer.proj.weight.std().item() == pytest.approx((2 / (256 + 256)) ** 0.5, rel=0.02)
+    assert not layer.qkv.bias.any() and not layer.proj.bias.any()
+
+
+@pytest.mark.parametrize("T", [5, 50])
+@pytest.mark.parametrize(
+    ("mask", "error", "words"),
+    [
+        (lambda T: torch.ones(2, T), TypeError, "a mask is boolean.* got torch.float32"),
+        (lambda T: torch.ones(T, T, dtype=torch.bool), ValueError, "a row an image and a column a token"),
+        (lambda T: torch.ones(T, dtype=torch.bool), ValueError, "a row an image and a column a token"),
+    ],
+)
+def test_masks_that_do_not_fit(T, mask, error, words):
+    with pytest.raises(error, match=words):
+        MultiHeadAttention(16, 2)(torch.randn(2, T, 16), mask(T))
 
 
 @pytest.mark.parametrize(("dim", "heads"), [(10, 3), (8, 0), (4, 8)])

@@ -99,7 +99,10 @@ def test_resume_keeps_its_options(trained):
         (["--patch", "3"], 1, "8 x 8 pixels does not divide into patches of side 3"),
         (["--epochs", "0"], 2, "must be at least 1, got 0"),
         (["--lr", "0"], 1, "lr must be above 0"),
-        (["--device", "abacus"], 1, "no device 'abacus' here"),
+        (["--device", "abacus"], 1, "no device 'abacus' here, there is: cpu"),
+        (["--device", "meta"], 1, "no device 'meta' here"),
+        (["--epochs", "1e3"], 2, "invalid whole_number value: '1e3'"),
+        (["--out", "file"], 1, "file"),
         (["--resume", "nowhere"], 1, "no checkpoint at nowhere"),
         (["--resume", "a", "--out", "b"], 1, "leave --out away"),
         (["--lr", "1e30", "--epochs", "1"], 1, "the loss is nan at step"),
@@ -107,6 +110,7 @@ def test_resume_keeps_its_options(trained):
 )
 def test_bad_options_are_named(tmp_path, monkeypatch, capsys, words, status, says):
     monkeypatch.chdir(tmp_path)
+    Path("file").write_text("in the way")
     assert main_status("train", *words) == status
     assert says in capsys.readouterr().err
 
@@ -118,6 +122,28 @@ def test_help_explains_every_option(capsys, name):
     assert main_status(name, "--help") == 0
     options = re.split(r"\n  (?=-|\w)", capsys.readouterr().out.partition("options:")[2])[1:]
     assert options and all(len(option.split()) > 3 for option in options)
+
+
+def test_what_the_run_looks_at(monkeypatch, tmp_path):
+    """Training: shuffled and augmented.  Validation: as it is.  Test: once, after training."""
+    from vit_helpers import training
+    from vit_helpers.data import load, random_affine
+
+    seen, data = {}, load("digits")
+
+    def fit(model, train, validation, *rest, **words):
+        seen.update(train=train, validation=validation)
+        return [{"epoch": 1, "loss": 1, "val_loss": 1, "accuracy": 1, "val_accuracy": 1}]
+
+    monkeypatch.setattr(training, "fit", fit)
+    score = training.evaluate
+    monkeypatch.setattr(
+        training, "evaluate", lambda model, batches, *rest: seen.update(test=batches) or score(model, batches)
+    )
+    assert main_status("train", "--out", str(tmp_path / "run")) == 0
+    assert all(torch.equal(seen[part].split.images, getattr(data, part).images) for part in seen)
+    assert [seen[part].shuffle for part in seen] == [True, False, False]
+    assert [random_affine in seen[part].steps for part in seen] == [True, False, False]
 
 
 def test_bench_measures_import_and_digits_and_names_the_machine(tmp_path):

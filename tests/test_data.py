@@ -1,8 +1,11 @@
 import pytest
 import torch
+import torch.nn.functional as F
 from sklearn.datasets import load_digits
 
 from vit_helpers.data import Batches, Split, load, photos, random_affine, split_rows
+
+FIRST_ROWS = [[362, 1568, 1440, 1761], [1748, 1500, 644, 170], [570, 1302, 297, 1575]]
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +19,10 @@ def test_digits_are_scikit_learns_and_none_is_lost(digits):
     raw = torch.tensor(load_digits().images, dtype=torch.float32)[:, None] / 16
     assert images.shape == (1797, 1, 8, 8)
     assert images.min() == 0 and images.max() == 1
-    ours, theirs = (x.flatten(1).unique(dim=0, return_counts=True) for x in (images, raw))
-    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    labels = torch.cat([part.labels for part in parts])
+    distance = torch.cdist(images.flatten(1), raw.flatten(1))
+    assert not distance.min(1).values.any() and not distance.min(0).values.any()
+    assert labels.tolist() == load_digits().target[distance.argmin(1)].tolist()  # each picture kept its label
 
 
 def test_parts_share_no_picture(digits):
@@ -29,7 +34,7 @@ def test_splits_never_move():
     torch.manual_seed(1)
     first = [rows[:4].tolist() for rows in split_rows(1797, 360, 180)]
     torch.manual_seed(2)
-    assert [rows[:4].tolist() for rows in split_rows(1797, 360, 180)] == first
+    assert [rows[:4].tolist() for rows in split_rows(1797, 360, 180)] == first == FIRST_ROWS
     assert [len(rows) for rows in split_rows(1797, 360, 180)] == [360, 180, 1257]
 
 
@@ -74,14 +79,37 @@ def test_no_turn_no_shift_is_the_same_picture():
     assert torch.allclose(random_affine(images, degrees=0, scale=0, shift=0), images, atol=1e-5)
 
 
-def test_a_turn_keeps_the_middle_and_moves_the_rest():
-    images = torch.zeros(50, 1, 9, 9)
-    images[:, :, 4, 4] = 1.0
-    turned = random_affine(images, degrees=90, scale=0, shift=0)
-    assert torch.allclose(turned[:, :, 4, 4], torch.ones(50, 1), atol=1e-4)
-    bar = torch.zeros(50, 1, 5, 9)
-    bar[:, :, 2, :] = 1.0
-    assert (random_affine(bar, degrees=90, scale=0, shift=0).flatten(1) - bar.flatten(1)).abs().sum(1).median() > 1
+def turns(monkeypatch, H, W, n=500, **amounts):
+    """The matrices of n draws, from offsets in pixels of the new image to offsets in pixels of the old: (n, 2, 2)"""
+    seen = []
+    grid = F.affine_grid
+    monkeypatch.setattr(F, "affine_grid", lambda theta, *rest, **words: seen.append(theta) or grid(theta, *rest, **words))
+    random_affine(torch.rand(n, 1, H, W), shift=0, **amounts)
+    to_pixels = torch.diag(torch.tensor([W / 2, H / 2]))
+    return to_pixels @ seen[0][:, :, :2] @ to_pixels.inverse()
+
+
+def test_a_turn_is_a_turn_in_pixels_on_oblong_images_too(monkeypatch):
+    matrices = turns(monkeypatch, 9, 21, degrees=10, scale=0)
+    assert torch.allclose(matrices @ matrices.mT, torch.eye(2).expand(500, 2, 2), atol=1e-5)
+    assert torch.allclose(torch.linalg.det(matrices), torch.ones(500), atol=1e-5)
+    angles = torch.rad2deg(torch.atan2(matrices[:, 1, 0], matrices[:, 0, 0]))
+    assert -10 <= angles.min() < -9 and 9 < angles.max() <= 10
+
+
+def test_a_change_of_size_is_the_same_along_both_axes(monkeypatch):
+    matrices = turns(monkeypatch, 9, 21, degrees=0, scale=0.1)
+    sizes = 1 / matrices[:, 0, 0]
+    assert torch.allclose(matrices, torch.eye(2) / sizes[:, None, None], atol=1e-6)
+    assert 0.9 <= sizes.min() < 0.91 and 1.09 < sizes.max() <= 1.1
+
+
+def test_augmented_images_stay_sharp_and_from_0_to_1(digits):
+    images = digits.train.images
+    augmented = random_affine(images)
+    assert augmented.min() == 0 and augmented.max() == 1
+    assert augmented.std() > 0.9 * images.std()  # bilinear sampling would lose more
+    assert random_affine(images.double()).dtype == torch.float64
 
 
 def test_a_shift_is_measured_in_pixels():
@@ -105,6 +133,10 @@ def test_photos_are_real_and_from_0_to_1():
     for picture in pictures.values():
         assert picture.shape == (3, 427, 640)
         assert picture.min() >= 0 and 0.9 < picture.max() <= 1
+    blue_sky = pictures["china"][:, :100].mean((1, 2))
+    assert blue_sky[2] > blue_sky[0]  # upright, and the channels are red, green, blue
+    red_flower = pictures["flower"][:, 150:250, 250:350].mean((1, 2))
+    assert red_flower[0] > red_flower[2]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +144,8 @@ def test_photos_are_real_and_from_0_to_1():
     [
         (lambda: load("mnist"), "unknown data 'mnist', known: digits"),
         (lambda: load("digits").batches("dev", 8), "unknown part 'dev', known: train, validation, test"),
+        (lambda: random_affine(torch.zeros(1, 1, 8, 8), scale=1.0), "scale is a share from 0 up to 1, got 1.0"),
+        (lambda: load("digits").normalize(torch.zeros(1, 3, 8, 8)), "digits has 1 channels, the images have 3"),
         (lambda: load("digits").batches("test", 0), "at least 1 image, got batch_size=0"),
     ],
 )

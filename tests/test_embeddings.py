@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from timm.layers import resample_abs_pos_embed
@@ -27,6 +28,7 @@ def test_projection_starts_small_enough_to_keep_the_variance():
         (torch.zeros(3, 32, 32), ValueError, r"4 axes .* got 3: \(3, 32, 32\)"),
         (torch.zeros(1, 1, 32, 32), ValueError, "takes 3 channels, the images have 1"),
         (torch.zeros(1, 3, 32, 48), ValueError, "32 x 32 pixels, the images have 32 x 48: .*resize_positions"),
+        (np.zeros((1, 3, 32, 32)), TypeError, "must be a torch.Tensor, got ndarray"),
         (torch.zeros(1, 3, 32, 32, dtype=torch.uint8), TypeError, "floating point, got torch.uint8"),
     ],
 )
@@ -63,6 +65,7 @@ def test_fixed_positions_leave_the_class_token_alone():
     embed = TokenEmbed((2, 3), 8, positions="sincos")
     assert not embed.pos_embed[:, 0].any()
     assert torch.equal(embed.pos_embed[0, 1:], sincos_positions((2, 3), 8))
+    assert set(embed.state_dict()) == {"cls_token"}  # computed, so not kept
 
 
 def test_dropout_comes_after_the_positions():
@@ -83,9 +86,9 @@ def test_sincos_1d_by_its_formula():
 
 def test_sincos_positions_say_row_and_column():
     table = sincos_positions((3, 4), 16).reshape(3, 4, 16)
-    assert torch.equal(table[1, 0, :8], table[1, 3, :8])  # the same row, the same first half
-    assert torch.equal(table[0, 2, 8:], table[2, 2, 8:])  # the same column, the same second half
-    assert len(table.reshape(12, 16).unique(dim=0)) == 12
+    for row in range(3):
+        for col in range(4):
+            assert torch.equal(table[row, col], torch.cat([sincos_1d(3, 8)[row], sincos_1d(4, 8)[col]]))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +98,7 @@ def test_sincos_positions_say_row_and_column():
         (lambda: sincos_1d(2, 5), "width 5 .* multiple of 2"),
         (lambda: TokenEmbed((2, 2), 8, positions="rotary"), "'rotary', known: learned, sincos, none"),
         (lambda: resize_positions(torch.zeros(1, 15, 8), (4, 4), (2, 2)), "15 positions .* 4 x 4 = 16"),
+        (lambda: resize_positions(torch.zeros(1, 25, 8), (4, 4), (2, 2)), "25 positions .* 4 x 4 = 16"),
     ],
 )
 def test_bad_input_is_named(call, words):
@@ -114,3 +118,7 @@ def test_resizing_equals_timm(grid, new_grid, extra):
 def test_resizing_to_the_same_grid_changes_nothing():
     positions = torch.randn(1, 17, 8)
     assert torch.equal(resize_positions(positions, (4, 4), (4, 4)), positions)
+
+
+def test_resizing_keeps_the_type():
+    assert resize_positions(torch.randn(1, 17, 8).bfloat16(), (4, 4), (2, 3)).dtype == torch.bfloat16

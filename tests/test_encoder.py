@@ -48,7 +48,9 @@ def test_a_mask_hides_tokens_from_the_others():
 def test_weights_are_of_the_normed_input():
     block = Block(16, 2)
     x = 5 + 3 * torch.randn(1, 6, 16)
+    mask = torch.tensor([[True, True, True, True, False, False]])
     assert torch.equal(block.attention_weights(x), block.attn.weights(block.norm1(x)))
+    assert torch.equal(block.attention_weights(x, mask), block.attn.weights(block.norm1(x), mask))
 
 
 def test_the_residual_stream_passes_when_both_branches_are_silent():
@@ -62,6 +64,18 @@ def test_the_residual_stream_passes_when_both_branches_are_silent():
 
 def test_the_norms_are_the_published_ones():
     assert Block(16, 2).norm1.eps == Block(16, 2).norm2.eps == 1e-6
+
+
+def test_published_start():
+    mlp = MLP(200, 800)
+    for layer in (mlp.fc1, mlp.fc2):
+        assert layer.weight.std().item() == pytest.approx((2 / (200 + 800)) ** 0.5, rel=0.02)
+        assert 0 < layer.bias.abs().max() < 1e-5
+
+
+def test_dropouts_reach_their_parts():
+    block = Block(16, 2, dropout=0.1, attn_dropout=0.2)
+    assert (block.attn.dropout.p, block.attn.attn_dropout, block.mlp.dropout.p) == (0.1, 0.2, 0.1)
 
 
 def test_mlp_by_hand():

@@ -71,15 +71,9 @@ def public(room):
                 yield f"{name}.{thing}", value
 
 
-def is_helper(name):
-    """Small functions that only a room's own code calls; their names say it all"""
-    return name.rpartition(".")[2] in {"check_count", "check_known", "digits", "not_finite", "previous", "random_state",
-                                       "rename", "tanh_layer", "where_previous", "arrow"}  # fmt: skip
-
-
 @pytest.mark.parametrize("room", ROOMS)
 def test_public_names_are_documented(room):
-    assert not [name for name, thing in public(room) if not thing.__doc__ and not is_helper(name)]
+    assert not [name for name, thing in public(room) if not thing.__doc__]
 
 
 def test_importing_runs_nothing():

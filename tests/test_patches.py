@@ -53,10 +53,15 @@ def test_bad_input_is_named(call, words):
         call()
 
 
-@pytest.mark.parametrize("size", [3.5, "32", (1, 2, 3), (8.0, 8), None])
+@pytest.mark.parametrize("size", [3.5, "32", (1, 2, 3), (8.0, 8), None, True])
 def test_a_size_is_a_whole_number_or_a_pair(size):
-    with pytest.raises(TypeError, match="whole number or a pair"):
+    with pytest.raises(TypeError, match="whole number"):
         pair(size)
+
+
+def test_patches_are_square():
+    with pytest.raises(TypeError, match=r"patch_size must be a whole number, got \(4, 8\)"):
+        patchify(torch.zeros(1, 3, 32, 32), (4, 8))
 
 
 def test_numpy_numbers_are_sizes():

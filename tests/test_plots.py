@@ -3,6 +3,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
+from vit_helpers.patches import patchify
 from vit_helpers.plots import look
 from vit_helpers.plots.curves import draw_curve, draw_curves
 from vit_helpers.plots.images import colour_bar, draw_attention, draw_bars, draw_grid, draw_image, draw_sheet
@@ -26,7 +27,7 @@ def test_an_image_is_drawn_where_told():
 
 
 def test_a_sheet_holds_every_image_and_its_title():
-    fig = draw_sheet(torch.rand(5, 1, 8, 8), ["a", "b", "c", "d", "e"], columns=3, colours=["red"] * 5)
+    fig = draw_sheet(torch.rand(5, 1, 8, 8), ["a", "b", "c", "d", "e"], columns=3)
     assert sum(len(ax.images) for ax in fig.axes) == 5
     assert [ax.get_title() for ax in fig.axes] == ["a", "b", "c", "d", "e", ""]
 
@@ -57,15 +58,23 @@ def test_curves_show_the_history_with_names_and_units():
     ax = draw_curve(HISTORY, "loss")
     assert list(ax.lines[1].get_ydata()) == [2.2, 1.1, pytest.approx(2.2 / 3)]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "loss (nats)")
-    assert len(ax.get_legend().get_texts()) == 2
+    assert [line.get_label() for line in ax.lines] == ["training, augmented images", "validation"]
     assert len(draw_curves(HISTORY).axes) == 2
     assert draw_curve(HISTORY[:1], "loss").lines[0].get_marker() == "o"  # one point is seen too
 
 
 def test_the_model_picture_tells_every_shape():
-    fig = draw_model(torch.rand(1, 8, 8), torch.rand(16, 4), torch.randn(17, 64), torch.randn(17, 64),
-                     torch.tensor([0.1] * 10), 2, 2, tuple("0123456789"), "finding")  # fmt: skip
+    image, chances = torch.rand(1, 8, 8), torch.tensor([0.02] * 9 + [0.82])
+    patches = patchify(image[None], 2)[0]
+    names = tuple("0123456789")
+    fig = draw_model(image, patches, torch.randn(17, 64), torch.randn(17, 64), chances, 2, 2, names, "finding")
     found = texts(fig)
+    assert [bar.get_width() for bar in fig.axes[-1].patches] == pytest.approx(chances.tolist())
+    pieces = [im.get_array().squeeze() for im in fig.axes[1].images]
+    corners = [(im.get_extent()[0], im.get_extent()[3]) for im in fig.axes[1].images]
+    assert len(pieces) == 16 and (pieces[5] == image[0, 2:4, 2:4].numpy()).all()
+    assert corners == sorted(corners, key=lambda corner: (corner[1], corner[0]))  # left to right, top to bottom
+    assert len(set(corners)) == 16
     for wanted in (
         "finding",
         "(1, 8, 8)",

@@ -48,6 +48,14 @@ def test_foreign_keys_are_named(rename):
         rename({"layer4.conv1.weight": torch.ones(1)})
 
 
+@pytest.mark.parametrize("rename", [from_torchvision, from_timm, from_huggingface])
+def test_what_is_no_state_dict_is_named(rename):
+    with pytest.raises(TypeError, match=r"takes a state dict.* got Linear"):
+        rename(torch.nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="an empty state dict"):
+        rename({})
+
+
 def test_a_missing_matrix_is_named():
     with pytest.raises(ValueError, match=r"blocks\.3\.attn\.k\.bias.* not: the file is incomplete"):
         from_huggingface({"layers.3.attention.q_proj.bias": torch.ones(2), "layers.3.attention.v_proj.bias": torch.ones(2)})

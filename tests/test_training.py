@@ -1,6 +1,10 @@
+import copy
 import math
+import shutil
 from functools import partial
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -67,6 +71,36 @@ def test_a_seed_decides_everything():
     assert all(torch.equal(p, q) for p, q in zip(one.parameters(), two.parameters(), strict=True))
 
 
+def test_a_row_says_what_happened():
+    set_seed(3)
+    model = Classifier().eval()
+    twin = copy.deepcopy(model).train()
+    recipe = Recipe(epochs=1, lr=1e-9, label_smoothing=0.2)  # so small a rate that nothing is learned
+    set_seed(4)
+    (row,) = fit(model, batches(), batches(), recipe, **silent)
+    set_seed(4)
+    pairs = [(twin(x), y) for x, y in batches()]  # with dropout, as in training
+    logits, labels = torch.cat([z for z, _ in pairs]), torch.cat([y for _, y in pairs])
+    assert row["loss"] == pytest.approx(F.cross_entropy(logits, labels, label_smoothing=0.2).item(), abs=1e-5)
+    assert row["accuracy"] == pytest.approx((logits.argmax(1) == labels).float().mean().item())
+    assert (row["val_loss"], row["val_accuracy"]) == pytest.approx(evaluate(model, batches(), label_smoothing=0.2))
+    assert row["lr"] == pytest.approx(1e-9)
+    assert row["images_per_second"] > 100
+    assert row["epoch"] == 1
+
+
+def test_tokens_learn_at_their_own_rate(monkeypatch):
+    seen = []
+    make = adamw
+    monkeypatch.setattr("vit_helpers.training.adamw", lambda *args: seen.append(make(*args)) or seen[-1])
+    fit(Classifier(), batches(), batches(), Recipe(epochs=1, lr=0.01, token_rate=7), **silent)
+    assert [group["initial_lr"] for group in seen[0].param_groups] == pytest.approx([0.01, 0.01, 0.07])
+
+
+def test_warm_up_can_fill_the_whole_run():
+    fit(Classifier(), batches(), batches(), Recipe(epochs=1, warmup=0.99), **silent)
+
+
 def test_warm_up_rises_and_the_cosine_falls_to_0():
     rates = [warmup_cosine(step, total=100, warmup=10) for step in range(100)]
     assert rates[:10] == pytest.approx([i / 10 for i in range(1, 11)])
@@ -77,13 +111,16 @@ def test_warm_up_rises_and_the_cosine_falls_to_0():
 
 
 def test_decay_reaches_matrices_only():
-    model = nn.ModuleDict({"conv": nn.Conv2d(3, 4, 2), "norm": nn.LayerNorm(4), "rest": Classifier()})
+    model = nn.ModuleDict(
+        {"conv": nn.Conv2d(3, 4, 2), "line": nn.Conv1d(3, 4, 2), "norm": nn.LayerNorm(4), "rest": Classifier()}
+    )
+    model.temperature = nn.Parameter(torch.tensor(1.0))
     groups = adamw(model, lr=0.1, weight_decay=0.3, token_rate=5).param_groups
     decayed, others, tokens = ({id(p) for p in group["params"]} for group in groups)
     assert [group["weight_decay"] for group in groups] == [0.3, 0, 0]
     assert [group["lr"] for group in groups] == [0.1, 0.1, 0.5]
     layers = model["rest"].layers
-    assert decayed == {id(model["conv"].weight), id(layers[0].weight), id(layers[3].weight)}
+    assert decayed == {id(model["conv"].weight), id(model["line"].weight), id(layers[0].weight), id(layers[3].weight)}
     assert tokens == {id(model["rest"].token)}
     assert decayed | others | tokens == {id(p) for p in model.parameters()}
 
@@ -129,7 +166,9 @@ def test_prediction_leaves_the_mode_of_the_model_alone():
     model = Classifier().train()
     first, _ = predict(model, batches())
     second, _ = predict(model, batches())
-    assert model.training and torch.equal(first, second)
+    assert model.training and torch.equal(first, second) and not first.requires_grad
+    predict(model.eval(), batches())
+    assert not model.training
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
@@ -158,7 +197,7 @@ def test_a_checkpoint_cut_short_is_refused_and_the_one_before_is_there(tmp_path)
     whole = path.read_bytes()
     for length in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"cut short or damaged; the one before it is .*checkpoint\.pt\.previous"):
+        with pytest.raises(ValueError, match=r"damaged; the one before it is .*\.previous: rename it to checkpoint.pt"):
             load_checkpoint(path)
     assert len(load_checkpoint(previous(path))["history"]) == 2
     path.unlink()
@@ -174,9 +213,35 @@ def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
         file.write_bytes(b"half")
         raise OSError("disk full")
 
+    monkeypatch.setattr("vit_helpers.training.make_room", lambda *rest: None)  # there was room when the run began
     monkeypatch.setattr(torch, "save", half)
     with pytest.raises(OSError, match="disk full"):
         train(epochs=2, checkpoint=path)
+    assert len(load_checkpoint(path)["history"]) == 2
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_cut_between_any_two_steps_of_writing_leaves_a_checkpoint(tmp_path, monkeypatch, step):
+    path = tmp_path / "checkpoint.pt"
+    train(epochs=2, checkpoint=path)
+    steps = []
+
+    def cut(action):
+        def stop_at_its_turn(*args, **kwargs):
+            steps.append(action)
+            if len(steps) == step + 1:
+                raise KeyboardInterrupt
+            return action(*args, **kwargs)
+
+        return stop_at_its_turn
+
+    monkeypatch.setattr("vit_helpers.training.make_room", lambda *rest: None)
+    monkeypatch.setattr(torch, "save", cut(torch.save))
+    monkeypatch.setattr("shutil.copyfile", cut(shutil.copyfile))
+    monkeypatch.setattr(Path, "replace", cut(Path.replace))
+    with pytest.raises(KeyboardInterrupt):
+        train(epochs=1, checkpoint=path)
+    assert len(steps) == step + 1
     assert len(load_checkpoint(path)["history"]) == 2
 
 
@@ -198,6 +263,59 @@ def test_another_recipe_cannot_go_on(tmp_path):
     train(epochs=2, checkpoint=path)
     with pytest.raises(ValueError, match="another recipe: epochs 2 -> 3"):
         train(epochs=3, checkpoint=path, resume=True)
+    with pytest.raises(ValueError, match="total steps 8 -> 14"):
+        fit(
+            Classifier(),
+            Batches(problem(), 16),
+            batches(),
+            Recipe(epochs=2, lr=1e-2),
+            checkpoint=path,
+            resume=True,
+            **silent,
+        )
+
+
+@pytest.mark.parametrize("about", [{"p": np.float64(1)}, {"p": Path("x")}])
+def test_what_could_not_be_read_again_is_refused_before_the_first_epoch(tmp_path, about):
+    with pytest.raises(ValueError, match="plain numbers and texts"):
+        train(checkpoint=tmp_path / "checkpoint.pt", about=about)
+
+
+def test_a_folder_is_no_checkpoint(tmp_path):
+    with pytest.raises(ValueError, match="is a folder; a checkpoint is a file"):
+        train(checkpoint=tmp_path)
+    with pytest.raises(FileNotFoundError, match="no checkpoint at"):
+        load_checkpoint(tmp_path)
+
+
+def test_nothing_to_train_on_is_named():
+    nothing = Batches(problem(0), 32)
+    with pytest.raises(ValueError, match="no batch to train on"):
+        fit(Classifier(), nothing, batches(), **silent)
+    with pytest.raises(ValueError, match="no batch to predict"):
+        predict(Classifier(), nothing)
+    with pytest.raises(ValueError, match="needs the checkpoint"):
+        fit(Classifier(), batches(), batches(), resume=True, **silent)
+
+
+class Cliff(torch.autograd.Function):
+    """Passes its input on, and NaN back"""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * math.nan
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run():
+    model = nn.Linear(6, 3)
+    model.register_forward_hook(lambda module, args, out: Cliff.apply(out))
+    with pytest.raises(FloatingPointError, match="length of the gradient is nan at step 1"):
+        fit(model, batches(), batches(), Recipe(epochs=1), **silent)
+    assert all(p.isfinite().all() for p in model.parameters())
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -214,6 +332,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(value):
     ("name", "value"),
     [
         ("epochs", 0),
+        ("lr", math.inf),
+        ("weight_decay", math.nan),
         ("lr", 0),
         ("lr", -1),
         ("lr", math.nan),

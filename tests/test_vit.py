@@ -1,5 +1,8 @@
+import copy
 import math
+import pickle
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -10,7 +13,7 @@ from transformers import ViTConfig as HFConfig
 from transformers import ViTForImageClassification
 
 from vit_helpers.pretrained import from_huggingface, from_timm, from_torchvision
-from vit_helpers.vit import SIZES, ViT, ViTConfig
+from vit_helpers.vit import ViT, ViTConfig
 
 TINY = {"image_size": 16, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 4, "num_classes": 7}
 
@@ -69,11 +72,39 @@ def test_the_first_loss_is_exactly_ln_k(K, changes):
     assert F.cross_entropy(logits, torch.tensor([0, 1, 1, 0])).item() == pytest.approx(math.log(K), abs=1e-6)
 
 
-def test_mlp_width_is_4_times_the_width_as_in_table_1():
-    for name in SIZES:
-        config = ViTConfig.from_name(f"{name}/16", depth=1)
-        with torch.device("meta"):
-            assert ViT(config).blocks[0].mlp.fc1.out_features == 4 * config.embed_dim
+@pytest.mark.parametrize(
+    ("name", "depth", "width", "mlp", "heads"),
+    [
+        ("mini", 2, 64, 256, 4),
+        ("Ti", 12, 192, 768, 3),
+        ("S", 12, 384, 1536, 6),
+        ("B", 12, 768, 3072, 12),
+        ("L", 24, 1024, 4096, 16),
+        ("H", 32, 1280, 5120, 16),
+    ],
+)
+def test_table_1(name, depth, width, mlp, heads):
+    with torch.device("meta"):
+        model = ViT(ViTConfig.from_name(f"{name}/16"))
+    first = model.blocks[0]
+    assert (len(model.blocks), model.norm.normalized_shape[0], first.mlp.fc1.out_features) == (depth, width, mlp)
+    assert first.attn.num_heads == heads  # no parameter count tells the heads
+
+
+def test_every_norm_uses_the_configs_eps():
+    model = ViT(ViTConfig(**TINY, norm_eps=0.5))
+    assert [m.eps for m in model.modules() if isinstance(m, nn.LayerNorm)] == [0.5] * 5
+
+
+def test_the_pre_training_heads_hidden_layer_starts_at_the_variance_of_its_input():
+    layer = ViT(ViTConfig(**TINY | {"embed_dim": 256}, representation_size=300)).pre_logits[0]
+    assert layer.weight.std().item() == pytest.approx(256**-0.5, rel=0.05)
+    assert not layer.bias.any()
+
+
+def test_numpy_numbers_are_sizes():
+    config = ViTConfig(**{name: np.int64(value) for name, value in TINY.items()})
+    assert config == ViTConfig(**TINY) and type(config.depth) is int
 
 
 # Equal to the libraries: same weights, same images, same logits, same gradients
@@ -126,11 +157,12 @@ TWINS = {
 }
 
 
-@pytest.mark.parametrize("library", TWINS)
-@pytest.mark.parametrize("shape", SHAPES + OBLONG, ids=str)
+PAIRS = [(library, shape) for library in TWINS for shape in SHAPES]
+PAIRS += [(library, shape) for library in ("timm", "huggingface") for shape in OBLONG]  # torchvision's are square
+
+
+@pytest.mark.parametrize(("library", "shape"), PAIRS, ids=str)
 def test_equal_logits_and_gradients(library, shape):
-    if library == "torchvision" and shape in OBLONG:
-        pytest.skip("torchvision's ViT takes square colour images only")
     make, rename, projection = TWINS[library]
     config = ViTConfig(**TINY | shape, norm_eps=1e-12 if library == "huggingface" else 1e-6)
     twin = randomise(make(config))
@@ -237,6 +269,10 @@ def test_average_pooling_is_the_mean_of_the_patches():
     model = tiny(pool="avg")
     images = torch.randn(2, 3, 16, 16)
     assert torch.allclose(model(images), model.head(model.forward_features(images)[:, 1:].mean(1)), atol=1e-6)
+    mask = torch.ones(2, 17, dtype=torch.bool)
+    mask[:, 5:] = False
+    kept = model.forward_features(images, mask)[:, 1:5]
+    assert torch.allclose(model(images, mask), model.head(kept.mean(1)), atol=1e-5)
 
 
 def test_pre_training_head_is_tanh_between_two_layers():
@@ -269,7 +305,10 @@ def test_attention_weights_are_those_of_the_normal_path(masked):
     assert [w.shape for w in weights] == [(2, 4, 17, 17)] * 2
     assert all(torch.allclose(w.sum(-1), torch.ones(2, 4, 17), atol=1e-5) for w in weights)
     x = model.embed(images)
-    assert torch.equal(weights[1], model.blocks[1].attention_weights(model.blocks[0](x, mask), mask))
+    second = model.blocks[1]
+    assert torch.equal(weights[1], second.attn.weights(second.norm1(model.blocks[0](x, mask)), mask))
+    if masked:
+        assert not weights[0][0, :, :, ~mask[0]].any()
 
 
 def torch_layer(dim, num_heads):
@@ -320,6 +359,7 @@ def test_dropout_stands_where_the_paper_puts_it():
     block = {f"blocks.{i}.{part}.dropout": 0.1 for i in range(2) for part in ("attn", "mlp")}
     assert rates == {"token_embed.dropout": 0.1} | block
     assert model.blocks[0].attn.attn_dropout == 0.0
+    assert ViT(ViTConfig(**TINY, attn_dropout=0.3)).blocks[1].attn.attn_dropout == 0.3
 
 
 def test_other_types_and_devices_of_torch():
@@ -328,15 +368,18 @@ def test_other_types_and_devices_of_torch():
     assert model.bfloat16()(torch.randn(1, 3, 16, 16, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
-def test_torch_can_compile_script_and_copy_the_config():
-    import copy
-    import pickle
+def test_torch_can_export_the_model_for_any_batch_size():
+    model = tiny(pool="avg")
+    shapes = ({0: torch.export.Dim("B")}, {0: torch.export.Dim("B")})
+    example = torch.randn(2, 3, 16, 16), torch.ones(2, 17, dtype=torch.bool)
+    exported = torch.export.export(model, example, dynamic_shapes=shapes).module()
+    images, mask = torch.randn(5, 3, 16, 16), torch.rand(5, 17) > 0.3
+    assert torch.allclose(exported(images, mask), model(images, mask), atol=1e-6)
 
+
+def test_models_and_configs_can_be_copied():
     model = tiny()
     assert copy.deepcopy(model).config == model.config == pickle.loads(pickle.dumps(model.config))
-    exported = torch.export.export(model, (torch.randn(1, 3, 16, 16),)).module()
-    images = torch.randn(1, 3, 16, 16)
-    assert torch.allclose(exported(images), model(images), atol=1e-6)
 
 
 # Bad input is named
@@ -356,7 +399,14 @@ def test_torch_can_compile_script_and_copy_the_config():
         ({"depth": 2.0}, TypeError, "depth must be a whole number, got 2.0"),
         ({"num_classes": -1}, ValueError, "num_classes must be at least 0, got -1"),
         ({"representation_size": 0}, ValueError, "representation_size must be at least 1"),
-        ({"dropout": 1.5}, ValueError, "dropout is a share from 0 up to 1, got 1.5"),
+        ({"dropout": 1.5}, ValueError, "dropout must be a number from 0 up to 1, got 1.5"),
+        ({"attn_dropout": -0.1}, ValueError, "attn_dropout must be a number from 0 up to 1"),
+        ({"dropout": "0.1"}, TypeError, "dropout must be a number, got '0.1'"),
+        ({"mlp_ratio": float("nan")}, ValueError, "mlp_ratio must be a number from 0 up to inf, got nan"),
+        ({"norm_eps": -1}, ValueError, "norm_eps must be a number from 0"),
+        ({"class_token": None}, ValueError, "unknown class_token None, known: True, False"),
+        ({"image_size": True}, TypeError, "whole number, got True"),
+        ({"patch_size": (4, 4)}, TypeError, r"patch_size must be a whole number, got \(4, 4\)"),
         ({"mlp_ratio": 0}, ValueError, "mlp_ratio 0 leaves no hidden width"),
         ({"positions": "sincos", "embed_dim": 36 + 2, "num_heads": 2}, ValueError, "width 38 .* multiple of 4"),
     ],

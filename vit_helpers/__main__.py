@@ -19,7 +19,11 @@ def main(words=None):
         command.add_arguments(parser)
         parser.set_defaults(run=command.run)
     args = ask.parse_args(words)
-    return args.run(args)
+    try:
+        return args.run(args)
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

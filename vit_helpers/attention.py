@@ -55,15 +55,15 @@ class MultiHeadAttention(nn.Module):
         q, k, v = self.heads(x)
         dropout = self.attn_dropout if self.training else 0.0
         if explicit_is_faster(q) and not dropout:
-            values, _ = attention(q, k, v, over_keys(mask))
+            values, _ = attention(q, k, v, over_keys(mask, x))
         else:
-            values = F.scaled_dot_product_attention(q, k, v, over_keys(mask), dropout)
+            values = F.scaled_dot_product_attention(q, k, v, over_keys(mask, x), dropout)
         values = values.transpose(1, 2).flatten(2)  # heads side by side again: (B, T, D)
         return self.dropout(self.proj(values))
 
     def weights(self, x, mask=None):
         """The weights that `forward` uses, before dropout: (B, T, D) -> (B, h, T, T)"""
-        _, weights = attention(*self.heads(x), over_keys(mask))
+        _, weights = attention(*self.heads(x), over_keys(mask, x))
         return weights
 
     def heads(self, x):
@@ -72,9 +72,15 @@ class MultiHeadAttention(nn.Module):
         return qkv.permute(2, 0, 3, 1, 4).unbind(0)
 
 
-def over_keys(mask):
+def over_keys(mask, x):
     """A mask over tokens (B, T) hides keys from every head and query: (B, 1, 1, T)"""
-    return None if mask is None else mask[:, None, None, :]
+    if mask is None:
+        return None
+    if mask.dtype != torch.bool:
+        raise TypeError(f"a mask is boolean, True where a token may be looked at; got {mask.dtype}")
+    if mask.shape != x.shape[:2]:
+        raise ValueError(f"a mask has a row an image and a column a token, {tuple(x.shape[:2])}, got {tuple(mask.shape)}")
+    return mask[:, None, None, :]
 
 
 def explicit_is_faster(q):

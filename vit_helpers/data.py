@@ -46,6 +46,8 @@ class Data:
 
     def normalize(self, images):
         """Shift and scale each channel to mean 0 and standard deviation 1: (B, C, H, W) -> (B, C, H, W)"""
+        if images.shape[1] != len(self.mean):
+            raise ValueError(f"{self.name} has {len(self.mean)} channels, the images have {images.shape[1]}")
         mean, std = (images.new_tensor(x).view(-1, 1, 1) for x in (self.mean, self.std))
         return (images - mean) / std
 
@@ -77,7 +79,8 @@ class Batches:
     def __iter__(self):
         n = len(self.split.labels)
         order = torch.randperm(n) if self.shuffle else torch.arange(n)
-        for rows in order.split(self.batch_size):
+        for start in range(0, n, self.batch_size):
+            rows = order[start : start + self.batch_size]
             images = self.split.images[rows]
             for step in self.steps:
                 images = step(images)
@@ -100,6 +103,7 @@ def load(name):
 
 
 def digits():
+    """scikit-learn's digits as `Data`, see `load`"""
     from sklearn.datasets import load_digits
 
     raw = load_digits()
@@ -134,10 +138,13 @@ def random_affine(images, degrees=10.0, scale=0.1, shift=0.5):
 
     images : (B, C, H, W), from 0 to 1
     degrees: largest turn; scale: largest change of size, 0.1 for 10%; shift: largest, in pixels, along each axis
-    returns: (B, C, H, W)
+    returns: (B, C, H, W), from 0 to 1
+    raises : ValueError when scale is not from 0 up to 1: an image would be turned inside out
     """
+    if not 0 <= scale < 1:
+        raise ValueError(f"scale is a share from 0 up to 1, got {scale}")
     B, _, H, W = images.shape
-    uniform = partial(torch.empty(B, device=images.device).uniform_, -1, 1)
+    uniform = partial(torch.empty(B, device=images.device, dtype=images.dtype).uniform_, -1, 1)
     angle = torch.deg2rad(degrees * uniform())
     size = 1 + scale * uniform()
     dx, dy = shift * 2 / W * uniform(), shift * 2 / H * uniform()  # grid_sample measures a side as 2

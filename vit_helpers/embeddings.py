@@ -34,6 +34,8 @@ class PatchEmbed(nn.Module):
         return self.proj(patchify(images, self.patch_size))
 
     def check(self, images):
+        if not isinstance(images, torch.Tensor):
+            raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}")
         if images.ndim != 4:
             raise ValueError(f"images have 4 axes (B, C, H, W), got {images.ndim}: {tuple(images.shape)}")
         if not images.is_floating_point():
@@ -76,7 +78,7 @@ class TokenEmbed(nn.Module):
 
     def forward(self, x):
         if self.cls_token is not None:
-            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)  # one vector, the same for all images
+            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)  # one vector, the same for all images
         if self.pos_embed is not None:
             x = x + self.pos_embed
         return self.dropout(x)
@@ -120,21 +122,21 @@ def sincos_positions(grid, dim):
 def resize_positions(pos_embed, grid, new_grid):
     """Stretch learned positions over another grid of patches, to use images of another size (paper, section 3.2).
 
-    pos_embed: (1, T, D); tokens before the N patches (the class token) keep their position
+    pos_embed: (1, T, D), T = N or N + 1; a class token keeps its position
     grid     : rows and columns that the positions were learned on; new_grid: those wanted
     returns  : (1, T', D), by bicubic interpolation with antialiasing, as timm does it
-    raises   : ValueError when pos_embed has fewer than N tokens
+    raises   : ValueError when T fits the grid neither with a class token nor without
 
     >>> resize_positions(torch.zeros(1, 1 + 4 * 4, 8), (4, 4), (6, 5)).shape
     torch.Size([1, 31, 8])
     """
     (rows, cols), (_, T, D) = grid, pos_embed.shape
     extra = T - rows * cols
-    if extra < 0:
-        raise ValueError(f"{T} positions are fewer than the {rows} x {cols} = {rows * cols} patches of the grid")
+    if extra not in (0, 1):
+        raise ValueError(f"{T} positions do not belong to a grid of {rows} x {cols} = {rows * cols} patches")
     prefix, patches = pos_embed[:, :extra], pos_embed[:, extra:]
     if tuple(grid) == tuple(new_grid):
         return pos_embed
     picture = patches.reshape(1, rows, cols, D).permute(0, 3, 1, 2)  # (1, D, rows, cols)
-    picture = F.interpolate(picture, size=tuple(new_grid), mode="bicubic", antialias=True)
+    picture = F.interpolate(picture.float(), size=tuple(new_grid), mode="bicubic", antialias=True).to(pos_embed.dtype)
     return torch.cat([prefix, picture.flatten(2).transpose(1, 2)], dim=1)

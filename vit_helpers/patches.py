@@ -3,20 +3,32 @@
 from operator import index
 
 
+def whole(name, value, least=1):
+    """A whole number, numpy's included, as Python's int.
+
+    raises: TypeError when it is none (True is none either), ValueError when it is below `least`; both name it
+    """
+    try:
+        number = index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
+    return number
+
+
 def pair(size):
-    """A side or a (height, width) pair, always as a pair of whole numbers.
+    """A side or a (height, width) pair in pixels, always as a pair of whole numbers.
 
     >>> pair(32), pair((30, 40))
     ((32, 32), (30, 40))
     """
     sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    try:
-        height, width = (index(side) for side in sides)
-    except (TypeError, ValueError):
-        raise TypeError(f"a size is a whole number or a pair of them, got {size!r}") from None
-    if height < 1 or width < 1:
-        raise ValueError(f"a size is at least 1 pixel, got {height} x {width}")
-    return height, width
+    if len(sides) != 2:
+        raise TypeError(f"an image size is a whole number or a pair of them, got {size!r}")
+    return tuple(whole("an image side", side) for side in sides)
 
 
 def grid_size(image_size, patch_size):
@@ -29,11 +41,10 @@ def grid_size(image_size, patch_size):
     >>> grid_size((224, 320), 16)
     (14, 20)
     """
-    height, width = pair(image_size)
-    side, _ = pair(patch_size)
-    if height % side or width % side:
-        raise ValueError(f"an image of {height} x {width} pixels does not divide into patches of side {side}")
-    return height // side, width // side
+    (H, W), P = pair(image_size), whole("patch_size", patch_size)
+    if H % P or W % P:
+        raise ValueError(f"an image of {H} x {W} pixels does not divide into patches of side {P}")
+    return H // P, W // P
 
 
 def patchify(images, patch_size):

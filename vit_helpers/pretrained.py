@@ -1,6 +1,7 @@
 """Other people's weights under our names: the same numbers, so the same model."""
 
 import re
+from collections.abc import Mapping
 
 import torch
 
@@ -76,18 +77,22 @@ def from_huggingface(state_dict):
 
     Its layer norms use eps 1e-12 unless its config says otherwise: ViTConfig(..., norm_eps=1e-12).
     A `ViTModel` brings a pooler, our hidden tanh layer: ViTConfig(..., num_classes=0, representation_size=D).
-    raises: ValueError naming the keys that are no part of such a model, or a block without its q, k or v
+    raises: ValueError naming the keys that are no part of such a model, or a block with only some of q, k and v
     """
-    inner = {key.removeprefix("vit."): value for key, value in state_dict.items()}
-    return flatten_projection(join_qkv(rename(inner, HUGGINGFACE, "Hugging Face")))
+    return flatten_projection(join_qkv(rename(state_dict, HUGGINGFACE, "Hugging Face")))
 
 
 def rename(state_dict, table, library):
+    """Every key by the rules of a table, from its module's name to ours; a key that no rule knows is an error"""
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(f"takes a state dict, as model.state_dict() gives it; got {type(state_dict).__name__}")
+    if not state_dict:
+        raise ValueError(f"an empty state dict is no {library} ViT")
     rules = [(re.compile(re.escape(old).replace(r"\{i\}", r"(\d+)") + r"(\.weight|\.bias|)"), table[old]) for old in table]
     renamed, unknown = {}, []
     for key, value in state_dict.items():
         for pattern, new in rules:
-            if match := pattern.fullmatch(key):
+            if match := pattern.fullmatch(key.removeprefix("vit.")):  # the prefix of a Hugging Face classifier
                 *layer, leaf = match.groups()
                 renamed[new.format(i=layer[0] if layer else None) + leaf] = value
                 break

@@ -1,7 +1,9 @@
 """Training: one loop, written out.  Seeds, learning rate, evaluation, checkpoints.  Works for any classifier."""
 
+import io
 import math
-import random
+import pickle
+import shutil
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,16 +36,18 @@ class Recipe:
     clip: float = 1.0
 
     def __post_init__(self):
+        if isinstance(self.epochs, bool) or not isinstance(self.epochs, int):
+            raise TypeError(f"epochs must be a whole number, got {self.epochs!r}")
         if self.epochs < 1:
             raise ValueError(f"epochs must be at least 1, got {self.epochs}")
         for name in ("lr", "token_rate", "clip"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
         for name in ("warmup", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is a share from 0 up to 1, got {getattr(self, name)}")
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be 0 or more and finite, got {self.weight_decay}")
 
 
 class Score(NamedTuple):
@@ -54,9 +58,8 @@ class Score(NamedTuple):
 
 
 def set_seed(seed):
-    """Start every random generator that training uses from this seed."""
-    random.seed(seed)
-    torch.manual_seed(seed)  # CPU and every GPU
+    """Start torch's random generators, on the CPU and every GPU, from this seed.  The series draws from no others."""
+    torch.manual_seed(seed)
 
 
 def warmup_cosine(step, total, warmup):
@@ -75,12 +78,12 @@ def warmup_cosine(step, total, warmup):
 def adamw(model, lr, weight_decay, token_rate=1.0):
     """AdamW (Loshchilov and Hutter, arXiv 1711.05101) that decays matrices only.
 
-    Parameters are told apart by their axes: a bias or a norm has 1; class token and positions, (1, T, D), have 3;
-    the rest are matrices.  token_rate: the tokens' learning rate over lr.
+    Parameters are told apart by their shape: class token and positions are (1, T, D); a bias or a norm has one axis;
+    the rest are matrices and kernels.  token_rate: the tokens' learning rate over lr.
     """
-    matrices = [p for p in model.parameters() if p.ndim not in (1, 3)]
-    vectors = [p for p in model.parameters() if p.ndim == 1]
-    tokens = [p for p in model.parameters() if p.ndim == 3]
+    tokens = [p for p in model.parameters() if p.ndim == 3 and p.shape[0] == 1]
+    vectors = [p for p in model.parameters() if p.ndim < 2]
+    matrices = [p for p in model.parameters() if p.ndim > 1 and not (p.ndim == 3 and p.shape[0] == 1)]
     groups = [
         {"params": matrices, "lr": lr, "weight_decay": weight_decay},
         {"params": vectors, "lr": lr, "weight_decay": 0.0},
@@ -95,25 +98,33 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
     train, validation: give (images, labels) batches each time they are iterated, and have a length
     report           : called with every row of the history, `print_epoch` by default
     checkpoint       : a path; after every epoch all that is needed to go on is kept there, with `about`
-    resume           : go on from that checkpoint, to the same end as a run that was never stopped
-    raises           : FloatingPointError when the loss is not finite; ValueError when resuming with another recipe
+    about            : plain values (numbers, texts, tuples, dicts) that say what was trained, kept with the checkpoint
+    resume           : go on from that checkpoint, to the same end as a run that was never stopped (on CPU and CUDA)
+    raises           : FloatingPointError when loss or gradient is not finite; ValueError when there is nothing to train
+                       on, when `about` is not plain, or when resuming with another recipe or number of batches
     """
     recipe, report = recipe or Recipe(), report or print_epoch
+    if not len(train):
+        raise ValueError("no batch to train on")
+    if checkpoint is not None:
+        make_room(Path(checkpoint), recipe, about)
+    elif resume:
+        raise ValueError("resume=True needs the checkpoint to go on from")
     total = recipe.epochs * len(train)
-    warmup = round(recipe.warmup * total)
+    warmup = min(round(recipe.warmup * total), total - 1)
     model.to(device)
     optimizer = adamw(model, recipe.lr, recipe.weight_decay, recipe.token_rate)
     schedule = LambdaLR(optimizer, lambda step: warmup_cosine(step, total, warmup))
     history = []
     if resume:
-        history = restore(load_checkpoint(checkpoint), model, optimizer, schedule, recipe)
+        history = restore(load_checkpoint(checkpoint), model, optimizer, schedule, recipe, total)
     for epoch in range(len(history) + 1, recipe.epochs + 1):
         row = {"epoch": epoch, "lr": schedule.get_last_lr()[0]}
         row |= train_epoch(model, train, optimizer, schedule, recipe, device, epoch)
         row["val_loss"], row["val_accuracy"] = evaluate(model, validation, device, recipe.label_smoothing)
         history.append(row)
-        if checkpoint:
-            save_checkpoint(checkpoint, model, optimizer, schedule, recipe, history, about)
+        if checkpoint is not None:
+            save_checkpoint(checkpoint, model, optimizer, schedule, recipe, total, history, about)
         report(row)
     return history
 
@@ -129,9 +140,11 @@ def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
         logits = model(images)
         loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
         if not torch.isfinite(loss):
-            raise FloatingPointError(not_finite(loss.item(), schedule, epoch))
+            raise FloatingPointError(not_finite("loss", loss.item(), schedule, epoch))
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        length = torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        if not torch.isfinite(length):
+            raise FloatingPointError(not_finite("length of the gradient", length.item(), schedule, epoch))
         optimizer.step()
         schedule.step()
         loss_sum += loss.item() * len(labels)  # weigh by size: the last batch is smaller
@@ -141,10 +154,11 @@ def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
     return {"loss": loss_sum / count, "accuracy": right / count, "images_per_second": count / seconds}
 
 
-def not_finite(loss, schedule, epoch):
+def not_finite(name, value, schedule, epoch):
+    """The message of a run that stops: what is not finite, where, and the usual causes"""
     step, lr = schedule.last_epoch + 1, schedule.get_last_lr()[0]
     return (
-        f"the loss is {loss} at step {step} (epoch {epoch}, learning rate {lr:.2g}). Usual causes: a learning rate that "
+        f"the {name} is {value} at step {step} (epoch {epoch}, learning rate {lr:.2g}). Usual causes: a learning rate that "
         "is too high or has no warm-up, pixels that are not normalised or hold NaN, a division by zero or a log of zero"
     )
 
@@ -156,6 +170,8 @@ def predict(model, batches, device="cpu"):
     model.eval()
     pairs = [(model(images.to(device)).cpu(), labels.cpu()) for images, labels in batches]
     model.train(was_training)
+    if not pairs:
+        raise ValueError("no batch to predict")
     logits, labels = zip(*pairs, strict=True)
     return torch.cat(logits), torch.cat(labels)
 
@@ -176,27 +192,40 @@ def print_epoch(row):
     )
 
 
-def save_checkpoint(path, model, optimizer, schedule, recipe, history, about=None):
+def make_room(path, recipe, about):
+    """See before the first epoch, not after it, that a checkpoint can be written here and read again"""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; a checkpoint is a file, say {path / 'checkpoint.pt'}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plain = io.BytesIO()
+    torch.save({"recipe": asdict(recipe), "about": about}, plain)
+    try:
+        torch.load(io.BytesIO(plain.getvalue()), weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ValueError(f"recipe and about must hold plain numbers and texts: {recipe}, {about!r}") from error
+
+
+def save_checkpoint(path, model, optimizer, schedule, recipe, total, history, about=None):
     """Keep all that is needed to go on.  Written aside, then renamed: a cut leaves the file before as it was.
 
-    The checkpoint before stays beside it, as `<name>.previous`.
+    The checkpoint before stays beside it, as `<name>.previous`.  total: steps of the whole run
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     state = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "schedule": schedule.state_dict(),
         "random": random_state(),
         "recipe": asdict(recipe),
+        "total": total,
         "history": history,
         "about": about or {},
     }
-    aside = path.with_name(path.name + ".part")
-    torch.save(state, aside)
+    torch.save(state, aside(path))
     if path.exists():
-        path.replace(previous(path))
-    aside.replace(path)
+        shutil.copyfile(path, aside(previous(path)))  # copied, not moved: at no moment is there no checkpoint
+        aside(previous(path)).replace(previous(path))
+    aside(path).replace(path)
 
 
 def load_checkpoint(path):
@@ -205,20 +234,22 @@ def load_checkpoint(path):
     raises: FileNotFoundError when there is none; ValueError when it is cut short or damaged, naming the one before
     """
     path = Path(path)
-    if not path.exists():
+    if not path.is_file():
         raise FileNotFoundError(f"no checkpoint at {path}{where_previous(path)}")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
-        raise ValueError(f"the checkpoint {path} is cut short or damaged{where_previous(path)}") from error
+    with path.open("rb") as file:
+        try:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
+            raise ValueError(f"the checkpoint {path} is cut short or damaged{where_previous(path)}") from error
     if not isinstance(state, dict) or "history" not in state:
         raise ValueError(f"{path} is no checkpoint of this training: it holds {type(state).__name__} without a history")
     return state
 
 
-def restore(state, model, optimizer, schedule, recipe):
+def restore(state, model, optimizer, schedule, recipe, total):
     """Put a checkpoint back into model, optimizer, schedule and random generators; its history comes back."""
-    changed = [f"{k} {state['recipe'][k]} -> {v}" for k, v in asdict(recipe).items() if state["recipe"][k] != v]
+    kept, wanted = state["recipe"] | {"total steps": state["total"]}, asdict(recipe) | {"total steps": total}
+    changed = [f"{name} {kept[name]} -> {value}" for name, value in wanted.items() if kept[name] != value]
     if changed:
         raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
     model.load_state_dict(state["model"])
@@ -231,12 +262,24 @@ def restore(state, model, optimizer, schedule, recipe):
 
 
 def random_state():
+    """The state of torch's generators, CPU and CUDA"""
     return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
 
 
 def previous(path):
+    """Where the checkpoint before lies"""
     return path.with_name(path.name + ".previous")
 
 
+def aside(path):
+    """Where a file is written before it takes its name"""
+    return path.with_name(path.name + ".part")
+
+
 def where_previous(path):
-    return f"; the one before it is {previous(path)}" if previous(path).exists() else ""
+    """What to say of the checkpoint before, if there is one"""
+    return (
+        f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there"
+        if previous(path).exists()
+        else ""
+    )

@@ -3,13 +3,14 @@
 import math
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 
 import torch
 from torch import nn
 
 from vit_helpers.embeddings import POSITIONS, PatchEmbed, TokenEmbed
 from vit_helpers.encoder import Block
-from vit_helpers.patches import grid_size, pair
+from vit_helpers.patches import grid_size, pair, whole
 
 SIZES = {  # Base, Large, Huge: the paper's Table 1; Tiny, Small: DeiT (arXiv 2012.12877), Steiner et al. (2106.10270)
     "mini": {"depth": 2, "embed_dim": 64, "num_heads": 4},  # ours, for images of 8 x 8 pixels
@@ -56,22 +57,27 @@ class ViTConfig:
     norm_eps: float = 1e-6
 
     def __post_init__(self):
-        object.__setattr__(self, "image_size", pair(self.image_size))
-        _ = self.grid  # raises when the patches do not divide the image
+        fields = {"image_size": pair(self.image_size)}
         for name in ("patch_size", "in_chans", "embed_dim", "depth", "num_heads"):
-            check_count(name, getattr(self, name), least=1)
-        check_count("num_classes", self.num_classes, least=0)
+            fields[name] = whole(name, getattr(self, name))
+        fields["num_classes"] = whole("num_classes", self.num_classes, least=0)
         if self.representation_size is not None:
-            check_count("representation_size", self.representation_size, least=1)
+            fields["representation_size"] = whole("representation_size", self.representation_size)
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)  # numpy's numbers become Python's
+        self.check()
+
+    def check(self):
+        _ = self.grid  # raises when the patches do not divide the image
         check_known("pool", self.pool, POOLS)
         check_known("positions", self.positions, POSITIONS)
+        check_known("class_token", self.class_token, (True, False))
         if self.embed_dim % self.num_heads:
             raise ValueError(f"width {self.embed_dim} does not split into {self.num_heads} equal heads")
         if self.pool == "cls" and not self.class_token:
             raise ValueError('pool="cls" reads the class token, but class_token=False: choose pool="avg" or "none"')
-        for name in ("dropout", "attn_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is a share from 0 up to 1, got {getattr(self, name)}")
+        for name, below in {"dropout": 1, "attn_dropout": 1, "norm_eps": 1, "mlp_ratio": math.inf}.items():
+            check_range(name, getattr(self, name), below)
         if int(self.embed_dim * self.mlp_ratio) < 1:
             raise ValueError(f"mlp_ratio {self.mlp_ratio} leaves no hidden width at width {self.embed_dim}")
 
@@ -100,16 +106,18 @@ class ViTConfig:
         return math.prod(self.grid) + self.class_token
 
 
-def check_count(name, value, least):
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
+def check_range(name, value, below):
+    """TypeError when value is no number, ValueError when it is not from 0 up to a bound; both name it"""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not 0 <= value < below:
+        raise ValueError(f"{name} must be a number from 0 up to {below}, got {value}")
 
 
 def check_known(name, value, known):
+    """ValueError, listing the known values, when value is none of them"""
     if value not in known:
-        raise ValueError(f"unknown {name} {value!r}, known: {', '.join(known)}")
+        raise ValueError(f"unknown {name} {value!r}, known: {', '.join(map(str, known))}")
 
 
 class ViT(nn.Module):
@@ -147,7 +155,7 @@ class ViT(nn.Module):
         """The tokens after the last block and its norm: (B, C, H, W) -> (B, T, D)"""
         x = self.embed(images)  # Eq. 1
         if mask is not None:
-            self.check_mask(mask, x)
+            self.check_mask(mask)
         for block in self.blocks:
             x = block(x) if mask is None else block(x, mask=mask)  # Eq. 2 and 3
         return self.norm(x)  # Eq. 4, for every token
@@ -176,7 +184,7 @@ class ViT(nn.Module):
         """
         x, weights = self.embed(images), []
         if mask is not None:
-            self.check_mask(mask, x)
+            self.check_mask(mask)
         for block in self.blocks:
             if not hasattr(block, "attention_weights"):
                 raise TypeError(f"{type(block).__name__} does not tell its weights: give it attention_weights(x)")
@@ -185,17 +193,14 @@ class ViT(nn.Module):
             x = block(x, **extra)
         return weights
 
-    def check_mask(self, mask, x):
-        B, T, _ = x.shape
-        if mask.dtype != torch.bool:
-            raise TypeError(f"a mask is boolean, True where a token may be looked at; got {mask.dtype}")
-        if tuple(mask.shape) != (B, T):
-            raise ValueError(f"a mask has a row an image and a column a token, {(B, T)}, got {tuple(mask.shape)}")
-        if not mask[:, int(self.config.class_token) :].any(dim=1).all():
+    def check_mask(self, mask):
+        first = int(self.config.class_token)
+        if not torch.compiler.is_compiling() and mask.ndim == 2 and not mask[:, first:].any(dim=1).all():
             raise ValueError("a mask hides every patch of an image: leave at least one")
 
 
 def tanh_layer(dim, hidden_dim):
+    """The hidden layer of the paper's pre-training head: (B, dim) -> (B, hidden_dim)"""
     linear = nn.Linear(dim, hidden_dim)
     nn.init.trunc_normal_(linear.weight, std=math.sqrt(1 / dim))
     nn.init.zeros_(linear.bias)

@@ -7,6 +7,8 @@ SLIPS = {  # what a wrong answer equals, and the idea that slipped
     "that is one row of patches and the class token; the image is cut in both directions": lambda H, P: H // P + 1,
     "that counts pixels, not patches: divide by the patch side": lambda H, P: H * H,
     "that counts the pixels of one patch": lambda H, P: P * P,
+    "in Python a square is written **, ^ means something else": lambda H, P: (H // P) ^ 2 + 1,
+    "in Python a square is written **; ^ means something else": lambda H, P: ((H // P) ^ 2) + 1,
     "a patch covers P x P pixels: divide by P twice": lambda H, P: H * H // P,
     "a patch covers P x P pixels: divide by P twice, then add 1": lambda H, P: H * H // P + 1,
 }
@@ -14,6 +16,8 @@ SLIPS = {  # what a wrong answer equals, and the idea that slipped
 
 def check_num_tokens(answer):
     """Mark a function (image_size, patch_size) -> T, for square images with a class token.  Prints one line."""
+    if not callable(answer):
+        return mark("x", f"got {answer!r}; hand over the function itself, without brackets behind its name")
     wrong = []
     for H, P in EXAMPLES:
         try:
@@ -22,6 +26,8 @@ def check_num_tokens(answer):
             return mark(" ", "not written yet")
         except Exception as error:
             return mark("x", f"raises {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        if got is None:
+            return mark("x", "gives nothing back: does it end with return?")
         if not is_number(got):
             return mark("x", f"gives {got!r} for {H} pixels and patches of {P}; it should give a whole number")
         if got != (H // P) ** 2 + 1:
@@ -29,9 +35,10 @@ def check_num_tokens(answer):
     if not wrong:
         return mark("v", "right for every size, the 197 tokens of ViT-B/16 among them")
     H, P, got = wrong[0]
-    reason = next(
-        (why for why, rule in SLIPS.items() if all(rule(h, p) == g for h, p, g in wrong)), "count again on the picture"
-    )
+    reason = "count the patches along one side first"
+    if len({got for _, _, got in wrong}) == 1 < len(wrong):
+        reason = "the same for every size; it should depend on both arguments"
+    reason = next((why for why, rule in SLIPS.items() if all(rule(h, p) == g for h, p, g in wrong)), reason)
     return mark("x", f"gives {got} for {H} pixels and patches of {P}, wanted {(H // P) ** 2 + 1}: {reason}")
 
 

@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from vit_helpers.commands import whole_number
+
 PARTS = ("import", "digits", "speed")
 SHAPES = {  # image side, patch side, channels, width, depth, heads, batch
     "8 px/P2/D64/L2": (8, 2, 1, 64, 2, 4, 64),
@@ -23,9 +25,9 @@ SHAPES = {  # image side, patch side, channels, width, depth, heads, batch
 
 def add_arguments(parser):
     parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: all)")
-    parser.add_argument("--seeds", type=int, default=5, help="how many trainings on digits (default: 5)")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of each import and speed row (default: 7)")
-    parser.add_argument("--threads", type=int, default=2, help="threads for torch (default: 2)")
+    parser.add_argument("--seeds", type=whole_number, default=5, help="how many trainings on digits (default: 5)")
+    parser.add_argument("--rounds", type=whole_number, default=7, help="rounds of each import and speed row (default: 7)")
+    parser.add_argument("--threads", type=whole_number, default=2, help="threads for torch (default: 2)")
 
 
 def run(args):

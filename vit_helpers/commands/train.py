@@ -5,39 +5,32 @@ accuracy on the validation part, the learning rate, and the speed. The test part
 Ctrl-C keeps every finished epoch; --resume goes on to the same result as a run that was never stopped.
 """
 
-import argparse
 import sys
 from pathlib import Path
+
+from vit_helpers.commands import whole_number
 
 KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "seed")
 
 
 def add_arguments(parser):
-    whole, number = at_least_one, float
     parser.add_argument("--data", help="name of the data set (default: digits)")
     parser.add_argument("--size", help="size of the model: mini, Ti, S, B, L or H (default: mini)")
-    parser.add_argument("--patch", type=whole, help="side of a patch in pixels (default: 2)")
-    parser.add_argument("--epochs", type=whole, help="passes over the training part (default: the recipe's)")
-    parser.add_argument("--batch-size", type=whole, help="images a step (default: 64)")
-    parser.add_argument("--lr", type=number, help="highest learning rate (default: the recipe's)")
-    parser.add_argument("--weight-decay", type=number, help="decay of the matrices (default: the recipe's)")
+    parser.add_argument("--patch", type=whole_number, help="side of a patch in pixels (default: 2)")
+    parser.add_argument("--epochs", type=whole_number, help="passes over the training part (default: the recipe's)")
+    parser.add_argument("--batch-size", type=whole_number, help="images a step (default: 64)")
+    parser.add_argument("--lr", type=float, help="highest learning rate (default: the recipe's)")
+    parser.add_argument("--weight-decay", type=float, help="decay of the matrices (default: the recipe's)")
     parser.add_argument("--seed", type=int, help="start of all random draws (default: 0)")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest there is (default: auto)")
     parser.add_argument("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with the run kept in FOLDER, with its options")
 
 
-def at_least_one(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
 def run(args):
     try:
         return train(args)
-    except (ValueError, TypeError, FileNotFoundError, FloatingPointError) as error:
+    except (ValueError, TypeError, OSError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -95,7 +88,9 @@ def chosen_options(args):
     if args.resume:
         if args.out:
             raise ValueError("--resume goes on in its own folder: leave --out away")
-        kept = load_checkpoint(args.resume / "checkpoint.pt")["about"]["options"]
+        kept = load_checkpoint(args.resume / "checkpoint.pt")["about"].get("options")
+        if kept is None:
+            raise ValueError(f"{args.resume / 'checkpoint.pt'} was not made by this command: it does not name its options")
         if changed := [f"{name} {kept[name]} -> {value}" for name, value in given.items() if kept[name] != value]:
             raise ValueError(f"a resumed run keeps its options, these differ: {', '.join(changed)}")
         return kept
@@ -141,11 +136,9 @@ def pick_device(name):
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        torch.zeros(1, device=name)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"no device {name!r} here ({reason}); cpu always works") from error
+    known = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not known.get(name.partition(":")[0]):
+        raise ValueError(f"no device {name!r} here, there is: {', '.join(device for device, here in known.items() if here)}")
     return name
 
 
@@ -163,5 +156,6 @@ def save_curves(history, out):
     from vit_helpers.plots.curves import draw_curves
 
     path = out / "curves.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
     draw_curves(history).savefig(path, dpi=100)
     return path

@@ -23,6 +23,6 @@ def draw_curves(history):
     """Loss and accuracy side by side on a figure of their own, which comes back."""
     fig, (left, right) = look.new_figure(9, 3.4, ncols=2)
     last = history[-1]
-    draw_curve(history, "loss", left, f"Loss ends at {last['val_loss']:.2f}")
-    draw_curve(history, "accuracy", right, f"Accuracy ends at {last['val_accuracy']:.3f}")
+    draw_curve(history, "loss", left, f"Validation loss ends at {last['val_loss']:.2f}")
+    draw_curve(history, "accuracy", right, f"Validation accuracy ends at {last['val_accuracy']:.3f}")
     return fig

@@ -12,15 +12,17 @@ def draw_image(image, ax=None, title=None):
     """One image, grey or colour.  image: (C, H, W), from 0 to 1"""
     ax = look.bare(look.new_axes(ax, 4, 4), title)
     grey = image.shape[0] == 1
-    ax.imshow(image.permute(1, 2, 0).cpu().clamp(0, 1), cmap="gray" if grey else None, vmin=0, vmax=1)
+    ax.imshow(image.detach().permute(1, 2, 0).cpu().clamp(0, 1), cmap="gray" if grey else None, vmin=0, vmax=1)
     return ax
 
 
-def draw_sheet(images, titles=None, columns=8, colours=None):
+def draw_sheet(images, titles=None, columns=8):
     """Many images side by side on a figure of their own, which comes back.
 
-    images: (n, C, H, W), from 0 to 1;  titles: n texts;  colours: n colours of those texts
+    images: (n, C, H, W), from 0 to 1;  titles: n texts
     """
+    if titles and len(titles) != len(images):
+        raise ValueError(f"{len(titles)} titles do not fit {len(images)} images")
     rows = -(-len(images) // columns)
     side = 9 / columns
     fig, axes = look.new_figure(9, rows * (side + (0.35 if titles else 0.05)), nrows=rows, ncols=columns, squeeze=False)
@@ -28,8 +30,7 @@ def draw_sheet(images, titles=None, columns=8, colours=None):
         look.bare(ax)
         if i < len(images):
             draw_image(images[i], ax)
-            colour = colours[i] if colours else look.TEXT
-            ax.set_title(titles[i] if titles else "", fontsize=look.TEXT_SIZE, color=colour)
+            ax.set_title(titles[i] if titles else "", fontsize=look.TEXT_SIZE, color=look.TEXT)
     return fig
 
 
@@ -55,8 +56,15 @@ def draw_attention(image, weights, grid, ax=None, title=None, top=None):
     heat = weights.detach().cpu().float().reshape(1, 1, *grid)
     heat = F.interpolate(heat, size=(H, W), mode="nearest")[0, 0]
     drawn = ax.imshow(heat, cmap=look.VALUES, vmin=0, vmax=top)
-    ax.contour(image.mean(0).cpu(), levels=[0.5], colors="white", linewidths=1.5)
+    trace(ax, image)
     return ax, drawn
+
+
+def trace(ax, image):
+    """White lines around the bright parts of an image.  image: (C, H, W), from 0 to 1"""
+    H, W = image.shape[1:]
+    fine = F.interpolate(image.mean(0)[None, None].cpu(), scale_factor=8, mode="bicubic")[0, 0]
+    ax.contour(fine, levels=[0.4], colors="white", linewidths=1.5, extent=(-0.5, W - 0.5, -0.5, H - 0.5))
 
 
 def draw_bars(values, labels, ax=None, title=None, chosen=None):

@@ -26,15 +26,15 @@ def draw_model(image, patches, tokens, features, probabilities, patch_size, dept
     ax = stop(fig, 0.01, 0.14, "image", "C, H, W", (C, H, W))
     draw_grid(draw_image(image, ax), (H, W), patch_size, look.PATCH)
 
-    draw_patches(stop(fig, 0.20, 0.14, "patches", "N, C·P·P", (N, length)), patches, C, patch_size, (H, W))
+    draw_patches(stop(fig, 0.19, 0.14, "patches", "N, C·P·P", (N, length)), patches, C, patch_size, (H, W))
     draw_tokens(stop(fig, 0.41, 0.13, "tokens", "T, D", (T, D)), tokens)
     draw_blocks(stop(fig, 0.585, 0.11, f"{depth} blocks", "", ()), depth)
-    draw_tokens(stop(fig, 0.735, 0.13, "tokens", "T, D", (T, D)), features)
+    draw_tokens(stop(fig, 0.735, 0.13, "features", "T, D", (T, D)), features)
     draw_probabilities(stop(fig, 0.925, 0.07, "classes", "K", (K,)), probabilities, class_names)
 
     middle, class_row = BOTTOM + HEIGHT / 2, BOTTOM + HEIGHT * (1 - 0.5 / T)
-    arrow(fig, 0.15, 0.20, middle, "cut")
-    arrow(fig, 0.33, 0.40, middle, "project")
+    arrow(fig, 0.152, 0.193, middle, "cut")
+    arrow(fig, 0.335, 0.405, middle, "project")
     arrow(fig, 0.545, 0.58, middle)
     arrow(fig, 0.695, 0.73, middle)
     arrow(fig, 0.868, 0.9, class_row, "head")
@@ -108,15 +108,20 @@ def draw_blocks(ax, depth):
 
 
 def draw_probabilities(ax, probabilities, class_names):
-    """A bar a class, the likeliest in the class token's colour"""
+    """A bar a class from 0 to 1, the likeliest in the class token's colour with its value"""
     values = torch.as_tensor(probabilities).tolist()
     best = max(range(len(values)), key=values.__getitem__) if len(set(values)) > 1 else None
     for i, value in enumerate(values):
         colour = look.CLASS_TOKEN if i == best else look.LINE
         ax.barh(i, value, color=colour, height=0.7)
         ax.text(-0.08, i, class_names[i], ha="right", va="center", fontsize=look.TEXT_SIZE - 1, color=look.TEXT)
+    if best is not None:
+        ax.text(1, best - 0.6, f"{values[best]:.2f}", ha="right", fontsize=look.TEXT_SIZE - 1, color=look.TEXT)
     ax.set_xlim(0, 1)
     ax.set_ylim(len(values) - 0.5, -0.5)
+    for x in (0, 1):
+        ax.text(x, len(values) - 0.3, str(x), ha="center", va="top", fontsize=look.TEXT_SIZE - 1, color=look.TEXT)
+    ax.axvline(1, color=look.LINE, linewidth=0.5)
     ax.axvline(0, color=look.LINE, linewidth=1)
 
 
