@@ -20,7 +20,8 @@ ORDER = {  # a room may import these rooms of ours and no other
     "encoder": {"attention"},
     "vit": {"patches", "embeddings", "encoder"},
     "data": set(),
-    "training": set(),
+    "checkpoints": set(),
+    "training": {"checkpoints"},
     "pretrained": {"embeddings"},
     "plots": {"plots"},
 }

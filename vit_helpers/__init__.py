@@ -10,7 +10,8 @@ Letters mean the same in every file, notebook and picture:
     N       patches, (H/P) * (W/P)        K       classes
     T       tokens, N + 1 with the class token
 
-The rooms, in the order of the ideas: patches, embeddings, attention, encoder, vit; data, training, plots; pretrained.
+The rooms, in the order of the ideas: patches, embeddings, attention, encoder, vit; data, checkpoints,
+training, plots; pretrained.
 Importing this package runs nothing: each room is imported where it is used (`from vit_helpers.vit import ViT`).
 """
 

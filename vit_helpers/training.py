@@ -1,11 +1,8 @@
-"""Training: one loop, written out.  Seeds, learning rate, evaluation, checkpoints.  Works for any classifier."""
+"""Training: one loop, written out.  Seeds, learning rate, evaluation.  Works for any classifier."""
 
-import io
 import math
-import pickle
-import shutil
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
+
+from vit_helpers.checkpoints import load_checkpoint, make_room, restore, save_checkpoint
 
 
 @dataclass(frozen=True)
@@ -189,97 +188,4 @@ def print_epoch(row):
         f"epoch {row['epoch']:3d}  loss {row['loss']:.3f}  accuracy {row['accuracy']:.3f}  "
         f"validation loss {row['val_loss']:.3f}  accuracy {row['val_accuracy']:.3f}  "
         f"lr {row['lr']:.1e}  {row['images_per_second']:,.0f} images/s"
-    )
-
-
-def make_room(path, recipe, about):
-    """See before the first epoch, not after it, that a checkpoint can be written here and read again"""
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; a checkpoint is a file, say {path / 'checkpoint.pt'}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    plain = io.BytesIO()
-    torch.save({"recipe": asdict(recipe), "about": about}, plain)
-    try:
-        torch.load(io.BytesIO(plain.getvalue()), weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ValueError(f"recipe and about must hold plain numbers and texts: {recipe}, {about!r}") from error
-
-
-def save_checkpoint(path, model, optimizer, schedule, recipe, total, history, about=None):
-    """Keep all that is needed to go on.  Written aside, then renamed: a cut leaves the file before as it was.
-
-    The checkpoint before stays beside it, as `<name>.previous`.  total: steps of the whole run
-    """
-    path = Path(path)
-    state = {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "schedule": schedule.state_dict(),
-        "random": random_state(),
-        "recipe": asdict(recipe),
-        "total": total,
-        "history": history,
-        "about": about or {},
-    }
-    torch.save(state, aside(path))
-    if path.exists():
-        shutil.copyfile(path, aside(previous(path)))  # copied, not moved: at no moment is there no checkpoint
-        aside(previous(path)).replace(previous(path))
-    aside(path).replace(path)
-
-
-def load_checkpoint(path):
-    """What `save_checkpoint` kept, as a dict; tensors on the CPU, and nothing that could run code.
-
-    raises: FileNotFoundError when there is none; ValueError when it is cut short or damaged, naming the one before
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no checkpoint at {path}{where_previous(path)}")
-    with path.open("rb") as file:
-        try:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
-            raise ValueError(f"the checkpoint {path} is cut short or damaged{where_previous(path)}") from error
-    if not isinstance(state, dict) or "history" not in state:
-        raise ValueError(f"{path} is no checkpoint of this training: it holds {type(state).__name__} without a history")
-    return state
-
-
-def restore(state, model, optimizer, schedule, recipe, total):
-    """Put a checkpoint back into model, optimizer, schedule and random generators; its history comes back."""
-    kept, wanted = state["recipe"] | {"total steps": state["total"]}, asdict(recipe) | {"total steps": total}
-    changed = [f"{name} {kept[name]} -> {value}" for name, value in wanted.items() if kept[name] != value]
-    if changed:
-        raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    schedule.load_state_dict(state["schedule"])
-    torch.set_rng_state(state["random"]["cpu"])
-    if state["random"]["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["random"]["cuda"])
-    return state["history"]
-
-
-def random_state():
-    """The state of torch's generators, CPU and CUDA"""
-    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
-
-
-def previous(path):
-    """Where the checkpoint before lies"""
-    return path.with_name(path.name + ".previous")
-
-
-def aside(path):
-    """Where a file is written before it takes its name"""
-    return path.with_name(path.name + ".part")
-
-
-def where_previous(path):
-    """What to say of the checkpoint before, if there is one"""
-    return (
-        f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there"
-        if previous(path).exists()
-        else ""
     )

@@ -38,8 +38,9 @@ def run(args):
 def train(args):
     import torch
 
+    from vit_helpers.checkpoints import load_checkpoint
     from vit_helpers.data import load
-    from vit_helpers.training import evaluate, fit, load_checkpoint, set_seed
+    from vit_helpers.training import evaluate, fit, set_seed
     from vit_helpers.vit import ViT
 
     options = chosen_options(args)
@@ -82,7 +83,8 @@ def train(args):
 
 def chosen_options(args):
     """The options of the run: the given ones over the defaults, or a kept run's own"""
-    from vit_helpers.training import Recipe, load_checkpoint
+    from vit_helpers.checkpoints import load_checkpoint
+    from vit_helpers.training import Recipe
 
     given = {name: value for name in KEPT if (value := getattr(args, name)) is not None}
     if args.resume:

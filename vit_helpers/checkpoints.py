@@ -1,0 +1,102 @@
+"""Checkpoints: all that a training needs to go on, kept so that no cut at any moment loses it."""
+
+import io
+import pickle
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+
+def make_room(path, recipe, about):
+    """See before the first epoch, not after it, that a checkpoint can be written here and read again"""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; a checkpoint is a file, say {path / 'checkpoint.pt'}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plain = io.BytesIO()
+    torch.save({"recipe": asdict(recipe), "about": about}, plain)
+    try:
+        torch.load(io.BytesIO(plain.getvalue()), weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ValueError(f"recipe and about must hold plain numbers and texts: {recipe}, {about!r}") from error
+
+
+def save_checkpoint(path, model, optimizer, schedule, recipe, total, history, about=None):
+    """Keep all that is needed to go on.  Written aside, then renamed: a cut leaves the file before as it was.
+
+    The checkpoint before stays beside it, as `<name>.previous`.  total: steps of the whole run
+    """
+    path = Path(path)
+    state = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "schedule": schedule.state_dict(),
+        "random": random_state(),
+        "recipe": asdict(recipe),
+        "total": total,
+        "history": history,
+        "about": about or {},
+    }
+    torch.save(state, aside(path))
+    if path.exists():
+        shutil.copyfile(path, aside(previous(path)))  # copied, not moved: at no moment is there no checkpoint
+        aside(previous(path)).replace(previous(path))
+    aside(path).replace(path)
+
+
+def load_checkpoint(path):
+    """What `save_checkpoint` kept, as a dict; tensors on the CPU, and nothing that could run code.
+
+    raises: FileNotFoundError when there is none; ValueError when it is cut short or damaged, naming the one before
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint at {path}{where_previous(path)}")
+    with path.open("rb") as file:
+        try:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
+            raise ValueError(f"the checkpoint {path} is cut short or damaged{where_previous(path)}") from error
+    if not isinstance(state, dict) or "history" not in state:
+        raise ValueError(f"{path} is no checkpoint of this training: it holds {type(state).__name__} without a history")
+    return state
+
+
+def restore(state, model, optimizer, schedule, recipe, total):
+    """Put a checkpoint back into model, optimizer, schedule and random generators; its history comes back."""
+    kept, wanted = state["recipe"] | {"total steps": state["total"]}, asdict(recipe) | {"total steps": total}
+    changed = [f"{name} {kept[name]} -> {value}" for name, value in wanted.items() if kept[name] != value]
+    if changed:
+        raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    schedule.load_state_dict(state["schedule"])
+    torch.set_rng_state(state["random"]["cpu"])
+    if state["random"]["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["random"]["cuda"])
+    return state["history"]
+
+
+def random_state():
+    """The state of torch's generators, CPU and CUDA"""
+    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
+
+
+def previous(path):
+    """Where the checkpoint before lies"""
+    return path.with_name(path.name + ".previous")
+
+
+def aside(path):
+    """Where a file is written before it takes its name"""
+    return path.with_name(path.name + ".part")
+
+
+def where_previous(path):
+    """What to say of the checkpoint before, if there is one"""
+    return (
+        f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there"
+        if previous(path).exists()
+        else ""
+    )
