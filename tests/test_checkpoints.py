@@ -46,17 +46,18 @@ def test_a_checkpoint_cut_short_is_refused_and_the_one_before_is_there(tmp_path)
         load_checkpoint(path)
 
 
-def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [OSError("disk full"), RuntimeError("PytorchStreamWriter failed writing file")])
+def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatch, error):
     path = tmp_path / "checkpoint.pt"
     train(epochs=2, checkpoint=path)
 
     def half(state, file):
         file.write_bytes(b"half")
-        raise OSError("disk full")
+        raise error
 
     monkeypatch.setattr("vit_helpers.training.make_room", lambda *rest: None)  # there was room when the run began
     monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OSError, match=str(error)):
         train(epochs=2, checkpoint=path)
     assert len(load_checkpoint(path)["history"]) == 2
 

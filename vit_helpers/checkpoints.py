@@ -38,7 +38,11 @@ def save_checkpoint(path, model, optimizer, schedule, recipe, total, history, ab
         "history": history,
         "about": about or {},
     }
-    torch.save(state, aside(path))
+    try:
+        torch.save(state, aside(path))
+    except RuntimeError as error:  # torch's word for a disk that is full, or gone
+        aside(path).unlink(missing_ok=True)
+        raise OSError(f"could not write {aside(path)}, {path} is as it was: {error}") from error
     if path.exists():
         shutil.copyfile(path, aside(previous(path)))  # copied, not moved: at no moment is there no checkpoint
         aside(previous(path)).replace(previous(path))
