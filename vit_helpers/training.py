@@ -133,7 +133,7 @@ def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
     model.train()
     start = time.perf_counter()
     loss_sum = right = count = 0
-    for images, labels in tqdm(batches, desc=f"epoch {epoch}", leave=False, disable=None):
+    for images, labels in tqdm(batches, desc=f"epoch {epoch} of {recipe.epochs}", leave=False, disable=None):
         images, labels = images.to(device), labels.to(device)
         optimizer.zero_grad()
         logits = model(images)
