@@ -76,7 +76,8 @@ def train(args):
         print(f"go on with: python -m vit_helpers train --resume {out}")
         return 130
     score = evaluate(model, data.batches("test", 512), device)
-    print(f"test accuracy {score.accuracy:.4f} on {len(data.test.labels):,} images, loss {score.loss:.3f} nats without label smoothing")
+    print(f"test accuracy {score.accuracy:.4f} on {len(data.test.labels):,} images")
+    print(f"test loss {score.loss:.3f} nats, without label smoothing")
     print(f"checkpoint: {checkpoint}\ncurves:     {save_curves(history, out)}")
     return 0
 
