@@ -159,6 +159,15 @@ def test_rerun_writes_once_and_then_leaves_every_byte(tmp_path):
     assert path.read_bytes() == first
 
 
+def test_a_picture_of_what_was_measured_stays_with_its_table():
+    def outputs(time, picture):
+        return [{"text": f"took {time} s"}, {"data": {"image/png": picture, "text/plain": "Image"}}]
+
+    rules = sanitize_rules(SANITIZE)
+    assert blur(outputs(1.5, "a"), rules, measured=True) == blur(outputs(2.5, "b"), rules, measured=True)
+    assert blur(outputs(1.5, "a"), rules) != blur(outputs(1.5, "b"), rules)
+
+
 def test_rerun_leaves_a_notebook_that_fails_as_it_was(tmp_path):
     path = small_notebook(tmp_path / "0.ipynb", "1 / 0")
     before = path.read_bytes()

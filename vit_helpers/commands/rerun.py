@@ -2,7 +2,8 @@
 
 The setup cell is brought up to date from vit_helpers/commands/setup_cell.py, so that it is the same everywhere.
 A notebook in which nothing changed stays byte for byte as it was: metadata is cut down to what Jupyter needs, and an
-output that differs from the stored one only in what tests/nbval_sanitize.cfg blurs (times, speeds) is left alone.
+output that differs from the stored one only in what tests/nbval_sanitize.cfg blurs (times, speeds) is left alone. So is a
+picture in a cell tagged nbval-ignore-output whose text says the same: clear that cell's output to have it drawn anew.
 """
 
 import configparser
@@ -79,7 +80,8 @@ def store(new, old):
         if cell.cell_type == "code":
             for output in cell.outputs:
                 output.pop("transient", None)
-            if blur(cell.outputs, rules) == blur(before.outputs, rules):
+            measured = "nbval-ignore-output" in cell.metadata.get("tags", [])  # its pictures may show times
+            if blur(cell.outputs, rules, measured) == blur(before.outputs, rules, measured):
                 cell.outputs = before.outputs
     new.metadata = METADATA
     new.nbformat, new.nbformat_minor = 4, 5
@@ -99,11 +101,14 @@ def sanitize_rules(path=SANITIZE):
     return [(re.compile(config[name]["regex"]), config[name]["replace"]) for name in config.sections()]
 
 
-def blur(outputs, rules):
-    """Outputs as comparable text, execution counts left out"""
+def blur(outputs, rules, measured=False):
+    """Outputs as comparable text, execution counts left out, and pictures too where they show what was measured"""
     texts = []
     for output in outputs:
-        text = json.dumps({key: value for key, value in output.items() if key != "execution_count"}, sort_keys=True)
+        kept = {key: value for key, value in output.items() if key != "execution_count"}
+        if measured and "data" in kept:
+            kept["data"] = {kind: value for kind, value in kept["data"].items() if not kind.startswith("image/")}
+        text = json.dumps(kept, sort_keys=True)
         for pattern, replacement in rules:
             text = pattern.sub(replacement, text)
         texts.append(text)
