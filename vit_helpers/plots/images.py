@@ -12,7 +12,13 @@ def draw_image(image, ax=None, title=None):
     """One image, grey or colour.  image: (C, H, W), from 0 to 1"""
     ax = look.bare(look.new_axes(ax, 4, 4), title)
     grey = image.shape[0] == 1
-    ax.imshow(image.detach().permute(1, 2, 0).cpu().clamp(0, 1), cmap="gray" if grey else None, vmin=0, vmax=1)
+    ax.imshow(
+        image.detach().permute(1, 2, 0).cpu().clamp(0, 1),
+        cmap="gray" if grey else None,
+        vmin=0,
+        vmax=1,
+        interpolation="nearest",
+    )
     return ax
 
 
