@@ -21,22 +21,29 @@ def check(name, answer, ideas):
         return mark(
             "x", name, f"got {short(answer)}; hand over the function or class itself, without brackets behind its name"
         )
-    rng = torch.get_rng_state()
-    try:
-        return all(try_idea(name, answer, right, idea) for right, idea in ideas)
+    dtype = torch.get_default_dtype()
+    try:  # a check leaves no trace, and does not depend on what the notebook switched off
+        with torch.random.fork_rng(), torch.inference_mode(False), torch.set_grad_enabled(True):
+            return all(try_idea(name, answer, right, idea) for right, idea in ideas)
     finally:
-        torch.set_rng_state(rng)  # a check leaves no trace
+        torch.set_default_dtype(dtype)
 
 
 def try_idea(name, answer, right, idea):
     """One line for one idea; True when it is right"""
     try:
         torch.manual_seed(0)
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
         idea(answer)
     except Slip as slip:
         return mark("x", name, str(slip))
-    except NotImplementedError:
-        return mark(" ", name, "not written yet")
+    except NotImplementedError as error:
+        if not str(error) or "your turn" in str(error):
+            return mark(" ", name, "not written yet")
+        if "forward" in str(error):  # torch's word for a module without one
+            return mark("x", name, "the module has no forward; check its name and its indentation")
+        return mark("x", name, f"{right}: raises NotImplementedError: {first_line(error)}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a check never ends the notebook
@@ -52,14 +59,20 @@ def mark(sign, name, words):
 
 def first_line(error):
     """The first line of an error's message, at most 160 characters of it"""
-    return str(error).strip().partition("\n")[0][:160]
+    try:
+        return str(error).strip().partition("\n")[0][:160]
+    except Exception:  # a message that itself fails
+        return "(no message)"
 
 
 def short(value):
     """What came, in a few words: tensors by their shape"""
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
-    text = repr(value).partition("\n")[0]
+    try:
+        text = repr(value).partition("\n")[0]
+    except Exception:  # a value that cannot be written down
+        return f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

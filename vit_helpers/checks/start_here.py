@@ -20,7 +20,7 @@ def check_num_tokens(answer):
     """Mark a function (image_size, patch_size) -> T, for square images with a class token.  Prints one line."""
     if not callable(answer):
         return marks.mark(
-            "x", "num_tokens", f"got {answer!r}; hand over the function itself, without brackets behind its name"
+            "x", "num_tokens", f"got {marks.short(answer)}; hand over the function itself, without brackets behind its name"
         )
     wrong = []
     for H, P in EXAMPLES:
