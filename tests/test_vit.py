@@ -222,12 +222,12 @@ def test_the_loss_falls_on_one_batch():
     model = ViT(ViTConfig(**TINY))
     images, labels = torch.randn(14, 3, 16, 16), torch.arange(14) % 7
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(100):
+    for _ in range(300):
         optimizer.zero_grad()
         loss = F.cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
-    assert loss < 0.05  # from ln 7 = 1.95
+    assert loss < 0.01  # from ln 7 = 1.95
 
 
 def test_every_parameter_gets_a_gradient_once_the_head_is_not_zero():

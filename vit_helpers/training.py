@@ -16,7 +16,7 @@ from vit_helpers.checkpoints import load_checkpoint, make_room, restore, save_ch
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train.  The defaults are for the digits: chosen on the validation part.
+    """How to train.  The defaults are for the digits, chosen without their test part.
 
     lr             : the highest learning rate, reached after the warm-up
     token_rate     : class token and positions learn at this many times lr: they start near 0 and have far to go
