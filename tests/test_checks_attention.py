@@ -1,6 +1,7 @@
 """A museum of answers: the right ones pass however they are written, the wrong ones are told what slipped."""
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -78,7 +79,55 @@ def by_torch(q, k, v):
     return F.scaled_dot_product_attention(q, k, v), soft(scaled(q, k)).detach()
 
 
-ATTENTION_RIGHT = [room.attention, by_loops, by_einsum, by_einops, by_torch, lambda a, b, c: both(soft(scaled(a, b)), c)]
+def by_stable_softmax(q, k, v):
+    table = scaled(q, k)
+    exps = (table - table.max()).exp()
+    return both(exps / exps.sum(-1, keepdim=True), v)
+
+
+def by_tensor_root(q, k, v):
+    return both(soft(scores(q, k) / torch.sqrt(torch.tensor(q.shape[-1]))), v)
+
+
+ATTENTION_RIGHT = [
+    by_tensor_root,
+    room.attention,
+    by_loops,
+    by_einsum,
+    by_einops,
+    by_torch,
+    lambda a, b, c: both(soft(scaled(a, b)), c),
+    by_stable_softmax,
+]
+
+
+def in_float32(function):
+    """The right answer, computed in float32 and turned back"""
+
+    def answer(first, *rest):
+        got = function(*(x.float() if torch.is_tensor(x) and x.is_floating_point() else x for x in (first, *rest)))
+        return tuple(x.to(first.dtype) for x in got) if isinstance(got, tuple) else got.to(first.dtype)
+
+    return answer
+
+
+def first_kept(q, k, v, seen={}):  # noqa: B006
+    """For every shape the result of the first call"""
+    return seen.setdefault((q.shape, q.dtype), room.attention(q, k, v))
+
+
+def divides_in_place(q, k, v):
+    q /= q.shape[-1] ** 0.5
+    return both(soft(scores(q, k)), v)
+
+
+def other_sums(q, k, v):
+    exps = scaled(q, k).exp()
+    return both(exps / exps.sum(-1), v)
+
+
+def lower(q):
+    return torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool, device=q.device).tril()
 
 
 def detached(q, k, v):
@@ -161,6 +210,15 @@ ATTENTION_WRONG = [
     (by_numpy, "no gradient flows back"),
     (lambda q, k, v: both(soft(scaled(q, k)).float(), v.float()), "keep the type that came in"),
     (noted(room.attention), "changes its input"),
+    (divides_in_place, "changes its input"),
+    (in_float32(room.attention), "loses digits"),
+    (first_kept, "was the first one kept?"),
+    (lambda q, k, v: [x * 1j for x in room.attention(q, k, v)], "gives complex numbers"),
+    (lambda q, k, v: [torch.tensor(x.numpy()) for x in room.attention(q, k, v)], "(numpy passes no gradient on"),
+    (lambda q, k, v: next(iter(())), "StopIteration (next() found nothing left)"),
+    (other_sums, "sum(-1, keepdim=True)"),
+    (lambda q, k, v: room.attention(F.normalize(q, dim=-1), F.normalize(k, dim=-1), v), "compares directions alone"),
+    (lambda q, k, v: room.attention(q, k, v, lower(q)), "hides the tokens that come later"),
     (memorised, "gives shape (1, 3)"),
     (lambda q: q, "raises TypeError"),
     (endless, "raises RecursionError"),
@@ -180,7 +238,7 @@ def mask_where(q, k, v, mask):
 
 
 def mask_bias(q, k, v, may_look):
-    bias = torch.zeros(may_look.shape, dtype=q.dtype).masked_fill(may_look.logical_not(), -math.inf)
+    bias = q.new_zeros(may_look.shape).masked_fill(may_look.logical_not(), -math.inf)
     return both(soft(scaled(q, k) + bias), v)
 
 
@@ -211,6 +269,7 @@ MASK_RIGHT = [
     mask_renormalise,
     mask_torch,
     lambda q, k, v, m: fill(q, k, v, m, -1e9),
+    lambda q, k, v, m: fill(q, k, v, m, torch.finfo(q.dtype).min),
 ]
 MASK_WRONG = [
     (not_written, "[ ] mask: not written yet"),
@@ -218,6 +277,9 @@ MASK_WRONG = [
     (lambda q, k, v, m: fill(q, k, v, ~m), "turned round"),
     (lambda q, k, v, m: both(soft(scaled(q, k)) * m, v), "hides after the softmax"),
     (lambda q, k, v, m: both(soft(scaled(q, k)).masked_fill(~m, 0), v), "hides after the softmax"),
+    (lambda q, k, v, m: both(soft(scaled(q, k)).masked_fill(~m, -math.inf), v), "fills after the softmax"),
+    (in_float32(room.attention), "loses digits"),
+    (lambda q, k, v, m: [x * 1j for x in room.attention(q, k, v, m)], "gives complex numbers"),
     (lambda q, k, v, m: fill(q, k, v, m, 0.0), "e^0 = 1"),
     (lambda q, k, v, m: both(soft(scaled(q, k) * m), v), "e^0 = 1"),
     (lambda q, k, v, m: both(soft(scaled(q, k) + m), v), "adds the mask"),
@@ -251,6 +313,7 @@ SPLIT_RIGHT = [
     lambda x, num_heads, copy=True: rearrange(x, "b t (h d) -> b h t d", h=num_heads).contiguous(),
     lambda x, h: torch.stack(x.chunk(h, dim=-1), 1),
     lambda x, h: x.unflatten(2, (h, -1)).permute(0, 2, 1, 3),
+    lambda x, h: torch.cat([split_loops(image[None], h) for image in x]),
 ]
 SPLIT_WRONG = [
     (not_written, "[ ] split_heads: not written yet"),
@@ -272,6 +335,8 @@ SPLIT_WRONG = [
     (lambda x, h: torch.tensor(np.array(split_loops(x.detach(), h))), "no gradient flows back"),
     (lambda x, h: split_loops(x, h).float(), "keep the type that came in"),
     (noted(split_loops), "changes its input"),
+    (in_float32(split_loops), "loses digits"),
+    (lambda x, h: split_loops(x, h) * 1j, "gives complex numbers"),
     (lambda x, h: None, "does it end with return?"),
 ]
 
@@ -434,7 +499,49 @@ def bare_qkv(self, x):
     return self.project(self.merge(self.mix(q, k, v)))
 
 
-MODULE_RIGHT = [room.MultiHeadAttention, Base, Separate, HeadByHead, Lists, Torch, Turned, OneByOne]
+def rows(order, back="b h t d -> b t (h d)"):
+    """The 3D rows of the first Linear in another order"""
+
+    def forward(self, x):
+        q, k, v = rearrange(self.qkv(x), f"b t ({order}) -> k b h t d", k=3, h=self.num_heads)
+        return self.project(rearrange(self.mix(q, k, v), back))
+
+    return of(forward=forward)
+
+
+class Lazy(Base):
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        self.qkv, self.proj = nn.LazyLinear(3 * dim), nn.LazyLinear(dim)
+
+
+class Frozen(Base):
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        self.proj.requires_grad_(False)
+
+
+def first_result(self, x):
+    self.first = getattr(self, "first", None)
+    if self.first is None:
+        self.first = Base.forward(self, x)
+    return self.first
+
+
+class InFloat32(nn.Module):
+    """Both maps and attention in float32, whatever comes"""
+
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.inner = Base(dim, num_heads)
+
+    def forward(self, x):
+        weights = {name: p.float() for name, p in self.inner.named_parameters()}
+        return torch.func.functional_call(self.inner, weights, (x.float(),)).to(x.dtype)
+
+
+ROWS = [rows(" ".join(order)) for order in permutations("khd")]
+MODULE_RIGHT = [room.MultiHeadAttention, Base, Separate, HeadByHead, Lists, Torch, Turned, OneByOne, Lazy, *ROWS]
 SHARED_WRONG = [
     (OwnBiases, "build it from nn.Linear"),
     (of(forward=not_written), "not written yet"),
@@ -460,6 +567,21 @@ SHARED_WRONG = [
     (of(forward=lambda self, x: room.attention(*(self.split(z) for z in self.qkv(x).chunk(3, -1)))), "one tensor"),
     (Planted, "images mix"),
     (Base(12, 3), "hand over the class itself"),
+    (rows("k h d", "b h t d -> b t (d h)"), "the heads come back interleaved"),
+    (of(mix=lambda self, q, k, v: room.attention(q, k, v, lower(q))[0]), "a token sees only earlier tokens"),
+    (of(mix=lambda self, q, k, v: room.attention(q, k, v, lower(q).mT)[0]), "a token sees only later tokens"),
+    (of(mix=lambda self, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)), "only earlier tokens"),
+    (of(mix=lambda self, q, k, v: room.attention(q, q, v)[0]), "queries are compared with queries"),
+    (of(mix=lambda self, q, k, v: room.attention(q, k, k)[0]), "averages the keys"),
+    (of(forward=lambda self, x: Base.forward(self, x.mul_(2))), "changes its input"),
+    (of(forward=lambda self, x: x.copy_(Base.forward(self, x))), "changes its input"),
+    (of(forward=first_result), "was the first one kept?"),
+    (of(forward=lambda self, x: Base.forward(self, x) * 1j), "gives complex numbers"),
+    (of(mix=lambda self, q, k, v: soft(scaled(q, k), 1) @ v), "runs over the heads"),
+    (of(mix=lambda self, q, k, v: scaled(q, k) @ v), "the softmax is missing"),
+    (of(forward=lambda self, x: Base.forward(self, F.layer_norm(x, x.shape[2:]))), "the numbers are not"),
+    (InFloat32, "loses digits"),
+    (Frozen, "no gradient reaches proj.weight"),
 ]
 MULTI_HEAD_WRONG = [
     *SHARED_WRONG,

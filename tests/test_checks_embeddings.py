@@ -76,6 +76,39 @@ def column_by_column(self, x):
     return self.proj(einops.rearrange(x, "b c (r p) (s q) -> b (s r) (c p q)", p=self.P, q=self.P))
 
 
+def lazy_conv(self, P, C, D):
+    self.proj = nn.Sequential(nn.LazyConv2d(D, P, stride=P), nn.Flatten(2))
+
+
+def padded(self, P, C, D):
+    self.proj = nn.Conv2d(C, D, P, stride=P, padding=1)
+
+
+def frozen_too(init):
+    """A module that keeps something more, which never learns"""
+
+    def more(self, *sizes):
+        init(self, *sizes)
+        self.more = nn.Parameter(torch.zeros(3), requires_grad=False)
+
+    return more
+
+
+def kept(forward):
+    """A module that gives its first result for ever"""
+
+    def first(self, x):
+        if not hasattr(self, "first"):
+            self.first = forward(self, x)
+        return self.first
+
+    return first
+
+
+def project(self, x):
+    return self.proj(patchify(x, self.P))
+
+
 def made_in_forward(self, x):
     patches = patchify(x, self.P)
     return nn.Linear(patches.shape[2], self.D)(patches)
@@ -89,6 +122,7 @@ PATCH_RIGHT = [
     module(conv, lambda self, x: self.proj(x).flatten(2).transpose(1, 2)),
     module(conv, lambda self, x: einops.rearrange(self.proj(x), "b d r s -> b (r s) d")),
     module(plain_weights, lambda self, x: rows_of(x, self.P) @ self.E + self.b),
+    module(lazy_conv, lambda self, x: self.proj(x).mT),
 ]
 PATCH_WRONG = [
     (not_written, "[ ] patch_embed: not written yet"),
@@ -132,6 +166,23 @@ PATCH_WRONG = [
     (module(linear, lambda self, x: self.proj(patchify(x, self.P)).detach()), "no gradient flows back"),
     (module(linear, lambda self, x: F.dropout(self.proj(patchify(x, self.P)), 0.5, self.training)), "in training mode"),
     (module(linear, lambda self, x: self.proj(patchify(x, self.P)) + x.mean()), "images must not mix"),
+    (module(linear, kept(project)), "was the first one kept?"),
+    (module(linear, lambda self, x: project(self, x.sub_(x.mean()))), "changes its input"),
+    (module(frozen_too(linear), project), "requires_grad=False (3 numbers)"),
+    (module(linear, lambda self, x: project(self, x) * 1j), "gives complex numbers"),
+    (
+        module(plain_weights, lambda self, x: (rows_of(x, self.P).float() @ self.E.float() + self.b).to(x.dtype)),
+        "loses digits",
+    ),
+    (module(padded, lambda self, x: self.proj(x).flatten(2).mT), "has a padding"),
+    (
+        module(
+            lambda self, P, C, D: setattr(self, "proj", [nn.Conv2d(C, D, P, P)]),
+            lambda self, x: self.proj[0](x).flatten(2).mT,
+        ),
+        "A layer in a plain list",
+    ),
+    (module(linear, lambda self, x: project(self, x) * self.P), "other numbers than PatchEmbed"),
     (nn.Linear, "raises"),
     (7, "hand over the function or class itself"),
 ]
@@ -176,14 +227,21 @@ def random_front(self, x):
     return torch.cat([torch.randn(x.shape[0], 1, x.shape[2]), x], dim=1)
 
 
+def zeros(x, *shape):
+    return torch.zeros(*shape, dtype=torch.long, device=x.device)
+
+
+def halves(self, D):
+    self.one, self.two = nn.Parameter(torch.zeros(D // 2)), nn.Parameter(torch.zeros(D - D // 2))
+
+
 def zero_front(self, x):
     return torch.cat([torch.zeros(x.shape[0], 1, x.shape[2]), x], dim=1)
 
 
 def in_place(self, x):
-    x *= 1.0
-    x += 1e-3
-    return torch.cat([self.cls.expand(x.shape[0], -1, -1), x - 1e-3], dim=1)
+    x += 1
+    return front(self, x - 1)
 
 
 CLASS_RIGHT = [
@@ -191,7 +249,7 @@ CLASS_RIGHT = [
     module(token, lambda self, x: torch.cat((self.cls.repeat(len(x), 1, 1), x), 1)),
     module(flat_token, loop_front),
     module(flat_token, lambda self, x: F.pad(x, (0, 0, 1, 0)) + F.pad(self.cls.expand(1, 1, -1), (0, 0, 0, x.shape[1]))),
-    module(embedding, lambda self, x: torch.cat([self.cls(torch.zeros(len(x), 1, dtype=torch.long)), x], dim=1)),
+    module(embedding, lambda self, x: torch.cat([self.cls(zeros(x, len(x), 1)), x], dim=1)),
     module(token, lambda self, x: torch.cat([einops.repeat(self.cls, "1 1 d -> b 1 d", b=len(x)), x], dim=-2)),
 ]
 CLASS_WRONG = [
@@ -222,6 +280,15 @@ CLASS_WRONG = [
     (module(lambda self, D: (token(self, D), setattr(self, "fc", nn.Linear(D, D)))[0], front), "is one vector of D"),
     (module(token, lambda self, x: front(self, x).float()), "keep the type"),
     (module(token, lambda self, x: list(front(self, x))), "it should give a tensor"),
+    (module(token, in_place), "changes its input"),
+    (module(token, kept(front)), "was the first one kept?"),
+    (module(frozen_too(token), front), "requires_grad=False (3 numbers)"),
+    (module(token, lambda self, x: front(self, x.float()).to(x.dtype)), "loses digits"),
+    (module(token, lambda self, x: front(self, x) * 1j), "gives complex numbers"),
+    (module(halves, lambda self, x: torch.cat([torch.cat([self.one, self.two]).expand(len(x), 1, -1), x], 1)), "in 2 parts"),
+    (module(token, lambda self, x: torch.cat([self.cls.expand_as(x), x], dim=1)), "not one a patch"),
+    (module(token, lambda self, x: torch.cat([self.cls.squeeze(), x], dim=1)), "expand it to the batch at hand"),
+    (module(token, lambda self, x: torch.cat([nn.Parameter(self.cls).expand(len(x), -1, -1), x], 1)), "no gradient reaches"),
     (lambda D: torch.zeros(1, 1, D), "it should be a class of nn.Module"),
     (None, "hand over the function or class itself"),
 ]
@@ -276,7 +343,7 @@ def positions_only(self, N, D):
 
 TOKEN_RIGHT = [
     module(both, lambda self, x: front(self, x) + self.pos),
-    module(by_table, lambda self, x: loop_front(self, x) + self.pos(torch.arange(x.shape[1] + 1))),
+    module(by_table, lambda self, x: loop_front(self, x) + self.pos(torch.arange(x.shape[1] + 1, device=x.device))),
     module(both, lambda self, x: torch.cat([(self.cls + self.pos[:, :1]).expand(len(x), -1, -1), x + self.pos[:, 1:]], 1)),
     Subclass,
 ]
@@ -298,6 +365,11 @@ TOKEN_WRONG = [
     (module(both, lambda self, x: front(self, x) + self.pos.roll(-1, 1)), "off by one"),
     (module(both, lambda self, x: F.dropout(front(self, x) + self.pos + 1, 0.5, self.training)), "in training mode"),
     (module(both, lambda self, x: x + self.pos[:, 1:]), "a token more"),
+    (module(both, lambda self, x: front(self, x.add_(self.pos[:, 1:]))), "changes its input"),
+    (module(both, kept(lambda self, x: front(self, x) + self.pos)), "was the first one kept?"),
+    (module(frozen_too(both), lambda self, x: front(self, x) + self.pos), "requires_grad=False (3 numbers)"),
+    (module(both, lambda self, x: (front(self, x) + self.pos).float().to(x.dtype)), "loses digits"),
+    (module(both, lambda self, x: front(self, x) + self.pos.flip(1)), "is not [class token; patches] + positions"),
 ]
 
 
@@ -341,6 +413,21 @@ def sincos_wrong(grid, dim, exponent=None, first=0, base=10000.0, alternate=Fals
     return torch.cat([one(grid[0]).repeat_interleave(grid[1], 0), one(grid[1]).repeat(grid[0], 1)], 1).float()
 
 
+def full_width(grid, dim):
+    return sincos_1d(grid[0], dim).repeat_interleave(grid[1], dim=0) + sincos_1d(grid[1], dim).repeat(grid[0], 1)
+
+
+def one_wave(wave):
+    """Sines alone or cosines alone fill the half of an axis"""
+
+    def answer(grid, dim):
+        frequencies = 10000 ** (-torch.arange(dim // 2) / (dim // 2))
+        row, col = (wave(torch.outer(torch.arange(n).float(), frequencies)) for n in grid)
+        return torch.cat([row.repeat_interleave(grid[1], dim=0), col.repeat(grid[0], 1)], dim=1)
+
+    return answer
+
+
 def swapped(grid, dim):
     return sincos_positions(grid, dim).roll(dim // 2, 1)
 
@@ -368,6 +455,11 @@ SINCOS_WRONG = [
     (lambda grid, dim: nn.Parameter(sincos_positions(grid, dim)), "these positions are fixed"),
     (lambda grid, dim: sincos_positions(grid, dim)[:, : dim // 2], "do not add"),
     (lambda grid, dim: torch.randn(grid[0] * grid[1], dim), "place (0, 0)"),
+    (full_width, "adds row and column at full width"),
+    (one_wave(torch.sin), "holds only sines"),
+    (one_wave(torch.cos), "holds only cosines"),
+    (lambda grid, dim: one_wave(torch.sin)(grid, dim)[:, ::2], "holds only sines"),
+    (lambda grid, dim: sincos_positions(grid, dim) * 1j, "gives complex numbers"),
     (sincos_wrong, "need a multiple of 4"),
     (lambda grid, dim: sincos_positions(grid, dim).tolist(), "it should give a tensor"),
 ]
@@ -434,6 +526,16 @@ def any_count(pos, grid, new):
     return torch.cat([pos[:, :n], resize_positions(x, grid, new)], 1)
 
 
+def in_place_resized(pos, grid, new):
+    pos *= 2
+    return resized(pos, grid, new) / 2
+
+
+def only_without_gradient(pos, grid, new):
+    """Other numbers where a gradient is wanted"""
+    return resized(pos, grid, new, mode="nearest" if pos.requires_grad and grid != new else "bicubic")
+
+
 def through_numpy(pos, grid, new):
     return torch.from_numpy(resize_positions(pos.detach(), grid, new).numpy())
 
@@ -445,12 +547,23 @@ RESIZE_RIGHT = [
     lambda pos, grid, new: resized(pos, grid, new, mode="bilinear", antialias=True),
     resized_einops,
     by_scale,
+    lambda pos, grid, new: resized(pos, grid, new, align_corners=True, antialias=True),
+    lambda pos, grid, new: resized(pos, grid, new, mode="bilinear", align_corners=True, antialias=True),
+    lambda pos, grid, new: resized(pos.float(), grid, new).to(pos.dtype),
 ]
 RESIZE_WRONG = [
     (not_written, "not written yet"),
     (lambda pos, grid, new: None, "does it end with return?"),
     (lambda pos, grid, new: resized(pos, grid, new, keep=False), "the class token lost its position"),
     (lambda pos, grid, new: resized(pos, grid, new, mode="nearest"), "copies the nearest position"),
+    (lambda pos, grid, new: resized(pos, grid, new, mode="nearest-exact"), "copies the nearest position"),
+    (lambda pos, grid, new: resized(pos, grid, new, mode="area"), "takes the mean of an area"),
+    (in_place_resized, "changes its input"),
+    (lambda pos, grid, new: nn.Parameter(resized(pos, grid, new)), "without nn.Parameter"),
+    (lambda pos, grid, new: resized(pos, grid, new) * 1j, "gives complex numbers"),
+    (lambda pos, grid, new: next(iter(())), "StopIteration (next() found nothing left)"),
+    (only_without_gradient, "for learned positions of torch.float32"),
+    (lambda pos, grid, new: resized(pos, grid, new[::-1]), "rows and columns of the new grid changed places"),
     (lambda pos, grid, new: resized(pos, grid, new, permute=False), "without moving axes"),
     (lambda pos, grid, new: resized(pos, grid, new, back=False), "by a reshape alone"),
     (lambda pos, grid, new: resized(pos, grid[::-1], new), "rows and columns changed places"),
@@ -490,8 +603,8 @@ def test_right_answers_pass(check, answer, capsys):
 def test_wrong_answers_are_told_what_slipped(check, case, capsys):
     answer, says = case
     assert check(answer) is False
-    out = capsys.readouterr().out
-    assert says in out.splitlines()[-1], out
+    out, err = capsys.readouterr()
+    assert says in out.splitlines()[-1] and not err, out
 
 
 def test_a_check_leaves_the_random_generator_alone(capsys):

@@ -1,6 +1,7 @@
 """A museum of answers: the right ones pass however they are written, the wrong ones are told what slipped."""
 
 import math
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -78,6 +79,7 @@ NUM_WRONG = [
     (guarded(lambda H, W, P: None), "does it end with return?"),
     (guarded(lambda H, W, P: (H // P, W // P)), "one whole number"),
     (guarded(lambda H, W, P: "24"), "gives '24'"),
+    (guarded(lambda H, W, P: complex(H // P * (W // P))), "one whole number"),
     (guarded(lambda H, W, P: {(224, 224): 196}.get((H, W), 0)), "count the rows, then the columns"),
     (196, "hand over the function"),
 ]
@@ -116,14 +118,14 @@ def strict(function):
 def one_hot(x, P):
     """A convolution whose filters each pick one pixel"""
     length = x.shape[1] * P * P
-    weight = torch.eye(length, dtype=x.dtype).reshape(length, x.shape[1], P, P)
+    weight = torch.eye(length, dtype=x.dtype, device=x.device).reshape(length, x.shape[1], P, P)
     return F.conv2d(x, weight, stride=P).flatten(2).transpose(1, 2)
 
 
 def slow(x, P):
     """Pixel by pixel into zeros"""
     B, C, H, W = x.shape
-    out = torch.zeros(B, H // P * (W // P), C * P * P, dtype=x.dtype)
+    out = x.new_zeros(B, H // P * (W // P), C * P * P)
     for c in range(C):
         for y in range(H):
             for z in range(W):
@@ -153,6 +155,16 @@ def remember(x, P, seen={}):  # noqa: B006
     """Right at first; afterwards the picture it has seen before"""
     out = by_hand(x, P)
     return seen.setdefault(tuple(out.shape), out) if x.dtype == torch.float64 else out
+
+
+def colour_only(x, P):
+    x = x.reshape(len(x), 3, x.shape[2] // P, P, -1, P)
+    return x.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+def first_kept(x, P, seen={}):  # noqa: B006
+    """For every shape the patches of the first images that came"""
+    return seen.setdefault((x.shape, P), by_hand(x, P))
 
 
 def writes(x, P):
@@ -231,6 +243,14 @@ CUT_WRONG = [
     (lambda x, P: torch.cat([by_hand(x, P)[:, :1].detach(), by_hand(x, P)[:, 1:]], 1), "another gradient"),
     (writes, "changes its input"),
     (counter, "loses digits"),
+    (first_kept, "was the first one kept?"),
+    (lambda x, P: by_hand(x, P).to(torch.complex64), "gives complex numbers"),
+    (lambda x, P: nn.Parameter(by_hand(x, P)), "without nn.Parameter"),
+    (lambda x, P: torch.from_numpy(by_hand(x, P).numpy()), "(numpy passes no gradient on"),
+    (lambda x, P: by_hand(x.div_(1), P), "(that writes in place where a gradient is wanted"),
+    (lambda x, P: by_hand(x.flip(1), P), "the channels come in reverse order"),
+    (lambda x, P: next(iter(())), "StopIteration (next() found nothing left)"),
+    (colour_only, "is one a fixed number in your code?"),
     (lambda x, P: torch.zeros(2, 6, 48), "gives shape (2, 6, 48)"),
     (lambda x, P: None, "does it end with return?"),
     (lambda x: x, "raises TypeError"),
@@ -249,7 +269,7 @@ def back(p, P, size):
 
 def back_loop(p, P, size):
     (H, W), C = size, p.shape[2] // P**2
-    out = torch.zeros(len(p), C, H, W, dtype=p.dtype)
+    out = p.new_zeros(len(p), C, H, W)
     for n in range(p.shape[1]):
         y, x = divmod(n, W // P)
         out[:, :, y * P : (y + 1) * P, x * P : (x + 1) * P] = p[:, n].reshape(len(p), C, P, P)
@@ -277,6 +297,10 @@ def no_gradient(p, P, s):
     return torch.from_numpy(back(p, P, s).detach().numpy().copy())
 
 
+def fixed_channels(p, P, s):
+    return p.reshape(len(p), s[0] // P, s[1] // P, 3, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), 3, *s)
+
+
 BACK_WRONG = [
     (not_written, "[ ] unpatchify: not written yet"),
     (lambda p, P, s: p.reshape(len(p), -1, *s), "one after another, as rows of pixels"),
@@ -298,6 +322,10 @@ BACK_WRONG = [
     (lambda p, P, s: back(p, P, s).flip(2), "the numbers are all there, in wrong places"),
     (lambda p, P, s: back(p, P, s).clamp(max=0.5), "lost, doubled or changed"),
     (no_gradient, "no gradient flows back"),
+    (lambda p, P, s: back(p.float(), P, s).to(p.dtype), "loses digits"),
+    (lambda p, P, s: back(p, P, s) * 1j, "gives complex numbers"),
+    (lambda p, P, s: back(p.sub_(1), P, s) + 1, "changes its input"),
+    (fixed_channels, "is one a fixed number in your code?"),
     (lambda p, P, s: back(p, P, s).float(), "the type of the numbers should stay"),
     (lambda p, P, s: back(p.roll(1, 0), P, s), "must never mix"),
     (lambda p, P, s: None, "does it end with return?"),
@@ -333,8 +361,70 @@ def by_parameter(conv):
 
 def zero_bias(conv):
     linear = nn.Linear(conv.weight[0].numel(), conv.out_channels, dtype=conv.weight.dtype)
-    linear.weight.data = conv.weight.data.flatten(1)
-    linear.bias.data = torch.zeros_like(linear.bias) if conv.bias is None else conv.bias.data
+    linear.weight.data = conv.weight.data.flatten(1).clone()
+    linear.bias.data = torch.zeros_like(linear.bias) if conv.bias is None else conv.bias.data.clone()
+    return linear
+
+
+def by_deepcopy(conv):
+    conv = deepcopy(conv)
+    linear = nn.Linear(1, 1, bias=conv.bias is not None)
+    linear.weight, linear.bias = nn.Parameter(conv.weight.flatten(1)), conv.bias
+    return linear
+
+
+def in_evaluation(conv):
+    return carried(conv).eval()
+
+
+def as_view(conv):
+    linear = carried(conv)
+    linear.weight = nn.Parameter(conv.weight.flatten(1))
+    return linear
+
+
+def same_bias(conv):
+    linear = carried(conv)
+    linear.bias = conv.bias
+    return linear
+
+
+def tied(conv):
+    linear = carried(conv)
+    del linear.weight
+    linear.weight = conv.weight.flatten(1)
+    return linear
+
+
+def rounds(conv):
+    linear = carried(conv).float()
+    return linear.to(conv.weight.dtype)
+
+
+def bias_in_float32(conv):
+    linear = carried(conv)
+    if linear.bias is not None:
+        linear.bias.data = linear.bias.data.float()
+    return linear
+
+
+def freezes_conv(conv):
+    return carried(conv.requires_grad_(False))
+
+
+def widens_conv(conv):
+    return carried(conv.double())
+
+
+def half_frozen(conv):
+    linear = carried(conv)
+    linear.weight.requires_grad_(False)
+    return linear
+
+
+def without_no_grad(conv):
+    linear = fresh(conv)
+    linear.weight.copy_(conv.weight.flatten(1))
     return linear
 
 
@@ -379,7 +469,7 @@ def turned(conv):
     return linear
 
 
-LINEAR_RIGHT = [carried, by_state, by_parameter, zero_bias]
+LINEAR_RIGHT = [carried, by_state, by_parameter, zero_bias, by_deepcopy, in_evaluation]
 LINEAR_WRONG = [
     (not_written, "[ ] to_linear: not written yet"),
     (fresh, "random weights of its own"),
@@ -394,7 +484,16 @@ LINEAR_WRONG = [
     (forgets_bias, "copy it too"),
     (turned, "torch's Linear keeps (out, in)"),
     (frozen, "frozen"),
+    (half_frozen, "its weight is frozen"),
     (breaks_conv, "changes the convolution"),
+    (widens_conv, "changes the convolution"),
+    (freezes_conv, "freezes the convolution"),
+    (as_view, "its weight lies in the convolution's memory: training one would silently change the other"),
+    (same_bias, "its bias lies in the convolution's memory"),
+    (tied, "its weight is no parameter of its own"),
+    (rounds, "loses digits"),
+    (bias_in_float32, "has numbers of torch.float32"),
+    (without_no_grad, "write into weights under torch.no_grad()"),
     (lambda conv: carried(conv).float(), "has numbers of torch.float32"),
     (lambda conv: conv, "wanted an nn.Linear"),
     (lambda conv: conv.weight.flatten(1), "wanted a whole nn.Linear"),
@@ -427,6 +526,7 @@ MENDED_WRONG = [
     (cut(lambda x, P: by_hand(x, P).flip(1)), "from last to first"),
     (cut(lambda x, P: by_hand(x, P).detach()), "no gradient flows back"),
     (cut(lambda x, P: by_hand(x, P).float()), "the type of the numbers"),
+    (cut(lambda x, P: by_hand(x.float(), P).to(x.dtype)), "loses digits"),
     (cut(lambda x, P: by_hand(x, P).roll(1, 1)), "in wrong places"),
     (lambda x, P: rearrange(x, "b c (r p) (s q) -> b (r s) p q c", p=P, q=P), "it should give"),
     (lambda x, P: None, "does it end with return?"),
@@ -463,7 +563,8 @@ def test_right_answers_pass(check, answer, capsys):
 @pytest.mark.parametrize(("check", "answer", "says"), [p for c, all_ in WRONG for p in museum(c, all_)])
 def test_wrong_answers_are_told_what_slipped(check, answer, says, capsys):
     assert check(answer) is False
-    *before, last = capsys.readouterr().out.splitlines()
-    assert says in last
+    out, err = capsys.readouterr()
+    *before, last = out.splitlines()
+    assert says in last and not err
     assert last.startswith("[ ]" if says.startswith("[ ]") else "[x]")
     assert all(line.startswith("[v]") for line in before)

@@ -1,3 +1,4 @@
+import IPython.display
 import matplotlib.pyplot as plt
 import pytest
 import torch
@@ -8,6 +9,7 @@ from vit_helpers.plots import look
 from vit_helpers.plots.curves import draw_curve, draw_curves
 from vit_helpers.plots.images import colour_bar, draw_attention, draw_bars, draw_grid, draw_image, draw_sheet
 from vit_helpers.plots.model import draw_model
+from vit_helpers.plots.positions import draw_similarity
 
 HISTORY = [
     {"epoch": e, "loss": 2 / e, "val_loss": 2.2 / e, "accuracy": 1 - 1 / e, "val_accuracy": 1 - 1.1 / e} for e in (1, 2, 3)
@@ -97,8 +99,6 @@ def test_importing_and_drawing_leave_the_settings_alone():
 
 
 def test_showing_gives_a_png_with_alt_text_and_the_same_bytes(monkeypatch):
-    import IPython.display
-
     shown = []
     monkeypatch.setattr(IPython.display, "display", lambda image, metadata: shown.append((image.data, metadata)))
     for _ in range(2):
@@ -110,3 +110,25 @@ def test_showing_gives_a_png_with_alt_text_and_the_same_bytes(monkeypatch):
     assert not plt.get_fignums()
     with pytest.raises(ValueError, match="alt"):
         look.show(draw_curves(HISTORY), " ")
+
+
+def test_a_large_figure_is_shown_as_jpeg(monkeypatch):
+    shown = []
+    monkeypatch.setattr(IPython.display, "display", lambda image, metadata: shown.append((image.data, metadata)))
+    for size in (4, 400):
+        fig, ax = look.new_figure(5, 4)
+        ax.imshow(torch.rand(size, size, 3, generator=torch.Generator().manual_seed(0)))
+        look.show(fig, "Noise.")
+    assert [list(metadata) for _, metadata in shown] == [["image/png"], ["image/jpeg"]]
+    assert shown[1][0].startswith(b"\xff\xd8\xff") and shown[1][1] == {"image/jpeg": {"alt": "Noise."}}
+
+
+def test_similarity_is_drawn_in_its_places():
+    similar = torch.arange(36.0).reshape(6, 6) / 36
+    _, drawn = draw_similarity(similar, (2, 3))
+    canvas = drawn.get_array()
+    assert canvas.shape == (5, 11)
+    assert (canvas[3:5, 4:7].data.flatten() == similar[4].numpy()).all()  # place 4: row 1, column 1
+    assert canvas.mask[2].all() and canvas.mask[:, 3].all()
+    with pytest.raises(RuntimeError):
+        draw_similarity(similar, (3, 3))

@@ -5,10 +5,11 @@ from itertools import permutations
 
 import torch
 from torch import nn
+from torch.nn.functional import normalize
 
-from vit_helpers.attention import attention
+from vit_helpers.attention import MultiHeadAttention, attention
 from vit_helpers.checks import marks
-from vit_helpers.checks.marks import same, slip
+from vit_helpers.checks.marks import differ, same, slip
 
 # Functions: attention and its mask
 
@@ -61,6 +62,15 @@ WEIGHT_SLIPS = {  # what wrong weights equal, and the idea that slipped
     "compares queries with values; they are compared with keys": lambda q, k, v: (table(q, v) / root(q)).softmax(-1),
     "compares queries with queries; they are compared with keys": lambda q, k, v: (table(q, q) / root(q)).softmax(-1),
     "compares keys with keys; queries are compared with keys": lambda q, k, v: (table(k, k) / root(q)).softmax(-1),
+    "each row must be divided by its own sum: sum(-1, keepdim=True)": lambda q, k, v: (
+        (table(q, k) / root(q)).exp() / (table(q, k) / root(q)).exp().sum(-1)
+    ),
+    "compares directions alone; queries and keys keep their length": lambda q, k, v: (
+        table(normalize(q, dim=-1), normalize(k, dim=-1)) / root(q)
+    ).softmax(-1),
+    "hides the tokens that come later; nothing is hidden here": lambda q, k, v: (
+        (table(q, k) / root(q)).masked_fill(torch.ones_like(table(q, k)).triu(1) > 0, -math.inf).softmax(-1)
+    ),
     "every token gets the same weight: the scores are not used": lambda q, k, v: torch.ones_like(table(q, k)) / q.shape[-2],
 }
 VALUE_SLIPS = {  # what wrong values equal when the weights are right
@@ -112,13 +122,13 @@ def compare(answer, q, k, v, when, *mask, rules):
     values, weights = two_results(marks.untouched(answer, q, k, v, *mask), q, when)
     wanted, right = attention(q, k, v, *mask)
     slip(values.dtype != q.dtype, f"gives {values.dtype} for {q.dtype}; keep the type that came in")
-    if not same(weights, right):
+    if differ(weights, right):
         words = first_match(rules, weights, q, k, v, *mask)
         if words is None:
             sums = same(weights.sum(-1), torch.ones_like(weights[..., 0]))
             words = "the rows sum to 1, but the scores are not q k^T / sqrt(d)" if sums else "the rows do not sum to 1"
         raise marks.Slip(f"weights {when}: {words}")
-    if not same(values, wanted):
+    if differ(values, wanted):
         words = first_match(VALUE_SLIPS, values, right, q, k, v) or "the weights are right, the values are not weights @ v"
         raise marks.Slip(f"values {when}: {words}")
 
@@ -159,7 +169,8 @@ def with_heads(answer):
 def other_sizes(answer):
     for shape in ((1, 6), (7, 1), (1, 1, 1), (3, 2, 11, 5)):
         compare(answer, *qkv(*shape), f"for shape {shape}", rules=WEIGHT_SLIPS)
-    compare(answer, *qkv(2, 6, 3, dtype=torch.float64), "in float64", rules=WEIGHT_SLIPS)
+    q, k, v = qkv(2, 6, 4, dtype=torch.float64)  # the root of 4 is exact: torch.sqrt(torch.tensor(d)) is welcome
+    compare(answer, q, k, v, "in float64", rules=WEIGHT_SLIPS)
 
 
 def gradients_flow(answer, *mask):
@@ -168,7 +179,9 @@ def gradients_flow(answer, *mask):
         first, _ = two_results(answer(*given, *mask), given[0], "when a gradient is wanted")
         again, _ = two_results(answer(*given, *mask), given[0], "at a second call")
         slip(not same(first, again), "gives another result at a second call: is something random in it?")
+        marks.expect_anew(first, two_results(answer(*(2 * x for x in given), *mask), given[0], "at a third call")[0])
         marks.expect_gradient(first, attention(*given, *mask)[0], given[place])
+    marks.expect_anywhere(answer, attention, *qkv(2, 5, 3), *mask)
 
 
 def check_attention(answer):
@@ -194,6 +207,9 @@ MASK_SLIPS = {  # as WEIGHT_SLIPS, for weights under a mask
     ),
     "hides after the softmax, so the rows no longer sum to 1; hide the scores before it": lambda q, k, v, m: (
         ratio(q, k).softmax(-1) * m
+    ),
+    "fills after the softmax; the scores must be filled before it": lambda q, k, v, m: (
+        ratio(q, k).softmax(-1).masked_fill(~m, -math.inf)
     ),
     "a score of 0 is no hiding place, e^0 = 1: fill with minus infinity": lambda q, k, v, m: (ratio(q, k) * m).softmax(-1),
     "adds the mask to the scores; True and False are only 1 and 0 there: fill with minus infinity": lambda q, k, v, m: (
@@ -252,8 +268,8 @@ def no_mask(answer):
     q, k, v = qkv(2, 5, 3)
     everything = torch.ones(5, 5, dtype=torch.bool)
     compare(answer, q, k, v, "when the mask hides nothing", everything, rules=WEIGHT_SLIPS)
-    q, k, v = qkv(2, 4, 3, dtype=torch.float64)
-    compare(answer, q, k, v, "in float64", some_mask(4, 4), rules=MASK_SLIPS)
+    q, k, v = qkv(2, 5, 4, dtype=torch.float64)
+    compare(answer, q, k, v, "in float64", some_mask(5, 5), rules=MASK_SLIPS)
 
 
 def mask_gradients(answer):
@@ -315,7 +331,7 @@ def split_right(answer, B, T, D, h, dtype=torch.float32):
             )
     marks.expect_tensor(got, (B, h, T, D // h), f"for {(B, T, D)} and {h} heads")
     slip(got.dtype != dtype, f"gives {got.dtype} for {dtype}; keep the type that came in")
-    if not torch.equal(got, heads_of(x, h)):
+    if differ(got, heads_of(x, h)):
         words = first_match(SPLIT_SLIPS, got, x, h)
         raise marks.Slip(words or "the shape is right, the numbers are not: head i holds numbers i*d to (i+1)*d of a token")
 
@@ -323,6 +339,7 @@ def split_right(answer, B, T, D, h, dtype=torch.float32):
 def split_gradient(answer):
     x = torch.randn(2, 5, 12, requires_grad=True)
     marks.expect_gradient(answer(x, 3), heads_of(x, 3), x)
+    marks.expect_anywhere(answer, heads_of, torch.randn(2, 5, 12), 3)
 
 
 def check_split_heads(answer):
@@ -358,6 +375,8 @@ def build(answer, dim, heads):
     module = answer(dim, heads)
     slip(not isinstance(module, nn.Module), f"gives {marks.short(module)}; it should be an nn.Module")
     with torch.no_grad():
+        if any(nn.parameter.is_lazy(p) for p in module.parameters()):
+            module(torch.zeros(1, 2, dim))  # lazy layers have their weights now
         for p in module.parameters():
             p.copy_(torch.randn(p.shape) * (p.shape[-1] ** -0.5 if p.ndim > 1 else 0.5))
     return module
@@ -373,35 +392,36 @@ def layers(module):
 
 
 def readings(module, dim, heads):
-    """Every way to read the layers as queries, keys, values and output projection: w (3, h, d, D), b, proj"""
-    maps = list(layers(module))
+    """Every way to read the layers as queries, keys, values and output projection: w (3, h, d, D), b, proj
+
+    The equations name no order for the 3D rows: of the axes q/k/v, h and d any may come first.
+    """
+    maps, sizes = list(layers(module)), {"k": 3, "h": heads, "d": dim // heads}
     for i, (weight, bias) in enumerate(maps):
         rest = [pair for j, pair in enumerate(maps) if j != i]
         if weight.shape != (dim, dim) or sum(len(w) for w, _ in rest) != 3 * dim:
             continue
-        w = torch.cat([w for w, _ in rest])
-        b = torch.cat([b for _, b in rest])
-        for order in permutations(range(3)):
-            for one, two in (
-                (w.unflatten(0, (3, heads, -1)), b.unflatten(0, (3, heads, -1))),
-                (w.unflatten(0, (heads, 3, -1)).transpose(0, 1), b.unflatten(0, (heads, 3, -1)).transpose(0, 1)),
-            ):
-                yield one[list(order)], two[list(order)], weight, bias
+        w, b = (torch.cat(parts) for parts in zip(*rest, strict=True))
+        for order in permutations("khd"):
+            axes = [order.index(name) for name in "khd"]
+            one, two = (rows.unflatten(0, [sizes[name] for name in order]) for rows in (w, b))
+            for roles in permutations(range(3)):
+                yield one.permute(*axes, 3)[list(roles)], two.permute(axes)[list(roles)], weight, bias
 
 
 def multi_head(x, w, b, weight, bias, slipped=None):
     """Equations 5 to 8 in one line each; `slipped` names one mistake to make on the way"""
-    heads, d, dim = w.shape[1], w.shape[2], w.shape[3]
+    d, dim = w.shape[2:]
     if slipped == "one head":
         w, b = w.flatten(1, 2)[:, None], b.flatten(1, 2)[:, None]
     q, k, v = torch.einsum("btD,chdD->cbhtd", x, w) + b[:, None, :, None]
     if slipped == "among heads":
         q, k, v = (z.transpose(1, 2) for z in (q, k, v))
-    if slipped == "interleaved":
-        q, k, v = (z.transpose(1, 2).flatten(2).unflatten(2, (d, heads)).permute(0, 3, 1, 2) for z in (q, k, v))
+    k, v = {"one twice": (q, v), "no values": (k, k)}.get(slipped, (k, v))
     scores = q @ k.transpose(-2, -1)
     scale = {"no scale": 1.0, "after": 1.0, "sqrt(D)": dim**-0.5, "d": 1 / d}.get(slipped, q.shape[-1] ** -0.5)
-    weights = (scores * scale).softmax(-2 if slipped == "axis" else -1)
+    scores = scores * scale
+    weights = scores if slipped == "no softmax" else scores.softmax({"axis": -2, "over heads": 1}.get(slipped, -1))
     if slipped == "after":
         weights = weights * d**-0.5
     values = weights @ v
@@ -419,9 +439,13 @@ MODULE_SLIPS = {
     "sqrt(D)": "divides by sqrt(D); d = D / h is the width of one head",
     "d": "divides by d; the scores are divided by its square root",
     "axis": "the softmax runs over the queries; it belongs on the last axis, the keys",
+    "over heads": "the softmax runs over the heads; it belongs on the last axis, the keys",
+    "no softmax": "the softmax is missing: scores are no weights",
     "one head": "all numbers are right for a single head: the width is never split into num_heads heads",
     "among heads": "the heads of one token attend to one another: swap T and h before attention, (B, h, T, d)",
-    "interleaved": "a head takes every h-th number; its d numbers stand side by side, so open the last axis as (h, d)",
+    "interleaved": "the heads come back interleaved; in equation 8 they stand side by side: (B, T, h, d), then flatten(2)",
+    "one twice": "queries are compared with queries, or keys with keys; queries are compared with keys",
+    "no values": "averages the keys; what is handed over are the values v",
     "no proj": "the output projection is never applied",
     "residual": "adds its input; the residual belongs to the block of notebook 04",
 }
@@ -439,19 +463,8 @@ def module_shape(answer):
     output(build(answer, 12, 3).eval(), torch.randn(1, 7, 12))
 
 
-def repeatable(answer):
-    x = torch.randn(2, 5, 12)
-    for training in (True, False):
-        module = build(answer, 12, 3).train(training)
-        mode = "training" if training else "evaluation"
-        slip(
-            not same(output(module, x), output(module, x)),
-            f"gives another result at a second call in {mode} mode: a dropout, or a layer made inside forward?",
-        )
-
-
 def images_apart(answer):
-    repeatable(answer)
+    marks.expect_steady(build(answer, 12, 3), torch.randn(2, 5, 12), (2, 5, 12))
     module, x = build(answer, 12, 3).eval(), torch.randn(4, 5, 12)
     for kept in (0, 3):
         other = torch.randn(4, 5, 12)
@@ -466,17 +479,29 @@ def images_apart(answer):
         slip(not same(before, alone), "an image alone gives another result than the same image in a batch")
 
 
+MEETING_SLIPS = {  # whether the first token misses the last one, and whether the last one misses the first
+    (
+        True,
+        True,
+    ): "the tokens never meet: another token 6 leaves the output of token 0 as it was. Along which axis do scores run?",
+    (True, False): "a token sees only earlier tokens and itself: a causal mask? In a ViT every token sees every other one",
+    (False, True): "a token sees only later tokens and itself: a mask? In a ViT every token sees every other one",
+}
+
+
 def tokens_meet(answer):
     module, x = build(answer, 12, 3).eval(), torch.randn(2, 7, 12)
-    other = x.clone()
-    other[:, 5] += 3
     order = torch.randperm(7)
+
+    def misses(token, changed):
+        other = x.clone()
+        other[:, changed] += 3 * torch.randn(12)
+        return same(before[:, token], output(module, other)[:, token], atol=1e-7)
+
     with torch.no_grad():
-        before, after, moved = (output(module, z) for z in (x, other, x[:, order]))
-    slip(
-        same(before[:, 0], after[:, 0], atol=1e-7),
-        "the tokens never meet: another token 5 leaves the output of token 0 as it was. Along which axis do scores run?",
-    )
+        before, moved = output(module, x), output(module, x[:, order])
+        missing = misses(0, 6), misses(6, 0)
+    slip(missing in MEETING_SLIPS, MEETING_SLIPS.get(missing))
     slip(
         not same(before[:, order], moved),
         "tokens are torn apart by a bare view: tokens in another order must give the same outputs in that order. "
@@ -516,7 +541,9 @@ def equal_to(module, x, dim, heads):
     got = output(module, x)
     found = list(readings(module, dim, heads))
     for reading in found:
-        if same(got, multi_head(x, *reading), atol=1e-4):
+        wanted = multi_head(x, *reading)
+        if same(got, wanted, atol=1e-4):
+            marks.expect_digits(got, wanted)
             return reading
     for slipped, words in MODULE_SLIPS.items():
         if any(same(got, multi_head(x, *reading, slipped), atol=1e-4) for reading in found):
@@ -534,9 +561,10 @@ def numbers(answer):
 def other_shapes(answer):
     for B, T, dim, heads in ((1, 1, 8, 2), (3, 4, 6, 1), (2, 7, 5, 5), (4, 4, 16, 4), (2, 17, 24, 6)):
         equal_to(build(answer, dim, heads), torch.randn(B, T, dim), dim, heads)
-    module = build(answer, 12, 3).double()
-    got = output(module, torch.randn(2, 5, 12, dtype=torch.float64), "in float64")
+    module, x = build(answer, 12, 3).double(), torch.randn(2, 5, 12, dtype=torch.float64)
+    got = output(module, x, "in float64")
     slip(got.dtype != torch.float64, f"gives {got.dtype} for float64; keep the type that came in")
+    equal_to(module, x, 12, 3)
 
 
 def module_gradients(answer):
@@ -544,7 +572,8 @@ def module_gradients(answer):
     reading = equal_to(module, x, 12, 3)
     marks.expect_gradient(output(module, x), multi_head(x, *reading), x)
     unused = [name for name, p in module.named_parameters() if marks.gradient(output(module, x), p) is None]
-    slip(bool(unused), f"no gradient reaches {', '.join(unused)}: is it used, and not detached?")
+    slip(bool(unused), f"no gradient reaches {', '.join(unused)}: is it used, and neither detached nor frozen?")
+    marks.expect_anywhere(module, MultiHeadAttention(12, 3), x)
 
 
 MODULE_IDEAS = [

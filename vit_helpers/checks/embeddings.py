@@ -8,15 +8,19 @@ from torch import nn
 
 from vit_helpers.checks.marks import (
     check,
+    differ,
+    expect_anywhere,
     expect_gradient,
+    expect_steady,
     expect_tensor,
+    first_line,
     gradient,
     same,
     short,
     slip,
     untouched,
 )
-from vit_helpers.embeddings import PatchEmbed, sincos_1d, sincos_positions
+from vit_helpers.embeddings import PatchEmbed, TokenEmbed, resize_positions, sincos_1d, sincos_positions
 from vit_helpers.patches import patchify, unpatchify
 
 
@@ -57,37 +61,27 @@ def build(answer, *sizes):
     return module
 
 
-def learned(module):
-    """How many numbers a module learns"""
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+def alike(got, wanted):
+    """Whether numbers are the same to float32's digits, computed in whatever type"""
+    return same(got.float(), wanted)
 
 
-def expect_same_every_time(module, x):
-    """Slip when a second call, or training mode, gives something else"""
-    module.eval()
-    with torch.no_grad():
-        first, second = module(x), module(x)
-        slip(
-            isinstance(first, torch.Tensor) and first.shape == second.shape and not same(first, second),
-            "two calls with the same input give different numbers: something is drawn at random inside forward. "
-            "Make it once, in __init__",
-        )
-        slip(
-            isinstance(first, torch.Tensor) and not same(first, module.train()(x)),
-            "gives something else in training mode; nothing random belongs here",
-        )
+def expect_shape(got, wanted, letters, when, known):
+    """Slip unless the answer gave this shape.  known: other shapes, and the idea that slipped on the way to each"""
+    for shape, words in known.items():
+        came = isinstance(got, torch.Tensor) and tuple(got.shape) == shape != wanted
+        slip(came, f"gives {shape} {when}, wanted {letters} = {wanted}: {words}")
+    expect_tensor(got, wanted, when)
 
 
 def expect_registered(module, wanted, words):
     """Slip unless the module learns as many numbers as wanted.  words: what to say to other counts"""
-    got, every = learned(module), sum(p.numel() for p in module.parameters())
+    got, frozen = (sum(p.numel() for p in module.parameters() if p.requires_grad == learns) for learns in (True, False))
     kept = sum(b.numel() for b in module.buffers())
-    if got == wanted:
-        return
-    slip(got == 0 and every, "has parameters with requires_grad=False: they would never be learned")
-    slip(got in words, words.get(got))
+    slip(frozen, f"has parameters with requires_grad=False ({frozen} numbers): let them learn, or leave them out")
+    slip(got != wanted and got in words, words.get(got))
     slip(kept and got < wanted, f"keeps {kept} numbers as a buffer: a buffer is saved but never learned. Use nn.Parameter")
-    slip(True, f"learns {got} numbers, it should learn {wanted}")
+    slip(got != wanted, f"learns {got} numbers, it should learn {wanted}")
 
 
 UNREGISTERED = (
@@ -107,18 +101,16 @@ def shape_of_tokens(answer):
         got = module(torch.randn(B, C, H, W))
         when = f"for images {(B, C, H, W)} and patches of {P}"
         N = rows * cols
-        if isinstance(got, torch.Tensor):
-            shape, wanted = tuple(got.shape), f"wanted (B, N, D) = {(B, N, D)}"
-            slip(shape == (B, D, rows, cols), f"gives {shape} {when}, {wanted}: flatten the grid, then move D to the end")
-            slip(shape == (B, D, N) and N != D, f"gives {shape} {when}, {wanted}: N and D changed places, transpose them")
-            slip(shape == (B, rows, cols, D), f"gives {shape} {when}, {wanted}: lay the rows of the grid behind each other")
-            slip(shape == (B, N, C * P * P), f"gives {shape} {when}, {wanted}: cut, but not yet projected to width D")
-            slip(
-                shape == (B, (H - P + 1) * (W - P + 1), D),
-                f"gives {shape} {when}, {wanted}: the patches overlap. The stride of the convolution is P",
-            )
-            slip(shape == (B, N + 1, D), f"gives {shape} {when}, {wanted}: the class token comes later")
-        expect_tensor(got, (B, N, D), when)
+        known = {
+            (B, D, rows, cols): "flatten the grid, then move D to the end",
+            (B, D, N): "N and D changed places, transpose them",
+            (B, rows, cols, D): "lay the rows of the grid behind each other",
+            (B, N, C * P * P): "cut, but not yet projected to width D",
+            (B, (H - P + 1) * (W - P + 1), D): "the patches overlap. The stride of the convolution is P",
+            (B, (H + 2) // P * ((W + 2) // P), D): "the convolution has a padding, it should have none",
+            (B, N + 1, D): "the class token comes later",
+        }
+        expect_shape(got, (B, N, D), "(B, N, D)", when, known)
 
 
 def projection_learned(answer):
@@ -126,13 +118,13 @@ def projection_learned(answer):
         module, E = build(answer, P, C, D), C * P * P * D
         module(torch.zeros(B, C, H, W))  # a lazy layer has its weights now
         words = {
-            0: f"the projection {UNREGISTERED}",
+            0: f"the projection {UNREGISTERED}. A layer in a plain list is not registered either",
             E: f"learns {E} numbers, the weight alone; a bias of D = {D} numbers belongs to it in all published weights",
         }
         for norms in (2 * C * P * P, 2 * D, 2 * C * P * P + 2 * D):
             words[E + D + norms] = f"learns {norms} numbers too many: the paper's model has no LayerNorm here"
         expect_registered(module, E + D, words)
-        expect_same_every_time(module, torch.randn(B, C, H, W))
+        expect_steady(module, torch.randn(B, C, H, W), (B, H // P * (W // P), D))
 
 
 def projection_is_linear(answer):
@@ -141,10 +133,10 @@ def projection_is_linear(answer):
         one, two = torch.randn(2, B, C, H, W, dtype=torch.float64)
         zero = module(torch.zeros_like(one))
         with torch.no_grad():
-            straight = same(module(one) + module(two) - zero, module(one + two))
+            straight = alike(module(one) + module(two) - zero, module(one + two))
         slip(not straight, "is not linear in the pixels: no activation, no norm, no dropout belongs to the projection")
         alone = torch.cat([module(image[None]) for image in one])
-        slip(not same(alone, module(one)), "an image alone gets other tokens than in a batch: images must not mix")
+        slip(not alike(alone, module(one)), "an image alone gets other tokens than in a batch: images must not mix")
 
 
 def every_patch_in_its_place(answer):
@@ -188,11 +180,11 @@ def equals_patch_embed(answer):
             )
             transposed = patchify(images, P).unflatten(2, (C, P, P)).transpose(3, 4).flatten(2)
             slip(same(got, right.proj(transposed)), "reads each patch column by column; go row by row")
-            slip(not same(got, wanted), "with the weights of PatchEmbed it gives other numbers than PatchEmbed")
+            slip(differ(got, wanted), "with the weights of PatchEmbed it gives other numbers than PatchEmbed")
             expect_gradient(got, wanted, images)
-            untouched(mine, images.detach())
             mine(images.detach()).sum().backward()
             slip(any(p.grad is None for p in mine.parameters()), "no gradient reaches the weights: they would never learn")
+            expect_anywhere(mine.float(), right.float(), images.float())
 
 
 @torch.no_grad()
@@ -232,30 +224,28 @@ def class_token_shape(answer, *, sizes=lambda N, D: (D,)):
         when = f"for patches {(B, N, D)}"
         try:
             got = module(x)
-        except RuntimeError as error:
+        except (RuntimeError, IndexError) as error:
             slip(
-                "size" in str(error).lower() or "expand" in str(error).lower(),
-                f"raises an error about sizes {when}: {str(error).partition(chr(10))[0][:90]}. The token is one vector, "
+                any(word in str(error).lower() for word in ("size", "expand", "dimension")),
+                f"raises an error about sizes {when}: {first_line(error)[:90]}. The token is one vector, "
                 "(1, 1, D); expand it to the batch at hand, x.shape[0], inside forward",
             )
             raise
-        if isinstance(got, torch.Tensor):
-            shape, wanted = tuple(got.shape), f"wanted (B, N + 1, D) = {(B, N + 1, D)}"
-            slip(
-                shape == (B, N, D), f"gives {shape} {when}, {wanted}: the class token is a token more, torch.cat it in front"
-            )
-            slip(shape[1:] == (N, D), f"gives {shape} {when}, {wanted}: joined along the batch; tokens are along dim=1")
-            slip(
-                shape == (B, N + B, D) and B > 1, f"gives {shape} {when}, {wanted}: one class token an image, not B of them"
-            )
-            slip(shape == (B, N, D + 1), f"gives {shape} {when}, {wanted}: joined along the width; tokens are along dim=1")
-        expect_tensor(got, (B, N + 1, D), when)
+        known = {
+            (B, N, D): "the class token is a token more, torch.cat it in front",
+            (B + 1, N, D): "joined along the batch; tokens are along dim=1",
+            (2 * B, N, D): "joined along the batch; tokens are along dim=1",
+            (B, N + B, D): "one class token an image, not B of them",
+            (B, 2 * N, D): "one class token an image, not one a patch",
+            (B, N, D + 1): "joined along the width; tokens are along dim=1",
+        }
+        expect_shape(got, (B, N + 1, D), "(B, N + 1, D)", when, known)
 
 
 def class_token_in_front(answer):
     for B, N, D in BATCHES:
         module, x = build(answer, D), torch.randn(B, N, D)
-        expect_same_every_time(module, x)
+        expect_steady(module, x, (B, N + 1, D))
         got = module(x)
         slip(same(got[:, :-1], x), "the class token stands at the end; it should be token 0")
         slip(not same(got[:, 1:], x), "the patches behind the class token came out changed; here nothing is added to them")
@@ -269,11 +259,12 @@ def class_token_learned(answer):
     for B, N, D in BATCHES:
         module = build(answer, D)
         words = {0: f"the class token {UNREGISTERED}"}
-        count = learned(module)
+        count = sum(p.numel() for p in module.parameters())
         if count > D and count % D == 0:
             words[count] = f"learns {count // D} vectors; the class token is one vector of D = {D}, whatever the batch size"
         expect_registered(module, D, words)
-        (token,) = [p for p in module.parameters() if p.requires_grad]
+        token, *rest = module.parameters()
+        slip(rest, f"keeps the vector in {1 + len(rest)} parts; one parameter of D = {D} numbers holds it")
         with torch.no_grad():
             token.copy_(torch.randn(D).reshape(token.shape))
         x = torch.randn(B, N, D)
@@ -291,13 +282,14 @@ def class_token_gradient(answer):
         got = module(x)
         slip(got.dtype != torch.float64, f"turns torch.float64 into {got.dtype}; keep the type")
         right = torch.cat([token.reshape(1, 1, D).expand(B, 1, D), x], dim=1)
+        slip(differ(got, right), "gives other numbers for float64 than for float32")
         slip(
             gradient(module(x), token) is None,
             "no gradient reaches the class token, so it is never learned: no .data, no .detach(), no torch.no_grad()",
         )
         for source in (token, x):
             expect_gradient(module(x), right, source)
-        untouched(module, x.detach())
+        expect_anywhere(module.float(), TokenEmbed((1, N), D), x.float())
 
 
 CLASS_TOKEN = [
@@ -314,7 +306,7 @@ CLASS_TOKEN = [
 def token_embed_learned(answer):
     for B, N, D in BATCHES:
         module = build(answer, N, D)
-        expect_same_every_time(module, torch.randn(B, N, D))
+        expect_steady(module, torch.randn(B, N, D), (B, N + 1, D))
         T = N + 1
         words = {
             0: f"neither class token nor positions are learned: each {UNREGISTERED}",
@@ -358,11 +350,11 @@ def token_embed_sum(answer):
             (row + places.roll(-1, 1), "the positions are off by one: row 0 of the table belongs to the class token"),
         ):
             slip(same(got, wrong), words)
-        slip(not same(got, right), "is not [class token; patches] + positions, equation 1")
+        slip(differ(got, right), "is not [class token; patches] + positions, equation 1")
         for source in (token, positions, x):
             slip(gradient(module(x), source) is None, "no gradient reaches what should learn: no .data, no .detach()")
             expect_gradient(module(x), right, source)
-        untouched(module, x.detach())
+        expect_anywhere(module.float(), TokenEmbed((1, N), D), x.float())
 
 
 def parts(module, N, D):
@@ -385,23 +377,32 @@ TOKEN_EMBED = [
 # Sines and cosines
 
 GRIDS = [((3, 5), 8), ((4, 2), 16), ((1, 6), 12), ((7, 7), 64)]
+FIRST_PLACE = {  # the numbers that a wrong answer holds for place (0, 0), and the idea that slipped
+    frozenset(
+        {0.0}
+    ): "holds only sines: place (0, 0) is all zeros. Each axis has the sines and then the cosines of its angles",
+    frozenset(
+        {1.0}
+    ): "holds only cosines: place (0, 0) is all ones. Each axis has the sines and then the cosines of its angles",
+    frozenset({0.0, 2.0}): "adds row and column at full width; they stand side by side, half of the width each",
+}
 
 
 def sincos_shape(answer):
     for grid, dim in GRIDS:
-        (rows, cols), when = grid, f"for grid {grid} and width {dim}"
-        got = answer(grid, dim)
-        if isinstance(got, torch.Tensor):
-            shape, wanted = tuple(got.shape), f"wanted (N, D) = {(rows * cols, dim)}"
-            slip(shape == (rows, cols, dim), f"gives {shape} {when}, {wanted}: flatten the grid")
-            slip(shape == (1, rows * cols, dim), f"gives {shape} {when}, {wanted}: no batch axis here")
-            slip(shape == (rows * cols + 1, dim), f"gives {shape} {when}, {wanted}: patches only, no class token here")
-            slip(
-                shape == (rows * cols, dim // 2),
-                f"gives {shape} {when}, {wanted}: rows and columns stand side by side; join along the width, do not add",
-            )
-            slip(shape == (rows * cols, 2 * dim), f"gives {shape} {when}, {wanted}: half of the width for each axis")
-        expect_tensor(got, (rows * cols, dim), when)
+        (rows, cols), got = grid, answer(grid, dim)
+        N = rows * cols
+        known = {
+            (rows, cols, dim): "flatten the grid",
+            (1, N, dim): "no batch axis here",
+            (N + 1, dim): "patches only, no class token here",
+            (N, dim // 2): "rows and columns stand side by side; join along the width, do not add",
+            (N, 2 * dim): "half of the width for each axis",
+        }
+        table = isinstance(got, torch.Tensor) and got.ndim == 2 and len(got) == N
+        held = frozenset(got[0].tolist()) if table else None
+        slip(held in FIRST_PLACE, FIRST_PLACE.get(held))
+        expect_shape(got, (N, dim), "(N, D)", f"for grid {grid} and width {dim}", known)
         slip(not got.is_floating_point(), f"gives whole numbers ({got.dtype}); sines and cosines are floats")
         slip(got.requires_grad, "is learned; these positions are fixed, so no nn.Parameter and no requires_grad")
 
@@ -410,7 +411,7 @@ def sincos_values(answer):
     for grid, dim in GRIDS:
         got, right = answer(grid, dim), sincos_positions(grid, dim)
         for words, wrong in sincos_slips(grid, dim):
-            slip(not same(right, wrong) and same(got, wrong), words)
+            slip(not same(right, wrong) and alike(got, wrong), words)
         slip(
             not same(got[0].sort().values, right[0].sort().values),
             "place (0, 0) should hold sin 0 = 0 and cos 0 = 1 only: count rows and columns from 0",
@@ -489,7 +490,8 @@ STRETCHES = [((4, 4), (7, 7)), ((3, 5), (6, 4)), ((2, 6), (5, 9)), ((6, 4), (3, 
 METHODS = [
     {"mode": mode, "antialias": antialias, "align_corners": align}
     for mode in ("bicubic", "bilinear")
-    for antialias, align in ((True, False), (False, False), (False, True))
+    for antialias in (True, False)
+    for align in (False, True)
 ]
 
 
@@ -508,28 +510,24 @@ def resized_shape(answer):
     for grid, new_grid in STRETCHES:
         for extra in (1, 0):
             pos_embed, N = positions_of(grid, extra), new_grid[0] * new_grid[1]
-            got = answer(pos_embed, grid, new_grid)
+            got = untouched(answer, pos_embed, grid, new_grid)
             when = f"from {grid} to {new_grid} {'with' if extra else 'without'} a class token"
-            if isinstance(got, torch.Tensor):
-                shape, wanted = tuple(got.shape), f"wanted {(1, N + extra, 6)}"
-                slip(shape == (1, N, 6) and extra, f"gives {shape} {when}, {wanted}: the class token lost its position")
-                slip(
-                    shape == (1, N + 1, 6) and not extra, f"gives {shape} {when}, {wanted}: a class token came from nowhere"
-                )
-                slip(shape == (N + extra, 6), f"gives {shape} {when}, {wanted}: keep the leading axis of length 1")
-                slip(
-                    shape == (1, 6, *new_grid), f"gives {shape} {when}, {wanted}: make a row of tokens of the picture again"
-                )
-            expect_tensor(got, (1, N + extra, 6), when)
+            known = {
+                (1, N, 6): "the class token lost its position",
+                (1, N + 1, 6): "a class token came from nowhere",
+                (N + extra, 6): "keep the leading axis of length 1",
+                (1, 6, *new_grid): "make a row of tokens of the picture again",
+            }
+            expect_shape(got, (1, N + extra, 6), "(1, T', D)", when, known)
 
 
 def class_token_kept(answer):
     for grid, new_grid in STRETCHES:
         pos_embed = positions_of(grid, 1)
         got = answer(pos_embed, grid, new_grid)
-        slip(same(got[:, -1], pos_embed[:, 0]), "the class token's position moved to the end; it stays row 0")
+        slip(alike(got[:, -1], pos_embed[:, 0]), "the class token's position moved to the end; it stays row 0")
         slip(
-            not same(got[:, 0], pos_embed[:, 0]),
+            not alike(got[:, 0], pos_embed[:, 0]),
             "the class token's position changed; it has no place in the image. Set it aside, and put it back",
         )
 
@@ -539,16 +537,16 @@ def resized_in_two_dimensions(answer):
         for extra in (1, 0):
             pos_embed = positions_of(grid, extra)
             got, patches = answer(pos_embed, grid, new_grid)[:, extra:], pos_embed[:, extra:]
-            if any(same(got, stretch(patches, grid, new_grid, **method)) for method in METHODS):
+            if any(alike(got, stretch(patches, grid, new_grid, **method)) for method in METHODS):
                 continue
             for words, wrong in resize_slips(patches, grid, new_grid):
-                slip(wrong.shape == got.shape and same(got, wrong), words)
+                slip(alike(got, wrong), words)
             slip(True, f"gives other numbers than bicubic interpolation over the grid, from {grid} to {new_grid}")
 
 
 def resize_slips(patches, grid, new_grid):
     """What a wrong answer equals, and the idea that slipped"""
-    D, N, nearest = patches.shape[2], new_grid[0] * new_grid[1], {"mode": "nearest"}
+    D, N = patches.shape[2], new_grid[0] * new_grid[1]
     turned = (grid[1], grid[0])
     for method in METHODS:
         scrambled = F.interpolate(patches.reshape(1, D, *grid), size=new_grid, **method)
@@ -560,10 +558,12 @@ def resize_slips(patches, grid, new_grid):
         yield "came back from picture to tokens by a reshape alone: flatten(2), then transpose(1, 2)", good.reshape(1, N, D)
         yield "reads the new grid column by column; patches go left to right, then down", good.mT.flatten(2).mT
         yield "rows and columns changed places", stretch(patches, turned, new_grid, **method)
-    yield (
-        "copies the nearest position; neighbours then share one. Interpolate: bicubic",
-        stretch(patches, grid, new_grid, **nearest),
-    )
+        yield "rows and columns of the new grid changed places", stretch(patches, grid, new_grid[::-1], **method)
+    for mode in ("nearest", "nearest-exact"):
+        near = stretch(patches, grid, new_grid, mode=mode)
+        yield "copies the nearest position; neighbours then share one. Interpolate: bicubic", near
+    area = stretch(patches, grid, new_grid, mode="area")
+    yield "takes the mean of an area; neighbours then share it. Interpolate: bicubic", area
     for align in (False, True):
         row = F.interpolate(patches.transpose(1, 2), size=N, mode="linear", align_corners=align)
         yield "stretches the positions as one long row; they lie on a grid, so stretch in two directions", row.mT
@@ -577,12 +577,16 @@ def resized_as_tensors_go(answer):
     for dtype in (torch.float32, torch.float64):
         pos_embed = positions_of((3, 4), 1).to(dtype).requires_grad_()
         same_grid = answer(pos_embed, (3, 4), (3, 4))
-        slip(not same(same_grid, pos_embed), "changes the positions although the grid stays the same")
+        slip(not alike(same_grid, pos_embed), "changes the positions although the grid stays the same")
         got = answer(pos_embed, (3, 4), (5, 6))
         slip(got.dtype != dtype, f"turns {dtype} into {got.dtype}; keep the type")
         rights = [stretch(pos_embed, (3, 4), (5, 6), **method) for method in METHODS]
-        expect_gradient(got, next(right for right in rights if same(got, right)), pos_embed)
-        untouched(lambda p: answer(p, (3, 4), (5, 6)), pos_embed.detach())
+        right = next((right for right in rights if alike(got, right)), None)
+        slip(
+            right is None, f"gives other numbers than bicubic interpolation over the grid, for learned positions of {dtype}"
+        )
+        expect_gradient(got, right, pos_embed)
+    expect_anywhere(answer, resize_positions, positions_of((3, 4), 1).float(), (3, 4), (5, 6))
 
 
 def resize_refuses(answer):

@@ -7,6 +7,16 @@ import copy
 
 import torch
 
+HINTS = {  # what an error's name and message hold, and the way out
+    "leaf Variable that requires grad": "that writes in place where a gradient is wanted. Make a new tensor of an input; "
+    "write into weights under torch.no_grad()",
+    "modified by an inplace operation": "that writes over numbers the gradient still needs. Make a new tensor",
+    "call numpy() on Tensor that requires grad": "numpy passes no gradient on, nor does detach(): stay with torch",
+    "is invalid for input of size": "the lengths in a reshape multiply to that size: is one a fixed number in your code?",
+    "StopIteration": "next() found nothing left",
+}
+ROUNDED = "loses digits: float64 came in, but something on the way was float32. A .float(), or a new torch.tensor(...)?"
+
 
 class Slip(Exception):  # noqa: N818  it is no error of the program: it carries what the learner should read
     """An idea that slipped, in words a beginner can act on"""
@@ -43,11 +53,11 @@ def try_idea(name, answer, right, idea):
             return mark(" ", name, "not written yet")
         if "forward" in str(error):  # torch's word for a module without one
             return mark("x", name, "the module has no forward; check its name and its indentation")
-        return mark("x", name, f"{right}: raises NotImplementedError: {first_line(error)}")
+        return mark("x", name, f"{right}: {raised(error)}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a check never ends the notebook
-        return mark("x", name, f"{right}: raises {type(error).__name__}: {first_line(error)}")
+        return mark("x", name, f"{right}: {raised(error)}")
     return mark("v", name, right)
 
 
@@ -63,6 +73,12 @@ def first_line(error):
         return str(error).strip().partition("\n")[0][:160]
     except Exception:  # a message that itself fails
         return "(no message)"
+
+
+def raised(error):
+    """An error in one line, with a way out where one is known"""
+    words = f"raises {type(error).__name__}: {first_line(error)}".removesuffix(": ")
+    return words + "".join(f" ({hint})" for fragment, hint in HINTS.items() if fragment in words)
 
 
 def short(value):
@@ -86,12 +102,31 @@ def expect_tensor(got, shape, when):
     """Slip unless the answer gave a tensor of this shape"""
     slip(got is None, f"gives nothing back {when}: does it end with return?")
     slip(not isinstance(got, torch.Tensor), f"gives {short(got)} {when}; it should give a tensor")
+    slip(got.is_complex(), f"gives complex numbers ({got.dtype}) {when}; nothing here has an imaginary part")
     slip(tuple(got.shape) != tuple(shape), f"gives shape {tuple(got.shape)} {when}; it should give {tuple(shape)}")
 
 
-def same(got, wanted, atol=1e-5):
-    """Whether two tensors hold the same numbers, whatever their type, to a tolerance; NaN is never right"""
-    return got.shape == wanted.shape and torch.allclose(got.double(), wanted.double(), rtol=1e-4, atol=atol)
+def same(got, wanted, atol=None):
+    """Whether two tensors hold the same numbers; NaN is never right
+
+    The tolerance is float32's, or float64's where both tensors are float64; atol: another one
+    """
+    rtol, usual = (1e-9, 1e-10) if got.dtype == wanted.dtype == torch.float64 else (1e-4, 1e-5)
+    atol = usual if atol is None else atol
+    return got.shape == wanted.shape and torch.allclose(got.double(), wanted.double(), rtol=rtol, atol=atol)
+
+
+def expect_digits(got, wanted):
+    """Slip when numbers are right, but float64 ones to the digits of float32 only"""
+    slip(same(got.float(), wanted.float()) and not same(got, wanted), ROUNDED)
+
+
+def differ(got, wanted):
+    """Whether two tensors hold other numbers; Slip with words of its own when only float64's digits are lost"""
+    if same(got, wanted):
+        return False
+    expect_digits(got, wanted)
+    return True
 
 
 def untouched(function, *tensors):
@@ -104,9 +139,57 @@ def untouched(function, *tensors):
     return result
 
 
+def expect_steady(module, x, shape):
+    """Slip unless a module leaves its input alone, gives the same for the same input in both modes, and anew for another"""
+    other, results = torch.randn_like(x), {}
+    drawn = "something is drawn at random inside forward. A dropout, or a layer made there?"
+    with torch.no_grad():
+        for mode in ("evaluation", "training"):
+            results[mode] = untouched(module.train(mode == "training"), x)
+            expect_tensor(results[mode], shape, f"in {mode} mode")
+            slip(not same(results[mode], module(x)), f"gives another result at a second call in {mode} mode: {drawn}")
+            expect_anew(results[mode], module(other))
+    slip(not same(*results.values()), "gives something else in training mode than in evaluation mode")
+
+
+def expect_anew(first, second):
+    """Slip when the results for two inputs are the same one"""
+    kept = isinstance(second, torch.Tensor) and same(first, second)
+    slip(kept, "gives the same result for another input: was the first one kept? Compute it anew in every call")
+
+
+def accelerators():
+    """The devices beside the CPU on which answers are tried"""
+    return [torch.accelerator.current_accelerator()] if torch.accelerator.is_available() else []
+
+
+def expect_anywhere(answer, right, *given):
+    """Slip unless a function or module works on an accelerator, where there is one on which the right answer works"""
+    way_out = "Make new tensors where the input is, torch.zeros(..., device=x.device), and do without .cpu()"
+    for device in accelerators():
+        try:
+            moved = [x.detach().to(device) if isinstance(x, torch.Tensor) else x for x in given]
+            to(right, device)(*moved)
+        except Exception:  # torch lacks something there
+            continue
+        try:
+            got = to(answer, device)(*moved)
+        except NotImplementedError:
+            continue
+        except Exception as error:
+            raise Slip(f"right on the CPU, but for tensors on {device.type} it {raised(error)}. {way_out}") from error
+        places = {x.device.type for x in (got if isinstance(got, (tuple, list)) else [got])} - {device.type}
+        slip(places, f"gives a tensor on {', '.join(places)} for tensors on {device.type}. {way_out}")
+
+
+def to(function, device):
+    """A module on another device; a function as it is"""
+    return function.to(device) if isinstance(function, torch.nn.Module) else function
+
+
 def gradient(output, source):
     """The gradient of a fixed weighing of the output, or None where none flows"""
-    if not output.requires_grad:
+    if not (output.requires_grad and source.requires_grad):
         return None
     weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).reshape(output.shape)
     return torch.autograd.grad((output * weights).sum(), source, allow_unused=True)[0]
@@ -115,5 +198,10 @@ def gradient(output, source):
 def expect_gradient(got, wanted, source):
     """Slip unless the answer passes the same gradient to its source as the right one does"""
     mine, right = gradient(got, source), gradient(wanted, source)
+    slip(
+        mine is None and got.requires_grad and got.is_leaf,
+        "gives a tensor that starts anew, so that no gradient flows back: give the result as it is, without nn.Parameter or "
+        "requires_grad_()",
+    )
     slip(mine is None, "gives the right numbers, but no gradient flows back: was something detached, or turned into numpy?")
     slip(not same(mine, right, atol=1e-4), "gives the right numbers, but another gradient than it should")

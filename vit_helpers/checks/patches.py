@@ -5,7 +5,19 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from vit_helpers.checks.marks import check, expect_gradient, expect_tensor, same, short, slip, untouched
+from vit_helpers.checks.marks import (
+    check,
+    differ,
+    expect_anew,
+    expect_anywhere,
+    expect_gradient,
+    expect_tensor,
+    gradient,
+    same,
+    short,
+    slip,
+    untouched,
+)
 from vit_helpers.checks.start_here import is_number
 from vit_helpers.patches import patchify, unpatchify
 
@@ -130,6 +142,7 @@ CUT_SLIPS = {  # the idea that slipped, and what a wrong answer equals; {P} is f
         grid(x, P).permute(0, 2, 1, 3, 4, 5).reshape(len(x), number(x, P), -1)
     ),
     "the image is mirrored: patches run left to right, top to bottom": lambda x, P: patchify(x.flip(3), P),
+    "the channels come in reverse order; leave them as the image has them": lambda x, P: patchify(x.flip(1), P),
     "the patches come in the order from last to first": lambda x, P: patchify(x, P).flip(1),
 }
 
@@ -201,6 +214,7 @@ def look(answer, given, P, right, slips, size, *arguments):
                 slip(True, f"{where}: {words.format(P=P)}")
         except RuntimeError:
             continue  # a wrong way that does not fit this size
+    expect_anew(got, answer(1 - given, *arguments))
     if len(given) > 1:
         alone = answer(given[1:2].clone(), *arguments)
         mixed = isinstance(alone, torch.Tensor) and alone.shape == got[1:2].shape and not same(alone, got[1:2])
@@ -218,13 +232,15 @@ def cut_manners(answer):
 
 
 def manners(answer, given, right, *arguments):
-    """Type kept, input kept, the same twice, the right gradient"""
+    """Type kept, input kept, the same twice and anew for another input, the right gradient, on any device"""
     got = untouched(lambda x: answer(x, *arguments), given)
     slip(got.dtype != given.dtype, f"gives {got.dtype} for {given.dtype}; the type of the numbers should stay")
-    slip(not torch.equal(got, right(given, *arguments)), "loses digits of float64 on the way")
+    slip(differ(got, right(given, *arguments)), "gives other numbers for float64 than for float32")
     slip(not torch.equal(got, answer(given, *arguments)), "gives something else when it is called again")
+    expect_anew(got, answer(1 - given, *arguments))
     source = given.clone().requires_grad_()
     expect_gradient(answer(source, *arguments), right(source, *arguments), source)
+    expect_anywhere(lambda x: answer(x, *arguments), lambda x: right(x, *arguments), given.float())
 
 
 def cut_leftover(answer):
@@ -322,7 +338,12 @@ def back_manners(answer):
 # Carrying weights
 
 
-CONVS = [(3, 8, 4, True, torch.float32), (1, 5, 2, True, torch.float32), (2, 6, 3, False, torch.float64)]
+CONVS = [  # C, D, P, bias, type
+    (3, 8, 4, True, torch.float32),
+    (1, 5, 2, True, torch.float32),
+    (2, 6, 3, False, torch.float64),
+    (2, 5, 3, True, torch.float64),
+]
 WEIGHT_SLIPS = {
     "the weight is flattened with the channels last; a patch here has them first: flatten(1) alone": lambda w: w.permute(
         0, 2, 3, 1
@@ -370,43 +391,68 @@ def linear_shape(answer):
 def linear_values(answer):
     for C, D, P, bias, dtype in CONVS:
         conv = a_conv(C, D, P, bias, dtype)
-        linear, again = answer(deepcopy(conv)), answer(deepcopy(conv))
-        weight = conv.weight.detach().flatten(1)
-        slip(linear.weight.dtype != dtype, f"has numbers of {linear.weight.dtype}; the convolution has {dtype}")
+        linear = carry(answer, deepcopy(conv))
+        types = {p.dtype for p in linear.parameters()} - {dtype}
+        slip(types, f"has numbers of {', '.join(map(str, types))}; the convolution has {dtype}")
         words = f"for {C} channels and P = {P}: "
-        if not same(linear.weight, weight):
-            slip(
-                not same(linear.weight, again.weight),
-                words + "the Linear has random weights of its own; copy the convolution's",
-            )
-            for why, wrong in WEIGHT_SLIPS.items():
-                slip(same(linear.weight, wrong(conv.weight.detach())), words + why)
-            slip(True, words + "the Linear's weight is not the convolution's, filter by filter")
+        if differ(linear.weight, conv.weight.flatten(1)):
+            slip(True, words + weight_slip(answer, linear, conv))
         if not bias:
             zero = linear.bias is None or not linear.bias.any()
             slip(not zero, "the convolution has no bias, the Linear adds one: build it with bias=False")
         else:
             slip(linear.bias is None, "the bias is lost: a convolution has one number per filter, and so does a Linear")
-            slip(not same(linear.bias, conv.bias), "the weight is right, but the bias is not the convolution's: copy it too")
+            other = differ(linear.bias, conv.bias)
+            slip(other, "the weight is right, but the bias is not the convolution's: copy it too")
         images = torch.rand(2, C, 2 * P, 3 * P, dtype=dtype)
         got, wanted = linear(patchify(images, P)), conv(images).flatten(2).transpose(1, 2)
         slip(not same(got, wanted, atol=1e-4), words + "the weights are right, but the Linear gives something else")
 
 
+def weight_slip(answer, linear, conv):
+    """What is wrong with a Linear's weight"""
+    if not same(linear.weight, answer(deepcopy(conv)).weight):
+        return "the Linear has random weights of its own; copy the convolution's"
+    slips = (why for why, wrong in WEIGHT_SLIPS.items() if same(linear.weight, wrong(conv.weight)))
+    return next(slips, "the Linear's weight is not the convolution's, filter by filter")
+
+
 def linear_manners(answer):
     conv = a_conv(3, 8, 4, True, torch.float32)
-    before = [p.detach().clone() for p in conv.parameters()]
+    before = deepcopy(conv.state_dict())
+    linear, patches = carry(answer, conv), patchify(torch.rand(1, 3, 8, 8), 4)
+    for name in ("weight", "bias"):
+        own = getattr(linear, name)
+        slip(not own.requires_grad, f"is right, but its {name} is frozen: it gets no gradient and cannot be trained")
+        learns = isinstance(own, nn.Parameter) and gradient(linear(patches), own) is not None
+        slip(
+            not learns,
+            f"is right, but its {name} is no parameter of its own, and would not learn: use nn.Parameter or copy_",
+        )
+        with torch.no_grad():
+            own += 1  # as a step of training does
+        tied = f"is right, but its {name} lies in the convolution's memory: training one would silently change the other. "
+        slip(changed(conv, before), tied + "Copy the numbers, with copy_ or clone()")
+
+
+def carry(answer, conv):
+    """The learner's Linear; Slip when the convolution did not stay as it was"""
+    before = deepcopy(conv.state_dict())
     linear = answer(conv)
-    kept = [p.shape == q.shape and torch.equal(p, q) for p, q in zip(conv.parameters(), before, strict=True)]
-    slip(len(kept) != 2 or not all(kept), "changes the convolution that was handed over; change the new Linear only")
-    output = linear(patchify(torch.rand(1, 3, 8, 8), 4)).sum()
-    slip(not output.requires_grad, "is right, but frozen: its weights get no gradient and cannot be trained")
-    output.backward()
+    slip(changed(conv, before), "changes the convolution that was handed over; change the new Linear only")
+    frozen = not all(p.requires_grad for p in conv.parameters())
     slip(
-        linear.weight.grad is None,
-        "is right, but its weight gets no gradient: is it a leaf, made with nn.Parameter or copy_?",
+        frozen, "freezes the convolution that was handed over, which should still learn. Copy under torch.no_grad() instead"
     )
-    slip(linear.bias.grad is None, "is right, but its bias gets no gradient and cannot be trained")
+    return linear
+
+
+def changed(conv, before):
+    """Whether a convolution's numbers are others than before"""
+    now = conv.state_dict()
+    return now.keys() != before.keys() or not all(
+        now[name].dtype == kept.dtype and torch.equal(now[name], kept) for name, kept in before.items()
+    )
 
 
 # The planted mistake

@@ -91,9 +91,9 @@ def frame(ax, box, colour, **style):
     return ax.add_patch(Rectangle((left, bottom), width, height, fill=False, edgecolor=colour, **style))
 
 
-def colour_bar(drawn, axes, label):
-    """A scale beside the axes that names what the colours mean"""
-    bar = plt.colorbar(drawn, ax=axes, shrink=0.8)
+def colour_bar(drawn, axes, label, extend="neither"):
+    """A scale beside the axes that names what the colours mean.  extend: "min" or "max" where values run on beyond it"""
+    bar = plt.colorbar(drawn, ax=axes, shrink=0.8, extend=extend)
     bar.set_label(label, fontsize=look.TEXT_SIZE, color=look.TEXT)
     bar.ax.tick_params(labelsize=look.TEXT_SIZE - 1, colors=look.TEXT)
     return bar

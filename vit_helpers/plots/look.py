@@ -14,6 +14,7 @@ VALUE = "#CC79A7"
 TEXT = "#222222"
 LINE = "#999999"
 VALUES = "cividis"  # the colour map of measured values
+LARGE = 100_000  # bytes; a larger figure is stored as JPEG, so that notebooks stay small
 TEXT_SIZE = 12  # points; at 100 dots an inch as large as the page's prose
 
 
@@ -55,7 +56,15 @@ def show(fig, alt):
 
     if not alt.strip():
         raise ValueError("a figure needs alt text: say what it shows")
-    png = io.BytesIO()
-    fig.savefig(png, format="png", dpi=100, metadata={"Software": None})  # the same bytes whichever release draws
+    kind, picture = "png", drawn(fig, "png", metadata={"Software": None})  # the same bytes whichever release draws
+    if len(picture) > LARGE:  # photos
+        kind, picture = "jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 90})
     plt.close(fig)
-    display(Image(png.getvalue(), format="png"), metadata={"image/png": {"alt": alt}})
+    display(Image(picture, format=kind), metadata={f"image/{kind}": {"alt": alt}})
+
+
+def drawn(fig, kind, **options):
+    """A figure as the bytes of a file, at 100 dots an inch"""
+    file = io.BytesIO()
+    fig.savefig(file, format=kind, dpi=100, **options)
+    return file.getvalue()
