@@ -7,9 +7,11 @@ from matplotlib.colors import to_hex
 from vit_helpers.patches import patchify
 from vit_helpers.plots import look
 from vit_helpers.plots.curves import draw_curve, draw_curves
+from vit_helpers.plots.encoder import draw_sizes, draw_spread, draw_stream, draw_turns
 from vit_helpers.plots.images import colour_bar, draw_attention, draw_bars, draw_grid, draw_image, draw_sheet
 from vit_helpers.plots.model import draw_model
 from vit_helpers.plots.positions import draw_similarity
+from vit_helpers.plots.vit import Stop, draw_lines, draw_shares, draw_walk, side_by_side
 
 HISTORY = [
     {"epoch": e, "loss": 2 / e, "val_loss": 2.2 / e, "accuracy": 1 - 1 / e, "val_accuracy": 1 - 1.1 / e} for e in (1, 2, 3)
@@ -132,3 +134,66 @@ def test_similarity_is_drawn_in_its_places():
     assert canvas.mask[2].all() and canvas.mask[:, 3].all()
     with pytest.raises(RuntimeError):
         draw_similarity(similar, (3, 3))
+
+
+def test_a_walk_tells_the_shape_at_every_stop():
+    C, P, N, D = 3, 2, 16, 6
+    rows = [
+        [
+            Stop("image", "C, H, W", torch.rand(C, 8, 8), "image"),
+            Stop("patches", "N, C·P·P", torch.rand(N, C * P * P), "patches"),
+        ],
+        [
+            Stop("tokens", "T, D", torch.randn(N + 1, D), "tokens", "add"),
+            Stop("weights", "h, T, T", torch.rand(4, N + 1, N + 1), "weights"),
+            Stop("blocks", "L, T, D", torch.randn(2, N + 1, D), "tokens", width=2),
+            Stop("logits", "K", torch.randn(3), "bars", "head"),
+        ],
+    ]
+    said = texts(draw_walk(rows, "A walk", spread=3))
+    assert {"(3, 8, 8)", "(16, 12)", "(17, 6)", "(4, 17, 17)", "(2, 17, 6)", "(3)", "(h, T, T)", "add", "A walk"} <= set(
+        said
+    )
+
+
+def test_tables_stand_side_by_side():
+    tables = torch.arange(24.0).reshape(4, 2, 3)
+    one, two = side_by_side(tables, 1), side_by_side(tables, 2)
+    assert torch.equal(one[:, :3], tables[0]) and torch.equal(one[:, 5:8], tables[1]) and one[:, 3:5].isnan().all()
+    assert torch.equal(two[:2, 5:8], tables[1]) and torch.equal(two[4:6, :3], tables[2])
+
+
+def test_shares_fill_the_bar():
+    ax = draw_shares({"B": {"a": 0.25, "b": 0.75}, "H": {"a": 0.01, "b": 0.99}}, {"a": look.QUERY, "b": look.KEY})
+    assert [round(p.get_x() + p.get_width(), 6) for p in ax.patches] == [0.25, 1, 0.01, 1]
+    assert {"25%", "75%", "99%"} <= set(texts(ax.figure)) and "1%" not in texts(ax.figure)
+
+
+def test_lines_are_named_and_start_at_0_when_nothing_is_below():
+    _, ax = look.new_figure()
+    assert draw_lines({"up": ([1, 2], look.PATCH, "-")}, ax).get_ylim()[0] == 0
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["up"]
+
+
+def test_a_stream_has_a_plus_for_every_branch():
+    ax = draw_stream([{"norm1": look.LINE, "attn": look.QUERY}, {"mlp": look.KEY}], ends=("z", "z'"))
+    assert sorted(t.get_text() for t in ax.texts if t.get_text()) == ["+", "+", "attn", "mlp", "norm1", "z", "z'"]
+
+
+def test_the_spread_of_runs_is_a_band_around_their_geometric_mean():
+    _, ax = look.new_figure()
+    line = draw_spread([[1.0, 2.0], [4.0, 8.0]], ax, "runs")
+    assert line.get_ydata().tolist() == pytest.approx([2, 4]) and line.get_xdata().tolist() == [1, 2]
+    band = ax.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.min() == 1 and band.max() == 8
+
+
+def test_sizes_and_turns():
+    ax = draw_sizes({"a": (torch.tensor([[0.0, 2], [1, 1]]), look.PATCH)})
+    assert ax.lines[0].get_xdata().tolist() == [1, 1] and ax.lines[0].get_ydata().tolist() == [1, 0]
+    ax = draw_turns([5, 6, 7, 8], {"odd": look.QUERY, "even": look.KEY})
+    found = {
+        round(bar.get_x() + bar.get_width() / 2): (bar.get_height(), to_hex(bar.get_facecolor()).upper())
+        for bar in ax.patches
+    }
+    assert found == {1: (5, look.QUERY), 2: (6, look.KEY), 3: (7, look.QUERY), 4: (8, look.KEY)}

@@ -14,7 +14,7 @@ VALUE = "#CC79A7"
 TEXT = "#222222"
 LINE = "#999999"
 VALUES = "cividis"  # the colour map of measured values
-LARGE = 100_000  # bytes; a larger figure is stored as JPEG, so that notebooks stay small
+LARGE = 100_000  # bytes; a larger figure is stored as JPEG where that is smaller, so that notebooks stay small
 TEXT_SIZE = 12  # points; at 100 dots an inch as large as the page's prose
 
 
@@ -57,8 +57,8 @@ def show(fig, alt):
     if not alt.strip():
         raise ValueError("a figure needs alt text: say what it shows")
     kind, picture = "png", drawn(fig, "png", metadata={"Software": None})  # the same bytes whichever release draws
-    if len(picture) > LARGE:  # photos
-        kind, picture = "jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 90})
+    if len(picture) > LARGE and len(jpeg := drawn(fig, "jpeg", pil_kwargs={"quality": 90})) < len(picture):  # photos
+        kind, picture = "jpeg", jpeg
     plt.close(fig)
     display(Image(picture, format=kind), metadata={f"image/{kind}": {"alt": alt}})
 
