@@ -19,7 +19,7 @@ ORDER = {  # a room may import these rooms of ours and no other
     "attention": set(),
     "encoder": {"attention"},
     "vit": {"patches", "embeddings", "encoder"},
-    "data": set(),
+    "data": {"data"},
     "checkpoints": set(),
     "training": {"checkpoints"},
     "pretrained": {"embeddings"},

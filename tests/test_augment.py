@@ -1,0 +1,97 @@
+"""Augmentation: what may change, what may not, and labels that follow the pixels."""
+
+import pytest
+import torch
+
+from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
+
+B, C, H, W, K = 64, 3, 10, 14, 5
+ALL = [random_affine, random_crop, random_erase, random_flip]
+
+
+@pytest.fixture
+def images():
+    torch.manual_seed(0)
+    return torch.rand(B, C, H, W)
+
+
+@pytest.fixture
+def labels():
+    return torch.arange(B) % K
+
+
+@pytest.mark.parametrize("augment", ALL)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_shape_range_and_type_stay_and_the_input_is_not_touched(images, augment, dtype):
+    given = images.to(dtype)
+    kept = given.clone()
+    changed = augment(given)
+    assert changed.shape == given.shape and changed.dtype == dtype
+    assert changed.min() >= 0 and changed.max() <= 1
+    assert torch.equal(given, kept)
+
+
+@pytest.mark.parametrize("augment", ALL)
+def test_each_image_changes_by_its_own_amount_and_a_seed_decides(images, augment):
+    same = images[:1].expand(B, C, H, W)
+    torch.manual_seed(1)
+    changed = augment(same)
+    assert len(torch.unique(changed.flatten(1), dim=0)) > 1
+    torch.manual_seed(1)
+    assert torch.equal(augment(same), changed)
+
+
+def test_a_flip_is_a_mirror_image_half_of_the_time(images):
+    flipped = random_flip(images)
+    mirrored = (flipped == images.flip(3)).flatten(1).all(1)
+    assert (mirrored | (flipped == images).flatten(1).all(1)).all()
+    assert 0.25 < mirrored.float().mean() < 0.75
+
+
+def test_a_crop_is_a_window_of_the_padded_image(images):
+    moved = random_crop(images, padding=2)
+    padded = torch.nn.functional.pad(images, [2] * 4)
+    windows = padded.unfold(2, H, 1).unfold(3, W, 1)  # (B, C, 5, 5, H, W)
+    found = (windows == moved[:, :, None, None]).flatten(4).all(4).all(1)  # (B, 5, 5)
+    assert found.flatten(1).any(1).all()
+    assert found.any(0).sum() > 10  # many of the 25 places
+    assert torch.equal(random_crop(images, padding=0), images)
+    with pytest.raises(ValueError, match="-1"):
+        random_crop(images, padding=-1)
+
+
+def test_erasing_paints_a_box_of_the_asked_area(images):
+    painted = random_erase(images + 1, share=0.25, fill=-1.0) == -1
+    assert (painted.all(1) == painted.any(1)).all()  # the same box in every channel
+    assert painted[:, 0].flatten(1).sum(1).unique().tolist() == [5 * 7]
+    rows, columns = painted[:, 0].any(2).sum(1), painted[:, 0].any(1).sum(1)
+    assert (rows == 5).all() and (columns == 7).all()
+    assert torch.equal(random_erase(images, share=0), images) and not random_erase(images, share=1).any()
+    with pytest.raises(ValueError, match=r"1\.5"):
+        random_erase(images, share=1.5)
+
+
+def test_mixup_mixes_labels_as_it_mixes_pixels(labels):
+    images = torch.nn.functional.one_hot(labels, K).float()[:, :, None, None].expand(B, K, H, W)  # channel = label
+    mixed, soft = mixup(images, labels, K, alpha=1.0)
+    assert soft.shape == (B, K) and torch.allclose(soft.sum(1), torch.ones(B))
+    assert torch.allclose(mixed[:, :, 0, 0], soft, atol=1e-6)
+    assert len(soft.max(1).values.unique()) > 10  # a share for each image
+
+
+def test_cutmix_labels_share_by_area(labels):
+    images = torch.nn.functional.one_hot(labels, K).float()[:, :, None, None].expand(B, K, H, W)
+    for _ in range(5):
+        mixed, soft = cutmix(images, labels, K)
+        assert torch.allclose(mixed.mean((2, 3)), soft, atol=1e-6)
+        assert torch.allclose(soft.sum(1), torch.ones(B))
+        assert ((mixed == 0) | (mixed == 1)).all()  # cut, not blended
+
+
+@pytest.mark.parametrize("mix", [mixup, cutmix])
+def test_mixing_by_a_small_alpha_leaves_most_as_it_was(images, labels, mix):
+    mixed, soft = mix(images, labels, K, alpha=0.01)
+    assert mixed.shape == images.shape and soft.dtype == images.dtype
+    assert soft.max(1).values.mean() > 0.9
+    with pytest.raises(ValueError, match=r"at least 0\.01, got 0"):
+        mix(images, labels, K, alpha=0)

@@ -1,0 +1,322 @@
+"""Every way into data, with small files made here: what comes out, and what is said of files that are not right."""
+
+import gzip
+import pickle
+import shutil
+import struct
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vit_helpers.data import downloaded, load
+from vit_helpers.data.folders import folder
+
+
+def picture(path, colour, size=(30, 20), mode="RGB"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, colour).save(path)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path))
+    return tmp_path
+
+
+# by name
+
+
+def test_unknown_names_and_options_are_told_what_is_known():
+    with pytest.raises(ValueError, match=r"unknown data 'mnist', known: digits, scattered_digits, .*folder:PATH"):
+        load("mnist")
+    with pytest.raises(ValueError, match="unknown data 'folder:'"):
+        load("folder:")
+    with pytest.raises(TypeError, match="digits takes no image_size; its options: none"):
+        load("digits", image_size=9)
+    with pytest.raises(TypeError, match="folder takes no size; its options: path, image_size"):
+        load("folder:/nowhere", size=9)
+
+
+# scattered digits
+
+
+def test_scattered_digits_hold_a_digit_where_they_say():
+    plain = load("digits")
+    data = load("scattered_digits", n=40, clutter=0)
+    assert data.image_size == (24, 24) and data.in_chans == 1
+    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [40, 4, 8]
+    for part, source in ((data.train, plain.train), (data.test, plain.test)):
+        for image, label, (left, top, width, height) in zip(part.images, part.labels, part.places.tolist(), strict=True):
+            assert (width, height) == (12, 12)
+            spot = image[:, top : top + height, left : left + width]
+            assert image.count_nonzero() == spot.count_nonzero()  # nothing outside
+            same_class = source.images[source.labels == label]
+            large = torch.nn.functional.interpolate(same_class, size=12, mode="bicubic", antialias=True).clamp(0, 1)
+            assert (large - spot).abs().amax((1, 2, 3)).min() < 1e-6
+
+
+def test_scattered_digits_are_strewn_everywhere_among_clutter():
+    data = load("scattered_digits", n=300)
+    left, top = data.train.places[:, 0], data.train.places[:, 1]
+    assert left.min() == top.min() == 0 and left.max() == top.max() == 12
+    bare = load("scattered_digits", n=300, clutter=0)
+    assert data.train.images.sum() > 1.2 * bare.train.images.sum()
+    assert len(data.train.labels.unique()) == 10
+
+
+def test_scattered_digits_come_the_same_from_the_same_seed_and_more_begin_alike():
+    one, more, other = (load("scattered_digits", **words) for words in ({"n": 20}, {"n": 50}, {"n": 20, "seed": 1}))
+    torch.manual_seed(9)
+    again = load("scattered_digits", n=20)
+    assert torch.equal(one.train.images, again.train.images) and torch.equal(one.test.places, again.test.places)
+    assert torch.equal(one.train.images, more.train.images[:20]) and torch.equal(one.train.labels, more.train.labels[:20])
+    assert not torch.equal(one.train.images, other.train.images)
+    assert not torch.equal(one.train.labels[:2], one.validation.labels[:2]) or not torch.equal(
+        one.train.images[:2], one.validation.images[:2]
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [({"digit_size": 30}, "30 pixels does not fit a canvas of 24"), ({"n": 5}, "got 5"), ({"clutter": -1}, "got -1")],
+)
+def test_scattered_digits_that_cannot_be(words, says):
+    with pytest.raises(ValueError, match=says):
+        load("scattered_digits", **words)
+
+
+# Fashion-MNIST
+
+
+def idx(path, array):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+    path.write_bytes(gzip.compress(head + array.astype(np.uint8).tobytes()))
+
+
+@pytest.fixture
+def small_fashion(home, monkeypatch):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (30, 28, 28))
+    raw = home / "FashionMNIST" / "raw"
+    for name, array in zip(downloaded.FASHION, (images, np.arange(30) % 10, images[:8], np.arange(8)), strict=True):
+        idx(raw / name, array)
+    monkeypatch.setattr(downloaded, "fetch", lambda url, path, sha256: path)  # the small files have other sums
+    monkeypatch.setattr(downloaded, "VALIDATION", 5)
+    monkeypatch.setattr(downloaded.with_validation, "__defaults__", (5,))
+    return raw, images
+
+
+def test_fashion_mnist_is_read_as_it_lies(small_fashion):
+    _, images = small_fashion
+    data = load("fashion_mnist")
+    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [25, 5, 8]
+    assert data.class_names[9] == "ankle boot" and data.train.images.shape[1:] == (1, 28, 28)
+    assert torch.equal(data.test.images[:, 0], torch.tensor(images[:8]).float() / 255)
+    both = torch.cat([data.train.images, data.validation.images]).flatten(1)
+    assert sorted(both.mean(1).tolist()) == pytest.approx(sorted(images.mean((1, 2)) / 255))  # none is lost
+
+
+def test_fashion_files_that_are_not_right_are_named(small_fashion):
+    raw, _ = small_fashion
+    name = "t10k-images-idx3-ubyte.gz"
+    whole = (raw / name).read_bytes()
+    for content, says in (
+        (whole[: len(whole) // 2], "cut short"),
+        (b"<!DOCTYPE html>", "no gzip file"),
+        (gzip.compress(b"\x89PNG and so on"), "holds no bytes in MNIST's format"),
+        (gzip.compress(gzip.decompress(whole)[:-10]), "but there are"),
+    ):
+        (raw / name).write_bytes(content)
+        with pytest.raises(ValueError, match=says) as error:
+            load("fashion_mnist")
+        assert name in str(error.value)
+
+
+def test_the_sums_of_the_real_files_are_asked_for(home):
+    raw = home / "FashionMNIST" / "raw"
+    idx(raw / next(iter(downloaded.FASHION)), np.zeros((3, 28, 28)))
+    with pytest.raises(OSError, match="is not the file it should be"):
+        load("fashion_mnist")
+
+
+# CIFAR-10 and pizza, steak, sushi
+
+
+def test_cifar10_by_torchvisions_reader(home, monkeypatch):
+    from torchvision.datasets import CIFAR10
+
+    rng = np.random.default_rng(0)
+    source = home / "source" / CIFAR10.base_folder
+    source.mkdir(parents=True)
+    written = {}
+    for name in [*[f"data_batch_{i}" for i in range(1, 6)], "test_batch"]:
+        written[name] = rng.integers(0, 256, (4, 3072)).astype(np.uint8)
+        (source / name).write_bytes(pickle.dumps({"data": written[name], "labels": [0, 1, 2, 9]}))
+    (source / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"class {i}" for i in range(10)]}))
+    with tarfile.open(home / CIFAR10.filename, "w:gz") as file:
+        file.add(source, CIFAR10.base_folder)
+    shutil.rmtree(home / "source")
+    monkeypatch.setattr(downloaded, "fetch", lambda url, path, sha256: path)
+    monkeypatch.setattr(downloaded.with_validation, "__defaults__", (5,))
+    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *_: True)  # of the real files' md5 sums
+    data = load("cifar10")
+    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [15, 5, 4]
+    assert data.class_names[9] == "class 9" and data.test.labels.tolist() == [0, 1, 2, 9]
+    assert torch.equal(data.test.images, torch.tensor(written["test_batch"]).reshape(4, 3, 32, 32) / 255)
+
+
+def test_pizza_steak_sushi(home, monkeypatch):
+    source = home / "source"
+    for part, count in (("train", 20), ("test", 3)):
+        for i, name in enumerate(("pizza", "steak", "sushi")):
+            for n in range(count):
+                picture(source / part / name / f"{n}.jpg", (80 * i, 2 * n, 9))
+    with zipfile.ZipFile(home / "pizza_steak_sushi.zip", "w") as file:
+        for path in source.rglob("*.jpg"):
+            file.write(path, path.relative_to(source))
+    monkeypatch.setattr(downloaded, "fetch", lambda url, path, sha256: path)
+    data = load("pizza_steak_sushi", image_size=16)
+    assert data.class_names == ("pizza", "steak", "sushi") and data.image_size == (16, 16)
+    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [15, 45, 9]
+    assert torch.allclose(data.test.images[:, 0].mean((1, 2)), data.test.labels * 80 / 255, atol=0.03)
+
+
+# folders
+
+
+@pytest.fixture
+def pets(tmp_path):
+    for i in range(10):
+        picture(tmp_path / "pets" / "cat" / f"{i}.png", (250, 10 * i, 0), (40, 20))
+        picture(tmp_path / "pets" / "dog" / "deep" / f"{i}.JPG", (0, 10 * i, 250), (20, 50))
+    return tmp_path / "pets"
+
+
+def test_a_folder_of_classes_becomes_three_parts(pets):
+    data = load(f"folder:{pets}", image_size=8)
+    assert data.class_names == ("cat", "dog") and data.name == "pets" and data.image_size == (8, 8)
+    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [14, 3, 3]
+    for part in (data.train, data.validation, data.test):
+        blue = part.images[:, 2].mean((1, 2))
+        assert torch.allclose(blue, part.labels * 250 / 255, atol=0.03)
+    again = load(f"folder:{pets}", image_size=8)
+    assert torch.equal(data.test.images, again.test.images)
+
+
+def test_parts_that_are_there_are_kept_apart(pets, tmp_path):
+    whole = tmp_path / "parts"
+    shutil.copytree(pets, whole / "train")
+    shutil.copytree(pets, whole / "test")
+    data = folder(whole, image_size=8)
+    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [17, 3, 20]
+    shutil.copytree(pets, whole / "val")
+    assert len(folder(whole, image_size=8).validation.labels) == 20
+    shutil.move(whole / "test" / "dog", whole / "test" / "wolf")
+    with pytest.raises(ValueError, match=r"test has the classes cat, wolf, the training part cat, dog"):
+        folder(whole, image_size=8)
+
+
+def test_any_mode_and_size_is_read_as_the_middle_of_an_rgb_square(tmp_path):
+    path = tmp_path / "mixed"
+    wide = np.zeros((10, 30, 3), np.uint8)
+    wide[:, 10:20] = (255, 0, 0)
+    (path / "a").mkdir(parents=True)
+    Image.fromarray(wide).save(path / "a" / "wide.png")
+    Image.fromarray(wide).convert("P").save(path / "a" / "palette.gif.png")
+    modes = {"L": 255, "RGBA": (255, 255, 255, 9), "CMYK": (0, 0, 0, 0), "1": 1, "LA": (255, 9)}
+    for mode, white in modes.items():
+        picture(path / "b" / f"{mode}.{'jpg' if mode == 'CMYK' else 'png'}", white, (12, 12), mode)
+    picture(path / "c" / "black.png", (0, 0, 0))
+    data = folder(path, image_size=10)
+    every = torch.cat([part.images for part in (data.train, data.validation, data.test)])
+    labels = torch.cat([part.labels for part in (data.train, data.validation, data.test)])
+    assert data.class_names == ("a", "b", "c") and len(labels) == 8
+    red = torch.tensor([1.0, 0, 0]).view(3, 1, 1).expand(3, 10, 10)
+    assert all(torch.allclose(image, red, atol=0.02) for image in every[labels == 0])
+    assert torch.allclose(every[labels == 1], torch.ones(()), atol=0.02)
+
+
+def test_a_photo_that_says_it_lies_on_its_side_is_turned(tmp_path):
+    array = np.zeros((20, 20, 3), np.uint8)
+    array[:10] = 255  # white on top
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    for name in "ab":
+        (tmp_path / "x" / name).mkdir(parents=True)
+        for i in range(4):
+            Image.fromarray(array).save(tmp_path / "x" / name / f"{i}.jpg", exif=exif)
+    image = folder(tmp_path / "x", image_size=20).train.images[0]
+    assert image[:, :, 12:].mean() > 0.9 and image[:, :, :8].mean() < 0.1
+
+
+def broken(pets):
+    (pets / "cat" / "3.png").write_bytes(b"not a picture")
+
+
+def cut(pets):
+    path = pets / "dog" / "deep" / "3.JPG"
+    noise = np.random.default_rng(0).integers(0, 256, (50, 50, 3)).astype(np.uint8)
+    Image.fromarray(noise).save(path)
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def one_class(pets):
+    shutil.rmtree(pets / "dog")
+
+
+def no_images(pets):
+    shutil.rmtree(pets / "dog")
+    (pets / "dog").mkdir()
+    (pets / "dog" / "notes.txt").write_text("woof")
+
+
+def flat(pets):
+    for path in pets.rglob("*.*"):
+        shutil.move(path, pets)
+    for name in ("cat", "dog"):
+        shutil.rmtree(pets / name)
+
+
+def two_pictures(pets):
+    for path in [*sorted(pets.rglob("*.png"))[1:], *sorted(pets.rglob("*.JPG"))[1:]]:
+        path.unlink()
+
+
+def gone(pets):
+    shutil.rmtree(pets)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "says"),
+    [
+        (broken, ValueError, r"cat.3\.png is broken, or no picture"),
+        (cut, ValueError, r"3\.JPG is broken, or no picture"),
+        (one_class, ValueError, "two classes or more, it has only cat"),
+        (no_images, ValueError, r"no images in dog of .*pets; image files end with \.jpg"),
+        (flat, ValueError, "two classes or more, it has none"),
+        (two_pictures, ValueError, "pets has too few images to hold some out: 2"),
+        (gone, FileNotFoundError, "no folder at .*pets"),
+    ],
+)
+def test_bad_folders_get_named(pets, spoil, kind, says):
+    spoil(pets)
+    with pytest.raises(kind, match=says):
+        folder(pets, image_size=8)
+
+
+def test_too_many_images_for_memory_are_refused_before_they_are_read(pets):
+    with pytest.raises(ValueError, match=r"20 images of 10000 x 10000 pixels take 22\.4 GiB of memory"):
+        folder(pets, image_size=10000)
+
+
+def test_images_that_are_all_one_colour_are_refused(tmp_path):
+    for name in "ab":
+        for i in range(5):
+            picture(tmp_path / "x" / name / f"{i}.png", (1, 2, 3))
+    with pytest.raises(ValueError, match="the same everywhere"):
+        folder(tmp_path / "x", image_size=8)
