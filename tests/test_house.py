@@ -21,7 +21,9 @@ ORDER = {  # a room may import these rooms of ours and no other
     "vit": {"patches", "embeddings", "encoder"},
     "data": {"data"},
     "checkpoints": set(),
-    "training": {"checkpoints"},
+    "recipe": set(),
+    "diagnosis": set(),
+    "training": {"checkpoints", "diagnosis", "recipe"},
     "pretrained": {"embeddings"},
     "plots": {"plots"},
 }

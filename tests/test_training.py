@@ -8,7 +8,8 @@ from small_classifier import Classifier, batches, figures, problem, silent, trai
 from torch import nn
 
 from vit_helpers.data import Batches
-from vit_helpers.training import Recipe, adamw, evaluate, fit, predict, set_seed, warmup_cosine
+from vit_helpers.recipe import OPTIMIZERS, Recipe, adam_l2, adamw, bf16_units, sgd, warmup_cosine
+from vit_helpers.training import evaluate, fit, predict, set_seed
 
 
 def test_it_learns():
@@ -35,7 +36,9 @@ def test_a_row_says_what_happened():
     logits, labels = torch.cat([z for z, _ in pairs]), torch.cat([y for _, y in pairs])
     assert row["loss"] == pytest.approx(F.cross_entropy(logits, labels, label_smoothing=0.2).item(), abs=1e-5)
     assert row["accuracy"] == pytest.approx((logits.argmax(1) == labels).float().mean().item())
-    assert (row["val_loss"], row["val_accuracy"]) == pytest.approx(evaluate(model, batches(), label_smoothing=0.2))
+    score = (row["val_loss"], row["val_accuracy"], row["val_commonest"])
+    assert score == pytest.approx(evaluate(model, batches(), label_smoothing=0.2))
+    assert row["num_classes"] == 3
     assert row["lr"] == pytest.approx(1e-9)
     assert row["images_per_second"] > 100
     assert row["epoch"] == 1
@@ -44,7 +47,7 @@ def test_a_row_says_what_happened():
 def test_tokens_learn_at_their_own_rate(monkeypatch):
     seen = []
     make = adamw
-    monkeypatch.setattr("vit_helpers.training.adamw", lambda *args: seen.append(make(*args)) or seen[-1])
+    monkeypatch.setitem(OPTIMIZERS, "adamw", lambda *args: seen.append(make(*args)) or seen[-1])
     fit(Classifier(), batches(), batches(), Recipe(epochs=1, lr=0.01, token_rate=7), **silent)
     assert [group["initial_lr"] for group in seen[0].param_groups] == pytest.approx([0.01, 0.01, 0.07])
 
@@ -107,11 +110,12 @@ def test_one_epoch_by_hand():
 
 def test_evaluation_counts_every_image_once():
     model, data = Classifier(), problem()
-    loss, accuracy = evaluate(model, batches())
+    loss, accuracy, commonest = evaluate(model, batches())
     model.eval()
     logits = model(data.images)
     assert loss == pytest.approx(F.cross_entropy(logits, data.labels).item(), abs=1e-6)
     assert accuracy == pytest.approx((logits.argmax(1) == data.labels).float().mean().item())
+    assert commonest == pytest.approx(max((logits.argmax(1) == k).float().mean().item() for k in range(3)))
 
 
 def test_prediction_leaves_the_mode_of_the_model_alone():
@@ -182,3 +186,79 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(value):
 def test_recipes_that_make_no_sense(name, value):
     with pytest.raises(ValueError, match=f"^{name} .*got {value}"):
         Recipe(**{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("optimizer", "adam"), ("schedule", "step"), ("precision", "float16")])
+def test_unknown_names_in_a_recipe_are_told_the_known_ones(name, value):
+    with pytest.raises(ValueError, match=f"unknown {name} '{value}', known: "):
+        Recipe(**{name: value})
+
+
+def test_every_schedule_rises_straight_and_then_keeps_its_form():
+    for schedule, middle, end in (("cosine", 0.5, 0.0), ("linear", 0.5, 0.0), ("constant", 1.0, 1.0)):
+        recipe = Recipe(warmup=0.2, schedule=schedule)
+        shares = [recipe.share(step, 100) for step in range(100)]
+        assert shares[:20] == pytest.approx([i / 20 for i in range(1, 21)])
+        assert shares[60] == pytest.approx(middle, abs=0.02) and shares[99] == pytest.approx(end, abs=0.02)
+        assert Recipe(warmup=0, schedule=schedule).share(0, 10) == 1
+
+
+def test_l2_in_adam_moves_every_parameter_by_about_the_learning_rate():
+    layer = nn.Linear(4, 4)
+    before = layer.weight.detach().clone()
+    optimizer = adam_l2(layer, lr=0.1, weight_decay=0.3)
+    for p in layer.parameters():
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    assert torch.allclose((layer.weight - before).abs(), torch.tensor(0.1), atol=1e-4)  # however small the weight
+    with pytest.raises(ValueError, match="token_rate must be 1, got 10"):
+        adam_l2(layer, 0.1, 0.3, 10)
+
+
+def test_sgd_has_momentum_and_decays_matrices_only():
+    optimizer = sgd(Classifier(), lr=0.1, weight_decay=0.3, token_rate=2)
+    assert [(g["lr"], g["momentum"], g["weight_decay"]) for g in optimizer.param_groups] == [
+        (0.1, 0.9, 0.3),
+        (0.1, 0.9, 0),
+        (0.2, 0.9, 0),
+    ]
+
+
+@pytest.mark.parametrize("optimizer", ["adam_l2", "sgd"])
+def test_every_optimizer_learns_and_resumes(tmp_path, optimizer):
+    recipe = Recipe(epochs=3, lr=0.05, token_rate=1, optimizer=optimizer, schedule="linear", weight_decay=0)
+    set_seed(0)
+    model = Classifier()
+    history = fit(model, batches(), batches(), recipe, checkpoint=tmp_path / "c.pt", **silent)
+    assert history[-1]["loss"] < history[0]["loss"]
+    assert fit(Classifier(), batches(), batches(), recipe, checkpoint=tmp_path / "c.pt", resume=True, **silent) == history
+
+
+def test_labels_may_be_shares_of_classes():
+    data = problem()
+    shares = F.one_hot(data.labels, 3).float()
+    rows = []
+    for mix in (None, lambda images, labels: (images, F.one_hot(labels, 3).float())):
+        set_seed(0)
+        rows += fit(Classifier(), Batches(data, 32, mix=mix), batches(), Recipe(epochs=1), **silent)
+    assert figures(rows)[0] == pytest.approx(figures(rows)[1])
+    assert torch.equal(next(iter(Batches(data, 100, mix=lambda x, y: (x, F.one_hot(y, 3).float()))))[1], shares)
+
+
+def test_bfloat16_learns_the_same_within_its_digits():
+    rows = []
+    for precision in ("float32", "bfloat16"):
+        set_seed(0)
+        model = Classifier()
+        rows.append(fit(model, batches(), batches(), Recipe(epochs=5, lr=0.01, precision=precision), **silent)[-1])
+        assert all(p.dtype == torch.float32 for p in model.parameters())
+    assert rows[0]["loss"] == pytest.approx(rows[1]["loss"], rel=0.02) and rows[0]["loss"] != rows[1]["loss"]
+    assert bf16_units() in (True, False)
+
+
+def test_a_run_ends_with_its_diagnosis_unless_it_reports_elsewhere(capsys):
+    fit(Classifier(), batches(), batches(), Recipe(epochs=1, lr=1e-9))
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("epoch   1") and last.split(":")[0] in ("constant prediction", "stuck at ln K")
+    fit(Classifier(), batches(), batches(), Recipe(epochs=1), **silent)
+    assert not capsys.readouterr().out

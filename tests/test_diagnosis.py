@@ -1,0 +1,66 @@
+"""Symptoms are read from real runs that go wrong, and from histories made by hand."""
+
+import math
+
+import pytest
+from small_classifier import Classifier, batches, problem, silent
+
+from vit_helpers.data import Batches, Split
+from vit_helpers.diagnosis import diagnose
+from vit_helpers.recipe import Recipe
+from vit_helpers.training import fit, set_seed
+
+GOOD = {
+    "epoch": 9,
+    "loss": 0.1,
+    "val_loss": 0.12,
+    "accuracy": 0.97,
+    "val_accuracy": 0.96,
+    "val_commonest": 0.4,
+    "num_classes": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "symptom", "says"),
+    [
+        ({}, "healthy", "0.97 in training and 0.96 in validation"),
+        ({"loss": math.nan}, "not finite", "the loss is nan in epoch 9"),
+        ({"val_loss": math.inf}, "not finite", "learning rate"),
+        ({"val_commonest": 1.0, "val_accuracy": 0.34, "accuracy": 0.3}, "constant prediction", "100% of the validation"),
+        ({"loss": 1.09, "accuracy": 0.4}, "stuck at ln K", "guessing among 3 classes costs ln 3 = 1.10"),
+        ({"loss": 9.0, "accuracy": 0.4}, "stuck at ln K", "the loss is 9.00"),
+        ({"val_accuracy": 0.7, "val_loss": 0.9}, "overfitting", "0.97 in training and 0.70 in validation"),
+        ({"accuracy": 0.7, "val_accuracy": 0.69, "loss": 0.8}, "underfitting", "0.70 even on the training images"),
+    ],
+)
+def test_each_symptom_has_its_name_and_advice(changes, symptom, says):
+    found = diagnose([GOOD | {"epoch": 8}, GOOD | changes])
+    assert found.symptom == symptom and says in found.advice
+    assert str(found) == f"{symptom}: {found.advice}"
+
+
+def test_overfitting_tells_when_validation_was_best():
+    rows = [GOOD | {"epoch": e, "val_loss": loss, "val_accuracy": 0.7} for e, loss in ((1, 0.9), (2, 0.5), (3, 0.8))]
+    assert "lowest in epoch 2 of 3" in diagnose(rows).advice
+
+
+def test_a_loss_that_was_not_finite_at_any_time_counts():
+    assert diagnose([GOOD | {"loss": math.nan, "epoch": 2}, GOOD]).symptom == "not finite"
+    with pytest.raises(ValueError, match="empty history"):
+        diagnose([])
+
+
+def run(train, validation=None, **recipe):
+    set_seed(0)
+    return diagnose(fit(Classifier(), train, validation or batches(), Recipe(**recipe), **silent)).symptom
+
+
+def test_runs_that_go_wrong():
+    data = problem()
+    assert run(batches(shuffle=True), epochs=150, lr=0.01, label_smoothing=0) == "healthy"
+    assert run(batches(), epochs=2, lr=1e-6, label_smoothing=0) in ("stuck at ln K", "constant prediction")
+    twenty = Batches(Split(data.images[:20], data.labels[:20].roll(7)), 20)
+    assert run(twenty, epochs=400, lr=0.02, label_smoothing=0) == "overfitting"
+    strong = run(batches(), epochs=30, lr=0.05, weight_decay=3.0, token_rate=1, optimizer="adam_l2", label_smoothing=0)
+    assert strong in ("constant prediction", "stuck at ln K")

@@ -1,0 +1,113 @@
+"""Why did it not learn?  The history of a run, read for the usual symptoms."""
+
+import math
+from typing import NamedTuple
+
+CONSTANT = 0.98  # share of the validation images that get one and the same answer
+STUCK = 0.97  # of ln K
+GAP = 0.1  # between training and validation accuracy
+POOR = 0.9  # training accuracy
+
+
+class Diagnosis(NamedTuple):
+    """symptom: a name;  advice: what was seen, and what to try"""
+
+    symptom: str
+    advice: str
+
+    def __str__(self):
+        return f"{self.symptom}: {self.advice}"
+
+
+def diagnose(history):
+    """Name the symptom of a run from its history, the gravest first.
+
+    history: rows of `fit`
+    returns: `Diagnosis`; its symptom is "not finite", "constant prediction", "stuck at ln K", "overfitting",
+             "underfitting" or "healthy"
+    raises : ValueError when the history is empty
+
+    >>> row = {"epoch": 1, "loss": 2.3, "val_loss": 2.3, "accuracy": 0.1, "val_accuracy": 0.1}
+    >>> diagnose([row | {"val_commonest": 1.0, "num_classes": 10}]).symptom
+    'constant prediction'
+    """
+    if not history:
+        raise ValueError("an empty history has nothing to tell")
+    return next(found for symptom in SYMPTOMS if (found := symptom(history)))
+
+
+def not_finite(history):
+    """A loss that is NaN or infinite"""
+    for row in history:
+        if not (math.isfinite(row["loss"]) and math.isfinite(row["val_loss"])):
+            return Diagnosis(
+                "not finite",
+                f"the loss is {row['loss']} in epoch {row['epoch']}. Lower the learning rate or warm up, look for NaN in "
+                "the pixels, for a division by zero or a log of zero",
+            )
+    return None
+
+
+def constant_prediction(history):
+    """One answer for (nearly) every image"""
+    last = history[-1]
+    if last["val_commonest"] < CONSTANT:
+        return None
+    return Diagnosis(
+        "constant prediction",
+        f"{last['val_commonest']:.0%} of the validation images get one and the same class, so the accuracy, "
+        f"{last['val_accuracy']:.2f}, is only that class's share. Is the decay L2 inside Adam (use AdamW)? Is the learning "
+        "rate too high or without warm-up? Do the pixels reach the model, normalised?",
+    )
+
+
+def stuck(history):
+    """A training loss that never left what guessing costs"""
+    last = history[-1]
+    K, ln_k = last["num_classes"], math.log(last["num_classes"])
+    if last["loss"] < STUCK * ln_k:
+        return None
+    return Diagnosis(
+        "stuck at ln K",
+        f"the loss is {last['loss']:.2f}; guessing among {K} classes costs ln {K} = {ln_k:.2f}. Do labels "
+        "belong to their images? Is there a softmax before the loss? Is the learning rate far too low or too high? Can the "
+        "model learn a single batch by heart?",
+    )
+
+
+def overfitting(history):
+    """Training goes on getting better where validation does not"""
+    last, best = history[-1], min(history, key=lambda row: row["val_loss"])
+    gap = last["accuracy"] - last["val_accuracy"]
+    if gap < GAP:
+        return None
+    return Diagnosis(
+        "overfitting",
+        f"accuracy is {last['accuracy']:.2f} in training and {last['val_accuracy']:.2f} in validation, whose loss was "
+        f"lowest in epoch {best['epoch']} of {last['epoch']}. More images or augmentation, more decay, a smaller model, "
+        "or fewer epochs",
+    )
+
+
+def underfitting(history):
+    """Neither part is read well"""
+    last = history[-1]
+    if last["accuracy"] >= POOR:
+        return None
+    return Diagnosis(
+        "underfitting",
+        f"accuracy is {last['accuracy']:.2f} even on the training images, {last['val_accuracy']:.2f} in validation. "
+        "More epochs, a larger model, a higher learning rate, less augmentation or less decay",
+    )
+
+
+def healthy(history):
+    """None of the above"""
+    last = history[-1]
+    return Diagnosis(
+        "healthy",
+        f"accuracy {last['accuracy']:.2f} in training and {last['val_accuracy']:.2f} in validation: no usual fault",
+    )
+
+
+SYMPTOMS = (not_finite, constant_prediction, stuck, overfitting, underfitting, healthy)
