@@ -320,3 +320,24 @@ def test_images_that_are_all_one_colour_are_refused(tmp_path):
             picture(tmp_path / "x" / name / f"{i}.png", (1, 2, 3))
     with pytest.raises(ValueError, match="the same everywhere"):
         folder(tmp_path / "x", image_size=8)
+
+
+# What is here already
+
+
+def test_what_is_here_needs_no_download(home):
+    assert downloaded.is_here("digits") and downloaded.is_here("folder:anywhere")
+    for name, groups in downloaded.FILES.items():
+        assert not downloaded.is_here(name)
+        for file in groups[-1]:
+            assert not downloaded.is_here(name)
+            (home / file).parent.mkdir(parents=True, exist_ok=True)
+            (home / file).touch()
+        assert downloaded.is_here(name)
+
+
+def test_a_part_is_images_and_labels_whether_or_not_its_places_are_known():
+    for name in ("digits", "scattered_digits"):
+        data = load(name)
+        images, labels = data.test
+        assert len(images) == len(labels) and (data.test.places is None) == (name == "digits")

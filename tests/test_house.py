@@ -25,6 +25,7 @@ ORDER = {  # a room may import these rooms of ours and no other
     "diagnosis": set(),
     "training": {"checkpoints", "diagnosis", "recipe"},
     "pretrained": {"embeddings"},
+    "ablation": {"data", "encoder", "recipe", "training", "vit"},
     "plots": {"plots"},
 }
 ROOMS = sorted(ORDER)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from importlib import import_module
 
-COMMANDS = ("train", "bench", "rerun", "pictures")
+COMMANDS = ("train", "ablate", "bench", "rerun", "pictures")
 
 
 def main(words=None):

@@ -9,14 +9,23 @@ PARTS = ("train", "validation", "test")
 
 
 class Split(NamedTuple):
-    """images: (n, C, H, W), float32 from 0 to 1;  labels: (n,), int64
-
-    places: (n, 4), left, top, width and height in pixels of what the label names; None where it is not known
-    """
+    """images: (n, C, H, W), float32 from 0 to 1;  labels: (n,), int64;  places: None, see `PlacedSplit`"""
 
     images: torch.Tensor
     labels: torch.Tensor
-    places: torch.Tensor | None = None
+    places = None
+
+
+class PlacedSplit(Split):
+    """A `Split` that knows where in each image the thing is that its label names.
+
+    places: (n, 4), int64: left, top, width and height in pixels
+    """
+
+    def __new__(cls, images, labels, places):
+        split = super().__new__(cls, images, labels)
+        split.places = places
+        return split
 
 
 @dataclass(frozen=True)
