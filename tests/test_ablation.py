@@ -98,12 +98,8 @@ def test_norm_last_is_torchs_norm_last():
     torch.manual_seed(0)
     ours = NormLastBlock(12, 3)
     theirs = nn.TransformerEncoderLayer(12, 3, 48, 0.0, "gelu", 1e-6, batch_first=True, norm_first=False)
-    names = {
-        "self_attn.in_proj_": "attn.qkv.",
-        "self_attn.out_proj.": "attn.proj.",
-        "linear1.": "mlp.fc1.",
-        "linear2.": "mlp.fc2.",
-    }
+    names = {"self_attn.in_proj_": "attn.qkv.", "self_attn.out_proj.": "attn.proj."}
+    names |= {"linear1.": "mlp.fc1.", "linear2.": "mlp.fc2."}
     state = ours.state_dict()
 
     def ours_of(name):

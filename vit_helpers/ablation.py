@@ -73,10 +73,9 @@ class Table:
             declared = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"{path} is no TOML: {error}") from error
-        if unknown := declared.keys() - {f.name for f in fields(cls)}:
-            raise ValueError(
-                f"{path}: unknown {', '.join(sorted(unknown))}, known: {', '.join(f.name for f in fields(cls))}"
-            )
+        known = [f.name for f in fields(cls)]
+        if unknown := declared.keys() - known:
+            raise ValueError(f"{path}: unknown {', '.join(sorted(unknown))}, known: {', '.join(known)}")
         return cls(**declared)
 
     def runs(self):

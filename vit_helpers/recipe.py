@@ -105,7 +105,7 @@ class Recipe:
         if self.epochs < 1:
             raise ValueError(f"epochs must be at least 1, got {self.epochs}")
         for name in ("lr", "token_rate", "clip"):
-            if not 0 < getattr(self, name) <= (math.inf if name == "clip" else 1e9):
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
         for name in ("warmup", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:

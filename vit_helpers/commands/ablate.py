@@ -38,9 +38,8 @@ def run(args):
         return 130
     print(f"\n{'change':24s} runs  accuracy  spread  difference (error)   parameters  multiply-adds  seconds")
     for line in summarise(rows):
-        print(
-            f"{line['change']:24s} {line['runs']:4d}    {line['accuracy']:.4f}  {line['spread']:.4f}  {line['difference']:+.4f} "
-            f"({line['error']:.4f})   {line['parameters']:12,}  {line['multiply_adds']:13,}  {line['seconds']:7.1f}"
-        )
+        accuracy = f"{line['accuracy']:.4f}  {line['spread']:.4f}  {line['difference']:+.4f} ({line['error']:.4f})"
+        cost = f"{line['parameters']:12,}  {line['multiply_adds']:13,}  {line['seconds']:7.1f}"
+        print(f"{line['change']:24s} {line['runs']:4d}    {accuracy}   {cost}")
     print(f"\nrows: {out}")
     return 0

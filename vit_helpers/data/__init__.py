@@ -1,0 +1,11 @@
+"""Data sets by name, in three parts: real digits, real photos, downloads, and your own folder of images.
+
+parts.py: what a data set is; digits.py, downloaded.py, folders.py: where they come from; augment.py: changed pictures
+"""
+
+from vit_helpers.data.augment import random_affine
+from vit_helpers.data.by_name import load
+from vit_helpers.data.digits import photos
+from vit_helpers.data.parts import Batches, Data, Split, mean_and_std, split_rows
+
+__all__ = ["Batches", "Data", "Split", "load", "mean_and_std", "photos", "random_affine", "split_rows"]

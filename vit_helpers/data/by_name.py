@@ -1,0 +1,47 @@
+"""One way in: every data set by its name."""
+
+import inspect
+from pathlib import Path
+
+from vit_helpers.data.digits import digits, scattered_digits
+from vit_helpers.data.downloaded import cifar10, fashion_mnist, pizza_steak_sushi
+from vit_helpers.data.folders import folder
+
+LOADERS = {
+    "digits": digits,
+    "scattered_digits": scattered_digits,
+    "fashion_mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "pizza_steak_sushi": pizza_steak_sushi,
+}
+
+
+def load(name, **options):
+    """A data set by name, as `Data`.
+
+    "digits"           : 1,797 handwritten digits, 8 x 8 grey, from scikit-learn (UCI, Alpaydin and Kaynak 1998)
+    "scattered_digits" : those digits at known random places among clutter, as many as asked for
+    "fashion_mnist"    : 70,000 pieces of clothing, 28 x 28 grey (Xiao et al., arXiv 1708.07747); downloaded, 30 MB
+    "cifar10"          : 60,000 photos, 32 x 32 colour (Krizhevsky 2009); downloaded, 170 MB
+    "pizza_steak_sushi": 300 colour photos (of Food-101, Bossard et al. 2014); downloaded, 15 MB
+    "folder:PATH"      : your own images, a folder for each class
+
+    options: of the data set's own function, as `image_size` of the last two
+    raises : ValueError for an unknown name, listing the known ones; TypeError for an unknown option, listing its options;
+             `DownloadError` when a file cannot be brought
+
+    >>> data = load("digits")
+    >>> data.train.images.shape, len(data.validation.labels), len(data.test.labels)
+    (torch.Size([1257, 1, 8, 8]), 180, 360)
+    """
+    kind, _, path = str(name).partition(":")
+    if kind == "folder" and path:
+        loader, options = folder, {"path": Path(path).expanduser(), **options}
+    elif name in LOADERS:
+        loader = LOADERS[name]
+    else:
+        raise ValueError(f"unknown data {name!r}, known: {', '.join(LOADERS)}, and folder:PATH for your own images")
+    known = inspect.signature(loader).parameters
+    if unknown := options.keys() - known:
+        raise TypeError(f"{kind} takes no {', '.join(sorted(unknown))}; its options: {', '.join(known) or 'none'}")
+    return loader(**options)

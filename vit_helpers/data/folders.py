@@ -1,0 +1,97 @@
+"""Your own images: a folder with a folder for each class."""
+
+from pathlib import Path
+
+import torch
+
+from vit_helpers.data.parts import Data, Split, split_rows
+
+TRAIN, VALIDATION, TEST = ("train",), ("validation", "valid", "val"), ("test",)  # names of parts, where a folder has them
+HELD_OUT = 0.15  # share of the images for a part that has no folder of its own
+MOST = 4 * 2**30  # bytes in memory
+
+
+def folder(path, image_size=64):
+    """Images of any size and mode, in a folder for each class, as `Data` in memory.
+
+    path      : the folder. Holds the classes; or train/, and test/ and validation/ or val/, that hold them. What of the last
+                two is not there is drawn from the images, the same each time: 15% each.
+    image_size: side S of the square: shrunk or grown so that the shorter side is S, then cut to its middle; as RGB
+    raises    : ValueError or FileNotFoundError, naming the folder or the file, when there are no images, less than two
+                classes, a file that is no picture, or a part that comes out empty
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise FileNotFoundError(f"no folder at {path}")
+    train = part_folder(path, TRAIN)
+    names, split = read_images(train or path, image_size)
+    parts = {}
+    if train:
+        for part, known in (("validation", VALIDATION), ("test", TEST)):
+            if found := part_folder(path, known):
+                others, parts[part] = read_images(found, image_size)
+                if others != names:
+                    raise ValueError(f"{found} has the classes {', '.join(others)}, the training part {', '.join(names)}")
+    for part in ("validation", "test"):
+        if part not in parts:
+            parts[part], split = hold_out(split, path)
+    return Data.of(path.name, split, parts["validation"], parts["test"], names)
+
+
+def part_folder(path, names):
+    """The folder of a part, or None"""
+    return next((path / name for name in names if (path / name).is_dir()), None)
+
+
+def hold_out(split, path):
+    """Some of a part's images as a part of their own, and the rest"""
+    n = len(split.labels)
+    count = round(HELD_OUT * n)
+    if not 0 < count < n:
+        raise ValueError(f"{path} has too few images to hold some out: {n}")
+    return [Split(split.images[rows], split.labels[rows]) for rows in split_rows(n, count)]
+
+
+def read_images(path, image_size):
+    """All images of a folder of classes: the class names, and a `Split` of (n, 3, S, S)"""
+    classes = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if len(classes) < 2:
+        found = f"only {classes[0].name}" if classes else "none"
+        raise ValueError(f"{path} needs a folder for each of two classes or more, it has {found}")
+    files = [image_files(one) for one in classes]
+    if empty := [one.name for one, found in zip(classes, files, strict=True) if not found]:
+        raise ValueError(f"no images in {', '.join(empty)} of {path}; image files end with {', '.join(endings())}")
+    labels = torch.tensor([label for label, found in enumerate(files) for _ in found])
+    if (size := len(labels) * 3 * image_size**2 * 4) > MOST:
+        raise ValueError(
+            f"{len(labels):,} images of {image_size} x {image_size} pixels take {size / 2**30:.1f} GiB of memory; "
+            "choose a smaller image_size"
+        )
+    images = torch.stack([read_image(file, image_size) for found in files for file in found])
+    return tuple(one.name for one in classes), Split(images, labels)
+
+
+def endings():
+    """What the names of image files end with"""
+    from torchvision.datasets.folder import IMG_EXTENSIONS
+
+    return IMG_EXTENSIONS
+
+
+def image_files(path):
+    """The image files under a folder, in order of their names"""
+    return sorted(p for p in path.rglob("*") if p.suffix.lower() in endings() and not p.name.startswith("."))
+
+
+def read_image(file, image_size):
+    """One picture as RGB, its middle square: (3, S, S), from 0 to 1"""
+    from PIL import Image, ImageOps
+    from torchvision.transforms import functional as TF
+
+    try:
+        with Image.open(file) as raw:
+            picture = ImageOps.exif_transpose(raw).convert("RGB")  # as a viewer turns it
+    except OSError as error:  # UnidentifiedImageError is one
+        raise ValueError(f"{file} is broken, or no picture: {error}") from error
+    small = TF.resize(picture, image_size, antialias=True)
+    return TF.pil_to_tensor(TF.center_crop(small, image_size)) / 255
