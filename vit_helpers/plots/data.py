@@ -1,0 +1,42 @@
+"""Pictures of data sets: rows of images with names, and results of several seeds side by side."""
+
+import torch
+
+from vit_helpers.plots import look
+from vit_helpers.plots.images import draw_image
+
+
+def draw_rows(rows, texts=None, height=1.15):
+    """Rows of images on a figure of their own: the figure and a dict of each row's axes come back.
+
+    rows  : {name: images, each (C, H, W) from 0 to 1}; sizes may differ
+    texts : {name: a text above each image of that row}, for some rows or all
+    height: of a row, in inches
+    """
+    texts = texts or {}
+    columns = max(len(images) for images in rows.values())
+    fig, grid = look.new_figure(9, height * len(rows) + 0.25 * len(texts), nrows=len(rows), ncols=columns, squeeze=False)
+    axes = {name: list(line) for name, line in zip(rows, grid, strict=True)}
+    for name, line in axes.items():
+        for i, ax in enumerate(line):
+            look.bare(ax)
+            if i < len(rows[name]):
+                draw_image(rows[name][i], ax)
+                ax.set_title(texts[name][i] if name in texts else "", fontsize=look.TEXT_SIZE, color=look.TEXT)
+        line[0].text(
+            -0.1, 0.5, name, transform=line[0].transAxes, ha="right", va="center", fontsize=look.TEXT_SIZE, color=look.TEXT
+        )
+    return fig, axes
+
+
+def draw_dots(groups, ax=None, title=None, x=None):
+    """A line of dots for each group, one a seed, and a bar at their mean.  groups: {name: numbers}"""
+    ax = look.new_axes(ax, 9, 0.5 * len(groups) + 1)
+    for y, values in enumerate(groups.values()):
+        values = torch.as_tensor(values)
+        ax.plot(values, [y] * len(values), "o", color=look.PATCH, markersize=7, label="one seed" if y == 0 else None)
+        ax.plot(values.mean(), y, "|", color=look.CLASS_TOKEN, markersize=24, markeredgewidth=3, label=None if y else "mean")
+    ax.set_yticks(range(len(groups)), groups)
+    ax.set_ylim(len(groups) - 0.5, -0.5)
+    ax.legend(fontsize=look.TEXT_SIZE - 1, frameon=False, markerscale=0.6, loc="center left", bbox_to_anchor=(1, 0.5))
+    return look.dress(ax, title, x)
