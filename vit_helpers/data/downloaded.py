@@ -21,6 +21,7 @@ FASHION_CLASSES = (
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 CIFAR_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
 PIZZA_URL = "https://github.com/mrdbourke/pytorch-deep-learning/raw/main/data/pizza_steak_sushi.zip"
+# The sum of a copy of the archive: not yet held against the original.
 PIZZA_SHA256 = "5e9596fcc939a32996e59bbed8ec690ae39203bbcbc08292a92d44e4c4a27652"
 FILES = {  # of each data set, any of these groups is enough
     "fashion_mnist": [[f"FashionMNIST/raw/{name}" for name in FASHION]],
