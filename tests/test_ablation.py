@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from vit_helpers.ablation import COLUMNS, NormLastBlock, Table, read_rows, run_table, summarise
+from vit_helpers.ablation import KINDS, NormLastBlock, Table, read_rows, run_table, summarise
 
 ROOT = Path(__file__).parents[1]
 SMALL = Table(
@@ -140,7 +140,7 @@ def test_the_command_runs_a_declared_table(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "2 of 2: no positions, seed 0" in done.stdout and "+0.0000" in done.stdout
     with (tmp_path / "small.csv").open() as file:
-        assert tuple(next(csv.reader(file))) == COLUMNS
+        assert tuple(next(csv.reader(file))) == tuple(KINDS)
     declared.write_text(TOML.replace("positions =", "place ="))
     done = ablate(declared)
     assert done.returncode == 1 and done.stderr.startswith("error: no positions: unknown setting place")

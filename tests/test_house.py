@@ -25,7 +25,8 @@ ORDER = {  # a room may import these rooms of ours and no other
     "diagnosis": set(),
     "training": {"checkpoints", "diagnosis", "recipe"},
     "pretrained": {"embeddings"},
-    "ablation": {"data", "encoder", "recipe", "training", "vit"},
+    "cnn": set(),
+    "ablation": {"cnn", "data", "encoder", "recipe", "training", "vit"},
     "plots": {"plots"},
 }
 ROOMS = sorted(ORDER)

@@ -2,27 +2,51 @@
 
 import csv
 import json
+import multiprocessing
 import statistics
 import time
 import tomllib
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from vit_helpers.data import Split, load, random_affine
+from vit_helpers.cnn import CNN
+from vit_helpers.data import Split, load
+from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
 from vit_helpers.encoder import Block
 from vit_helpers.recipe import Recipe
 from vit_helpers.training import fit, set_seed
 from vit_helpers.vit import ViT, ViTConfig
 
-COLUMNS = ("change", "seed", "accuracy", "loss", "parameters", "multiply_adds", "seconds", "settings")
+TABLES = Path(__file__).parent / "tables"  # the tables of the notebooks, each declared in a .toml and kept in a .csv
+KINDS = {  # the columns of such a file
+    "change": str,
+    "seed": int,
+    "accuracy": float,
+    "loss": float,
+    "train_accuracy": float,
+    "commonest": float,
+    "parameters": int,
+    "multiply_adds": int,
+    "seconds": float,
+    "settings": str,
+}
 MODEL = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
-OTHERS = {"batch_size": 64, "augment": "affine", "norm": "first", "images": None}
-AUGMENT = {"affine": random_affine, "none": None}
+OTHERS = {  # what else a table may set, and what holds where it does not
+    "batch_size": 64,
+    "images": None,
+    "repeat": 1,
+    "augment": "affine",
+    "mix": "none",
+    "norm": "first",
+    "network": "vit",
+    "width": 34,
+}
 
 
 class NormLastBlock(Block):
@@ -33,7 +57,14 @@ class NormLastBlock(Block):
         return self.norm2(x + self.mlp(x))
 
 
+def flip_crop(images):
+    """Mirrored or not, and moved by up to 2 pixels"""
+    return random_crop(random_flip(images), padding=2)
+
+
 NORMS = {"first": Block, "last": NormLastBlock}
+AUGMENT = {"affine": random_affine, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase, "none": None}
+MIX = {"mixup": mixup, "cutmix": cutmix, "none": None}
 
 
 @dataclass(frozen=True)
@@ -41,8 +72,9 @@ class Table:
     """What to run: a baseline, and changes to it, each alone.
 
     data    : name of a data set;  model: name of a size with its patch side;  seeds: how many of each
-    baseline: settings that every run has: fields of `ViTConfig` or `Recipe`, or batch_size, augment ("affine", "none"),
-              norm ("first", "last"), images (how many training images, None for all)
+    baseline: settings that every run has: fields of `ViTConfig` or `Recipe`, or batch_size, images (how many training
+              images; all by default), repeat (how often each comes in an epoch), augment and mix (names in `AUGMENT` and
+              `MIX`), norm ("first", "last"), network ("vit", "cnn") and the cnn's width
     changes : {name: settings}
     raises  : ValueError naming a setting that nobody knows
     """
@@ -85,34 +117,81 @@ class Table:
                 yield name, seed, {**self.baseline, **settings}
 
 
-def run_table(table, path, report=print):
+def run_table(table, path, report=print, workers=1):
     """Run what is not yet in the CSV file, a row each, kept as soon as it is done; all rows of the table come back.
 
-    raises: ValueError when the file holds rows of other settings, naming the first
+    workers: how many runs at a time, each in a process of its own with one thread; 1 for one after another, in this process
+    raises : ValueError when the file holds rows of other settings, naming the first
     """
     path, runs = Path(path), list(table.runs())
     done = read_rows(path)
-    data = load(table.data)
-    rows = []
-    for number, (name, seed, settings) in enumerate(runs, 1):
-        declared = json.dumps({"data": table.data, "model": table.model, **settings}, sort_keys=True)
-        row = done.get((name, seed))
-        if row is None:
-            row = {"change": name, "seed": seed, **run(data, table.model, settings, seed), "settings": declared}
-            append_row(path, row)
-            report(f"{number} of {len(runs)}: {name}, seed {seed}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s")
-        elif row["settings"] != declared:
-            raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {row['settings']}, now {declared}")
-        rows.append(row)
-    return rows
+    for name, seed, settings in runs:
+        kept, declared = done.get((name, seed), {}).get("settings"), as_text(table, settings)
+        if kept not in (None, declared):
+            raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {kept}, now {declared}")
+    todo = [partial(run, table, *one) for one in runs if one[:2] not in done]
+    for row in finished(todo, workers):
+        append_row(path, row)
+        done[row["change"], row["seed"]] = row
+        said = f"{row['change']}, seed {row['seed']}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
+        report(f"{len(done)} of {len(runs)}: {said}")
+    return [done[name, seed] for name, seed, _ in runs]
 
 
-def run(data, model, settings, seed):
-    """Train one model; its validation accuracy and loss, parameters, multiply-adds of one image, and seconds"""
+def finished(jobs, workers):
+    """What jobs give back, each as soon as it is done"""
+    if workers == 1:
+        yield from (job() for job in jobs)
+        return
+    fresh = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, fresh, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        yield from (future.result() for future in as_completed([pool.submit(job) for job in jobs]))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def run(table, name, seed, settings):
+    """Train one model of a table: its row, with accuracy and loss of the validation part"""
+    data = load_once(table.data)
     other = OTHERS | {name: value for name, value in settings.items() if name in OTHERS}
-    shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": len(data.class_names)}
-    config = ViTConfig.from_name(model, **shape | {k: v for k, v in settings.items() if k in MODEL})
-    recipe = replace(Recipe(), **{k: v for k, v in settings.items() if k in RECIPE})
+    recipe = replace(Recipe(), **{name: value for name, value in settings.items() if name in RECIPE})
+    data = replace(data, train=Split(*(x[: other["images"]].repeat_interleave(other["repeat"], 0) for x in data.train)))
+    set_seed(seed)
+    model = build(data, table.model, settings, other)
+    mix = MIX[other["mix"]] and partial(MIX[other["mix"]], num_classes=len(data.class_names))
+    train = data.batches("train", other["batch_size"], shuffle=True, augment=AUGMENT[other["augment"]], mix=mix)
+    start = time.perf_counter()
+    last = fit(model, train, data.batches("validation", 512), recipe, report=lambda row: None)[-1]
+    return {
+        "change": name,
+        "seed": seed,
+        "accuracy": last["val_accuracy"],
+        "loss": last["val_loss"],
+        "train_accuracy": last["accuracy"],
+        "commonest": last["val_commonest"],
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "multiply_adds": multiply_adds(model, data.train.images[:1]),
+        "seconds": time.perf_counter() - start,
+        "settings": as_text(table, settings),
+    }
+
+
+load_once = cache(load)
+
+
+def as_text(table, settings):
+    """All that decides a run but its seed, as one line"""
+    return json.dumps({"data": table.data, "model": table.model, **settings}, sort_keys=True)
+
+
+def build(data, name, settings, other):
+    """The network of a run, for the images of a data set"""
+    K = len(data.class_names)
+    if other["network"] == "cnn":
+        return CNN(data.in_chans, K, other["width"])
+    shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K}
+    config = ViTConfig.from_name(name, **shape | {name: value for name, value in settings.items() if name in MODEL})
     block = partial(
         NORMS[other["norm"]],
         mlp_ratio=config.mlp_ratio,
@@ -120,25 +199,12 @@ def run(data, model, settings, seed):
         attn_dropout=config.attn_dropout,
         norm_eps=config.norm_eps,
     )
-    if other["images"] is not None:
-        images, labels = data.train
-        data = replace(data, train=Split(images[: other["images"]], labels[: other["images"]]))
-    set_seed(seed)
-    net = ViT(config, block)
-    train = data.batches("train", other["batch_size"], shuffle=True, augment=AUGMENT[other["augment"]])
-    start = time.perf_counter()
-    last = fit(net, train, data.batches("validation", 512), recipe, report=lambda row: None)[-1]
-    return {
-        "accuracy": last["val_accuracy"],
-        "loss": last["val_loss"],
-        "parameters": sum(p.numel() for p in net.parameters()),
-        "multiply_adds": multiply_adds(net, data.train.images[:1]),
-        "seconds": time.perf_counter() - start,
-    }
+    return ViT(config, block)
 
 
 def multiply_adds(model, images):
-    """Of one pass, as torch counts them: multiplications of matrices alone"""
+    """Of one pass, as torch counts them: those of matrices and convolutions alone"""
+    model.eval()  # a batch of one is too small for the norm of a CNN in training
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(images)
     return counter.get_total_flops() // 2
@@ -151,10 +217,9 @@ def read_rows(path):
         return {}
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise ValueError(f"{path} is no table of this kind: its columns are {reader.fieldnames}, not {list(COLUMNS)}")
-        kinds = {"seed": int, "accuracy": float, "loss": float, "parameters": int, "multiply_adds": int, "seconds": float}
-        rows = [{name: kinds.get(name, str)(value) for name, value in row.items()} for row in reader]
+        if reader.fieldnames != list(KINDS):
+            raise ValueError(f"{path} is no table of this kind: its columns are {reader.fieldnames}, not {list(KINDS)}")
+        rows = [{name: kind(row[name]) for name, kind in KINDS.items()} for row in reader]
     return {(row["change"], row["seed"]): row for row in rows}
 
 
@@ -163,7 +228,7 @@ def append_row(path, row):
     path.parent.mkdir(parents=True, exist_ok=True)
     new = not path.exists()
     with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+        writer = csv.DictWriter(file, list(KINDS))
         if new:
             writer.writeheader()
         writer.writerow(row)

@@ -16,11 +16,15 @@ validation part: the test part is not looked at.
 """
 
 import sys
+from functools import partial
 from pathlib import Path
+
+from vit_helpers.commands import whole_number
 
 
 def add_arguments(parser):
     parser.add_argument("table", type=Path, help="the TOML file")
+    parser.add_argument("--workers", type=whole_number, default=1, help="runs at a time, a thread each (default: 1)")
     parser.add_argument("--out", type=Path, help="the CSV file (default: beside the table, with its name)")
 
 
@@ -29,7 +33,7 @@ def run(args):
 
     out = args.out or args.table.with_suffix(".csv")
     try:
-        rows = run_table(Table.read(args.table), out)
+        rows = run_table(Table.read(args.table), out, partial(print, flush=True), args.workers)
     except (ValueError, TypeError, OSError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
