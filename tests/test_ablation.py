@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
 
-from vit_helpers.ablation import KINDS, NormLastBlock, Table, read_rows, run_table, summarise
+from vit_helpers.ablation import KINDS, Table, read_rows, run_table, summarise
 
 ROOT = Path(__file__).parents[1]
 SMALL = Table(
@@ -92,24 +90,6 @@ def test_a_summary_compares_seed_by_seed():
     assert base["difference"] == 0 and base["spread"] == pytest.approx(0.0707, abs=1e-3)
     assert up["difference"] == pytest.approx(0.05) and up["error"] == pytest.approx(0)  # both seeds gained the same
     assert (one["runs"], one["spread"], one["error"]) == (1, 0.0, 0.0) and one["difference"] == pytest.approx(-0.1)
-
-
-def test_norm_last_is_torchs_norm_last():
-    torch.manual_seed(0)
-    ours = NormLastBlock(12, 3)
-    theirs = nn.TransformerEncoderLayer(12, 3, 48, 0.0, "gelu", 1e-6, batch_first=True, norm_first=False)
-    names = {"self_attn.in_proj_": "attn.qkv.", "self_attn.out_proj.": "attn.proj."}
-    names |= {"linear1.": "mlp.fc1.", "linear2.": "mlp.fc2."}
-    state = ours.state_dict()
-
-    def ours_of(name):
-        for old, new in names.items():
-            name = name.replace(old, new)
-        return state[name]
-
-    theirs.load_state_dict({name: ours_of(name) for name in theirs.state_dict()})
-    x = torch.randn(2, 5, 12)
-    assert torch.allclose(ours(x), theirs(x), atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import math
 
 import pytest
 from small_classifier import Classifier, batches, problem, silent
+from torch import nn
 
 from vit_helpers.data import Batches, Split
 from vit_helpers.diagnosis import diagnose
@@ -30,6 +31,7 @@ GOOD = {
         ({"val_commonest": 1.0, "val_accuracy": 0.34, "accuracy": 0.3}, "constant prediction", "100% of the validation"),
         ({"loss": 1.09, "accuracy": 0.4}, "stuck at ln K", "guessing among 3 classes costs ln 3 = 1.10"),
         ({"loss": 9.0, "accuracy": 0.4}, "stuck at ln K", "the loss is 9.00"),
+        ({"loss": 0.58}, "softmax twice", "accuracy is 0.97, and yet the loss 0.58"),
         ({"val_accuracy": 0.7, "val_loss": 0.9}, "overfitting", "0.97 in training and 0.70 in validation"),
         ({"accuracy": 0.7, "val_accuracy": 0.69, "loss": 0.8}, "underfitting", "0.70 even on the training images"),
     ],
@@ -51,9 +53,9 @@ def test_a_loss_that_was_not_finite_at_any_time_counts():
         diagnose([])
 
 
-def run(train, validation=None, **recipe):
+def run(train, validation=None, model=None, **recipe):
     set_seed(0)
-    return diagnose(fit(Classifier(), train, validation or batches(), Recipe(**recipe), **silent)).symptom
+    return diagnose(fit(model or Classifier(), train, validation or batches(), Recipe(**recipe), **silent)).symptom
 
 
 def test_runs_that_go_wrong():
@@ -62,5 +64,7 @@ def test_runs_that_go_wrong():
     assert run(batches(), epochs=2, lr=1e-6, label_smoothing=0) in ("stuck at ln K", "constant prediction")
     twenty = Batches(Split(data.images[:20], data.labels[:20].roll(7)), 20)
     assert run(twenty, epochs=400, lr=0.02, label_smoothing=0) == "overfitting"
+    squeezed = nn.Sequential(Classifier(), nn.Softmax(1))
+    assert run(batches(), epochs=200, lr=0.01, label_smoothing=0, model=squeezed) == "softmax twice"
     strong = run(batches(), epochs=30, lr=0.05, weight_decay=3.0, token_rate=1, optimizer="adam_l2", label_smoothing=0)
     assert strong in ("constant prediction", "stuck at ln K")

@@ -21,12 +21,14 @@ ORDER = {  # a room may import these rooms of ours and no other
     "vit": {"patches", "embeddings", "encoder"},
     "data": {"data"},
     "checkpoints": set(),
-    "recipe": set(),
+    "muon": set(),
+    "recipe": {"muon"},
     "diagnosis": set(),
     "training": {"checkpoints", "diagnosis", "recipe"},
     "pretrained": {"embeddings"},
     "cnn": set(),
-    "ablation": {"cnn", "data", "encoder", "recipe", "training", "vit"},
+    "settings": {"cnn", "data", "encoder", "recipe", "vit"},
+    "ablation": {"data", "settings", "training"},
     "plots": {"plots"},
 }
 ROOMS = sorted(ORDER)

@@ -7,20 +7,16 @@ import statistics
 import time
 import tomllib
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from pathlib import Path
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from vit_helpers.cnn import CNN
-from vit_helpers.data import Split, load
-from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
-from vit_helpers.encoder import Block
-from vit_helpers.recipe import Recipe
+from vit_helpers.data import load
+from vit_helpers.settings import check_settings, make_batches, make_network, make_recipe
 from vit_helpers.training import fit, set_seed
-from vit_helpers.vit import ViT, ViTConfig
 
 TABLES = Path(__file__).parent / "tables"  # the tables of the notebooks, each declared in a .toml and kept in a .csv
 KINDS = {  # the columns of such a file
@@ -35,36 +31,6 @@ KINDS = {  # the columns of such a file
     "seconds": float,
     "settings": str,
 }
-MODEL = {f.name for f in fields(ViTConfig)}
-RECIPE = {f.name for f in fields(Recipe)}
-OTHERS = {  # what else a table may set, and what holds where it does not
-    "batch_size": 64,
-    "images": None,
-    "repeat": 1,
-    "augment": "affine",
-    "mix": "none",
-    "norm": "first",
-    "network": "vit",
-    "width": 34,
-}
-
-
-class NormLastBlock(Block):
-    """A block as the first Transformer had it: the norms stand after the sums (Vaswani et al., arXiv 1706.03762)"""
-
-    def forward(self, x, mask=None):
-        x = self.norm1(x + self.attn(x, mask))
-        return self.norm2(x + self.mlp(x))
-
-
-def flip_crop(images):
-    """Mirrored or not, and moved by up to 2 pixels"""
-    return random_crop(random_flip(images), padding=2)
-
-
-NORMS = {"first": Block, "last": NormLastBlock}
-AUGMENT = {"affine": random_affine, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase, "none": None}
-MIX = {"mixup": mixup, "cutmix": cutmix, "none": None}
 
 
 @dataclass(frozen=True)
@@ -72,9 +38,7 @@ class Table:
     """What to run: a baseline, and changes to it, each alone.
 
     data    : name of a data set;  model: name of a size with its patch side;  seeds: how many of each
-    baseline: settings that every run has: fields of `ViTConfig` or `Recipe`, or batch_size, images (how many training
-              images; all by default), repeat (how often each comes in an epoch), augment and mix (names in `AUGMENT` and
-              `MIX`), norm ("first", "last"), network ("vit", "cnn") and the cnn's width
+    baseline: settings that every run has: fields of `ViTConfig` or `Recipe`, or names in `settings.OTHERS`
     changes : {name: settings}
     raises  : ValueError naming a setting that nobody knows
     """
@@ -91,11 +55,7 @@ class Table:
         if "baseline" in self.changes:
             raise ValueError('"baseline" is the name of the runs without a change: call the change something else')
         for name, settings in {"baseline": self.baseline, **self.changes}.items():
-            if not isinstance(settings, dict):
-                raise ValueError(f"{name}: expected settings, as {{lr = 0.001}}, got {settings!r}")
-            if unknown := settings.keys() - MODEL - RECIPE - OTHERS.keys():
-                known = ", ".join(sorted(MODEL | RECIPE | OTHERS.keys()))
-                raise ValueError(f"{name}: unknown setting {', '.join(sorted(unknown))}, known: {known}")
+            check_settings(name, settings)
 
     @classmethod
     def read(cls, path):
@@ -130,11 +90,11 @@ def run_table(table, path, report=print, workers=1):
         if kept not in (None, declared):
             raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {kept}, now {declared}")
     todo = [partial(run, table, *one) for one in runs if one[:2] not in done]
-    for row in finished(todo, workers):
+    for number, row in enumerate(finished(todo, workers), len(runs) - len(todo) + 1):
         append_row(path, row)
         done[row["change"], row["seed"]] = row
         said = f"{row['change']}, seed {row['seed']}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
-        report(f"{len(done)} of {len(runs)}: {said}")
+        report(f"{number} of {len(runs)}: {said}")
     return [done[name, seed] for name, seed, _ in runs]
 
 
@@ -154,13 +114,10 @@ def finished(jobs, workers):
 def run(table, name, seed, settings):
     """Train one model of a table: its row, with accuracy and loss of the validation part"""
     data = load_once(table.data)
-    other = OTHERS | {name: value for name, value in settings.items() if name in OTHERS}
-    recipe = replace(Recipe(), **{name: value for name, value in settings.items() if name in RECIPE})
-    data = replace(data, train=Split(*(x[: other["images"]].repeat_interleave(other["repeat"], 0) for x in data.train)))
+    settings = {"model": table.model, **settings}
+    recipe, train = make_recipe(settings), make_batches(data, settings)
     set_seed(seed)
-    model = build(data, table.model, settings, other)
-    mix = MIX[other["mix"]] and partial(MIX[other["mix"]], num_classes=len(data.class_names))
-    train = data.batches("train", other["batch_size"], shuffle=True, augment=AUGMENT[other["augment"]], mix=mix)
+    model = make_network(data, settings)
     start = time.perf_counter()
     last = fit(model, train, data.batches("validation", 512), recipe, report=lambda row: None)[-1]
     return {
@@ -183,23 +140,6 @@ load_once = cache(load)
 def as_text(table, settings):
     """All that decides a run but its seed, as one line"""
     return json.dumps({"data": table.data, "model": table.model, **settings}, sort_keys=True)
-
-
-def build(data, name, settings, other):
-    """The network of a run, for the images of a data set"""
-    K = len(data.class_names)
-    if other["network"] == "cnn":
-        return CNN(data.in_chans, K, other["width"])
-    shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K}
-    config = ViTConfig.from_name(name, **shape | {name: value for name, value in settings.items() if name in MODEL})
-    block = partial(
-        NORMS[other["norm"]],
-        mlp_ratio=config.mlp_ratio,
-        dropout=config.dropout,
-        attn_dropout=config.attn_dropout,
-        norm_eps=config.norm_eps,
-    )
-    return ViT(config, block)
 
 
 def multiply_adds(model, images):

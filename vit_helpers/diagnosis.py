@@ -23,8 +23,8 @@ def diagnose(history):
     """Name the symptom of a run from its history, the gravest first.
 
     history: rows of `fit`
-    returns: `Diagnosis`; its symptom is "not finite", "constant prediction", "stuck at ln K", "overfitting",
-             "underfitting" or "healthy"
+    returns: `Diagnosis`; its symptom is "not finite", "constant prediction", "stuck at ln K", "softmax twice",
+             "overfitting", "underfitting" or "healthy"
     raises : ValueError when the history is empty
 
     >>> row = {"epoch": 1, "loss": 2.3, "val_loss": 2.3, "accuracy": 0.1, "val_accuracy": 0.1}
@@ -75,6 +75,19 @@ def stuck(history):
     )
 
 
+def softmax_twice(history):
+    """Right answers at a loss that they cannot cost, unless the logits were squeezed between 0 and 1 before it"""
+    last = history[-1]
+    least = math.log(math.e + last["num_classes"] - 1) - 1  # of the right logit 1 and all others 0
+    if last["accuracy"] < POOR or last["loss"] < least:
+        return None
+    return Diagnosis(
+        "softmax twice",
+        f"accuracy is {last['accuracy']:.2f}, and yet the loss {last['loss']:.2f}. With a softmax before the loss, which "
+        f"has one of its own, it cannot fall below {least:.2f}. Hand the loss the logits as they are",
+    )
+
+
 def overfitting(history):
     """Training goes on getting better where validation does not"""
     last, best = history[-1], min(history, key=lambda row: row["val_loss"])
@@ -110,4 +123,4 @@ def healthy(history):
     )
 
 
-SYMPTOMS = (not_finite, constant_prediction, stuck, overfitting, underfitting, healthy)
+SYMPTOMS = (not_finite, constant_prediction, stuck, softmax_twice, overfitting, underfitting, healthy)

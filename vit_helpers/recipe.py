@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
+from vit_helpers.muon import Muon
+
 
 def warmup_cosine(step, total, warmup):
     """The share of the highest learning rate to use at a step: a straight rise, then half a cosine down to 0.
@@ -54,6 +56,17 @@ def adam_l2(model, lr, weight_decay, token_rate=1.0):
     return torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
 
 
+def muon(model, lr, weight_decay, token_rate=1.0):
+    """Muon for every matrix but the head's, AdamW as in `adamw` for all else"""
+    hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("head")]
+    known = {id(p) for p in hidden}
+    rest = groups(model, lr, weight_decay, token_rate)
+    for group in rest:
+        group["params"] = [p for p in group["params"] if id(p) not in known]
+    turned = {"params": hidden, "lr": lr, "weight_decay": weight_decay, "orthogonal": True}
+    return Muon([group for group in [turned, *rest] if group["params"]])
+
+
 def groups(model, lr, weight_decay, token_rate):
     """Parameters with their learning rate and decay: matrices, vectors, tokens; the groups that are not empty"""
     tokens = [p for p in model.parameters() if p.ndim == 3 and p.shape[0] == 1]
@@ -67,7 +80,7 @@ def groups(model, lr, weight_decay, token_rate):
     return [group for group in three if group["params"]]
 
 
-OPTIMIZERS = {"adamw": adamw, "adam_l2": adam_l2, "sgd": sgd}
+OPTIMIZERS = {"adamw": adamw, "adam_l2": adam_l2, "sgd": sgd, "muon": muon}
 SCHEDULES = {"cosine": warmup_cosine, "linear": warmup_linear, "constant": warmup_constant}
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -82,7 +95,7 @@ class Recipe:
     weight_decay   : pulls matrices towards 0 (AdamW: apart from the gradient); all else is left alone
     label_smoothing: share of the target that is spread over all classes
     clip           : longest gradient allowed, over all parameters together
-    optimizer      : "adamw", "sgd", or "adam_l2", which many tutorials print
+    optimizer      : "adamw"; "muon", which needs fewer epochs; "sgd"; or "adam_l2", which many tutorials print
     schedule       : after the warm-up: "cosine", "linear" or "constant"
     precision      : "float32", or "bfloat16" for the products (autocast), several times faster where a processor has units
                      for it (`bf16_units`), slower elsewhere

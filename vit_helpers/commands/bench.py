@@ -1,4 +1,4 @@
-"""Measure what the README claims, on this machine: import time, digits accuracy, and speed beside the peers.
+"""Measure what the README claims, on this machine: import time, accuracy in a given time, and speed beside the peers.
 
 Each model of a row is built with the same shape, warmed up, and measured in turn in one process, several rounds; the
 median round counts. A peer that is not installed is left out. Let nothing else run meanwhile.
@@ -14,7 +14,15 @@ from pathlib import Path
 
 from vit_helpers.commands import whole_number
 
-PARTS = ("import", "digits", "speed")
+GOALS = {  # data set, changes to its preset, what is wanted
+    "digits-3s": ("digits", {"epochs": 10}, "97% in 3 s"),
+    "digits": ("digits", {}, "99.0% in 10 s"),
+    "digits-60s": ("digits", {"epochs": 200}, "99.5% in 60 s"),
+    "fashion": ("fashion_mnist", {}, "90% in 120 s"),
+    "fashion-20min": ("fashion_mnist", {"epochs": 60}, "the best in 20 minutes"),
+}
+PARTS = ("import", *GOALS, "speed")
+DEFAULT = ("import", "digits-3s", "digits", "digits-60s", "speed")  # those that need no download
 SHAPES = {  # image side, patch side, channels, width, depth, heads, batch
     "8 px/P2/D64/L2": (8, 2, 1, 64, 2, 4, 64),
     "32 px/P4/D192/L6": (32, 4, 3, 192, 6, 3, 32),
@@ -24,8 +32,8 @@ SHAPES = {  # image side, patch side, channels, width, depth, heads, batch
 
 
 def add_arguments(parser):
-    parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: all)")
-    parser.add_argument("--seeds", type=whole_number, default=5, help="how many trainings on digits (default: 5)")
+    parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: {', '.join(DEFAULT)})")
+    parser.add_argument("--seeds", type=whole_number, default=5, help="how many trainings of each goal (default: 5)")
     parser.add_argument("--rounds", type=whole_number, default=7, help="rounds of each import and speed row (default: 7)")
     parser.add_argument("--threads", type=whole_number, default=2, help="threads for torch (default: 2)")
 
@@ -41,11 +49,10 @@ def run(args):
         f"{processor()}, {os.cpu_count()} CPUs, {args.threads} threads, {torch.backends.cpu.get_cpu_capability()}; "
         f"Python {platform.python_version()}, torch {torch.__version__}\n"
     )
-    parts = args.parts or PARTS
+    parts = args.parts or DEFAULT
     if "import" in parts:
         bench_import(args.rounds)
-    if "digits" in parts:
-        bench_digits(args.seeds)
+    bench_goals({name: goal for name, goal in GOALS.items() if name in parts}, args.seeds)
     if "speed" in parts:
         bench_speed(args.rounds)
     return 0
@@ -77,33 +84,39 @@ def bench_import(rounds):
     )
 
 
-def bench_digits(seeds):
-    """The train command's recipe with its defaults, once a seed"""
-    from types import SimpleNamespace
-
-    from vit_helpers.commands import train as command
+def bench_goals(goals, seeds):
+    """Train each goal's settings once a seed, and say how well the test part is read, and after how long"""
     from vit_helpers.data import load
-    from vit_helpers.training import evaluate, fit, set_seed
-    from vit_helpers.vit import ViT
+    from vit_helpers.settings import preset
 
-    options = command.chosen_options(SimpleNamespace(**dict.fromkeys(command.KEPT), resume=None))
-    data = load("digits")
-    scores, times = [], []
-    print(f"digits (defaults of the train command, {seeds} seeds)")
-    for seed in range(seeds):
-        set_seed(seed)
-        model = ViT(command.make_config(options, data))
-        batches, validation = command.train_batches(data, options), data.batches("validation", 512)
-        start = time.perf_counter()
-        fit(model, batches, validation, command.make_recipe(options), report=lambda row: None)
-        times.append(time.perf_counter() - start)
-        scores.append(evaluate(model, data.batches("test", 512)).accuracy)
-        print(f"  seed {seed}  test accuracy {scores[-1]:.4f}  training {times[-1]:.1f} s", flush=True)
-    spread = statistics.stdev(scores) if seeds > 1 else 0.0
-    print(
-        f"  mean    test accuracy {statistics.mean(scores):.4f}, standard deviation {spread:.4f}, "
-        f"training {statistics.mean(times):.1f} s (longest {max(times):.1f} s)\n"
-    )
+    for name, (data_name, changes, wanted) in goals.items():
+        print(f"{name} ({wanted})")
+        data = load(data_name)
+        runs = []
+        for seed in range(seeds):
+            score, seconds = train_once(data, preset(data_name) | changes, seed)
+            runs.append((score.accuracy, seconds))
+            print(f"  seed {seed}  test accuracy {score.accuracy:.4f}  training {seconds:.1f} s", flush=True)
+        scores, times = zip(*runs, strict=True)
+        spread = statistics.stdev(scores) if seeds > 1 else 0.0
+        print(
+            f"  mean    test accuracy {statistics.mean(scores):.4f}, standard deviation {spread:.4f}, "
+            f"training {statistics.mean(times):.1f} s (longest {max(times):.1f} s)\n"
+        )
+
+
+def train_once(data, settings, seed):
+    """The score on the test part after training with these settings, and the seconds of training"""
+    from vit_helpers.settings import make_batches, make_network, make_recipe
+    from vit_helpers.training import evaluate, fit, set_seed
+
+    set_seed(seed)
+    model = make_network(data, settings)
+    batches, validation = make_batches(data, settings), data.batches("validation", 512)
+    start = time.perf_counter()
+    fit(model, batches, validation, make_recipe(settings), report=lambda row: None)
+    seconds = time.perf_counter() - start
+    return evaluate(model, data.batches("test", 512)), seconds
 
 
 def bench_speed(rounds):

@@ -1,11 +1,14 @@
 """Train a ViT and keep what it learned: on real digits, with no network, when no option is given.
 
+Each data set brings its own settings (vit_helpers/settings.py, PRESETS); an option given here goes before them.
+
 Prints a line an epoch: loss (nats, with label smoothing), accuracy on training images as seen while learning, loss and
 accuracy on the validation part, the learning rate, and the speed. The test part is looked at once, at the end.
 Ctrl-C keeps every finished epoch; --resume goes on to the same result as a run that was never stopped.
 """
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from vit_helpers.commands import whole_number
@@ -15,12 +18,16 @@ KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "
 
 def add_arguments(parser):
     parser.add_argument("--data", help="name of the data set (default: digits)")
-    parser.add_argument("--size", help="size of the model: mini, Ti, S, B, L or H (default: mini)")
-    parser.add_argument("--patch", type=whole_number, help="side of a patch in pixels (default: 2)")
-    parser.add_argument("--epochs", type=whole_number, help="passes over the training part (default: the recipe's)")
-    parser.add_argument("--batch-size", type=whole_number, help="images a step (default: 64)")
-    parser.add_argument("--lr", type=float, help="highest learning rate (default: the recipe's)")
-    parser.add_argument("--weight-decay", type=float, help="decay of the matrices (default: the recipe's)")
+    parser.add_argument(
+        "--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)"
+    )
+    parser.add_argument(
+        "--patch", type=whole_number, help="side of a patch in pixels (default: what suits the data, 2 for the digits)"
+    )
+    parser.add_argument("--epochs", type=whole_number, help="passes over the training part (default: what suits the data)")
+    parser.add_argument("--batch-size", type=whole_number, help="images a step (default: what suits the data)")
+    parser.add_argument("--lr", type=float, help="highest learning rate (default: what suits the data)")
+    parser.add_argument("--weight-decay", type=float, help="decay of the matrices (default: what suits the data)")
     parser.add_argument("--seed", type=int, help="start of all random draws (default: 0)")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest there is (default: auto)")
     parser.add_argument("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
@@ -40,27 +47,25 @@ def train(args):
 
     from vit_helpers.checkpoints import load_checkpoint
     from vit_helpers.data import load
+    from vit_helpers.settings import make_batches, make_network, make_recipe
     from vit_helpers.training import evaluate, fit, set_seed
-    from vit_helpers.vit import ViT
 
     options = chosen_options(args)
     device = pick_device(args.device)
-    data = load(options["data"])
-    recipe = make_recipe(options)
-    config = make_config(options, data)
-    out = args.resume or args.out or next_free(Path("runs"), options["data"])
+    data, settings = load(options["data"]), settings_of(options)
+    recipe, batches = make_recipe(settings), make_batches(data, settings)
+    out = args.resume or args.out or next_free(Path("runs"), options["data"].partition(":")[0])
     checkpoint = out / "checkpoint.pt"
     if checkpoint.exists() and not args.resume:
         raise ValueError(f"{checkpoint} is there already: --resume {out} goes on with it, another --out leaves it alone")
 
     set_seed(options["seed"])
-    model = ViT(config)
+    model = make_network(data, settings)
     size = sum(p.numel() for p in model.parameters())
     print(
         f"{options['data']}: {len(data.train.labels):,} training images; ViT {options['size']}/{options['patch']}, "
         f"{size:,} parameters; {device}, {torch.get_num_threads()} threads"
     )
-    batches = train_batches(data, options)
     validation = data.batches("validation", 512)
     about = {"options": options, "mean": data.mean, "std": data.std, "class_names": data.class_names}
     try:
@@ -85,7 +90,8 @@ def train(args):
 def chosen_options(args):
     """The options of the run: the given ones over the defaults, or a kept run's own"""
     from vit_helpers.checkpoints import load_checkpoint
-    from vit_helpers.training import Recipe
+    from vit_helpers.recipe import Recipe
+    from vit_helpers.settings import OTHERS, preset
 
     given = {name: value for name in KEPT if (value := getattr(args, name)) is not None}
     if args.resume:
@@ -97,41 +103,17 @@ def chosen_options(args):
         if changed := [f"{name} {kept[name]} -> {value}" for name, value in given.items() if kept[name] != value]:
             raise ValueError(f"a resumed run keeps its options, these differ: {', '.join(changed)}")
         return kept
-    recipe = Recipe()
-    defaults = {
-        "data": "digits",
-        "size": "mini",
-        "patch": 2,
-        "epochs": recipe.epochs,
-        "batch_size": 64,
-        "lr": recipe.lr,
-        "weight_decay": recipe.weight_decay,
-        "seed": 0,
-    }
-    return defaults | given
+    defaults = {"seed": 0, **OTHERS, **asdict(Recipe()), **preset(given.get("data", "digits"))}
+    size, _, patch = defaults.pop("model").partition("/")
+    if "size" in given:  # the named size decides its own shape
+        defaults = {name: value for name, value in defaults.items() if name not in ("embed_dim", "depth", "num_heads")}
+    return {"data": "digits", "size": size, "patch": int(patch), **defaults, **given}
 
 
-def make_recipe(options):
-    from vit_helpers.training import Recipe
-
-    return Recipe(**{name: options[name] for name in ("epochs", "lr", "weight_decay")})
-
-
-def make_config(options, data):
-    from vit_helpers.vit import ViTConfig
-
-    return ViTConfig.from_name(
-        f"{options['size']}/{options['patch']}",
-        image_size=data.image_size,
-        in_chans=data.in_chans,
-        num_classes=len(data.class_names),
-    )
-
-
-def train_batches(data, options):
-    from vit_helpers.data import random_affine
-
-    return data.batches("train", options["batch_size"], shuffle=True, augment=random_affine)
+def settings_of(options):
+    """The options of a run as `vit_helpers.settings` has them"""
+    settings = {name: value for name, value in options.items() if name not in ("data", "size", "patch", "seed")}
+    return {"model": f"{options['size']}/{options['patch']}", **settings}
 
 
 def pick_device(name):

@@ -52,15 +52,23 @@ def show(fig, alt):
 
     alt: one or two sentences that say what the picture shows
     """
-    from IPython.display import Image, display
+    from IPython.display import display
+
+    image, metadata = picture(fig, alt)
+    display(image, metadata=metadata)
+
+
+def picture(fig, alt):
+    """What IPython's `display` takes: a closed figure's picture, and metadata with its alt text"""
+    from IPython.display import Image
 
     if not alt.strip():
         raise ValueError("a figure needs alt text: say what it shows")
-    kind, picture = "png", drawn(fig, "png", metadata={"Software": None})  # the same bytes whichever release draws
-    if len(picture) > LARGE and len(jpeg := drawn(fig, "jpeg", pil_kwargs={"quality": 90})) < len(picture):  # photos
-        kind, picture = "jpeg", jpeg
+    kind, data = "png", drawn(fig, "png", metadata={"Software": None})  # the same bytes whichever release draws
+    if len(data) > LARGE and len(jpeg := drawn(fig, "jpeg", pil_kwargs={"quality": 90})) < len(data):  # photos
+        kind, data = "jpeg", jpeg
     plt.close(fig)
-    display(Image(picture, format=kind), metadata={f"image/{kind}": {"alt": alt}})
+    return Image(data, format=kind), {f"image/{kind}": {"alt": alt}}
 
 
 def drawn(fig, kind, **options):

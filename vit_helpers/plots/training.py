@@ -1,0 +1,134 @@
+"""Pictures of training while it goes on, of several runs side by side, and of what a trained model gets wrong."""
+
+import json
+import time
+
+import torch
+
+from vit_helpers.plots import look
+from vit_helpers.plots.curves import draw_curves
+
+REDRAW = 0.5  # seconds between two pictures while a model trains
+
+
+class LiveCurves:
+    """Curves that grow while `fit` trains, in one place of the page: `fit(..., report=LiveCurves(epochs))`.
+
+    epochs: how many there will be.  Outside a notebook each epoch prints a line instead.
+    """
+
+    def __init__(self, epochs):
+        self.epochs, self.history, self.place, self.drawn_at = epochs, [], None, 0.0
+
+    def __call__(self, row):
+        self.history.append(row)
+        if not in_notebook():
+            print(f"epoch {row['epoch']} of {self.epochs}: validation accuracy {row['val_accuracy']:.3f}")
+        elif row["epoch"] == self.epochs or time.monotonic() - self.drawn_at > REDRAW:
+            self.draw()
+            self.drawn_at = time.monotonic()
+
+    def draw(self):
+        from IPython.display import display
+
+        fig = draw_curves(self.history)
+        for ax in fig.axes:
+            ax.set_xlim(0.5, self.epochs + 0.5)
+        alt = f"Loss and accuracy after {len(self.history)} of {self.epochs} epochs, in training and validation."
+        image, metadata = look.picture(fig, alt)
+        if self.place is None:
+            self.place = display(image, metadata=metadata, display_id=True)
+        else:
+            self.place.update(image, metadata=metadata)
+
+
+def in_notebook():
+    """Whether pictures can be shown and changed in place: under Jupyter's kernel"""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return False
+    return hasattr(get_ipython(), "kernel")
+
+
+def draw_runs(runs, columns=3):
+    """A panel for each run with its accuracies epoch by epoch, on a figure of their own, which comes back.
+
+    runs: {title: rows of `fit`};  all panels share their axes
+    """
+    rows = -(-len(runs) // columns)
+    fig, axes = look.new_figure(9, 2.3 * rows, nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False)
+    for ax in axes.flat[len(runs) :]:
+        ax.set_axis_off()
+    for ax, (title, history) in zip(axes.flat, runs.items(), strict=False):
+        epochs = [row["epoch"] for row in history]
+        chance = 1 / history[0]["num_classes"]
+        ax.plot(epochs, [row["accuracy"] for row in history], color=look.LINE, linestyle="--", label="training")
+        ax.plot(epochs, [row["val_accuracy"] for row in history], color=look.QUERY, linewidth=2, label="validation")
+        ax.axhline(chance, color=look.TEXT, linewidth=1, linestyle=":", label="chance")
+        look.dress(ax, title)
+    axes[0, 0].set_ylim(0, 1.03)
+    axes[0, 0].xaxis.get_major_locator().set_params(integer=True)
+    fig.supxlabel("epoch", fontsize=look.TEXT_SIZE, color=look.TEXT)
+    fig.supylabel("accuracy", fontsize=look.TEXT_SIZE, color=look.TEXT)
+    fig.legend(
+        *axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=look.TEXT_SIZE, frameon=False
+    )
+    return fig
+
+
+def draw_confusion(counts, names, ax=None, title=None):
+    """How many images of each class (row) were given each answer (column).  counts: (K, K);  names: K texts"""
+    ax = look.new_axes(ax, 7, 6)
+    shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
+    ax.imshow(shares, cmap=look.VALUES, vmin=0, vmax=1)
+    for row, column in counts.nonzero().tolist():
+        colour = "white" if shares[row, column] < 0.5 else look.TEXT
+        number = counts[row, column].item()
+        ax.text(column, row, number, ha="center", va="center", fontsize=look.TEXT_SIZE - 1, color=colour)
+    ax.set_xticks(range(len(names)), names, rotation=45, ha="right")
+    ax.set_yticks(range(len(names)), names)
+    return look.dress(ax, title, "answer of the model", "class of the image")
+
+
+def draw_calibration(sure, right, ax=None, title=None, groups=10):
+    """How often answers are right that the model is so and so sure of; a perfectly honest model lies on the grey line.
+
+    sure  : (n,) the largest probability of each image;  right: (n,) whether its answer is right
+    groups: how many of equal size, from least to most sure
+    """
+    ax = look.new_axes(ax, 5, 4)
+    order = sure.argsort()
+    parts = [(sure[rows].mean().item(), right[rows].float().mean().item()) for rows in order.tensor_split(groups)]
+    ax.plot([0, 1], [0, 1], color=look.LINE, label="as often right as it is sure")
+    ax.plot(*zip(*parts, strict=True), "o-", color=look.QUERY, label="the model, a tenth of the images each")
+    lowest = min(min(pair) for pair in parts)
+    ax.set_xlim(lowest - 0.05, 1.02)
+    ax.set_ylim(lowest - 0.05, 1.02)
+    ax.legend(fontsize=look.TEXT_SIZE - 1, frameon=False)
+    return look.dress(ax, title, "how sure: largest probability", "share of right answers")
+
+
+def draw_growth(rows, ax=None, title=None):
+    """Accuracy as the training part grows, a curve for each network, a dot for each seed.
+
+    rows: of the table "growth", whose settings name `network` and `images`
+    """
+    ax = look.new_axes(ax, 9, 4)
+    kinds = {"vit": ("ViT", look.CLASS_TOKEN, "o"), "cnn": ("CNN", look.QUERY, "s")}
+    points = {kind: {} for kind in kinds}
+    for row in rows:
+        settings = json.loads(row["settings"])
+        points[settings.get("network", "vit")].setdefault(settings["images"], []).append(row["accuracy"])
+    for kind, (name, colour, marker) in kinds.items():
+        sizes = sorted(points[kind])
+        means = [torch.tensor(points[kind][n]).mean().item() for n in sizes]
+        ax.plot(sizes, means, color=colour, linewidth=2, marker=marker, label=f"{name}, mean of the seeds")
+        for n in sizes:
+            ax.plot([n] * len(points[kind][n]), points[kind][n], ".", color=look.TEXT, markersize=4)
+    ax.set_xscale("log")
+    sizes = sorted({n for sizes in points.values() for n in sizes})
+    ax.set_xticks(sizes, [f"{n:,}" for n in sizes], minor=False)
+    ax.minorticks_off()
+    ax.legend(fontsize=look.TEXT_SIZE, frameon=False)
+    return look.dress(ax, title, "training images", "accuracy on validation")
