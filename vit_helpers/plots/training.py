@@ -1,12 +1,13 @@
 """Pictures of training while it goes on, of several runs side by side, and of what a trained model gets wrong."""
 
 import json
+import math
 import time
 
 import torch
 
 from vit_helpers.plots import look
-from vit_helpers.plots.curves import draw_curves
+from vit_helpers.plots.curves import UNITS, draw_curves
 
 REDRAW = 0.5  # seconds between two pictures while a model trains
 
@@ -51,29 +52,29 @@ def in_notebook():
     return hasattr(get_ipython(), "kernel")
 
 
-def draw_runs(runs, columns=3):
-    """A panel for each run with its accuracies epoch by epoch, on a figure of their own, which comes back.
+def draw_runs(runs, key="accuracy", columns=3):
+    """A panel for each run, epoch by epoch, on a figure of their own, which comes back.
 
-    runs: {title: rows of `fit`};  all panels share their axes
+    runs: {title: rows of `fit`};  key: "accuracy" or "loss"
+    All panels share their axes; a loss above twice that of guessing lies outside
     """
     rows = -(-len(runs) // columns)
-    fig, axes = look.new_figure(9, 2.3 * rows, nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False)
+    fig, axes = look.new_figure(9, 2.1 * rows + 0.5, nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False)
     for ax in axes.flat[len(runs) :]:
         ax.set_axis_off()
     for ax, (title, history) in zip(axes.flat, runs.items(), strict=False):
+        K = history[0]["num_classes"]
+        guessing, top = {"accuracy": (1 / K, 1.03), "loss": (math.log(K), 2 * math.log(K))}[key]
         epochs = [row["epoch"] for row in history]
-        chance = 1 / history[0]["num_classes"]
-        ax.plot(epochs, [row["accuracy"] for row in history], color=look.LINE, linestyle="--", label="training")
-        ax.plot(epochs, [row["val_accuracy"] for row in history], color=look.QUERY, linewidth=2, label="validation")
-        ax.axhline(chance, color=look.TEXT, linewidth=1, linestyle=":", label="chance")
-        look.dress(ax, title)
-    axes[0, 0].set_ylim(0, 1.03)
+        ax.plot(epochs, [row[key] for row in history], "--", color=look.CLASS_TOKEN, linewidth=2, label="training")
+        ax.plot(epochs, [row["val_" + key] for row in history], color=look.QUERY, linewidth=2, label="validation")
+        ax.axhline(guessing, color=look.TEXT, linewidth=1, linestyle=":", label="guessing")
+        look.dress(ax, title).set_ylim(0, top)
     axes[0, 0].xaxis.get_major_locator().set_params(integer=True)
     fig.supxlabel("epoch", fontsize=look.TEXT_SIZE, color=look.TEXT)
-    fig.supylabel("accuracy", fontsize=look.TEXT_SIZE, color=look.TEXT)
-    fig.legend(
-        *axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=look.TEXT_SIZE, frameon=False
-    )
+    fig.supylabel(UNITS[key], fontsize=look.TEXT_SIZE, color=look.TEXT)
+    handles = axes[0, 0].get_legend_handles_labels()
+    fig.legend(*handles, loc="outside upper right", ncols=3, fontsize=look.TEXT_SIZE, frameon=False)
     return fig
 
 
