@@ -21,5 +21,7 @@ def test_dots_show_each_seed_and_the_mean():
     dots, mean, *_ = ax.lines
     assert list(dots.get_xdata()) == [1, 3] and list(dots.get_ydata()) == [0, 0]
     assert mean.get_xdata()[0] == pytest.approx(2)
+    equal = ax.lines[2].get_ydata()
+    assert equal[0] < 1 < equal[1] and sum(equal) == pytest.approx(2)  # the two stand above each other
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one seed", "mean"]

@@ -62,8 +62,9 @@ def fetch(url, path, sha256, timeout=TIMEOUT, tries=TRIES):
 
 def by_hand(url, path, sha256, tries, error):
     """What to say when a file does not come"""
+    often = f"{tries} {'try' if tries == 1 else 'tries'}"
     return (
-        f"could not bring {url} in {tries} tries, the last one said: {type(error).__name__}: {str(error)[:300]}\n"
+        f"could not bring {url} in {often}, the last one said: {type(error).__name__}: {str(error)[:300]}\n"
         f"By hand: put the file at {path} (sha256 {sha256}), or name a folder that has it in VIT_HELPERS_DATA.\n"
         'Without a network there are load("digits"), load("scattered_digits") and load("folder:PATH").'
     )

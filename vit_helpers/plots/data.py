@@ -30,13 +30,27 @@ def draw_rows(rows, texts=None, height=1.15):
 
 
 def draw_dots(groups, ax=None, title=None, x=None):
-    """A line of dots for each group, one a seed, and a bar at their mean.  groups: {name: numbers}"""
-    ax = look.new_axes(ax, 9, 0.5 * len(groups) + 1)
+    """A line of dots for each group, one a seed, and a bar at their mean; equal numbers stand above each other.
+
+    groups: {name: numbers}
+    """
+    ax = look.new_axes(ax, 9, 0.55 * len(groups) + 1)
     for y, values in enumerate(groups.values()):
         values = torch.as_tensor(values)
-        ax.plot(values, [y] * len(values), "o", color=look.PATCH, markersize=7, label="one seed" if y == 0 else None)
+        heights = [y + 0.2 * step for step in stacked(values.tolist())]
+        ax.plot(values, heights, "o", color=look.PATCH, markersize=7, label="one seed" if y == 0 else None)
         ax.plot(values.mean(), y, "|", color=look.CLASS_TOKEN, markersize=24, markeredgewidth=3, label=None if y else "mean")
     ax.set_yticks(range(len(groups)), groups)
     ax.set_ylim(len(groups) - 0.5, -0.5)
     ax.legend(fontsize=look.TEXT_SIZE - 1, frameon=False, markerscale=0.6, loc="center left", bbox_to_anchor=(1, 0.5))
     return look.dress(ax, title, x)
+
+
+def stacked(values):
+    """How many places up or down each number stands, so that equal ones do not cover each other
+
+    >>> stacked([1.0, 2.0, 1.0])
+    [-0.5, 0.0, 0.5]
+    """
+    near = [round(value, 6) for value in values]
+    return [near[:i].count(value) - (near.count(value) - 1) / 2 for i, value in enumerate(near)]
