@@ -1,0 +1,55 @@
+"""Figures of notebook 10: every run is drawn where it belongs, and what lies outside the axis is told."""
+
+import pytest
+from matplotlib.colors import same_color
+
+from vit_helpers.plots import look
+from vit_helpers.plots.ablation import draw_against, draw_changes, draw_search
+
+CHANGES = {"harms": [-0.03, -0.02], "nothing": [0.001, -0.003], "breaks": [-0.5, -0.4], "helps": [0.02, 0.04]}
+
+
+def test_changes_stand_in_order_with_their_seeds():
+    ax = draw_changes(CHANGES, band=0.01, texts={"helps": "twice the cost"}, title="t")
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["helps", "nothing", "harms", "breaks"]
+    dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if line.get_marker() == "o"]
+    assert dots == [(2, 0), (4, 0), (pytest.approx(0.1), 1), (pytest.approx(-0.3), 1), (-3, 2), (-2, 2)]
+    assert {text.get_text() for text in ax.texts} >= {"twice the cost", "mean -45"}
+
+
+def test_what_lies_beyond_the_axis_stands_at_its_edge():
+    ax = draw_changes({"breaks": [-0.5, -0.4], "one is out": [-0.01, -0.09]}, limits=(-8, 4))
+    edge = [line for line in ax.lines if line.get_marker() == "<"]
+    assert [line.get_xdata()[0] for line in edge] == [-8] * 4  # three runs and a mean
+    assert [line.get_ydata()[0] for line in edge] == [0, 1, 1, 1]
+
+
+def test_only_means_outside_the_band_are_orange():
+    ax = draw_changes(CHANGES, band=0.01)
+    bars = [line for line in ax.lines if line.get_marker() == "|"]
+    orange = [same_color(line.get_color(), look.CLASS_TOKEN) for line in bars]
+    assert orange == [True, False, True]
+    edge = [line for line in ax.lines if line.get_marker() == "<"][-1]
+    assert same_color(edge.get_color(), look.CLASS_TOKEN) and edge.get_ydata()[0] == 3
+
+
+def test_without_a_band_no_noise_is_claimed():
+    assert not draw_changes({"one": [0.01]}).patches
+
+
+def test_lines_join_the_means_over_a_logarithmic_axis():
+    ax = draw_against(
+        {"a": {1e-2: [0.5, 0.7], 1e-3: [0.4]}, "b": {1: []}}, names={"a": {1e-2: "here"}}, x="rate", ticks=[1e-3]
+    )
+    joined = next(line for line in ax.lines if line.get_label() == "a")
+    assert list(joined.get_xdata()) == [1e-3, 1e-2] and list(joined.get_ydata()) == pytest.approx([0.4, 0.6])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.001"]
+    assert ax.get_xscale() == "log" and "here" in {text.get_text() for text in ax.texts}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_a_search_shows_each_run_with_its_accuracy():
+    ax = draw_search([1e-3, 1e-2], [0.1, 0.2], [0.91, 0.85], title="t")
+    assert ax.collections[0].get_offsets().tolist() == [[1e-3, 0.1], [1e-2, 0.2]]
+    assert [text.get_text() for text in ax.texts] == ["0.91", "0.85"]
+    assert ax.get_xscale() == ax.get_yscale() == "log"
