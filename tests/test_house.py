@@ -27,7 +27,7 @@ ORDER = {  # a room may import these rooms of ours and no other
     "training": {"checkpoints", "diagnosis", "recipe"},
     "pretrained": {"embeddings"},
     "cnn": set(),
-    "settings": {"cnn", "data", "encoder", "recipe", "vit"},
+    "settings": {"cnn", "data", "encoder", "recipe", "training", "vit"},
     "ablation": {"data", "settings", "training"},
     "plots": {"plots"},
 }

@@ -14,6 +14,7 @@ from vit_helpers.settings import (
     PRESETS,
     NormLastBlock,
     check_settings,
+    for_test,
     make_batches,
     make_network,
     make_recipe,
@@ -70,6 +71,21 @@ def test_every_augmentation_and_mix_keeps_shape_and_counts(augment, mix):
     images, labels = next(iter(make_batches(data, {"augment": augment, "mix": mix, "images": 64})))
     assert images.shape == (64, 1, 8, 8) and images.isfinite().all()
     assert labels.shape == ((64,) if mix == "none" else (64, 10))
+
+
+def test_a_mirrored_test_answers_the_mean_of_both_looks():
+    class Sum(nn.Module):
+        """Logits: sums of the left and of the right half"""
+
+        def forward(self, images):
+            return torch.stack([images[..., :2].sum((1, 2, 3)), images[..., 2:].sum((1, 2, 3))], dim=1)
+
+    images = torch.rand(5, 1, 4, 4)
+    model = for_test(Sum(), {"mirror": True})
+    p = Sum()(images).softmax(dim=1)
+    assert torch.allclose(model(images).softmax(dim=1), (p + p.flip(1)) / 2)
+    plain = Sum()
+    assert for_test(plain, {}) is plain
 
 
 @pytest.mark.parametrize(

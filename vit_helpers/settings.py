@@ -8,6 +8,7 @@ from vit_helpers.data import Split
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
 from vit_helpers.encoder import Block
 from vit_helpers.recipe import Recipe
+from vit_helpers.training import Mirrored
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -39,11 +40,25 @@ OTHERS = {  # what can be set beside the fields of `ViTConfig` and `Recipe`, and
     "repeat": 1,  # how often each comes in an epoch
     "augment": "affine",
     "mix": "none",
+    "mirror": False,  # whether the test looks at mirror images too, `training.Mirrored`
 }
 PRESETS = {  # what was found to work for each data set, without its test part
     "digits": {},
     "scattered_digits": {"model": "mini/4", "augment": "none", "optimizer": "muon", "epochs": 20},
-    "fashion_mnist": {"model": "mini/7", "depth": 3, "augment": "flip", "optimizer": "muon", "epochs": 6, "batch_size": 128},
+    "fashion_mnist": {
+        "model": "mini/14",
+        "embed_dim": 96,
+        "depth": 3,
+        "num_heads": 12,
+        "mlp_ratio": 2.0,
+        "class_token": False,
+        "pool": "avg",
+        "augment": "flip",
+        "mirror": True,
+        "optimizer": "muon",
+        "epochs": 12,
+        "batch_size": 256,
+    },
     "cifar10": {"model": "mini/4", "depth": 4, "augment": "flip_crop", "optimizer": "muon", "epochs": 20, "batch_size": 128},
     "pizza_steak_sushi": {"model": "mini/8", "augment": "flip_crop"},
     "folder": {"model": "mini/8", "augment": "flip_crop"},
@@ -89,6 +104,11 @@ def make_network(data, settings):
         norm_eps=config.norm_eps,
     )
     return ViT(config, block)
+
+
+def for_test(model, settings):
+    """The trained network as it is to be tested"""
+    return Mirrored(model) if settings.get("mirror") else model
 
 
 def make_batches(data, settings):

@@ -6,12 +6,28 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
 
 from vit_helpers.checkpoints import load_checkpoint, make_room, restore, save_checkpoint
 from vit_helpers.diagnosis import diagnose
 from vit_helpers.recipe import Recipe
+
+
+class Mirrored(nn.Module):
+    """A trained classifier that looks twice, at the image and at its mirror image, and answers the mean.
+
+    forward: (B, C, H, W) -> (B, K), logarithms of mean probabilities, to be used as logits
+    """
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, images):
+        one, two = self.model(images).softmax(dim=1), self.model(images.flip(3)).softmax(dim=1)
+        return ((one + two) / 2).log()
 
 
 class Score(NamedTuple):

@@ -107,7 +107,7 @@ def bench_goals(goals, seeds):
 
 def train_once(data, settings, seed):
     """The score on the test part after training with these settings, and the seconds of training"""
-    from vit_helpers.settings import make_batches, make_network, make_recipe
+    from vit_helpers.settings import for_test, make_batches, make_network, make_recipe
     from vit_helpers.training import evaluate, fit, set_seed
 
     set_seed(seed)
@@ -116,7 +116,7 @@ def train_once(data, settings, seed):
     start = time.perf_counter()
     fit(model, batches, validation, make_recipe(settings), report=lambda row: None)
     seconds = time.perf_counter() - start
-    return evaluate(model, data.batches("test", 512)), seconds
+    return evaluate(for_test(model, settings), data.batches("test", 512)), seconds
 
 
 def bench_speed(rounds):

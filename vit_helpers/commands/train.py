@@ -47,7 +47,7 @@ def train(args):
 
     from vit_helpers.checkpoints import load_checkpoint
     from vit_helpers.data import load
-    from vit_helpers.settings import make_batches, make_network, make_recipe
+    from vit_helpers.settings import for_test, make_batches, make_network, make_recipe
     from vit_helpers.training import evaluate, fit, set_seed
 
     options = chosen_options(args)
@@ -80,8 +80,9 @@ def train(args):
         print(f"\nstopped: {done} finished epochs are kept in {checkpoint}")
         print(f"go on with: python -m vit_helpers train --resume {out}")
         return 130
-    score = evaluate(model, data.batches("test", 512), device)
-    print(f"test accuracy {score.accuracy:.4f} on {len(data.test.labels):,} images")
+    score = evaluate(for_test(model, settings), data.batches("test", 512), device)
+    seen = "images and their mirror images" if settings.get("mirror") else "images"
+    print(f"test accuracy {score.accuracy:.4f} on {len(data.test.labels):,} {seen}")
     print(f"test loss {score.loss:.3f} nats, without label smoothing")
     print(f"checkpoint: {checkpoint}\ncurves:     {save_curves(history, out)}")
     return 0
