@@ -62,7 +62,7 @@ def test_curves_show_the_history_with_names_and_units():
     ax = draw_curve(HISTORY, "loss")
     assert list(ax.lines[1].get_ydata()) == [2.2, 1.1, pytest.approx(2.2 / 3)]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "loss (nats)")
-    assert [line.get_label() for line in ax.lines] == ["training, augmented images", "validation"]
+    assert [line.get_label() for line in ax.lines] == ["training", "validation"]
     assert len(draw_curves(HISTORY).axes) == 2
     assert draw_curve(HISTORY[:1], "loss").lines[0].get_marker() == "o"  # one point is seen too
 

@@ -110,7 +110,8 @@ def underfitting(history):
     return Diagnosis(
         "underfitting",
         f"accuracy is {last['accuracy']:.2f} even on the training images, {last['val_accuracy']:.2f} in validation. "
-        "More epochs, a larger model, a higher learning rate, less augmentation or less decay",
+        "More epochs, a larger model, a higher or a lower learning rate, less augmentation or less decay; are the "
+        "pixels normalised?",
     )
 
 

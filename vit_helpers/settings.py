@@ -58,6 +58,7 @@ PRESETS = {  # what was found to work for each data set, without its test part
         "optimizer": "muon",
         "epochs": 12,
         "batch_size": 256,
+        "label_smoothing": 0.0,
     },
     "cifar10": {"model": "mini/4", "depth": 4, "augment": "flip_crop", "optimizer": "muon", "epochs": 20, "batch_size": 128},
     "pizza_steak_sushi": {"model": "mini/8", "augment": "flip_crop"},

@@ -14,6 +14,9 @@ HINTS = {  # what an error's name and message hold, and the way out
     "call numpy() on Tensor that requires grad": "numpy passes no gradient on, nor does detach(): stay with torch",
     "is invalid for input of size": "the lengths in a reshape multiply to that size: is one a fixed number in your code?",
     "StopIteration": "next() found nothing left",
+    "log_softmax_lastdim_kernel_impl": "cross_entropy takes the logits first, the labels second",
+    "'method' object is not": "are brackets missing behind a method's name?",
+    "object of type 'generator' has no len()": "batches may come one by one: count them in the loop",
 }
 ROUNDED = "loses digits: float64 came in, but something on the way was float32. A .float(), or a new torch.tensor(...)?"
 

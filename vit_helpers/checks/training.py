@@ -517,7 +517,7 @@ ACCURACY_SLIPS = {  # what a wrong share equals, from how many answers are right
     "the sum of the batches' shares; count right answers, divide by the images": lambda h, n: sum(per_batch(h, n)),
     "divided twice: a mean over images is a share already": lambda h, n: sum(per_batch(h, n)) / sum(n),
     "per cent; a share goes from 0 to 1": lambda h, n: 100 * sum(h) / sum(n),
-    "is it divided by //?": lambda h, n: 0,
+    "is it divided by //, or does nothing count as right, because argmax is missing?": lambda h, n: 0,
     "the number of right answers; divide by the number of images": lambda h, n: sum(h),
     "the share of wrong answers": lambda h, n: 1 - sum(h) / sum(n),
     "the last batch alone": lambda h, n: h[-1] / n[-1],
@@ -635,7 +635,7 @@ def accuracy_mode(answer):
         got = ask_share(answer, model, batches, f"for a model that came in {mode} mode")
         asked = events.count("evaluation") < events.count("forward")
         slip(asked, "asks the model in training mode: dropout makes mistakes, and statistics move. model.eval() comes first")
-        words = f"the model came in {mode} mode and goes in the other one: remember model.training, and put it back"
+        words = f"the model came in {mode} mode and goes in the other one: put model.training back with model.train(...)"
         slip(any(m.training != training for m in model.modules()), words)
         expect_shares_of_images([got], [(model, batches)], f" and a model that came in {mode} mode")
 

@@ -13,7 +13,7 @@ def draw_curve(history, key, ax=None, title=None):
     ax = look.new_axes(ax, 6, 3.5)
     epochs = [row["epoch"] for row in history]
     marker = "o" if len(epochs) < 3 else None  # a line needs two points to be seen
-    ax.plot(epochs, [row[key] for row in history], color=look.LINE, marker=marker, label="training, augmented images")
+    ax.plot(epochs, [row[key] for row in history], color=look.LINE, marker=marker, label="training")
     ax.plot(epochs, [row["val_" + key] for row in history], color=look.QUERY, marker=marker, label="validation")
     ax.xaxis.get_major_locator().set_params(integer=True)  # there is no half an epoch
     ax.legend(fontsize=look.TEXT_SIZE - 1, frameon=False)
