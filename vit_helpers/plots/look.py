@@ -64,11 +64,10 @@ def picture(fig, alt):
 
     if not alt.strip():
         raise ValueError("a figure needs alt text: say what it shows")
-    kind, data = "png", drawn(fig, "png")
-    if len(data) > LARGE and len(jpeg := drawn(fig, "jpeg", pil_kwargs={"quality": 90})) < len(data):  # photos
+    plain = drawn(fig, "png")
+    kind, data = "png", with_palette(plain)
+    if len(plain) > LARGE and len(jpeg := drawn(fig, "jpeg", pil_kwargs={"quality": 90})) < len(data):  # photos
         kind, data = "jpeg", jpeg
-    else:
-        data = with_palette(data)
     plt.close(fig)
     return Image(data, format=kind), {f"image/{kind}": {"alt": alt}}
 
