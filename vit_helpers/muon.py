@@ -56,5 +56,5 @@ def orthogonal(matrix, steps=5):
     x = x / x.norm().clamp(min=1e-7)
     for _ in range(steps):
         square = x @ x.T
-        x = a * x + (b * square + c * square @ square) @ x
+        x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)  # (b s + c s s) x + a x
     return x if wide else x.T

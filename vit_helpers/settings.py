@@ -43,7 +43,7 @@ OTHERS = {  # what can be set beside the fields of `ViTConfig` and `Recipe`, and
     "mirror": False,  # whether the test looks at mirror images too, `training.Mirrored`
 }
 PRESETS = {  # what was found to work for each data set, without its test part
-    "digits": {},
+    "digits": {"model": "mini/4"},
     "scattered_digits": {"model": "mini/4", "augment": "none", "optimizer": "muon", "epochs": 20},
     "fashion_mnist": {
         "model": "mini/14",
@@ -57,7 +57,8 @@ PRESETS = {  # what was found to work for each data set, without its test part
         "mirror": True,
         "optimizer": "muon",
         "epochs": 12,
-        "batch_size": 256,
+        "batch_size": 512,
+        "lr": 4e-3,
         "label_smoothing": 0.0,
     },
     "cifar10": {"model": "mini/4", "depth": 4, "augment": "flip_crop", "optimizer": "muon", "epochs": 20, "batch_size": 128},
