@@ -95,7 +95,7 @@ def test_resume_keeps_its_options(trained):
     ("words", "status", "says"),
     [
         (["--data", "mnist"], 1, "unknown data 'mnist', known: digits"),
-        (["--size", "XL"], 1, "unknown model 'XL/2', known: mini, Ti"),
+        (["--size", "XL"], 1, "unknown model 'XL/4', known: mini, Ti"),
         (["--patch", "3"], 1, "8 x 8 pixels does not divide into patches of side 3"),
         (["--epochs", "0"], 2, "must be at least 1, got 0"),
         (["--lr", "0"], 1, "lr must be above 0"),
