@@ -25,6 +25,8 @@ ORDER = {  # a room may import these rooms of ours and no other
     "recipe": {"muon"},
     "diagnosis": set(),
     "training": {"checkpoints", "diagnosis", "recipe"},
+    "inspection": set(),
+    "grading": {"inspection"},
     "pretrained": {"embeddings"},
     "cnn": set(),
     "settings": {"cnn", "data", "encoder", "recipe", "training", "vit"},

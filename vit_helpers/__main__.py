@@ -4,7 +4,7 @@ import argparse
 import sys
 from importlib import import_module
 
-COMMANDS = ("train", "ablate", "bench", "rerun", "pictures")
+COMMANDS = ("train", "ablate", "grade", "bench", "rerun", "pictures")
 
 
 def main(words=None):

@@ -13,10 +13,8 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 from vit_helpers.checks import marks
 from vit_helpers.checks.marks import slip
-from vit_helpers.data import load
-from vit_helpers.recipe import Recipe, warmup_cosine
-from vit_helpers.training import fit
-from vit_helpers.vit import ViT, ViTConfig
+from vit_helpers.checks.mysteries import FAULTS, RUNS
+from vit_helpers.recipe import warmup_cosine
 
 
 def as_number(got, when, kind="a number"):
@@ -766,14 +764,6 @@ def mended_manners(answer):
 
 # Curves to read
 
-RUNS = {  # letter: the fault, and what it changes: in the recipe, or of the images
-    "A": ("rate too high", {"lr": 0.3, "warmup": 0.0}),
-    "B": ("too few images", {"images": 60}),
-    "C": ("nothing wrong", {}),
-    "D": ("labels shuffled", {"shuffled": True}),
-    "E": ("rate too low", {"lr": 1e-4}),
-}
-FAULTS = tuple(sorted(fault for fault, _ in RUNS.values()))
 SPEAKS = {  # a fault: what its curves would show, and what the runs with another fault show instead
     "labels shuffled": (
         "validation has nothing to gain and stays at guessing, a loss of ln 10 = 2.3 and an accuracy of 0.1",
@@ -816,47 +806,6 @@ SPEAKS = {  # a fault: what its curves would show, and what the runs with anothe
         },
     ),
 }  # fmt: skip
-
-
-class Draws:
-    """20 batches of 32 images a pass, drawn at random from a part, normalised"""
-
-    def __init__(self, split, normalize):
-        self.split, self.normalize = split, normalize
-
-    def __len__(self):
-        return 20
-
-    def __iter__(self):
-        for _ in range(len(self)):
-            rows = torch.randint(len(self.split.labels), (32,))
-            yield self.normalize(self.split.images[rows]), self.split.labels[rows]
-
-
-def mystery_runs():
-    """Five short runs on the digits, each with another of the `FAULTS`: {"A": history, ...}, the same every time.
-
-    A history is that of `fit`, without learning rate and speed: 6 epochs, each of 20 batches of 32 images
-    """
-    dtype = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(torch.float32)
-        with torch.random.fork_rng(), torch.inference_mode(False), torch.enable_grad():
-            return {letter: mystery_run(**change) for letter, (_, change) in RUNS.items()}
-    finally:
-        torch.set_default_dtype(dtype)
-
-
-def mystery_run(images=None, shuffled=False, **change):
-    torch.manual_seed(0)
-    data = load("digits")
-    train = data.train._replace(images=data.train.images[:images], labels=data.train.labels[:images])
-    if shuffled:
-        train = train._replace(labels=train.labels[torch.randperm(len(train.labels))])
-    model = ViT(ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=10))
-    recipe = Recipe(**{"epochs": 6, "lr": 2e-3, "schedule": "constant", "label_smoothing": 0.0} | change)
-    history = fit(model, Draws(train, data.normalize), data.batches("validation", 180), recipe, report=lambda row: None)
-    return [{key: row[key] for key in row if key not in ("lr", "images_per_second")} for row in history]
 
 
 def check_reading(answer):

@@ -1,0 +1,72 @@
+import pytest
+import torch
+
+from vit_helpers.data import load
+from vit_helpers.grading import METHODS, grade, mass_inside, peak_inside, share_inside
+from vit_helpers.vit import ViT, ViTConfig
+
+
+def test_share_inside_counts_halves():
+    share = share_inside(torch.tensor([[2, 4, 8, 4]]), (3, 4), 4)
+    assert share.tolist() == [[[0, 0, 0, 0], [0.5, 1, 0.5, 0], [0, 0, 0, 0]]]
+
+
+def test_mass_inside():
+    place = torch.tensor([[4, 4, 8, 4], [4, 4, 8, 4]])
+    maps = torch.zeros(2, 3, 4)
+    maps[0, 1, 1], maps[0, 0, 0], maps[0, 2, 2] = 3, 1, -5
+    mass = mass_inside(maps, place, 4)
+    assert mass[0] == 0.75 and mass[1] == pytest.approx(2 / 12)  # an empty map is as good as an even one
+
+
+def test_peak_inside():
+    maps = torch.zeros(2, 3, 4)
+    maps[0, 1, 2], maps[1, 2, 3] = 1, 1
+    assert peak_inside(maps, torch.tensor([[8, 4, 4, 4]] * 2), 4).tolist() == [1, 0]
+    two = torch.tensor([[[1.0, 1.0], [0.0, 0.0]]])
+    assert peak_inside(two, torch.tensor([[0, 0, 4, 8]]), 4).item() == 0.5
+
+
+def test_an_even_map_has_the_place_s_share_of_the_picture():
+    part = load("scattered_digits", n=50).train
+    mass = mass_inside(torch.ones(50, 6, 6), part.places, 4)
+    assert torch.allclose(mass, torch.tensor(12 * 12 / 24**2))
+
+
+# Methods
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load("scattered_digits", n=60)
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    model = ViT(ViTConfig.from_name("mini/4", image_size=24, in_chans=1, num_classes=10))
+    torch.nn.init.normal_(model.head.weight)
+    return model
+
+
+def test_every_method_gives_a_map_for_every_picture(data, model):
+    for name, method in METHODS.items():
+        maps = method(model, data.normalize(data.train.images[:7]), data.train.labels[:7])
+        assert maps.shape == (7, 6, 6) and maps.isfinite().all() and not maps.requires_grad, name
+
+
+def test_grades_are_means_over_all_pictures(data, model):
+    grades = grade(model, data.train, data.normalize, batch_size=25)
+    assert list(grades) == list(METHODS)
+    assert grades["even map"] == {"mass": pytest.approx(0.25), "hits": pytest.approx(0.25, abs=0.01)}
+    for name, method in METHODS.items():
+        maps = method(model, data.normalize(data.train.images), data.train.labels)
+        assert grades[name]["mass"] == pytest.approx(mass_inside(maps, data.train.places, 4).mean().item(), abs=1e-5)
+
+
+def test_a_method_that_knows_the_place_is_graded_full(data, model):
+    def knows(model, images, classes):
+        return share_inside(data.train.places, (6, 6), 4)
+
+    grades = grade(model, data.train, data.normalize, {"truth": knows}, batch_size=60)
+    assert grades["truth"]["mass"] > 0.75 and grades["truth"]["hits"] == 1.0

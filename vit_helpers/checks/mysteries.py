@@ -1,0 +1,65 @@
+"""The five runs whose curves are read in notebook 07, kept beside this file by `python -m vit_helpers.checks.mysteries`."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from vit_helpers.data import load
+from vit_helpers.recipe import Recipe
+from vit_helpers.training import fit
+from vit_helpers.vit import ViT, ViTConfig
+
+KEPT = Path(__file__).with_suffix(".json")
+RUNS = {  # letter: the fault, and what it changes: in the recipe, or of the images
+    "A": ("rate too high", {"lr": 0.3, "warmup": 0.0}),
+    "B": ("too few images", {"images": 60}),
+    "C": ("nothing wrong", {}),
+    "D": ("labels shuffled", {"shuffled": True}),
+    "E": ("rate too low", {"lr": 1e-4}),
+}
+FAULTS = tuple(sorted(fault for fault, _ in RUNS.values()))
+
+
+def mystery_runs():
+    """Five short runs on the digits, each with another of the `FAULTS`: {"A": history, ...}, kept, not trained anew.
+
+    A history is that of `fit`, without learning rate and speed: 6 epochs, each of 20 batches of 32 images
+    """
+    return json.loads(KEPT.read_text(encoding="utf-8"))
+
+
+class Draws:
+    """20 batches of 32 images a pass, drawn at random from a part, normalised"""
+
+    def __init__(self, split, normalize):
+        self.split, self.normalize = split, normalize
+
+    def __len__(self):
+        return 20
+
+    def __iter__(self):
+        for _ in range(len(self)):
+            rows = torch.randint(len(self.split.labels), (32,))
+            yield self.normalize(self.split.images[rows]), self.split.labels[rows]
+
+
+def train_mysteries():
+    """The same five, trained anew"""
+    return {letter: mystery_run(**change) for letter, (_, change) in RUNS.items()}
+
+
+def mystery_run(images=None, shuffled=False, **change):
+    torch.manual_seed(0)
+    data = load("digits")
+    train = data.train._replace(images=data.train.images[:images], labels=data.train.labels[:images])
+    if shuffled:
+        train = train._replace(labels=train.labels[torch.randperm(len(train.labels))])
+    model = ViT(ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=10))
+    recipe = Recipe(**{"epochs": 6, "lr": 2e-3, "schedule": "constant", "label_smoothing": 0.0} | change)
+    history = fit(model, Draws(train, data.normalize), data.batches("validation", 180), recipe, report=lambda row: None)
+    return [{key: row[key] for key in row if key not in ("lr", "images_per_second")} for row in history]
+
+
+if __name__ == "__main__":
+    KEPT.write_text(json.dumps(train_mysteries(), indent=1) + "\n", encoding="utf-8", newline="\n")

@@ -1,0 +1,110 @@
+"""Maps graded against the truth: does what a method shows lie where the digit is?
+
+A method is a function (model, images, classes) -> maps (B, rows, cols): how much each patch is said to matter.
+"""
+
+from functools import partial
+
+import torch
+
+from vit_helpers.inspection import attention_gradients, attention_map, gradient_rollout, occlusion, rollout
+
+# Methods
+
+
+@torch.no_grad()
+def of_layer(model, images, classes, layer):
+    """What the class token looks at in one layer, the mean of its heads"""
+    weights = model.attention_weights(images)[layer]
+    return attention_map(weights, model.config.grid).mean(dim=1)
+
+
+@torch.no_grad()
+def by_rollout(model, images, classes):
+    """What has reached the class token through all layers"""
+    return attention_map(rollout(model.attention_weights(images)), model.config.grid)
+
+
+def by_gradient_rollout(model, images, classes):
+    """What has reached it and speaks for the class"""
+    return attention_map(gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid)
+
+
+def even(model, images, classes):
+    """Every patch alike: what a map is worth that knows nothing"""
+    return torch.ones(len(images), *model.config.grid)
+
+
+METHODS = {
+    "attention, first layer": partial(of_layer, layer=0),
+    "attention, last layer": partial(of_layer, layer=-1),
+    "rollout": by_rollout,
+    "gradient rollout": by_gradient_rollout,
+    "occlusion": occlusion,
+    "even map": even,
+}
+
+
+def grade(model, part, normalize, methods=METHODS, batch_size=250):
+    """How well each method finds the digits of a part with places.
+
+    part    : a `PlacedSplit`; normalize: its images, as the model takes them
+    returns : {method: {"mass": mean share of the map inside the digit's place, "hits": share of peaks inside}}
+    """
+    model.eval()
+    grades = {}
+    for name, method in methods.items():
+        mass, hits = [], []
+        for rows in torch.arange(len(part.labels)).split(batch_size):
+            maps = method(model, normalize(part.images[rows]), part.labels[rows])
+            mass.append(mass_inside(maps, part.places[rows], model.config.patch_size))
+            hits.append(peak_inside(maps, part.places[rows], model.config.patch_size))
+        grades[name] = {"mass": torch.cat(mass).mean().item(), "hits": torch.cat(hits).mean().item()}
+    return grades
+
+
+# Grades of one map each
+
+
+def mass_inside(maps, places, patch_size):
+    """The share of each map that lies in a place: 1 for all of it.  Negative values count as 0.
+
+    maps   : (B, rows, cols), a number a patch
+    places : (B, 4), left, top, width and height in pixels; a patch half inside counts half
+    returns: (B,); where a map is 0 everywhere, what an even map would have
+
+    >>> maps = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> mass_inside(maps, torch.tensor([[0, 0, 4, 4]]), 4)
+    tensor([0.5000])
+    """
+    maps = maps.clamp(min=0).float()
+    even = maps.sum(dim=(1, 2), keepdim=True) == 0
+    maps = torch.where(even, torch.ones_like(maps), maps)
+    inside = share_inside(places, maps.shape[1:], patch_size)
+    return (maps * inside).sum(dim=(1, 2)) / maps.sum(dim=(1, 2))
+
+
+def peak_inside(maps, places, patch_size):
+    """Whether each map is largest at a patch whose centre lies in the place: (B,) of 1 and 0, shares where several are
+
+    >>> peak_inside(torch.ones(1, 2, 2), torch.tensor([[0, 0, 4, 4]]), 4)
+    tensor([0.2500])
+    """
+    rows, cols = maps.shape[1:]
+    left, top, width, height = (x[:, None, None] for x in places.unbind(dim=1))
+    y, x = patch_size * (torch.arange(rows)[:, None] + 0.5), patch_size * (torch.arange(cols) + 0.5)
+    inside = (x >= left) & (x < left + width) & (y >= top) & (y < top + height)
+    peaks = maps == maps.amax(dim=(1, 2), keepdim=True)
+    return (peaks & inside).sum(dim=(1, 2)) / peaks.sum(dim=(1, 2))
+
+
+def share_inside(places, grid, patch_size):
+    """How much of each patch lies in each place, from 0 to 1: (B, 4) -> (B, rows, cols)"""
+
+    def along(start, length, n):
+        edges = patch_size * torch.arange(n + 1)
+        first, last = edges[:-1].maximum(start[:, None]), edges[1:].minimum((start + length)[:, None])
+        return (last - first).clamp(min=0) / patch_size
+
+    left, top, width, height = places.unbind(dim=1)
+    return along(top, height, grid[0])[:, :, None] * along(left, width, grid[1])[:, None, :]
