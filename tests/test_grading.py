@@ -2,13 +2,19 @@ import pytest
 import torch
 
 from vit_helpers.data import load
-from vit_helpers.grading import METHODS, grade, mass_inside, peak_inside, share_inside
+from vit_helpers.grading import METHODS, grade, inside, mass_inside, peak_inside
 from vit_helpers.vit import ViT, ViTConfig
 
 
-def test_share_inside_counts_halves():
-    share = share_inside(torch.tensor([[2, 4, 8, 4]]), (3, 4), 4)
-    assert share.tolist() == [[[0, 0, 0, 0], [0.5, 1, 0.5, 0], [0, 0, 0, 0]]]
+def test_inside_are_the_pixels_of_the_place():
+    mask = inside(torch.tensor([[2, 4, 8, 4]]), (12, 16))
+    assert mask.shape == (1, 12, 16) and mask.sum() == 32 and mask[0, 4:8, 2:10].all()
+
+
+def test_a_patch_half_inside_counts_half():
+    maps = torch.zeros(1, 3, 4)
+    maps[0, 1, 0] = 1
+    assert mass_inside(maps, torch.tensor([[2, 4, 8, 4]]), 4).item() == 0.5
 
 
 def test_mass_inside():
@@ -66,7 +72,8 @@ def test_grades_are_means_over_all_pictures(data, model):
 
 def test_a_method_that_knows_the_place_is_graded_full(data, model):
     def knows(model, images, classes):
-        return share_inside(data.train.places, (6, 6), 4)
+        pixels = inside(data.train.places, (24, 24)).float()
+        return torch.nn.functional.avg_pool2d(pixels, 4)
 
     grades = grade(model, data.train, data.normalize, {"truth": knows}, batch_size=60)
     assert grades["truth"]["mass"] > 0.75 and grades["truth"]["hits"] == 1.0

@@ -77,11 +77,10 @@ def mass_inside(maps, places, patch_size):
     >>> mass_inside(maps, torch.tensor([[0, 0, 4, 4]]), 4)
     tensor([0.5000])
     """
-    maps = maps.clamp(min=0).float()
-    even = maps.sum(dim=(1, 2), keepdim=True) == 0
-    maps = torch.where(even, torch.ones_like(maps), maps)
-    inside = share_inside(places, maps.shape[1:], patch_size)
-    return (maps * inside).sum(dim=(1, 2)) / maps.sum(dim=(1, 2))
+    maps = maps.clamp(min=0)
+    maps = maps.where(maps.sum(dim=(1, 2), keepdim=True) > 0, 1.0)
+    pixels = maps.repeat_interleave(patch_size, 1).repeat_interleave(patch_size, 2)  # (B, H, W)
+    return (pixels * inside(places, pixels.shape[1:])).sum(dim=(1, 2)) / pixels.sum(dim=(1, 2))
 
 
 def peak_inside(maps, places, patch_size):
@@ -90,21 +89,14 @@ def peak_inside(maps, places, patch_size):
     >>> peak_inside(torch.ones(1, 2, 2), torch.tensor([[0, 0, 4, 4]]), 4)
     tensor([0.2500])
     """
-    rows, cols = maps.shape[1:]
-    left, top, width, height = (x[:, None, None] for x in places.unbind(dim=1))
-    y, x = patch_size * (torch.arange(rows)[:, None] + 0.5), patch_size * (torch.arange(cols) + 0.5)
-    inside = (x >= left) & (x < left + width) & (y >= top) & (y < top + height)
+    P, (rows, cols) = patch_size, maps.shape[1:]
+    centres = inside(places, (rows * P, cols * P))[:, P // 2 :: P, P // 2 :: P]  # (B, rows, cols)
     peaks = maps == maps.amax(dim=(1, 2), keepdim=True)
-    return (peaks & inside).sum(dim=(1, 2)) / peaks.sum(dim=(1, 2))
+    return (peaks & centres).sum(dim=(1, 2)) / peaks.sum(dim=(1, 2))
 
 
-def share_inside(places, grid, patch_size):
-    """How much of each patch lies in each place, from 0 to 1: (B, 4) -> (B, rows, cols)"""
-
-    def along(start, length, n):
-        edges = patch_size * torch.arange(n + 1)
-        first, last = edges[:-1].maximum(start[:, None]), edges[1:].minimum((start + length)[:, None])
-        return (last - first).clamp(min=0) / patch_size
-
-    left, top, width, height = places.unbind(dim=1)
-    return along(top, height, grid[0])[:, :, None] * along(left, width, grid[1])[:, None, :]
+def inside(places, image_size):
+    """Which pixels lie in each place: (B, 4) -> boolean (B, H, W)"""
+    left, top, width, height = (x[:, None, None] for x in places.unbind(dim=1))
+    y, x = torch.arange(image_size[0])[:, None], torch.arange(image_size[1])
+    return (y >= top) & (y < top + height) & (x >= left) & (x < left + width)
