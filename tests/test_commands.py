@@ -159,3 +159,13 @@ def test_bench_builds_every_peer_with_the_same_size():
     sizes = {name: sum(p.numel() for p in make(8, 2, 1, 64, 2, 4).parameters()) for name, make in makers().items()}
     assert set(sizes) == {"ours", "torchvision", "timm", "Hugging Face"}
     assert len(set(sizes.values())) == 1, sizes
+
+
+def test_grade_keeps_its_rows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["grade", "--seeds", "1", "--images", "20", "--epochs", "1", "--out", "kept/grades.csv"]) == 0
+    said = capsys.readouterr().out
+    lines = (tmp_path / "kept" / "grades.csv").read_text().splitlines()
+    assert lines[0] == "model,seed,accuracy,method,mass,hits" and len(lines) == 1 + 2 * 6
+    assert re.search(r"untrained +even map +0\.250 ± 0\.000  0\.250 ± 0\.000", said)
+    assert re.search(r"trained +occlusion +0\.\d{3} ± 0\.000", said)
