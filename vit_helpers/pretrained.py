@@ -55,6 +55,23 @@ HUGGINGFACE = {  # ViTModel and ViTForImageClassification of transformers 5, the
     "classifier": "head",
 }
 
+GOOGLE = {  # the npz files of google-research/vision_transformer, with points for the slashes
+    "embedding": "patch_embed.proj",
+    "cls": "token_embed.cls_token",
+    "Transformer.posembed_input.pos_embedding": "token_embed.pos_embed",
+    "Transformer.encoderblock_{i}.LayerNorm_0": BLOCK + "norm1",
+    "Transformer.encoderblock_{i}.MultiHeadDotProductAttention_1.query": BLOCK + "attn.q",
+    "Transformer.encoderblock_{i}.MultiHeadDotProductAttention_1.key": BLOCK + "attn.k",
+    "Transformer.encoderblock_{i}.MultiHeadDotProductAttention_1.value": BLOCK + "attn.v",
+    "Transformer.encoderblock_{i}.MultiHeadDotProductAttention_1.out": BLOCK + "attn.proj",
+    "Transformer.encoderblock_{i}.LayerNorm_2": BLOCK + "norm2",
+    "Transformer.encoderblock_{i}.MlpBlock_3.Dense_0": BLOCK + "mlp.fc1",
+    "Transformer.encoderblock_{i}.MlpBlock_3.Dense_1": BLOCK + "mlp.fc2",
+    "Transformer.encoder_norm": "norm",
+    "pre_logits": "pre_logits.0",
+    "head": "head",
+}
+
 
 def from_torchvision(state_dict):
     """The state dict of a torchvision ViT (`vit_b_16`, ...) under our names.
@@ -80,6 +97,57 @@ def from_huggingface(state_dict):
     raises: ValueError naming the keys that are no part of such a model, or a block with only some of q, k and v
     """
     return flatten_projection(join_qkv(rename(state_dict, HUGGINGFACE, "Hugging Face")))
+
+
+def from_google(arrays):
+    """The arrays of one of Google's npz files, as `dict(numpy.load(path))` gives them, under our names.
+
+    raises: ValueError naming the keys that are no part of such a model
+    """
+    if not isinstance(arrays, Mapping):
+        raise TypeError(
+            f"takes the arrays of an npz file, as dict(numpy.load(path)) gives them; got {type(arrays).__name__}"
+        )
+    return flatten_projection(join_qkv(rename(dict(from_flax(*item) for item in arrays.items()), GOOGLE, "Google")))
+
+
+def from_flax(key, array):
+    """A name and an array of flax as torch has them.  flax multiplies by a kernel (in, out) from the right"""
+    path, _, leaf = key.rpartition("/")
+    module, value = path.replace("/", "."), torch.as_tensor(array)
+    if leaf == "scale":
+        return f"{module}.weight", value
+    if leaf == "bias":
+        return f"{module}.bias", value.flatten()  # of queries, keys, values (h, d)
+    if leaf != "kernel":
+        return key.replace("/", "."), value
+    if value.ndim == 4:  # the convolution's (P, P, C, D)
+        return f"{module}.weight", value.permute(3, 2, 0, 1)
+    into_width = module.endswith(".out")  # (h, d, D); queries, keys and values have (D, h, d)
+    return f"{module}.weight", (value.flatten(0, -2) if into_width else value.flatten(1)).T
+
+
+def fill(model, state_dict):
+    """Put weights under our names into a model: all of them, or none.
+
+    raises: ValueError naming the keys that are missing, those that do not belong, and other shapes than expected
+    """
+    expected, complaints = model.state_dict(), []
+    if missing := expected.keys() - state_dict.keys():
+        complaints.append(f"{len(missing)} missing: {some(missing)}")
+    if foreign := state_dict.keys() - expected.keys():
+        complaints.append(f"{len(foreign)} that do not belong: {some(foreign)}")
+    shapes = {key: (tuple(expected[key].shape), tuple(state_dict[key].shape)) for key in expected.keys() & state_dict.keys()}
+    if other := [f"{key} expected {a}, found {b}" for key, (a, b) in sorted(shapes.items()) if a != b]:
+        complaints.append(f"{len(other)} of another shape: {some(other)}")
+    if complaints:
+        raise ValueError(f"these are not the model's {len(expected)} weights, it is as it was: {'; '.join(complaints)}")
+    model.load_state_dict(state_dict)
+
+
+def some(things):
+    """The first five of many, in order"""
+    return ", ".join(sorted(things)[:5]) + (", ..." if len(things) > 5 else "")
 
 
 def rename(state_dict, table, library):
