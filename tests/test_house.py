@@ -28,6 +28,7 @@ ORDER = {  # a room may import these rooms of ours and no other
     "inspection": set(),
     "grading": {"inspection"},
     "pretrained": {"embeddings"},
+    "finetune": {"embeddings", "vit"},
     "cnn": set(),
     "settings": {"cnn", "data", "encoder", "recipe", "training", "vit"},
     "ablation": {"data", "settings", "training"},
