@@ -1,3 +1,4 @@
+import copy
 import math
 
 import pytest
@@ -129,9 +130,14 @@ def test_hooks_are_gone_after_an_error_too(model):
     assert not any(block.attn._forward_pre_hooks or block.attn.proj._forward_pre_hooks for block in model.blocks)
 
 
-def test_gradients_also_where_gradients_are_off(model, images):
+def test_gradients_also_where_gradients_are_off_or_the_model_is_frozen(model, images):
+    _, wanted = attention_gradients(model, images)
     with torch.no_grad():
-        assert len(attention_gradients(model, images)[1]) == 3
+        _, got = attention_gradients(model, images)
+    _, frozen = attention_gradients(copy.deepcopy(model).requires_grad_(False), images)
+    for a, b, c in zip(wanted, got, frozen, strict=True):
+        assert torch.equal(a, b) and torch.allclose(a, c, atol=1e-6)
+    assert not images.requires_grad
 
 
 def test_gradient_rollout_leaves_out_what_speaks_against():

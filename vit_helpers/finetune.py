@@ -1,5 +1,6 @@
 """Fine-tuning: a trained ViT meets new classes, or larger images (paper, section 3.2 and appendix B.1.1)."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -60,8 +61,8 @@ class LoRA(nn.Module):
         if not 1 <= rank <= min(m, n):
             raise ValueError(f"a rank for a matrix of {m} x {n} is from 1 to {min(m, n)}, got {rank}")
         self.linear, self.scale = linear.requires_grad_(False), scale
-        self.A = nn.Parameter(torch.empty(rank, n, device=linear.weight.device))
-        self.B = nn.Parameter(torch.zeros(m, rank, device=linear.weight.device))
+        self.A = nn.Parameter(linear.weight.new_empty(rank, n))
+        self.B = nn.Parameter(linear.weight.new_zeros(m, rank))
         nn.init.kaiming_uniform_(self.A, a=math.sqrt(5))
 
     def forward(self, x):
@@ -70,10 +71,9 @@ class LoRA(nn.Module):
     @torch.no_grad()
     def merged(self):
         """A plain Linear that does the same, for use after training"""
-        linear = nn.Linear(self.linear.in_features, self.linear.out_features, bias=self.linear.bias is not None)
-        linear.load_state_dict(self.linear.state_dict())
+        linear = copy.deepcopy(self.linear)
         linear.weight += self.scale * self.B @ self.A
-        return linear
+        return linear.requires_grad_()
 
 
 def add_lora(model, rank, scale=1.0):

@@ -51,8 +51,8 @@ def grade(model, part, normalize, methods=METHODS, batch_size=250):
     part    : a `PlacedSplit`; normalize: its images, as the model takes them
     returns : {method: {"mass": mean share of the map inside the digit's place, "hits": share of peaks inside}}
     """
+    was_training, grades = model.training, {}
     model.eval()
-    grades = {}
     for name, method in methods.items():
         mass, hits = [], []
         for rows in torch.arange(len(part.labels)).split(batch_size):
@@ -60,6 +60,7 @@ def grade(model, part, normalize, methods=METHODS, batch_size=250):
             mass.append(mass_inside(maps, part.places[rows], model.config.patch_size))
             hits.append(peak_inside(maps, part.places[rows], model.config.patch_size))
         grades[name] = {"mass": torch.cat(mass).mean().item(), "hits": torch.cat(hits).mean().item()}
+    model.train(was_training)
     return grades
 
 
@@ -98,5 +99,6 @@ def peak_inside(maps, places, patch_size):
 def inside(places, image_size):
     """Which pixels lie in each place: (B, 4) -> boolean (B, H, W)"""
     left, top, width, height = (x[:, None, None] for x in places.unbind(dim=1))
-    y, x = torch.arange(image_size[0])[:, None], torch.arange(image_size[1])
+    y, x = (torch.arange(n, device=places.device) for n in image_size)
+    y = y[:, None]
     return (y >= top) & (y < top + height) & (x >= left) & (x < left + width)

@@ -94,7 +94,7 @@ def attention_gradients(model, images, classes=None):
     hooks += [block.attn.proj.register_forward_pre_hook(keep(mixed)) for block in model.blocks]
     try:
         with torch.enable_grad():
-            logits = model(images)
+            logits = model(images.detach().requires_grad_())  # so that a frozen model passes gradients too
             classes = logits.argmax(dim=1) if classes is None else classes
             slopes = torch.autograd.grad(logits.gather(1, classes[:, None]).sum(), mixed)
     finally:
@@ -135,7 +135,7 @@ def attention_distance(weights, grid, patch_size):
     extra = class_tokens(weights, grid)
     among = weights[..., extra:, extra:]
     among = among / among.sum(dim=-1, keepdim=True)
-    rows, cols = torch.meshgrid(*(torch.arange(n, dtype=weights.dtype) for n in grid), indexing="ij")
+    rows, cols = torch.meshgrid(*(torch.arange(n, dtype=weights.dtype, device=weights.device) for n in grid), indexing="ij")
     centres = patch_size * torch.stack([rows, cols], dim=-1).flatten(0, 1)  # (N, 2), but for a shift
     return (among * torch.cdist(centres, centres)).sum(dim=-1).mean(dim=-1)
 

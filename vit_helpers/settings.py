@@ -42,7 +42,7 @@ OTHERS = {  # what can be set beside the fields of `ViTConfig` and `Recipe`, and
     "mix": "none",
     "mirror": False,  # whether the test looks at mirror images too, `training.Mirrored`
 }
-PRESETS = {  # what was found to work for each data set, without its test part
+PRESETS = {  # searched for digits and Fashion-MNIST (README says how); the others are places to start from, not tuned
     "digits": {"model": "mini/4"},
     "scattered_digits": {"model": "mini/4", "augment": "none", "optimizer": "muon", "epochs": 20},
     "fashion_mnist": {

@@ -1,7 +1,7 @@
 """Train models to find digits among clutter, and grade what maps of attention make of where they are.
 
 For each seed the maps of an untrained and of a trained model are held against the true places of the test part. The rows
-are kept in a CSV file; the table of notebook 08 was made by `python -m vit_helpers grade`.
+are kept in a CSV file.
 """
 
 import csv

@@ -33,7 +33,8 @@ def draw_heads(image, maps, patch_size, notes=None, query=None, top=None):
         for head, ax in enumerate(row):
             note = notes[layer][head] if notes else None
             _, drawn = draw_look(image, maps[layer], patch_size, head, query, ax, note, top)
-        row[0].set_ylabel(f"layer {layer + 1}", fontsize=look.TEXT_SIZE, color=look.TEXT)
+        beside = {"transform": row[0].transAxes, "rotation": 90, "ha": "right", "va": "center", "color": look.TEXT}
+        row[0].text(-0.05, 0.5, f"layer {layer + 1}", fontsize=look.TEXT_SIZE, **beside)  # bare axes show no label
     colour_bar(drawn, list(axes.flat), "attention weight")
     return fig
 
