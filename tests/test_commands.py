@@ -1,7 +1,9 @@
 """The commands as a person uses them: in a process of their own."""
 
+import csv
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,8 +12,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from vit_helpers.__main__ import COMMANDS, main
+from vit_helpers.commands import transfer
+from vit_helpers.data import load
+from vit_helpers.pretrained import load_weights
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,7 +55,7 @@ def test_train_with_hardly_an_option(trained):
         == 4
     )
     assert re.search(r"^test accuracy 0\.\d{4} on 360 images", done.stdout, re.M)
-    for name in ("checkpoint.pt", "curves.png"):
+    for name in ("checkpoint.pt", "weights.safetensors", "curves.png"):
         assert (folder / "runs" / "digits-1" / name).stat().st_size > 10_000
         assert str(Path("runs", "digits-1", name)) in done.stdout
 
@@ -161,11 +167,79 @@ def test_bench_builds_every_peer_with_the_same_size():
     assert len(set(sizes.values())) == 1, sizes
 
 
-def test_grade_keeps_its_rows(tmp_path, monkeypatch, capsys):
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """What `pretrain` keeps, after a moment's training"""
+    folder = tmp_path_factory.mktemp("pretrained")
+    done = command("pretrain", "scattered", "seven", "masked", "--images", 60, "--epochs", 1, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "weights", done.stdout
+
+
+def test_pretrain_keeps_three_kinds_of_models(pretrained):
+    folder, said = pretrained
+    kept = {name: load_weights(folder / f"{name}-0.safetensors") for name in ("scattered", "seven", "masked")}
+    assert [len(one.class_names) for one in kept.values()] == [10, 7, 0]
+    assert [one.preprocess.crop for one in kept.values()] == [(24, 24), (24, 24), (8, 8)]
+    assert re.search(r"^test accuracy 0\.\d{4}$", said, re.M) and "mean squared error of hidden pixels" in said
+    data = load("scattered_digits", n=60)
+    assert torch.allclose(kept["seven"].preprocess(data.test.images[0]), data.normalize(data.test.images)[0])
+
+
+def test_grade_keeps_its_rows(pretrained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["grade", "--seeds", "1", "--images", "20", "--epochs", "1", "--out", "kept/grades.csv"]) == 0
+    assert main(["grade", str(pretrained[0] / "scattered-0.safetensors"), "--out", "kept/grades.csv"]) == 0
     said = capsys.readouterr().out
     lines = (tmp_path / "kept" / "grades.csv").read_text().splitlines()
     assert lines[0] == "model,seed,accuracy,method,mass,hits" and len(lines) == 1 + 2 * 6
     assert re.search(r"untrained +even map +0\.250 ± 0\.000  0\.250 ± 0\.000", said)
     assert re.search(r"trained +occlusion +0\.\d{3} ± 0\.000", said)
+    assert main(["grade", "nobody.safetensors"]) == 1
+    assert "error: no weights at nobody.safetensors" in capsys.readouterr().err
+    assert main(["grade", str(pretrained[0] / "seven-0.safetensors")]) == 1
+    assert "does not name the ten digits, its classes: 0, 1, 2" in capsys.readouterr().err
+
+
+def test_transfer_keeps_its_rows(pretrained, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("vit_helpers.pretrained.sources.OURS", tmp_path)
+    for name in ("seven", "masked"):
+        shutil.copy(pretrained[0] / f"{name}-0.safetensors", tmp_path / f"{name}.safetensors")
+    monkeypatch.setattr(transfer, "IMAGES", 600)
+    monkeypatch.setattr(transfer, "TASKS", {name: (*task[:3], (40,)) for name, task in transfer.TASKS.items()})
+    monkeypatch.setattr(transfer, "WAYS", {name: (2, differs) for name, (_, differs) in transfer.WAYS.items()})
+    assert main(["transfer", "--seeds", "2", "--out", str(tmp_path / "transfer.csv")]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^new classes +40 labels  LoRA +0\.\d{3} ± 0\.\d{3}$", said, re.M)
+    with (tmp_path / "transfer.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 4 * 2
+    trained = {row["way"]: int(row["trained"]) for row in rows if row["task"] == "new classes"}
+    assert trained["probe"] == 3 * 65 < trained["LoRA"] == 3 * 65 + 4 * 4 * (64 + 192) < trained["full"]
+    assert trained["full"] == trained["from scratch"]
+
+
+def test_predict_reads_what_train_kept(trained, tmp_path):
+    data = load("digits")
+    Image.fromarray((data.test.images[3, 0] * 255).byte().numpy()).resize((160, 160), 0).save(tmp_path / "large.png")
+    done = command("predict", "large.png", "--weights", trained[0] / "runs/digits-1/weights.safetensors", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.match(rf" *[\d.]+%  {data.test.labels[3]}\n", done.stdout)
+
+
+def test_predict_names_a_picture_and_draws_where_the_model_looked(pretrained, tmp_path):
+    weights = pretrained[0] / "scattered-0.safetensors"
+    Image.fromarray((load("scattered_digits", n=60).test.images[0, 0] * 255).byte().numpy()).save(tmp_path / "mine.png")
+    done = command("predict", "mine.png", "--weights", weights, "--top", 3, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shares = [float(x) for x in re.findall(r"^ *([\d.]+)%  \d$", done.stdout, re.M)]
+    assert len(shares) == 3 and shares == sorted(shares, reverse=True)
+    with Image.open(tmp_path / "mine-attention.png") as drawn:
+        assert drawn.size == (1100, 400)
+    for picture, files, says in (
+        ("nobody.png", weights, "no picture at nobody.png"),
+        (weights, weights, "is broken, or no picture"),
+        ("mine.png", "vit_b_16", "unknown weights 'vit_b_16'"),
+        ("mine.png", pretrained[0] / "masked-0.safetensors", "it names no classes"),
+    ):
+        done = command("predict", picture, "--weights", files, cwd=tmp_path)
+        assert done.returncode == 1 and f"{says}" in done.stderr and "Traceback" not in done.stderr

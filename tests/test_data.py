@@ -152,3 +152,29 @@ def test_photos_are_real_and_from_0_to_1():
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+# Some classes alone
+
+
+def test_some_classes_alone_with_labels_counted_anew(digits):
+    few = digits.only("7", "3")
+    assert few.class_names == ("7", "3") and (few.mean, few.std) == (digits.mean, digits.std)
+    for part, whole in ((few.train, digits.train), (few.validation, digits.validation), (few.test, digits.test)):
+        assert torch.equal(part.images, whole.images[(whole.labels == 7) | (whole.labels == 3)])
+        assert torch.equal(part.labels, (whole.labels[(whole.labels == 7) | (whole.labels == 3)] == 3).long())
+    assert digits.train.labels.max() == 9  # the whole is as it was
+
+
+def test_places_stay_with_their_images():
+    data = load("scattered_digits", n=200)
+    few = data.only(*"789")
+    kept = data.train.labels >= 7
+    assert torch.equal(few.train.places, data.train.places[kept]) and torch.equal(few.train.images, data.train.images[kept])
+
+
+@pytest.mark.parametrize(("names", "says"), [(("7", "x"), "no class 'x'; it has 0, 1"), (("7", "7"), "each once"),
+                                             ((), "each once")])  # fmt: skip
+def test_classes_that_are_not_there_are_named(digits, names, says):
+    with pytest.raises(ValueError, match=says):
+        digits.only(*names)

@@ -1,10 +1,12 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
 from timm.layers import resample_abs_pos_embed
 from torch import nn
 
-from vit_helpers.embeddings import PatchEmbed, TokenEmbed, resize_positions, sincos_1d, sincos_positions
+from vit_helpers.embeddings import RESIZING, PatchEmbed, TokenEmbed, resize_positions, sincos_1d, sincos_positions
 
 
 @pytest.mark.parametrize(("size", "patch", "channels"), [(32, 8, 3), ((24, 40), 8, 1), ((6, 9), 3, 5)])
@@ -122,3 +124,50 @@ def test_resizing_to_the_same_grid_changes_nothing():
 
 def test_resizing_keeps_the_type():
     assert resize_positions(torch.randn(1, 17, 8).bfloat16(), (4, 4), (2, 3)).dtype == torch.bfloat16
+
+
+# As the libraries stretch positions
+
+
+def by_torchvision(pos, side, new):
+    from torchvision.models.vision_transformer import interpolate_embeddings
+
+    return interpolate_embeddings(new * 4, 4, {"encoder.pos_embedding": pos})["encoder.pos_embedding"]
+
+
+def by_timm(pos, side, new):
+    return resample_abs_pos_embed(pos, [new, new], [side, side])
+
+
+def by_huggingface(pos, side, new):
+    from transformers import ViTConfig, ViTModel
+
+    sizes = {"hidden_size": pos.shape[2], "num_attention_heads": 1, "num_hidden_layers": 1}
+    embeddings = ViTModel(ViTConfig(image_size=side * 4, patch_size=4, **sizes)).embeddings
+    embeddings.position_embeddings.data = pos
+    return embeddings.interpolate_pos_encoding(torch.zeros(1, new * new + 1, pos.shape[2]), new * 4, new * 4)
+
+
+def by_google(pos, side, new):
+    """The lines of its checkpoint.py, with scipy"""
+    from scipy.ndimage import zoom
+
+    grid = pos[0, 1:].reshape(side, side, -1).numpy()
+    larger = zoom(grid, (new / side, new / side, 1), order=1)
+    return torch.cat([pos[:, :1], torch.tensor(larger).reshape(1, new * new, -1)], dim=1)
+
+
+@pytest.mark.parametrize(("side", "new"), [(7, 12), (14, 24), (6, 4), (5, 5)])
+@pytest.mark.parametrize("theirs", [by_torchvision, by_timm, by_huggingface, by_google])
+def test_positions_are_stretched_as_each_library_does(theirs, side, new):
+    pos = torch.randn(1, side * side + 1, 8, generator=torch.Generator().manual_seed(0))
+    mine = resize_positions(pos, (side, side), (new, new), like=theirs.__name__.removeprefix("by_"))
+    assert torch.allclose(mine, theirs(pos, side, new), atol=1e-5)
+
+
+def test_the_four_ways_differ():
+    pos = torch.randn(1, 50, 8, generator=torch.Generator().manual_seed(0))
+    four = [resize_positions(pos, (7, 7), (12, 12), like=way) for way in RESIZING]
+    assert all((a - b).abs().max() > 0.01 for a, b in combinations(four, 2))
+    with pytest.raises(ValueError, match="unknown way 'keras', known: timm, torchvision, huggingface, google"):
+        resize_positions(pos, (7, 7), (12, 12), like="keras")

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from vit_helpers.commands.rerun import METADATA, SANITIZE, blur, sanitize_rules, setup_source, store
+from vit_helpers.commands.rerun import METADATA, SANITIZE, WIDGET, blur, sanitize_rules, setup_source, store
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").rglob("[0-9]*.ipynb"))
@@ -71,7 +71,7 @@ def test_pictures_carry_alt_text(path):
                 assert output.metadata[kind]["alt"].strip()
                 if kind == "image/png":
                     assert b"Software" not in base64.b64decode(output.data[kind])
-        assert not {"image/svg+xml", "application/javascript"} & set(output.get("data", {}))
+        assert not {"image/svg+xml", "application/javascript", WIDGET} & set(output.get("data", {}))
     for cell in cells(path, "markdown"):
         assert all(alt.strip() for alt in re.findall(r"!\[([^]]*)\]", cell.source))
 

@@ -9,6 +9,12 @@ from torch import nn
 from vit_helpers.patches import grid_size, pair, patchify
 
 POSITIONS = ("learned", "sincos", "none")
+RESIZING = {  # how each library stretches positions: four ways, four results
+    "timm": {"mode": "bicubic", "antialias": True},
+    "torchvision": {"mode": "bicubic", "align_corners": True},
+    "huggingface": {"mode": "bicubic"},
+    "google": {"mode": "bilinear", "align_corners": True},
+}
 
 
 class PatchEmbed(nn.Module):
@@ -119,17 +125,21 @@ def sincos_positions(grid, dim):
     return torch.cat([by_row, by_col], dim=1)
 
 
-def resize_positions(pos_embed, grid, new_grid):
+def resize_positions(pos_embed, grid, new_grid, like="timm"):
     """Stretch learned positions over another grid of patches, to use images of another size (paper, section 3.2).
 
     pos_embed: (1, T, D), T = N or N + 1; a class token keeps its position
     grid     : rows and columns that the positions were learned on; new_grid: those wanted
-    returns  : (1, T', D), by bicubic interpolation with antialiasing, as timm does it
-    raises   : ValueError when T fits the grid neither with a class token nor without
+    like     : whose way: "timm" (bicubic, antialiased), "torchvision" (bicubic, corner patches keep their places),
+               "huggingface" (bicubic) or "google" (bilinear, corner patches keep their places)
+    returns  : (1, T', D)
+    raises   : ValueError when T fits the grid neither with a class token nor without, or for an unknown way
 
     >>> resize_positions(torch.zeros(1, 1 + 4 * 4, 8), (4, 4), (6, 5)).shape
     torch.Size([1, 31, 8])
     """
+    if like not in RESIZING:
+        raise ValueError(f"unknown way {like!r}, known: {', '.join(RESIZING)}")
     (rows, cols), (_, T, D) = grid, pos_embed.shape
     extra = T - rows * cols
     if extra not in (0, 1):
@@ -138,5 +148,5 @@ def resize_positions(pos_embed, grid, new_grid):
     if tuple(grid) == tuple(new_grid):
         return pos_embed
     picture = patches.reshape(1, rows, cols, D).permute(0, 3, 1, 2)  # (1, D, rows, cols)
-    picture = F.interpolate(picture.float(), size=tuple(new_grid), mode="bicubic", antialias=True).to(pos_embed.dtype)
+    picture = F.interpolate(picture.float(), size=tuple(new_grid), **RESIZING[like]).to(pos_embed.dtype)
     return torch.cat([prefix, picture.flatten(2).transpose(1, 2)], dim=1)

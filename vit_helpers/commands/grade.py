@@ -1,30 +1,31 @@
-"""Train models to find digits among clutter, and grade what maps of attention make of where they are.
+"""Grade what maps of attention make of where a digit is, for models that `pretrain scattered` kept.
 
-For each seed the maps of an untrained and of a trained model are held against the true places of the test part. The rows
-are kept in a CSV file.
+Each model's maps are held against the true places of the test part, and beside them those of an untrained model of the
+same shape. The rows are kept in a CSV file.
 """
 
 import csv
 import statistics
+import sys
 from pathlib import Path
-
-from vit_helpers.commands import whole_number
 
 KINDS = ("model", "seed", "accuracy", "method", "mass", "hits")
 
 
 def add_arguments(parser):
-    parser.add_argument("--seeds", type=whole_number, default=5, help="how many models (default: 5)")
-    parser.add_argument("--images", type=whole_number, default=5000, help="training images (default: 5000)")
-    parser.add_argument("--epochs", type=whole_number, help="instead of the data set's own")
+    parser.add_argument("weights", nargs="+", type=Path, help="files that `pretrain scattered` kept")
     parser.add_argument("--out", type=Path, default=Path("grades.csv"), help="the CSV file (default: grades.csv)")
 
 
 def run(args):
     rows = []
-    for seed in range(args.seeds):
-        rows += grade_seed(seed, args.images, args.epochs)
-        print(f"seed {seed}: accuracy {rows[-1]['accuracy']:.3f}", flush=True)
+    try:
+        for seed, path in enumerate(args.weights):
+            rows += grade_file(seed, path)
+            print(f"{path}: accuracy {rows[-1]['accuracy']:.3f}", flush=True)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     args.out.parent.mkdir(parents=True, exist_ok=True)
     with args.out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, KINDS)
@@ -43,22 +44,25 @@ def spread(values):
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def grade_seed(seed, images, epochs):
-    """The rows of one seed: the same model before its training and after"""
+def grade_file(seed, path):
+    """The rows of one file: an untrained model of its shape, from this seed, and the model"""
+    from torch import nn
+
     from vit_helpers.data import load
     from vit_helpers.grading import grade
-    from vit_helpers.settings import make_batches, make_network, make_recipe, preset
-    from vit_helpers.training import evaluate, fit, set_seed
+    from vit_helpers.pretrained import load_weights
+    from vit_helpers.training import evaluate, set_seed
+    from vit_helpers.vit import ViT
 
-    data = load("scattered_digits", n=images)
-    settings = preset("scattered_digits") | ({"epochs": epochs} if epochs else {})
+    data, kept = load("scattered_digits"), load_weights(path)
+    if kept.class_names != data.class_names:
+        raise ValueError(f"{path} does not name the ten digits, its classes: {', '.join(kept.class_names) or 'none'}")
     set_seed(seed)
-    model, rows = make_network(data, settings), []
-    for name in ("untrained", "trained"):
-        if name == "trained":
-            batches, validation = make_batches(data, settings), data.batches("validation", 500)
-            fit(model, batches, validation, make_recipe(settings), report=lambda row: None)
-        accuracy = evaluate(model, data.batches("test", 500)).accuracy
-        for method, grades in grade(model, data.test, data.normalize).items():
+    untrained, rows = ViT(kept.model.config), []
+    nn.init.trunc_normal_(untrained.head.weight, std=0.02)  # from a head of zeros no class has a gradient
+    for name, model in (("untrained", untrained), ("trained", kept.model)):
+        batches = [(kept.preprocess.normalize(x), y) for x, y in zip(*(v.split(250) for v in data.test), strict=True)]
+        accuracy = evaluate(model, batches).accuracy
+        for method, grades in grade(model, data.test, kept.preprocess.normalize).items():
             rows.append({"model": name, "seed": seed, "accuracy": accuracy, "method": method} | grades)
     return rows

@@ -35,6 +35,9 @@ def run(args):
     return 1 if failed else 0
 
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
 def rerun(path):
     """Run one notebook and store it; False, and nothing stored, when a cell fails."""
     import nbformat
@@ -53,7 +56,7 @@ def rerun(path):
         kernel_name="python3",
         record_timing=False,
         coalesce_streams=True,
-        store_widget_state=False,
+        store_widget_state=True,  # nbclient needs it for a while; `store` drops it
         resources={"metadata": {"path": str(path.parent)}},
     )
     try:
@@ -80,6 +83,7 @@ def store(new, old):
         if cell.cell_type == "code":
             for output in cell.outputs:
                 output.pop("transient", None)
+                output.get("data", {}).pop(WIDGET, None)  # stored, it would stand for sliders that are gone
             measured = "nbval-ignore-output" in cell.metadata.get("tags", [])  # its pictures may show times
             if blur(cell.outputs, rules, measured) == blur(before.outputs, rules, measured):
                 cell.outputs = before.outputs

@@ -84,8 +84,17 @@ def train(args):
     seen = "images and their mirror images" if settings.get("mirror") else "images"
     print(f"test accuracy {score.accuracy:.4f} on {len(data.test.labels):,} {seen}")
     print(f"test loss {score.loss:.3f} nats, without label smoothing")
-    print(f"checkpoint: {checkpoint}\ncurves:     {save_curves(history, out)}")
+    print(f"checkpoint: {checkpoint}\nweights:    {keep_weights(model, data, out)}\ncurves:     {save_curves(history, out)}")
     return 0
+
+
+def keep_weights(model, data, out):
+    """The model as one file, for `predict`; pictures are shrunk to the shorter side and cut, as in `data.folders`"""
+    from vit_helpers.pretrained import Preprocess, save_weights
+
+    preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
+    save_weights(out / "weights.safetensors", model.cpu(), preprocess, data.class_names)
+    return out / "weights.safetensors"
 
 
 def chosen_options(args):

@@ -85,13 +85,23 @@ def image_files(path):
 
 def read_image(file, image_size):
     """One picture as RGB, its middle square: (3, S, S), from 0 to 1"""
-    from PIL import Image, ImageOps
     from torchvision.transforms import functional as TF
 
+    small = TF.resize(open_picture(file), image_size, antialias=True)
+    return TF.pil_to_tensor(TF.center_crop(small, image_size)) / 255
+
+
+def open_picture(file):
+    """A picture as PIL has it, RGB, turned as a viewer turns it.
+
+    raises: FileNotFoundError; ValueError when the file is broken, or no picture
+    """
+    from PIL import Image, ImageOps
+
+    if not Path(file).is_file():
+        raise FileNotFoundError(f"no picture at {file}")
     try:
         with Image.open(file) as raw:
-            picture = ImageOps.exif_transpose(raw).convert("RGB")  # as a viewer turns it
+            return ImageOps.exif_transpose(raw).convert("RGB")
     except OSError as error:  # UnidentifiedImageError is one
         raise ValueError(f"{file} is broken, or no picture: {error}") from error
-    small = TF.resize(picture, image_size, antialias=True)
-    return TF.pil_to_tensor(TF.center_crop(small, image_size)) / 255

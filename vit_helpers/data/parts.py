@@ -1,6 +1,6 @@
 """What a data set is: three parts in memory, their mean and spread, and batches of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -26,6 +26,12 @@ class PlacedSplit(Split):
         split = super().__new__(cls, images, labels)
         split.places = places
         return split
+
+
+def take(split, rows):
+    """Some images of a part, with their labels, and places where it has them: a part of the same kind"""
+    images, labels = (values[rows] for values in split)
+    return Split(images, labels) if split.places is None else PlacedSplit(images, labels, split.places[rows])
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,27 @@ class Data:
             raise ValueError(f"{self.name} has {len(self.mean)} channels, the images have {images.shape[1]}")
         mean, std = (images.new_tensor(x).view(-1, 1, 1) for x in (self.mean, self.std))
         return (images - mean) / std
+
+    def only(self, *class_names):
+        """The images of some classes alone, labels counted anew in the order given; mean and std stay those of the whole.
+
+        raises: ValueError for a name that is no class, or given twice
+        """
+        if unknown := [name for name in class_names if name not in self.class_names]:
+            raise ValueError(
+                f"{self.name} has no class {', '.join(map(repr, unknown))}; it has {', '.join(self.class_names)}"
+            )
+        if len(set(class_names)) != len(class_names) or not class_names:
+            raise ValueError(f"expected classes, each once, got {class_names}")
+        new = torch.full((len(self.class_names),), -1)
+        new[[self.class_names.index(name) for name in class_names]] = torch.arange(len(class_names))
+        parts = {}
+        for part in PARTS:
+            split = getattr(self, part)
+            chosen = take(split, new[split.labels] >= 0)
+            chosen.labels.copy_(new[chosen.labels])
+            parts[part] = chosen
+        return replace(self, class_names=class_names, **parts)
 
     def batches(self, part, batch_size, shuffle=False, augment=None, mix=None):
         """Normalised batches of a part ("train", "validation", "test"), see `Batches`."""

@@ -66,6 +66,19 @@ def draw_attention(image, weights, grid, ax=None, title=None, top=None):
     return ax, drawn
 
 
+def draw_over(image, heat, ax=None, title=None, top=None):
+    """A map laid over an image in grey, so that both can be seen; for photos, where lines would be too many.
+
+    image: (C, H, W), from 0 to 1;  heat: (rows, cols), a number a patch;  top: the number drawn brightest
+    returns: the axes, and what was drawn, for `colour_bar`
+    """
+    ax = draw_image(image.mean(dim=0, keepdim=True), ax, title)
+    H, W = image.shape[1:]
+    extent = (-0.5, W - 0.5, H - 0.5, -0.5)
+    drawn = ax.imshow(heat.detach().cpu().float(), cmap=look.VALUES, alpha=0.6, vmin=0, vmax=top, extent=extent)
+    return ax, drawn
+
+
 def trace(ax, image):
     """White lines around the bright parts of an image.  image: (C, H, W), from 0 to 1"""
     H, W = image.shape[1:]

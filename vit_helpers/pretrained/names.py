@@ -127,6 +127,14 @@ def from_flax(key, array):
     return f"{module}.weight", (value.flatten(0, -2) if into_width else value.flatten(1)).T
 
 
+def heads_of_google(arrays):
+    """h, which the shape of the queries tells: (D, h, d)"""
+    query = "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel"
+    if query not in arrays:
+        raise ValueError(f"{query} is not there: the file is incomplete")
+    return arrays[query].shape[1]
+
+
 def fill(model, state_dict):
     """Put weights under our names into a model: all of them, or none.
 

@@ -1,0 +1,75 @@
+"""A trained model as one file: its weights, its shape, how its pictures are prepared, what its classes are called."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from vit_helpers.encoder import Block
+from vit_helpers.pretrained.names import fill
+from vit_helpers.pretrained.preprocess import Preprocess
+from vit_helpers.vit import ViT, ViTConfig
+
+PARTS = ("config", "preprocess", "class_names")
+
+
+class Pretrained(NamedTuple):
+    """A model ready for use: a `ViT` in evaluation mode, its `Preprocess`, and the names of its classes"""
+
+    model: ViT
+    preprocess: Preprocess
+    class_names: tuple[str, ...]
+
+    @torch.no_grad()
+    def top(self, picture, k=5):
+        """The k likeliest classes of a picture: pairs (name, probability), the likeliest first"""
+        shares = self.model(self.preprocess(picture)[None]).softmax(dim=1)[0]
+        likeliest = shares.topk(min(k, len(shares)))
+        return [(self.class_names[i], share) for share, i in zip(*(x.tolist() for x in likeliest), strict=True)]
+
+
+def save_weights(path, model, preprocess, class_names):
+    """Keep a ViT in one safetensors file, with all that is needed to use it; written aside, then renamed.
+
+    raises: ValueError when the weights are not those of `model.config`, as with LoRA not yet merged, or other blocks
+    """
+    from safetensors.torch import save
+
+    if other := {type(block).__name__ for block in model.blocks if type(block) is not Block}:
+        raise ValueError(f"the model's blocks are {', '.join(other)}; only the paper's can be built again from its config")
+    path, state = Path(path), {key: value.contiguous() for key, value in model.state_dict().items()}
+    with torch.device("meta"):
+        fill(ViT(model.config), {key: value.to("meta") for key, value in state.items()})
+    if len(class_names) != model.config.num_classes:
+        raise ValueError(f"{len(class_names)} class names for {model.config.num_classes} classes")
+    about = (asdict(model.config), asdict(preprocess), list(class_names))
+    aside = path.with_name(path.name + ".part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside.write_bytes(save(state, {name: json.dumps(part) for name, part in zip(PARTS, about, strict=True)}))
+    aside.replace(path)
+
+
+def load_weights(path):
+    """What `save_weights` kept, as `Pretrained`; float32.
+
+    raises: FileNotFoundError; ValueError when the file is cut short, or of another kind
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no weights at {path}")
+    try:
+        with safe_open(path, "pt") as file:
+            about = file.metadata() or {}
+            state = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118  it is no dict
+    except SafetensorError as error:
+        raise ValueError(f"{path} is cut short, or no safetensors file: {error}") from error
+    if missing := [part for part in PARTS if part not in about]:
+        raise ValueError(f"{path} was not made by save_weights: it does not tell {', '.join(missing)}")
+    config, preprocess, class_names = (json.loads(about[part]) for part in PARTS)
+    model = ViT(ViTConfig(**config | {"image_size": tuple(config["image_size"])}))
+    fill(model, state)
+    return Pretrained(model.eval(), Preprocess(**preprocess), tuple(class_names))

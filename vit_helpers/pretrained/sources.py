@@ -1,0 +1,234 @@
+"""One way in: trained models by name, from the libraries that have them, or from a file."""
+
+import math
+from pathlib import Path
+from pickle import UnpicklingError
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+
+from vit_helpers.pretrained.files import Pretrained, load_weights
+from vit_helpers.pretrained.names import fill, from_google, from_huggingface, from_timm, from_torchvision, heads_of_google
+from vit_helpers.pretrained.preprocess import Preprocess
+from vit_helpers.vit import SIZES, ViT, ViTConfig
+
+OURS = Path(__file__).parents[1] / "weights"
+HALF = (0.5, 0.5, 0.5)
+
+
+def load_pretrained(name):
+    """A trained model by its name, as `Pretrained`: model, preprocess, class_names.
+
+    "torchvision:vit_b_16"   : also vit_b_32, vit_l_16, vit_l_32 and vit_h_14, with their default weights; others by
+                               torchvision's name for them, "torchvision:ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1"
+    "timm:vit_base_patch16_224": any vit_* and deit_* that is the paper's model
+    "huggingface:google/vit-base-patch16-224": any ViTModel or ViTForImageClassification, by its name or its folder
+    "PATH.npz"               : one of Google's files
+    "PATH.safetensors"       : what `save_weights` kept
+    "ours:scattered"         : models of this series, in `vit_helpers/weights`
+
+    raises: ValueError for an unknown name, and for weights that are not those of the paper's model, naming keys and shapes;
+            OSError when the weights cannot be had, saying what was tried; ImportError when their library is not there
+    """
+    if Path(name).suffix == ".safetensors":
+        return load_weights(name)
+    if Path(name).suffix == ".npz":
+        return load_google(name)
+    library, _, rest = str(name).partition(":")
+    if library not in LIBRARIES or not rest:
+        names = ", ".join(f"{library}:NAME" for library in LIBRARIES)
+        raise ValueError(f"unknown weights {name!r}, known: {names}, PATH.npz and PATH.safetensors")
+    return LIBRARIES[library](rest)
+
+
+def load_ours(name):
+    """One of the small models of this series"""
+    there = sorted(path.stem for path in OURS.glob("*.safetensors"))
+    if name not in there:
+        raise ValueError(f"unknown weights ours:{name}, known: {', '.join(there)}")
+    return load_weights(OURS / f"{name}.safetensors")
+
+
+def weights_of_torchvision(name):
+    """torchvision's description of its weights: the default ones of a model, or those of their full name"""
+    from torchvision.models import get_model_weights, get_weight
+
+    try:
+        weights = get_weight(name) if "." in name else get_model_weights(name).DEFAULT
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"torchvision has no weights called {name}: {error}") from error
+    if not type(weights).__name__.startswith("ViT_"):
+        raise ValueError(f"{name} are not the weights of a ViT")
+    return weights
+
+
+def kept_by_torchvision(name):
+    """Where torchvision keeps the file of a ViT's weights on this machine, there or not: a path"""
+    return Path(torch.hub.get_dir(), "checkpoints", weights_of_torchvision(name).url.rpartition("/")[2])
+
+
+def load_torchvision(name):
+    """A ViT with torchvision's weights, downloaded once into its own folder; the hash is checked"""
+    weights = weights_of_torchvision(name)
+    try:
+        state = weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
+    except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: torch's word for a wrong hash
+        raise OSError(not_had(weights.url, error, f"at {kept_by_torchvision(name)}")) from error
+    t = weights.transforms()
+    preprocess = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
+    return assemble(from_torchvision(state), None, preprocess, weights.meta["categories"])
+
+
+def load_timm(name):
+    """A ViT with timm's weights, that timm downloads"""
+    import timm
+    from timm.data import resolve_model_data_config
+    from torch import nn
+
+    if not timm.is_model_pretrained(name):
+        raise ValueError(f"timm has no weights called {name}")
+    try:
+        theirs = timm.create_model(name, pretrained=True)
+    except (OSError, RuntimeError) as error:
+        raise OSError(not_had(f"timm's {name}", error, "where timm keeps it")) from error
+    state = from_timm(theirs.state_dict())  # first: it names what is not a ViT
+    act = theirs.blocks[0].mlp.act
+    if not isinstance(act, (nn.GELU, timm.layers.GELU)) or getattr(act, "approximate", "none") != "none":
+        raise ValueError(f"{name} has {act} in its MLPs, the paper's model the exact GELU")
+    own = resolve_model_data_config(theirs)
+    known(name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic"))
+    if theirs.global_pool not in ("token", "avg"):
+        raise ValueError(
+            f"{name} reads its tokens by {theirs.global_pool!r}, the paper's model the class token or their mean"
+        )
+    size = tuple(own["input_size"][1:])
+    scaled = tuple(math.floor(side / own["crop_pct"]) for side in size)
+    resize = scaled if own["crop_mode"] == "squash" else scaled[0]
+    preprocess = Preprocess(resize, size, own["interpolation"], own["mean"], own["std"])
+    rest = {"norm_eps": theirs.norm.eps, "pool": "avg" if theirs.global_pool == "avg" else "cls"}
+    return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, timm_classes(theirs), **rest)
+
+
+def timm_classes(model):
+    """Names of the classes, where timm knows them by their number"""
+    from timm.data import ImageNetInfo, infer_imagenet_subset
+
+    if not (subset := infer_imagenet_subset(model)):
+        return numbered(model.num_classes)
+    names = ImageNetInfo(subset)
+    return [names.index_to_description(i) for i in range(model.num_classes)]
+
+
+def load_huggingface(name):
+    """A ViTModel or ViTForImageClassification of transformers, from the hub or a folder"""
+    from transformers import AutoConfig, AutoImageProcessor, ViTForImageClassification, ViTModel
+
+    try:
+        own = AutoConfig.from_pretrained(name)
+        if own.model_type != "vit" or own.hidden_act != "gelu":
+            what = f"a {own.model_type} with {getattr(own, 'hidden_act', 'another activation')}"
+            raise ValueError(f"{name} is {what}, not a vit with gelu")
+        headless = own.architectures == ["ViTModel"]
+        kind = ViTModel if headless else ViTForImageClassification
+        theirs, told = kind.from_pretrained(name, output_loading_info=True)
+        pictures = AutoImageProcessor.from_pretrained(name)
+    except OSError as error:
+        raise OSError(not_had(f"Hugging Face's {name}", error, "in a folder, and give its path")) from error
+    missing = {key for key in told["missing_keys"] if not key.startswith("pooler.")}  # a pooler may be left out
+    if missing:  # transformers would have drawn them at random
+        raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
+    state = from_huggingface(theirs.state_dict())
+    if told["missing_keys"]:
+        state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
+    classes = [] if headless else [own.id2label[i] for i in range(own.num_labels)]
+    return assemble(state, own.num_attention_heads, of_processor(name, pictures), classes, norm_eps=own.layer_norm_eps)
+
+
+def of_processor(name, pictures):
+    """`Preprocess` from the processor of transformers that belongs to the weights"""
+    own = {key: getattr(pictures, key, None) for key in ("resample", "do_resize", "do_center_crop", "do_normalize")}
+    own["resample"] = int(own["resample"])
+    known(name, own, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
+    size = (pictures.size["height"], pictures.size["width"])
+    how = {2: "bilinear", 3: "bicubic"}[own["resample"]]
+    return Preprocess(size, size, how, pictures.image_mean, pictures.image_std)
+
+
+def load_google(path):
+    """One of the npz files of google-research/vision_transformer; pictures are squeezed to the model's square.
+
+    Antialiased, which Google's own reading of pictures is not: small differences in pictures that shrink much
+    """
+    try:
+        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            arrays = dict(file)
+    except (BadZipFile, ValueError, EOFError) as error:
+        raise ValueError(f"{path} is cut short, or no npz file: {error}") from error
+    state = from_google(arrays)
+    size = (side_of(state),) * 2
+    classes = len(state.get("head.bias", ()))
+    return assemble(state, heads_of_google(arrays), Preprocess(size, size, "bilinear", HALF, HALF), numbered(classes))
+
+
+LIBRARIES = {"torchvision": load_torchvision, "timm": load_timm, "huggingface": load_huggingface, "ours": load_ours}
+
+
+def assemble(state, num_heads, preprocess, class_names, **fields):
+    """A model of the shape that weights under our names have, filled with them.
+
+    num_heads: None for the paper's number at that width;  fields: of `ViTConfig`, that no shape tells
+    """
+    expect(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
+    D, numbers = state["patch_embed.proj.weight"].shape
+    if num_heads is None:
+        num_heads = {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}[D]
+    hidden = state.get("pre_logits.0.weight")
+    config = ViTConfig(
+        image_size=preprocess.crop,
+        patch_size=math.isqrt(numbers // preprocess.in_chans),
+        in_chans=preprocess.in_chans,
+        num_classes=len(state.get("head.bias", ())),
+        embed_dim=D,
+        depth=len({key.split(".")[1] for key in state if key.startswith("blocks.")}),
+        num_heads=num_heads,
+        mlp_ratio=len(state["blocks.0.mlp.fc1.bias"]) / D,
+        class_token="token_embed.cls_token" in state,
+        representation_size=None if hidden is None else len(hidden),
+        **fields,
+    )
+    model = ViT(config)
+    fill(model, state)
+    return Pretrained(model.eval(), preprocess, tuple(class_names) or numbered(config.num_classes))
+
+
+def known(name, own, **values):
+    """ValueError when weights want something that `Preprocess` or `ViT` cannot do, rather than half of it"""
+    if other := [f"{key} = {own[key]!r}" for key, allowed in values.items() if own[key] not in allowed]:
+        raise ValueError(f"{name} prepares pictures in a way that is not known here: {', '.join(other)}")
+
+
+def expect(state, *keys):
+    """ValueError when weights that tell a model's shape are missing"""
+    if missing := [key for key in keys if key not in state]:
+        raise ValueError(f"the file is incomplete: it has no {', '.join(missing)}")
+
+
+def side_of(state):
+    """Pixels of the square that weights under our names were trained on"""
+    expect(state, "token_embed.pos_embed", "patch_embed.proj.weight")
+    rows = math.isqrt(state["token_embed.pos_embed"].shape[1])
+    return rows * math.isqrt(state["patch_embed.proj.weight"].shape[1] // 3)
+
+
+def numbered(n):
+    """Names for classes that have none"""
+    return tuple(f"class {i}" for i in range(n))
+
+
+def not_had(what, error, place):
+    """What to say of weights that do not come"""
+    return (
+        f"could not get {what}: {type(error).__name__}: {str(error)[:300]}\n"
+        f"By hand: put the file {place}. Without a network there are the models of this series: load_pretrained('ours:...')."
+    )
