@@ -50,10 +50,10 @@ MAP_WRONG = [
     (lambda w, g, q: w[:, token_of(g, q), 1:], "fold it"),
     (lambda w, g, q: w[:, token_of(g, q), 1:].unflatten(1, g).mean(0), "each of the 3 heads has its own"),
     (lambda w, g, q: w[:, 0 if q is None else 1 + q[1] * g[0] + q[0], 1:].unflatten(1, g), "takes another patch"),
-    (lambda w, g, q: w[:, 0 if q is None else 1 + q[0] * g[0] + q[1], 1:].unflatten(1, g), "other numbers"),
+    (lambda w, g, q: w[:, 0 if q is None else 1 + q[0] * g[0] + q[1], 1:].unflatten(1, g), "the number of columns"),
     (lambda w, g, q: (lambda m: m / m.sum((1, 2), keepdim=True))(w[:, token_of(g, q), 1:].unflatten(1, g)), "sum to 1"),
     (lambda w, g, q: w[:, token_of(g, q), 1:].unflatten(1, g).sqrt(), "other numbers"),
-    (lambda w, g, q: w[:, 0, 1:].unflatten(1, g), "class token is token 0"),
+    (lambda w, g, q: w[:, 0, 1:].unflatten(1, g), "is `query` used?"),
     (lambda w, g, q: w[:, token_of(g, q)], "it should give"),
     (lambda w, g, q: None, "gives nothing back"),
     (lambda w, g, q: "map", "it should give a tensor"),
@@ -109,6 +109,10 @@ def manhattan(grid, P):
     return torch.cdist(centres(grid, P), centres(grid, P), p=1)
 
 
+def by_columns(grid, P):
+    return torch.tensor([[r * P, c * P] for c in range(grid[1]) for r in range(grid[0])], dtype=torch.float32)
+
+
 DISTANCE_WRONG = [
     (lambda w, g, P: (among(w) * distances(g, 1)).sum(-1).mean(-1), "counts in patches"),
     (lambda w, g, P: (among(w) * manhattan(g, P)).sum(-1).mean(-1), "straight line is shorter"),
@@ -120,9 +124,11 @@ DISTANCE_WRONG = [
     (lambda w, g, P: (among(w) * distances(g, P)).mean((-1, -2)), "average queries"),
     (lambda w, g, P: (among(w, dim=-2) * distances(g, P)).sum(-1).mean(-1), "wrong axis"),
     (lambda w, g, P: (among(w) * distances(g, P)).sum(-1), "one number for each"),
-    (lambda w, g, P: (among(w) * distances((g[1], g[0]), P)).sum(-1).mean(-1), "it should give"),
+    (lambda w, g, P: (among(w) * distances((g[1], g[0]), P)).sum(-1).mean(-1), "column by column"),
     (lambda w, g, P: float((among(w) * distances(g, P)).sum(-1).mean()), "it should give a tensor"),
     (lambda w, g, P: (w * distances((1, w.shape[-1]), P)).sum(-1).mean(-1), "it stands nowhere"),
+    (lambda w, g, P: (among(w) * torch.cdist(by_columns(g, P), by_columns(g, P))).sum(-1).mean(-1), "column by column"),
+    (lambda w, g, P: (w[:, 1:, 1:].softmax(-1) * distances(g, P)).sum(-1).mean(-1), "takes a softmax"),
     (lambda w, g, P: None, "gives nothing back"),
 ]
 
@@ -169,11 +175,19 @@ def keepdim_forgotten(weights):  # right all the same: with the identity, all ro
     return chain([(w.mean(0) + eye) / (w.mean(0) + eye).sum(dim=-1) for w in weights])
 
 
+def added(weights):
+    flow = eye = torch.eye(weights[0].shape[-1])
+    for w in weights:
+        flow = eye / 2 + w.mean(0) / 2 @ flow
+    return flow
+
+
 ROLLOUT_WRONG = [
     (lambda ws: chain(halves(ws), right=True), "wrong order"),
     (lambda ws: chain([w.mean(0) for w in ws]), "what goes around the attention"),
     (lambda ws: chain([w.mean(0) + torch.eye(w.shape[-1]) for w in ws]), "sum to 2, 4, 8"),
     (lambda ws: torch.stack(halves(ws)).prod(0), "use @"),
+    (lambda ws: torch.stack(halves(ws)).prod(0) * torch.eye(ws[0].shape[-1]), "use @"),
     (lambda ws: torch.stack(halves(ws)).mean(0), "not their product"),
     (lambda ws: halves(ws)[-1], "last layer alone"),
     (lambda ws: chain([(w.sum(0) + torch.eye(w.shape[-1])) / 2 for w in ws]), "adds the heads up"),
@@ -181,6 +195,8 @@ ROLLOUT_WRONG = [
     (lambda ws: chain([(w[0] + torch.eye(w.shape[-1])) / 2 for w in ws]), "first head alone"),
     (lambda ws: chain(halves(ws)).T, "turns rows into columns"),
     (lambda ws: chain([0.9 * w.mean(0) + 0.1 * torch.eye(w.shape[-1]) for w in ws]), "but other numbers"),
+    (lambda ws: added(ws), "outside the product"),
+    (lambda ws: chain([halves(ws)[0], *halves(ws)]), "first layer twice"),
     (lambda ws: torch.stack(list(ws)).mean(0), "it should give (5, 5)"),
     (lambda ws: [w.mul_(0.5) for w in ws] and chain(halves([2 * w for w in ws])), "changes its input"),
     (lambda ws: None, "gives nothing back"),

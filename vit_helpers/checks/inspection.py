@@ -22,7 +22,7 @@ def name_slip(got, slips):
 
 # One token's map
 
-MAPS = [((3, 4), None), ((3, 4), (0, 0)), ((3, 4), (2, 1)), ((5, 2), (3, 1)), ((1, 6), (0, 4))]
+MAPS = [((3, 4), None), ((3, 4), (2, 1)), ((3, 4), (0, 0)), ((5, 2), (3, 1)), ((1, 6), (0, 4))]
 
 
 def check_map(answer):
@@ -71,13 +71,12 @@ def name_map_slip(got, wanted, weights, grid, query, when):
         name_slip(got, [(said, wrong.unflatten(1, grid)) for said, wrong in words])
     if query is not None:
         row, col = query
-        other = 1 + col * rows + row
-        if other != token and other < weights.shape[1]:
-            name_slip(
-                got,
-                [(f"takes another patch {when}: row {row} starts at patch {row} * {cols}, the number of columns",
-                  weights[:, other, 1:].unflatten(1, grid))],
-            )  # fmt: skip
+        said = f"takes another patch {when}: row {row} starts at patch {row} * {cols}, the number of columns"
+        others = {1 + col * rows + row, 1 + row * rows + col} - {token}
+        name_slip(got, [(said, weights[:, n, 1:].unflatten(1, grid)) for n in others if n < weights.shape[1]])
+        name_slip(
+            got, [(f"gives what the class token looks at {when}: is `query` used?", weights[:, 0, 1:].unflatten(1, grid))]
+        )
 
 
 def map_of_class(answer):
@@ -136,6 +135,8 @@ def distance_slips(weights, grid, patch_size, when):
     places = torch.stack([rows, cols], dim=-1).flatten(0, 1)
     along = (places[:, None] - places).abs()
     distances = along.square().sum(dim=-1).sqrt()
+    turned = torch.stack([rows.T, cols.T], dim=-1).flatten(0, 1)
+    by_columns = torch.cdist(turned, turned)
     among = weights[:, 1:, 1:]
     share = among / among.sum(dim=-1, keepdim=True)
 
@@ -156,6 +157,9 @@ def distance_slips(weights, grid, patch_size, when):
          P * (share * distances).mean(dim=(-1, -2))),
         ("divides along the wrong axis {}: each row of weights, over its keys, is to sum to 1",
          mean(among / among.sum(dim=-2, keepdim=True), P * distances)),
+        ("numbers the patches column by column {}: they run along the rows", mean(share, P * by_columns)),
+        ("takes a softmax of weights that are shares already {}: divide each row by its sum",
+         mean(among.softmax(dim=-1), P * distances)),
         ("looks only along the rows {}", mean(share, P * along[..., 1])),
         ("looks only along the columns {}", mean(share, P * along[..., 0])),
     ]  # fmt: skip
@@ -227,11 +231,20 @@ def rollout_slips(weights, when):
 
     means = [w.mean(dim=0) for w in weights]
     halves = [(eye + m) / 2 for m in means]
+    added = eye
+    for m in means:
+        added = eye / 2 + m / 2 @ added
     wrong = [
         ("multiplies in the wrong order {}: a later layer stands to the left, layer @ flow", product(halves, right=True)),
         ("forgets what goes around the attention {}: half of every token stays, the identity", product(means)),
         ("adds the identity and does not share {}: rows then sum to 2, 4, 8, ...", product([eye + m for m in means])),
         ("multiplies each number by its like {}: use @", torch.stack(halves).prod(dim=0)),
+        ("multiplies each number by its like {}: use @", torch.stack(halves).prod(dim=0) * eye),
+        (
+            "adds half of the identity once a layer, outside the product {}: all of (I + W) / 2 multiplies what came before",
+            added,
+        ),
+        ("takes the first layer twice {}", product([halves[0], *halves])),
         ("takes the mean of the layers {}, not their product", torch.stack(halves).mean(dim=0)),
         ("gives the last layer alone {}", halves[-1]),
         ("adds the heads up {}: their mean keeps rows that sum to 1", product([(eye + w.sum(dim=0)) / 2 for w in weights])),
@@ -264,7 +277,7 @@ def rollout_order(answer):
 def check_mass(answer):
     """Mark a function (picture, place, patch_size) -> the share of a map that lies in a place."""
     ideas = [
-        ("a map that lies in the place wholly, half, and not at all", mass_of_one),
+        ("a map that lies in the place in part, wholly, and not at all", mass_of_one),
         ("an even map has the place's share of the picture", mass_of_even),
         ("patches that the edge cuts count by their part inside", mass_of_cut),
     ]
@@ -290,6 +303,8 @@ def mass_slips(picture, place, P):
 
     whole = picture[top // P : -(-(top + height) // P), left // P : -(-(left + width) // P)]
     full = picture[-(-top // P) : (top + height) // P, -(-left // P) : (left + width) // P]
+    tiled = (picture.repeat(P, P)[top : top + height, left : left + width].sum() / picture.repeat(P, P).sum()).item()
+    blocks = picture[top // P : top // P + height // P, left // P : left // P + width // P]
     within = pixels[top : top + height, left : left + width]
     return [
         ("takes left for top: a place is (left, top, width, height), a tensor's first axis is from top to bottom",
@@ -299,6 +314,8 @@ def mass_slips(picture, place, P):
         ("counts a patch wholly that is only partly inside: lay the place over pixels, not over patches",
          (whole.sum() / picture.sum()).item()),
         ("leaves out the patches that are only partly inside", (full.sum() / picture.sum()).item()),
+        ("repeats the whole picture, not each patch: `repeat_interleave`", tiled),
+        ("counts whole patches from the one where the place begins", (blocks.sum() / picture.sum()).item()),
         ("gives the sum inside, not its share of the whole map", within.sum().item()),
         ("gives the sum inside over that of the patches: pixels over pixels, or the parts are counted P * P times",
          (within.sum() / picture.sum()).item()),
@@ -310,10 +327,14 @@ def mass_slips(picture, place, P):
 
 
 def mass_of_one(answer):
-    for spots, said in (([(1, 1)], "wholly"), ([(1, 1), (0, 3)], "half"), ([(2, 3)], "not at all")):
+    for spots, said in (
+        ({(1, 1): 3.0, (0, 3): 1.0}, "to three quarters"),
+        ({(1, 1): 2.0}, "wholly"),
+        ({(2, 3): 2.0}, "not at all"),
+    ):
         picture = torch.zeros(3, 4)
-        for row, col in spots:
-            picture[row, col] = 2.0
+        for (row, col), value in spots.items():
+            picture[row, col] = value
         try_mass(answer, picture, (4, 4, 8, 8), 4, f"for a map that lies in the place {said}")
 
 

@@ -324,6 +324,7 @@ def try_rates(answer, lr, decay, depth):
             ("decays the head too; it has the full rate", [x * decay for x in wanted]),
             ("stops one layer short: the embedding is decayed depth + 1 times", [x / decay for x in wanted[:-1]] + [lr]),
             ("divides by decay where it should multiply", [lr / decay ** (depth + 1 - i) for i in n]),
+            ("gives the head more than lr: its exponent is 0, the embedding's depth + 1", [x / decay for x in wanted]),
             ("falls by equal steps; each layer has the one above times decay",
              [lr * (1 - (1 - decay) * (depth + 1 - i)) for i in n]),
             ("gives all the same rate", [lr] * (depth + 2)),
@@ -376,7 +377,7 @@ def try_masked(answer, painted, patches, hidden, wanted, when):
     slip(math.isnan(got), f"gives NaN {when}")
     if not close(got, right):
         for words, wrong in masked_slips(painted, patches, hidden, wanted):
-            slip(close(got, wrong.item()), f"{words} {when}")
+            slip(close(got, wrong.item()), f"{words} ({when})")
         slip(True, f"gives {got:.4f} {when}; it should give {right:.4f}")
 
 
@@ -393,6 +394,11 @@ def masked_slips(painted, patches, hidden, wanted):
          (painted - patches[:, hidden[0]]).square().mean()),
         ("compares with the hidden patches in the order of the image; painted ones come in the order of `hidden`",
          (painted - by_order).square().mean()),
+        ("picks one pixel of each patch: the index for gather must be as wide as a patch, expand it",
+         (painted - patches.gather(1, hidden[:, :, None])).square().mean()),
+        ("picks every image's list for every image: patches[:, hidden] is too much, index images and patches together",
+         (painted - patches[:, hidden]).square().mean()),
+        ("divides by the patches of one image, though it sums over all images", square.sum() / (M * n)),
         ("divides by all patches, though only the hidden ones count", (laid - patches).square().mean()),
         ("counts visible patches as wrong: nobody painted them", (zeros - patches).square().mean()),
         ("gives the sum, not the mean: it then depends on the batch", square.sum()),
@@ -415,11 +421,11 @@ def masked_right(answer):
 def masked_mean(answer):
     patches, hidden, wanted, _ = masked_case()
     try_masked(
-        answer, some_numbers(3, 4, 4, seed=9), patches, hidden, wanted, "for 3 images of 6 patches, 4 of them hidden,"
+        answer, some_numbers(3, 4, 4, seed=9), patches, hidden, wanted, "for 3 images of 6 patches, of which 4 are hidden"
     )
     one = hidden[:, :1]
     painted = some_numbers(3, 1, 4, seed=10)
-    try_masked(answer, painted, patches, one, wanted[:, :1], "for 3 images, each with one hidden patch,")
+    try_masked(answer, painted, patches, one, wanted[:, :1], "for 3 images, each with one hidden patch")
 
 
 def masked_gradient(answer):
