@@ -1,9 +1,11 @@
 """The house keeps its order: who imports whom, what importing does, what is documented, what the README promises."""
 
 import ast
+import csv
 import importlib
 import inspect
 import re
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -144,3 +146,24 @@ def test_links_and_pictures_of_the_readme_are_there():
     assert links
     assert not [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()]
     assert all(alt.strip() for alt in re.findall(r"!\[([^]]*)\]", readme))
+
+
+def stored(table, key, **which):
+    """Mean and standard deviation over the seeds of a stored table, as the README writes them"""
+    with (PACKAGE / "tables" / table).open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if all(row[name] == value for name, value in which.items())]
+    values = [float(row[key]) for row in rows]
+    return statistics.mean(values), statistics.stdev(values)
+
+
+def test_figures_of_the_readme_are_those_of_the_stored_tables():
+    readme = (ROOT / "README.md").read_text()
+    for task, labels in (("new classes", ("100", "1000")), ("no labels before", ("20", "100"))):
+        for n in labels:
+            ways = ("from scratch", "probe", "LoRA", "full")
+            pairs = [stored("transfer.csv", "accuracy", task=task, way=way, labels=n) for way in ways]
+            assert f"| {int(n):,} | " + " | ".join(f"{a:.3f} ± {b:.3f}" for a, b in pairs) + " |" in readme
+    for word, method in (("last layer", "attention, last layer"), ("rollout", "rollout"), ("gradient rollout",) * 2,
+                         ("occlusion",) * 2):  # fmt: skip
+        a, b = stored("grades.csv", "mass", model="trained", method=method)
+        assert f"{word} {a:.2f} ± {b:.2f}" in readme
