@@ -70,6 +70,16 @@ def test_grades_are_means_over_all_pictures(data, model):
         assert grades[name]["mass"] == pytest.approx(mass_inside(maps, data.train.places, 4).mean().item(), abs=1e-5)
 
 
+def test_the_middle_map_is_blind_and_good_all_the_same(data, model):
+    from vit_helpers.grading import middle
+
+    maps = middle(model, data.train.images, None)
+    assert maps.shape == (60, 6, 6) and maps[:, 2:4, 2:4].sum() == maps.sum() == 4 * 60
+    many = load("scattered_digits", n=2000).train
+    grades = grade(model, many, data.normalize, {"middle map": middle}, batch_size=500)
+    assert grades["middle map"]["mass"] == pytest.approx(0.65, abs=0.03)  # frames begin at 0 to 12: most hold the middle
+
+
 def test_a_method_that_knows_the_place_is_graded_full(data, model):
     def knows(model, images, classes):
         pixels = inside(data.train.places, (24, 24)).float()

@@ -32,6 +32,7 @@ ORDER = {  # a room may import these rooms of ours and no other
     "pretrained": {"encoder", "pretrained", "vit"},
     "finetune": {"embeddings", "vit"},
     "masked": {"embeddings", "encoder", "patches", "recipe", "vit"},
+    "scaling": set(),
     "cnn": set(),
     "settings": {"cnn", "data", "encoder", "recipe", "training", "vit"},
     "ablation": {"data", "settings", "training"},
@@ -163,6 +164,8 @@ def test_figures_of_the_readme_are_those_of_the_stored_tables():
             ways = ("from scratch", "probe", "LoRA", "full")
             pairs = [stored("transfer.csv", "accuracy", task=task, way=way, labels=n) for way in ways]
             assert f"| {int(n):,} | " + " | ".join(f"{a:.3f} ± {b:.3f}" for a, b in pairs) + " |" in readme
+    blind, _ = stored("grades.csv", "mass", model="trained", method="middle map")
+    assert f"a blind one in the middle {blind:.2f}" in readme
     for word, method in (("last layer", "attention, last layer"), ("rollout", "rollout"), ("gradient rollout",) * 2,
                          ("occlusion",) * 2):  # fmt: skip
         a, b = stored("grades.csv", "mass", model="trained", method=method)

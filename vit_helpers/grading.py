@@ -35,6 +35,14 @@ def even(model, images, classes):
     return torch.ones(len(images), *model.config.grid)
 
 
+def middle(model, images, classes):
+    """All on the patches in the middle, whatever the image: the best that a map can do which is blind"""
+    rows, cols = model.config.grid
+    maps = torch.zeros(len(images), rows, cols)
+    maps[:, (rows - 1) // 2 : rows // 2 + 1, (cols - 1) // 2 : cols // 2 + 1] = 1.0
+    return maps
+
+
 METHODS = {
     "attention, first layer": partial(of_layer, layer=0),
     "attention, last layer": partial(of_layer, layer=-1),
@@ -42,6 +50,7 @@ METHODS = {
     "gradient rollout": by_gradient_rollout,
     "occlusion": occlusion,
     "even map": even,
+    "middle map": middle,
 }
 
 
