@@ -12,10 +12,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from vit_helpers.commands.rerun import METADATA, SANITIZE, WIDGET, blur, sanitize_rules, setup_source, store
+from vit_helpers.commands.rerun import METADATA, SANITIZE, WIDGET, all_notebooks, blur, sanitize_rules, setup_source, store
 
 ROOT = Path(__file__).parents[1]
-NOTEBOOKS = sorted((ROOT / "notebooks").rglob("[0-9]*.ipynb"))
+NOTEBOOKS = all_notebooks()
 COLUMNS = 100  # what a page of 900 pixels shows of a line of code
 
 every = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -27,12 +27,17 @@ def add_arguments(parser):
 
 
 def run(args):
-    notebooks = args.notebooks or sorted((ROOT / "notebooks").rglob("[0-9]*.ipynb"))
+    notebooks = args.notebooks or all_notebooks()
     if missing := [str(path) for path in notebooks if not path.is_file()]:
         print(f"error: no notebook at {', '.join(missing)}", file=sys.stderr)
         return 1
     failed = [path for path in notebooks if not rerun(path)]
     return 1 if failed else 0
+
+
+def all_notebooks():
+    """Every notebook and its solutions, without the copies that JupyterLab leaves in hidden folders"""
+    return sorted(p for p in (ROOT / "notebooks").rglob("[0-9]*.ipynb") if not p.parent.name.startswith("."))
 
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
