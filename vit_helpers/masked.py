@@ -1,4 +1,4 @@
-"""Learning from images without labels: hide most patches, paint them from the rest (MAE, arXiv 2111.06377)."""
+"""Learning from images without labels: hide most patches, paint them from the rest (MAE, He et al., arXiv 2111.06377)."""
 
 import torch
 from torch import nn
@@ -28,7 +28,7 @@ def random_split(B, N, share):
 
 
 class MaskedAutoencoder(nn.Module):
-    """A ViT that reads the visible patches, and a small decoder that paints the hidden ones (paper's Figure 1).
+    """A ViT that reads the visible patches, and a small decoder that paints the hidden ones (Figure 1 of He et al.).
 
     vit      : the encoder, which is kept afterwards; it has learned nothing from its head
     dim      : width of the decoder, a multiple of 4 and of num_heads; depth: its blocks
@@ -66,7 +66,7 @@ class MaskedAutoencoder(nn.Module):
         return self.head(self.norm(x[:, visible.shape[1] :]))
 
     def encode(self, images, visible):
-        """The class token and the visible patches through the encoder: (B, 1 + visible, D); the rest is never computed"""
+        """The class token and the visible patches through the encoder: (B, 1 + visible, D); its blocks never see the rest"""
         x = self.vit.embed(images)
         kept = torch.cat([visible.new_zeros(len(visible), 1), visible + 1], dim=1)  # token 0 is the class token
         x = x.gather(1, kept[:, :, None].expand(-1, -1, x.shape[2]))

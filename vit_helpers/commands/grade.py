@@ -4,10 +4,11 @@ Each model's maps are held against the true places of the test part, and beside 
 same shape. The rows are kept in a CSV file.
 """
 
-import csv
 import statistics
 import sys
 from pathlib import Path
+
+from vit_helpers.commands import write_rows
 
 IMAGES = 5000  # of the training part; the test part has a fifth as many
 KINDS = ("model", "seed", "accuracy", "method", "mass", "hits")
@@ -19,6 +20,8 @@ def add_arguments(parser):
 
 
 def run(args):
+    from vit_helpers.ablation import spread
+
     rows = []
     try:
         for seed, path in enumerate(args.weights):
@@ -27,11 +30,7 @@ def run(args):
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    with args.out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, KINDS)
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(args.out, KINDS, rows)
     print(f"\n{'model':10s} {'method':24s} mass inside    peaks inside")
     for model, method in dict.fromkeys((row["model"], row["method"]) for row in rows):
         same = [row for row in rows if (row["model"], row["method"]) == (model, method)]
@@ -39,10 +38,6 @@ def run(args):
         print(f"{model:10s} {method:24s} {'  '.join(said)}")
     print(f"\nrows: {args.out}")
     return 0
-
-
-def spread(values):
-    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def grade_file(seed, path):

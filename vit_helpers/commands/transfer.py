@@ -5,7 +5,6 @@ model that `pretrain masked` taught to paint plain digits learns to name them. B
 the same labels, a recipe that suits it, and more steps. The rows are kept in a CSV file.
 """
 
-import csv
 import statistics
 import sys
 import time
@@ -13,14 +12,15 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from vit_helpers.commands import whole_number
+from vit_helpers.commands import whole_number, write_rows
 
 TASKS = {  # weights of this series, data, classes to learn, numbers of labels
     "new classes": ("seven", "scattered_digits", "789", (100, 300, 1000)),
     "no labels before": ("masked", "digits", "0123456789", (20, 50, 100)),
 }
 WAYS = {"from scratch": 400, "probe": 200, "LoRA": 200, "full": 200}  # steps of each
-RATES = {  # chosen on the validation part, with other seeds
+RATES = {  # from a small search on the validation part: two or three rates, one number of labels, one or two other seeds;
+    # where rates were level, one of them
     "new classes": {"from scratch": 3e-3, "probe": 3e-3, "LoRA": 3e-3, "full": 3e-4},
     "no labels before": {"from scratch": 3e-3, "probe": 1e-2, "LoRA": 3e-3, "full": 3e-3},
 }
@@ -40,23 +40,21 @@ def run(args):
     except (ValueError, OSError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    with args.out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, KINDS)
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(args.out, KINDS, rows)
     print(f"\nrows: {args.out}")
     return 0
 
 
 def measure(task, seeds):
     """The rows of a task, told line by line: mean and standard deviation over the seeds"""
+    from vit_helpers.ablation import spread
+
     for labels in TASKS[task][3]:
         for way in WAYS:
             rows = [one_run(task, way, labels, seed) for seed in range(seeds)]
             accuracy = [row["accuracy"] for row in rows]
-            spread = statistics.stdev(accuracy) if seeds > 1 else 0.0
-            print(f"{task:18s} {labels:5d} labels  {way:14s} {statistics.mean(accuracy):.3f} ± {spread:.3f}", flush=True)
+            said = f"{statistics.mean(accuracy):.3f} ± {spread(accuracy):.3f}"
+            print(f"{task:18s} {labels:5d} labels  {way:14s} {said}", flush=True)
             yield from rows
 
 
