@@ -33,6 +33,7 @@ ORDER = {  # a room may import these rooms of ours and no other
     "finetune": {"embeddings", "vit"},
     "masked": {"embeddings", "encoder", "patches", "recipe", "vit"},
     "scaling": set(),
+    "timing": set(),
     "cnn": set(),
     "settings": {"cnn", "data", "encoder", "recipe", "training", "vit"},
     "ablation": {"data", "settings", "training"},

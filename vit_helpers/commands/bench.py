@@ -4,13 +4,10 @@ Each model of a row is built with the same shape, warmed up, and measured in tur
 median round counts. A peer that is not installed is left out. Let nothing else run meanwhile.
 """
 
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from vit_helpers.commands import whole_number
 
@@ -42,14 +39,13 @@ def add_arguments(parser):
 def run(args):
     import torch
 
+    from vit_helpers.timing import machine
+
     if unknown := set(args.parts) - set(PARTS):
         print(f"error: unknown part {', '.join(sorted(unknown))}, known: {', '.join(PARTS)}", file=sys.stderr)
         return 1
     torch.set_num_threads(args.threads)
-    print(
-        f"{processor()}, {os.cpu_count()} CPUs, {args.threads} threads, {torch.backends.cpu.get_cpu_capability()}; "
-        f"Python {platform.python_version()}, torch {torch.__version__}\n"
-    )
+    print(machine() + "\n")
     parts = args.parts or DEFAULT
     if "import" in parts:
         bench_import(args.rounds)
@@ -57,14 +53,6 @@ def run(args):
     if "speed" in parts:
         bench_speed(args.rounds)
     return 0
-
-
-def processor():
-    try:
-        with Path("/proc/cpuinfo").open() as lines:
-            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def bench_import(rounds):
@@ -126,6 +114,8 @@ def bench_speed(rounds):
     """Images a second, inference and training step, ours beside the peers"""
     import torch
 
+    from vit_helpers.timing import in_turn
+
     print(
         f"speed (images/s, fp32, median of {rounds} rounds taken in turn; ratio to the best peer, its range over the rounds)"
     )
@@ -134,7 +124,8 @@ def bench_speed(rounds):
         images, labels = torch.randn(batch, channels, side, side), torch.randint(10, (batch,))
         models = {name: make(*numbers[:6]) for name, make in makers().items()}
         for kind, step in (("inference", infer), ("training", train_step)):
-            speeds = in_turn({name: step(model, images, labels) for name, model in models.items()}, batch, rounds)
+            taken = in_turn({name: step(model, images, labels) for name, model in models.items()}, rounds)
+            speeds = {name: [batch / seconds for seconds in values] for name, values in taken.items()}
             print(f"  {shape:17s} {kind:9s}  {compare(speeds)}", flush=True)
 
 
@@ -229,24 +220,3 @@ def train_step(model, images, labels):
         optimizer.step()
 
     return step
-
-
-def in_turn(steps, batch, rounds, seconds=0.4):
-    """Images a second of each step, a number a round; in a round all take their turn, another one first each time"""
-    repeats = {}
-    for name, step in steps.items():
-        step()
-        step()
-        start = time.perf_counter()
-        step()
-        repeats[name] = max(1, round(seconds / (time.perf_counter() - start)))
-    speeds = {name: [] for name in steps}
-    order = list(steps)
-    for _ in range(rounds):
-        for name in order:
-            start = time.perf_counter()
-            for _ in range(repeats[name]):
-                steps[name]()
-            speeds[name].append(batch * repeats[name] / (time.perf_counter() - start))
-        order.append(order.pop(0))
-    return speeds

@@ -1,0 +1,28 @@
+"""Timing: every step takes its turn, and the numbers are seconds."""
+
+import time
+
+import torch
+
+from vit_helpers.timing import in_turn, machine, matmul_peak
+
+
+def test_all_take_their_turn_and_another_one_first():
+    calls = []
+    steps = {name: lambda name=name: (calls.append(name), time.sleep(0.01)) for name in "abc"}
+    taken = in_turn(steps, rounds=3, seconds=0.01)
+    assert all(len(values) == 3 and min(values) >= 0.01 for values in taken.values())
+    assert calls[-9:] == list("abcbcacab")
+
+
+def test_a_step_counts_once_however_often_it_was_repeated():
+    taken = in_turn({"short": lambda: time.sleep(0.002)}, rounds=2, seconds=0.05)["short"]
+    assert all(0.002 <= seconds < 0.02 for seconds in taken)
+
+
+def test_the_machine_is_named():
+    assert f"{torch.get_num_threads()} threads" in machine() and torch.__version__ in machine()
+
+
+def test_matrix_products_are_counted():
+    assert 1e8 < matmul_peak(size=256, seconds=0.02) < 1e15

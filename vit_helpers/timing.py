@@ -1,0 +1,73 @@
+"""Timing: which machine this is, how fast it multiplies, and how to compare the speed of several things fairly."""
+
+import os
+import platform
+import time
+from pathlib import Path
+
+import torch
+
+
+def machine():
+    """One line: processor, CPUs, threads, and the versions that decide how fast torch is"""
+    return (
+        f"{processor()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads, "
+        f"{torch.backends.cpu.get_cpu_capability()}; Python {platform.python_version()}, torch {torch.__version__}"
+    )
+
+
+def processor():
+    """The name that the processor gives itself"""
+    try:
+        with Path("/proc/cpuinfo").open() as lines:
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def in_turn(steps, rounds=7, seconds=0.4):
+    """Seconds that each step takes, one number a round: in every round all take their turn, another one first each time.
+
+    So a machine that slows down for a while slows all of them. A step is repeated for about `seconds` in a round, after
+    two calls that warm it up.
+    steps  : {name: function without arguments}
+    returns: {name: [seconds of one call, ...]}, `rounds` numbers each; their median counts
+    """
+    repeats = {}
+    for name, step in steps.items():
+        step()
+        step()
+        repeats[name] = max(1, round(seconds / seconds_of(step)))
+    taken, order = {name: [] for name in steps}, list(steps)
+    for _ in range(rounds):
+        for name in order:
+            taken[name].append(seconds_of(steps[name], repeats[name]))
+        order.append(order.pop(0))
+    return taken
+
+
+def seconds_of(step, repeats=1):
+    """Mean seconds of a call; a GPU is waited for"""
+    wait()
+    start = time.perf_counter()
+    for _ in range(repeats):
+        step()
+    wait()
+    return (time.perf_counter() - start) / repeats
+
+
+def wait():
+    """Until a GPU, where there is one, has done all it was told to: calls only hand it work"""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def matmul_peak(dtype=torch.float32, device="cpu", size=1024, seconds=0.3):
+    """Multiply-adds a second of large square matrix products: what this machine can do at best, measured.
+
+    size: side of the matrices; large enough that arithmetic, not memory, is what takes the time
+    """
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    with torch.inference_mode():
+        taken = in_turn({"product": lambda: a @ b}, rounds=3, seconds=seconds)["product"]
+    return size**3 / min(taken)
