@@ -1,0 +1,62 @@
+"""Figures of notebook 11: what something is made of, and how each part grows."""
+
+from vit_helpers.plots import look
+
+COLOURS = (look.PATCH, look.KEY, look.QUERY, look.VALUE, look.POSITION, look.CLASS_TOKEN)
+HATCHES = ("", "//", "", "..", "\\\\", "")  # so that neighbours differ without colour too
+DARK = (look.QUERY, look.CLASS_TOKEN)  # colours that carry white text
+ROOM = 0.07  # share of the axis that a number needs
+
+
+def draw_stacks(rows, unit="", share=False, title=None, ax=None):
+    """A bar a row, made of its parts laid end to end; the axes come back.
+
+    rows : {name of the row: {part: amount, 0 or more}}; the same parts in every row
+    unit : of the amounts, for the axis; share: every bar is 100 % long
+    """
+    ax = look.new_axes(ax, 9, 1.3 + 0.48 * len(rows))
+    names, parts = list(rows), list(next(iter(rows.values())))
+    whole = {name: sum(amounts.values()) for name, amounts in rows.items()}
+    scale = {name: 100 / whole[name] if share else 1 for name in names}
+    longest = 100 if share else max(whole.values())
+    left = dict.fromkeys(names, 0.0)
+    for i, part in enumerate(parts):
+        lengths = [rows[name][part] * scale[name] for name in names]
+        ax.barh(names, lengths, 0.72, list(left.values()), color=COLOURS[i], hatch=HATCHES[i], edgecolor="white", label=part)
+        for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
+            if length > ROOM * longest:
+                write(ax, left[name] + length / 2, y, length, COLOURS[i])
+            left[name] += length
+    ax.invert_yaxis()
+    ax.set_xlim(0, longest)
+    look.dress(ax, x="share of the whole, %" if share else unit)
+    ax.legend(ncols=len(parts), fontsize=look.TEXT_SIZE - 1, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 0.98))
+    ax.set_title(title or "", loc="left", fontsize=look.TEXT_SIZE + 1, color=look.TEXT, pad=30)
+    return ax
+
+
+def write(ax, x, y, amount, colour):
+    """An amount in the middle of its piece, on a ground that lets it be read"""
+    text = f"{amount:.0f}" if amount >= 10 else f"{amount:.1f}"
+    ground = {"facecolor": colour, "edgecolor": "none", "pad": 1.5}
+    ax.text(x, y, text, ha="center", va="center", fontsize=look.TEXT_SIZE - 1, bbox=ground,
+            color="white" if colour in DARK else look.TEXT)  # fmt: skip
+
+
+def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
+    """How parts grow with something, both axes logarithmic, each line named at its right end; the axes come back.
+
+    x: the values of what grows; lines: {part: amounts}; name, unit: of the axes; mark: an x to be marked
+    """
+    ax = look.new_axes(ax, 6, 3.6)
+    for i, (part, amounts) in enumerate(lines.items()):
+        colour = COLOURS[1 + i]
+        ax.plot(x, amounts, color=colour, linewidth=2.5, linestyle=("-", "--", "-.", ":")[i % 4], label=part)
+    if mark:
+        ax.axvline(mark, color=look.LINE, linewidth=1, linestyle=":")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ticks = x[:: max(1, len(x) // 4)]
+    ax.set_xticks(ticks, [f"{value:,}" for value in ticks], minor=False)
+    ax.minorticks_off()
+    return look.dress(ax, title, name, unit)
