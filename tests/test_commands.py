@@ -152,21 +152,6 @@ def test_what_the_run_looks_at(monkeypatch, tmp_path):
     assert [random_affine in seen[part].steps for part in seen] == [True, False, False]
 
 
-def test_bench_measures_import_and_digits_and_names_the_machine(tmp_path):
-    done = command("bench", "import", "--rounds", 1, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "threads" in done.stdout and "torch" in done.stdout
-    assert main_status("bench", "sped") == 1
-
-
-def test_bench_builds_every_peer_with_the_same_size():
-    from vit_helpers.commands.bench import makers
-
-    sizes = {name: sum(p.numel() for p in make(8, 2, 1, 64, 2, 4).parameters()) for name, make in makers().items()}
-    assert set(sizes) == {"ours", "torchvision", "timm", "Hugging Face"}
-    assert len(set(sizes.values())) == 1, sizes
-
-
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
     """What `pretrain` keeps, after a moment's training"""

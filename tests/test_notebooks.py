@@ -3,6 +3,7 @@
 import ast
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,13 +13,25 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from vit_helpers.commands.rerun import METADATA, SANITIZE, WIDGET, all_notebooks, blur, sanitize_rules, setup_source, store
+from vit_helpers.__main__ import main
+from vit_helpers.commands.cards import MEASURED, measure, table_with
+from vit_helpers.commands.rerun import (
+    METADATA,
+    SANITIZE,
+    WIDGET,
+    all_notebooks,
+    blur,
+    sanitize_rules,
+    setup_source,
+    store,
+)
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = all_notebooks()
 COLUMNS = 100  # what a page of 900 pixels shows of a line of code
 
 every = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+lessons = pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p.parent.name != "solutions"], ids=lambda path: path.stem)
 
 
 def cells(path, kind):
@@ -107,6 +120,16 @@ def test_the_setup_cell_is_the_same_everywhere(path):
     assert not any("setup" in cell.metadata.get("tags", []) for cell in rest)
 
 
+@lessons
+def test_the_card_and_the_readme_give_the_cost_that_rerun_measured(path):
+    card = MEASURED.search(cells(path, "markdown")[0].source)
+    assert card, "run `python -m vit_helpers rerun --cards` while nothing else runs"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    row = next(line for line in readme if line.startswith("|") and f"(notebooks/{path.name})" in line)
+    seconds, memory = card.groups()
+    assert f"| {seconds} | {memory} |" in row
+
+
 def run_setup(cwd, *paths):
     """The setup cell, twice, in a fresh process that knows the given paths but not the repository"""
     forget = f"import sys; sys.path[:] = [p for p in sys.path if p != {str(ROOT)!r}] + {list(map(str, paths))}\n"
@@ -142,9 +165,9 @@ def small_notebook(path, *sources):
     return path
 
 
-def rerun(path):
+def rerun(*words):
     return subprocess.run(
-        [sys.executable, "-m", "vit_helpers", "rerun", str(path)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "vit_helpers", "rerun", *map(str, words)], cwd=ROOT, capture_output=True, text=True
     )
 
 
@@ -206,3 +229,149 @@ def test_nbval_notices_a_changed_output(tmp_path):
     assert subprocess.run([*words, path], cwd=tmp_path, capture_output=True).returncode == 0
     path.write_text(path.read_text().replace("one\\n", "two\\n"))
     assert subprocess.run([*words, path], cwd=tmp_path, capture_output=True).returncode == 1
+
+
+# What a notebook costs: measured always, written with --cards
+
+CARD = """# A title
+
+| what it costs | |
+|---|---|
+| time and memory | seconds, under 1 GB |
+| download | nothing |
+"""
+README = """The [first](notebooks/0.ipynb) in prose.
+
+| | you build |
+|---|---|
+| [zero](notebooks/0.ipynb) ([solutions](notebooks/solutions/0.ipynb)) | a \\| b |
+| one | nothing yet |
+
+| command |
+|---|
+| rerun |
+"""
+
+
+def small_series(folder, readme=README, card=CARD):
+    """A notebook with a card that holds 300 MiB for half a second, and the README.md beside its folder"""
+    (folder / "notebooks").mkdir()
+    (folder / "README.md").write_text(readme)
+    path = small_notebook(folder / "notebooks" / "0.ipynb", "import time", "x = b'x' * 300 * 2**20; time.sleep(0.5)")
+    book = nbformat.read(path, as_version=4)
+    book.cells.insert(0, nbformat.v4.new_markdown_cell(card))
+    nbformat.write(book, path)
+    return path
+
+
+def bytes_of(path):
+    return path.read_bytes(), path.parents[1].joinpath("README.md").read_bytes()
+
+
+@pytest.fixture
+def pretend(monkeypatch, capsys):
+    """Rerun as if it had measured these costs, with no kernel: its status, and what it printed"""
+
+    def run(*words, costs=(47.6, 1.234)):
+        monkeypatch.setattr("vit_helpers.commands.rerun.measure", lambda work: costs)
+        return main(["rerun", *map(str, words)]), "".join(capsys.readouterr())
+
+    return run
+
+
+def test_cards_measure_a_notebook_and_write_what_it_cost(tmp_path):
+    path = small_series(tmp_path)
+    code = [cell.source for cell in cells(path, "code")]
+    done = rerun("--cards", path)
+    seconds, memory = re.search(r"0.ipynb: written, (\S+ s), (\S+ GiB)\n", done.stdout).groups()
+    assert 0.5 < float(seconds.removesuffix(" s")) < 100
+    assert 0.3 < float(memory.removesuffix(" GiB")) < 0.6  # a kernel alone takes some 0.1 GiB
+
+    assert [cell.source for cell in cells(path, "code")] == code
+    card = MEASURED.search(cells(path, "markdown")[0].source)
+    assert card.groups() == (seconds, memory)
+    assert cells(path, "markdown")[0].source == CARD.replace("| time and memory | seconds, under 1 GB |", card.group())
+    link = "[zero](notebooks/0.ipynb) ([solutions](notebooks/solutions/0.ipynb))"
+    table = ["| | you build | time | memory |", "|---|---|---|---|", f"| {link} | a \\| b | {seconds} | {memory} |",
+             "| one | nothing yet | | |"]  # fmt: skip
+    lines = README.splitlines()
+    assert (tmp_path / "README.md").read_text().splitlines() == [*lines[:2], *table, *lines[6:]]
+
+
+def test_without_cards_the_cost_is_printed_and_not_written(tmp_path, pretend):
+    path = small_series(tmp_path)
+    assert pretend(path) == (0, f"{path}: written, 48 s, 1.2 GiB\n")
+    assert cells(path, "markdown")[0].source == CARD
+    assert (tmp_path / "README.md").read_text() == README
+    before = bytes_of(path)
+    assert pretend(path, costs=(99, 9)) == (0, f"{path}: unchanged, 99 s, 9 GiB\n")
+    assert bytes_of(path) == before
+
+
+def test_cards_that_are_right_within_a_quarter_keep_every_byte(tmp_path, pretend):
+    path = small_series(tmp_path)
+    assert pretend("--cards", path) == (0, f"README.md: written\n{path}: written, 48 s, 1.2 GiB\n")
+    before = bytes_of(path)
+    for same in [(47.6, 1.234), (59, 1.2), (37, 1.2), (48, 1.49), (48, 0.91)]:
+        assert "0.ipynb: unchanged, " in pretend("--cards", path, costs=same)[1]
+        assert bytes_of(path) == before
+    for other in [(61, 1.2), (48, 1.7), (48, 1), (30, 1)]:
+        assert "0.ipynb: written, " in pretend("--cards", path, costs=other)[1]
+
+
+def test_a_readme_changed_by_hand_is_brought_back_to_the_card(tmp_path, pretend):
+    path = small_series(tmp_path)
+    pretend("--cards", path)
+    before = bytes_of(path)
+    readme = tmp_path / "README.md"
+    readme.write_text(readme.read_text().replace("| 48 s |", "| 8 s |"))
+    assert pretend("--cards", path, costs=(50, 1.3)) == (0, f"README.md: written\n{path}: unchanged, 50 s, 1.3 GiB\n")
+    assert bytes_of(path) == before
+
+
+def test_a_notebook_without_a_card_needs_no_readme(tmp_path, pretend):
+    path = small_series(tmp_path, "nothing", card="# Solutions")
+    assert pretend("--cards", path)[0] == 0
+    assert cells(path, "markdown")[0].source == "# Solutions"
+    assert (tmp_path / "README.md").read_text() == "nothing"
+
+
+def test_cards_stop_where_the_readme_has_no_row_for_a_notebook(tmp_path, pretend):
+    path = small_series(tmp_path, README.replace("[zero](notebooks/0.ipynb)", "zero"))
+    before = bytes_of(path)
+    assert pretend("--cards", path) == (1, f"error: no table in README.md links to {path}\n")
+    assert bytes_of(path) == before
+    (tmp_path / "README.md").unlink()
+    assert pretend("--cards", path)[0] == 1
+
+
+def test_a_row_of_the_readme_is_brought_up_to_date_in_its_columns():
+    costs = {"time": "48 s", "memory": "1.2 GiB"}
+    once = table_with(README, "(notebooks/0.ipynb)", costs)
+    assert table_with(once, "(notebooks/0.ipynb)", costs) == once
+    twice = table_with(once, "(notebooks/0.ipynb)", {"time": "9 s", "memory": "2 GiB"})
+    assert twice == once.replace("| 48 s | 1.2 GiB |", "| 9 s | 2 GiB |")
+    short_row = once.replace("| nothing yet | | |", "| nothing yet |")
+    assert table_with(short_row, "(notebooks/0.ipynb)", costs) == once
+
+
+BLOCK = "import os, subprocess, sys, time; x = b'x' * 300 * 2**20; "
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        BLOCK + "time.sleep(0.5)",
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])",
+        pytest.param(
+            BLOCK + "os.fork(); time.sleep(0.5)",
+            marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
+        ),
+    ],
+    ids=["its own", "of its child", "shared with its child"],
+)
+def test_memory_of_a_process_and_its_children_counts_once(code):
+    words = [sys.executable, "-c", code, BLOCK + "time.sleep(0.5)"]
+    seconds, memory = measure(lambda: subprocess.run(words, check=True))
+    assert 0.5 < seconds < 30
+    assert 300 < memory * 2**10 < 400

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import torch
 
+from vit_helpers.parallel import first, load_parts, save_parts, together
+
+SHARDS = ".shards"  # the ending of a folder that holds a checkpoint in parts, a folder an epoch
+
 
 def make_room(path, recipe, about):
     """See before the first epoch, not after it, that a checkpoint can be written here and read again"""
-    if path.is_dir():
+    if path.suffix != SHARDS and path.is_dir():
         raise ValueError(f"{path} is a folder; a checkpoint is a file, say {path / 'checkpoint.pt'}")
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = io.BytesIO()
@@ -26,11 +30,10 @@ def save_checkpoint(path, model, optimizer, schedule, recipe, total, history, ab
     """Keep all that is needed to go on.  Written aside, then renamed: a cut leaves the file before as it was.
 
     The checkpoint before stays beside it, as `<name>.previous`.  total: steps of the whole run
+    Of several processes the first writes; with a path that ends in ".shards" each writes its part into a folder there.
     """
     path = Path(path)
     state = {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
         "schedule": schedule.state_dict(),
         "random": random_state(),
         "recipe": asdict(recipe),
@@ -38,6 +41,32 @@ def save_checkpoint(path, model, optimizer, schedule, recipe, total, history, ab
         "history": history,
         "about": about or {},
     }
+    if path.suffix == SHARDS:
+        save_shards(path / f"epoch-{len(history):04d}", model, optimizer, state)
+    elif first():
+        save_file(path, {"model": model.state_dict(), "optimizer": optimizer.state_dict(), **state})
+
+
+def save_shards(folder, model, optimizer, state):
+    """A checkpoint in parts; it counts when its last file is there, and only then older ones but one may go"""
+    if first():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        torch.save(state, folder / "state.pt")
+    together()
+    save_parts(folder, model, optimizer)
+    if first():
+        for old in finished(folder.parent)[:-2]:
+            shutil.rmtree(old)
+
+
+def finished(path):
+    """The checkpoints in a folder that were written to their end, the oldest first"""
+    return sorted(last.parent for last in path.glob("epoch-*/.metadata"))
+
+
+def save_file(path, state):
+    """Written aside, then renamed"""
     try:
         torch.save(state, aside(path))
     except RuntimeError as error:  # torch's word for a disk that is full, or gone
@@ -55,6 +84,8 @@ def load_checkpoint(path):
     raises: FileNotFoundError when there is none; ValueError when it is cut short or damaged, naming the one before
     """
     path = Path(path)
+    if path.suffix == SHARDS:
+        return load_shards(path)
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint at {path}{where_previous(path)}")
     with path.open("rb") as file:
@@ -67,19 +98,39 @@ def load_checkpoint(path):
     return state
 
 
+def load_shards(path):
+    """All but weights and optimiser, and under "parts" the folder where `restore` finds them"""
+    if not finished(path):
+        raise FileNotFoundError(f"no finished checkpoint in {path}")
+    folder = finished(path)[-1]
+    return torch.load(folder / "state.pt", weights_only=True) | {"parts": folder}
+
+
 def restore(state, model, optimizer, schedule, recipe, total):
     """Put a checkpoint back into model, optimizer, schedule and random generators; its history comes back."""
     kept, wanted = state["recipe"] | {"total steps": state["total"]}, asdict(recipe) | {"total steps": total}
     changed = [f"{name} {kept[name]} -> {value}" for name, value in wanted.items() if kept[name] != value]
     if changed:
         raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
+    if "parts" in state:
+        restore_parts(state["parts"], model, optimizer)
+    else:
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
     schedule.load_state_dict(state["schedule"])
     torch.set_rng_state(state["random"]["cpu"])
     if state["random"]["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["random"]["cuda"])
+        torch.cuda.set_rng_state_all(state["random"]["cuda"][: torch.cuda.device_count()])
     return state["history"]
+
+
+def restore_parts(folder, model, optimizer):
+    """Put back weights and optimiser from all parts, or say which folder is damaged"""
+    try:
+        load_parts(folder, model, optimizer)
+    except ValueError as error:
+        older = [str(path) for path in finished(folder.parent) if path != folder]
+        raise ValueError(f"{error}; remove that folder to go on from {older[-1]}" if older else str(error)) from error
 
 
 def random_state():

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from vit_helpers.checkpoints import load_checkpoint, make_room, restore, save_checkpoint
 from vit_helpers.diagnosis import diagnose
+from vit_helpers.parallel import first, full, gathered, in_step, mean_loss, total, world
 from vit_helpers.recipe import Recipe
 
 
@@ -51,11 +52,14 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
 
     train, validation: give (images, labels) batches each time they are iterated, and have a length
     report           : called with every row of the history; by default `print_epoch`, and a diagnosis in the end
-    checkpoint       : a path; after every epoch all that is needed to go on is kept there, with `about`
+    checkpoint       : a path; after every epoch all that is needed to go on is kept there, with `about`; where it ends in
+                       ".shards" it is a folder, in which each of several processes writes its own part
     about            : plain values (numbers, texts, tuples, dicts) that say what was trained, kept with the checkpoint
     resume           : go on from that checkpoint, to the same end as a run that was never stopped (on CPU and CUDA)
     raises           : FloatingPointError when loss or gradient is not finite; ValueError when there is nothing to train
                        on, when `about` is not plain, or when resuming with another recipe or number of batches
+    Where several processes train together (`vit_helpers.parallel`) each gives its share of the batches, and the first
+    alone reports and writes.
     """
     recipe = recipe or Recipe()
     if not len(train):
@@ -66,6 +70,7 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
         raise ValueError("resume=True needs the checkpoint to go on from")
     total = recipe.epochs * len(train)
     model.to(device)
+    network = in_step(model)
     optimizer = recipe.make_optimizer(model)
     schedule = LambdaLR(optimizer, lambda step: recipe.share(step, total))
     history = []
@@ -73,14 +78,15 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
         history = restore(load_checkpoint(checkpoint), model, optimizer, schedule, recipe, total)
     for epoch in range(len(history) + 1, recipe.epochs + 1):
         row = {"epoch": epoch, "lr": schedule.get_last_lr()[0]}
-        row |= train_epoch(model, train, optimizer, schedule, recipe, device, epoch)
+        row |= train_epoch(network, train, optimizer, schedule, recipe, device, epoch)
         score = evaluate(model, validation, device, recipe.label_smoothing)
         row |= {"val_loss": score.loss, "val_accuracy": score.accuracy, "val_commonest": score.commonest}
         history.append(row)
         if checkpoint is not None:
             save_checkpoint(checkpoint, model, optimizer, schedule, recipe, total, history, about)
-        (report or print_epoch)(row)
-    if report is None:
+        if first():
+            (report or print_epoch)(row)
+    if report is None and first():
         print(diagnose(history))
     return history
 
@@ -90,23 +96,26 @@ def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
     model.train()
     start = time.perf_counter()
     loss_sum = right = count = 0
-    for images, labels in tqdm(batches, desc=f"epoch {epoch} of {recipe.epochs}", leave=False, disable=None):
+    progress = {"desc": f"epoch {epoch} of {recipe.epochs}", "leave": False, "disable": None if first() else True}
+    for images, labels in tqdm(batches, **progress):
         images, labels = images.to(device), labels.to(device)
+        size = total(len(labels))  # of the batch, over all processes
         optimizer.zero_grad()
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
             logits = model(images)
-        loss = F.cross_entropy(logits.float(), labels, label_smoothing=recipe.label_smoothing)
+        loss = mean_loss(logits.float(), labels, recipe.label_smoothing, size)
         if not torch.isfinite(loss):
             raise FloatingPointError(not_finite("loss", loss.item(), schedule, epoch))
         loss.backward()
-        length = torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        length = full(torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip))
         if not torch.isfinite(length):
             raise FloatingPointError(not_finite("length of the gradient", length.item(), schedule, epoch))
         optimizer.step()
         schedule.step()
-        loss_sum += loss.item() * len(labels)  # weigh by size: the last batch is smaller
+        loss_sum += loss.item() * size  # weigh by size: the last batch is smaller
         right += (logits.argmax(1) == whole(labels)).sum().item()
-        count += len(labels)
+        count += size
+    loss_sum, right = total(loss_sum) / world(), total(right)
     speed = count / (time.perf_counter() - start)
     return {"loss": loss_sum / count, "accuracy": right / count, "num_classes": logits.shape[1], "images_per_second": speed}
 
@@ -139,8 +148,8 @@ def predict(model, batches, device="cpu"):
 
 
 def evaluate(model, batches, device="cpu", label_smoothing=0.0):
-    """Loss and accuracy over all images of the batches, as `Score`."""
-    logits, labels = predict(model, batches, device)
+    """Loss and accuracy over all images of the batches, and of all processes, as `Score`."""
+    logits, labels = map(gathered, predict(model, batches, device))
     loss = F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
     answers = logits.argmax(1)
     commonest = answers.bincount().max() / len(answers)

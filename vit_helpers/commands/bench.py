@@ -1,15 +1,18 @@
-"""Measure what the README claims, on this machine: import time, accuracy in a given time, and speed beside the peers.
+"""Measure what the README claims, on this machine: import time, accuracy in a given time, and ours beside the peers.
 
-Each model of a row is built with the same shape, warmed up, and measured in turn in one process, several rounds; the
-median round counts. A peer that is not installed is left out. Let nothing else run meanwhile.
+With --peers: the time to import, to build, of inference and of a training step, and the memory of training, of ours and of
+each library that is installed; the numbers of all rounds are kept as JSON, and printed as tables. Every model of a row has
+the same shape; all are warmed up and take turns. Let nothing else run meanwhile.
 """
 
+import json
 import statistics
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 from vit_helpers.commands import whole_number
+from vit_helpers.commands.peers import SHAPES, SHORT, fresh, markdown, measure, worth_while
 
 LONG = {"model": "mini/7", "depth": 4, "num_heads": 8, "embed_dim": 64, "augment": "flip_crop", "epochs": 50}
 GOALS = {  # data set, changes to its preset, what is wanted
@@ -19,58 +22,87 @@ GOALS = {  # data set, changes to its preset, what is wanted
     "fashion": ("fashion_mnist", {}, "90% in 120 s"),
     "fashion-20min": ("fashion_mnist", LONG, "the best in 20 minutes"),
 }
-PARTS = ("import", *GOALS, "speed")
-DEFAULT = ("import", "digits-3s", "digits", "digits-60s", "speed")  # those that need no download
-SHAPES = {  # image side, patch side, channels, width, depth, heads, batch
-    "8 px/P2/D64/L2": (8, 2, 1, 64, 2, 4, 64),
-    "32 px/P4/D192/L6": (32, 4, 3, 192, 6, 3, 32),
-    "Ti/16": (224, 16, 3, 192, 12, 3, 8),
-    "B/16": (224, 16, 3, 768, 12, 12, 4),
-}
+PARTS = ("import", *GOALS)
+DEFAULT = ("import", "digits-3s", "digits", "digits-60s")  # those that need no download
 
 
 def add_arguments(parser):
     parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: {', '.join(DEFAULT)})")
     parser.add_argument("--seeds", type=whole_number, default=5, help="how many trainings of each goal (default: 5)")
-    parser.add_argument("--rounds", type=whole_number, default=7, help="rounds of each import and speed row (default: 7)")
+    parser.add_argument("--rounds", type=whole_number, default=7, help="rounds of each import and peers' row (default: 7)")
     parser.add_argument("--threads", type=whole_number, default=2, help="threads for torch (default: 2)")
+    peers = parser.add_argument_group("beside the peers")
+    peers.add_argument("--peers", action="store_true", help="measure ours beside the libraries that are installed")
+    peers.add_argument("--shapes", nargs="+", default=list(SHAPES), help=f"of {', '.join(SHAPES)} (default: all of them)")
+    peers.add_argument("--precision", nargs="+", choices=SHORT, help="default: those that the machine has units for")
+    peers.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the models run (default: cpu)")
+    peers.add_argument("--json", type=Path, default=Path("runs/peers.json"), help="keep it here (default: runs/peers.json)")
+    peers.add_argument("--from", dest="stored", type=Path, help="print the tables of a JSON file, and measure nothing")
 
 
 def run(args):
+    try:
+        if args.stored:
+            print(markdown(json.loads(args.stored.read_text(encoding="utf-8"))))
+        else:
+            bench(args)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def bench(args):
     import torch
 
     from vit_helpers.timing import machine
 
-    if unknown := set(args.parts) - set(PARTS):
-        print(f"error: unknown part {', '.join(sorted(unknown))}, known: {', '.join(PARTS)}", file=sys.stderr)
-        return 1
+    check_known("part", args.parts, PARTS)
+    check_known("shape", args.shapes, SHAPES)
     torch.set_num_threads(args.threads)
-    print(machine() + "\n")
-    parts = args.parts or DEFAULT
+    if args.peers:
+        bench_peers(args)
+    parts = args.parts or (() if args.peers else DEFAULT)
+    if parts:
+        print(machine() + "\n")
     if "import" in parts:
         bench_import(args.rounds)
     bench_goals({name: goal for name, goal in GOALS.items() if name in parts}, args.seeds)
-    if "speed" in parts:
-        bench_speed(args.rounds)
-    return 0
+
+
+def check_known(kind, names, known):
+    """ValueError, listing the known names, when one is none of them"""
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"unknown {kind} {', '.join(unknown)}, known: {', '.join(known)}")
+
+
+def bench_peers(args):
+    """Measure, keep, and print the tables; what is being done goes to stderr, so that stdout can be pasted"""
+    from vit_helpers.commands.train import pick_device
+
+    device = pick_device(args.device)
+    results = measure(args.shapes, args.precision or worth_while(device), args.rounds, device, say_aside)
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    say_aside(f"kept: {args.json}")
+    print(markdown(results))
+
+
+def say_aside(line):
+    print(line, file=sys.stderr, flush=True)
 
 
 def bench_import(rounds):
     """Time of an import in a fresh process, and how much of it is not torch's"""
 
-    def seconds(statement):
-        code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
-        runs = [
-            subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(rounds)
-        ]
-        return statistics.median(float(r.stdout) for r in runs)
+    def seconds(before, statement):
+        code = f"{before}\nimport time; t = time.perf_counter(); {statement}; taken = time.perf_counter() - t"
+        return statistics.median(fresh(code, "taken") for _ in range(rounds))
 
     print(f"import (seconds, fresh process, median of {rounds})")
-    print(f"  vit_helpers                      {seconds('import vit_helpers'):.4f}")
-    print(
-        f"  torch, then vit_helpers.vit      {seconds('import torch'):.3f} + "
-        f"{seconds('import torch; t = time.perf_counter(); import vit_helpers.vit'):.4f}\n"
-    )
+    print(f"  vit_helpers                      {seconds('', 'import vit_helpers'):.4f}")
+    both = seconds("", "import torch"), seconds("import torch", "import vit_helpers.vit")
+    print(f"  torch, then vit_helpers.vit      {both[0]:.3f} + {both[1]:.4f}\n")
 
 
 def bench_goals(goals, seeds):
@@ -108,115 +140,3 @@ def train_once(data, settings, seed):
     fit(model, batches, validation, make_recipe(settings), report=lambda row: None)
     seconds = time.perf_counter() - start
     return evaluate(for_test(model, settings), data.batches("test", 512)), seconds
-
-
-def bench_speed(rounds):
-    """Images a second, inference and training step, ours beside the peers"""
-    import torch
-
-    from vit_helpers.timing import in_turn
-
-    print(
-        f"speed (images/s, fp32, median of {rounds} rounds taken in turn; ratio to the best peer, its range over the rounds)"
-    )
-    for shape, numbers in SHAPES.items():
-        batch, channels, side = numbers[6], numbers[2], numbers[0]
-        images, labels = torch.randn(batch, channels, side, side), torch.randint(10, (batch,))
-        models = {name: make(*numbers[:6]) for name, make in makers().items()}
-        for kind, step in (("inference", infer), ("training", train_step)):
-            taken = in_turn({name: step(model, images, labels) for name, model in models.items()}, rounds)
-            speeds = {name: [batch / seconds for seconds in values] for name, values in taken.items()}
-            print(f"  {shape:17s} {kind:9s}  {compare(speeds)}", flush=True)
-
-
-def compare(speeds):
-    """One line: the median of each, and ours over the best peer, round by round"""
-    middle = {name: statistics.median(values) for name, values in speeds.items()}
-    row = "  ".join(f"{name} {value:,.1f}" for name, value in middle.items())
-    peers = {name: value for name, value in middle.items() if name != "ours"}
-    if not peers:
-        return row
-    best = max(peers, key=peers.get)
-    ratios = [ours / peer for ours, peer in zip(speeds["ours"], speeds[best], strict=True)]
-    return f"{row}  ours/{best} {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-
-
-def makers():
-    """How each library builds a ViT of a shape with 10 classes; the peers that are installed"""
-    from importlib.util import find_spec
-
-    known = {
-        "ours": (ours, "torch"),
-        "torchvision": (torchvision_vit, "torchvision"),
-        "timm": (timm_vit, "timm"),
-        "Hugging Face": (huggingface_vit, "transformers"),
-    }
-    return {name: make for name, (make, module) in known.items() if find_spec(module)}
-
-
-def ours(side, patch, channels, width, depth, heads):
-    from vit_helpers.vit import ViT, ViTConfig
-
-    return ViT(ViTConfig(side, patch, channels, 10, width, depth, heads))
-
-
-def torchvision_vit(side, patch, channels, width, depth, heads):
-    import torch
-    from torchvision.models import VisionTransformer
-
-    model = VisionTransformer(side, patch, depth, heads, width, 4 * width, num_classes=10)
-    if channels != 3:  # torchvision's builder knows colour pictures only
-        model.conv_proj = torch.nn.Conv2d(channels, width, patch, patch)
-    return model
-
-
-def timm_vit(side, patch, channels, width, depth, heads):
-    from timm.models.vision_transformer import VisionTransformer
-
-    return VisionTransformer(side, patch, channels, 10, embed_dim=width, depth=depth, num_heads=heads)
-
-
-def huggingface_vit(side, patch, channels, width, depth, heads):
-    from transformers import ViTConfig, ViTForImageClassification
-
-    config = ViTConfig(
-        image_size=side,
-        patch_size=patch,
-        num_channels=channels,
-        hidden_size=width,
-        num_labels=10,
-        num_hidden_layers=depth,
-        num_attention_heads=heads,
-        intermediate_size=4 * width,
-    )
-    return ViTForImageClassification(config)
-
-
-def logits_of(output):
-    return getattr(output, "logits", output)
-
-
-def infer(model, images, labels):
-    import torch
-
-    def step():
-        model.eval()
-        with torch.inference_mode():
-            model(images)
-
-    return step
-
-
-def train_step(model, images, labels):
-    import torch
-    import torch.nn.functional as F
-
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-
-    def step():
-        model.train()
-        optimizer.zero_grad()
-        F.cross_entropy(logits_of(model(images)), labels).backward()
-        optimizer.step()
-
-    return step

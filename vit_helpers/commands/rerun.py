@@ -4,6 +4,9 @@ The setup cell is brought up to date from vit_helpers/commands/setup_cell.py, so
 A notebook in which nothing changed stays byte for byte as it was: metadata is cut down to what Jupyter needs, and an
 output that differs from the stored one only in what tests/nbval_sanitize.cfg blurs (times, speeds) is left alone. So is a
 picture in a cell tagged nbval-ignore-output whose text says the same: clear that cell's output to have it drawn anew.
+
+Each line printed ends with what the notebook cost: seconds from the start of its kernel to the end, and the peak of its
+memory. With --cards both are written into the notebook's card and into its row of README.md, word for word the same.
 """
 
 import configparser
@@ -12,6 +15,8 @@ import json
 import re
 import sys
 from pathlib import Path
+
+from vit_helpers.commands.cards import MEASURED, card_of, card_with, has_card, in_words, is_listed, list_in_readme, measure
 
 ROOT = Path(__file__).parents[2]
 SANITIZE = ROOT / "tests" / "nbval_sanitize.cfg"
@@ -24,6 +29,12 @@ METADATA = {
 
 def add_arguments(parser):
     parser.add_argument("notebooks", nargs="*", type=Path, help="default: every notebook under notebooks/")
+    parser.add_argument(
+        "--cards",
+        action="store_true",
+        help="write the time and memory measured into each notebook's card and into README.md, where they differ by more "
+        "than a quarter from what is there; let nothing else run meanwhile (default: print them, write none)",
+    )
 
 
 def run(args):
@@ -31,7 +42,10 @@ def run(args):
     if missing := [str(path) for path in notebooks if not path.is_file()]:
         print(f"error: no notebook at {', '.join(missing)}", file=sys.stderr)
         return 1
-    failed = [path for path in notebooks if not rerun(path)]
+    if args.cards and (unlisted := [str(path) for path in notebooks if has_card(path) and not is_listed(path)]):
+        print(f"error: no table in README.md links to {', '.join(unlisted)}", file=sys.stderr)
+        return 1
+    failed = [path for path in notebooks if not rerun(path, args.cards)]
     return 1 if failed else 0
 
 
@@ -43,8 +57,8 @@ def all_notebooks():
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-def rerun(path):
-    """Run one notebook and store it; False, and nothing stored, when a cell fails."""
+def rerun(path, cards=False):
+    """Run one notebook and store it, with `cards` also what it cost; False, and nothing stored, when a cell fails."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
@@ -65,16 +79,17 @@ def rerun(path):
         resources={"metadata": {"path": str(path.parent)}},
     )
     try:
-        client.execute()
+        costs = measure(client.execute)
     except CellExecutionError as error:
         print(f"{path}: failed, left as it was\n{error}", file=sys.stderr)
         return False
+    if cards and (card := card_of(new)):
+        card.source = card_with(card.source, costs)
+        list_in_readme(path, MEASURED.search(card.source).groups())
     after = store(new, old)
-    if after == before:
-        print(f"{path}: unchanged")
-    else:
+    if after != before:
         path.write_text(after, encoding="utf-8", newline="\n")
-        print(f"{path}: written")
+    print(f"{path}: {'unchanged' if after == before else 'written'}, {', '.join(in_words(costs))}")
     return True
 
 

@@ -5,8 +5,15 @@ Each data set brings its own settings (vit_helpers/settings.py, PRESETS); an opt
 Prints a line an epoch: loss (nats, with label smoothing), accuracy on training images as seen while learning, loss and
 accuracy on the validation part, the learning rate, and the speed. The test part is looked at once, at the end.
 Ctrl-C keeps every finished epoch; --resume goes on to the same result as a run that was never stopped.
+
+Several processes train together, each on its part of every batch, when torchrun starts them:
+
+    torchrun --nproc-per-node=2 -m vit_helpers train --data fashion_mnist
+
+The result is that of one process. With --shard each process keeps its own part of the weights alone (FSDP2).
 """
 
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -32,60 +39,117 @@ def add_arguments(parser):
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest there is (default: auto)")
     parser.add_argument("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with the run kept in FOLDER, with its options")
+    parser.add_argument("--shard", action="store_true", help="each process keeps its part of the weights alone (FSDP2)")
 
 
 def run(args):
+    from vit_helpers.parallel import first, leave, rank, world
+
     try:
-        return train(args)
-    except (ValueError, TypeError, OSError, FloatingPointError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        status = train(args)
+        leave()
+        return status
+    except (ValueError, TypeError, OSError, FloatingPointError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and world() == 1:
+            raise  # no neighbour can be to blame
+        if first() or isinstance(error, FloatingPointError | RuntimeError):  # else all say the same
+            print(f"error: {error}" if world() == 1 else f"error in process {rank()}: {error}", file=sys.stderr)
         return 1
 
 
 def train(args):
     import torch
 
-    from vit_helpers.checkpoints import load_checkpoint
     from vit_helpers.data import load
+    from vit_helpers.parallel import Share, first, full_weights, join, last_words, shard, world
     from vit_helpers.settings import for_test, make_batches, make_network, make_recipe
     from vit_helpers.training import evaluate, fit, set_seed
 
-    options = chosen_options(args)
-    device = pick_device(args.device)
+    device = join(pick_device(args.device))
+    out, resume = where(args)
+    options = chosen_options(args, out if resume else None)
     data, settings = load(options["data"]), settings_of(options)
     recipe, batches = make_recipe(settings), make_batches(data, settings)
-    out = args.resume or args.out or next_free(Path("runs"), options["data"].partition(":")[0])
-    checkpoint = out / "checkpoint.pt"
-    if checkpoint.exists() and not args.resume:
-        raise ValueError(f"{checkpoint} is there already: --resume {out} goes on with it, another --out leaves it alone")
+    checkpoint = kept(out) if resume else out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
+    if args.shard and checkpoint.suffix == ".pt":
+        raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
 
     set_seed(options["seed"])
     model = make_network(data, settings)
     size = sum(p.numel() for p in model.parameters())
-    print(
+    say = print if first() else no_print
+    say(
         f"{options['data']}: {len(data.train.labels):,} training images; ViT {options['size']}/{options['patch']}, "
-        f"{size:,} parameters; {device}, {torch.get_num_threads()} threads"
+        f"{size:,} parameters; {device}, {processes(world())}{torch.get_num_threads()} threads"
     )
-    validation = data.batches("validation", 512)
+    if args.shard:
+        shard(model)
     about = {"options": options, "mean": data.mean, "std": data.std, "class_names": data.class_names}
+    validation, test = (Share(data.batches(part, 512)) for part in ("validation", "test"))
     try:
         history = fit(
-            model, batches, validation, recipe, device=device, checkpoint=checkpoint, resume=bool(args.resume), about=about
+            model, Share(batches), validation, recipe, device=device, checkpoint=checkpoint, resume=resume, about=about
         )
-    except KeyboardInterrupt:
-        if not checkpoint.exists():
-            print("\nstopped before the first epoch was finished: nothing to keep")
-            return 130
-        done = len(load_checkpoint(checkpoint)["history"])
-        print(f"\nstopped: {done} finished epochs are kept in {checkpoint}")
-        print(f"go on with: python -m vit_helpers train --resume {out}")
+    except (KeyboardInterrupt, RuntimeError) as error:
+        last_words()
+        say(stopped(error, out))
+        if isinstance(error, RuntimeError):
+            raise
         return 130
-    score = evaluate(for_test(model, settings), data.batches("test", 512), device)
+    score = evaluate(for_test(model, settings), test, device)
+    weights = full_weights(model)
+    if not first():
+        return 0
     seen = "images and their mirror images" if settings.get("mirror") else "images"
     print(f"test accuracy {score.accuracy:.4f} on {len(data.test.labels):,} {seen}")
     print(f"test loss {score.loss:.3f} nats, without label smoothing")
-    print(f"checkpoint: {checkpoint}\nweights:    {keep_weights(model, data, out)}\ncurves:     {save_curves(history, out)}")
+    whole = make_network(data, settings)
+    whole.load_state_dict(weights)
+    print(f"checkpoint: {checkpoint}\nweights:    {keep_weights(whole, data, out)}\ncurves:     {save_curves(history, out)}")
     return 0
+
+
+def where(args):
+    """The folder of the run, and whether to go on there: one that was asked for, or one that torchrun starts again"""
+    from vit_helpers.parallel import agreed
+
+    if args.resume and args.out:
+        raise ValueError("--resume goes on in its own folder: leave --out away")
+    if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) and not (args.out or args.resume):
+        raise ValueError("to start again by itself the run needs a folder of its own: give --out")
+    again = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+    out = args.resume or args.out or agreed(next_free(Path("runs"), (args.data or "digits").partition(":")[0]))
+    if args.resume or (again and kept(out)):
+        return out, True
+    if agreed(kept(out)):
+        raise ValueError(f"{kept(out)} is there already: --resume {out} goes on with it, another --out leaves it alone")
+    return out, False
+
+
+def kept(out):
+    """The checkpoint in a run's folder, in one file or in parts; None when there is none"""
+    return next((path for name in ("checkpoint.pt", "checkpoint.shards") if (path := out / name).exists()), None)
+
+
+def stopped(error, out):
+    """What is left, and how to go on, after a Ctrl-C or the loss of another process"""
+    from vit_helpers.checkpoints import load_checkpoint
+
+    cause = "stopped" if isinstance(error, KeyboardInterrupt) else "stopped, as another process failed"
+    if kept(out) is None:
+        return f"\n{cause} before the first epoch was finished: nothing to keep"
+    done = len(load_checkpoint(kept(out))["history"])
+    return (
+        f"\n{cause}: {done} finished epochs are kept in {kept(out)}\ngo on with: python -m vit_helpers train --resume {out}"
+    )
+
+
+def no_print(*words):
+    pass
+
+
+def processes(count):
+    return f"{count} processes of " if count > 1 else ""
 
 
 def keep_weights(model, data, out):
@@ -93,26 +157,25 @@ def keep_weights(model, data, out):
     from vit_helpers.pretrained import Preprocess, save_weights
 
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
-    save_weights(out / "weights.safetensors", model.cpu(), preprocess, data.class_names)
+    save_weights(out / "weights.safetensors", model, preprocess, data.class_names)
     return out / "weights.safetensors"
 
 
-def chosen_options(args):
-    """The options of the run: the given ones over the defaults, or a kept run's own"""
+def chosen_options(args, resume):
+    """The options of the run: the given ones over the defaults, or those of the run kept in the folder `resume`"""
     from vit_helpers.checkpoints import load_checkpoint
     from vit_helpers.recipe import Recipe
     from vit_helpers.settings import OTHERS, preset
 
     given = {name: value for name in KEPT if (value := getattr(args, name)) is not None}
-    if args.resume:
-        if args.out:
-            raise ValueError("--resume goes on in its own folder: leave --out away")
-        kept = load_checkpoint(args.resume / "checkpoint.pt")["about"].get("options")
-        if kept is None:
-            raise ValueError(f"{args.resume / 'checkpoint.pt'} was not made by this command: it does not name its options")
-        if changed := [f"{name} {kept[name]} -> {value}" for name, value in given.items() if kept[name] != value]:
+    if resume:
+        checkpoint = kept(resume) or resume / "checkpoint.pt"
+        options = load_checkpoint(checkpoint)["about"].get("options")
+        if options is None:
+            raise ValueError(f"{checkpoint} was not made by this command: it does not name its options")
+        if changed := [f"{name} {options[name]} -> {value}" for name, value in given.items() if options[name] != value]:
             raise ValueError(f"a resumed run keeps its options, these differ: {', '.join(changed)}")
-        return kept
+        return options
     defaults = {"seed": 0, **OTHERS, **asdict(Recipe()), **preset(given.get("data", "digits"))}
     size, _, patch = defaults.pop("model").partition("/")
     if "size" in given:  # the named size decides its own shape
