@@ -21,7 +21,7 @@ ORDER = {  # a room may import these rooms of ours and no other
     "attention": set(),
     "encoder": {"attention"},
     "vit": {"patches", "embeddings", "encoder"},
-    "data": {"data"},
+    "data": {"data", "parallel"},
     "parallel": set(),
     "checkpoints": {"parallel"},
     "muon": set(),

@@ -15,6 +15,7 @@ from vit_helpers import parallel
 from vit_helpers.checkpoints import load_checkpoint
 from vit_helpers.commands.train import kept
 from vit_helpers.data import load
+from vit_helpers.data.shards import write_shards
 from vit_helpers.parallel import Share, mean_loss
 from vit_helpers.pretrained import load_weights
 
@@ -166,6 +167,27 @@ def test_a_run_that_may_start_again_needs_a_folder(tmp_path):
     run = started("--epochs", 1, cwd=tmp_path, processes=2, torchrun=["--max-restarts=1"])
     _, err = run.communicate(timeout=120)
     assert run.returncode != 0 and "give --out" in err
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_on_shards_goes_on_where_it_stopped(tmp_path, processes):
+    pytest.importorskip("datasets")
+    write_shards(load("digits"), tmp_path / "digits", 200)
+    words = ["--data", "shards:digits", "--epochs", 3, "--out", "whole"]
+    status, out, err = train(*words, cwd=tmp_path, processes=processes)
+    assert status == 0, err
+    lines = out.splitlines()
+    assert lines[0].startswith("shards:digits: 1,257 training images; ViT mini/4, ")
+    assert [line[:9] for line in lines if line.startswith("epoch")] == ["epoch   1", "epoch   2", "epoch   3"]
+    assert re.search(r"^test accuracy 0\.\d{4} on 360 images", out, re.M)
+    rows = history(tmp_path / "whole")
+    assert rows[2]["val_accuracy"] > 0.5 and rows[2]["loss"] < rows[0]["loss"]
+    (tmp_path / "cut").mkdir()
+    shutil.copy(tmp_path / "whole" / "checkpoint.pt.previous", tmp_path / "cut" / "checkpoint.pt")  # after two epochs
+    status, out, err = train("--resume", "cut", cwd=tmp_path, processes=processes)
+    assert status == 0, err
+    assert [line[:9] for line in out.splitlines() if line.startswith("epoch")] == ["epoch   3"]
+    assert largest_difference(tmp_path / "whole", tmp_path / "cut") == 0
 
 
 # Without other processes

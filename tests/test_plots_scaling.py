@@ -2,7 +2,7 @@
 
 import pytest
 
-from vit_helpers.plots.scaling import draw_growth, draw_stacks
+from vit_helpers.plots.scaling import draw_growth, draw_ratios, draw_stacks
 
 ROWS = {"small": {"a": 1.0, "b": 3.0}, "large": {"a": 20.0, "b": 20.0}}
 
@@ -28,3 +28,12 @@ def test_lines_go_through_the_amounts():
     assert [list(line.get_ydata()) for line in ax.lines[:2]] == [[1, 2, 3], [1, 10, 100]]
     assert ax.get_xscale() == ax.get_yscale() == "log"
     assert list(ax.lines[2].get_xdata()) == [5, 5]
+
+
+def test_ratios_stand_on_the_side_where_they_belong():
+    ax = draw_ratios({"fast": (2, 1.5, 2.5), "same": (1, 0.9, 1.1), "slow": (0.1, 0.09, 0.2)}, "t")
+    ranges, dots = ax.lines[:-1:2], ax.lines[1:-1:2]
+    assert [list(line.get_xdata()) for line in ranges] == [[1.5, 2.5], [0.9, 1.1], [0.09, 0.2]]
+    assert [(line.get_xdata()[0], line.get_marker()) for line in dots] == [(2, "o"), (1, "D"), (0.1, "s")]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["fast", "same", "slow"]
+    assert {text.get_text() for text in ax.texts} == {"2.00", "1.00", "0.10"}

@@ -14,7 +14,9 @@ from torch import nn
 
 from vit_helpers.data import Data, Split, load
 from vit_helpers.data import shards as room
-from vit_helpers.data.shards import BrokenShardError, Stream, cut, write_shards
+from vit_helpers.data import stream as streams
+from vit_helpers.data.shards import BrokenShardError, write_shards
+from vit_helpers.data.stream import Stream, cut
 from vit_helpers.recipe import Recipe
 from vit_helpers.training import fit
 
@@ -151,7 +153,7 @@ def test_batches_are_normalised_as_those_in_memory(written, digits):
     ((images, _),) = stream
     ((wanted, _),) = digits.batches("validation", 44)
     assert (images - wanted).abs().max() <= 1 / 510 / min(digits.std) + 1e-5
-    assert (stream.class_names, stream.image_size, stream.in_chans) == (digits.class_names, (8, 8), 1)
+    assert (stream.data.class_names, stream.data.image_size, stream.data.in_chans) == (digits.class_names, (8, 8), 1)
 
 
 def test_colour_photos_of_any_shape_come_back(tmp_path):
@@ -159,7 +161,7 @@ def test_colour_photos_of_any_shape_come_back(tmp_path):
     split = Split(images, torch.tensor([0, 1, 1, 0, 1]))
     stream = Stream(write_shards(Data.of("photos", split, split, split, "ab"), tmp_path / "x", 2), 5, "test", shuffle=0)
     ((found, labels),) = stream
-    assert torch.allclose(found, stream.normalize(images)) and torch.equal(labels, split.labels)
+    assert torch.allclose(found, stream.data.normalize(images)) and torch.equal(labels, split.labels)
 
 
 @pytest.mark.parametrize("per_shard", [40, 100, 1000])
@@ -187,11 +189,13 @@ def test_more_ranks_than_images_in_a_batch_give_batches_of_none(written):
 
 
 def test_a_rank_opens_its_own_shards_and_those_at_its_ends(written, monkeypatch):
-    opened = Counter()
-    right = room.damage
-    monkeypatch.setattr(
-        room, "damage", lambda path, entry, thorough: opened.update([path.name] * thorough) or right(path, entry, thorough)
-    )
+    opened, right = Counter(), streams.damage
+
+    def counted(path, entry, thorough):
+        opened.update([path.name] * thorough)
+        return right(path, entry, thorough)
+
+    monkeypatch.setattr(streams, "damage", counted)
     for rank in range(3):
         list(Stream(written, BATCH, rank=rank, world=3))
     assert sum(opened.values()) == 7 + 2  # two cuts between three ranks, each through a shard
@@ -239,13 +243,13 @@ def test_augmentation_comes_first_and_mixing_last(written):
 
     stream = Stream(written, BATCH, augment=augment, mix=lambda images, labels: (images + 1, labels))
     images, _ = next(iter(stream))
-    assert torch.allclose(images, stream.normalize(torch.zeros(1, 1, 8, 8)) + 1)
+    assert torch.allclose(images, stream.data.normalize(torch.zeros(1, 1, 8, 8)) + 1)
 
 
 def test_memory_holds_a_buffer_and_not_the_part(digits, tmp_path, monkeypatch):
     folder = write_shards(digits, tmp_path / "digits", 20)
     alive = most = 0
-    right = room.read_shard
+    right = streams.read_shard
 
     def counted(*piece):
         nonlocal alive, most
@@ -254,7 +258,7 @@ def test_memory_holds_a_buffer_and_not_the_part(digits, tmp_path, monkeypatch):
             most = max(most, alive)
             yield sample
 
-    monkeypatch.setattr(room, "read_shard", counted)
+    monkeypatch.setattr(streams, "read_shard", counted)
     for _, labels in Stream(folder, BATCH, shuffle=100):
         alive -= len(labels)
     assert alive == 0 and 100 <= most <= 100 + BATCH + 2 * 10  # the buffer, a batch, and two of each of ten shards
@@ -378,7 +382,7 @@ def test_a_disk_that_fails_is_named(broken, monkeypatch):
         raise OSError(5, "Input/output error")
         yield
 
-    monkeypatch.setattr(room, "read_shard", fail)
+    monkeypatch.setattr(streams, "read_shard", fail)
     with pytest.raises(BrokenShardError, match=r"train-0000\d.tar .* cannot be read: .*Input/output error"):
         list(Stream(broken, BATCH))
 

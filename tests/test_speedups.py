@@ -270,7 +270,7 @@ def test_what_cannot_run_says_so_and_the_rest_goes_on(tiny, monkeypatch, capsys)
 
 
 def test_errors_of_a_process_of_its_own_come_back_as_words():
-    with pytest.raises(RuntimeError, match="TypeError: .*unsupported operand"):
+    with pytest.raises(RuntimeError, match=r"TypeError: .*unsupported operand"):
         speed_rows.with_threads(torch.get_num_threads(), lambda: 1 + "1")
 
 

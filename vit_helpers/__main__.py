@@ -4,7 +4,7 @@ import argparse
 import sys
 from importlib import import_module
 
-COMMANDS = ("train", "predict", "ablate", "pretrain", "grade", "transfer", "bench", "speed", "rerun", "pictures")
+COMMANDS = ("train", "shards", "predict", "ablate", "pretrain", "grade", "transfer", "bench", "speed", "rerun", "pictures")
 
 
 def main(words=None):

@@ -115,8 +115,8 @@ def run(table, name, seed, settings):
     """Train one model of a table: its row, with accuracy and loss of the validation part"""
     data = load_once(table.data)
     settings = {"model": table.model, **settings}
-    recipe, train = make_recipe(settings), make_batches(data, settings)
     set_seed(seed)
+    recipe, train = make_recipe(settings), make_batches(data, settings)
     model = make_network(data, settings)
     start = time.perf_counter()
     last = fit(model, train, data.batches("validation", 512), recipe, report=lambda row: None)[-1]
@@ -128,7 +128,7 @@ def run(table, name, seed, settings):
         "train_accuracy": last["accuracy"],
         "commonest": last["val_commonest"],
         "parameters": sum(p.numel() for p in model.parameters()),
-        "multiply_adds": multiply_adds(model, data.train.images[:1]),
+        "multiply_adds": multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size)),
         "seconds": time.perf_counter() - start,
         "settings": as_text(table, settings),
     }

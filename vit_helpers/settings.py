@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 from functools import partial
 
 from vit_helpers.cnn import CNN
-from vit_helpers.data import Split
+from vit_helpers.data import Data, Split, load
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
 from vit_helpers.encoder import Block
 from vit_helpers.recipe import Recipe
@@ -68,8 +68,15 @@ PRESETS = {  # searched for digits and Fashion-MNIST (README says how); the othe
 
 
 def preset(data):
-    """The settings for a data set by its name, "digits" or "folder:PATH": a dict of its own"""
-    return dict(PRESETS.get(data.partition(":")[0], {}))
+    """The settings for a data set by its name, "digits" or "folder:PATH": a dict of its own
+
+    Of "shards:PATH" they are those of the data set that was written there.
+    """
+    name = data.partition(":")[0]
+    if name == "shards":
+        written = load(data).name
+        name = written if written in PRESETS else "folder"
+    return dict(PRESETS.get(name, {}))
 
 
 def check_settings(name, settings):
@@ -116,7 +123,19 @@ def for_test(model, settings):
 def make_batches(data, settings):
     """The training batches of a run: shuffled and augmented"""
     other = OTHERS | settings
-    part = Split(*(values[: other["images"]].repeat_interleave(other["repeat"], 0) for values in data.train))
+    data = with_images(data, other["images"], other["repeat"])
     mix = MIX[other["mix"]] and partial(MIX[other["mix"]], num_classes=len(data.class_names))
     augment = AUGMENT[other["augment"]]
-    return replace(data, train=part).batches("train", other["batch_size"], shuffle=True, augment=augment, mix=mix)
+    return data.batches("train", other["batch_size"], shuffle=True, augment=augment, mix=mix)
+
+
+def with_images(data, images, repeat):
+    """The data set with the first `images` of its training part alone, or all for None, each `repeat` times
+
+    raises: ValueError where that would change a stream
+    """
+    if images is None and repeat == 1:
+        return data
+    if not isinstance(data, Data):
+        raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory alone")
+    return replace(data, train=Split(*(values[:images].repeat_interleave(repeat, 0) for values in data.train)))

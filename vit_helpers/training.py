@@ -59,7 +59,7 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
     raises           : FloatingPointError when loss or gradient is not finite; ValueError when there is nothing to train
                        on, when `about` is not plain, or when resuming with another recipe or number of batches
     Where several processes train together (`vit_helpers.parallel`) each gives its share of the batches, and the first
-    alone reports and writes.
+    alone reports and writes.  Batches that have `set_epoch` are told which one comes.
     """
     recipe = recipe or Recipe()
     if not len(train):
@@ -77,6 +77,8 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
     if resume:
         history = restore(load_checkpoint(checkpoint), model, optimizer, schedule, recipe, total)
     for epoch in range(len(history) + 1, recipe.epochs + 1):
+        if hasattr(train, "set_epoch"):
+            train.set_epoch(epoch)  # a stream's order hangs on it
         row = {"epoch": epoch, "lr": schedule.get_last_lr()[0]}
         row |= train_epoch(network, train, optimizer, schedule, recipe, device, epoch)
         score = evaluate(model, validation, device, recipe.label_smoothing)

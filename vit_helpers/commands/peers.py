@@ -1,8 +1,8 @@
 """Ours beside the ViTs of four libraries: the same shapes and the same work, in turn, as one table.
 
 What differs: vit-pytorch has no biases for queries, keys and values, norms the pixels of a patch before the projection and
-the tokens after it, and writes its attention down where the others call torch's; importing any of its modules imports
-seven, one model each. In inference torchvision's blocks run in one piece (the fast path of `nn.MultiheadAttention`).
+the tokens after it, always writes its attention down, and imports its other models along with the ViT. In inference
+torchvision's attention runs in one piece (the fast path of `nn.MultiheadAttention`, not under autocast).
 """
 
 import importlib.metadata
@@ -193,6 +193,7 @@ def speed(shape, precision, device, rounds, compiled=False):
     from vit_helpers.scaling import multiply_adds, training_multiply_adds
     from vit_helpers.timing import in_turn, matmul_peak
 
+    torch.compiler.reset()  # it gives up on a model that it has compiled for many shapes, without a word
     names = [name for name in installed() if name in COMPILED or not compiled]
     models = {name: MAKERS[name](SHAPES[shape]).to(device) for name in names}
     config, batch = ours(SHAPES[shape]).config, some_images(shape, device)

@@ -28,6 +28,7 @@ ROWS = (
 KINDS = (
     *("row", "case", "before", "before_ms", "after", "after_ms", "ratio", "lowest", "highest"),
     *("before_mb", "after_mb", "start_s", "also"),  # megabytes that autograd keeps; seconds before the first answer
+    "machine",
 )
 
 
@@ -53,7 +54,7 @@ def run(args):
         for name in dict.fromkeys(args.rows or ROWS):
             for line in measure(name, bench):
                 print(said(line), flush=True)
-                lines.append(line)
+                lines.append(line | {"machine": machine()})
             words[name] = when_it_pays(name)
         write_rows(args.out, KINDS, lines)
     except (ValueError, OSError) as error:

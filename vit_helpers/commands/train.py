@@ -11,6 +11,9 @@ Several processes train together, each on its part of every batch, when torchrun
     torchrun --nproc-per-node=2 -m vit_helpers train --data fashion_mnist
 
 The result is that of one process. With --shard each process keeps its own part of the weights alone (FSDP2).
+
+What does not fit into memory is written once by `python -m vit_helpers shards`, and read as a stream, each process its own
+part, with --data shards:FOLDER.
 """
 
 import os
@@ -24,7 +27,7 @@ KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "
 
 
 def add_arguments(parser):
-    parser.add_argument("--data", help="name of the data set (default: digits)")
+    parser.add_argument("--data", help="name of the data set, as folder:PATH for images of your own (default: digits)")
     parser.add_argument(
         "--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)"
     )
@@ -43,16 +46,17 @@ def add_arguments(parser):
 
 
 def run(args):
+    from vit_helpers.data.shards import BrokenShardError
     from vit_helpers.parallel import first, leave, rank, world
 
     try:
         status = train(args)
         leave()
         return status
-    except (ValueError, TypeError, OSError, FloatingPointError, RuntimeError) as error:
+    except (ValueError, TypeError, OSError, ImportError, FloatingPointError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and world() == 1:
             raise  # no neighbour can be to blame
-        if first() or isinstance(error, FloatingPointError | RuntimeError):  # else all say the same
+        if first() or isinstance(error, FloatingPointError | RuntimeError | BrokenShardError):  # else all say the same
             print(f"error: {error}" if world() == 1 else f"error in process {rank()}: {error}", file=sys.stderr)
         return 1
 
@@ -61,35 +65,33 @@ def train(args):
     import torch
 
     from vit_helpers.data import load
-    from vit_helpers.parallel import Share, first, full_weights, join, last_words, shard, world
+    from vit_helpers.parallel import first, full_weights, join, last_words, shard, world
     from vit_helpers.settings import for_test, make_batches, make_network, make_recipe
     from vit_helpers.training import evaluate, fit, set_seed
 
     device = join(pick_device(args.device))
     out, resume = where(args)
     options = chosen_options(args, out if resume else None)
+    set_seed(options["seed"])
     data, settings = load(options["data"]), settings_of(options)
-    recipe, batches = make_recipe(settings), make_batches(data, settings)
+    recipe, batches = make_recipe(settings), share(make_batches(data, settings))
     checkpoint = kept(out) if resume else out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
     if args.shard and checkpoint.suffix == ".pt":
         raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
 
-    set_seed(options["seed"])
     model = make_network(data, settings)
     size = sum(p.numel() for p in model.parameters())
     say = print if first() else no_print
     say(
-        f"{options['data']}: {len(data.train.labels):,} training images; ViT {options['size']}/{options['patch']}, "
+        f"{options['data']}: {data.count('train'):,} training images; ViT {options['size']}/{options['patch']}, "
         f"{size:,} parameters; {device}, {processes(world())}{torch.get_num_threads()} threads"
     )
     if args.shard:
         shard(model)
     about = {"options": options, "mean": data.mean, "std": data.std, "class_names": data.class_names}
-    validation, test = (Share(data.batches(part, 512)) for part in ("validation", "test"))
+    validation, test = (share(data.batches(part, 512)) for part in ("validation", "test"))
     try:
-        history = fit(
-            model, Share(batches), validation, recipe, device=device, checkpoint=checkpoint, resume=resume, about=about
-        )
+        history = fit(model, batches, validation, recipe, device=device, checkpoint=checkpoint, resume=resume, about=about)
     except (KeyboardInterrupt, RuntimeError) as error:
         last_words()
         say(stopped(error, out))
@@ -101,12 +103,20 @@ def train(args):
     if not first():
         return 0
     seen = "images and their mirror images" if settings.get("mirror") else "images"
-    print(f"test accuracy {score.accuracy:.4f} on {len(data.test.labels):,} {seen}")
+    print(f"test accuracy {score.accuracy:.4f} on {data.count('test'):,} {seen}")
     print(f"test loss {score.loss:.3f} nats, without label smoothing")
     whole = make_network(data, settings)
     whole.load_state_dict(weights)
     print(f"checkpoint: {checkpoint}\nweights:    {keep_weights(whole, data, out)}\ncurves:     {save_curves(history, out)}")
     return 0
+
+
+def share(batches):
+    """This process's part of the batches; a stream is that already"""
+    from vit_helpers.data.stream import Stream
+    from vit_helpers.parallel import Share, world
+
+    return batches if world() == 1 or isinstance(batches, Stream) else Share(batches)
 
 
 def where(args):

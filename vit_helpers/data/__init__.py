@@ -1,6 +1,7 @@
 """Data sets by name, in three parts: real digits, real photos, downloads, and your own folder of images.
 
-parts.py: what a data set is; digits.py, downloaded.py, folders.py: where they come from; augment.py: changed pictures
+parts.py: what a data set is; digits.py, downloaded.py, folders.py: where they come from; augment.py: changed pictures;
+shards.py and stream.py: written to disk and read from there, for what does not fit into memory
 """
 
 from vit_helpers.data.augment import random_affine

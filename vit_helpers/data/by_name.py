@@ -6,6 +6,7 @@ from pathlib import Path
 from vit_helpers.data.digits import digits, scattered_digits
 from vit_helpers.data.downloaded import cifar10, fashion_mnist, pizza_steak_sushi
 from vit_helpers.data.folders import folder
+from vit_helpers.data.stream import Shards
 
 LOADERS = {
     "digits": digits,
@@ -14,6 +15,7 @@ LOADERS = {
     "cifar10": cifar10,
     "pizza_steak_sushi": pizza_steak_sushi,
 }
+AT = {"folder": folder, "shards": Shards}  # that want a path
 
 
 def load(name, **options):
@@ -25,6 +27,7 @@ def load(name, **options):
     "cifar10"          : 60,000 photos, 32 x 32 colour (Krizhevsky 2009); downloaded, 170 MB
     "pizza_steak_sushi": 300 colour photos (of Food-101, Bossard et al. 2014); downloaded, 15 MB
     "folder:PATH"      : your own images, a folder for each class
+    "shards:PATH"      : any of these after `write_shards`, as `Shards`: a stream from disk
 
     options: of the data set's own function, as `image_size` of the last two
     raises : ValueError for an unknown name, listing the known ones; TypeError for an unknown option, listing its options;
@@ -35,12 +38,12 @@ def load(name, **options):
     (torch.Size([1257, 1, 8, 8]), 180, 360)
     """
     kind, _, path = str(name).partition(":")
-    if kind == "folder" and path:
-        loader, options = folder, {"path": Path(path).expanduser(), **options}
+    if kind in AT and path:
+        loader, options = AT[kind], {"path": Path(path).expanduser(), **options}
     elif name in LOADERS:
         loader = LOADERS[name]
     else:
-        raise ValueError(f"unknown data {name!r}, known: {', '.join(LOADERS)}, and folder:PATH for your own images")
+        raise ValueError(f"unknown data {name!r}, known: {', '.join(LOADERS)}, folder:PATH for your own images, shards:PATH")
     known = inspect.signature(loader).parameters
     if unknown := options.keys() - known:
         raise TypeError(f"{kind} takes no {', '.join(sorted(unknown))}; its options: {', '.join(known) or 'none'}")

@@ -1,6 +1,7 @@
 """Your own images: a folder with a folder for each class."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -9,6 +10,13 @@ from vit_helpers.data.parts import Data, Split, split_rows
 TRAIN, VALIDATION, TEST = ("train",), ("validation", "valid", "val"), ("test",)  # names of parts, where a folder has them
 HELD_OUT = 0.15  # share of the images for a part that has no folder of its own
 MOST = 4 * 2**30  # bytes in memory
+
+
+class Files(NamedTuple):
+    """Image files of a part, not read yet.  files: n paths;  labels: (n,), int64"""
+
+    files: list
+    labels: torch.Tensor
 
 
 def folder(path, image_size=64):
@@ -20,22 +28,28 @@ def folder(path, image_size=64):
     raises    : ValueError or FileNotFoundError, naming the folder or the file, when there are no images, less than two
                 classes, a file that is no picture, or a part that comes out empty
     """
+    names, parts = list_parts(path)
+    return Data.of(Path(path).name, *read_files(parts, image_size), names)
+
+
+def list_parts(path):
+    """The class names of a folder, and its training, validation and test part as `Files`; no picture is read"""
     path = Path(path)
     if not path.is_dir():
         raise FileNotFoundError(f"no folder at {path}")
     train = part_folder(path, TRAIN)
-    names, split = read_images(train or path, image_size)
+    names, files = list_images(train or path)
     parts = {}
     if train:
         for part, known in (("validation", VALIDATION), ("test", TEST)):
             if found := part_folder(path, known):
-                others, parts[part] = read_images(found, image_size)
+                others, parts[part] = list_images(found)
                 if others != names:
                     raise ValueError(f"{found} has the classes {', '.join(others)}, the training part {', '.join(names)}")
     for part in ("validation", "test"):
         if part not in parts:
-            parts[part], split = hold_out(split, path)
-    return Data.of(path.name, split, parts["validation"], parts["test"], names)
+            parts[part], files = hold_out(files, path)
+    return names, (files, parts["validation"], parts["test"])
 
 
 def part_folder(path, names):
@@ -43,17 +57,17 @@ def part_folder(path, names):
     return next((path / name for name in names if (path / name).is_dir()), None)
 
 
-def hold_out(split, path):
-    """Some of a part's images as a part of their own, and the rest"""
-    n = len(split.labels)
+def hold_out(part, path):
+    """Some of a part's files as a part of their own, and the rest"""
+    n = len(part.files)
     count = round(HELD_OUT * n)
     if not 0 < count < n:
         raise ValueError(f"{path} has too few images to hold some out: {n}")
-    return [Split(split.images[rows], split.labels[rows]) for rows in split_rows(n, count)]
+    return [Files([part.files[row] for row in rows.tolist()], part.labels[rows]) for rows in split_rows(n, count)]
 
 
-def read_images(path, image_size):
-    """All images of a folder of classes: the class names, and a `Split` of (n, 3, S, S)"""
+def list_images(path):
+    """The class names of a folder of classes, and all its image files"""
     classes = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
@@ -62,13 +76,24 @@ def read_images(path, image_size):
     if empty := [one.name for one, found in zip(classes, files, strict=True) if not found]:
         raise ValueError(f"no images in {', '.join(empty)} of {path}; image files end with {', '.join(endings())}")
     labels = torch.tensor([label for label, found in enumerate(files) for _ in found])
-    if (size := len(labels) * 3 * image_size**2 * 4) > MOST:
+    return tuple(one.name for one in classes), Files([file for found in files for file in found], labels)
+
+
+def read_files(parts, image_size):
+    """The images of some parts, all in memory: `Files` -> a `Split` of (n, 3, S, S) each"""
+    count = sum(len(part.files) for part in parts)
+    if (size := count * 3 * image_size**2 * 4) > MOST:
         raise ValueError(
-            f"{len(labels):,} images of {image_size} x {image_size} pixels take {size / 2**30:.1f} GiB of memory; "
-            "choose a smaller image_size"
+            f"{count:,} images of {image_size} x {image_size} pixels take {size / 2**30:.1f} GiB of memory; "
+            "choose a smaller image_size, or write them as shards, which are read as a stream"
         )
-    images = torch.stack([read_image(file, image_size) for found in files for file in found])
-    return tuple(one.name for one in classes), Split(images, labels)
+    return [Split(torch.stack([read_image(file, image_size) for file in files]), labels) for files, labels in parts]
+
+
+def read_images(path, image_size):
+    """All images of a folder of classes: the class names, and a `Split` of (n, 3, S, S)"""
+    names, files = list_images(path)
+    return names, *read_files([files], image_size)
 
 
 def endings():

@@ -61,8 +61,7 @@ class Data:
             if not len(split.labels):
                 raise ValueError(f"{name}: the {part} part holds no image")
         mean, std = mean_and_std(train.images)
-        if not min(std) > 0:
-            raise ValueError(f"{name}: a channel of the training images is the same everywhere (std {std}): nothing to see")
+        check_std(name, std)
         return cls(name, train, validation, test, tuple(class_names), mean, std)
 
     @property
@@ -74,6 +73,10 @@ class Data:
     def in_chans(self):
         """C"""
         return self.train.images.shape[1]
+
+    def count(self, part):
+        """How many images a part holds"""
+        return len(getattr(self, part).labels)
 
     def normalize(self, images):
         """Shift and scale each channel to mean 0 and standard deviation 1: (B, C, H, W) -> (B, C, H, W)"""
@@ -153,3 +156,9 @@ def mean_and_std(images):
     """Of each channel, over all pixels of all images: (n, C, H, W) -> two tuples of C numbers"""
     axes = (0, 2, 3)
     return tuple(images.mean(axes).tolist()), tuple(images.std(axes).tolist())
+
+
+def check_std(name, std):
+    """ValueError when a channel is the same everywhere"""
+    if not min(std) > 0:
+        raise ValueError(f"{name}: a channel of the training images is the same everywhere (std {std}): nothing to see")

@@ -60,3 +60,30 @@ def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
     ax.set_xticks(ticks, [f"{value:,}" for value in ticks], minor=False)
     ax.minorticks_off()
     return look.dress(ax, title, name, unit)
+
+
+def draw_ratios(rows, title=None, x="times as fast", ax=None):
+    """A dot a row on a logarithmic axis with 1 in the middle, and its range over the rounds; the axes come back.
+
+    rows: {name of the row: (ratio, lowest, highest)}, drawn from the top; above 1.05 blue discs, below 0.95 orange squares
+    """
+    ax = look.new_axes(ax, 9, 1.1 + 0.3 * len(rows))
+    for y, (ratio, lowest, highest) in enumerate(rows.values()):
+        colour, marker = look.LINE, "D"
+        if ratio > 1.05:
+            colour, marker = look.QUERY, "o"
+        elif ratio < 0.95:
+            colour, marker = look.CLASS_TOKEN, "s"
+        ax.plot([lowest, highest], [y, y], color=colour, linewidth=2)
+        ax.plot(ratio, y, marker, color=colour, markersize=8)
+        text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+        ax.annotate(text, (highest, y), (8, 0), textcoords="offset points", va="center",
+                    fontsize=look.TEXT_SIZE - 1, color=look.TEXT)  # fmt: skip
+    ax.axvline(1, color=look.TEXT, linewidth=1)
+    ax.set_xscale("log")
+    ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30) if ax.get_xlim()[0] < tick < ax.get_xlim()[1]]
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.invert_yaxis()
+    return look.dress(ax, title, x)

@@ -1,0 +1,268 @@
+"""A data set in shards in the place of one in memory: trained on, written by the command, made of a folder of images."""
+
+import json
+import weakref
+
+import pytest
+import torch
+from PIL import Image
+from small_classifier import figures
+from torch import nn
+
+from vit_helpers.__main__ import main
+from vit_helpers.data import load
+from vit_helpers.data import shards as room
+from vit_helpers.data import stream as streams
+from vit_helpers.data.parts import PARTS
+from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
+from vit_helpers.data.stream import Stream
+from vit_helpers.recipe import Recipe
+from vit_helpers.settings import PRESETS, make_batches, make_network, preset
+from vit_helpers.training import evaluate, fit, set_seed
+
+pytest.importorskip("datasets")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits").only("3", "7")  # real ones, but few
+
+
+@pytest.fixture(scope="module")
+def written(digits, tmp_path_factory):
+    return write_shards(digits, tmp_path_factory.mktemp("stream") / "digits", 40)
+
+
+def labels_of(batches):
+    return torch.cat([labels for _, labels in batches]).tolist()
+
+
+# The number of a pass
+
+
+def test_the_number_of_a_pass_decides_its_order(written):
+    one, other = Stream(written, 12), Stream(written, 12)
+    passes = [labels_of(one) for _ in range(3)]
+    for number in (3, 1, 2):
+        other.set_epoch(number)
+        assert labels_of(other) == passes[number - 1]
+    assert labels_of(other) == passes[2]  # the one after pass 2
+
+
+def test_a_pass_resumed_in_the_middle_is_left_as_it_is(written):
+    one, other = Stream(written, 12), Stream(written, 12)
+    passing = iter(one)
+    next(passing)
+    state = one.state_dict()
+    rest = labels_of(passing)
+    other.load_state_dict(state)
+    other.set_epoch(5)
+    assert labels_of(other) == rest
+    other.set_epoch(5)
+    assert other.state_dict()["epoch"] == 4 and other.state_dict()["batch"] == len(other)  # the fourth is over
+    list(other)
+    assert other.state_dict()["epoch"] == 5
+
+
+def train_on(folder, **words):
+    set_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, 2))
+    train = Stream(folder, 12, augment=lambda images: images + 0.1 * torch.randn_like(images))
+    validation = Stream(folder, 12, "validation", shuffle=0)
+    return model, fit(model, train, validation, Recipe(epochs=4, lr=1e-2), **{"report": lambda row: None} | words)
+
+
+def test_a_resumed_training_sees_the_orders_of_one_never_stopped(written, tmp_path):
+    whole, history = train_on(written)
+
+    def stop_after_two(row):
+        if row["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_on(written, checkpoint=tmp_path / "cut.pt", report=stop_after_two)
+    resumed, again = train_on(written, checkpoint=tmp_path / "cut.pt", resume=True)
+    assert figures(again) == figures(history)
+    assert all(torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True))
+
+
+# In the place of `Data`
+
+
+def test_shards_are_what_was_written(written, digits):
+    data = load(f"shards:{written}")
+    for name in ("name", "class_names", "mean", "std", "image_size", "in_chans"):
+        assert getattr(data, name) == getattr(digits, name)
+    assert [data.count(part) for part in PARTS] == [digits.count(part) for part in PARTS] == [254, 44, 64]
+    images = torch.rand(2, 1, 8, 8)
+    assert torch.equal(data.normalize(images), digits.normalize(images))
+    assert str(make_network(data, {})) == str(make_network(digits, {}))
+
+
+def test_validation_comes_in_order_and_training_in_that_of_the_seed(written, digits):
+    data = load(f"shards:{written}")
+    (images, labels), *rest = data.batches("validation", 512)
+    (wanted, right), *_ = digits.batches("validation", 512)
+    assert not rest and torch.equal(labels, right) and torch.allclose(images, wanted, atol=0.02)
+    orders = []
+    for seed in (1, 1, 2, -1):
+        set_seed(seed)
+        orders.append(labels_of(data.batches("train", 64, shuffle=True)))
+    assert orders[0] == orders[1] and len({tuple(order) for order in orders}) == 3
+
+
+def test_processes_have_each_its_part_and_draw_each_on_its_own(written, monkeypatch):
+    data, seen = load(f"shards:{written}"), []
+    for rank in range(2):
+        for name, value in (("rank", rank), ("world", 2)):
+            monkeypatch.setattr(streams, name, lambda value=value: value)
+            monkeypatch.setattr(f"vit_helpers.parallel.{name}", lambda value=value: value)
+        set_seed(0)
+        train = data.batches("train", 12, shuffle=True)
+        seen.append([(len(labels), torch.rand(()).item()) for _ in range(2) for _, labels in train])
+        seen[-1].append(torch.rand(()).item())
+    (*one, end), (*two, same_end) = seen
+    assert sum(n for n, _ in one + two) == 2 * 254
+    assert len({draw for _, draw in one + two}) == 2 * 2 * len(train)  # in each pass others
+    assert end == same_end  # what a checkpoint keeps is true of both
+
+
+def test_settings_that_would_change_a_stream_are_refused(written):
+    data = load(f"shards:{written}")
+    images, labels = next(iter(make_batches(data, {"batch_size": 10, "mix": "mixup"})))
+    assert images.shape == (9, 1, 8, 8) and labels.shape == (9, 2)  # 254 images in 26 batches
+    for settings in ({"images": 10}, {"repeat": 2}):
+        with pytest.raises(ValueError, match="digits is a stream from shards: images and repeat can be set for data in"):
+            make_batches(data, settings)
+
+
+def test_the_preset_is_that_of_the_data_set_which_was_written(written, pets, tmp_path):
+    assert preset(f"shards:{written}") == PRESETS["digits"]
+    write_shards_of_folder(pets, tmp_path / "shards", 8)
+    assert preset(f"shards:{tmp_path / 'shards'}") == PRESETS["folder"]
+
+
+def test_a_part_that_is_not_there_is_named(written):
+    data = load(f"shards:{written}")
+    for call in (data.count, lambda part: data.batches(part, 8)):
+        with pytest.raises(ValueError, match="unknown part 'dev', known: train, validation, test"):
+            call("dev")
+
+
+# Of a folder of images
+
+
+@pytest.fixture
+def pets(tmp_path):
+    """20 pictures of noise, of two kinds and many sizes"""
+    torch.manual_seed(0)
+    for kind in ("cat", "dog"):
+        (tmp_path / "pets" / kind).mkdir(parents=True)
+        for i in range(10):
+            pixels = torch.randint(256, (20 + i, 30 - i, 3), dtype=torch.uint8).numpy()
+            Image.fromarray(pixels).save(tmp_path / "pets" / kind / f"{i}.png")
+    return tmp_path / "pets"
+
+
+def test_a_folder_as_shards_is_the_folder_in_memory(pets, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    in_memory = load(f"folder:{pets}", image_size=8)
+    write_shards(in_memory, one, 5)
+    write_shards_of_folder(pets, two, 8, 5)
+    assert sorted(file.name for file in two.iterdir()) == sorted(file.name for file in one.iterdir())
+    assert all((two / file.name).read_bytes() == file.read_bytes() for file in one.glob("*.tar"))
+    data = load(f"shards:{two}")
+    assert data.mean == pytest.approx(in_memory.mean, abs=1e-6) and data.std == pytest.approx(in_memory.std, abs=1e-6)
+    index, other = (json.loads((folder / "index.json").read_text()) for folder in (one, two))
+    assert all(index[key] == other[key] for key in index if key not in ("mean", "std", "sha256"))
+
+
+def test_one_picture_of_a_folder_is_in_memory_at_a_time(pets, tmp_path, monkeypatch):
+    alive, most, right = weakref.WeakSet(), [], room.read_image
+
+    def counted(*words, **options):
+        image = right(*words, **options)
+        alive.add(image)
+        most.append(len(alive))
+        return image
+
+    monkeypatch.setattr(room, "read_image", counted)
+    write_shards_of_folder(pets, tmp_path / "shards", 8)
+    assert len(most) == 20 and max(most) <= 2
+
+
+def test_a_folder_that_cannot_be_written_leaves_nothing(pets, tmp_path):
+    (pets / "cat" / "3.png").write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"3\.png is broken, or no picture"):
+        write_shards_of_folder(pets, tmp_path / "shards", 8)
+    for path in pets.rglob("*.png"):
+        Image.new("RGB", (9, 9), (1, 200, 3)).save(path)
+    with pytest.raises(ValueError, match="the same everywhere"):
+        write_shards_of_folder(pets, tmp_path / "shards", 8)
+    assert [path.name for path in tmp_path.iterdir()] == ["pets"]
+
+
+# The command
+
+
+def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["shards", "digits", "kept/digits", "--per-shard", "500"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "train       1,257 images  shards: 3", "validation    180 images  shards: 1", "test          360 images  shards: 1",
+        "train on them with: python -m vit_helpers train --data shards:kept/digits",
+    ]  # fmt: skip
+    set_seed(0)
+    data = load("shards:kept/digits")
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    train = make_batches(data, {})
+    fit(model, train, data.batches("validation", 512), Recipe(epochs=3, lr=1e-2), report=lambda row: None)
+    assert evaluate(model, data.batches("test", 512)).accuracy > 0.7
+
+
+def test_the_command_reads_a_folder_picture_by_picture(pets, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("vit_helpers.data.folders.read_files", lambda *words: pytest.fail("all pictures were asked for"))
+    assert main(["shards", f"folder:{pets}", str(tmp_path / "shards"), "--image-size", "8"]) == 0
+    assert capsys.readouterr().out.startswith("train          14 images  shards: 1\n")
+    assert load(f"shards:{tmp_path / 'shards'}").image_size == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["mnist", "new"], "unknown data 'mnist', known: digits"),
+        (["digits", "full"], "full is there already and not empty"),
+        (["folder:nowhere", "new"], "no folder at nowhere"),
+        (["digits", "new", "--image-size", "8"], "digits takes no image_size"),
+        (["shards:nowhere", "new"], "no index.json in nowhere"),
+        (["shards:full", "new"], "shards:full is written as shards already"),
+    ],
+)
+def test_the_command_names_what_is_wrong(words, says, digits, tmp_path, monkeypatch, capsys):
+    write_shards(digits, tmp_path / "full")
+    monkeypatch.chdir(tmp_path)
+    assert main(["shards", *words]) == 1
+    assert f"error: {says}" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+
+
+@pytest.mark.parametrize("spoil", ["no folder", "no index", "half a shard"])
+def test_train_names_what_is_wrong_with_shards(spoil, digits, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    if spoil != "no folder":
+        write_shards(digits, tmp_path / "mine")
+    if spoil == "no index":
+        (tmp_path / "mine" / "index.json").unlink()
+    if spoil == "half a shard":
+        (tmp_path / "mine" / "train-00000.tar").write_bytes(b"half")
+    assert main(["train", "--data", "shards:mine", "--epochs", "1"]) == 1
+    said = {"half a shard": "train-00000.tar in mine is broken: it has 4 bytes"}
+    assert "error: " + said.get(spoil, "no index.json in mine") in capsys.readouterr().err
+
+
+def test_damage_is_told_by_the_process_that_met_it(digits, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("vit_helpers.commands.train.train", lambda args: (_ for _ in ()).throw(BrokenShardError("mine")))
+    monkeypatch.setattr("vit_helpers.parallel.rank", lambda: 1)
+    monkeypatch.setattr("vit_helpers.parallel.world", lambda: 2)
+    assert main(["train"]) == 1
+    assert "error in process 1: mine" in capsys.readouterr().err
