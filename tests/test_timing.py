@@ -2,9 +2,10 @@
 
 import time
 
+import pytest
 import torch
 
-from vit_helpers.timing import in_turn, machine, matmul_peak
+from vit_helpers.timing import can_tell_memory, in_turn, machine, matmul_peak, memory_now, memory_peak
 
 
 def test_all_take_their_turn_and_another_one_first():
@@ -26,3 +27,12 @@ def test_the_machine_is_named():
 
 def test_matrix_products_are_counted():
     assert 1e8 < matmul_peak(size=256, seconds=0.02) < 1e15
+
+
+@pytest.mark.skipif(not can_tell_memory(), reason="only Linux tells the memory of a process")
+def test_the_peak_is_that_since_the_last_look():
+    torch.ones(100_000_000)  # 400 MB, and gone
+    before = memory_now()
+    assert memory_peak() - before < 1e8
+    torch.ones(50_000_000)
+    assert 1.9e8 < memory_peak() - before < 3e8

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import sys
 import time
 from pathlib import Path
 
@@ -71,3 +72,30 @@ def matmul_peak(dtype=torch.float32, device="cpu", size=1024, seconds=0.3):
     with torch.inference_mode():
         taken = in_turn({"product": lambda: a @ b}, rounds=3, seconds=seconds)["product"]
     return size**3 / min(taken)
+
+
+def can_tell_memory(device="cpu"):
+    """Linux tells the memory of a process, and torch that of a GPU"""
+    return device != "cpu" or sys.platform == "linux"
+
+
+def memory_now(device="cpu"):
+    """Bytes in use; the peak so far is forgotten"""
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
+    Path("/proc/self/clear_refs").write_text("5")
+    return resident("VmRSS")
+
+
+def memory_peak(device="cpu"):
+    """The most bytes in use since `memory_now`"""
+    if device != "cpu":
+        return torch.cuda.max_memory_allocated()
+    return resident("VmHWM")  # not getrusage's: that one begins with the peak of the process that started this one
+
+
+def resident(kind):
+    """Bytes of this process, as Linux tells them: VmRSS now, VmHWM at the peak"""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(kind))

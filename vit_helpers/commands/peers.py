@@ -2,7 +2,7 @@
 
 What differs: vit-pytorch has no biases for queries, keys and values, norms the pixels of a patch before the projection and
 the tokens after it, always writes its attention down, and imports its other models along with the ViT. In inference
-torchvision's attention runs in one piece (the fast path of `nn.MultiheadAttention`, not under autocast).
+torchvision's attention runs in one piece where the heads are even in number (the fast path of `nn.MultiheadAttention`).
 """
 
 import importlib.metadata
@@ -14,7 +14,6 @@ from collections import namedtuple
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 
 Shape = namedtuple("Shape", "side patch channels width depth heads batch")
 SHAPES = {
@@ -150,6 +149,8 @@ def worth_while(device):
 
 def rows(shapes, precisions, rounds, device):
     """A row a measurement; values are {name: [one number a round]}, in seconds, or bytes for memory"""
+    from vit_helpers.timing import can_tell_memory
+
     yield {"what": "import", "values": import_seconds(rounds)}
     for shape in shapes:
         yield {"what": "build", "shape": shape, "values": build_seconds(shape, rounds)}
@@ -299,6 +300,8 @@ def training_memory(name, shape, precision, device, threads):
     import torch
     from torch import nn
 
+    from vit_helpers.timing import memory_now, memory_peak
+
     torch.set_num_threads(threads)
     import_module(MODULES[name])
     batch = some_images(shape, device)
@@ -310,37 +313,6 @@ def training_memory(name, shape, precision, device, threads):
         for _ in range(3):
             step()
         return memory_peak(device) - before
-
-
-def can_tell_memory(device):
-    """Linux tells the resident memory of a process, and torch that of a GPU"""
-    return device != "cpu" or sys.platform == "linux"
-
-
-def memory_now(device):
-    """Bytes in use; the peak is forgotten"""
-    if device != "cpu":
-        import torch
-
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated()
-    Path("/proc/self/clear_refs").write_text("5")
-    return resident("VmRSS")
-
-
-def memory_peak(device):
-    """The most bytes in use since `memory_now`"""
-    if device != "cpu":
-        import torch
-
-        return torch.cuda.max_memory_allocated()
-    return resident("VmHWM")  # not getrusage's: that one begins with the peak of the process that started this one
-
-
-def resident(kind):
-    """Bytes of this process, as Linux tells them: VmRSS now, VmHWM at the peak"""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(kind))
 
 
 def device_name(device):

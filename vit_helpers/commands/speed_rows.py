@@ -11,7 +11,6 @@ from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -30,7 +29,7 @@ from vit_helpers.pretrained import load_pretrained
 from vit_helpers.recipe import PRECISIONS, adamw
 from vit_helpers.scaling import multiply_adds, training_multiply_adds
 from vit_helpers.speedups import accumulate, best_precision, kept_bytes, pays_after, quantize, recompute_blocks
-from vit_helpers.timing import in_turn, seconds_of
+from vit_helpers.timing import can_tell_memory, in_turn, memory_now, memory_peak, seconds_of
 from vit_helpers.training import evaluate
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -38,7 +37,6 @@ CONFIG = ViTConfig(32, 4, 3, 10, 192, 6, 3)  # the model of most rows: 65 tokens
 SIDES = (16, 32, 96)  # images of 17, 65 and 577 tokens, to compare the forms of attention
 WIDTHS = (64, 192, 768)  # of the models held against the machine's peak
 GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "131072"}  # to glibc: hoard no freed tensors, which would hide what a process needs
-STATUS = Path("/proc/self/status")  # where Linux tells what a process holds
 SECONDS = 0.3  # of a step in a round, at least one call
 
 
@@ -316,7 +314,7 @@ def checkpointing(bench):
     again = inside(partial(recompute_blocks, model), step)
     row = bench.compare(f"training step, batch {bench.batch}", ("keep all", step), ("recompute blocks", again))
     row |= kept(model, step, again)
-    if STATUS.exists() and bench.device == "cpu":
+    if can_tell_memory() and bench.device == "cpu":
         with patch.dict(os.environ, GIVE_BACK):
             grown = [in_own_process(growth, bench, recompute) for recompute in (False, True)]
         row["also"] = f"the process grows by {grown[0]:,.0f} → {grown[1]:,.0f} MB"
@@ -327,17 +325,11 @@ def growth(bench, recompute):
     """Megabytes by which three training steps make a fresh process grow, at their highest"""
     model, (images, labels) = bench.model(), bench.images(bench.batch)
     training(model, images[:1], labels[:1])()  # what torch loads for its first step is not meant
-    step, before = training(model, images, labels), resident("VmRSS")
+    step, before = training(model, images, labels), memory_now()
     with recompute_blocks(model) if recompute else nullcontext():
         for _ in range(3):
             step()
-    return resident("VmHWM") - before
-
-
-def resident(name):
-    """Megabytes of this process in memory: "VmRSS" now, "VmHWM" at their highest (Linux)"""
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1]) / 1000
+    return (memory_peak() - before) / 1e6
 
 
 def loader(bench):
