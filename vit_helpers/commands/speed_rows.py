@@ -189,7 +189,7 @@ def images_per_second(old, old_ms, new, new_ms):
 
 
 def attention_forms(bench):
-    """From some 32 tokens on, in time; in memory at any length, since the explicit form keeps a number a pair of tokens."""
+    """In memory at any length, since the explicit form keeps a number a pair of tokens; in time it depends on the machine."""
     for side in SIDES:
         config, count = replace(CONFIG, image_size=side), bench.batch // (8 if side > 32 else 1)
         model = bench.model(config)
@@ -242,7 +242,7 @@ def channels_last(bench):
 
 
 def optimiser(bench):
-    """Always, most for small models: one call for all parameters instead of a dozen for each."""
+    """Always, if not by much: one call for all parameters instead of a dozen for each."""
     model, (images, labels) = bench.model(), bench.images(bench.batch)
     ways = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
     made = {way: torch.optim.AdamW(model.parameters(), 1e-6, **words) for way, words in ways.items()}
