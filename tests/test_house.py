@@ -4,6 +4,7 @@ import ast
 import csv
 import importlib
 import inspect
+import json
 import re
 import statistics
 import subprocess
@@ -12,6 +13,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from vit_helpers.commands.peers import markdown
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit_helpers"
@@ -173,3 +176,8 @@ def test_figures_of_the_readme_are_those_of_the_stored_tables():
                          ("occlusion",) * 2):  # fmt: skip
         a, b = stored("grades.csv", "mass", model="trained", method=method)
         assert f"{word} {a:.2f} ± {b:.2f}" in readme
+
+
+def test_speeds_of_the_readme_are_those_of_the_stored_run():
+    results = json.loads((PACKAGE / "tables" / "peers.json").read_text(encoding="utf-8"))
+    assert markdown(results).strip() in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -116,7 +116,7 @@ def test_a_checkpoint_that_is_not_whole(runs, tmp_path):
     parts = shutil.copytree(folder / "shards", tmp_path / "run") / "checkpoint.shards"
     (parts / "epoch-0003" / "__1_0.distcp").unlink()
     status, _, err = train("--resume", "run", cwd=tmp_path)
-    assert status == 1 and re.search(r"epoch-0003 is damaged, .*remove that folder to go on from .*epoch-0002", err)
+    assert status == 1 and re.search(r"could not read .*__1_0.distcp'; if it is damaged, remove .*3 to go on from .*2", err)
     (parts / "epoch-0003" / ".metadata").unlink()  # as when the writing was cut: the one before counts
     status, out, err = train("--resume", "run", cwd=tmp_path)
     assert status == 0 and len(epochs(out)) == 1, err
@@ -160,7 +160,34 @@ def test_torchrun_starts_again_from_the_last_checkpoint(runs, tmp_path):
     out, err = run.communicate(timeout=300)
     assert run.returncode == 0, err
     assert epochs(out)[-1] == epochs(said["one"])[-1]
+    assert not [line for line in epochs(out) if line.startswith("epoch   1")]  # `kill_one` has read the first one
     assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
+
+
+def test_a_restart_does_not_take_over_an_older_run(runs):
+    folder, _ = runs
+    before = (folder / "two" / "checkpoint.pt").read_bytes()
+    run = started("--epochs", 4, "--out", "two", cwd=folder, processes=2, torchrun=["--max-restarts=1"])
+    _, err = run.communicate(timeout=120)
+    assert run.returncode != 0 and err.count("is there already: --resume two") == 2
+    assert (folder / "two" / "checkpoint.pt").read_bytes() == before
+
+
+def test_a_first_checkpoint_cut_short_is_none(tmp_path):
+    (tmp_path / "run" / "checkpoint.shards" / "epoch-0001").mkdir(parents=True)
+    assert kept(tmp_path / "run") is None
+    status, _, err = train("--resume", "run", cwd=tmp_path)
+    assert status == 1 and "no checkpoint at run" in err
+
+
+def test_muon_works_on_weights_shared_out(tmp_path):
+    """It multiplies whole matrices, which each process then has to gather"""
+    words = ["--data", "scattered_digits", "--epochs", 1, "--batch-size", 512]
+    for name, processes, *more in (("one", 1), ("two", 2, "--shard")):
+        status, _, err = train(*words, "--out", name, *more, cwd=tmp_path, processes=processes)
+        assert status == 0, err
+    one, two = (load_weights(tmp_path / name / "weights.safetensors").model.state_dict() for name in ("one", "two"))
+    assert max((one[name] - two[name]).abs().max() for name in one if "qkv.bias" not in name) < 1e-3
 
 
 def test_a_run_that_may_start_again_needs_a_folder(tmp_path):
@@ -199,13 +226,15 @@ def in_group(monkeypatch, rank, world):
 
 
 def test_shares_make_the_batch_and_all_draw_the_same_order(monkeypatch):
-    shares = []
+    shares, after = [], set()
     for rank in range(3):
         in_group(monkeypatch, rank, 3)
         torch.manual_seed(1)
         shares.append([(images, labels, torch.rand(())) for images, labels in Share(
             load("digits").batches("train", BATCH, shuffle=True))])  # fmt: skip
+        after.add(torch.rand(()).item())
     assert [len(labels) for _, labels, _ in shares[1]] == [209, 209, 0]
+    assert len(after) == 1  # so the next pass has the same order everywhere
     in_group(monkeypatch, 0, 1)
     torch.manual_seed(1)
     whole = list(Share(load("digits").batches("train", BATCH, shuffle=True)))

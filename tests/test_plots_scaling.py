@@ -1,8 +1,9 @@
 """Figures of notebook 11: bars as long as their amounts, lines through them."""
 
+import numpy as np
 import pytest
 
-from vit_helpers.plots.scaling import draw_growth, draw_ratios, draw_stacks
+from vit_helpers.plots.scaling import draw_growth, draw_holdings, draw_ratios, draw_stacks
 
 ROWS = {"small": {"a": 1.0, "b": 3.0}, "large": {"a": 20.0, "b": 20.0}}
 
@@ -37,3 +38,11 @@ def test_ratios_stand_on_the_side_where_they_belong():
     assert [(line.get_xdata()[0], line.get_marker()) for line in dots] == [(2, "o"), (1, "D"), (0.1, "s")]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["fast", "same", "slow"]
     assert {text.get_text() for text in ax.texts} == {"2.00", "1.00", "0.10"}
+
+
+def test_holdings_stand_side_by_side():
+    whole, quarter = np.ones((4, 12), bool), np.tile(np.eye(4, dtype=bool), 3)
+    axes = draw_holdings({"all": whole, "a part": quarter}, blocks=3)
+    assert [ax.get_title(loc="left") for ax in axes] == ["all", "a part"]
+    assert axes[1].images[0].get_array().sum() == 12
+    assert [label.get_text() for label in axes[0].get_xticklabels()] == ["1", "2", "3"]

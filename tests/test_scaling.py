@@ -1,5 +1,8 @@
 """The cost model against torch's own counters, against autograd, and against the published counts."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,6 +17,7 @@ from vit_helpers.scaling import (
     training_bytes,
     training_multiply_adds,
 )
+from vit_helpers.timing import can_tell_memory
 from vit_helpers.vit import ViT, ViTConfig
 
 CONFIGS = {
@@ -110,3 +114,36 @@ def test_memory_of_training_is_the_sum_of_its_parts():
     assert training_bytes(config, 8, "sgd")["optimiser"] == n
     with pytest.raises(ValueError, match="unknown optimizer 'lamb', known: adamw, sgd"):
         training_bytes(config, 8, "lamb")
+
+
+MEASURE = """
+import torch
+import torch.nn.functional as F
+from vit_helpers.recipe import adamw
+from vit_helpers.scaling import training_bytes
+from vit_helpers.timing import memory_now, memory_peak
+from vit_helpers.vit import ViT, ViTConfig
+
+def used(config, batch):
+    images, labels = torch.randn(batch, config.in_chans, *config.image_size), torch.randint(10, (batch,))
+    before = memory_now()
+    model = ViT(config)
+    optimizer = adamw(model, 1e-3, 0.05)
+    for _ in range(2):
+        optimizer.zero_grad()
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    return memory_peak() - before
+
+used(ViTConfig(32, 4, 3, 10, 64, 1, 4), 2)  # what torch loads for its first step is not meant
+config = ViTConfig.from_name("S/16", num_classes=10)
+print(used(config, {batch}) / sum(training_bytes(config, {batch}).values()))
+"""
+
+
+@pytest.mark.skipif(not can_tell_memory(), reason="only Linux tells the memory of a process")
+@pytest.mark.parametrize("batch", [2, 12])
+def test_memory_of_training_is_what_the_system_tells(batch):
+    done = subprocess.run([sys.executable, "-c", MEASURE.replace("{batch}", str(batch))], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert 0.75 < float(done.stdout) < 1.33

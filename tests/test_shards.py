@@ -141,7 +141,7 @@ def test_images_that_are_no_8_bit_pngs_are_refused(channels, scale, says, tmp_pa
 
 
 def test_pixels_come_back_to_half_a_step_of_8_bits(written, digits):
-    stream = Stream(written, BATCH, "validation", shuffle=0, prepare=lambda images: images)
+    stream = Stream(written, BATCH, "validation", buffer_size=0, prepare=lambda images: images)
     images, labels = (torch.cat(values) for values in zip(*stream, strict=True))
     assert images.dtype == torch.float32 and labels.dtype == torch.int64
     assert (images - digits.validation.images).abs().max() <= 1 / 510 + 1e-6
@@ -149,7 +149,7 @@ def test_pixels_come_back_to_half_a_step_of_8_bits(written, digits):
 
 
 def test_batches_are_normalised_as_those_in_memory(written, digits):
-    stream = Stream(written, 44, "validation", shuffle=0)
+    stream = Stream(written, 44, "validation", buffer_size=0)
     ((images, _),) = stream
     ((wanted, _),) = digits.batches("validation", 44)
     assert (images - wanted).abs().max() <= 1 / 510 / min(digits.std) + 1e-5
@@ -159,7 +159,7 @@ def test_batches_are_normalised_as_those_in_memory(written, digits):
 def test_colour_photos_of_any_shape_come_back(tmp_path):
     images = torch.randint(256, (5, 3, 7, 12)) / 255
     split = Split(images, torch.tensor([0, 1, 1, 0, 1]))
-    stream = Stream(write_shards(Data.of("photos", split, split, split, "ab"), tmp_path / "x", 2), 5, "test", shuffle=0)
+    stream = Stream(write_shards(Data.of("photos", split, split, split, "ab"), tmp_path / "x", 2), 5, "test", buffer_size=0)
     ((found, labels),) = stream
     assert torch.allclose(found, stream.data.normalize(images)) and torch.equal(labels, split.labels)
 
@@ -228,7 +228,7 @@ def test_a_look_at_one_batch_takes_nothing_from_the_next_pass(written, numbers):
 
 
 def test_without_shuffling_images_come_as_they_were_written(written, numbers):
-    stream = Stream(written, BATCH, shuffle=0, prepare=raw)
+    stream = Stream(written, BATCH, buffer_size=0, prepare=raw)
     names = []
     for path in sorted(written.glob("train-*.tar")):
         with tarfile.open(path) as tar:
@@ -259,7 +259,7 @@ def test_memory_holds_a_buffer_and_not_the_part(digits, tmp_path, monkeypatch):
             yield sample
 
     monkeypatch.setattr(streams, "read_shard", counted)
-    for _, labels in Stream(folder, BATCH, shuffle=100):
+    for _, labels in Stream(folder, BATCH, buffer_size=100):
         alive -= len(labels)
     assert alive == 0 and 100 <= most <= 100 + BATCH + 2 * 10  # the buffer, a batch, and two of each of ten shards
 
@@ -267,12 +267,12 @@ def test_memory_holds_a_buffer_and_not_the_part(digits, tmp_path, monkeypatch):
 # Going on
 
 
-@pytest.mark.parametrize("shuffle", [0, 30, 1000])
+@pytest.mark.parametrize("buffer_size", [0, 30, 1000])
 @pytest.mark.parametrize("world", [1, 2])
-def test_going_on_in_the_middle_loses_no_image_and_shows_none_twice(written, numbers, shuffle, world):
+def test_going_on_in_the_middle_loses_no_image_and_shows_none_twice(written, numbers, buffer_size, world):
     before, after = [], []
     for rank in range(world):
-        words = {"shuffle": shuffle, "rank": rank, "world": world, "prepare": raw}
+        words = {"buffer_size": buffer_size, "rank": rank, "world": world, "prepare": raw}
         whole = Stream(written, BATCH, **words)
         list(whole)  # so that the second pass is cut, not the first
         passing = iter(whole)
@@ -320,7 +320,8 @@ def test_a_state_is_the_same_on_all_ranks_and_at_the_end_leads_to_the_next_pass(
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"seed": 1}, "seed 0 -> 1"), ({"shuffle": 10}, "shuffle 1000 -> 10"), ({"batch_size": 32}, "batch_size 12 -> 32"),
+    [({"seed": 1}, "seed 0 -> 1"), ({"buffer_size": 10}, "buffer_size 1000 -> 10"),
+     ({"batch_size": 32}, "batch_size 12 -> 32"),
      ({"world": 2}, "world 1 -> 2"), ({"part": "test"}, "shards .* -> ")],
 )  # fmt: skip
 def test_a_state_of_another_order_is_refused(written, change, says):
@@ -356,11 +357,11 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("harm", "says"), DAMAGE)
-@pytest.mark.parametrize("shuffle", [0, 1000])
-def test_a_broken_shard_is_named(broken, harm, says, shuffle):
+@pytest.mark.parametrize("buffer_size", [0, 1000])
+def test_a_broken_shard_is_named(broken, harm, says, buffer_size):
     harm(broken / "train-00002.tar")
     with pytest.raises(BrokenShardError, match=rf"train-00002.tar in .*copy is broken: {says}"):
-        list(Stream(broken, BATCH, shuffle=shuffle))
+        list(Stream(broken, BATCH, buffer_size=buffer_size))
 
 
 @pytest.mark.parametrize("harm", [cut_short, lambda path: path.unlink()])
@@ -474,7 +475,7 @@ def test_going_on_works_beside_a_broken_shard(broken, numbers):
 
 def test_with_one_rank_a_batch_that_is_lost_as_a_whole_is_left_out(broken):
     flip(broken / "train-00002.tar")
-    stream = Stream(broken, BATCH, shuffle=0, on_broken="skip")
+    stream = Stream(broken, BATCH, buffer_size=0, on_broken="skip")
     sizes, heard = listened(lambda: [len(labels) for _, labels in stream])
     assert heard[-1] == "40 of 254 images were lost in pass 1"
     assert min(sizes) > 0 and sum(sizes) == N - 40 and len(sizes) == STEPS - 3
@@ -500,7 +501,7 @@ def test_a_count_that_was_changed_is_noticed(broken):
 @pytest.mark.parametrize(
     ("words", "says"),
     [({"batch_size": 0}, "at least 1 image, got batch_size=0"), ({"rank": 2, "world": 2}, "got rank=2, world=2"),
-     ({"shuffle": -1}, "0 or more, got -1"), ({"part": "dev"}, "unknown part 'dev', known: train, validation, test"),
+     ({"buffer_size": -1}, "0 or more, got -1"), ({"part": "dev"}, "unknown part 'dev', known: train, validation, test"),
      ({"on_broken": "ignore"}, "\"raise\" or \"skip\", got 'ignore'")],
 )  # fmt: skip
 def test_bad_options_are_named(written, words, says):
@@ -525,7 +526,7 @@ def test_without_datasets_the_way_out_is_said(written, monkeypatch):
 
 
 def test_fit_trains_on_a_stream(written):
-    train, validation = Stream(written, BATCH), Stream(written, BATCH, "validation", shuffle=0)
+    train, validation = Stream(written, BATCH), Stream(written, BATCH, "validation", buffer_size=0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     history = fit(model, train, validation, Recipe(epochs=3, lr=1e-2), report=lambda row: None)
     assert train.state_dict()["epoch"] == 3

@@ -68,7 +68,7 @@ def train_on(folder, **words):
     set_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, 2))
     train = Stream(folder, 12, augment=lambda images: images + 0.1 * torch.randn_like(images))
-    validation = Stream(folder, 12, "validation", shuffle=0)
+    validation = Stream(folder, 12, "validation", buffer_size=0)
     return model, fit(model, train, validation, Recipe(epochs=4, lr=1e-2), **{"report": lambda row: None} | words)
 
 

@@ -10,8 +10,9 @@ Letters mean the same in every file, notebook and picture:
     N       patches, (H/P) * (W/P)        K       classes
     T       tokens, N + 1 with the class token
 
-The rooms, in the order of the ideas: patches, embeddings, attention, encoder, vit; data, checkpoints,
-training, plots; pretrained.
+The rooms, in the order of the ideas: patches, embeddings, attention, encoder, vit; data, training with recipe,
+diagnosis and checkpoints; inspection, grading; pretrained, finetune, masked; settings, ablation; scaling,
+timing, speedups, parallel; plots.
 Importing this package runs nothing: each room is imported where it is used (`from vit_helpers.vit import ViT`).
 """
 

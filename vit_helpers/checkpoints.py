@@ -8,14 +8,18 @@ from pathlib import Path
 
 import torch
 
-from vit_helpers.parallel import first, load_parts, save_parts, together
+from vit_helpers.parallel import agreed, first, load_parts, save_parts, together
 
 SHARDS = ".shards"  # the ending of a folder that holds a checkpoint in parts, a folder an epoch
 
 
-def make_room(path, recipe, about):
+def make_room(path, recipe, about, resume=False):
     """See before the first epoch, not after it, that a checkpoint can be written here and read again"""
-    if path.suffix != SHARDS and path.is_dir():
+    if path.suffix == SHARDS:
+        if finished(path) and not resume:
+            raise ValueError(f"{path} holds a run already: resume=True goes on with it")
+        path.mkdir(parents=True, exist_ok=True)
+    elif path.is_dir():
         raise ValueError(f"{path} is a folder; a checkpoint is a file, say {path / 'checkpoint.pt'}")
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = io.BytesIO()
@@ -103,7 +107,10 @@ def load_shards(path):
     if not finished(path):
         raise FileNotFoundError(f"no finished checkpoint in {path}")
     folder = finished(path)[-1]
-    return torch.load(folder / "state.pt", weights_only=True) | {"parts": folder}
+    try:
+        return torch.load(folder / "state.pt", weights_only=True) | {"parts": folder}
+    except Exception as error:  # as for a file
+        raise ValueError(f"{folder / 'state.pt'} is cut short or damaged{where_older(folder)}") from error
 
 
 def restore(state, model, optimizer, schedule, recipe, total):
@@ -125,12 +132,19 @@ def restore(state, model, optimizer, schedule, recipe, total):
 
 
 def restore_parts(folder, model, optimizer):
-    """Put back weights and optimiser from all parts, or say which folder is damaged"""
+    """Put back weights and optimiser from all parts of the checkpoint that all processes agree on"""
+    if folder != agreed(folder):
+        raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
     try:
         load_parts(folder, model, optimizer)
-    except ValueError as error:
-        older = [str(path) for path in finished(folder.parent) if path != folder]
-        raise ValueError(f"{error}; remove that folder to go on from {older[-1]}" if older else str(error)) from error
+    except OSError as error:
+        raise ValueError(f"{error}{where_older(folder)}") from error
+
+
+def where_older(folder):
+    """What to say of the checkpoint in parts before this one, if there is one"""
+    older = [path for path in finished(folder.parent) if path < folder]
+    return f"; if it is damaged, remove {folder} to go on from {older[-1]}" if older else ""
 
 
 def random_state():

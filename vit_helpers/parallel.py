@@ -19,16 +19,24 @@ def join(device="cpu"):
     """Meet the other processes that torchrun started; the device of this one comes back.
 
     They talk by gloo on CPUs and by NCCL on GPUs, where each process has a GPU of its own. When torchrun ends a process,
-    because another died, that is a Ctrl-C to this one: what was finished is kept.
+    because another died, that is a Ctrl-C to this one: what was finished is kept (seen with gloo; not tried with NCCL).
+    raises: ValueError when there are more processes than GPUs
     """
     if "RANK" not in os.environ:
         return device
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if device == "cuda":
-        device = f"cuda:{os.environ['LOCAL_RANK']}"
+    backend, more = "gloo", {}
+    if device.startswith("cuda"):
+        local, here = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if local >= here:
+            raise ValueError(f"process {local} of this machine has no GPU of its own: there are {here}")
+        backend, device = "nccl", f"cuda:{local}"
         torch.cuda.set_device(device)
+        more = {"device_id": torch.device(device)}
+    elif device == "mps":
+        device = "cpu"  # gloo does not know Apple's GPUs
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", **meeting_place())
+        dist.init_process_group(backend, **meeting_place(), **more)
     return device
 
 
@@ -36,9 +44,10 @@ def meeting_place():
     """Where the processes leave their addresses for one another: torch's own place, but a new one after a restart.
 
     torchrun keeps its store when it starts processes again, and with it the addresses of the dead (pytorch issue 135712).
+    On several machines, which count restarts apart, it takes TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 instead.
     """
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if attempt == "0":
+    if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return {}
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
     numbers = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
@@ -51,6 +60,12 @@ def leave():
         dist.destroy_process_group()
 
 
+def lost_touch(error):
+    """Whether an error says that another process is gone, and nothing of this one"""
+    words = ("onnection", "gloo", "NCCL", "store")
+    return world() > 1 and isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
 def last_words():
     """From here on torchrun's word to end is not heard: what this process has to say is short"""
     if dist.is_initialized():
@@ -58,7 +73,7 @@ def last_words():
 
 
 def world():
-    """How many processes train together"""
+    """How many processes train together (the world size)"""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
@@ -73,13 +88,13 @@ def first():
 
 
 def together():
-    """Wait until every process has come here"""
+    """Wait until every process has come here (a barrier)"""
     if world() > 1:
         dist.barrier()
 
 
 def agreed(value):
-    """What the first process says, in every process"""
+    """What the first process says, in every process (a broadcast)"""
     if world() == 1:
         return value
     values = [value]
@@ -88,7 +103,7 @@ def agreed(value):
 
 
 def total(number):
-    """The sum of a number over all processes"""
+    """The sum of a number over all processes (an all-reduce)"""
     if world() == 1:
         return number
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -98,7 +113,7 @@ def total(number):
 
 
 def gathered(rows):
-    """The rows of all processes, one after another: (n of this one, ...) -> (n of all, ...)"""
+    """The rows of all processes, one after another (an all-gather): (n of this one, ...) -> (n of all, ...)"""
     if world() == 1:
         return rows
     parts = [None] * world()
@@ -192,36 +207,44 @@ def full_weights(model):
 
 
 def save_parts(folder, model, optimizer):
-    """Each process writes its part of weights and optimiser; `.metadata`, the last file, says that all is there"""
+    """Each process writes its part of weights and optimiser; `.metadata`, the last file, says that all is there
+
+    raises: OSError when a part cannot be written
+    """
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict
 
     weights, states = get_state_dict(model, optimizer)
-    with no_talk_of_processes():
+    with told_plainly("write", folder):
         dcp.save({"model": weights, "optimizer": states}, checkpoint_id=folder, no_dist=world() == 1)
 
 
 def load_parts(folder, model, optimizer):
     """Put back what `save_parts` wrote, in however many processes.  Pickle reads it: only from folders of your own.
 
-    raises: ValueError when a part is missing or cut short
+    raises: OSError when a part cannot be read
     """
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
     weights, states = get_state_dict(model, optimizer)
     state = {"model": weights, "optimizer": states}
-    try:
-        with no_talk_of_processes():
-            dcp.load(state, checkpoint_id=folder, no_dist=world() == 1)
-    except (Exception, dcp.api.CheckpointException) as error:  # the second is no Exception, and holds those of all parts
-        raise ValueError(f"{folder} is damaged, or a process cannot see all its parts") from error
+    with told_plainly("read", folder):
+        dcp.load(state, checkpoint_id=folder, no_dist=world() == 1)
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
 @contextmanager
-def no_talk_of_processes():
-    """Torch warns that one process alone saves or loads: it may"""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)
-        yield
+def told_plainly(doing, folder):
+    """Torch wraps what goes wrong in any process into an error of its own, no Exception even: here its cause comes out"""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)  # that one process works alone: it may
+            yield
+    except CheckpointException as error:
+        causes = [cause for cause, _ in error.failures.values()]
+        if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
+            raise KeyboardInterrupt from error
+        raise OSError(f"could not {doing} {folder}: {causes[0]}") from error

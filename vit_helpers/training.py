@@ -1,5 +1,6 @@
 """Training: one loop, written out.  Seeds, learning rate, evaluation.  Works for any classifier."""
 
+import math
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -65,17 +66,17 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
     if not len(train):
         raise ValueError("no batch to train on")
     if checkpoint is not None:
-        make_room(Path(checkpoint), recipe, about)
+        make_room(Path(checkpoint), recipe, about, resume)
     elif resume:
         raise ValueError("resume=True needs the checkpoint to go on from")
-    total = recipe.epochs * len(train)
+    steps = recipe.epochs * len(train)
     model.to(device)
     network = in_step(model)
     optimizer = recipe.make_optimizer(model)
-    schedule = LambdaLR(optimizer, lambda step: recipe.share(step, total))
+    schedule = LambdaLR(optimizer, lambda step: recipe.share(step, steps))
     history = []
     if resume:
-        history = restore(load_checkpoint(checkpoint), model, optimizer, schedule, recipe, total)
+        history = restore(load_checkpoint(checkpoint), model, optimizer, schedule, recipe, steps)
     for epoch in range(len(history) + 1, recipe.epochs + 1):
         if hasattr(train, "set_epoch"):
             train.set_epoch(epoch)  # a stream's order hangs on it
@@ -85,7 +86,7 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
         row |= {"val_loss": score.loss, "val_accuracy": score.accuracy, "val_commonest": score.commonest}
         history.append(row)
         if checkpoint is not None:
-            save_checkpoint(checkpoint, model, optimizer, schedule, recipe, total, history, about)
+            save_checkpoint(checkpoint, model, optimizer, schedule, recipe, steps, history, about)
         if first():
             (report or print_epoch)(row)
     if report is None and first():
@@ -106,18 +107,19 @@ def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
             logits = model(images)
         loss = mean_loss(logits.float(), labels, recipe.label_smoothing, size)
-        if not torch.isfinite(loss):
-            raise FloatingPointError(not_finite("loss", loss.item(), schedule, epoch))
+        value = total(loss.item()) / world()
+        if not math.isfinite(value):
+            raise FloatingPointError(not_finite("loss", value, schedule, epoch))
         loss.backward()
         length = full(torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip))
         if not torch.isfinite(length):
             raise FloatingPointError(not_finite("length of the gradient", length.item(), schedule, epoch))
         optimizer.step()
         schedule.step()
-        loss_sum += loss.item() * size  # weigh by size: the last batch is smaller
+        loss_sum += value * size  # weigh by size: the last batch is smaller
         right += (logits.argmax(1) == whole(labels)).sum().item()
         count += size
-    loss_sum, right = total(loss_sum) / world(), total(right)
+    right = total(right)
     speed = count / (time.perf_counter() - start)
     return {"loss": loss_sum / count, "accuracy": right / count, "num_classes": logits.shape[1], "images_per_second": speed}
 

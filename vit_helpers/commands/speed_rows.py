@@ -189,7 +189,7 @@ def images_per_second(old, old_ms, new, new_ms):
 
 
 def attention_forms(bench):
-    """In memory at any length, since the explicit form keeps a number a pair of tokens; in time it depends on the machine."""
+    """In memory at any length, since the explicit form keeps a number a pair of tokens; in time, ask the machine."""
     for side in SIDES:
         config, count = replace(CONFIG, image_size=side), bench.batch // (8 if side > 32 else 1)
         model = bench.model(config)

@@ -10,10 +10,11 @@ Several processes train together, each on its part of every batch, when torchrun
 
     torchrun --nproc-per-node=2 -m vit_helpers train --data fashion_mnist
 
-The result is that of one process. With --shard each process keeps its own part of the weights alone (FSDP2).
+From memory and without dropout the result is that of one process. With --shard each process keeps its own part of the
+weights alone (FSDP2).
 
 What does not fit into memory is written once by `python -m vit_helpers shards`, and read as a stream, each process its own
-part, with --data shards:FOLDER.
+part, with --data shards:FOLDER; its order depends on the number of processes.
 """
 
 import os
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from vit_helpers.commands import whole_number
 
-KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "seed")
+KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "precision", "seed")
 
 
 def add_arguments(parser):
@@ -38,6 +39,9 @@ def add_arguments(parser):
     parser.add_argument("--batch-size", type=whole_number, help="images a step (default: what suits the data)")
     parser.add_argument("--lr", type=float, help="highest learning rate (default: what suits the data)")
     parser.add_argument("--weight-decay", type=float, help="decay of the matrices (default: what suits the data)")
+    parser.add_argument(
+        "--precision", help="float32, or bfloat16 for the products, where the machine has units for it (default: float32)"
+    )
     parser.add_argument("--seed", type=int, help="start of all random draws (default: 0)")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest there is (default: auto)")
     parser.add_argument("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
@@ -47,16 +51,16 @@ def add_arguments(parser):
 
 def run(args):
     from vit_helpers.data.shards import BrokenShardError
-    from vit_helpers.parallel import first, leave, rank, world
+    from vit_helpers.parallel import first, leave, lost_touch, rank, world
 
     try:
         status = train(args)
         leave()
         return status
     except (ValueError, TypeError, OSError, ImportError, FloatingPointError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and world() == 1:
-            raise  # no neighbour can be to blame
-        if first() or isinstance(error, FloatingPointError | RuntimeError | BrokenShardError):  # else all say the same
+        if isinstance(error, RuntimeError) and not lost_touch(error):
+            raise
+        if first() or isinstance(error, BrokenShardError | OSError | ImportError | RuntimeError):  # else all say the same
             print(f"error: {error}" if world() == 1 else f"error in process {rank()}: {error}", file=sys.stderr)
         return 1
 
@@ -65,36 +69,40 @@ def train(args):
     import torch
 
     from vit_helpers.data import load
-    from vit_helpers.parallel import first, full_weights, join, last_words, shard, world
+    from vit_helpers.parallel import first, full_weights, join, last_words, lost_touch, shard, world
     from vit_helpers.settings import for_test, make_batches, make_network, make_recipe
     from vit_helpers.training import evaluate, fit, set_seed
 
     device = join(pick_device(args.device))
-    out, resume = where(args)
-    options = chosen_options(args, out if resume else None)
+    out, checkpoint = where(args)
+    options, resume = chosen_options(args, checkpoint), checkpoint is not None
+    checkpoint = checkpoint or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
+    if args.shard and checkpoint.suffix == ".pt":
+        raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
     set_seed(options["seed"])
     data, settings = load(options["data"]), settings_of(options)
     recipe, batches = make_recipe(settings), share(make_batches(data, settings))
-    checkpoint = kept(out) if resume else out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
-    if args.shard and checkpoint.suffix == ".pt":
-        raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
 
     model = make_network(data, settings)
     size = sum(p.numel() for p in model.parameters())
-    say = print if first() else no_print
-    say(
-        f"{options['data']}: {data.count('train'):,} training images; ViT {options['size']}/{options['patch']}, "
-        f"{size:,} parameters; {device}, {processes(world())}{torch.get_num_threads()} threads"
-    )
+    if first():
+        together = f"{world()} processes of " if world() > 1 else ""
+        print(
+            f"{options['data']}: {data.count('train'):,} training images; ViT {options['size']}/{options['patch']}, "
+            f"{size:,} parameters; {device}, {together}{torch.get_num_threads()} threads"
+        )
     if args.shard:
         shard(model)
-    about = {"options": options, "mean": data.mean, "std": data.std, "class_names": data.class_names}
+    about = {"options": options, "mean": data.mean, "std": data.std, "class_names": data.class_names, "launch": launch()}
     validation, test = (share(data.batches(part, 512)) for part in ("validation", "test"))
     try:
         history = fit(model, batches, validation, recipe, device=device, checkpoint=checkpoint, resume=resume, about=about)
     except (KeyboardInterrupt, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not lost_touch(error):
+            raise
         last_words()
-        say(stopped(error, out))
+        if first():
+            print(stopped(error, out))
         if isinstance(error, RuntimeError):
             raise
         return 130
@@ -120,25 +128,38 @@ def share(batches):
 
 
 def where(args):
-    """The folder of the run, and whether to go on there: one that was asked for, or one that torchrun starts again"""
-    from vit_helpers.parallel import agreed
+    """The folder of the run, and the checkpoint to go on from: one asked for, or that of a run started again"""
+    from vit_helpers.checkpoints import load_checkpoint
+    from vit_helpers.parallel import agreed, total
 
     if args.resume and args.out:
         raise ValueError("--resume goes on in its own folder: leave --out away")
     if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) and not (args.out or args.resume):
         raise ValueError("to start again by itself the run needs a folder of its own: give --out")
-    again = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
     out = args.resume or args.out or agreed(next_free(Path("runs"), (args.data or "digits").partition(":")[0]))
-    if args.resume or (again and kept(out)):
-        return out, True
-    if agreed(kept(out)):
-        raise ValueError(f"{kept(out)} is there already: --resume {out} goes on with it, another --out leaves it alone")
-    return out, False
+    found, this = agreed(kept(out)), launch()
+    again = total(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0  # each machine counts what it sees
+    if args.resume:
+        return out, found or out / "checkpoint.pt"
+    if found and not (again and load_checkpoint(found)["about"].get("launch") == this):
+        raise ValueError(f"{found} is there already: --resume {out} goes on with it, another --out leaves it alone")
+    return out, found
+
+
+def launch():
+    """A name for this start of torchrun, the same when it starts its processes again; None without it"""
+    from vit_helpers.parallel import agreed
+
+    name = os.environ.get("TORCHELASTIC_RUN_ID")
+    return agreed(f"process {os.getppid()}" if name == "none" else name)
 
 
 def kept(out):
-    """The checkpoint in a run's folder, in one file or in parts; None when there is none"""
-    return next((path for name in ("checkpoint.pt", "checkpoint.shards") if (path := out / name).exists()), None)
+    """The checkpoint in a run's folder, in one file or in parts; None when none was finished"""
+    from vit_helpers.checkpoints import finished
+
+    whole, parts = out / "checkpoint.pt", out / "checkpoint.shards"
+    return whole if whole.exists() else parts if finished(parts) else None
 
 
 def stopped(error, out):
@@ -154,14 +175,6 @@ def stopped(error, out):
     )
 
 
-def no_print(*words):
-    pass
-
-
-def processes(count):
-    return f"{count} processes of " if count > 1 else ""
-
-
 def keep_weights(model, data, out):
     """The model as one file, for `predict`; pictures are shrunk to the shorter side and cut, as in `data.folders`"""
     from vit_helpers.pretrained import Preprocess, save_weights
@@ -171,15 +184,14 @@ def keep_weights(model, data, out):
     return out / "weights.safetensors"
 
 
-def chosen_options(args, resume):
-    """The options of the run: the given ones over the defaults, or those of the run kept in the folder `resume`"""
+def chosen_options(args, checkpoint):
+    """The options of the run: the given ones over the defaults, or those of the checkpoint to go on from"""
     from vit_helpers.checkpoints import load_checkpoint
     from vit_helpers.recipe import Recipe
     from vit_helpers.settings import OTHERS, preset
 
     given = {name: value for name in KEPT if (value := getattr(args, name)) is not None}
-    if resume:
-        checkpoint = kept(resume) or resume / "checkpoint.pt"
+    if checkpoint:
         options = load_checkpoint(checkpoint)["about"].get("options")
         if options is None:
             raise ValueError(f"{checkpoint} was not made by this command: it does not name its options")

@@ -29,7 +29,7 @@ def load(name, **options):
     "folder:PATH"      : your own images, a folder for each class
     "shards:PATH"      : any of these after `write_shards`, as `Shards`: a stream from disk
 
-    options: of the data set's own function, as `image_size` of the last two
+    options: of the data set's own function, as `image_size` of photos in folders
     raises : ValueError for an unknown name, listing the known ones; TypeError for an unknown option, listing its options;
              `DownloadError` when a file cannot be brought
 

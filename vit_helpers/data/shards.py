@@ -16,6 +16,7 @@ from itertools import groupby, islice
 from pathlib import Path
 
 import numpy as np
+import pooch
 import torch
 
 from vit_helpers.data.folders import list_parts, read_image
@@ -101,7 +102,9 @@ def write_part(images, labels, read, part, folder, per_shard):
             for row in some.tolist():
                 add(tar, f"{row:06d}.png", to_png(read(images[row])))
                 add(tar, f"{row:06d}.cls", str(labels[row].item()).encode())
-        entries.append({"file": path.name, "images": len(some), "bytes": path.stat().st_size, "sha256": sha256(path)})
+        entries.append(
+            {"file": path.name, "images": len(some), "bytes": path.stat().st_size, "sha256": pooch.file_hash(path)}
+        )
     return entries
 
 
@@ -159,12 +162,6 @@ def mean_and_std_of_each(images):
     return tuple(t / n / 255 for t, _ in sums), tuple(math.sqrt((n * s - t**2) / (n * (n - 1))) / 255 for t, s in sums)
 
 
-def sha256(path):
-    """Of a file, in hexadecimal"""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def fingerprint(index):
     """The sha256 of what an index says, in hexadecimal: a count changed by a broken disk would hide images"""
     return hashlib.sha256(json.dumps(index, sort_keys=True).encode()).hexdigest()
@@ -202,7 +199,7 @@ def damage(path, entry, thorough):
         return "there is no such file"
     if (size := path.stat().st_size) != entry["bytes"]:
         return f"it has {size:,} bytes, the index says {entry['bytes']:,}"
-    if thorough and sha256(path) != entry["sha256"]:
+    if thorough and pooch.file_hash(path) != entry["sha256"]:
         return "its bytes have changed since it was written (another sha256 than in the index)"
     return None
 

@@ -14,7 +14,7 @@ from vit_helpers.data.shards import BrokenShardError, damage, fingerprint, read_
 from vit_helpers.parallel import own_draws, rank, world
 
 BUFFER = 1000  # encoded images that wait to be drawn from
-ORDER = ("seed", "shuffle", "batch_size", "world", "shards", "datasets")  # what the order of images hangs on
+ORDER = ("seed", "buffer_size", "batch_size", "world", "shards", "datasets")  # what the order of images hangs on
 
 
 class Shards:
@@ -44,7 +44,7 @@ class Shards:
 
     def batches(self, part, batch_size, shuffle=False, augment=None, mix=None):
         """Normalised batches of what this process has of a part, see `Stream`.  Torch's seed decides their order."""
-        order = {"shuffle": BUFFER if shuffle else 0, "seed": torch.initial_seed(), "rank": rank(), "world": world()}
+        order = {"buffer_size": BUFFER if shuffle else 0, "seed": torch.initial_seed(), "rank": rank(), "world": world()}
         return Stream(self.folder, batch_size, part, **order, augment=augment, mix=mix)
 
 
@@ -57,8 +57,8 @@ class Stream:
 
     folder    : made by `write_shards`; part: "train", "validation" or "test"
     batch_size: images in a batch of all ranks together; a rank gets its even share, rounded up at most
-    shuffle   : how many encoded images wait in memory to be drawn from; ten shards at a time fill it, and the order of the
-                shards is drawn anew for each pass. 0: all images in the order in which they were written
+    buffer_size: how many encoded images wait in memory to be drawn from; since `datasets` 5 ten shards at a time fill it.
+                The order of the shards is drawn anew for each pass. 0: all images in the order in which they were written
     rank,world: of this process, and how many there are
     prepare   : applied to every batch, in place of normalising by the mean and std of the index
     augment   : applied before it, to images from 0 to 1; mix: applied last, as for `Batches`
@@ -74,22 +74,22 @@ class Stream:
     """
 
     def __init__(
-        self, folder, batch_size, part="train", *, shuffle=BUFFER, seed=0, rank=0, world=1,
+        self, folder, batch_size, part="train", *, buffer_size=BUFFER, seed=0, rank=0, world=1,
         prepare=None, augment=None, mix=None, on_broken="raise",
     ):  # fmt: skip
         if batch_size < 1:
             raise ValueError(f"a batch holds at least 1 image, got batch_size={batch_size}")
         if not 0 <= rank < world:
             raise ValueError(f"ranks count from 0 to world - 1, got rank={rank}, world={world}")
-        if shuffle < 0:
-            raise ValueError(f"shuffle is a number of images, 0 or more, got {shuffle}")
+        if buffer_size < 0:
+            raise ValueError(f"buffer_size is a number of images, 0 or more, got {buffer_size}")
         if on_broken not in ("raise", "skip"):
             raise ValueError(f'on_broken is "raise" or "skip", got {on_broken!r}')
         self.data = Shards(folder)
         self.entries, self.images = self.data.entries(part), self.data.count(part)  # of all ranks
         self.datasets = hugging_face().__version__  # another one may draw in another order
         self.shards = fingerprint(self.entries)[:8]
-        self.batch_size, self.shuffle, self.seed, self.rank, self.world = batch_size, shuffle, seed, rank, world
+        self.batch_size, self.buffer_size, self.seed, self.rank, self.world = batch_size, buffer_size, seed, rank, world
         self.steps = [step for step in (augment, prepare or self.data.normalize) if step]
         self.mix, self.on_broken, self.lost = mix, on_broken, Counter()
         self.resumed = False  # in the middle of a pass
@@ -150,15 +150,19 @@ class Stream:
         """This rank's samples of one pass, in order, as `read_pieces` gives them"""
         hf = hugging_face().iterable_dataset
         counts = [entry["images"] for entry in self.entries]
-        order = np.random.default_rng([self.seed, epoch]).permutation(len(counts)) if self.shuffle else range(len(counts))
+        order = (
+            np.random.default_rng([self.seed, epoch]).permutation(len(counts)) if self.buffer_size else range(len(counts))
+        )
         pieces = [
             (self.data.folder / self.entries[i]["file"], self.entries[i], *ends)
             for i, *ends in cut(counts, order, *self.bounds())
         ]
         # not IterableDataset.from_generator: it leaves a lock file in the user's cache for every order of the pieces
         stream = hf.IterableDataset(hf.ExamplesIterable(read_pieces, {"pieces": pieces}))
-        if self.shuffle:
-            stream = stream.shuffle(generator=np.random.default_rng([self.seed, epoch, self.rank]), buffer_size=self.shuffle)
+        if self.buffer_size:
+            stream = stream.shuffle(
+                generator=np.random.default_rng([self.seed, epoch, self.rank]), buffer_size=self.buffer_size
+            )
         return iter(stream)
 
     def decode(self, samples):

@@ -1,9 +1,11 @@
 """Figures of notebook 11: what something is made of, and how each part grows."""
 
+from matplotlib.colors import ListedColormap
+
 from vit_helpers.plots import look
 
-COLOURS = (look.PATCH, look.KEY, look.QUERY, look.VALUE, look.POSITION, look.CLASS_TOKEN)
-HATCHES = ("", "//", "", "..", "\\\\", "")  # so that neighbours differ without colour too
+COLOURS = (look.PATCH, look.KEY, look.QUERY, look.VALUE, look.POSITION, look.CLASS_TOKEN, look.LINE)
+HATCHES = ("", "//", "", "..", "\\\\", "", "--")  # so that neighbours differ without colour too
 DARK = (look.QUERY, look.CLASS_TOKEN)  # colours that carry white text
 ROOM = 0.07  # share of the axis that a number needs
 
@@ -44,7 +46,7 @@ def write(ax, x, y, amount, colour):
 
 
 def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
-    """How parts grow with something, both axes logarithmic, each line named at its right end; the axes come back.
+    """How parts grow with something, both axes logarithmic, each line named for a legend; the axes come back.
 
     x: the values of what grows; lines: {part: amounts}; name, unit: of the axes; mark: an x to be marked
     """
@@ -87,3 +89,25 @@ def draw_ratios(rows, title=None, x="times as fast", ax=None):
     ax.set_yticks(range(len(rows)), list(rows))
     ax.invert_yaxis()
     return look.dress(ax, title, x)
+
+
+def draw_holdings(frames, blocks):
+    """Which parts of the weights each process holds, a picture a moment, side by side; the axes come back.
+
+    frames: {title: boolean (processes, blocks * parts)}; the parts of a block stand side by side
+    """
+    fig, axes = look.new_figure(9, 2.3, ncols=len(frames))
+    colours = ListedColormap(["white", look.QUERY])
+    for ax, (title, held) in zip(axes, frames.items(), strict=True):
+        processes, columns = held.shape
+        ax.imshow(held, cmap=colours, vmin=0, vmax=1, aspect="auto", extent=(0, blocks, processes, 0))
+        for x in range(1, blocks):
+            ax.axvline(x, color=look.LINE, linewidth=2)
+        for y in range(1, processes):
+            ax.axhline(y, color=look.LINE, linewidth=0.5)
+        ax.set_xticks([x + 0.5 for x in range(blocks)], range(1, blocks + 1))
+        ax.set_yticks([y + 0.5 for y in range(processes)], range(processes))
+        look.dress(ax, title, "block", "process" if ax is axes[0] else None)
+        ax.tick_params(length=0)
+        ax.spines[["top", "right"]].set_visible(True)
+    return axes
