@@ -67,14 +67,15 @@ def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
 def draw_ratios(rows, title=None, x="times as fast", ax=None):
     """A dot a row on a logarithmic axis with 1 in the middle, and its range over the rounds; the axes come back.
 
-    rows: {name of the row: (ratio, lowest, highest)}, drawn from the top; above 1.05 blue discs, below 0.95 orange squares
+    rows: {name of the row: (ratio, lowest, highest)}, drawn from the top; blue discs where every round was
+          faster, orange squares where every round was slower, grey where they do not agree
     """
     ax = look.new_axes(ax, 9, 1.1 + 0.3 * len(rows))
     for y, (ratio, lowest, highest) in enumerate(rows.values()):
         colour, marker = look.LINE, "D"
-        if ratio > 1.05:
+        if lowest > 1:
             colour, marker = look.QUERY, "o"
-        elif ratio < 0.95:
+        elif highest < 1:
             colour, marker = look.CLASS_TOKEN, "s"
         ax.plot([lowest, highest], [y, y], color=colour, linewidth=2)
         ax.plot(ratio, y, marker, color=colour, markersize=8)
