@@ -55,7 +55,8 @@ def run(args):
 
     try:
         status = train(args)
-        leave()
+        if world() > 1 and status == 0:
+            leave()
         return status
     except (ValueError, TypeError, OSError, ImportError, FloatingPointError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not lost_touch(error):

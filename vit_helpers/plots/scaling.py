@@ -7,7 +7,7 @@ from vit_helpers.plots import look
 COLOURS = (look.PATCH, look.KEY, look.QUERY, look.VALUE, look.POSITION, look.CLASS_TOKEN, look.LINE)
 HATCHES = ("", "//", "", "..", "\\\\", "", "--")  # so that neighbours differ without colour too
 DARK = (look.QUERY, look.CLASS_TOKEN)  # colours that carry white text
-ROOM = 0.07  # share of the axis that a number needs
+ROOM = 0.038  # share of the axis that a number needs
 
 
 def draw_stacks(rows, unit="", share=False, title=None, ax=None):
@@ -58,7 +58,7 @@ def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
         ax.axvline(mark, color=look.LINE, linewidth=1, linestyle=":")
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ticks = x[:: max(1, len(x) // 4)]
+    ticks = x[:: -(-len(x) // 4)]  # four at most
     ax.set_xticks(ticks, [f"{value:,}" for value in ticks], minor=False)
     ax.minorticks_off()
     return look.dress(ax, title, name, unit)
@@ -97,10 +97,10 @@ def draw_holdings(frames, blocks):
 
     frames: {title: boolean (processes, blocks * parts)}; the parts of a block stand side by side
     """
-    fig, axes = look.new_figure(9, 2.3, ncols=len(frames))
+    _, axes = look.new_figure(9, 2.3, ncols=len(frames))
     colours = ListedColormap(["white", look.QUERY])
     for ax, (title, held) in zip(axes, frames.items(), strict=True):
-        processes, columns = held.shape
+        processes = len(held)
         ax.imshow(held, cmap=colours, vmin=0, vmax=1, aspect="auto", extent=(0, blocks, processes, 0))
         for x in range(1, blocks):
             ax.axvline(x, color=look.LINE, linewidth=2)
