@@ -1,0 +1,67 @@
+"""A real browser for tests: Debian's Chromium, driven by playwright, kept away from every other host."""
+
+import shutil
+from contextlib import contextmanager
+from urllib.parse import urlparse
+
+import pytest
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+NEAR = {"", "127.0.0.1", "localhost"}  # the hosts of files and of servers that a test starts
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: Debian's package `chromium` brings it")
+
+
+@contextmanager
+def browser():
+    """A browser without a screen, closed at the end"""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@contextmanager
+def page_of(chromium, **options):
+    """A page, and the lists of what went wrong on it: errors of scripts, answers of 400 and more, requests to other hosts.
+
+    A request to another host is written down and stopped, so that a page that asks for one is seen as it is offline.
+    """
+    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
+    page = context.new_page()
+    wrong = {"errors": [], "failed": [], "away": []}
+
+    def near_only(route):
+        url = route.request.url
+        if urlparse(url).scheme in {"data", "blob"} or (urlparse(url).hostname or "") in NEAR:
+            return route.continue_()
+        wrong["away"].append(url)
+        return route.abort()
+
+    context.route("**/*", near_only)
+    page.on("pageerror", lambda error: wrong["errors"].append(str(error)))
+    page.on(
+        "response", lambda answer: wrong["failed"].append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+    )
+    try:
+        yield page, wrong
+    finally:
+        context.close()
+
+
+def accessibility(page, *leave_out):
+    """What axe-core finds serious or critical on a page, a line each; leave_out: ids of rules (say why beside them)"""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    serious = [rule for rule in found if rule["impact"] in {"serious", "critical"} and rule["id"] not in leave_out]
+    return [f"{rule['id']}: {node['target']} {node['html'][:160]}" for rule in serious for node in rule["nodes"]]
+
+
+def broken_pictures(page):
+    """The sources of pictures that did not load"""
+    return page.evaluate("[...document.images].filter(i => !i.naturalWidth).map(i => i.src.slice(0, 90))")
