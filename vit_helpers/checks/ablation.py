@@ -569,8 +569,8 @@ def halving_rounds(answer):
             mine = sorted(name for name, e in calls if e == epochs)
             right = sorted(name for name, e in wanted if e == epochs)
             told = f"of {len(curves)} candidates, {len(mine)} are trained for {epochs} epochs; it should be {len(right)}"
-            words = "" if mine else ". Are the epochs doubled?"
-            slip(len(mine) < len(right), f"{told}{words} Half of an odd number is rounded up")
+            words = "" if mine else " Are the epochs doubled?"
+            slip(len(mine) < len(right), f"{told}.{words} Half of an odd number is rounded up")
             slip(len(mine) > len(right), f"{told}. Is more than half kept (half of an odd number is rounded up)?")
             slip(mine != right, f"{told.partition(',')[0]}, {', '.join(mine)} go on; better were {', '.join(right)}")
         spent, asked = (sum(e for _, e in each) for each in (calls, wanted))

@@ -239,7 +239,7 @@ NORMAL_SLIPS = {  # what wrong images equal, and the idea that slipped
     ),
     "mean and std have changed places": lambda x, m, s: (x - per(x, s)) / per(x, m),
     "undoes a normalisation: x * std + mean": lambda x, m, s: x * per(x, s) + per(x, m),
-    "the numbers run along W; lines them up with axis 1: view(-1, 1, 1)": lambda x, m, s: (x - per(x, m, 3)) / per(x, s, 3),
+    "the numbers run along W; line them up with axis 1: view(-1, 1, 1)": lambda x, m, s: (x - per(x, m, 3)) / per(x, s, 3),
     "the numbers run along H; line them up with axis 1: view(-1, 1, 1)": lambda x, m, s: (x - per(x, m, 2)) / per(x, s, 2),
     "the numbers run along the batch; line them up with axis 1": lambda x, m, s: (x - per(x, m, 0)) / per(x, s, 0),
     "every channel gets the first channel's numbers": lambda x, m, s: (x - m[0]) / s[0],

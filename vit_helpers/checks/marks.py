@@ -3,7 +3,10 @@
 [ ] not written yet    [x] wrong, and which idea slipped    [v] right
 """
 
+import contextlib
 import copy
+import sys
+from itertools import takewhile
 
 import torch
 
@@ -18,6 +21,7 @@ HINTS = {  # what an error's name and message hold, and the way out
     "'method' object is not": "are brackets missing behind a method's name?",
     "object of type 'generator' has no len()": "batches may come one by one: count them in the loop",
 }
+signs = []  # what `share` counts: one for each idea of the last check
 ROUNDED = "loses digits: float64 came in, but something on the way was float32. A .float(), or a new torch.tensor(...)?"
 
 
@@ -37,9 +41,19 @@ def check(name, answer, ideas):
     dtype = torch.get_default_dtype()
     try:  # a check leaves no trace, and does not depend on what the notebook switched off
         with torch.random.fork_rng(), torch.inference_mode(False), torch.set_grad_enabled(True):
-            return all(try_idea(name, answer, right, idea) for right, idea in ideas)
+            passed = sum(1 for _ in takewhile(lambda idea: try_idea(name, answer, *idea), ideas))
+            signs[:] = ["v"] * passed + ["x"] * (len(ideas) - passed)  # those behind the first slip are not tried
+            return passed == len(ideas)
     finally:
         torch.set_default_dtype(dtype)
+
+
+def share(check, answer):
+    """The share of a check's ideas that an answer has right, from 0 to 1; those behind the first slip count as wrong"""
+    signs.clear()
+    with contextlib.redirect_stderr(sys.stdout):  # nbgrader gives nothing to a cell that writes to stderr
+        check(answer)
+    return signs.count("v") / len(signs)
 
 
 def try_idea(name, answer, right, idea):
@@ -67,6 +81,7 @@ def try_idea(name, answer, right, idea):
 def mark(sign, name, words):
     """Print one line; True for a right answer"""
     print(f"[{sign}] {name}: {words}")
+    signs.append(sign)
     return sign == "v"
 
 

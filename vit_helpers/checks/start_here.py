@@ -9,7 +9,7 @@ SLIPS = {  # what a wrong answer equals, and the idea that slipped
     "that is one row of patches and the class token; the image is cut in both directions": lambda H, P: H // P + 1,
     "that counts pixels, not patches: divide by the patch side": lambda H, P: H * H,
     "that counts the pixels of one patch": lambda H, P: P * P,
-    "in Python a square is written **, ^ means something else": lambda H, P: (H // P) ^ 2 + 1,
+    "in Python a square is written **; ^ means something else, and + comes before it": lambda H, P: (H // P) ^ 2 + 1,
     "in Python a square is written **; ^ means something else": lambda H, P: ((H // P) ^ 2) + 1,
     "a patch covers P x P pixels: divide by P twice": lambda H, P: H * H // P,
     "a patch covers P x P pixels: divide by P twice, then add 1": lambda H, P: H * H // P + 1,

@@ -381,8 +381,8 @@ def logits(model, images, sizes):
         sized = any(word in words for word in ("Sizes of tensors", "size of tensor", "expand", "must match"))
         slip(
             sized,
-            f"raises an error about sizes for a batch of {B}: {marks.first_line(error)}. The class token is one vector "
-            "(1, 1, D), expanded in forward to the batch at hand; the positions are (1, T, D)",
+            f"raises an error about sizes for a batch of {B}: {marks.first_line(error).rstrip('.')}. The class token is one "
+            "vector (1, 1, D), expanded in forward to the batch at hand; the positions are (1, T, D)",
         )
         raise
     if isinstance(got, torch.Tensor) and got.ndim == 3:

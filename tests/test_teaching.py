@@ -1,0 +1,242 @@
+"""TEACHING.md: the checks print what it quotes, what it names is there, and its minutes add up."""
+
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+from statistics import mean, stdev
+
+import nbformat
+import pytest
+import torch
+
+from vit_helpers.__main__ import COMMANDS
+from vit_helpers.patches import patchify
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
+NOTEBOOKS = {path.name[:2]: path for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
+HEADINGS = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", TEXT, flags=re.S), re.M)
+PARTS = ("Aims", "Minutes", "What goes wrong", "To discuss", "On the board")
+WORDS_A_MINUTE = 50
+QUOTE = re.compile(r"^- `(\[.\] .+)`\\\n  \"(.+)$", re.M)  # what a check prints; in the next line what to say
+
+each = pytest.mark.parametrize("number", NOTEBOOKS)
+
+
+# The notebooks, as they lie in the repository
+
+
+@cache
+def cells(number, kind):
+    book = nbformat.read(NOTEBOOKS[number], as_version=4)
+    return [cell.source for cell in book.cells if cell.cell_type == kind]
+
+
+def headings(number):
+    """Titles of a notebook's sections, the number in front left off where there is one: {title: number or None}"""
+    found = re.findall(r"^##+ (?:(\d+)\. )?(.+)$", "\n".join(cells(number, "markdown")), re.M)
+    return {title: int(n) if n else None for n, title in found}
+
+
+def exercises(number):
+    """{name: minutes}, as a notebook gives them"""
+    text = "\n\n".join(cells(number, "markdown"))
+    found = re.findall(r"^### Exercise(?: \d+)?: (.+)\n+\*Level \d of 3, about (\d+) minutes\.\*", text, re.M)
+    assert len(found) == len(dict(found)) == text.count("*Level ")
+    return {name: int(minutes) for name, minutes in found}
+
+
+# The text
+
+
+def under(heading):
+    """What stands under a heading, up to the next one of any level"""
+    return re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#+ |\Z)", TEXT, re.M | re.S).group(1)
+
+
+def section(number):
+    return under(next(heading for heading in HEADINGS if heading.startswith(f"{number} ")))
+
+
+def rows(heading):
+    """The rows of the table under a heading, cell by cell"""
+    table = [line.strip("|").split("|") for line in under(heading).splitlines() if line.startswith("|")]
+    assert len({len(row) for row in table}) == 1
+    return [[cell.strip() for cell in row] for row in table[2:]]
+
+
+def linked(text):
+    """The numbers of the notebooks that a text links to"""
+    return re.findall(r"\]\(notebooks/(\d\d)_\w+\.ipynb\)", text)
+
+
+# 1. What the checks print
+
+
+QUOTES = [(number, line) for number in NOTEBOOKS for line, _ in QUOTE.findall(section(number))]
+
+
+def wrong_answers(number):
+    """The museum of a notebook's checks: (check, a wrong answer, what the line printed must hold)"""
+    (topic,) = set(re.findall(r"^from vit_helpers\.checks\.(\w+) import .*\bcheck_", "\n".join(cells(number, "code")), re.M))
+    museum = importlib.import_module(f"test_checks_{topic}")
+    marks = museum.test_wrong_answers_are_told_what_slipped.pytestmark
+    names, cases = next(mark.args for mark in marks if mark.name == "parametrize")
+    for case in cases:
+        given = dict(zip(names, getattr(case, "values", case), strict=True))
+        check = given["check"] if "check" in given else museum.check_num_tokens  # noqa: SIM401  other museums lack it
+        yield check, *(given["case"] if "case" in given else (given["answer"], given["says"]))
+
+
+def may_print(check, says, line):
+    """Whether a wrong answer is worth trying: it is told something like this line.  says: plain words, or a pattern"""
+    label = line[4:].partition(":")[0]
+    parts = filter(None, re.split(r"\.\*|\|", says.replace("\\", "")))
+    return check.__name__.removeprefix("check_") in label and any(part in line for part in parts)
+
+
+@pytest.mark.parametrize(("number", "line"), QUOTES, ids=[f"{number} {line[4:60]}" for number, line in QUOTES])
+def test_a_check_prints_the_line_letter_for_letter(number, line, capsys):
+    near = []
+    for check, answer, says in wrong_answers(number):
+        if may_print(check, says, line):
+            assert check(answer) is False
+            near.append(capsys.readouterr().out.splitlines()[-1])
+            if near[-1] == line:
+                return
+    pytest.fail("no wrong answer of the museum gets this line. Near it: " + "\n".join(near))
+
+
+# 2. What is named is there
+
+
+def slug(heading):
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\(([^)\s]+)\)", TEXT)
+    inside = {link[1:] for link in links if link.startswith("#")}
+    assert inside <= {slug(heading) for heading in HEADINGS}
+    assert {slug(heading) for heading in HEADINGS if heading[:2] in NOTEBOOKS} <= inside
+    files = [link for link in links if not link.startswith(("#", "https://"))]
+    assert files and not [link for link in files if not (ROOT / link).exists()]
+    assert all(called == number for called, number in re.findall(r"\[(\d\d)\]\(notebooks/(\d\d)_", TEXT))
+
+
+def test_commands_are_those_that_there_are():
+    named = set(re.findall(r"python -m vit_helpers (\w+)", TEXT))
+    assert named and named <= set(COMMANDS), f"no such command: {named - set(COMMANDS)}"
+
+
+def numbers(text):
+    """Numbers of sections: "section 3", "sections 1, 2 and 4", "sections 1 to 4 and 6" """
+    for words in re.findall(r"\bsections? (\d+(?:(?:, | and | to )\d+)*)", text):
+        for first, last in re.findall(r"(\d+)(?: to (\d+))?", words):
+            yield from range(int(first), int(last or first) + 1)
+
+
+@pytest.mark.parametrize("plan", ["One lecture", "One week", "One term"])
+def test_a_plan_names_sections_that_its_notebooks_have(plan):
+    seen = 0
+    for row in rows(plan):
+        text, known = " ".join(row), linked(" ".join(row))
+        titles = {title for number in known for title in (*headings(number), *exercises(number))}
+        named = re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", text)
+        assert set(named) <= titles, set(named) - titles
+        assert set(numbers(text)) <= {n for number in known for n in headings(number).values()}, text
+        seen += len(named)
+    assert seen
+
+
+# 3. The minutes
+
+
+def test_the_lecture_lasts_as_long_as_it_says():
+    spans = [tuple(map(int, row[0].split("-"))) for row in rows("One lecture")]
+    starts, ends = zip(*spans, strict=True)
+    assert starts == (0, *ends[:-1]) and all(start < end for start, end in spans)
+    assert under("One lecture").lstrip().startswith(f"{ends[-1]} minutes")
+
+
+def test_the_half_days_of_the_week_last_as_long_as_they_say():
+    wanted = int(re.match(r"\s*Five half days of (\d+) minutes", under("One week")).group(1))
+    days = {}
+    for day, minutes, *_ in rows("One week"):
+        days[int(day)] = days.get(int(day), 0) + int(minutes)
+    assert days == dict.fromkeys(range(1, 6), wanted)
+
+
+def listed(cell, known):
+    """The exercises that a cell of the term's table names, before their minutes; their sum must be right"""
+    names, minutes = re.match(r"(.+?): (\d+)", cell).groups()
+    names = re.findall(r"\*([^*]+)\*", names)
+    assert sum(known[name] for name in names) == int(minutes), cell
+    return names
+
+
+def test_the_term_divides_the_exercises_between_lab_and_home():
+    *weeks, last = rows("One term")
+    lab = int(re.search(r"and (\d+) of lab", under("One term")).group(1))
+    assert [linked(row[1]) for row in weeks] == [[number] for number in NOTEBOOKS]
+    assert [int(row[0]) for row in (*weeks, last)] == list(range(1, 14)) and not linked(last[1])
+    for row, number in zip(weeks, NOTEBOOKS, strict=True):
+        known = exercises(number)
+        here, at_home = listed(row[3], known), listed(row[4], known)
+        assert sorted(here + at_home) == sorted(known), row
+        assert sum(known[name] for name in here) < lab / 2  # "what is left" is for reading and talking
+
+
+@each
+def test_the_minutes_are_those_of_the_exercises_and_of_reading(number):
+    words = re.search(r"\*\*Minutes\.\*\* (\d+) for the exercises?, (\d+) for reading and running: (\d+)\.", section(number))
+    own, reading, together = map(int, words.groups())
+    assert own == sum(exercises(number).values()) and together == own + reading
+    counted = sum(len(cell.split()) for cell in cells(number, "markdown")) / WORDS_A_MINUTE
+    assert reading % 5 == 0 and abs(reading - counted) < 5
+    assert "at some fifty words a minute" in " ".join(TEXT.split())
+
+
+# 4. A section for each notebook
+
+
+@each
+def test_a_notebook_has_its_section_with_five_parts(number):
+    text = section(number)
+    assert linked(text)[0] == number and text.lstrip().startswith("[Notebook](")
+    assert re.findall(r"^\*\*([A-Z][a-z ]+)\.\*\*", text, re.M) == list(PARTS)
+    _, *parts = re.split(r"^\*\*[A-Z][a-z ]+\.\*\*", text, flags=re.M)
+    wrong, discuss, board = parts[2:]
+    assert 3 <= len(QUOTE.findall(wrong)) == wrong.count("\n- ") <= 5
+    questions = re.findall(r"^\d\. (.+?)(?=^\d\. |\Z)", discuss.strip() + "\n", re.M | re.S)
+    assert 3 <= len(questions) <= 4
+    for question in questions:
+        asked, answer = re.match(r"\*(.+?[?.])\*\s+(\S.+)", question.replace("*patches*", "patches"), re.S).groups()
+        assert len(asked.split()) > 5 and 10 < len(answer.split()) < 90
+    (drawing,) = re.findall(r"^```\n(.+?)^```$", board, re.M | re.S)
+    assert 4 <= drawing.count("\n") <= 14 and max(map(len, drawing.splitlines())) <= 76
+    assert drawing.isascii()  # every font and printer has it
+    assert re.search(r"\w", board.partition("```")[0])  # said in words too
+
+
+# 5. Numbers on the board
+
+
+def test_numbers_on_the_board_and_in_the_questions_are_right():
+    patches = patchify(torch.arange(24).reshape(1, 1, 4, 6), 2)[0].tolist()
+    assert all(f"patch {n} = {' '.join(map(str, patches[n]))}" in section("01") for n in (0, 4))
+
+    _, n, length = patchify(torch.zeros(1, 3, 32, 48), 8).shape
+    assert f"{n} patches of 3·8·8 = {length} numbers" in under("Grading")
+
+    runs = {"baseline": [0.80, 0.90, 0.85], "change": [0.83, 0.92, 0.89]}
+    runs["difference"] = [b - a for a, b in zip(*runs.values(), strict=True)]
+    short = {name: f"{stdev(run) / 3**0.5:.3f}" for name, run in runs.items()} | {"difference": "0.0058"}
+    assert f"{stdev(runs['difference']) / 3**0.5:.4f}" == short["difference"]
+    for name, run in runs.items():
+        line = re.search(rf"^ {name} (.+)$", section("10"), re.M).group(1).split()
+        written = [*(f"{x:.2f}" for x in run), f"{mean(run):.2f}", f"{stdev(run):.3f}", short[name]]
+        assert line[:6] == [x.removeprefix("0") for x in written]
+    apart = sum(stdev(runs[name]) ** 2 / 3 for name in ("baseline", "change")) ** 0.5
+    assert f"without pairs: sqrt(.029^2 + .026^2) = {apart:.3f}".replace("= 0", "= ") in section("10")
