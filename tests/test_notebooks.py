@@ -21,6 +21,7 @@ from vit_helpers.commands.rerun import (
     WIDGET,
     all_notebooks,
     blur,
+    home,
     sanitize_rules,
     setup_source,
     store,
@@ -115,7 +116,7 @@ def test_github_shows_the_prose(path):
 @every
 def test_the_setup_cell_is_the_same_everywhere(path):
     first, *rest = cells(path, "code")
-    assert first.source == setup_source()
+    assert first.source == setup_source(home())
     assert first.metadata == {"cellView": "form", "jupyter": {"source_hidden": True}, "tags": ["setup"]}
     assert not any("setup" in cell.metadata.get("tags", []) for cell in rest)
 
@@ -130,10 +131,11 @@ def test_the_card_and_the_readme_give_the_cost_that_rerun_measured(path):
     assert f"| {seconds} | {memory} |" in row
 
 
-def run_setup(cwd, *paths):
+def run_setup(cwd, *paths, address="https://nowhere.invalid"):
     """The setup cell, twice, in a fresh process that knows the given paths but not the repository"""
     forget = f"import sys; sys.path[:] = [p for p in sys.path if p != {str(ROOT)!r}] + {list(map(str, paths))}\n"
-    code = forget + setup_source() + "\n" + setup_source() + "\nimport vit_helpers; print(vit_helpers.__file__)"
+    cell = setup_source(address) + "\n"
+    code = forget + cell + cell + "import vit_helpers; print(vit_helpers.__file__)"
     return subprocess.run([sys.executable, "-I", "-c", code], cwd=cwd, capture_output=True, text=True)
 
 
@@ -152,7 +154,7 @@ def test_the_setup_cell_works_with_the_package_installed(tmp_path):
 
 
 def test_the_setup_cell_says_what_to_do_when_nothing_is_there(tmp_path):
-    done = run_setup(tmp_path)
+    done = run_setup(tmp_path, address="")
     assert "no vit_helpers here: open this notebook inside the repository" in done.stderr
 
 

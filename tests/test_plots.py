@@ -165,7 +165,7 @@ def test_tables_stand_side_by_side():
 
 def test_shares_fill_the_bar():
     ax = draw_shares({"B": {"a": 0.25, "b": 0.75}, "H": {"a": 0.01, "b": 0.99}}, {"a": look.QUERY, "b": look.KEY})
-    assert [round(p.get_x() + p.get_width(), 6) for p in ax.patches] == [0.25, 1, 0.01, 1]
+    assert [round(p.get_x() + p.get_width(), 6) for p in ax.patches] == [0.25, 0.01, 1, 1]
     assert {"25%", "75%", "99%"} <= set(texts(ax.figure)) and "1%" not in texts(ax.figure)
 
 

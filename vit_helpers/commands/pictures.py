@@ -3,6 +3,7 @@
 from pathlib import Path
 
 IMAGES = Path(__file__).parents[2] / "images"
+DIGIT = 12  # of the test part: a 6 that the model reads, well apart from the clutter
 
 
 def add_arguments(parser):
@@ -12,10 +13,14 @@ def add_arguments(parser):
 
 
 def run(args):
-    path = args.out / "00_start_here" / "pass.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draw_start_here().savefig(path, dpi=100, metadata={"Software": None})
-    print(path)
+    from vit_helpers.plots.reading import draw_reading, save_animation
+
+    folder = args.out / "00_start_here"
+    folder.mkdir(parents=True, exist_ok=True)
+    draw_start_here().savefig(folder / "pass.png", dpi=100, metadata={"Software": None})
+    print(folder / "pass.png")
+    save_animation(folder / "reading.gif", draw_reading(read_digit()))
+    print(folder / "reading.gif")
     return 0
 
 
@@ -43,3 +48,27 @@ def draw_start_here():
         probabilities = model(pixels)[0].softmax(0)
     title = "A Vision Transformer reads a handwritten digit"
     return draw_model(image[0], *stops, probabilities, config.patch_size, config.depth, data.class_names, title)
+
+
+def read_digit():
+    """All that the model of notebook 08 makes of one digit among clutter, from the test part: a `Reading`"""
+    import torch
+
+    from vit_helpers.data import load
+    from vit_helpers.grading import mass_inside
+    from vit_helpers.inspection import attention_map, token_layers
+    from vit_helpers.plots.reading import Reading
+    from vit_helpers.pretrained import load_pretrained
+
+    kept, test = load_pretrained("ours:scattered"), load("scattered_digits", n=100).test
+    image, place, model = test.images[DIGIT], test.places[DIGIT], kept.model
+    pixels = kept.preprocess.normalize(image)[None]
+    with torch.no_grad():
+        weights = [layer.mean(dim=1) for layer in model.attention_weights(pixels)]  # of the heads, which count alike
+        probabilities = model(pixels)[0].softmax(0)
+    maps = [attention_map(layer, model.config.grid) for layer in weights]
+    inside = [mass_inside(one, place[None], model.config.patch_size) for one in maps]  # of what lies on patches
+    shares = [(share * (1 - layer[:, 0, 0])).item() for share, layer in zip(inside, weights, strict=True)]  # of all
+    tokens = [layer[0] for layer in token_layers(model, pixels)]
+    return Reading(image, model.config.patch_size, tokens, [layer[0, 0] for layer in weights], shares, probabilities,
+                   kept.class_names)  # fmt: skip

@@ -1,6 +1,7 @@
 """Run notebooks from top to bottom and store their outputs in place.
 
-The setup cell is brought up to date from vit_helpers/commands/setup_cell.py, so that it is the same everywhere.
+The setup cell is brought up to date from vit_helpers/commands/setup_cell.py, with the public address of pyproject.toml, so
+that it is the same everywhere.
 A notebook in which nothing changed stays byte for byte as it was: metadata is cut down to what Jupyter needs, and an
 output that differs from the stored one only in what tests/nbval_sanitize.cfg blurs (times, speeds) is left alone. So is a
 picture in a cell tagged nbval-ignore-output whose text says the same: clear that cell's output to have it drawn anew.
@@ -14,11 +15,13 @@ import copy
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 from vit_helpers.commands.cards import MEASURED, card_of, card_with, has_card, in_words, is_listed, list_in_readme, measure
 
 ROOT = Path(__file__).parents[2]
+PROJECT = ROOT / "pyproject.toml"
 SANITIZE = ROOT / "tests" / "nbval_sanitize.cfg"
 SETUP_CELL = Path(__file__).with_name("setup_cell.py")
 METADATA = {
@@ -38,6 +41,9 @@ def add_arguments(parser):
 
 
 def run(args):
+    if not PROJECT.is_file():
+        print(f"error: rerun works inside the repository; there is no {PROJECT}", file=sys.stderr)
+        return 1
     notebooks = args.notebooks or all_notebooks()
     if missing := [str(path) for path in notebooks if not path.is_file()]:
         print(f"error: no notebook at {', '.join(missing)}", file=sys.stderr)
@@ -66,9 +72,8 @@ def rerun(path, cards=False):
     before = path.read_text(encoding="utf-8")
     old = nbformat.reads(before, as_version=4)
     new = copy.deepcopy(old)
-    for cell in new.cells:
-        if "setup" in cell.metadata.get("tags", []):
-            cell.source = setup_source()
+    for cell in filter(is_setup, new.cells):
+        cell.source = setup_source(home())
     client = NotebookClient(
         new,
         timeout=600,
@@ -113,9 +118,20 @@ def store(new, old):
     return nbformat.writes(new) + "\n"
 
 
-def setup_source():
-    """The text of the setup cell of every notebook"""
-    return SETUP_CELL.read_text(encoding="utf-8").strip()
+def home():
+    """The public address of the repository, from the one place that holds it: pyproject.toml; "" before it is published"""
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    return project.get("urls", {}).get("Repository", "")
+
+
+def setup_source(address):
+    """The text of the setup cell of every notebook of a repository with this public address, "" for none"""
+    return SETUP_CELL.read_text(encoding="utf-8").strip().replace('HOME = ""', f'HOME = "{address}"')
+
+
+def is_setup(cell):
+    """Whether this is the cell that finds vit_helpers"""
+    return "setup" in cell["metadata"].get("tags", [])
 
 
 def sanitize_rules(path=SANITIZE):

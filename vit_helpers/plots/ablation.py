@@ -68,7 +68,7 @@ def draw_against(series, ax=None, title=None, x=None, y="validation accuracy", n
         ax.plot(places, means, color=colour, marker=marker, markersize=9, markerfacecolor="white", linewidth=2, label=name)
         for place, mean in zip(places, means, strict=True):
             word = (names or {}).get(name, {}).get(place, "")
-            ax.annotate(word, (place, mean), (8, 6), textcoords="offset points", color=colour, fontsize=look.TEXT_SIZE)
+            ax.annotate(word, (place, mean), (8, 6), textcoords="offset points", color=look.TEXT, fontsize=look.TEXT_SIZE)
     ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_locator(MaxNLocator(5))

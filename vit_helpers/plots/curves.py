@@ -6,14 +6,14 @@ UNITS = {"loss": "loss (nats)", "accuracy": "accuracy (share of images)"}
 
 
 def draw_curve(history, key, ax=None, title=None):
-    """Training and validation, one point an epoch.
+    """Training (dashed) and validation, one point an epoch.
 
     history: rows of `fit`;  key: "loss" or "accuracy"
     """
     ax = look.new_axes(ax, 6, 3.5)
     epochs = [row["epoch"] for row in history]
     marker = "o" if len(epochs) < 3 else None  # a line needs two points to be seen
-    ax.plot(epochs, [row[key] for row in history], color=look.LINE, marker=marker, label="training")
+    ax.plot(epochs, [row[key] for row in history], "--", color=look.CLASS_TOKEN, marker=marker, label="training")
     ax.plot(epochs, [row["val_" + key] for row in history], color=look.QUERY, marker=marker, label="validation")
     ax.xaxis.get_major_locator().set_params(integer=True)  # there is no half an epoch
     ax.legend(fontsize=look.TEXT_SIZE - 1, frameon=False)

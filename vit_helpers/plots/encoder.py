@@ -5,6 +5,8 @@ from matplotlib.patches import Circle, FancyBboxPatch
 
 from vit_helpers.plots import look
 
+DOTS = "ox^s"  # a mark for each group, so that they differ without colour too
+
 
 def draw_stream(branches, ax=None, title=None, ends=("in", "out")):
     """A stream from left to right; each branch leaves it, passes its boxes, and is added back.
@@ -55,10 +57,10 @@ def draw_spread(values, ax, label, **style):
 def draw_sizes(groups, ax=None, title=None):
     """A dot for every token: its mean and its spread.  groups: {name: (tokens (T, D), colour)}"""
     ax = look.dress(look.new_axes(ax, 4, 3), title, "mean of a token", "its spread")
-    for name, (tokens, colour) in groups.items():
+    for (name, (tokens, colour)), mark in zip(groups.items(), DOTS, strict=False):
         tokens = torch.as_tensor(tokens).detach()
         spread = tokens.std(dim=-1, unbiased=False)
-        ax.plot(tokens.mean(dim=-1), spread, "o", color=colour, markersize=3, label=name)
+        ax.plot(tokens.mean(dim=-1), spread, mark, color=colour, markersize=4, linewidth=0, label=name)
     return ax
 
 

@@ -6,8 +6,6 @@ from vit_helpers.plots import look
 from vit_helpers.plots.images import colour_bar
 from vit_helpers.plots.inspection import draw_look
 
-ALT = "What one token looks at, over the image."
-
 
 def draw_choice(images, maps, patch_size, image=0, layer=0, head=0, query=None):
     """One map of many, by its numbers, which count from 0; the figure comes back.
@@ -16,11 +14,24 @@ def draw_choice(images, maps, patch_size, image=0, layer=0, head=0, query=None):
     query : (row, column) of the patch that asks; None for the class token
     """
     fig, ax = look.new_figure(5, 4)
-    who = "class token" if query is None else f"patch {query}"
-    title = f"Layer {layer + 1}, head {head + 1}, asked by the {who}"
+    title = name_choice(layer, head, query)
     _, drawn = draw_look(images[image], maps(layer, query)[image], patch_size, head, query, ax, title)
     colour_bar(drawn, ax, "attention weight")
     return fig
+
+
+def name_choice(layer, head, query):
+    """Which map it is, with numbers that count from 1 for layer and head"""
+    who = "class token" if query is None else f"patch {query}"
+    return f"Layer {layer + 1}, head {head + 1}, asked by the {who}"
+
+
+def tell_choice(maps, image=0, layer=0, head=0, query=None):
+    """The alt text of that picture: where the token looks most"""
+    weights = maps(layer, query)[image, head]
+    row, col = divmod(weights.argmax().item(), weights.shape[1])
+    where = f"row {row + 1}, column {col + 1} of {weights.shape[0]} x {weights.shape[1]}"
+    return f"{name_choice(layer, head, query)}: most of its look, {weights.max():.0%}, goes to {where}."
 
 
 def explore(images, maps, patch_size, layers):
@@ -30,11 +41,12 @@ def explore(images, maps, patch_size, layers):
     """
     from IPython.display import display
 
-    still, metadata = look.picture(draw_choice(images, maps, patch_size, layer=layers - 1), ALT)
+    alt = tell_choice(maps, layer=layers - 1)
+    still, metadata = look.picture(draw_choice(images, maps, patch_size, layer=layers - 1), alt)
     data, _ = still._repr_mimebundle_()
     with suppress(ImportError):  # no ipywidgets: the picture alone
         data |= sliders(images, maps, patch_size, layers)._repr_mimebundle_()
-    display(data | {"text/plain": ALT}, metadata=metadata, raw=True)
+    display(data | {"text/plain": alt}, metadata=metadata, raw=True)
 
 
 def sliders(images, maps, patch_size, layers):
@@ -45,7 +57,8 @@ def sliders(images, maps, patch_size, layers):
 
     def show(image, layer, head, class_token, row, col):
         query = None if class_token else (row - 1, col - 1)
-        look.show(draw_choice(images, maps, patch_size, image - 1, layer - 1, head - 1, query), ALT)
+        choice = (image - 1, layer - 1, head - 1, query)
+        look.show(draw_choice(images, maps, patch_size, *choice), tell_choice(maps, *choice))
 
     def slider(n, start=1):
         return IntSlider(start, 1, n, continuous_update=False)

@@ -16,7 +16,7 @@ def draw_look(image, maps, patch_size, head, query=None, ax=None, title=None, to
     if query is not None:
         row, col = query
         P = patch_size
-        frame(ax, (col * P - 0.5, row * P - 0.5, P, P), look.QUERY, linewidth=2)
+        frame(ax, (col * P - 0.5, row * P - 0.5, P, P), look.QUERY, linewidth=2, path_effects=look.HALO)
     return ax, drawn
 
 

@@ -1,8 +1,12 @@
 """The look of every figure: colours, text, and the one way a notebook shows a figure."""
 
 import io
+import warnings
+from itertools import combinations
 
 import matplotlib.pyplot as plt
+from matplotlib.colors import to_rgb
+from matplotlib.patheffects import withStroke
 
 # Okabe and Ito's colours, told apart by readers who see few colours; each idea keeps its own in all notebooks.
 CLASS_TOKEN = "#D55E00"
@@ -14,6 +18,9 @@ VALUE = "#CC79A7"
 TEXT = "#222222"
 LINE = "#999999"
 VALUES = "cividis"  # the colour map of measured values
+HATCHES = ("", "//", "", "..", "\\\\", "--", "xx")  # of pieces laid end to end, so that they differ without colour too
+HALO = [withStroke(linewidth=4, foreground="white")]  # around a frame of 2 points, so that it is seen on any map
+SHADES = 0.2  # what a print in grey keeps apart: a fifth of the way from black to white
 LARGE = 100_000  # bytes; a larger figure is stored as JPEG where that is smaller, so that notebooks stay small
 TEXT_SIZE = 12  # points; at 100 dots an inch as large as the page's prose
 
@@ -64,12 +71,60 @@ def picture(fig, alt):
 
     if not alt.strip():
         raise ValueError("a figure needs alt text: say what it shows")
+    for one, other in told_by_colour_alone(fig):
+        warnings.warn(f"{one!r} and {other!r} differ by colour alone: give one a marker, dashes or a hatch", stacklevel=3)
     plain = drawn(fig, "png")
     kind, data = "png", with_palette(plain)
     if len(plain) > LARGE and len(jpeg := drawn(fig, "jpeg", pil_kwargs={"quality": 90})) < len(data):  # photos
         kind, data = "jpeg", jpeg
     plt.close(fig)
     return Image(data, format=kind), {f"image/{kind}": {"alt": alt}}
+
+
+def told_by_colour_alone(fig):
+    """Pairs of names that share axes and differ by colour alone, so that they would look alike in a grey print"""
+    pairs = []
+    for ax in fig.axes:
+        handles, names = ax.get_legend_handles_labels()
+        marks = [handle[0] if isinstance(handle, tuple) else handle for handle in handles]  # tuples: bars, lines with errors
+        for (one, mark), (other, its_mark) in combinations(zip(names, marks, strict=True), 2):
+            if form(mark) == form(its_mark) and abs(shade(colour_of(mark)) - shade(colour_of(its_mark))) < SHADES:
+                pairs.append((one, other))
+    return pairs
+
+
+def form(mark):
+    """What can be seen of a line, a dot or a bar besides its colour"""
+    getters = ("get_linestyle", "get_marker", "get_hatch", "get_fill", "get_paths")
+    return [type(mark).__name__, *(str(getattr(mark, get)()) for get in getters if hasattr(mark, get))]
+
+
+def colour_of(mark):
+    """The colour of a line, of a filled bar, or of the edge of one that is not filled"""
+    if hasattr(mark, "get_color"):
+        return mark.get_color()
+    return mark.get_facecolor() if getattr(mark, "get_fill", lambda: True)() else mark.get_edgecolor()
+
+
+def shade(colour):
+    """The grey that gives as much light as a colour, from 0 for black to 1 for white
+
+    >>> round(shade("white"), 2), round(shade(QUERY), 2), round(shade(PATCH), 2)
+    (1.0, 0.43, 0.66)
+    """
+    red, green, blue = (part**2.2 for part in to_rgb(colour))
+    return (0.2126 * red + 0.7152 * green + 0.0722 * blue) ** (1 / 2.2)
+
+
+def ink_on(colour):
+    """The colour of text on a ground of this colour: whichever of black and white stands out more"""
+    return "white" if shade(colour) < 0.46 else "black"
+
+
+def write_on(ax, x, y, text, colour):
+    """A text in the middle of a piece of this colour, on a ground that lets it be read over a hatch"""
+    ground = {"facecolor": colour, "edgecolor": "none", "pad": 1.5}
+    ax.text(x, y, text, ha="center", va="center", fontsize=TEXT_SIZE - 1, color=ink_on(colour), bbox=ground)
 
 
 def drawn(fig, kind, **options):

@@ -38,8 +38,9 @@ def draw_model(image, patches, tokens, features, probabilities, patch_size, dept
     arrow(fig, 0.545, 0.58, middle)
     arrow(fig, 0.695, 0.73, middle)
     arrow(fig, 0.868, 0.9, class_row, "head")
-    fig.text(0.475, 0.875, "+ class token", ha="center", fontsize=look.TEXT_SIZE - 1, color=look.CLASS_TOKEN)
-    fig.text(0.475, 0.825, "+ positions", ha="center", fontsize=look.TEXT_SIZE - 1, color=look.POSITION)
+    for y, text, colour in ((0.9, "+ class token", look.CLASS_TOKEN), (0.825, "+ positions", look.POSITION)):
+        edge = {"facecolor": "white", "edgecolor": colour, "linewidth": 2, "pad": 2}  # text in a colour is hard to read
+        fig.text(0.475, y, text, ha="center", fontsize=look.TEXT_SIZE - 1, color=look.TEXT, bbox=edge)
     return fig
 
 

@@ -5,8 +5,6 @@ from matplotlib.colors import ListedColormap
 from vit_helpers.plots import look
 
 COLOURS = (look.PATCH, look.KEY, look.QUERY, look.VALUE, look.POSITION, look.CLASS_TOKEN, look.LINE)
-HATCHES = ("", "//", "", "..", "\\\\", "", "--")  # so that neighbours differ without colour too
-DARK = (look.QUERY, look.CLASS_TOKEN)  # colours that carry white text
 ROOM = 0.038  # share of the axis that a number needs
 
 
@@ -24,10 +22,12 @@ def draw_stacks(rows, unit="", share=False, title=None, ax=None):
     left = dict.fromkeys(names, 0.0)
     for i, part in enumerate(parts):
         lengths = [rows[name][part] * scale[name] for name in names]
-        ax.barh(names, lengths, 0.72, list(left.values()), color=COLOURS[i], hatch=HATCHES[i], edgecolor="white", label=part)
+        style = {"color": COLOURS[i], "hatch": look.HATCHES[i], "edgecolor": "white"}
+        ax.barh(names, lengths, 0.72, list(left.values()), label=part, **style)
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
             if length > ROOM * longest:
-                write(ax, left[name] + length / 2, y, length, COLOURS[i])
+                text = f"{length:.0f}" if length >= 10 else f"{length:.1f}"
+                look.write_on(ax, left[name] + length / 2, y, text, COLOURS[i])
             left[name] += length
     ax.invert_yaxis()
     ax.set_xlim(0, longest)
@@ -35,14 +35,6 @@ def draw_stacks(rows, unit="", share=False, title=None, ax=None):
     ax.legend(ncols=len(parts), fontsize=look.TEXT_SIZE - 1, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 0.98))
     ax.set_title(title or "", loc="left", fontsize=look.TEXT_SIZE + 1, color=look.TEXT, pad=30)
     return ax
-
-
-def write(ax, x, y, amount, colour):
-    """An amount in the middle of its piece, on a ground that lets it be read"""
-    text = f"{amount:.0f}" if amount >= 10 else f"{amount:.1f}"
-    ground = {"facecolor": colour, "edgecolor": "none", "pad": 1.5}
-    ax.text(x, y, text, ha="center", va="center", fontsize=look.TEXT_SIZE - 1, bbox=ground,
-            color="white" if colour in DARK else look.TEXT)  # fmt: skip
 
 
 def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):

@@ -35,12 +35,18 @@ class LiveCurves:
         fig = draw_curves(self.history)
         for ax in fig.axes:
             ax.set_xlim(0.5, self.epochs + 0.5)
-        alt = f"Loss and accuracy after {len(self.history)} of {self.epochs} epochs, in training and validation."
-        image, metadata = look.picture(fig, alt)
+        image, metadata = look.picture(fig, self.alt())
         if self.place is None:
             self.place = display(image, metadata=metadata, display_id=True)
         else:
             self.place.update(image, metadata=metadata)
+
+    def alt(self):
+        """What the curves tell so far"""
+        first, last = self.history[0], self.history[-1]
+        ends = [f"{key} from {first['val_' + key]:.2f} to {last['val_' + key]:.2f}" for key in ("loss", "accuracy")]
+        trained = f"in training they are {last['loss']:.2f} and {last['accuracy']:.2f}"
+        return f"Curves after {len(self.history)} of {self.epochs} epochs, in validation {' and '.join(ends)}; {trained}."
 
 
 def in_notebook():
@@ -82,11 +88,11 @@ def draw_confusion(counts, names, ax=None, title=None):
     """How many images of each class (row) were given each answer (column).  counts: (K, K);  names: K texts"""
     ax = look.new_axes(ax, 7, 6)
     shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
-    ax.imshow(shares, cmap=look.VALUES, vmin=0, vmax=1)
+    drawn = ax.imshow(shares, cmap=look.VALUES, vmin=0, vmax=1)
     for row, column in counts.nonzero().tolist():
-        colour = "white" if shares[row, column] < 0.5 else look.TEXT
+        ink = look.ink_on(drawn.to_rgba(shares[row, column].item()))
         number = counts[row, column].item()
-        ax.text(column, row, number, ha="center", va="center", fontsize=look.TEXT_SIZE - 1, color=colour)
+        ax.text(column, row, number, ha="center", va="center", fontsize=look.TEXT_SIZE - 1, color=ink)
     ax.set_xticks(range(len(names)), names, rotation=45, ha="right")
     ax.set_yticks(range(len(names)), names)
     return look.dress(ax, title, "answer of the model", "class of the image")

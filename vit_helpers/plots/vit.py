@@ -121,18 +121,17 @@ def draw_shares(shares, colours, ax=None, title=None, least=0.04):
     shares: {whole: {part: share}};  colours: {part: colour}
     """
     ax = look.new_axes(ax, 9, 2.7)
-    for whole, parts in shares.items():
-        left = 0
-        for part, share in parts.items():
-            ax.barh(whole, share, left=left, color=colours[part])
+    left = dict.fromkeys(shares, 0.0)
+    for (part, colour), hatch in zip(colours.items(), look.HATCHES, strict=False):
+        lengths = [parts[part] for parts in shares.values()]
+        style = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+        ax.barh(list(shares), lengths, left=list(left.values()), label=part, **style)
+        for whole, share in zip(shares, lengths, strict=True):
             if share > least:
-                ink = "white" if colours[part] in (look.QUERY, look.TEXT) else look.TEXT  # on dark, on light
-                style = {"ha": "center", "va": "center", "color": ink, "fontsize": look.TEXT_SIZE}
-                ax.text(left + share / 2, whole, f"{share:.0%}", **style)
-            left += share
-    keys = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in colours.values()]
+                look.write_on(ax, left[whole] + share / 2, whole, f"{share:.0%}", colour)
+            left[whole] += share
     style = {"fontsize": look.TEXT_SIZE, "frameon": False, "ncols": 3, "loc": "upper center"}
-    ax.legend(keys, colours, bbox_to_anchor=(0.5, -0.3), **style)
+    ax.legend(bbox_to_anchor=(0.5, -0.3), **style)
     ax.set_xlim(0, 1)
     ax.invert_yaxis()
     return look.dress(ax, title, "share")

@@ -1,0 +1,381 @@
+"""What `doctor` says of a machine where something is wrong: each trouble is made, and told in words."""
+
+import ast
+import http.server
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+
+from vit_helpers.__main__ import COMMANDS, main
+from vit_helpers.commands import checkup
+from vit_helpers.commands.checkup import CHECKS, WITH_TORCH, Finding
+from vit_helpers.commands.doctor import safely, say
+from vit_helpers.data import downloaded
+from vit_helpers.pretrained.sources import OURS
+
+ROOT = Path(__file__).parents[1]
+posix = pytest.mark.skipif(os.name == "nt", reason="scripts with a #! line, and what Linux tells, are not Windows'")
+
+
+def doctor(folder, *words, **environment):
+    """What the command does in a process of its own, with a HOME that can be written to"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(folder)} | environment
+    words = [sys.executable, "-m", "vit_helpers", *words]
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def seen(look, state):
+    """What a check tells of this state, and its advice: a text"""
+    return "\n".join(f"{one.what} -> {one.advice}" for one in safely(look) if one.state == state)
+
+
+def script(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def a_file(tmp_path):
+    """A path that can never become a folder, nor hold one: root too is refused"""
+    (tmp_path / "file").write_text("in the way")
+    return tmp_path / "file"
+
+
+def test_this_machine_is_well(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["doctor", "--offline"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 100 for line in lines)
+    told = [re.match(r"(ok   |note ) (\S+) +\S|                 ", line) for line in lines]
+    assert all(told)
+    assert list(dict.fromkeys(match[2] for match in told if match[2])) == [name for name in CHECKS if name != "network"]
+    assert re.fullmatch(r"\d+ things: 0 bad, \d+ worth knowing, \d+ as they should be", last)
+
+
+def test_everything_wrong_at_once_is_told(tmp_path, a_file):
+    data = tmp_path / "größe"
+    data.write_text("no folder")
+    done = doctor(tmp_path, "doctor", "--offline", HOME=str(a_file / "home"), VIT_HELPERS_DATA=str(data),
+                  OMP_NUM_THREADS="6400", PYTHONIOENCODING="ascii", PYTHONUTF8="0")  # fmt: skip
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    said = " ".join(done.stdout.split())
+    assert "bad disk home: nothing can be written to" in said
+    assert "bad data downloads: nothing can be written to" in said and "gr\\xf6\\xdfe" in said
+    assert "-> set VIT_HELPERS_DATA" in said
+    assert "bad text stdout writes ascii" in said and "-> set PYTHONUTF8=1" in said
+    assert "bad Jupyter Jupyter's own files: nothing can be written to" in said
+    told = re.search(r"OMP_NUM_THREADS=6400 is no number that fits this machine -> set OMP_NUM_THREADS=(\d+)", said)
+    assert 1 <= int(told[1]) <= os.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("torch_py", "says"),
+    [
+        ("raise ImportError('libcudnn.so.9: cannot open shared object file')", "ImportError: libcudnn.so.9: cannot open"),
+        ("raise ModuleNotFoundError(\"No module named 'torch'\")", "ModuleNotFoundError: No module named 'torch'"),
+        ("import os; os.abort()", r"status -?\d+"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported_is_told(tmp_path, torch_py, says):
+    (tmp_path / "torch.py").write_text(torch_py)
+    done = doctor(tmp_path, "doctor")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert re.search(r"^bad   PyTorch +import torch, torchvision: " + says, done.stdout, re.M)
+    assert len(re.findall("^note .*this takes a torch that can be imported", done.stdout, re.M)) == len(WITH_TORCH)
+    assert re.search("^ok    packages ", done.stdout, re.M) and re.search("^ok    Jupyter ", done.stdout, re.M)
+
+
+def test_a_broken_torch_does_not_hide_the_commands(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('broken')")
+    done = doctor(tmp_path, "--help")
+    assert done.returncode == 0
+    assert [name for name in COMMANDS if not re.search(rf"^    {name}\s+\w", done.stdout, re.M)] == []
+
+
+def test_a_command_imports_itself_alone():
+    code = """
+import sys
+from vit_helpers.__main__ import main
+try:
+    main(["train", "--help"])
+except SystemExit:
+    pass
+print([name for name in sys.modules if name.startswith("vit_helpers.commands.") or name == "torch"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "['vit_helpers.commands.train']", done.stderr
+
+
+def test_an_old_python_is_told_and_reads_what_tells_it(monkeypatch):
+    monkeypatch.setattr(checkup.sys, "version_info", (3, 10, 2))
+    assert "take a Python of 3.11 or later" in seen(checkup.python, "bad")
+    commands = [f"commands/{path.name}" for path in (ROOT / "vit_helpers" / "commands").glob("*.py")]
+    for name in ("__init__.py", "__main__.py", *commands):  # the main file reads what each command says of itself
+        ast.parse((ROOT / "vit_helpers" / name).read_text(encoding="utf-8"), feature_version=(3, 9))
+
+
+def test_pip_without_a_place_of_its_own_is_told(monkeypatch):
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    assert "no virtual environment" in seen(checkup.python, "note")
+
+
+def test_a_second_vit_helpers_is_told(tmp_path, monkeypatch):
+    (tmp_path / "vit_helpers").mkdir()
+    (tmp_path / "vit_helpers" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert f"there are more: {tmp_path.resolve()}" in seen(checkup.python, "note")
+
+
+def test_missing_and_old_packages_are_named(monkeypatch):
+    installed = metadata.version
+
+    def version(name):
+        if name == "einops":
+            raise metadata.PackageNotFoundError(name)
+        return {"torch": "2.5.1+cpu", "nbval": "0.12.0"}.get(name) or installed(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    told = seen(checkup.packages, "bad")
+    assert "torch is 2.5.1+cpu, wanted is >=2.6 -> " in told and 'pip install "torch>=2.6"' in told
+    assert "einops is missing -> " in told and 'pip install "einops>=' in told
+    assert "nbval is 0.12.0, wanted is <0.12,>=0.11" in told
+    assert len(told.splitlines()) == 3
+    assert "matplotlib" in seen(checkup.packages, "ok") and "einops" not in seen(checkup.packages, "ok")
+
+
+def test_what_is_needed_is_read_from_both_places(tmp_path, monkeypatch):
+    asked = {need.name for need in checkup.requirements()}
+    assert {"jupyterlab", "torch", "safetensors"} <= asked and "pytest" not in asked
+    monkeypatch.setattr(checkup, "ROOT", tmp_path)  # no repository: pip's word is left
+    monkeypatch.setattr(metadata, "requires", lambda name: ["torch>=2.6", 'pytest>=8; extra == "test"'])
+    assert [str(need) for need in checkup.requirements()] == ["torch>=2.6"]
+
+
+def test_a_torchvision_of_another_torch_is_told(monkeypatch):
+    assert not seen(checkup.pytorch, "bad")
+    monkeypatch.setattr(metadata, "requires", lambda name: ["numpy", "torch==2.0.1"])
+    assert seen(checkup.pytorch, "bad").startswith("this torchvision belongs to torch ==2.0.1")
+
+
+def test_a_gpu_that_cannot_be_used_is_told(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise RuntimeError("CUDA error: no kernel image is available\nmore")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "ones", refuse)
+    assert seen(checkup.device, "bad").startswith("torch sees a GPU, but cannot use it: CUDA error: no kernel image is a")
+
+
+@posix
+def test_a_gpu_that_torch_does_not_see_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setenv("PATH", str(script(tmp_path / "nvidia-smi", "true").parent))
+    assert "no GPU that torch can use" in seen(checkup.device, "note")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{"cpu.max": "150000 100000"}, {"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n"}],
+    ids=["version 2", "version 1"],
+)
+def test_a_container_with_fewer_cpus_than_it_shows_is_told(tmp_path, monkeypatch, files):
+    monkeypatch.setattr(checkup, "CGROUP", tmp_path)
+    assert checkup.cpu_limit() == checkup.memory_limit() == float("inf")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert checkup.cpu_limit() == 1.5
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    told = seen(checkup.threads, "bad")
+    assert "torch computes with 4" in told and "on 8 CPUs, of which 1" in told
+    assert told.endswith(": they wait for one another -> set OMP_NUM_THREADS=1")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert "of which 1" in seen(checkup.threads, "ok")
+
+
+def test_no_limit_is_no_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkup, "CGROUP", tmp_path)
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert checkup.cpu_limit() == checkup.memory_limit() == float("inf")
+
+
+def test_the_narrowest_cgroup_counts(tmp_path, monkeypatch):
+    def read(path):
+        return (
+            "3:cpu:/x\n0::/user/mine\n" if path == Path("/proc/self/cgroup") else path.read_text() if path.exists() else ""
+        )
+
+    monkeypatch.setattr(checkup, "CGROUP", tmp_path)
+    monkeypatch.setattr(checkup, "read", read)
+    (tmp_path / "user" / "mine").mkdir(parents=True)
+    for folder, limit in (("", "max 100000"), ("user", "200000 100000"), ("user/mine", "400000 100000")):
+        (tmp_path / folder / "cpu.max").write_text(limit)
+    assert checkup.cpu_limit() == 2
+
+
+def test_too_little_memory_names_the_notebooks(tmp_path, monkeypatch):
+    needs = checkup.notebooks_memory()
+    assert len(needs) == len(list((ROOT / "notebooks").glob("[0-9]*.ipynb"))) and max(needs.values()) == needs["11_scaling"]
+    monkeypatch.setattr(checkup, "CGROUP", tmp_path)
+    (tmp_path / "memory.max").write_text(str(2 * 2**30))
+    assert seen(checkup.memory, "note").startswith("2.0 GiB free, too little for 11_scaling -> close other programs")
+    (tmp_path / "memory.max").write_text(str(2**28))
+    assert "00_start_here, 01_patches" in seen(checkup.memory, "bad")
+
+
+def test_other_work_is_told(monkeypatch):
+    monkeypatch.setattr("psutil.cpu_percent", lambda interval: 80.0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    assert re.search("takes 80% .* set OMP_WAIT_POLICY=PASSIVE", seen(checkup.load, "note"))
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    assert seen(checkup.load, "note").endswith("times vary -> ")
+    monkeypatch.setattr("psutil.cpu_percent", lambda interval: 3.0)
+    assert "3%" in seen(checkup.load, "ok")
+
+
+@pytest.mark.parametrize(("units", "state", "says"), [(True, "ok", "faster"), (False, "note", "several times slower")])
+def test_units_for_bfloat16_are_told(monkeypatch, units, state, says):
+    monkeypatch.setattr("vit_helpers.speedups.bf16_units", lambda: units)
+    assert says in seen(checkup.precision, state)
+
+
+def test_a_full_disk_and_a_missing_temporary_folder_are_told(tmp_path, a_file, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10**8))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "temporary files: 0.1 GiB free" in seen(checkup.disk, "note")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(a_file))
+    assert "temporary files: nothing can be written to" in seen(checkup.disk, "bad")
+
+
+def test_data_sets_are_told_whole_and_half(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "data"))
+    assert "there: digits, scattered_digits -> " in seen(checkup.data, "ok")
+    assert f"free in {tmp_path / 'data'}" in seen(checkup.data, "ok") and not (tmp_path / "data").exists()
+    first, *others = downloaded.FILES["fashion_mnist"][0]
+    (tmp_path / "data" / first).parent.mkdir(parents=True)
+    (tmp_path / "data" / first).touch()
+    assert seen(checkup.data, "note") == f"fashion_mnist is half there: {first} -> load brings the rest"
+    for name in others:
+        (tmp_path / "data" / name).touch()
+    assert "scattered_digits, fashion_mnist" in seen(checkup.data, "ok") and not seen(checkup.data, "note")
+
+
+def test_weights_that_are_gone_or_cut_short_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("vit_helpers.pretrained.sources.OURS", tmp_path)
+    shutil.copy(OURS / "masked.safetensors", tmp_path)
+    (tmp_path / "seven.safetensors").write_bytes((OURS / "seven.safetensors").read_bytes()[:1000])
+    told = seen(checkup.weights, "bad")
+    assert "unknown weights ours:scattered" in told and "seven.safetensors is cut short" in told
+    assert seen(checkup.weights, "ok").startswith("can be read: ours:masked ->")
+
+
+@posix
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("echo /elsewhere", ": /elsewhere ->"), ("echo no ipykernel >&2; exit 1", ": no ipykernel ->"), (None, "No such file")],
+)
+def test_a_kernel_of_another_environment_is_told(tmp_path, monkeypatch, text, says):
+    spec = tmp_path / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    other = script(tmp_path / "python", text) if text else tmp_path / "gone"
+    spec.write_text(
+        json.dumps({"argv": [str(other), "-m", "ipykernel_launcher"], "display_name": "P", "language": "python"})
+    )
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    told = seen(checkup.jupyter, "bad")
+    assert told.startswith(f"the kernel python3 is another Python's, {other}") and says in told
+    assert "ipykernel install --sys-prefix" in told
+
+
+def test_no_kernel_at_all_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("ENV_JUPYTER_PATH", "SYSTEM_JUPYTER_PATH"):
+        monkeypatch.setattr(f"jupyter_core.paths.{name}", [])
+    monkeypatch.setitem(sys.modules, "ipykernel.kernelspec", None)
+    assert seen(checkup.jupyter, "bad").startswith("no kernel is called python3")
+
+
+def test_missing_tools_are_told(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    told = seen(checkup.tools, "note")
+    assert "no git here" in told and "no chromium here: only tests in a browser" in told
+
+
+class Refuses(http.server.BaseHTTPRequestHandler):
+    """A host that answers, if only to say no"""
+
+    def do_HEAD(self):
+        self.send_error(403)
+
+    def log_message(self, *args):
+        pass
+
+
+def test_hosts_that_answer_that_are_silent_and_that_are_not_there(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(checkup, "PATIENCE", 0.5)
+    with http.server.HTTPServer(("127.0.0.1", 0), Refuses) as server, socket.create_server(("127.0.0.1", 0)) as silent:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            closed = other.getsockname()[1]
+        ports = (server.server_port, silent.getsockname()[1], closed)
+        for name, port in zip(("FASHION_URL", "CIFAR_URL", "PIZZA_URL"), ports, strict=True):
+            monkeypatch.setattr(downloaded, name, f"http://127.0.0.1:{port}/data.zip")
+        found = list(safely(checkup.network))
+        server.shutdown()
+    assert [one.state for one in found] == ["ok", "note", "note"]
+    assert found[0].what == f"http://127.0.0.1:{ports[0]}/ answers"
+    assert re.search("timed out|no answer", found[1].what) and "only downloads need it" in found[2].what
+    assert re.search("refused", found[2].what, re.I)
+
+
+def test_no_network_is_a_note(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    found = list(safely(checkup.network))
+    assert {one.state for one in found} == {"note"} and "https://github.com/" in found[0].what
+
+
+def test_a_doctor_who_stumbles_goes_on():
+    def stumbles():
+        yield Finding("ok", "so far")
+        raise PermissionError(13, "Permission denied", "secret")
+
+    def lacks():
+        import vit_helpers.nothing  # noqa: F401
+
+        yield
+
+    assert [one.state for one in safely(stumbles)] == ["ok", "note"]
+    assert "could not be looked at: PermissionError" in seen(stumbles, "note")
+    assert "No module named 'vit_helpers.nothing'" in seen(lacks, "bad") and "pip install -r requirements.txt" in seen(
+        lacks, "bad"
+    )
+
+
+def test_lines_are_short_and_indented(capsys):
+    say("note  thing ", "word " * 60)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert len(first) <= 100 and others and all(re.match(r" {12}word", line) and len(line) <= 100 for line in others)

@@ -1,0 +1,218 @@
+"""The repository's public address: in one place, from there wherever it is needed, and gone again without a trace."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import nbformat
+import pytest
+import test_notebooks
+
+from vit_helpers.__main__ import main
+from vit_helpers.commands import publish
+from vit_helpers.commands.rerun import METADATA, all_notebooks, home, setup_source
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("LICENSE", "README.md", "pyproject.toml", "images", "notebooks", "tests/nbval_sanitize.cfg", "vit_helpers")
+NOISE = shutil.ignore_patterns(".*", "__pycache__")
+HOME = "https://github.com/own-er/a.name_2"
+
+
+def copy_repository(folder):
+    """All that publishing reads and writes, and what pip installs, in a folder of its own"""
+    for part in PARTS:
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copyfile if (ROOT / part).is_file() else shutil.copytree
+        copy(ROOT / part, folder / part, **({"ignore": NOISE} if copy is shutil.copytree else {}))
+    return folder
+
+
+def command(folder, *words):
+    """python -m vit_helpers, as it lies in that folder"""
+    words = [sys.executable, "-B", "-m", "vit_helpers", *map(str, words)]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True)
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A copy of this repository that has no address yet"""
+    folder = copy_repository(tmp_path / "copy")
+    assert command(folder, "publish", "--undo").returncode == 0
+    return folder
+
+
+def cells(path):
+    return nbformat.read(path, as_version=4).cells
+
+
+def notebooks(folder):
+    return sorted((folder / "notebooks").rglob("[0-9]*.ipynb"))
+
+
+def test_published_and_undone_every_byte_is_what_it_was(repository):
+    before = contents(repository)
+    done = command(repository, "publish", "own-er/a.name_2")
+    assert done.returncode == 0, done.stderr
+    after = contents(repository)
+    changed = sorted(path.as_posix() for path in after if after[path] != before.get(path))
+    written = ["README.md", "pyproject.toml", *[path.relative_to(repository).as_posix() for path in notebooks(repository)]]
+    assert changed == sorted(written) and len(written) == 2 + len(all_notebooks())
+    assert sorted(done.stdout.splitlines()) == sorted(f"{path}: written" for path in written)
+
+    assert command(repository, "publish", "own-er/a.name_2").stdout == "nothing to change\n"
+    assert contents(repository) == after
+    command(repository, "publish", "b/c")
+    assert HOME.encode() not in b"".join(contents(repository).values())  # moved, not added
+    command(repository, "publish", "own-er/a.name_2")
+    assert contents(repository) == after
+    assert command(repository, "publish", "--undo").returncode == 0
+    assert contents(repository) == before
+
+
+def test_the_address_comes_wherever_it_is_needed(repository):
+    command(repository, "publish", "own-er/a.name_2")
+    assert tomllib.loads((repository / "pyproject.toml").read_text())["project"]["urls"] == {"Repository": HOME}
+    for path in notebooks(repository):
+        where = f"own-er/a.name_2/blob/main/{path.relative_to(repository).as_posix()}"
+        first, *rest = cells(path)[0].source.splitlines()
+        assert first.endswith(
+            f" | [Open in Colab](https://colab.research.google.com/github/{where})"
+            f" | [Open in Kaggle](https://kaggle.com/kernels/welcome?src=https://github.com/{where})"
+        )
+        assert first.startswith("[") and rest[0] == ""  # the line of navigation, and nothing after it has moved
+        setup = [cell.source for cell in cells(path) if "setup" in cell.metadata.get("tags", [])]
+        assert len(setup) == 1 and f'\nHOME = "{HOME}"\n' in setup[0]
+    readme = (repository / "README.md").read_text()
+    assert f"\n```\ngit clone {HOME}\ncd a.name_2\n```\n" in readme
+    for alt, badge, link in re.findall(r"\[!\[(.*?)\]\((.*?)\)\]\((.*?)\)", readme):
+        assert alt in ("Open in Colab", "Open in Kaggle") and badge.endswith(".svg")
+        assert f"]({link})" in cells(notebooks(repository)[0])[0].source
+
+
+def test_published_notebooks_are_as_good_as_before(repository):
+    longest = "o/" + "n" * (publish.LONGEST - 2)
+    assert command(repository, "publish", longest).returncode == 0
+    for path in notebooks(repository):
+        test_notebooks.test_it_is_valid_small_and_written_as_rerun_writes(path)
+        test_notebooks.test_cells_are_plain_python_that_fits_the_page(path)
+        test_notebooks.test_links_lead_somewhere(path)
+        test_notebooks.test_github_shows_the_prose(path)
+    ruff = [sys.executable, "-m", "ruff"]
+    for words in (["check"], ["format", "--check"]):
+        done = subprocess.run([*ruff, *words, "--no-cache", "notebooks"], cwd=repository, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rerun_keeps_the_address(repository):
+    command(repository, "publish", "own-er/a.name_2")
+    setup = nbformat.v4.new_code_cell("old", metadata={"tags": ["setup"]})
+    path = repository / "notebooks" / "99.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[setup], metadata=METADATA), path)
+    done = command(repository, "rerun", path)
+    assert "written" in done.stdout, done.stderr
+    assert f'\nHOME = "{HOME}"\n' in cells(path)[0].source
+
+
+def test_rerun_outside_the_repository_says_so(repository):
+    (repository / "pyproject.toml").unlink()
+    done = command(repository, "rerun")
+    assert done.returncode == 1 and done.stderr.startswith("error: rerun works inside the repository; ")
+
+
+@pytest.mark.parametrize(
+    "words", ["own-er/a.name_2", "O/n", "a1-b2-c3/-", "a/.github", "a/b.gitx", "a/b..c", "0/" + "n" * 70]
+)
+def test_what_github_allows_is_allowed(words):
+    assert publish.address(words) == f"https://github.com/{words}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "a", "/", "a/", "/b", "a/b/c", "a/b/", "https://github.com/a/b", "github.com/a/b", "git@github.com:a/b", "a b",
+     "a b/c", "a/b c", " a/b", "a/b\n", "-a/b", "a-/b", "a--b/c", "a_b/c", "a.b/c", "../b", "a/.", "a/..", "a/b.git",
+     "a/B.GIT", "a/b.wiki", "ä/b", "a/ä", "\u017f/b", "a/b\"", "a" * 40 + "/b", "a/" + "b" * 101, "a/" + "b" * 71],
+)  # fmt: skip
+def test_nonsense_is_refused(words):
+    with pytest.raises(ValueError, match=r"wanted OWNER/NAME|has room for 72") as error:
+        publish.address(words)
+    assert repr(words) in str(error.value)
+
+
+def test_nothing_is_written_unless_all_can_be(repository):
+    for name, damage, message in [
+        ("README.md", lambda text: text.replace("<!-- to here -->", ""), "README.md should hold"),
+        ("pyproject.toml", lambda text: text.replace("Repository", "Other"), "pyproject.toml should hold"),
+        ("notebooks/05_vit.ipynb", lambda text: "no JSON", "notebooks/05_vit.ipynb is no notebook"),
+    ]:
+        path = repository / name
+        kept = path.read_text()
+        path.write_text(damage(kept))
+        before = contents(repository)
+        done = command(repository, "publish", "a/b")
+        assert done.returncode == 1 and done.stderr.startswith(f"error: {message}"), done.stderr
+        assert contents(repository) == before
+        path.write_text(kept)
+    before = contents(repository)
+    done = command(repository, "publish", "https://github.com/a/b")
+    assert done.returncode == 1 and done.stderr.startswith("error: got 'https://github.com/a/b', wanted OWNER/NAME alone")
+    assert contents(repository) == before
+
+
+def test_what_was_written_is_taken_back_when_the_disk_is_full(tmp_path, monkeypatch, capsys):
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths:
+        path.write_text("old")
+    write_bytes = Path.write_bytes
+
+    def full(path, data):
+        if path.name == "c" and data == b"new":
+            write_bytes(path, b"n")
+            raise OSError("no space left on device")
+        write_bytes(path, data)
+
+    monkeypatch.setattr(publish, "pages", lambda home: dict.fromkeys(paths, "new"))
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert main(["publish", "a/b"]) == 1
+    assert capsys.readouterr().err == "error: no space left on device\n"
+    assert [path.read_text() for path in paths] == ["old"] * 3
+
+
+# The repository as it lies
+
+
+def test_every_file_says_what_the_one_place_says():
+    address = home()
+    assert address in ("", publish.address(address.removeprefix(publish.GITHUB)) if address else "")
+    for path, text in publish.pages(address).items():
+        assert path.read_text(encoding="utf-8") == text, f"run `python -m vit_helpers publish` for {path.name}"
+    if not address:  # so nothing points to what somebody else could own
+        for path in [*all_notebooks(), ROOT / "README.md"]:
+            assert not re.search(r"Open in |colab\.research\.google|kaggle\.com/kernels|git clone http", path.read_text())
+
+
+def names(lines):
+    return {re.match(r"[\w-]+", line).group() for line in lines}
+
+
+def test_a_notebook_opened_alone_finds_what_it_imports():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    fetched = json.loads(re.search(r"git\+\{HOME\}\", (.*)\]\)", setup_source("")).expand(r"[\1]"))
+    there = names(project["dependencies"]) | {
+        "IPython",
+        "psutil",
+    }  # Colab and Kaggle have these; the last two come with a kernel
+    imported = set()
+    for path in all_notebooks():
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                imported |= set(re.findall(r"^ *(?:import|from) (\w+)", "".join(cell["source"]), re.MULTILINE))
+    others = {"scikit-learn" if name == "sklearn" else name for name in imported - sys.stdlib_module_names - {"vit_helpers"}}
+    assert others - there == set(fetched)
