@@ -59,7 +59,19 @@ def accessibility(page, *leave_out):
 
     found = Axe().run(page).response["violations"]
     serious = [rule for rule in found if rule["impact"] in {"serious", "critical"} and rule["id"] not in leave_out]
-    return [f"{rule['id']}: {node['target']} {node['html'][:160]}" for rule in serious for node in rule["nodes"]]
+    return one_a_line(serious)
+
+
+def contrast(page):
+    """The texts that axe-core finds too pale on a page, a line each: all that may change from light to dark"""
+    from axe_playwright_python.sync_playwright import Axe
+
+    options = {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}
+    return one_a_line(Axe().run(page, options=options).response["violations"])
+
+
+def one_a_line(violations):
+    return [f"{rule['id']}: {node['target']} {node['html'][:160]}" for rule in violations for node in rule["nodes"]]
 
 
 def broken_pictures(page):

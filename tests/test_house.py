@@ -147,12 +147,13 @@ def test_ci_runs_the_command_of_the_readme():
     assert "--notebook-dir=." in start  # without it JupyterLab serves notebooks/ alone, and ../images is not found
 
 
-def test_links_and_pictures_of_the_readme_are_there():
-    readme = (ROOT / "README.md").read_text()
-    links = re.findall(r"\]\(([^)#]+)\)", readme)
+@pytest.mark.parametrize("path", [ROOT / "README.md", PACKAGE / "tables" / "README.md"], ids=["first page", "tables"])
+def test_links_and_pictures_of_a_readme_are_there(path):
+    text = path.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#]+)\)", text)
     assert links
-    assert not [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()]
-    assert all(alt.strip() for alt in re.findall(r"!\[([^]]*)\]", readme))
+    assert not [link for link in links if not link.startswith("https://") and not (path.parent / link).exists()]
+    assert all(alt.strip() for alt in re.findall(r"!\[([^]]*)\]", text))
 
 
 def stored(table, key, **which):
@@ -163,21 +164,21 @@ def stored(table, key, **which):
     return statistics.mean(values), statistics.stdev(values)
 
 
-def test_figures_of_the_readme_are_those_of_the_stored_tables():
-    readme = (ROOT / "README.md").read_text()
+def test_figures_are_those_of_the_stored_tables():
+    page = (PACKAGE / "tables" / "README.md").read_text(encoding="utf-8")
     for task, labels in (("new classes", ("100", "1000")), ("no labels before", ("20", "100"))):
         for n in labels:
             ways = ("from scratch", "probe", "LoRA", "full")
             pairs = [stored("transfer.csv", "accuracy", task=task, way=way, labels=n) for way in ways]
-            assert f"| {int(n):,} | " + " | ".join(f"{a:.3f} ± {b:.3f}" for a, b in pairs) + " |" in readme
+            assert f"| {int(n):,} | " + " | ".join(f"{a:.3f} ± {b:.3f}" for a, b in pairs) + " |" in page
     blind, _ = stored("grades.csv", "mass", model="trained", method="middle map")
-    assert f"a blind one in the middle {blind:.2f}" in readme
+    assert f"a blind one in the middle {blind:.2f}" in page
     for word, method in (("last layer", "attention, last layer"), ("rollout", "rollout"), ("gradient rollout",) * 2,
                          ("occlusion",) * 2):  # fmt: skip
         a, b = stored("grades.csv", "mass", model="trained", method=method)
-        assert f"{word} {a:.2f} ± {b:.2f}" in readme
+        assert f"{word} {a:.2f} ± {b:.2f}" in page
 
 
-def test_speeds_of_the_readme_are_those_of_the_stored_run():
+def test_speeds_are_those_of_the_stored_run():
     results = json.loads((PACKAGE / "tables" / "peers.json").read_text(encoding="utf-8"))
-    assert markdown(results).strip() in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert markdown(results).strip() in (PACKAGE / "tables" / "README.md").read_text(encoding="utf-8")

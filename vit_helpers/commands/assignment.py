@@ -14,8 +14,8 @@ Read `{name}` of the series first. Where an exercise says *above*, it means ther
 
 Write each answer where it says *your turn*, under the name that stands there, and run the cell: the check tells at once what
 is right, and what slipped. An exercise of level 1 is worth 1 point, of level 2 two, of level 3 three. A check tries one idea
-after another, and you get the share of the points that is right before the first slip. A mistake is found or not: there it is
-all of the points or none. The cell behind each answer counts them. Leave it as it is: nbgrader puts it back."""
+after another, and you get the share of the points that is right before the first slip. A mistake is found or not: there it
+is all of the points or none. The cell behind each answer counts them. Leave it as it is: nbgrader puts it back."""
 COMMON = """import math
 
 import torch

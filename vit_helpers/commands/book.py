@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from vit_helpers.commands.book_pages import alt_texts, finish_page, write_pages
-from vit_helpers.commands.rerun import home
+from vit_helpers.commands.rerun import PROJECT, home
 
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
 NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
@@ -57,6 +57,8 @@ def put_into(folder, mark, needed, make):
     needed: modules without which it cannot be made
     """
     try:
+        if not PROJECT.is_file():
+            raise ValueError(f"this works inside the repository; there is no {PROJECT}")
         if missing := [name for name in needed if find_spec(name) is None]:
             raise ValueError(f"this needs {', '.join(missing)}, not found here: pip install -e '.[book]'")
         if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):

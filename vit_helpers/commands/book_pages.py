@@ -131,11 +131,11 @@ def words_of(path):
 
 def code_page(path, code):
     """The source of a file; that of a folder's __init__.py also lists the others"""
-    if path.name != "__init__.py":
-        return f"# {path.name}\n\n``````python\n{path.read_text(encoding='utf-8')}\n``````\n"
-    inside = [other for other in code if path.parent in (other.parent, other.parent.parent) and other != path]
-    shown = [other for other in inside if other.parent == path.parent or other.name == "__init__.py"]
-    return f"# {path.parent.name}\n\n``````python\n{path.read_text(encoding='utf-8')}\n``````\n" + contents(shown)
+    is_folder = path.name == "__init__.py"
+    page = f"# {path.parent.name if is_folder else path.name}\n\n``````python\n{path.read_text(encoding='utf-8')}\n``````\n"
+    beside = {other for other in code if other.parent == path.parent} - {path}
+    below = {other for other in code if other.parent.parent == path.parent and other.name == "__init__.py"}
+    return page + contents(sorted(beside | below)) if is_folder else page
 
 
 def notebook_page(path, tidy):

@@ -1,13 +1,12 @@
 """Make a course for nbgrader of the notebooks' exercises, marked by our checks.
 
 Writes a folder with nbgrader_config.py and, for each notebook, an assignment source/NAME/NAME.ipynb: each exercise with what
-it needs of its notebook, the solution, which nbgrader takes out for the students, and a locked cell that gives the points. From
-there on nbgrader does the work, in that folder: `nbgrader generate_assignment NAME`, `nbgrader autograde NAME`,
+it needs of its notebook, the solution, which nbgrader takes out for the students, and a locked cell that gives the points.
+From there on nbgrader does the work, in that folder: `nbgrader generate_assignment NAME`, `nbgrader autograde NAME`,
 `nbgrader generate_feedback NAME`. TEACHING.md says more.
 """
 
 import importlib.util
-import secrets
 import sys
 from pathlib import Path
 
@@ -16,23 +15,37 @@ from vit_helpers.commands.rerun import all_notebooks
 
 CONFIG = "nbgrader_config.py"
 SETTINGS = """# The settings of a course made by `python -m vit_helpers classroom`, for nbgrader
-c = get_config()  # noqa: F821
+from nbformat.v4 import new_output
+from nbgrader.preprocessors import NbGraderPreprocessor
 
+c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = {course!r}
 
 # An exercise keeps its own stub, above the solution. (An assignment of your own needs one in each cell, too.)
 c.ClearSolutions.code_stub = {{"python": ""}}
 
+# A cell that runs longer, in seconds, is interrupted, and the next one runs
+c.Execute.timeout = 60
+c.Execute.interrupt_on_timeout = True
+
 # No code handed in beside a notebook is kept: it could stand in for vit_helpers or torch
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", "feedback", "*.py", "*.pyc", "*.pyd", "*.so"]
 
-# A cell that runs longer is interrupted, and the next one runs
-c.Execute.timeout = 60  # seconds
-c.Execute.interrupt_on_timeout = True
-
-# nbgrader gives all points to a cell of marks that prints nothing: so none is missing, and no tag skips one
+# A deleted cell of marks comes back
 c.OverwriteCells.add_missing_cells = True
-c.Execute.skip_cells_with_tag = {tag!r}  # drawn at random, so that nobody knows it
+
+
+class Shown(NbGraderPreprocessor):
+    # nbgrader gives all points to a cell of marks that shows no number: ours, which always shows one, then gets none
+
+    def preprocess_cell(self, cell, resources, cell_index):
+        ours = cell.metadata.get("nbgrader", {{}}).get("grade") and "_share(_check" in cell.source
+        if ours and not any(output.output_type == "execute_result" for output in cell.outputs):
+            cell.outputs.append(new_output("error", ename="NoMarks", evalue="this cell did not show its number"))
+        return cell, resources
+
+
+c.Autograde.autograde_preprocessors.insert(1, Shown)  # behind the one that runs the cells
 """
 
 
@@ -48,15 +61,15 @@ def run(args):
         if importlib.util.find_spec("nbgrader") is None:
             raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
         refuse(args.folder)
-        lessons = chosen(args.notebooks)
+        books = {name: assignment(name, *pair) for name, pair in chosen(args.notebooks).items()}
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    for name, pair in lessons.items():
-        write(args.folder, name, assignment(name, *pair))
-    settings = SETTINGS.format(course=args.folder.resolve().name, tag=secrets.token_hex(8))
+    for name, notebook in books.items():
+        write(args.folder, name, notebook)
+    settings = SETTINGS.format(course=args.folder.resolve().name)
     (args.folder / CONFIG).write_text(settings, encoding="utf-8")
-    print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(lessons))}")
+    print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(books))}")
     return 0
 
 

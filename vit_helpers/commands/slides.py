@@ -22,7 +22,14 @@ SETTINGS = NOTEBOOKS | {
     "revealjs_style_theme": "white",
     "revealjs_static_path": ["_static"],
     "revealjs_css_files": ["revealjs/plugin/highlight/zenburn.css", MARK.name],
-    "revealjs_script_conf": {"width": 1280, "height": 720, "margin": 0.04, "center": False, "hash": True},
+    "revealjs_script_conf": {
+        "width": 1280,
+        "height": 720,
+        "margin": 0.04,
+        "center": False,
+        "hash": True,
+        "transition": "none",
+    },
     "revealjs_script_plugins": [
         {"name": "RevealNotes", "src": "revealjs/plugin/notes/notes.js"},
         {"name": "RevealHighlight", "src": "revealjs/plugin/highlight/highlight.js"},
@@ -38,6 +45,7 @@ STYLE = """\
 .reveal pre code { max-height: none; }
 .reveal .cell_output pre code { background: #eee; color: #222; }
 .reveal .cell_output img { width: 100%; height: 590px; margin: 0; object-fit: contain; }
+.reveal mjx-container { font-size: 100% !important; }  /* MathJax makes it larger than the words: long equations were cut */
 .reveal .hljs-comment { color: #a5c9a5; }  /* the theme's own green is too dark to read from afar */
 """
 

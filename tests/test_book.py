@@ -1,0 +1,340 @@
+"""The book and the slides as they are read: links, search, folded solutions, narrow and dark pages; and what is refused."""
+
+import http.server
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import nbformat
+import pytest
+from browser import accessibility, broken_pictures, browser, needs_chromium, page_of
+
+from vit_helpers.__main__ import main
+from vit_helpers.commands.book_pages import EXERCISE, README, page_name
+from vit_helpers.commands.rerun import ROOT, all_notebooks, home
+
+BESIDE = [name for name in ("TEACHING", "notebooks/paper_index") if (ROOT / f"{name}.md").exists()]
+LESSONS = [path for path in all_notebooks() if path.parent.name != "solutions"]
+
+
+def command(*words, root=ROOT):
+    """`python -m vit_helpers ...` as a person calls it in the repository at `root`"""
+    command = [sys.executable, "-m", "vit_helpers", *map(str, words)]
+    return subprocess.run(command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built") / "book"
+    return folder, command("book", folder)
+
+
+@pytest.fixture(scope="module")
+def site(built):
+    folder, done = built
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_it_is_built_without_a_warning(built):
+    folder, done = built
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"written: {folder / 'index.html'}\n", "")
+
+
+class Page(HTMLParser):
+    """What a page leads to and shows, and the places in it that a link can lead to"""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.pictures, self.ids, self.solutions = [], [], set(), 0
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.ids.add(found.get("id"))
+        self.solutions += tag == "details" and "tip" in found.get("class", "")
+        if tag == "img":
+            self.pictures.append(found)
+        for name in {"a": ["href"], "link": ["href"], "script": ["src"], "img": ["src"]}.get(tag, []):
+            if found.get(name):
+                self.links.append(found[name])
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.relative_to(site).parts}
+
+
+def test_every_file_of_the_series_has_its_page(site, pages):
+    rooms = [path for path in (ROOT / "vit_helpers").glob("*.py") if path.name != "__main__.py"]
+    for name in [*map(page_name, [README, *all_notebooks(), *rooms]), *BESIDE]:
+        assert site / f"{name}.html" in pages
+
+
+def test_every_link_leads_to_a_page_and_to_a_place_in_it(pages):
+    seen = 0
+    for path, page in pages.items():
+        for link in page.links:
+            address = urlparse(link)
+            if address.scheme:
+                assert address.scheme == "https", (path, link)
+                continue
+            there = path if not address.path else Path(os.path.normpath(path.parent / unquote(address.path)))
+            assert there.is_file(), (path, link)
+            if address.fragment and there in pages:
+                assert unquote(address.fragment) in pages[there].ids, (path, link)
+                seen += 1
+    assert seen > 100
+
+
+def test_pictures_say_what_they_show(pages):
+    assert sum(len(page.pictures) for page in pages.values()) > 90
+    for path, page in pages.items():
+        assert not [picture for picture in page.pictures if not picture.get("alt", "").strip()], path
+
+
+def exercises(path):
+    cells = nbformat.read(path, as_version=4).cells
+    return sum(len(EXERCISE.findall(cell.source)) for cell in cells if cell.cell_type == "code")
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_every_exercise_is_followed_by_its_solution(path, site, pages):
+    page = pages[site / f"{page_name(path)}.html"]
+    assert exercises(path) >= 1
+    if path.stem.startswith("00"):  # its exercise stands before all rooms; the answer is in the notebook's own text
+        assert page.solutions == 0 and "And the exercise:" in (site / "notebooks" / f"{path.stem}.html").read_text()
+    else:
+        assert page.solutions == exercises(path)
+
+
+def test_buttons_to_colab_wait_until_the_repository_is_published(site):
+    everything = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.html"))
+    assert ("colab.research.google.com/github" in everything) == bool(home())
+
+
+def test_the_theme_leads_through_the_series_in_its_order(site):
+    place, order = site / "index.html", []
+    while len(order) < len(LESSONS):
+        place = place.parent / re.search(r'<link rel="next" [^>]*href="([^"]+)"', place.read_text(encoding="utf-8")).group(1)
+        order.append(place.stem)
+    assert order == [path.stem for path in LESSONS]
+
+
+# In a browser
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words):
+        """Nothing"""
+
+
+@pytest.fixture(scope="module")
+def served(site):
+    """The book on a web server"""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as chromium:
+        yield chromium
+
+
+def typeset(page):
+    """Wait until all mathematics of the page stands, and count it"""
+    page.wait_for_function("!window.MathJax || (MathJax.startup && MathJax.startup.promise)")
+    return page.evaluate(
+        "window.MathJax ? MathJax.startup.promise.then(() => document.querySelectorAll('mjx-container').length) : 0"
+    )
+
+
+@contextmanager
+def reading(chromium, **options):
+    """A page that may take its time, as beside other tests it will"""
+    with page_of(chromium, **options) as (page, wrong):
+        page.set_default_timeout(180_000)
+        yield page, wrong
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["index", *map(page_name, LESSONS), *BESIDE, "vit_helpers/attention"])
+def test_a_page_on_a_phone(name, site, chromium):
+    with reading(chromium, viewport={"width": 375, "height": 800}) as (page, wrong):
+        page.goto(f"file://{site}/{name}.html")
+        assert name in ("index", "vit_helpers/attention", "TEACHING") or typeset(page) > 3
+        assert not page.query_selector_all("mjx-merror, [data-mjx-error]")
+        assert page.evaluate("document.documentElement.scrollWidth") == 375
+        assert broken_pictures(page) == []
+        assert wrong == {"errors": [], "failed": [], "away": []}
+
+
+@needs_chromium
+def test_search_finds_a_word_in_its_notebook(served, chromium):
+    with reading(chromium) as (page, wrong):
+        page.goto(f"{served}/index.html")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("rollout")
+        page.keyboard.press("Enter")
+        page.click("#search-results a[href*='notebooks/08_inspection.html']")
+        page.wait_for_url("**/notebooks/08_inspection.html**")
+        assert wrong == {"errors": [], "failed": [], "away": []}
+
+
+@needs_chromium
+def test_search_needs_no_server(site, chromium):
+    with reading(chromium) as (page, wrong):
+        page.goto(f"file://{site}/search.html?q=rollout")
+        page.wait_for_selector("#search-results a[href*='notebooks/08_inspection.html']")
+        assert set(wrong["errors"]) <= {"Failed to fetch"}  # lines of the pages found, which only a server hands out
+        assert wrong["away"] == []
+
+
+@needs_chromium
+def test_a_reader_without_a_mouse(served, chromium):
+    with reading(chromium) as (page, wrong):
+        page.goto(f"{served}/notebooks/01_patches.html")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.innerText") == "Skip to main content"
+        solution = page.locator("details.tip").first
+        assert "return (H // P) * (W // P)" in solution.text_content() and not solution.locator("pre").is_visible()
+        solution.locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert solution.locator("pre").is_visible()
+        page.keyboard.press("Space")
+        assert not solution.locator("pre").is_visible()
+        page.get_by_role("link", name=re.compile("^next", re.IGNORECASE)).focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/02_embeddings.html")
+        assert wrong == {"errors": [], "failed": [], "away": []}
+
+
+@needs_chromium
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_keeps_a_reader_out(theme, site, chromium):
+    with reading(chromium, color_scheme=theme) as (page, _):
+        for name in ("notebooks/01_patches", "vit_helpers/patches", "search"):
+            page.goto(f"file://{site}/{name}.html")
+            page.evaluate("document.querySelectorAll('details').forEach(folded => folded.open = true)")
+            typeset(page)
+            assert accessibility(page) == [], name
+
+
+EVERY_SLIDE = """Reveal.getSlides().map(slide => {
+    const at = Reveal.getIndices(slide);
+    Reveal.slide(at.h, at.v);
+    return [slide.scrollWidth, slide.scrollHeight, getComputedStyle(slide).overflowY];
+})"""
+
+
+@needs_chromium
+def test_slides_of_a_notebook(tmp_path, chromium):
+    folder = tmp_path / "slides"
+    done = command("slides", "--out", folder, ROOT / "notebooks" / "01_patches.ipynb")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"written: {folder / 'index.html'}\n", "")
+    with reading(chromium, viewport={"width": 1280, "height": 720}) as (page, wrong):
+        page.goto(f"file://{folder}/index.html")
+        page.click("text=01 patches")
+        page.wait_for_function("window.Reveal && Reveal.isReady()")
+        typeset(page)
+        page.keyboard.press("Space")
+        assert page.evaluate("Reveal.getCurrentSlide().innerText").startswith("Look first")
+        cells = nbformat.read(ROOT / "notebooks" / "01_patches.ipynb", as_version=4).cells
+        sizes = page.evaluate(EVERY_SLIDE)
+        assert len(sizes) > len(cells) - 2
+        assert all(width <= 1280 for width, _, _ in sizes)
+        assert all(overflow == "auto" for _, height, overflow in sizes if height > 720)  # so one can scroll
+        words = page.evaluate("document.body.textContent")
+        assert "Exercise: how many patches?" in words and "assert check_num_patches" not in words
+        assert "importlib.util" not in words and not page.query_selector_all("mjx-merror, [data-mjx-error]")
+        with page.expect_popup() as speaker:
+            page.keyboard.press("s")
+        speaker.value.wait_for_selector("text=Upcoming")
+        assert broken_pictures(page) == [] and wrong == {"errors": [], "failed": [], "away": []}
+
+
+def test_slides_are_made_of_notebooks_of_the_series_alone(tmp_path, capsys):
+    assert main(["slides", "--out", str(tmp_path / "slides"), str(tmp_path / "mine.ipynb")]) == 1
+    assert capsys.readouterr().err == f"error: no notebook of the series at {tmp_path / 'mine.ipynb'}\n"
+    assert not (tmp_path / "slides").exists()
+
+
+# What the command refuses, and a repository that is published
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A repository with one notebook, published"""
+    root = tmp_path / "small"
+    for folder in ("vit_helpers/commands", "images"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("01_patches.ipynb", "solutions/01_patches.ipynb"):
+        (root / "notebooks" / "solutions").mkdir(parents=True, exist_ok=True)
+        text = (ROOT / "notebooks" / name).read_text(encoding="utf-8")
+        (root / "notebooks" / name).write_text(re.sub(r"\[([^][]*)\]\(0[02]_\w+\.ipynb\)", r"\1", text), encoding="utf-8")
+    for name in ("__init__.py", "__main__.py", "patches.py"):
+        shutil.copy(ROOT / "vit_helpers" / name, root / "vit_helpers")
+    (root / "pyproject.toml").write_text('[project]\nurls = {Repository = "https://github.com/someone/series"}\n')
+    (root / "LICENSE").write_text("as you like\n")
+    (root / "README.md").write_text(
+        "# Small\n\n[![a badge](https://colab.research.google.com/badge.svg)](https://colab.research.google.com/)\n\n"
+        "[01 patches](notebooks/01_patches.ipynb), [line 3](vit_helpers/patches.py#L3), [licence](LICENSE)\n"
+    )
+    return root
+
+
+def test_a_published_book_has_buttons_that_lead_to_the_repository(small):
+    done = command("book", root=small)
+    assert (done.returncode, done.stderr) == (0, "")
+    site = small / "build" / "book"
+    notebook = (site / "notebooks" / "01_patches.html").read_text(encoding="utf-8")
+    at = "/someone/series/blob/main/notebooks/01_patches.ipynb"
+    assert f'href="https://colab.research.google.com/github{at}"' in notebook
+    assert 'href="https://github.com/someone/series"' in notebook
+    front = (site / "index.html").read_text(encoding="utf-8")
+    assert 'href="https://github.com/someone/series/blob/main/LICENSE"' in front and "badge.svg" not in front
+    assert 'href="vit_helpers/patches.html#L-3"' in front
+    assert 'id="L-3"' in (site / "vit_helpers" / "patches.html").read_text(encoding="utf-8")
+
+
+def test_a_link_that_leads_nowhere_stops_the_build_and_leaves_the_older_book(small):
+    site = small / "build" / "book"
+    (site / "_static").mkdir(parents=True)
+    (site / "_static" / "vit_helpers.css").write_text("")
+    (small / "README.md").write_text("# Small\n\n[01 patches](notebooks/01_patches.ipynb), [nowhere](nowhere.md)\n")
+    done = command("book", root=small)
+    assert done.returncode == 1 and "'nowhere.md'" in done.stderr
+    assert done.stderr.endswith("error: nothing was written: see the warnings above\n")
+    assert [path.name for path in site.rglob("*.*")] == ["vit_helpers.css"]
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("years of work")
+    for place in (tmp_path, thesis):
+        assert main(["book", str(place)]) == 1
+        assert f"error: {place} holds something else: empty it, or name another folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"] and thesis.read_text() == "years of work"
+
+
+def test_without_the_extra_it_says_how_to_get_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "myst_nb", None)
+    assert main(["book", str(tmp_path / "book")]) == 1
+    assert capsys.readouterr().err == "error: this needs myst_nb, not found here: pip install -e '.[book]'\n"
+
+
+def test_outside_of_the_repository_it_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("vit_helpers.commands.book.PROJECT", tmp_path / "pyproject.toml")
+    assert main(["book", str(tmp_path / "book")]) == 1
+    assert "error: this works inside the repository; there is no " in capsys.readouterr().err

@@ -1,0 +1,210 @@
+"""The look for readers who see few colours, and in a grey print: colours stay apart, and no figure rests on them alone."""
+
+import warnings
+from itertools import combinations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from colorspacious import cspace_convert, deltaE
+from matplotlib.colors import to_rgb
+
+from vit_helpers.plots import ablation, curves, data, encoder, images, inspection, look, scaling, training, vit
+from vit_helpers.plots.model import draw_model
+
+NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
+PALETTE = {name: to_rgb(getattr(look, name)) for name in NAMES}
+SIGHTS = ("all colours", "deuteranomaly", "protanomaly", "tritanomaly")  # the last three at their full strength
+APART = 10  # in CAM02-UCS, where 1 is about the least difference that is seen with two patches side by side
+NEAR = {("VALUE", "LINE"), ("POSITION", "LINE")}  # a grey that without red and green looks like these two
+
+
+def seen(colours, sight):
+    """Colours as someone sees them who lacks one kind of cone (Machado, Oliveira and Fernandes, 2009)"""
+    if sight == "all colours":
+        return np.asarray(colours)
+    return np.clip(cspace_convert(colours, {"name": "sRGB1+CVD", "cvd_type": sight, "severity": 100}, "sRGB1"), 0, 1)
+
+
+def distance(one, other, sight):
+    return deltaE(seen(one, sight), seen(other, sight), input_space="sRGB1", uniform_space="CAM02-UCS")
+
+
+def contrast(one, other):
+    """WCAG 2.1's ratio: 1 for equal colours, 21 for black on white"""
+    lights = []
+    for colour in (one, other):
+        parts = np.asarray(to_rgb(colour))
+        lights.append(np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722))
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_colours_stay_apart(sight):
+    pairs = combinations(NAMES, 2)
+    close = {pair for pair in pairs if distance(PALETTE[pair[0]], PALETTE[pair[1]], sight) < APART}
+    assert close <= NEAR
+    assert close == (NEAR if sight == "deuteranomaly" else set())
+
+
+def test_a_bad_palette_is_seen():
+    red, green = to_rgb("#d62728"), to_rgb("#2ca02c")  # two of matplotlib's own
+    assert distance(red, green, "all colours") > 5 * APART
+    assert distance(red, green, "deuteranomaly") < APART
+    assert contrast("white", "black") == 21 and contrast("#777777", "white") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("sight", [*SIGHTS, "grey print"])
+def test_measured_values_grow_brighter_for_everyone(sight):
+    steps = plt.get_cmap(look.VALUES)(np.linspace(0, 1, 256))[:, :3]
+    if sight == "grey print":
+        lightness = np.array([100 * look.shade(step) for step in steps])
+    else:
+        lightness = cspace_convert(seen(steps, sight), "sRGB1", "CAM02-UCS")[:, 0]
+    assert (np.diff(lightness) > 0).all() and lightness[-1] - lightness[0] > 60
+
+
+def test_text_is_read_and_lines_are_seen_on_white():
+    assert contrast(look.TEXT, "white") > 7  # WCAG AAA
+    assert all(
+        contrast(PALETTE[name], "white") > 3 for name in ("CLASS_TOKEN", "POSITION", "QUERY", "VALUE")
+    )  # AA, graphics
+    assert all(contrast(PALETTE[name], "white") > 2.2 for name in NAMES)  # pale: for dots, fillings, thick lines with a name
+    assert all(contrast(look.ink_on(colour), colour) > 4.5 for colour in PALETTE.values())  # AA, text
+
+
+def test_a_frame_with_a_halo_is_seen_on_every_value():
+    steps = plt.get_cmap(look.VALUES)(np.linspace(0, 1, 256))[:, :3]
+    for colour in (look.QUERY, look.CLASS_TOKEN):
+        assert min(contrast(colour, step) for step in steps) < 1.1  # alone it sinks into some
+        assert contrast(colour, "white") > 3  # with its halo it stands out on any
+    _, drawn = inspection.draw_look(torch.rand(1, 8, 8), torch.rand(2, 2, 2), 4, head=0, query=(0, 1))
+    (frame,) = drawn.axes.patches
+    assert frame.get_path_effects() == look.HALO
+
+
+# No figure rests on colour alone
+
+
+def rows(**kinds):
+    return [
+        {"epoch": e, "loss": 2 / e, "val_loss": 2.2 / e, "accuracy": 0.5, "val_accuracy": 0.4, **kinds} for e in (1, 2, 3)
+    ]
+
+
+def model_figure():
+    tokens = torch.randn(5, 6)
+    return draw_model(torch.rand(1, 4, 4), torch.rand(4, 4), tokens, tokens, torch.rand(3), 2, 2, "abc", "a title")
+
+
+PARTS = dict.fromkeys("abcdefg", 1 / 7)
+DRAWN = {  # figures in which several colours carry a meaning, each with as many as it takes
+    "draw_against": lambda: ablation.draw_against({name: {1: [0.1], 2: [0.2]} for name in "abcde"}),
+    "draw_changes": lambda: ablation.draw_changes({"a": [0.1], "b": [-0.2], "c": [0.001]}, band=0.01),
+    "draw_curve": lambda: curves.draw_curve(rows(), "loss"),
+    "draw_dots": lambda: data.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),
+    "draw_sizes": lambda: encoder.draw_sizes({name: (torch.rand(3, 4), look.LINE) for name in "abcd"}),
+    "draw_turns": lambda: encoder.draw_turns([1, 2, 3, 4], {"a": look.QUERY, "b": look.KEY}),
+    "draw_bars": lambda: images.draw_bars([0.1, 0.9], ["a", "b"], chosen=1),
+    "draw_model": model_figure,
+    "draw_stacks": lambda: scaling.draw_stacks({"one": PARTS, "two": PARTS}),
+    "draw_growth": lambda: scaling.draw_growth([1, 2], {name: [1, 2] for name in "abcd"}, "size"),
+    "draw_ratios": lambda: scaling.draw_ratios({"a": (2, 1.5, 3), "b": (0.5, 0.4, 0.9), "c": (1, 0.9, 1.1)}),
+    "draw_runs": lambda: training.draw_runs({"a": rows(num_classes=10), "b": rows(num_classes=10)}),
+    "draw_confusion": lambda: training.draw_confusion(torch.tensor([[i + 1, 20 - i] for i in range(20)]), range(20)),
+    "draw_calibration": lambda: training.draw_calibration(torch.rand(40), torch.rand(40) > 0.5),
+    "draw_growth of networks": lambda: training.draw_growth(
+        [{"settings": f'{{"network": "{kind}", "images": {n}}}', "accuracy": 0.5} for kind in ("vit", "cnn") for n in (1, 2)]
+    ),
+    "draw_shares": lambda: vit.draw_shares(
+        {"one": dict.fromkeys("abcdef", 1 / 6)}, dict(zip("abcdef", scaling.COLOURS, strict=False))
+    ),
+}
+
+
+def figure_of(name):
+    drawn = DRAWN[name]()
+    return drawn if hasattr(drawn, "axes") and hasattr(drawn, "savefig") else drawn.figure
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_no_two_names_differ_by_colour_alone(name):
+    assert look.told_by_colour_alone(figure_of(name)) == []
+
+
+def ground(text):
+    """The colour beneath a text: its own box, the picture that it stands on, or the white of the page"""
+    if text.get_bbox_patch():
+        return text.get_bbox_patch().get_facecolor()
+    if text.axes and text.axes.images and text in text.axes.texts:
+        column, row = (round(place) for place in text.get_position())
+        (drawn,) = text.axes.images
+        return drawn.to_rgba(drawn.get_array())[row, column]
+    return "white"
+
+
+def pale(fig):
+    """The texts of a figure that stand out too little from what is beneath them (WCAG AA: 4.5)"""
+    texts = [text for text in fig.findobj(plt.Text) if text.get_text().strip() and text.get_visible()]
+    return [text.get_text() for text in texts if contrast(text.get_color(), ground(text)) < 4.5]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_text_can_be_read(name):
+    assert pale(figure_of(name)) == []
+
+
+def test_a_pale_text_is_seen():
+    fig, (left, right) = look.new_figure(ncols=2)
+    left.text(0, 0, "on the page", color=look.CLASS_TOKEN)
+    left.text(0, 0, "in a box", color="white", bbox={"facecolor": look.KEY})
+    right.imshow([[0.0, 1.0]], cmap=look.VALUES)
+    right.text(0, 0, "on a dark value", color="white")
+    right.text(1, 0, "on a bright value", color="white")
+    assert pale(fig) == ["on the page", "in a box", "on a bright value"]
+
+
+def test_marks_tell_what_colours_tell_where_no_names_stand():
+    ax = DRAWN["draw_ratios"]()
+    marks = {(line.get_color(), line.get_marker()) for line in ax.lines if line.get_marker() != "None"}
+    assert len(marks) == len({colour for colour, _ in marks}) == len({marker for _, marker in marks}) == 3
+
+
+def two_lines(**of_second):
+    fig, ax = look.new_figure()
+    ax.plot([0, 1], color=look.CLASS_TOKEN, label="one")
+    ax.plot([1, 0], **{"color": look.POSITION, "label": "other"} | of_second)
+    return fig
+
+
+def test_lines_are_told_apart_by_dashes_marks_or_shades():
+    assert look.told_by_colour_alone(two_lines()) == [("one", "other")]
+    for cue in ({"linestyle": "--"}, {"marker": "o"}, {"color": look.TEXT}, {"label": None}):
+        assert look.told_by_colour_alone(two_lines(**cue)) == []
+
+
+def test_bars_dots_and_errors_are_told_apart_too():
+    kinds = {
+        "bar": ({"hatch": "//"}, {}),
+        "errorbar": ({"marker": "s"}, {"marker": "o"}),
+        "scatter": ({"marker": "s"}, {"marker": "o"}),
+        "hist": ({"linestyle": "--"}, {}),
+    }
+    for kind, styles in kinds.items():
+        _, (alike, apart) = look.new_figure(ncols=2)
+        for ax, (one, other) in ((alike, (styles[1], styles[1])), (apart, styles)):
+            for style, colour, name in ((one, look.CLASS_TOKEN, "one"), (other, look.POSITION, "other")):
+                numbers = [[1, 2]] if kind == "hist" else [[1, 2], [3, 4]]
+                extra = {"histtype": "step"} if kind == "hist" else {}
+                getattr(ax, kind)(*numbers, color=colour, label=name, **style, **extra)
+        assert look.told_by_colour_alone(alike.figure) == [("one", "other")], kind
+        plt.close(alike.figure)
+
+
+def test_a_figure_that_rests_on_colour_is_shown_with_a_warning():
+    with pytest.warns(UserWarning, match="'one' and 'other' differ by colour alone"):
+        look.picture(two_lines(), "Two lines that cross.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        look.picture(two_lines(linestyle=":"), "Two lines that cross.")

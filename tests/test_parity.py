@@ -1,0 +1,49 @@
+"""The command `parity`, and the table of it that the README shows."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from vit_helpers.__main__ import main
+from vit_helpers.commands import parity
+
+ROOT = Path(__file__).parents[1]
+SMALL = "8 px/P2/D64/L2"
+
+
+def test_it_writes_and_prints_what_it_found(tmp_path, capsys):
+    assert main(["parity", SMALL, "--out", str(tmp_path / "parity.csv")]) == 0
+    with (tmp_path / "parity.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["library"] for row in rows] == ["torchvision", "timm", "Hugging Face"]
+    assert all(float(row["logits"]) < 1e-5 and float(row["gradients"]) < 1e-4 for row in rows)
+    assert all(float(row["largest logit"]) > 0.1 for row in rows)  # zeros would make any two models equal
+    assert parity.markdown(rows) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["blocks.1.mlp.fc2.bias", "token_embed.pos_embed", "norm.weight"])
+def test_one_number_that_is_another_shows(monkeypatch, name):
+    import vit_helpers.pretrained
+
+    fill = vit_helpers.pretrained.fill
+
+    def fill_wrongly(model, state_dict):
+        fill(model, state_dict)
+        model.state_dict()[name].view(-1)[0] += 0.1
+
+    monkeypatch.setattr(vit_helpers.pretrained, "fill", fill_wrongly)
+    row = parity.compare(SMALL, "timm")
+    assert row["logits"] > 1e-4 and row["gradients"] > 1e-3
+
+
+def test_unknown_sizes_are_named(capsys):
+    assert main(["parity", "XL/16"]) == 1
+    assert "error: unknown size XL/16, known: 8 px/P2/D64/L2" in capsys.readouterr().err
+
+
+def test_the_readme_shows_the_stored_table():
+    with (ROOT / "vit_helpers" / "tables" / "parity.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["model"] for row in rows} == set(parity.SIZES)
+    assert parity.markdown(rows) in (ROOT / "README.md").read_text(encoding="utf-8")
