@@ -6,7 +6,7 @@ import re
 import symtable
 from typing import NamedTuple
 
-from vit_helpers.commands.rerun import METADATA
+from vit_helpers.commands.rerun import METADATA, is_setup
 
 ABOUT = """# The exercises of notebook {name}
 
@@ -136,10 +136,6 @@ def marks(exercise):
 def code(cells):
     """The sources of code cells, without that of the setup cell"""
     return [cell.source for cell in cells if cell.cell_type == "code" and not is_setup(cell)]
-
-
-def is_setup(cell):
-    return "setup" in cell.metadata.get("tags", [])
 
 
 def statements(source):

@@ -19,6 +19,7 @@ MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to b
 NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
 NOTEBOOKS = {  # how MyST-NB reads them, for the book and for slides
     "project": "A Vision Transformer, built by hand",
+    "highlight_language": "none",  # what has no name, as a command for a shell, is not Python
     "nb_execution_mode": "off",
     "myst_enable_extensions": ["amsmath", "dollarmath"],
     "myst_heading_anchors": 4,

@@ -110,7 +110,7 @@ def shade(colour):
     """The grey that gives as much light as a colour, from 0 for black to 1 for white
 
     >>> round(shade("white"), 2), round(shade(QUERY), 2), round(shade(PATCH), 2)
-    (1.0, 0.43, 0.66)
+    (1.0, 0.43, 0.67)
     """
     red, green, blue = (part**2.2 for part in to_rgb(colour))
     return (0.2126 * red + 0.7152 * green + 0.0722 * blue) ** (1 / 2.2)
