@@ -6,6 +6,8 @@ from vit_helpers.plots import look
 from vit_helpers.plots.images import colour_bar
 from vit_helpers.plots.inspection import draw_look
 
+VIEW = "application/vnd.jupyter.widget-view+json"
+
 
 def draw_choice(images, maps, patch_size, image=0, layer=0, head=0, query=None):
     """One map of many, by its numbers, which count from 0; the figure comes back.
@@ -45,7 +47,8 @@ def explore(images, maps, patch_size, layers):
     still, metadata = look.picture(draw_choice(images, maps, patch_size, layer=layers - 1), alt)
     data, _ = still._repr_mimebundle_()
     with suppress(ImportError):  # no ipywidgets: the picture alone
-        data |= sliders(images, maps, patch_size, layers)._repr_mimebundle_()
+        moved = sliders(images, maps, patch_size, layers)
+        data[VIEW] = {"version_major": 2, "version_minor": 0, "model_id": moved.model_id}
     display(data | {"text/plain": alt}, metadata=metadata, raw=True)
 
 
@@ -63,7 +66,7 @@ def sliders(images, maps, patch_size, layers):
     def slider(n, start=1):
         return IntSlider(start, 1, n, continuous_update=False)
 
-    return interactive(
+    moved = interactive(
         show,
         image=slider(B),
         layer=slider(layers, layers),
@@ -72,3 +75,6 @@ def sliders(images, maps, patch_size, layers):
         row=slider(rows),
         col=slider(cols),
     )
+    if not hasattr(moved, "_repr_mimebundle_"):  # ipywidgets 7, as on Colab, would draw only once it is displayed by itself
+        moved.update()
+    return moved
