@@ -79,6 +79,7 @@ def started(folder, home):
     env |= {"JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces")}
     env |= {"IPYTHONDIR": str(home / "ipython")}
     ours = ["--no-browser", "--allow-root", "--port=0", "--LabApp.expose_app_in_browser=True"]
+    ours += ["--LanguageServerManager.autodetect=False"]  # it would ask npm where it lives, which may never answer
     words = [sys.executable, "-m", "jupyterlab", *words_of_the_readme(), *ours]
     log = home / "log"
     with log.open("w") as file:
