@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import nbformat
@@ -99,10 +100,12 @@ def test_an_interrupted_answer_gets_no_share():
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """Runs Python with words, in a folder, with Jupyter's folders away from the user's"""
+    """Runs Python with words, in a folder, as where the environment is activated, Jupyter's folders away from the user's"""
     home = tmp_path_factory.mktemp("home")
     names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
+    scripts = sysconfig.get_path("scripts")  # nbgrader calls its alembic by name
     environment = os.environ | {name: str(home / name) for name in names}
+    environment["PATH"] = scripts + os.pathsep + os.environ["PATH"]
 
     def run(*words, cwd):
         return subprocess.run([sys.executable, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True)

@@ -24,19 +24,19 @@ FAULTS = tuple(sorted(fault for fault, _ in RUNS.values()))
 def mystery_runs():
     """Five short runs on the digits, each with another of the `FAULTS`: {"A": history, ...}, kept, not trained anew.
 
-    A history is that of `fit`, without learning rate and speed: 6 epochs, each of 20 batches of 32 images
+    A history is that of `fit`, without learning rate and speed: 6 epochs, each of 30 batches of 32 images
     """
     return json.loads(KEPT.read_text(encoding="utf-8"))
 
 
 class Draws:
-    """20 batches of 32 images a pass, drawn at random from a part, normalised"""
+    """30 batches of 32 images a pass, drawn at random from a part, normalised"""
 
     def __init__(self, split, normalize):
         self.split, self.normalize = split, normalize
 
     def __len__(self):
-        return 20
+        return 30
 
     def __iter__(self):
         for _ in range(len(self)):
