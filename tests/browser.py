@@ -27,7 +27,7 @@ def browser():
 
 @contextmanager
 def page_of(chromium, **options):
-    """A page, and the lists of what went wrong on it: errors of scripts, answers of 400 and more, requests to other hosts.
+    """A page, and the lists of what went wrong on it: errors of scripts, what did not come, requests to other hosts.
 
     A request to another host is written down and stopped, so that a page that asks for one is seen as it is offline.
     """
@@ -46,6 +46,10 @@ def page_of(chromium, **options):
     page.on("pageerror", lambda error: wrong["errors"].append(str(error)))
     page.on(
         "response", lambda answer: wrong["failed"].append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+    )
+    page.on(  # a file has no status
+        "requestfailed",
+        lambda asked: wrong["failed"].append(f"{asked.failure} {asked.url}") if asked.url.startswith("file:") else None,
     )
     try:
         yield page, wrong

@@ -18,6 +18,7 @@ import pytest
 from browser import accessibility, broken_pictures, browser, needs_chromium, page_of
 
 from vit_helpers.__main__ import main
+from vit_helpers.commands.book import put_into
 from vit_helpers.commands.book_pages import EXERCISE, README, page_name
 from vit_helpers.commands.rerun import ROOT, all_notebooks, home
 
@@ -317,6 +318,34 @@ def test_a_link_that_leads_nowhere_stops_the_build_and_leaves_the_older_book(sma
     assert done.returncode == 1 and "'nowhere.md'" in done.stderr
     assert done.stderr.endswith("error: nothing was written: see the warnings above\n")
     assert [path.name for path in site.rglob("*.*")] == ["vit_helpers.css"]
+
+
+def test_a_picture_without_words_and_another_way_to_the_repository_stop_no_slides(small, tmp_path):
+    path = small / "notebooks" / "01_patches.ipynb"
+    book = nbformat.read(path, as_version=4)
+    for output in (output for cell in book.cells for output in cell.get("outputs", []) if "metadata" in output):
+        output.metadata = {}
+    nbformat.write(book, path)
+    (tmp_path / "link").symlink_to(small)
+    done = command("slides", path, "--out", tmp_path / "deck", root=tmp_path / "link")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_book_stopped_while_it_was_copied_can_be_made_again(tmp_path, monkeypatch, capsys):
+    def make(pages, site):
+        (site / "_static").mkdir(parents=True)
+        for name in ("index.html", "_static/mark"):
+            (site / name).write_text("new")
+
+    def stops(source, folder, dirs_exist_ok):
+        raise KeyboardInterrupt
+
+    mark = Path("_static", "mark")
+    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.setattr("shutil.copytree", stops)
+        put_into(tmp_path / "book", mark, (), make)
+    assert put_into(tmp_path / "book", mark, (), make) == 0
+    assert (tmp_path / "book" / "index.html").read_text() == "new"
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):

@@ -81,6 +81,11 @@ def test_a_check_leaves_no_trace():
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_a_check_is_silent_beside_several_gpus(monkeypatch, recwarn):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert check_patchify(patchify) is True and not recwarn.list
+
+
 THIRD = torch.tensor([1.0, 3.0], dtype=torch.float64) / 3
 
 

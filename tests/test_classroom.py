@@ -105,7 +105,7 @@ def python(tmp_path_factory):
     names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
     scripts = sysconfig.get_path("scripts")  # nbgrader calls its alembic by name
     environment = os.environ | {name: str(home / name) for name in names}
-    environment["PATH"] = scripts + os.pathsep + os.environ["PATH"]
+    environment |= {"PATH": scripts + os.pathsep + os.environ["PATH"], "PYTHONPATH": str(ROOT)}
 
     def run(*words, cwd):
         return subprocess.run([sys.executable, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True)
@@ -421,6 +421,23 @@ def test_a_course_is_made_once_and_then_told_how_to_go_on(tmp_path, capsys):
 def test_notebooks_without_exercises_are_refused(tmp_path, capsys, word, says):
     assert says in refused(capsys, tmp_path / "course", ONE, word)
     assert not (tmp_path / "course").exists()
+
+
+@needs_nbgrader
+def test_a_course_that_cannot_be_made_is_told_and_leaves_nothing(tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    assert "error: [Errno" in refused(capsys, tmp_path / "file" / "course", ONE)
+
+    def stops(folder, name, notebook):
+        write(folder, name, notebook)
+        raise KeyboardInterrupt
+
+    write = classroom.write
+    monkeypatch.setattr(classroom, "write", stops)
+    assert main(["classroom", str(tmp_path / "course"), ONE]) == 130
+    assert list((tmp_path / "course").iterdir()) == []
+    monkeypatch.setattr(classroom, "write", write)
+    assert main(["classroom", str(tmp_path / "course"), ONE]) == 0
 
 
 @needs_nbgrader

@@ -13,6 +13,7 @@ import sys
 import threading
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -45,6 +46,14 @@ def script(path, text):
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
+
+
+@pytest.fixture(autouse=True)
+def nobodys_folders(monkeypatch):
+    """Whatever the caller's environment says of folders does not count here"""
+    kinds = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR", "PATH")
+    for name in ("VIT_HELPERS_DATA", "XDG_CACHE_HOME", "XDG_DATA_HOME", *(f"JUPYTER_{kind}" for kind in kinds)):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -195,7 +204,7 @@ def test_a_gpu_that_torch_does_not_see_is_told(tmp_path, monkeypatch):
 )
 def test_a_container_with_fewer_cpus_than_it_shows_is_told(tmp_path, monkeypatch, files):
     monkeypatch.setattr(checkup, "CGROUP", tmp_path)
-    assert checkup.cpu_limit() == checkup.memory_limit() == float("inf")
+    assert checkup.cpu_limit() == checkup.memory_left() == float("inf")
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -213,7 +222,7 @@ def test_no_limit_is_no_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(checkup, "CGROUP", tmp_path)
     (tmp_path / "cpu.max").write_text("max 100000\n")
     (tmp_path / "memory.max").write_text("max\n")
-    assert checkup.cpu_limit() == checkup.memory_limit() == float("inf")
+    assert checkup.cpu_limit() == checkup.memory_left() == float("inf")
 
 
 def test_the_narrowest_cgroup_counts(tmp_path, monkeypatch):
@@ -234,10 +243,25 @@ def test_too_little_memory_names_the_notebooks(tmp_path, monkeypatch):
     needs = checkup.notebooks_memory()
     assert len(needs) == len(list((ROOT / "notebooks").glob("[0-9]*.ipynb"))) and max(needs.values()) == needs["11_scaling"]
     monkeypatch.setattr(checkup, "CGROUP", tmp_path)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=64 * 2**30))
     (tmp_path / "memory.max").write_text(str(2 * 2**30))
     assert seen(checkup.memory, "note").startswith("2.0 GiB free, too little for 11_scaling -> close other programs")
     (tmp_path / "memory.max").write_text(str(2**28))
     assert "00_start_here, 01_patches" in seen(checkup.memory, "bad")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [("memory.max", "memory.current", "memory.stat"),
+     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat")],
+    ids=["version 2", "version 1"],
+)  # fmt: skip
+def test_memory_that_a_container_has_used_is_not_free(tmp_path, monkeypatch, files):
+    monkeypatch.setattr(checkup, "CGROUP", tmp_path)
+    for name, text in zip(files, ("4000\n", "3900\n", "active_file 7\ninactive_file 500\n"), strict=True):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert checkup.memory_left() == 600
 
 
 def test_other_work_is_told(monkeypatch):
@@ -306,6 +330,23 @@ def test_a_kernel_of_another_environment_is_told(tmp_path, monkeypatch, text, sa
     assert "ipykernel install --sys-prefix" in told
 
 
+@posix
+def test_a_kernel_by_another_way_to_the_same_folder_is_well(tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(sys.prefix)
+    spec = tmp_path / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    python3 = tmp_path / "link" / Path(sys.executable).relative_to(sys.prefix)
+    spec.write_text(json.dumps({"argv": [str(python3)], "display_name": "P", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    assert "runs in this environment" in seen(checkup.jupyter, "ok")
+
+
+def test_advice_can_be_pasted_where_the_path_has_a_space(tmp_path):
+    code = "import sys; sys.executable = '/my env/python'; from vit_helpers.commands import checkup; print(checkup.PIP)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip().removeprefix("& ") == '"/my env/python" -m pip install'
+
+
 def test_no_kernel_at_all_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("ENV_JUPYTER_PATH", "SYSTEM_JUPYTER_PATH"):
@@ -332,7 +373,7 @@ class Refuses(http.server.BaseHTTPRequestHandler):
 
 def test_hosts_that_answer_that_are_silent_and_that_are_not_there(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(checkup, "PATIENCE", 0.5)
+    monkeypatch.setattr(checkup, "PATIENCE", 2)
     with http.server.HTTPServer(("127.0.0.1", 0), Refuses) as server, socket.create_server(("127.0.0.1", 0)) as silent:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with socket.create_server(("127.0.0.1", 0)) as other:
@@ -356,6 +397,15 @@ def test_no_network_is_a_note(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     found = list(safely(checkup.network))
     assert {one.state for one in found} == {"note"} and "https://github.com/" in found[0].what
+
+
+def test_a_proxy_that_is_no_address_is_told(monkeypatch):
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://proxy:notaport")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr("urllib.request._opener", None)  # it asks for proxies once, and keeps them
+    found = list(safely(checkup.network))
+    assert {one.state for one in found} == {"note"} and all("notaport" in one.what for one in found)
 
 
 def test_a_doctor_who_stumbles_goes_on():

@@ -233,6 +233,19 @@ def test_nbval_notices_a_changed_output(tmp_path):
     assert subprocess.run([*words, path], cwd=tmp_path, capture_output=True).returncode == 1
 
 
+def test_rerun_goes_on_behind_what_fails(tmp_path):
+    dies, fine = (
+        small_notebook(tmp_path / f"{n}.ipynb", line) for n, line in enumerate(["import os; os._exit(1)", "print('one')"])
+    )
+    none = tmp_path / "2.ipynb"
+    none.write_text("no JSON")
+    before = dies.read_bytes(), none.read_bytes()
+    done = rerun(dies, none, fine)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert f"{dies}: failed, left as it was" in done.stderr and f"{none}: no notebook" in done.stderr
+    assert f"{fine}: written" in done.stdout and (dies.read_bytes(), none.read_bytes()) == before
+
+
 # What a notebook costs: measured always, written with --cards
 
 CARD = """# A title

@@ -188,6 +188,7 @@ BAD = {
     "dark, color-contrast": '<p style="color: #1f2328">dark on dark</p>',
     "light, link-name": '<a href="#here"></a>',
     "away: ": '<img src="https://example.org/a.png" alt="From elsewhere.">',
+    "failed: ": '<link rel="stylesheet" href="nowhere.css">',
     "errors: ": "<script>nothing.there()</script>",
 }
 

@@ -37,6 +37,24 @@ def test_one_number_that_is_another_shows(monkeypatch, name):
     assert row["logits"] > 1e-4 and row["gradients"] > 1e-3
 
 
+def test_a_size_that_fails_leaves_the_rows_before_it(tmp_path, monkeypatch):
+    compare = parity.compare
+
+    def fails(size, library):
+        if library == "timm":
+            raise KeyboardInterrupt
+        return compare(size, library)
+
+    monkeypatch.setattr(parity, "compare", fails)
+    assert main(["parity", SMALL, "--out", str(tmp_path / "parity.csv")]) == 130
+    assert len((tmp_path / "parity.csv").read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_a_folder_is_no_file(tmp_path, capsys):
+    assert main(["parity", SMALL, "--out", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"error: {tmp_path} is a folder, wanted: a CSV file\n"
+
+
 def test_unknown_sizes_are_named(capsys):
     assert main(["parity", "XL/16"]) == 1
     assert "error: unknown size XL/16, known: 8 px/P2/D64/L2" in capsys.readouterr().err

@@ -54,7 +54,7 @@ def cells(path):
 
 
 def notebooks(folder):
-    return sorted((folder / "notebooks").rglob("[0-9]*.ipynb"))
+    return sorted(path for where in ("", "solutions") for path in (folder / "notebooks" / where).glob("[0-9]*.ipynb"))
 
 
 def test_published_and_undone_every_byte_is_what_it_was(repository):
@@ -79,7 +79,9 @@ def test_published_and_undone_every_byte_is_what_it_was(repository):
 
 def test_the_address_comes_wherever_it_is_needed(repository):
     command(repository, "publish", "own-er/a.name_2")
-    assert tomllib.loads((repository / "pyproject.toml").read_text())["project"]["urls"] == {"Repository": HOME}
+    assert tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"] == {
+        "Repository": HOME
+    }
     for path in notebooks(repository):
         where = f"own-er/a.name_2/blob/main/{path.relative_to(repository).as_posix()}"
         first, *rest = cells(path)[0].source.splitlines()
@@ -90,7 +92,7 @@ def test_the_address_comes_wherever_it_is_needed(repository):
         assert first.startswith("[") and rest[0] == ""  # the line of navigation, and nothing after it has moved
         setup = [cell.source for cell in cells(path) if "setup" in cell.metadata.get("tags", [])]
         assert len(setup) == 1 and f'\nHOME = "{HOME}"\n' in setup[0]
-    readme = (repository / "README.md").read_text()
+    readme = (repository / "README.md").read_text(encoding="utf-8")
     assert f"\n```\ngit clone {HOME}\ncd a.name_2\n```\n" in readme
     for alt, badge, link in re.findall(r"\[!\[(.*?)\]\((.*?)\)\]\((.*?)\)", readme):
         assert alt in ("Open in Colab", "Open in Kaggle") and badge.endswith(".svg")
@@ -151,38 +153,78 @@ def test_nothing_is_written_unless_all_can_be(repository):
         ("README.md", lambda text: text.replace("<!-- to here -->", ""), "README.md should hold"),
         ("pyproject.toml", lambda text: text.replace("Repository", "Other"), "pyproject.toml should hold"),
         ("notebooks/05_vit.ipynb", lambda text: "no JSON", "notebooks/05_vit.ipynb is no notebook"),
+        (
+            "notebooks/05_vit.ipynb",
+            lambda text: '{"cells": []}',
+            "notebooks/05_vit.ipynb does not begin with a cell of prose",
+        ),
+        (
+            "notebooks/05_vit.ipynb",
+            lambda text: text.replace('"markdown"', '"code"', 1),
+            "notebooks/05_vit.ipynb does not be",
+        ),
     ]:
         path = repository / name
-        kept = path.read_text()
-        path.write_text(damage(kept))
+        kept = path.read_text(encoding="utf-8")
+        path.write_text(damage(kept), encoding="utf-8")
         before = contents(repository)
         done = command(repository, "publish", "a/b")
         assert done.returncode == 1 and done.stderr.startswith(f"error: {message}"), done.stderr
         assert contents(repository) == before
-        path.write_text(kept)
+        path.write_text(kept, encoding="utf-8")
     before = contents(repository)
     done = command(repository, "publish", "https://github.com/a/b")
     assert done.returncode == 1 and done.stderr.startswith("error: got 'https://github.com/a/b', wanted OWNER/NAME alone")
     assert contents(repository) == before
 
 
-def test_what_was_written_is_taken_back_when_the_disk_is_full(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("trouble", [OSError("no space left on device"), KeyboardInterrupt()], ids=["full", "Ctrl-C"])
+def test_what_was_written_is_taken_back_when_it_cannot_go_on(tmp_path, monkeypatch, trouble):
     paths = [tmp_path / name for name in "abc"]
     for path in paths:
         path.write_text("old")
     write_bytes = Path.write_bytes
 
-    def full(path, data):
+    def stops(path, data):
         if path.name == "c" and data == b"new":
             write_bytes(path, b"n")
-            raise OSError("no space left on device")
+            raise trouble
         write_bytes(path, data)
 
     monkeypatch.setattr(publish, "pages", lambda home: dict.fromkeys(paths, "new"))
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "write_bytes", stops)
+    with pytest.raises(type(trouble)):
+        publish.write("a/b")
+    assert [path.read_text(encoding="utf-8") for path in paths] == ["old"] * 3
+
+
+def test_a_full_disk_is_told(monkeypatch, capsys):
+    def full(home):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(publish, "write", full)
     assert main(["publish", "a/b"]) == 1
     assert capsys.readouterr().err == "error: no space left on device\n"
-    assert [path.read_text() for path in paths] == ["old"] * 3
+
+
+def test_publish_outside_the_repository_says_so(repository):
+    (repository / "pyproject.toml").unlink()
+    for words in (["a/b"], ["--undo"]):
+        done = command(repository, "publish", *words)
+        assert done.returncode == 1 and done.stderr.startswith("error: publish works inside the repository; ")
+
+
+def test_copies_that_readers_keep_are_left_alone(repository):
+    for folder in ("notebooks/mine", "notebooks/.ipynb_checkpoints"):
+        (repository / folder).mkdir()
+        shutil.copy(repository / "notebooks" / "01_patches.ipynb", repository / folder)
+    command(repository, "publish", "a/b")
+    kept = [
+        path
+        for path in contents(repository)
+        if path.name == "01_patches.ipynb" and b"a/b" in (repository / path).read_bytes()
+    ]
+    assert sorted(path.as_posix() for path in kept) == ["notebooks/01_patches.ipynb", "notebooks/solutions/01_patches.ipynb"]
 
 
 # The repository as it lies
@@ -195,7 +237,9 @@ def test_every_file_says_what_the_one_place_says():
         assert path.read_text(encoding="utf-8") == text, f"run `python -m vit_helpers publish` for {path.name}"
     if not address:  # so nothing points to what somebody else could own
         for path in [*all_notebooks(), ROOT / "README.md"]:
-            assert not re.search(r"Open in |colab\.research\.google|kaggle\.com/kernels|git clone http", path.read_text())
+            assert not re.search(
+                r"Open in |colab\.research\.google|kaggle\.com/kernels|git clone http", path.read_text(encoding="utf-8")
+            )
 
 
 def names(lines):

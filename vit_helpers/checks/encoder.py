@@ -189,10 +189,10 @@ MLP_SLIPS = {
     "nothing stands between the layers: two Linears in a row are one; put a GELU there": {"act": lambda x: x},
     "has a ReLU where the paper has a GELU": {"act": F.relu},
     "has ReLU, and once more after the last layer; the paper has one GELU between": {"act": F.relu, "after": F.relu},
-    "has the tanh form of GELU, which differs a little; the published models use the exact one, nn.GELU()": {
+    "has the tanh form of GELU (that of flax), which differs a little; the exact one is wanted, nn.GELU()": {
         "act": tanh_gelu
     },
-    "has x * sigmoid(1.702 x), a rough form of GELU; the published models use the exact one, nn.GELU()": {"act": quick},
+    "has x * sigmoid(1.702 x), a rough form of GELU; the exact one is wanted, nn.GELU()": {"act": quick},
     "has a SiLU where the paper has a GELU": {"act": F.silu},
     "has a tanh where the paper has a GELU": {"act": torch.tanh},
     "has a sigmoid where the paper has a GELU": {"act": torch.sigmoid},

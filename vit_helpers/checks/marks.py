@@ -39,8 +39,9 @@ def check(name, answer, ideas):
             "x", name, f"got {short(answer)}; hand over the function or class itself, without brackets behind its name"
         )
     dtype = torch.get_default_dtype()
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []  # of several, fork_rng would warn
     try:  # a check leaves no trace, and does not depend on what the notebook switched off
-        with torch.random.fork_rng(), torch.inference_mode(False), torch.set_grad_enabled(True):
+        with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.set_grad_enabled(True):
             passed = sum(1 for _ in takewhile(lambda idea: try_idea(name, answer, *idea), ideas))
             signs[:] = ["v"] * passed + ["x"] * (len(ideas) - passed)  # those behind the first slip are not tried
             return passed == len(ideas)

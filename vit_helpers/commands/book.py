@@ -65,8 +65,11 @@ def put_into(folder, mark, needed, make):
         if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):
             raise ValueError(f"{folder} holds something else: empty it, or name another folder")
         with tempfile.TemporaryDirectory() as scratch:
-            make(Path(scratch, "pages"), Path(scratch, "site"))
-            shutil.copytree(Path(scratch, "site"), folder, dirs_exist_ok=True)
+            site = Path(scratch, "site")
+            make(Path(scratch, "pages"), site)
+            (folder / mark).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(site / mark, folder / mark)  # first: what is stopped from here on can be made again
+            shutil.copytree(site, folder, dirs_exist_ok=True)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -188,7 +188,7 @@ def finish_page(app, doctree, alt):
     from docutils import nodes
 
     for image in doctree.findall(nodes.image):
-        image["alt"] = image.get("alt") or alt[Path(image["uri"]).stem]
+        image["alt"] = image.get("alt") or alt.get(Path(image["uri"]).stem, "")
     if app.env.docname.startswith(("vit_helpers/", "tests/")):
         slugs = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
         for block in doctree.findall(nodes.literal_block):

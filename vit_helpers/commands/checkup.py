@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,8 @@ CGROUP = Path("/sys/fs/cgroup")  # where Linux says what a container may use
 GIB = 2**30
 BUSY = 25  # percent of the processor: with as much other work, threads begin to wait for one another
 PATIENCE = 3  # seconds for hosts to answer
-PIP = f"{sys.executable} -m pip install"
+PYTHON = f'{"& " if os.name == "nt" else ""}"{sys.executable}"' if " " in sys.executable else sys.executable  # to be pasted
+PIP = f"{PYTHON} -m pip install"
 
 
 class Finding(NamedTuple):
@@ -156,11 +158,16 @@ def cpu_limit():
     return min((int(pair[0]) / int(pair[1]) for pair in pairs if pair and pair[0].isdecimal()), default=float("inf"))
 
 
-def memory_limit():
-    """How many bytes the cgroups of a container leave it; infinity where nothing says"""
-    texts = [read(folder / "memory.max") for folder in cgroups()]
-    texts += [read(CGROUP / "memory" / "memory.limit_in_bytes")]  # version 1
-    return min((int(text) for text in texts if text.strip().isdecimal()), default=float("inf"))
+def memory_left():
+    """How many bytes the cgroups of a container leave free; infinity where nothing says"""
+    files = [(folder, "memory.max", "memory.current") for folder in cgroups()]
+    files += [(CGROUP / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes")]  # version 1
+    left = []
+    for folder, most, used in files:
+        if (limit := read(folder / most).strip()).isdecimal():
+            cached = re.search(r"^inactive_file (\d+)$", read(folder / "memory.stat"), re.M)  # given back when it is needed
+            left.append(int(limit) - int(read(folder / used) or 0) + int(cached[1] if cached else 0))
+    return min(left, default=float("inf"))
 
 
 def cgroups():
@@ -196,7 +203,7 @@ def memory():
     """What is free, held against what the notebooks took"""
     import psutil
 
-    free, needs = min(psutil.virtual_memory().available, memory_limit()) / GIB, notebooks_memory()
+    free, needs = min(psutil.virtual_memory().available, memory_left()) / GIB, notebooks_memory()
     if short := [name for name, need in needs.items() if need > free]:
         state = "bad" if len(short) == len(needs) else "note"
         what = f"{free:.1f} GiB free, too little for {', '.join(short)}"
@@ -226,7 +233,8 @@ def disk():
 
 def room(name, folder, advice):
     """Whether a folder can be written to and has a GiB free; one that is not there yet would be made in the next above"""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
+    # access, for Path.exists raises in a folder that may not be looked into
+    there = next(path for path in (folder, *folder.parents) if os.access(path, os.F_OK))
     try:
         with tempfile.TemporaryFile(dir=there):
             free = shutil.disk_usage(there).free / GIB
@@ -270,7 +278,7 @@ def jupyter():
     from jupyter_core.paths import jupyter_runtime_dir
 
     yield room("Jupyter's own files", Path(jupyter_runtime_dir()), "set JUPYTER_RUNTIME_DIR")
-    advice = f"{PIP} ipykernel && {sys.executable} -m ipykernel install --sys-prefix"
+    advice = f"{PIP} ipykernel, and then {PYTHON} -m ipykernel install --sys-prefix"
     try:
         python3 = KernelSpecManager().get_kernel_spec("python3").argv[0]
     except NoSuchKernel:
@@ -278,8 +286,8 @@ def jupyter():
         return
     if python3 in ("python", "python3", f"python3.{sys.version_info[1]}"):
         python3 = sys.executable  # as Jupyter takes it
-    said = told_by(python3, "import sys, ipykernel; print(sys.prefix)")
-    if said == sys.prefix:
+    said = told_by(python3, "import os, sys, ipykernel; print(ascii(os.path.realpath(sys.prefix)))")
+    if said == ascii(os.path.realpath(sys.prefix)):
         yield Finding("ok", "the kernel python3 runs in this environment")
     else:
         yield Finding("bad", f"the kernel python3 is another Python's, {python3}: {said}", advice)
@@ -336,6 +344,7 @@ def network():
 
 def ask(host, hosts):
     """Write down what keeps a host from answering: "" when it answers, whatever it says"""
+    from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
@@ -344,7 +353,7 @@ def ask(host, hosts):
             hosts[host] = ""
     except HTTPError:
         hosts[host] = ""
-    except OSError as error:
+    except (OSError, HTTPException, ValueError) as error:  # the last two where a proxy's address is none
         hosts[host] = f"cannot be reached: {getattr(error, 'reason', error)}"
 
 

@@ -7,6 +7,7 @@ From there on nbgrader does the work, in that folder: `nbgrader generate_assignm
 """
 
 import importlib.util
+import shutil
 import sys
 from pathlib import Path
 
@@ -62,13 +63,10 @@ def run(args):
             raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
         refuse(args.folder)
         books = {name: assignment(name, *pair) for name, pair in chosen(args.notebooks).items()}
-    except ValueError as error:
+        make(args.folder, books)
+    except (OSError, SyntaxError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    for name, notebook in books.items():
-        write(args.folder, name, notebook)
-    settings = SETTINGS.format(course=args.folder.resolve().name)
-    (args.folder / CONFIG).write_text(settings, encoding="utf-8")
     print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(books))}")
     return 0
 
@@ -104,6 +102,18 @@ def chosen(words):
     if not pairs:
         raise ValueError("no notebooks here: use a clone of the repository")
     return pairs
+
+
+def make(folder, books):
+    """Write a course, whole or not at all, where nothing stands yet"""
+    try:
+        for name, notebook in books.items():
+            write(folder, name, notebook)
+        settings = SETTINGS.format(course=folder.resolve().name)
+        (folder / CONFIG).write_text(settings, encoding="utf-8")
+    except BaseException:  # Ctrl-C too
+        shutil.rmtree(folder / "source", ignore_errors=True)
+        raise
 
 
 def write(folder, name, notebook):

@@ -7,7 +7,7 @@ many times as long; what to do stands beneath. Nothing is changed, and the exit 
 import sys
 import textwrap
 
-from vit_helpers.commands.checkup import CHECKS, WITH_TORCH, Finding, import_trouble, network
+from vit_helpers.commands.checkup import CHECKS, PIP, WITH_TORCH, Finding, import_trouble, network
 
 WIDTH = 100
 
@@ -39,7 +39,7 @@ def safely(look):
         else:
             yield from look()
     except ImportError as error:
-        yield Finding("bad", f"could not be looked at: {error}", f"{sys.executable} -m pip install -r requirements.txt")
+        yield Finding("bad", f"could not be looked at: {error}", f"{PIP} -r requirements.txt")
     except Exception as error:  # of any kind: a doctor who faints helps nobody
         yield Finding("note", f"could not be looked at: {type(error).__name__}: {error}")
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from vit_helpers.commands import write_rows
 from vit_helpers.commands.peers import MAKERS, SHAPES, Shape, find_spec
 
-SIZES = SHAPES | {
+MORE = {
     "S/16": Shape(224, 16, 3, 384, 12, 6, 4),
     "B/32": Shape(224, 32, 3, 768, 12, 12, 4),
     "L/16": Shape(224, 16, 3, 1024, 24, 16, 2),
     "H/14": Shape(224, 14, 3, 1280, 32, 16, 1),
 }
+SIZES = dict(sorted((SHAPES | MORE).items(), key=lambda item: item[1].width))
 LIBRARIES = {"torchvision": "torchvision", "timm": "timm", "Hugging Face": "transformers"}
 KINDS = ("model", "library", "parameters", "largest logit", "logits", "gradients")
 IMAGES = 2
@@ -31,13 +32,16 @@ def run(args):
     if unknown := [name for name in args.sizes if name not in SIZES]:
         print(f"error: unknown size {', '.join(unknown)}, known: {', '.join(SIZES)}", file=sys.stderr)
         return 1
+    if args.out.is_dir():
+        print(f"error: {args.out} is a folder, wanted: a CSV file", file=sys.stderr)
+        return 1
     here = [library for library, package in LIBRARIES.items() if find_spec(package)]
     rows = []
     for size in args.sizes or SIZES:
         for library in here:
             rows.append(compare(size, library))
+            write_rows(args.out, KINDS, rows)
             print(f"{size}, {library}: largest difference of logits {rows[-1]['logits']:.0e}", file=sys.stderr, flush=True)
-    write_rows(args.out, KINDS, rows)
     print(markdown(rows))
     print(f"Not installed, left out: {', '.join(LIBRARIES.keys() - here)}\n" * (len(here) < len(LIBRARIES)), end="")
     return 0

@@ -36,13 +36,16 @@ def add_arguments(parser):
 
 
 def run(args):
+    if not PROJECT.is_file():
+        print(f"error: publish works inside the repository; there is no {PROJECT}", file=sys.stderr)
+        return 1
     try:
         changed = write("" if args.undo else address(args.repository))
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     for path in changed:
-        print(f"{path.relative_to(ROOT)}: written")
+        print(f"{path.relative_to(ROOT).as_posix()}: written")
     if not changed:
         print("nothing to change")
     return 0
@@ -74,7 +77,7 @@ def write(home):
         for path in changed:
             done.append(path)
             path.write_bytes(texts[path].encode())
-    except OSError:
+    except BaseException:  # Ctrl-C too
         for path in done:
             with contextlib.suppress(OSError):  # one that could not be opened is as it was
                 path.write_bytes(before[path])
@@ -96,7 +99,9 @@ def notebook_with(path, home):
     try:
         book = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path.relative_to(ROOT)} is no notebook: {error}") from None
+        raise ValueError(f"{path.relative_to(ROOT).as_posix()} is no notebook: {error}") from None
+    if [cell["cell_type"] for cell in book["cells"][:1]] != ["markdown"]:
+        raise ValueError(f"{path.relative_to(ROOT).as_posix()} does not begin with a cell of prose, where links can stand")
     links = "".join(f" | [Open in {name}]({link})" for name, link in readers(home, path).items())
     line, newline, rest = "".join(book["cells"][0]["source"]).partition("\n")
     book["cells"][0]["source"] = (LINKS.sub("", line) + links + newline + rest).splitlines(keepends=True)

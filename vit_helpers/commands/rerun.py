@@ -7,7 +7,8 @@ output that differs from the stored one only in what tests/nbval_sanitize.cfg bl
 picture in a cell tagged nbval-ignore-output whose text says the same: clear that cell's output to have it drawn anew.
 
 Each line printed ends with what the notebook cost: seconds from the start of its kernel to the end, and the peak of its
-memory. With --cards both are written into the notebook's card and into its row of README.md, word for word the same.
+memory. With --cards both are written into the notebook's card and into its row of README.md, word for word the same, and
+every output is stored as it came, so that all times in the notebook are those of one run.
 """
 
 import configparser
@@ -56,21 +57,25 @@ def run(args):
 
 
 def all_notebooks():
-    """Every notebook and its solutions, without the copies that JupyterLab leaves in hidden folders"""
-    return sorted(p for p in (ROOT / "notebooks").rglob("[0-9]*.ipynb") if not p.parent.name.startswith("."))
+    """Every notebook and its solutions; not the copies that readers and JupyterLab keep in other folders"""
+    return sorted(path for folder in ("", "solutions") for path in (ROOT / "notebooks" / folder).glob("[0-9]*.ipynb"))
 
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def rerun(path, cards=False):
-    """Run one notebook and store it, with `cards` also what it cost; False, and nothing stored, when a cell fails."""
+    """Run one notebook and store it, with `cards` also what it cost; False, and nothing stored, when that fails."""
     import nbformat
     from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-    before = path.read_text(encoding="utf-8")
-    old = nbformat.reads(before, as_version=4)
+    try:
+        before = path.read_text(encoding="utf-8")
+        old = nbformat.reads(before, as_version=4)
+    except ValueError as error:
+        print(f"{path}: no notebook\n{error}", file=sys.stderr)
+        return False
     new = copy.deepcopy(old)
     for cell in filter(is_setup, new.cells):
         cell.source = setup_source(home())
@@ -85,13 +90,14 @@ def rerun(path, cards=False):
     )
     try:
         costs = measure(client.execute)
-    except CellExecutionError as error:
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         print(f"{path}: failed, left as it was\n{error}", file=sys.stderr)
         return False
     if cards and (card := card_of(new)):
         card.source = card_with(card.source, costs)
+    after = store(new, new if cards else old)
+    if cards and card:
         list_in_readme(path, MEASURED.search(card.source).groups())
-    after = store(new, old)
     if after != before:
         path.write_text(after, encoding="utf-8", newline="\n")
     print(f"{path}: {'unchanged' if after == before else 'written'}, {', '.join(in_words(costs))}")

@@ -57,14 +57,15 @@ def add_arguments(parser):
 
 def run(args):
     needed = (*NEEDED, "sphinx_revealjs")
-    return put_into(args.out, MARK, needed, partial(make_decks, notebooks=[path.resolve() for path in args.notebooks]))
+    return put_into(args.out, MARK, needed, partial(make_decks, notebooks=args.notebooks))
 
 
 def make_decks(pages, site, notebooks):
     """Write a deck for each notebook, and a first page that lists them; ValueError for a file that is none of ours"""
-    if unknown := [str(path) for path in notebooks if path not in all_notebooks()]:
+    ours = {path.resolve(): path for path in all_notebooks()}
+    if unknown := [str(path) for path in notebooks if path.resolve() not in ours]:
         raise ValueError(f"no notebook of the series at {', '.join(unknown)}")
-    decks = {path: deck(path) for path in notebooks or lessons()}
+    decks = {path: deck(path) for path in [ours[path.resolve()] for path in notebooks] or lessons()}
     lay_out(pages, {README: "# Slides" + contents(decks)} | decks, {MARK.name: STYLE})
     run_sphinx(pages, site, "revealjs", SETTINGS, partial(finish_deck, alt=alt_texts()))
 

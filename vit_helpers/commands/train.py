@@ -33,7 +33,7 @@ def add_arguments(parser):
         "--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)"
     )
     parser.add_argument(
-        "--patch", type=whole_number, help="side of a patch in pixels (default: what suits the data, 2 for the digits)"
+        "--patch", type=whole_number, help="side of a patch in pixels (default: what suits the data, 4 for the digits)"
     )
     parser.add_argument("--epochs", type=whole_number, help="passes over the training part (default: what suits the data)")
     parser.add_argument("--batch-size", type=whole_number, help="images a step (default: what suits the data)")
