@@ -873,7 +873,7 @@ def test_what_the_notebook_switched_off_is_no_hindrance(capsys):
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.filterwarnings("ignore:The epoch parameter in")  # SequentialLR of torch 2.6 warns of its own way
+@pytest.mark.filterwarnings("ignore:The epoch parameter in")  # some torch warns of what its own SequentialLR does
 @pytest.mark.parametrize("schedule", [by_hand, warmup_cosine])
 def test_the_asked_schedule_is_the_one_that_torch_knows(schedule):
     """The rise and the fall of two schedulers of torch, one after the other"""

@@ -159,7 +159,7 @@ def test_missing_and_old_packages_are_named(monkeypatch):
 
     monkeypatch.setattr(metadata, "version", version)
     told = seen(checkup.packages, "bad")
-    assert "torch is 2.5.1+cpu, wanted is >=2.6 -> " in told and 'pip install "torch>=2.6"' in told
+    assert "torch is 2.5.1+cpu, wanted is >=2.11 -> " in told and 'pip install "torch>=2.11"' in told
     assert "einops is missing -> " in told and 'pip install "einops>=' in told
     assert "nbval is 0.12.0, wanted is <0.12,>=0.11" in told
     assert len(told.splitlines()) == 3

@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vit_helpers.data import load
@@ -143,9 +144,12 @@ def as_text(table, settings):
 
 
 def multiply_adds(model, images):
-    """Of one pass, as torch counts them: those of matrices and convolutions alone"""
+    """Of one pass, as torch counts them: those of matrices and convolutions alone
+
+    In attention's plain form, since older torch does not count the fused one.
+    """
     model.eval()  # a batch of one is too small for the norm of a CNN in training
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         model(images)
     return counter.get_total_flops() // 2
 

@@ -23,7 +23,7 @@ def draw_look(image, maps, patch_size, head, query=None, ax=None, title=None, to
 def draw_heads(image, maps, patch_size, notes=None, query=None, top=None):
     """All heads of all layers on one sheet and one scale; the figure comes back.
 
-    maps : a list of L tensors (h, rows, cols); notes: for each layer h texts, to stand over the maps
+    maps : a list of L tensors (h, rows, cols); notes: for each layer h texts, the entropies, to stand over the maps
     top  : the weight drawn brightest; by default the largest of all
     """
     top = max(layer.max().item() for layer in maps) if top is None else top
@@ -31,7 +31,8 @@ def draw_heads(image, maps, patch_size, notes=None, query=None, top=None):
     fig, axes = look.new_figure(9, L * (9 / (h + 0.7) + 0.3), nrows=L, ncols=h, squeeze=False)
     for layer, row in enumerate(axes):
         for head, ax in enumerate(row):
-            note = notes[layer][head] if notes else None
+            words = [f"head {head + 1}"] * (layer == 0) + ([f"entropy {notes[layer][head]}"] if notes else [])
+            note = ", ".join(words) or None
             _, drawn = draw_look(image, maps[layer], patch_size, head, query, ax, note, top)
         beside = {"transform": row[0].transAxes, "rotation": 90, "ha": "right", "va": "center", "color": look.TEXT}
         row[0].text(-0.05, 0.5, f"layer {layer + 1}", fontsize=look.TEXT_SIZE, **beside)  # bare axes show no label

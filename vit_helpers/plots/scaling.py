@@ -1,5 +1,7 @@
 """Figures of notebook 11: what something is made of, and how each part grows."""
 
+import math
+
 from matplotlib.colors import ListedColormap
 
 from vit_helpers.plots import look
@@ -38,7 +40,7 @@ def draw_stacks(rows, unit="", share=False, title=None, ax=None):
 
 
 def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
-    """How parts grow with something, both axes logarithmic, each line named for a legend; the axes come back.
+    """How parts grow with something, both axes logarithmic, named lines, each with its slope; the axes come back.
 
     x: the values of what grows; lines: {part: amounts}; name, unit: of the axes; mark: an x to be marked
     """
@@ -46,6 +48,9 @@ def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
     for i, (part, amounts) in enumerate(lines.items()):
         colour = COLOURS[1 + i]
         ax.plot(x, amounts, color=colour, linewidth=2.5, linestyle=("-", "--", "-.", ":")[i % 4], label=part)
+        slope = math.log(amounts[-1] / amounts[0]) / math.log(x[-1] / x[0])
+        beside = {"textcoords": "offset points", "va": "top", "fontsize": look.TEXT_SIZE - 2, "color": look.TEXT}
+        ax.annotate(f"slope {slope:.1f}", (x[0], amounts[0]), (16, -2), **beside)
     if mark:
         ax.axvline(mark, color=look.LINE, linewidth=1, linestyle=":")
     ax.set_xscale("log")
@@ -76,7 +81,7 @@ def draw_ratios(rows, title=None, x="times as fast", ax=None):
                     fontsize=look.TEXT_SIZE - 1, color=look.TEXT)  # fmt: skip
     ax.axvline(1, color=look.TEXT, linewidth=1)
     ax.set_xscale("log")
-    ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30) if ax.get_xlim()[0] < tick < ax.get_xlim()[1]]
+    ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300) if ax.get_xlim()[0] < tick < ax.get_xlim()[1]]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.set_yticks(range(len(rows)), list(rows))

@@ -76,6 +76,8 @@ def draw_runs(runs, key="accuracy", columns=3):
         ax.plot(epochs, [row["val_" + key] for row in history], color=look.QUERY, linewidth=2, label="validation")
         ax.axhline(guessing, color=look.TEXT, linewidth=1, linestyle=":", label="guessing")
         look.dress(ax, title).set_ylim(0, top)
+    for ax in axes.flat[len(runs) - columns : len(runs)]:  # the lowest of each column
+        ax.tick_params(labelbottom=True)
     axes[0, 0].xaxis.get_major_locator().set_params(integer=True)
     fig.supxlabel("epoch", fontsize=look.TEXT_SIZE, color=look.TEXT)
     fig.supylabel(UNITS[key], fontsize=look.TEXT_SIZE, color=look.TEXT)
@@ -117,7 +119,7 @@ def draw_calibration(sure, right, ax=None, title=None, groups=10):
 
 
 def draw_growth(rows, ax=None, title=None):
-    """Accuracy as the training part grows, a curve for each network, a dot for each seed.
+    """Accuracy as the training part grows, a curve for each network, a hollow mark for each seed.
 
     rows: of the table "growth", whose settings name `network` and `images`
     """
@@ -127,12 +129,13 @@ def draw_growth(rows, ax=None, title=None):
     for row in rows:
         settings = json.loads(row["settings"])
         points[settings.get("network", "vit")].setdefault(settings["images"], []).append(row["accuracy"])
-    for kind, (name, colour, marker) in kinds.items():
+    for (kind, (name, colour, marker)), aside in zip(kinds.items(), (0.95, 1.05), strict=True):
         sizes = sorted(points[kind])
         means = [torch.tensor(points[kind][n]).mean().item() for n in sizes]
         ax.plot(sizes, means, color=colour, linewidth=2, marker=marker, label=f"{name}, mean of the seeds")
         for n in sizes:
-            ax.plot([n] * len(points[kind][n]), points[kind][n], ".", color=look.TEXT, markersize=4)
+            ax.plot([n * aside] * len(points[kind][n]), points[kind][n], marker, color=colour, mfc="none", markersize=5)
+    ax.plot([], [], "D", color=look.TEXT, mfc="none", markersize=5, label="hollow: one seed")
     ax.set_xscale("log")
     sizes = sorted({n for sizes in points.values() for n in sizes})
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes], minor=False)
