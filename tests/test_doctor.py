@@ -49,11 +49,12 @@ def script(path, text):
 
 
 @pytest.fixture(autouse=True)
-def nobodys_folders(monkeypatch):
-    """Whatever the caller's environment says of folders does not count here"""
+def nobodys_folders(monkeypatch, tmp_path):
+    """Whatever the caller's environment says of folders does not count here; Jupyter's can be written to"""
     kinds = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR", "PATH")
     for name in ("VIT_HELPERS_DATA", "XDG_CACHE_HOME", "XDG_DATA_HOME", *(f"JUPYTER_{kind}" for kind in kinds)):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
 
 
 @pytest.fixture
@@ -77,8 +78,9 @@ def test_this_machine_is_well(tmp_path, monkeypatch, capsys):
 def test_everything_wrong_at_once_is_told(tmp_path, a_file):
     data = tmp_path / "größe"
     data.write_text("no folder")
-    done = doctor(tmp_path, "doctor", "--offline", HOME=str(a_file / "home"), VIT_HELPERS_DATA=str(data),
-                  OMP_NUM_THREADS="6400", PYTHONIOENCODING="ascii", PYTHONUTF8="0")  # fmt: skip
+    away = {"HOME": str(a_file / "home"), "VIT_HELPERS_DATA": str(data), "JUPYTER_RUNTIME_DIR": str(a_file / "runtime")}
+    wrong = {"OMP_NUM_THREADS": "6400", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = doctor(tmp_path, "doctor", "--offline", **away, **wrong)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     said = " ".join(done.stdout.split())
     assert "bad disk home: nothing can be written to" in said

@@ -56,8 +56,9 @@ def test_growth_has_a_curve_each_and_a_dot_a_seed():
     curves = {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
     assert list(curves["ViT, mean of the seeds"].get_ydata()) == pytest.approx([0.6, 0.9])
     assert list(curves["CNN, mean of the seeds"].get_xdata()) == [100]
-    dots = [y for line in ax.lines if line.get_marker() == "." for y in line.get_ydata()]
-    assert sorted(dots) == [0.5, 0.7, 0.8, 0.9]
+    hollow = [line for line in ax.lines if line.get_markerfacecolor() == "none"]
+    dots = {marker: [y for line in hollow if line.get_marker() == marker for y in line.get_ydata()] for marker in "os"}
+    assert dots == {"o": [0.5, 0.7, 0.9], "s": [0.8]} and curves["hollow: one seed"] in hollow
     assert [label.get_text() for label in ax.get_xticklabels()] == ["100", "1,000"]
 
 

@@ -49,8 +49,9 @@ def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
         colour = COLOURS[1 + i]
         ax.plot(x, amounts, color=colour, linewidth=2.5, linestyle=("-", "--", "-.", ":")[i % 4], label=part)
         slope = math.log(amounts[-1] / amounts[0]) / math.log(x[-1] / x[0])
-        beside = {"textcoords": "offset points", "va": "top", "fontsize": look.TEXT_SIZE - 2, "color": look.TEXT}
-        ax.annotate(f"slope {slope:.1f}", (x[0], amounts[0]), (16, -2), **beside)
+        aside, where = ((8, -4), {"va": "top"}) if i == 0 else ((-8, 4), {"va": "bottom", "ha": "right"})
+        where |= {"textcoords": "offset points", "fontsize": look.TEXT_SIZE - 2, "color": look.TEXT}
+        ax.annotate(f"slope {slope:.1f}", (x[len(x) // 2], amounts[len(x) // 2]), aside, **where)
     if mark:
         ax.axvline(mark, color=look.LINE, linewidth=1, linestyle=":")
     ax.set_xscale("log")

@@ -86,7 +86,7 @@ def draw_stop(ax, stop, spread, in_chans):
         for row, value in enumerate(data.tolist()):
             ax.text(0.1 if value < 0 else -0.1, row, f"{value:.2f}", ha="left" if value < 0 else "right", va="center",
                     fontsize=look.TEXT_SIZE - 3, color=look.TEXT)  # fmt: skip
-        ax.set(xlim=(-1, 1), ylim=(len(data) - 0.4, -0.6))
+        ax.set(xlim=(-1.2, 1.6), ylim=(len(data) - 0.4, -0.6))
     elif stop.kind == "weights":
         ax.imshow(side_by_side(data, round(data.shape[0] ** 0.5)), cmap=COLOURS, vmin=0, vmax=data.quantile(0.99))
     else:
