@@ -54,7 +54,8 @@ def nobodys_folders(monkeypatch, tmp_path):
     kinds = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR", "PATH")
     for name in ("VIT_HELPERS_DATA", "XDG_CACHE_HOME", "XDG_DATA_HOME", *(f"JUPYTER_{kind}" for kind in kinds)):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    for name in ("JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
 
 
 @pytest.fixture
