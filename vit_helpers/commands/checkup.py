@@ -351,7 +351,8 @@ def ask(host, hosts):
     try:
         with urlopen(Request(host, method="HEAD"), timeout=PATIENCE):
             hosts[host] = ""
-    except HTTPError:
+    except HTTPError as answer:
+        answer.close()
         hosts[host] = ""
     except (OSError, HTTPException, ValueError) as error:  # the last two where a proxy's address is none
         hosts[host] = f"cannot be reached: {getattr(error, 'reason', error)}"
