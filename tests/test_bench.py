@@ -10,8 +10,8 @@ import torch
 from test_commands import command, main_status
 
 from vit_helpers import recipe, timing
-from vit_helpers.commands import peers
-from vit_helpers.commands.peers import MAKERS, SHAPES, Shape, installed, markdown
+from vit_helpers.cli import peers
+from tools.libraries import MAKERS, SHAPES, Shape, installed, markdown
 from vit_helpers.scaling import parameters, training_bytes
 
 TINY = Shape(8, 4, 1, 16, 2, 2, 2)
@@ -163,7 +163,7 @@ def test_ours_alone_has_no_ratio():
 @linux
 def test_memory_is_that_of_the_model():
     shape = "32 px/P4/D192/L6"
-    code = "from vit_helpers.commands.peers import training_memory"
+    code = "from tools.libraries import training_memory"
     taken = peers.fresh(code, f"training_memory('ours', {shape!r}, 'float32', 'cpu', 1)")
     wanted = sum(training_bytes(MAKERS["ours"](SHAPES[shape]).config, SHAPES[shape].batch).values())
     assert 0.8 * wanted < taken < 2 * wanted

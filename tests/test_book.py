@@ -18,9 +18,9 @@ import pytest
 from browser import accessibility, broken_pictures, browser, needs_chromium, page_of
 
 from vit_helpers.__main__ import main
-from vit_helpers.commands.book import put_into
-from vit_helpers.commands.book_pages import EXERCISE, README, page_name
-from vit_helpers.commands.rerun import ROOT, all_notebooks, home
+from tools.book import put_into
+from tools.book_pages import EXERCISE, README, page_name
+from tools.execute import ROOT, all_notebooks, home
 
 BESIDE = [name for name in ("TEACHING", "notebooks/paper_index") if (ROOT / f"{name}.md").exists()]
 LESSONS = [path for path in all_notebooks() if path.parent.name != "solutions"]
@@ -278,7 +278,7 @@ def test_slides_are_made_of_notebooks_of_the_series_alone(tmp_path, capsys):
 def small(tmp_path):
     """A repository with one notebook, published"""
     root = tmp_path / "small"
-    for folder in ("vit_helpers/commands", "images"):
+    for folder in ("vit_helpers/cli", "images"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("01_patches.ipynb", "solutions/01_patches.ipynb"):
         (root / "notebooks" / "solutions").mkdir(parents=True, exist_ok=True)
@@ -364,6 +364,6 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path, monkeypatch, capsys):
 
 
 def test_outside_of_the_repository_it_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vit_helpers.commands.book.PROJECT", tmp_path / "pyproject.toml")
+    monkeypatch.setattr("tools.book.PROJECT", tmp_path / "pyproject.toml")
     assert main(["book", str(tmp_path / "book")]) == 1
     assert "error: this works inside the repository; there is no " in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_classifier import Classifier, batches, figures, problem, silent, train
 
-from vit_helpers.checkpoints import load_checkpoint, previous
+from vit_helpers.training.checkpoints import load_checkpoint, previous
 from vit_helpers.data import Batches
 from vit_helpers.training import Recipe, fit
 

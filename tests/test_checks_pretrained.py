@@ -17,7 +17,7 @@ from vit_helpers.checks.pretrained import (
     check_rates,
     check_see,
 )
-from vit_helpers.finetune import carry_over, freeze
+from vit_helpers.pretrained.finetune import carry_over, freeze
 
 
 def not_written(*_):

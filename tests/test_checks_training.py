@@ -22,8 +22,8 @@ from vit_helpers.checks.training import (
     check_schedule,
     check_train_step,
 )
-from vit_helpers.diagnosis import diagnose
-from vit_helpers.recipe import warmup_cosine
+from vit_helpers.training.diagnosis import diagnose
+from vit_helpers.training.recipe import warmup_cosine
 from vit_helpers.training import evaluate
 
 

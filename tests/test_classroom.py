@@ -19,7 +19,7 @@ from vit_helpers.__main__ import main
 from vit_helpers.checks import marks
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.checks.training import check_reading
-from vit_helpers.commands import classroom
+from vit_helpers.cli import classroom
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "notebooks"

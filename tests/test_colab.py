@@ -17,7 +17,7 @@ import pytest
 from nbclient import NotebookClient
 from test_publish import HOME, ROOT, command, copy_repository
 
-from vit_helpers.commands.rerun import all_notebooks, is_setup
+from tools.execute import all_notebooks, is_setup
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the environment is made of symbolic links")
 # Colab in August 2026; from ipykernel on: as with Python 3.12, or the next that Python 3.13 has; no version: not known.

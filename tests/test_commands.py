@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from vit_helpers.__main__ import COMMANDS, main
-from vit_helpers.commands import transfer
+from vit_helpers.cli import transfer
 from vit_helpers.data import load
 from vit_helpers.pretrained import load_weights
 
@@ -173,7 +173,7 @@ def test_pretrain_keeps_three_kinds_of_models(pretrained):
 
 def test_grade_keeps_its_rows(pretrained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("vit_helpers.commands.grade.IMAGES", 200)
+    monkeypatch.setattr("tools.localization.IMAGES", 200)
     assert main(["grade", str(pretrained[0] / "scattered-0.safetensors"), "--out", "kept/grades.csv"]) == 0
     said = capsys.readouterr().out
     lines = (tmp_path / "kept" / "grades.csv").read_text().splitlines()

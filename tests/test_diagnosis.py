@@ -7,8 +7,8 @@ from small_classifier import Classifier, batches, problem, silent
 from torch import nn
 
 from vit_helpers.data import Batches, Split
-from vit_helpers.diagnosis import diagnose
-from vit_helpers.recipe import Recipe
+from vit_helpers.training.diagnosis import diagnose
+from vit_helpers.training.recipe import Recipe
 from vit_helpers.training import fit, set_seed
 
 GOOD = {

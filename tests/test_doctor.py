@@ -19,9 +19,9 @@ import pytest
 import torch
 
 from vit_helpers.__main__ import COMMANDS, main
-from vit_helpers.commands import checkup
-from vit_helpers.commands.checkup import CHECKS, WITH_TORCH, Finding
-from vit_helpers.commands.doctor import safely, say
+from vit_helpers.cli import checkup
+from vit_helpers.cli.environment_checks import CHECKS, WITH_TORCH, Finding
+from vit_helpers.cli.doctor import safely, say
 from vit_helpers.data import downloaded
 from vit_helpers.pretrained.sources import OURS
 
@@ -125,10 +125,10 @@ try:
     main(["train", "--help"])
 except SystemExit:
     pass
-print([name for name in sys.modules if name.startswith("vit_helpers.commands.") or name == "torch"])
+print([name for name in sys.modules if name.startswith("vit_helpers.cli.") or name == "torch"])
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "['vit_helpers.commands.train']", done.stderr
+    assert done.stdout.splitlines()[-1] == "['vit_helpers.cli.train']", done.stderr
 
 
 def test_an_old_python_is_told_and_reads_what_tells_it(monkeypatch):
@@ -280,7 +280,7 @@ def test_other_work_is_told(monkeypatch):
 
 @pytest.mark.parametrize(("units", "state", "says"), [(True, "ok", "faster"), (False, "note", "several times slower")])
 def test_units_for_bfloat16_are_told(monkeypatch, units, state, says):
-    monkeypatch.setattr("vit_helpers.speedups.bf16_units", lambda: units)
+    monkeypatch.setattr("vit_helpers.scaling.speedups.bf16_units", lambda: units)
     assert says in seen(checkup.precision, state)
 
 
@@ -345,7 +345,7 @@ def test_a_kernel_by_another_way_to_the_same_folder_is_well(tmp_path, monkeypatc
 
 
 def test_advice_can_be_pasted_where_the_path_has_a_space(tmp_path):
-    code = "import sys; sys.executable = '/my env/python'; from vit_helpers.commands import checkup; print(checkup.PIP)"
+    code = "import sys; sys.executable = '/my env/python'; from vit_helpers.cli import checkup; print(checkup.PIP)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip().removeprefix("& ") == '"/my env/python" -m pip install'
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from vit_helpers.embeddings import resize_positions
-from vit_helpers.finetune import LoRA, add_lora, by_layer, carry_over, freeze, merge_lora
-from vit_helpers.recipe import groups
+from vit_helpers.pretrained.finetune import LoRA, add_lora, by_layer, carry_over, freeze, merge_lora
+from vit_helpers.training.recipe import groups
 from vit_helpers.vit import ViT, ViTConfig
 
 

@@ -18,7 +18,7 @@ from browser import browser, needs_chromium, page_of
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from PIL import Image, ImageChops
 
-from vit_helpers.commands.rerun import METADATA
+from tools.execute import METADATA
 
 expect = pytest.importorskip("playwright.sync_api", reason="no playwright here: the extra [test] brings it").expect
 pytestmark = needs_chromium

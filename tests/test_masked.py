@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from vit_helpers.data import load
-from vit_helpers.masked import MaskedAutoencoder, pretrain, random_split
+from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain, random_split
 from vit_helpers.patches import patchify, unpatchify
-from vit_helpers.recipe import Recipe
+from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from vit_helpers.muon import Muon, orthogonal
-from vit_helpers.recipe import Recipe, muon
+from vit_helpers.training.muon import Muon, orthogonal
+from vit_helpers.training.recipe import Recipe, muon
 from vit_helpers.vit import ViT, ViTConfig
 
 

@@ -14,8 +14,8 @@ import nbformat
 import pytest
 
 from vit_helpers.__main__ import main
-from vit_helpers.commands.cards import MEASURED, measure, table_with
-from vit_helpers.commands.rerun import (
+from tools.notebook_costs import MEASURED, measure, table_with
+from tools.execute import (
     METADATA,
     SANITIZE,
     WIDGET,
@@ -124,7 +124,7 @@ def test_the_setup_cell_is_the_same_everywhere(path):
 @lessons
 def test_the_card_and_the_readme_give_the_cost_that_rerun_measured(path):
     card = MEASURED.search(cells(path, "markdown")[0].source)
-    assert card, "run `python -m vit_helpers rerun --cards` while nothing else runs"
+    assert card, "run `python -m tools.execute --cards` while nothing else runs"
     readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     row = next(line for line in readme if line.startswith("|") and f"(notebooks/{path.name})" in line)
     seconds, memory = card.groups()
@@ -288,7 +288,7 @@ def pretend(monkeypatch, capsys):
     """Rerun as if it had measured these costs, with no kernel: its status, and what it printed"""
 
     def run(*words, costs=(47.6, 1.234)):
-        monkeypatch.setattr("vit_helpers.commands.rerun.measure", lambda work: costs)
+        monkeypatch.setattr("tools.execute.measure", lambda work: costs)
         return main(["rerun", *map(str, words)]), "".join(capsys.readouterr())
 
     return run

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from browser import accessibility, broken_pictures, browser, contrast, needs_chromium, page_of
 
-from vit_helpers.commands.rerun import all_notebooks
+from tools.execute import all_notebooks
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = all_notebooks()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vit_helpers.__main__ import main
-from vit_helpers.commands import parity
+from vit_helpers.cli import parity
 
 ROOT = Path(__file__).parents[1]
 SMALL = "8 px/P2/D64/L2"
@@ -61,7 +61,7 @@ def test_unknown_sizes_are_named(capsys):
 
 
 def test_the_readme_shows_the_stored_table():
-    with (ROOT / "vit_helpers" / "tables" / "parity.csv").open(encoding="utf-8") as file:
+    with (ROOT / "vit_helpers" / "results" / "parity.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {row["model"] for row in rows} == set(parity.SIZES)
     assert parity.markdown(rows) in (ROOT / "README.md").read_text(encoding="utf-8")

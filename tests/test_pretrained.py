@@ -8,7 +8,7 @@ from transformers import ViTConfig as HFConfig
 from transformers import ViTModel
 
 from vit_helpers.pretrained import fill, from_google, from_huggingface, from_timm, from_torchvision
-from vit_helpers.pretrained.names import GOOGLE, HUGGINGFACE
+from vit_helpers.pretrained.key_maps import GOOGLE, HUGGINGFACE
 from vit_helpers.vit import ViT, ViTConfig
 
 

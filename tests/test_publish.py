@@ -13,8 +13,8 @@ import pytest
 import test_notebooks
 
 from vit_helpers.__main__ import main
-from vit_helpers.commands import publish
-from vit_helpers.commands.rerun import METADATA, all_notebooks, home, setup_source
+from vit_helpers.cli import publish
+from tools.execute import METADATA, all_notebooks, home, setup_source
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("LICENSE", "README.md", "pyproject.toml", "images", "notebooks", "tests/nbval_sanitize.cfg", "vit_helpers")
@@ -234,7 +234,7 @@ def test_every_file_says_what_the_one_place_says():
     address = home()
     assert address in ("", publish.address(address.removeprefix(publish.GITHUB)) if address else "")
     for path, text in publish.pages(address).items():
-        assert path.read_text(encoding="utf-8") == text, f"run `python -m vit_helpers publish` for {path.name}"
+        assert path.read_text(encoding="utf-8") == text, f"run `python -m tools.publish` for {path.name}"
     if not address:  # so nothing points to what somebody else could own
         for path in [*all_notebooks(), ROOT / "README.md"]:
             assert not re.search(

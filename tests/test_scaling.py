@@ -20,7 +20,7 @@ from vit_helpers.scaling import (
     training_bytes,
     training_multiply_adds,
 )
-from vit_helpers.timing import can_tell_memory
+from vit_helpers.scaling.timing import can_tell_memory
 from vit_helpers.vit import ViT, ViTConfig
 
 CONFIGS = {
@@ -133,9 +133,9 @@ def test_memory_of_training_is_the_sum_of_its_parts():
 MEASURE = """
 import torch
 import torch.nn.functional as F
-from vit_helpers.recipe import adamw
+from vit_helpers.training.recipe import adamw
 from vit_helpers.scaling import training_bytes
-from vit_helpers.timing import memory_now, memory_peak
+from vit_helpers.scaling.timing import memory_now, memory_peak
 from vit_helpers.vit import ViT, ViTConfig
 
 def used(config, batch):

@@ -18,7 +18,7 @@ from vit_helpers.data import shards as room
 from vit_helpers.data import stream as streams
 from vit_helpers.data.shards import BrokenShardError, write_shards
 from vit_helpers.data.stream import Stream, cut
-from vit_helpers.recipe import Recipe
+from vit_helpers.training.recipe import Recipe
 from vit_helpers.training import fit
 
 pytest.importorskip("datasets")

@@ -15,9 +15,9 @@ from torch import nn
 
 from vit_helpers import speedups
 from vit_helpers.__main__ import main
-from vit_helpers.commands import speed, speed_rows
+from vit_helpers.cli import speed, speed_rows
 from vit_helpers.scaling import kept_for_backward
-from vit_helpers.speedups import accumulate, best_precision, kept_bytes, pays_after, quantize, recompute_blocks
+from vit_helpers.scaling.speedups import accumulate, best_precision, kept_bytes, pays_after, quantize, recompute_blocks
 from vit_helpers.vit import ViT, ViTConfig
 
 ROOT = Path(__file__).parents[1]

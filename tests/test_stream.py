@@ -13,11 +13,11 @@ from vit_helpers.__main__ import main
 from vit_helpers.data import load
 from vit_helpers.data import shards as room
 from vit_helpers.data import stream as streams
-from vit_helpers.data.parts import PARTS
+from vit_helpers.data.splits import PARTS
 from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
 from vit_helpers.data.stream import Stream
-from vit_helpers.recipe import Recipe
-from vit_helpers.settings import PRESETS, make_batches, make_network, preset
+from vit_helpers.training.recipe import Recipe
+from vit_helpers.training.presets import PRESETS, make_batches, make_network, preset
 from vit_helpers.training import evaluate, fit, set_seed
 
 pytest.importorskip("datasets")
@@ -116,7 +116,7 @@ def test_processes_have_each_its_part_and_draw_each_on_its_own(written, monkeypa
     for rank in range(2):
         for name, value in (("rank", rank), ("world", 2)):
             monkeypatch.setattr(streams, name, lambda value=value: value)
-            monkeypatch.setattr(f"vit_helpers.parallel.{name}", lambda value=value: value)
+            monkeypatch.setattr(f"vit_helpers.training.distributed.{name}", lambda value=value: value)
         set_seed(0)
         train = data.batches("train", 12, shuffle=True)
         seen.append([(len(labels), torch.rand(()).item()) for _ in range(2) for _, labels in train])
@@ -261,8 +261,8 @@ def test_train_names_what_is_wrong_with_shards(spoil, digits, tmp_path, monkeypa
 
 
 def test_damage_is_told_by_the_process_that_met_it(digits, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vit_helpers.commands.train.train", lambda args: (_ for _ in ()).throw(BrokenShardError("mine")))
-    monkeypatch.setattr("vit_helpers.parallel.rank", lambda: 1)
-    monkeypatch.setattr("vit_helpers.parallel.world", lambda: 2)
+    monkeypatch.setattr("vit_helpers.cli.train.train", lambda args: (_ for _ in ()).throw(BrokenShardError("mine")))
+    monkeypatch.setattr("vit_helpers.training.distributed.rank", lambda: 1)
+    monkeypatch.setattr("vit_helpers.training.distributed.world", lambda: 2)
     assert main(["train"]) == 1
     assert "error in process 1: mine" in capsys.readouterr().err

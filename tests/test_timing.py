@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from vit_helpers.timing import can_tell_memory, in_turn, machine, matmul_peak
+from vit_helpers.scaling.timing import can_tell_memory, in_turn, machine, matmul_peak
 
 
 def test_all_take_their_turn_and_another_one_first():
@@ -33,7 +33,7 @@ def test_matrix_products_are_counted():
 
 PEAKS = """
 import torch
-from vit_helpers.timing import memory_now, memory_peak
+from vit_helpers.scaling.timing import memory_now, memory_peak
 torch.ones(100_000_000)  # 400 MB, and gone
 before = memory_now()
 first = memory_peak() - before

@@ -8,7 +8,7 @@ from small_classifier import Classifier, batches, figures, problem, silent, trai
 from torch import nn
 
 from vit_helpers.data import Batches
-from vit_helpers.recipe import OPTIMIZERS, Recipe, adam_l2, adamw, bf16_units, sgd, warmup_cosine
+from vit_helpers.training.recipe import OPTIMIZERS, Recipe, adam_l2, adamw, bf16_units, sgd, warmup_cosine
 from vit_helpers.training import evaluate, fit, predict, set_seed
 
 

@@ -38,7 +38,7 @@ def main(words=None):
             name, help=about.partition("\n")[0], description=about, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name in words[:1]:  # this one alone is imported: what another needs may be missing here, or broken
-            command = import_module(f"vit_helpers.commands.{name}")
+            command = import_module(f"vit_helpers.cli.{name}")
             command.add_arguments(parser)
             parser.set_defaults(run=command.run)
     args = ask.parse_args(words)

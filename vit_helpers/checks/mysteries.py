@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from vit_helpers.data import load
-from vit_helpers.recipe import Recipe
+from vit_helpers.training.recipe import Recipe
 from vit_helpers.training import fit
 from vit_helpers.vit import ViT, ViTConfig
 

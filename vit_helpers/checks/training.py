@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from vit_helpers.checks import marks
 from vit_helpers.checks.marks import slip
 from vit_helpers.checks.mysteries import FAULTS, RUNS
-from vit_helpers.recipe import warmup_cosine
+from vit_helpers.training.recipe import warmup_cosine
 
 
 def as_number(got, when, kind="a number"):

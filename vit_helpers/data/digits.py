@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from vit_helpers.data.parts import Data, PlacedSplit, Split, split_rows
+from vit_helpers.data.splits import Data, PlacedSplit, Split, split_rows
 
 DIGITS_TEST, DIGITS_VALIDATION = 360, 180
 TEN = tuple("0123456789")

@@ -6,7 +6,7 @@ import torch
 
 from vit_helpers.data.download import data_folder, fetch, unpack
 from vit_helpers.data.folders import read_images
-from vit_helpers.data.parts import Data, Split, split_rows
+from vit_helpers.data.splits import Data, Split, split_rows
 
 FASHION_URL = "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/"  # its authors' own
 FASHION = {

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from vit_helpers.data.parts import Data, Split, split_rows
+from vit_helpers.data.splits import Data, Split, split_rows
 
 TRAIN, VALIDATION, TEST = ("train",), ("validation", "valid", "val"), ("test",)  # names of parts, where a folder has them
 HELD_OUT = 0.15  # share of the images for a part that has no folder of its own

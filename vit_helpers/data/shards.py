@@ -20,7 +20,7 @@ import pooch
 import torch
 
 from vit_helpers.data.folders import list_parts, read_image
-from vit_helpers.data.parts import PARTS, check_std, split_rows
+from vit_helpers.data.splits import PARTS, check_std, split_rows
 
 INDEX = "index.json"
 MODES = {1: "L", 3: "RGB"}  # channels -> what PIL calls such a picture

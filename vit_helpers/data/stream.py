@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vit_helpers.data.parts import Data
+from vit_helpers.data.splits import Data
 from vit_helpers.data.shards import BrokenShardError, damage, fingerprint, read_index, read_sample, read_shard
-from vit_helpers.parallel import own_draws, rank, world
+from vit_helpers.training.distributed import own_draws, rank, world
 
 BUFFER = 1000  # encoded images that wait to be drawn from
 ORDER = ("seed", "buffer_size", "batch_size", "world", "shards", "datasets")  # what the order of images hangs on
@@ -53,7 +53,7 @@ class Stream:
 
     Each pass yields (images, labels), (B, C, H, W) float32 and (B,) int64, in another order than the pass before. The order
     comes from `seed` and the number of the pass; augmentation draws from torch's global generator, as for `Batches`;
-    processes that train together (`vit_helpers.parallel`) draw each on its own.
+    processes that train together (`vit_helpers.training.distributed`) draw each on its own.
 
     folder    : made by `write_shards`; part: "train", "validation" or "test"
     batch_size: images in a batch of all ranks together; a rank gets its even share, rounded up at most

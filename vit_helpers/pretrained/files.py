@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from vit_helpers.encoder import Block
-from vit_helpers.pretrained.names import fill
+from vit_helpers.pretrained.key_maps import fill
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import ViT, ViTConfig
 

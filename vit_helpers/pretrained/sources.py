@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from vit_helpers.pretrained.files import Pretrained, load_weights
-from vit_helpers.pretrained.names import fill, from_google, from_huggingface, from_timm, from_torchvision, heads_of_google
+from vit_helpers.pretrained.key_maps import fill, from_google, from_huggingface, from_timm, from_torchvision, heads_of_google
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import SIZES, ViT, ViTConfig
 

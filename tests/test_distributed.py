@@ -1,0 +1,261 @@
+"""Several processes, started by torchrun as a person starts them, against one."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from vit_helpers import parallel
+from vit_helpers.training.checkpoints import load_checkpoint
+from vit_helpers.cli.train import kept
+from vit_helpers.data import load
+from vit_helpers.data.shards import write_shards
+from vit_helpers.training.distributed import Share, mean_loss
+from vit_helpers.pretrained import load_weights
+
+ROOT = Path(__file__).parents[1]
+BATCH = 628  # 1,257 training images make two batches of it and one of a single image, which leaves one process none
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="torchrun's processes are tested on Linux and macOS")
+
+
+def started(*words, cwd, processes, torchrun=()):
+    """A training under way; torchrun starts it where there are several processes"""
+    launch = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *torchrun, "-m"]
+    words = [sys.executable, "-m", *(launch if processes > 1 else []), "vit_helpers", "train", *map(str, words)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(words, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def train(*words, cwd, processes=1):
+    run = started(*words, cwd=cwd, processes=processes)
+    out, err = run.communicate(timeout=300)
+    return run.returncode, out, err
+
+
+def epochs(text):
+    """The lines of the history, without speed, which differs"""
+    return [line.rpartition("lr")[0] for line in text.splitlines() if line.startswith("epoch")]
+
+
+def history(folder):
+    return load_checkpoint(kept(folder))["history"]
+
+
+def largest_difference(one, two):
+    """Between the logits of two runs for all test images.
+
+    Weights themselves may differ by more: Adam divides each gradient by its size, so that one of a millionth, which is
+    rounding alone, moves its weight as far as any other. That of the keys' bias is such: softmax does not feel it.
+    """
+    images = load("digits").test.images
+    logits = [load_weights(folder / "weights.safetensors").model.eval()(images) for folder in (one, two)]
+    return (logits[0] - logits[1]).abs().max().item()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The same training in one process, in two, and in two that share the weights out"""
+    folder = tmp_path_factory.mktemp("runs")
+    ways = {"one": (1,), "two": (2,), "shards": (2, "--shard")}
+    said = {}
+    for name, (count, *words) in ways.items():
+        status, out, err = train("--epochs", 3, "--batch-size", BATCH, "--out", name, *words, cwd=folder, processes=count)
+        assert status == 0, err
+        said[name] = out
+    return folder, said
+
+
+@pytest.mark.parametrize("way", ["two", "shards"])
+def test_several_processes_end_where_one_does(runs, way):
+    folder, said = runs
+    assert epochs(said[way]) == epochs(said["one"])
+    for one, other in zip(history(folder / "one"), history(folder / way), strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
+        assert one["val_loss"] == pytest.approx(other["val_loss"], abs=1e-6)
+    assert largest_difference(folder / "one", folder / way) < 1e-6
+
+
+@pytest.mark.parametrize("way", ["two", "shards"])
+def test_the_first_process_alone_prints(runs, way):
+    _, said = runs
+    lines = said[way].splitlines()
+    assert len(lines) == len(set(lines)) == len(said["one"].splitlines())
+    assert "2 processes of 1 threads" in lines[0]
+
+
+def test_each_process_writes_its_part(runs):
+    folder, _ = runs
+    parts = folder / "shards" / "checkpoint.shards"
+    assert sorted(p.name for p in parts.iterdir()) == ["epoch-0002", "epoch-0003"]
+    sizes = [path.stat().st_size for path in (parts / "epoch-0003").glob("*.distcp")]
+    whole = (folder / "one" / "checkpoint.pt").stat().st_size
+    assert len(sizes) == 2 and max(sizes) < 0.7 * whole
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_parts_load_into_another_number_of_processes(runs, tmp_path, processes):
+    folder, said = runs
+    shutil.copytree(folder / "shards", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoint.shards" / "epoch-0003")
+    (tmp_path / "run" / "weights.safetensors").unlink()
+    shard = ["--shard"] if processes > 1 else []
+    status, out, err = train("--resume", "run", *shard, cwd=tmp_path, processes=processes)
+    assert status == 0, err
+    assert epochs(out) == epochs(said["one"])[2:]
+    assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
+
+
+def test_a_checkpoint_that_is_not_whole(runs, tmp_path):
+    folder, _ = runs
+    parts = shutil.copytree(folder / "shards", tmp_path / "run") / "checkpoint.shards"
+    (parts / "epoch-0003" / "__1_0.distcp").unlink()
+    status, _, err = train("--resume", "run", cwd=tmp_path)
+    assert status == 1 and re.search(r"could not read .*__1_0.distcp'; if it is damaged, remove .*3 to go on from .*2", err)
+    (parts / "epoch-0003" / ".metadata").unlink()  # as when the writing was cut: the one before counts
+    status, out, err = train("--resume", "run", cwd=tmp_path)
+    assert status == 0 and len(epochs(out)) == 1, err
+
+
+def test_what_is_whole_is_not_taken_for_parts(runs):
+    folder, _ = runs
+    status, _, err = train("--resume", "two", "--shard", cwd=folder)
+    assert status == 1 and "holds the whole model: go on without --shard" in err
+
+
+def kill_one(run, after):
+    """End a worker, without a warning, after the first line that starts so; its process number comes from the system"""
+    while not run.stdout.readline().startswith(after):
+        assert run.poll() is None
+    children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="the number of a worker is read from /proc")
+def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_path):
+    folder, said = runs
+    run = started("--epochs", 3, "--batch-size", BATCH, "--out", "run", cwd=tmp_path, processes=2)
+    kill_one(run, "epoch   1")
+    out, err = run.communicate(timeout=120)
+    assert run.returncode != 0
+    assert re.search(r"stopped, as another process failed: [12] finished epochs are kept in run/checkpoint.pt", out)
+    assert "go on with: python -m vit_helpers train --resume run" in out
+    assert "error in process 0" in err and "SIGKILL" in err
+    status, out, err = train("--resume", "run", cwd=tmp_path)
+    assert status == 0 and set(epochs(out)) <= set(epochs(said["one"])), err
+    assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="the number of a worker is read from /proc")
+def test_torchrun_starts_again_from_the_last_checkpoint(runs, tmp_path):
+    folder, said = runs
+    words = ["--epochs", 3, "--batch-size", BATCH, "--out", "run", "--shard"]
+    run = started(*words, cwd=tmp_path, processes=2, torchrun=["--max-restarts=1"])
+    kill_one(run, "epoch   1")
+    out, err = run.communicate(timeout=300)
+    assert run.returncode == 0, err
+    assert epochs(out)[-1] == epochs(said["one"])[-1]
+    assert not [line for line in epochs(out) if line.startswith("epoch   1")]  # `kill_one` has read the first one
+    assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
+
+
+def test_a_restart_does_not_take_over_an_older_run(runs):
+    folder, _ = runs
+    before = (folder / "two" / "checkpoint.pt").read_bytes()
+    run = started("--epochs", 4, "--out", "two", cwd=folder, processes=2, torchrun=["--max-restarts=1"])
+    _, err = run.communicate(timeout=120)
+    assert run.returncode != 0 and err.count("is there already: --resume two") == 2
+    assert (folder / "two" / "checkpoint.pt").read_bytes() == before
+
+
+def test_a_first_checkpoint_cut_short_is_none(tmp_path):
+    (tmp_path / "run" / "checkpoint.shards" / "epoch-0001").mkdir(parents=True)
+    assert kept(tmp_path / "run") is None
+    status, _, err = train("--resume", "run", cwd=tmp_path)
+    assert status == 1 and "no checkpoint at run" in err
+
+
+def test_muon_works_on_weights_shared_out(tmp_path):
+    """It multiplies whole matrices, which each process then has to gather"""
+    words = ["--data", "scattered_digits", "--epochs", 1, "--batch-size", 512]
+    for name, processes, *more in (("one", 1), ("two", 2, "--shard")):
+        status, _, err = train(*words, "--out", name, *more, cwd=tmp_path, processes=processes)
+        assert status == 0, err
+    one, two = (load_weights(tmp_path / name / "weights.safetensors").model.state_dict() for name in ("one", "two"))
+    assert max((one[name] - two[name]).abs().max() for name in one if "qkv.bias" not in name) < 1e-3
+
+
+def test_a_run_that_may_start_again_needs_a_folder(tmp_path):
+    run = started("--epochs", 1, cwd=tmp_path, processes=2, torchrun=["--max-restarts=1"])
+    _, err = run.communicate(timeout=120)
+    assert run.returncode != 0 and "give --out" in err
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_on_shards_goes_on_where_it_stopped(tmp_path, processes):
+    pytest.importorskip("datasets")
+    write_shards(load("digits"), tmp_path / "digits", 200)
+    words = ["--data", "shards:digits", "--epochs", 3, "--out", "whole"]
+    status, out, err = train(*words, cwd=tmp_path, processes=processes)
+    assert status == 0, err
+    lines = out.splitlines()
+    assert lines[0].startswith("shards:digits: 1,257 training images; ViT mini/4, ")
+    assert [line[:9] for line in lines if line.startswith("epoch")] == ["epoch   1", "epoch   2", "epoch   3"]
+    assert re.search(r"^test accuracy 0\.\d{4} on 360 images", out, re.M)
+    rows = history(tmp_path / "whole")
+    assert rows[2]["val_accuracy"] > 0.5 and rows[2]["loss"] < rows[0]["loss"]
+    (tmp_path / "cut").mkdir()
+    shutil.copy(tmp_path / "whole" / "checkpoint.pt.previous", tmp_path / "cut" / "checkpoint.pt")  # after two epochs
+    status, out, err = train("--resume", "cut", cwd=tmp_path, processes=processes)
+    assert status == 0, err
+    assert [line[:9] for line in out.splitlines() if line.startswith("epoch")] == ["epoch   3"]
+    assert largest_difference(tmp_path / "whole", tmp_path / "cut") == 0
+
+
+# Without other processes
+
+
+def in_group(monkeypatch, rank, world):
+    monkeypatch.setattr(parallel, "rank", lambda: rank)
+    monkeypatch.setattr(parallel, "world", lambda: world)
+
+
+def test_shares_make_the_batch_and_all_draw_the_same_order(monkeypatch):
+    shares, after = [], set()
+    for rank in range(3):
+        in_group(monkeypatch, rank, 3)
+        torch.manual_seed(1)
+        shares.append([(images, labels, torch.rand(())) for images, labels in Share(
+            load("digits").batches("train", BATCH, shuffle=True))])  # fmt: skip
+        after.add(torch.rand(()).item())
+    assert [len(labels) for _, labels, _ in shares[1]] == [209, 209, 0]
+    assert len(after) == 1  # so the next pass has the same order everywhere
+    in_group(monkeypatch, 0, 1)
+    torch.manual_seed(1)
+    whole = list(Share(load("digits").batches("train", BATCH, shuffle=True)))
+    for step, (images, labels) in enumerate(whole):
+        for rank in range(3):
+            assert torch.equal(shares[rank][step][0], images[rank::3])
+            assert torch.equal(shares[rank][step][1], labels[rank::3])
+    assert len({draw.item() for share in shares for _, _, draw in share}) == 9  # dropout differs
+
+
+def test_the_mean_over_unequal_shares_is_the_mean_over_all(monkeypatch):
+    logits, labels = torch.randn(5, 3, requires_grad=True), torch.tensor([0, 1, 2, 0, 1])
+    whole = mean_loss(logits, labels, 0.1, 5)
+    in_group(monkeypatch, 0, 2)
+    shares = [mean_loss(logits[rows], labels[rows], 0.1, 5) for rows in (slice(0, 4), slice(4, 5))]
+    assert torch.allclose(sum(shares) / 2, whole)
+    assert mean_loss(logits[:0], labels[:0], 0.1, 5) == 0
+
+
+def test_alone_nothing_changes():
+    model, rows = torch.nn.Linear(2, 2), torch.ones(2)
+    assert parallel.join("cpu") == "cpu" and parallel.first() and parallel.world() == 1
+    assert parallel.in_step(model) is model and parallel.shard(model) is model and parallel.gathered(rows) is rows
+    assert parallel.total(3) == 3 and parallel.agreed("a") == "a"

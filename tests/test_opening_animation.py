@@ -1,0 +1,199 @@
+"""The animation of the README: what it draws are the numbers it is given, and those are the model's."""
+
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageChops, ImageSequence, ImageStat
+
+from tools.pictures import DIGIT, read_digit
+from vit_helpers.data import load
+from vit_helpers.plots import look, reading
+from tools.opening_animation import Reading, draw_moment, draw_reading, moments, palette, place, save_animation
+from vit_helpers.pretrained import load_pretrained
+
+BARS, COLUMN, DIM, HEIGHT, LARGE = reading.BARS, reading.COLUMN, reading.DIM, reading.HEIGHT, reading.LARGE
+ROW, SMALL, STAGE, TALL, THICK, WIDTH = reading.ROW, reading.SMALL, reading.STAGE, reading.TALL, reading.THICK, reading.WIDTH
+STORED = Path(__file__).parents[1] / "images" / "00_start_here" / "reading.gif"
+ORANGE = tuple(bytes.fromhex(look.CLASS_TOKEN[1:]))
+CUT, ROWED, MADE, JOINED, FIRST, SECOND, ANSWERED = range(1, 8)  # the moments of a model with two layers
+
+
+@pytest.fixture
+def made_up():
+    """A reading of an image of four patches, in which every number is known"""
+    image = torch.linspace(0.2, 1, 64).reshape(1, 8, 8)
+    tokens = [torch.randn(5, 8) for _ in range(3)]
+    weights = [torch.tensor([0.1, 0.4, 0.0, 0.3, 0.2]), torch.tensor([0.0, 0.0, 0.25, 0.0, 0.75])]
+    return Reading(image, 4, tokens, weights, [0.5, 0.875], torch.tensor([0.25, 0.6, 0.15]), ("cat", "dog", "hen"))
+
+
+@pytest.fixture(scope="module")
+def real():
+    return read_digit()
+
+
+@pytest.fixture(scope="module")
+def stored():
+    with Image.open(STORED) as file:
+        pictures = [(one.convert("RGB"), one.info["duration"]) for one in ImageSequence.Iterator(file)]
+        return pictures, file.info.get("loop")
+
+
+def orange(picture, y, left=0, right=WIDTH):
+    """How many pixels of a line across a picture have the class token's colour"""
+    return sum(picture.getpixel((x, y)) == ORANGE for x in range(left, right))
+
+
+def test_the_words_tell_what_is_drawn(made_up):
+    said = [moment.caption for moment in moments(made_up)]
+    assert len(said) == 8 and said[FIRST] == said[SECOND]
+    assert said[CUT] == "Cut the image into 4 patches" and "8 numbers" in said[MADE]
+    assert said[-1] == "It reads a dog, with probability 0.60"
+
+
+def test_at_first_there_is_the_image(made_up):
+    picture = draw_moment(made_up, 0, 1.0)
+    left, top, side, _ = LARGE
+    for r, c in ((0, 0), (3, 4), (7, 7)):
+        at = (left + round((c + 0.5) * side / 8), top + round((r + 0.5) * side / 8))
+        assert picture.getpixel(at)[0] == pytest.approx(255 * made_up.image[0, r, c], abs=1)
+    assert picture.getpixel((5, HEIGHT - 5)) == (255, 255, 255)
+
+
+def test_the_row_holds_the_patches_in_their_order(made_up):
+    picture = draw_moment(made_up, ROWED, 1.0)
+    for i, corner in enumerate(((0, 0), (0, 4), (4, 0), (4, 4)), start=1):
+        x, width = place(i, 5)
+        for r, c in ((1, 1), (2, 3)):
+            at = (round(x + (c + 0.5) * width / 4), round(ROW + (r + 0.5) * width / 4))
+            if at[1] < COLUMN:
+                value = made_up.image[0, corner[0] + r, corner[1] + c]
+                assert picture.getpixel(at)[0] == pytest.approx(255 * value, abs=1)
+
+
+@pytest.mark.parametrize(("moment", "layer"), [(MADE, 0), (FIRST, 1), (SECOND, 2), (ANSWERED, 2)])
+def test_tokens_are_those_of_the_layers_gone_through(made_up, moment, layer):
+    picture, tokens = draw_moment(made_up, moment, 1.0), made_up.tokens[layer]
+    top = tokens.abs().quantile(0.98)
+    for i in range(1, 5):
+        x, width = place(i, 5)
+        for k in range(8):
+            got = picture.getpixel((round(x + width / 2), round(COLUMN + (k + 0.5) * TALL / 8)))
+            wanted = matplotlib.colormaps[look.VALUES](((tokens[i, k] / top + 1) / 2).clamp(0, 1).item(), bytes=True)
+            assert np.allclose(got, wanted[:3], atol=2)
+
+
+@pytest.mark.parametrize("token", [1, 2, 3, 4])
+@pytest.mark.parametrize("weight", [0.0, 0.02, 0.3, 0.8])
+def test_a_line_is_as_wide_as_its_weight(made_up, token, weight):
+    """Measured across, half-way down to the patch it leads to, where nothing else has its colour"""
+    weights = torch.zeros(5).index_fill(0, torch.tensor(token), weight)
+    picture = draw_moment(made_up._replace(weights=[weights, weights]), SECOND, 1.0)
+    x, width = place(token, 5)
+    start, down = STAGE[0] + STAGE[2] / 2, ROW - STAGE[1] - STAGE[3]
+    across = x + width / 2 - start
+    y, middle = STAGE[1] + STAGE[3] + down // 2, round(start + across / 2)
+    wide = THICK * weight * math.hypot(across, down) / down
+    assert orange(picture, y) == pytest.approx(wide, abs=3.5)
+    if weight > 0.1:
+        assert picture.getpixel((middle, y)) == ORANGE
+
+
+def test_the_image_is_bright_where_the_class_token_looks(made_up):
+    picture = draw_moment(made_up, SECOND, 1.0)
+    left, top, side, _ = SMALL
+    for (r, c), weight in zip(((1, 1), (1, 5), (5, 1), (5, 5)), (0, 0.25, 0, 0.75), strict=True):
+        at = (left + round((c + 0.5) * side / 8), top + round((r + 0.5) * side / 8))
+        bright = DIM + (1 - DIM) * weight / 0.75
+        assert picture.getpixel(at)[0] == pytest.approx(255 * bright * made_up.image[0, r, c], abs=1)
+
+
+def test_bars_are_as_long_as_the_probabilities(made_up):
+    picture = draw_moment(made_up, ANSWERED, 1.0)
+    left, top, width, height = BARS
+    grey = tuple(bytes.fromhex(look.LINE[1:]))
+    for i, (value, colour) in enumerate(zip(made_up.probabilities.tolist(), (grey, ORANGE, grey), strict=True)):
+        y = round(top + (i + 0.25) * height / 3)
+        long = sum(picture.getpixel((x, y)) == colour for x in range(left + 1, left + width - 2))
+        assert long == pytest.approx(width * value, abs=2)
+
+
+def test_half_way_is_between(made_up):
+    """A line grows from one layer's width to the next one's"""
+    y, (x, width) = STAGE[1] + STAGE[3] + 40, place(4, 5)
+    middle = round(STAGE[0] + STAGE[2] / 2 + (x + width / 2 - STAGE[0] - STAGE[2] / 2) * 40 / (ROW - STAGE[1] - STAGE[3]))
+    counts = [orange(draw_moment(made_up, SECOND, p), y, middle - 30, middle + 200) for p in (0.01, 0.5, 1.0)]
+    assert counts[0] < counts[1] < counts[2]
+
+
+def test_the_same_numbers_make_the_same_file(made_up, tmp_path):
+    pictures = draw_reading(made_up, step=0.4)
+    assert sum(time for _, time in pictures) == pytest.approx(
+        1000 * sum(moment.moving + moment.rest for moment in moments(made_up)), abs=1500
+    )
+    for name in ("a.gif", "b.gif"):
+        save_animation(tmp_path / name, pictures)
+    assert (tmp_path / "a.gif").read_bytes() == (tmp_path / "b.gif").read_bytes()
+    with Image.open(tmp_path / "a.gif") as file:
+        assert file.info["loop"] == 0 and 5 < file.n_frames <= len(pictures)
+        file.seek(file.n_frames - 1)
+        assert file.info["duration"] >= 2000
+    assert len(draw_reading(made_up, step=0.2)) > len(pictures)
+
+
+def test_the_palette_holds_the_colours_of_the_house():
+    colours = list(zip(*[iter(palette().getpalette())] * 3, strict=True))
+    assert {(255, 255, 255), (0, 0, 0), ORANGE} <= set(colours)
+    assert {tuple(bytes.fromhex(one[1:])) for one in (look.PATCH, look.TEXT, look.LINE)} <= set(colours)
+
+
+def test_the_numbers_are_the_models(real):
+    kept, test = load_pretrained("ours:scattered"), load("scattered_digits", n=100).test
+    pixels = kept.preprocess.normalize(test.images[DIGIT : DIGIT + 1])
+    assert torch.equal(real.image, test.images[DIGIT])
+    with torch.no_grad():
+        assert torch.allclose(real.probabilities, kept.model(pixels)[0].softmax(0), atol=1e-6)
+        assert real.class_names[real.probabilities.argmax()] == str(test.labels[DIGIT].item())
+        x = kept.model.embed(pixels)
+        for layer, block in enumerate(kept.model.blocks):  # the same, by hand
+            assert torch.allclose(real.tokens[layer], x[0], atol=1e-5)
+            q, k, _ = block.attn.heads(block.norm1(x))
+            by_hand = (q[0, :, 0:1] @ k[0].transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-1).mean(0)[0]
+            assert torch.allclose(real.weights[layer], by_hand, atol=1e-5)
+            assert real.weights[layer].sum().item() == pytest.approx(1)
+            x = block(x)
+    left, top, width, height = test.places[DIGIT].tolist()
+    inside = torch.zeros(24, 24)
+    inside[top : top + height, left : left + width] = 1
+    covered = inside.unfold(0, 4, 4).unfold(1, 4, 4).mean(dim=(2, 3)).flatten()  # the share of each patch
+    for weights, share in zip(real.weights, real.shares, strict=True):
+        assert share == pytest.approx((weights[1:] * covered).sum().item(), abs=1e-5)
+    assert real.shares[0] < 0.5 < 0.8 < real.shares[-1]  # what the animation is there to show
+
+
+def test_the_stored_file_is_small_and_ends_with_a_rest(stored):
+    pictures, loop = stored
+    assert STORED.stat().st_size < 400_000
+    assert loop == 0 and len(pictures) > 60 and {one.size for one, _ in pictures} == {(WIDTH, HEIGHT)}
+    assert 8000 < sum(time for _, time in pictures) < 14_000 and pictures[-1][1] > 2000
+    assert all(one.getpixel(at) == (255, 255, 255) for one, _ in pictures for at in ((2, 2), (WIDTH - 3, HEIGHT - 3)))
+
+
+def test_the_stored_file_shows_the_models_numbers(real, stored):
+    """Letters may differ by a version's pixels; lines, bars and patches may not"""
+    pictures, said = stored[0], moments(real)
+    for shown, number in ((pictures[0][0], 0), (pictures[-1][0], len(said) - 1)):
+        apart = ImageChops.difference(shown, draw_moment(real, number, 1.0))
+        assert max(ImageStat.Stat(apart).mean) < 3
+
+
+def test_nothing_flashes(stored):
+    """From one picture to the next, less than a quarter changes its brightness by a tenth or more (WCAG 2.3.1)"""
+    for (before, _), (after, _) in pairwise(stored[0]):
+        changed = np.abs(np.asarray(before.convert("L"), int) - np.asarray(after.convert("L"), int)) > 25
+        assert changed.mean() < 0.25

@@ -1,0 +1,45 @@
+"""Write a data set as shards, tar files, which `train` reads as a stream: for images that do not fit into memory.
+
+Of folder:PATH one picture is in memory at a time; any other data set is loaded first. The parts are those of `train`.
+"""
+
+import sys
+from pathlib import Path
+
+from vit_helpers.cli import whole_number
+
+
+def add_arguments(parser):
+    parser.add_argument("data", metavar="DATA", help="name of the data set: digits, folder:PATH for your own images, ...")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the shards go: not there yet, or empty")
+    parser.add_argument("--per-shard", type=whole_number, default=1000, help="images in a shard (default: 1000)")
+    parser.add_argument("--image-size", type=whole_number, help="side in pixels that photos are fitted to (default: 64)")
+
+
+def run(args):
+    from vit_helpers.data import load
+
+    try:
+        write(args.data, args.folder, args.per_shard, {"image_size": args.image_size} if args.image_size else {})
+        data = load(f"shards:{args.folder}")
+    except (ValueError, TypeError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for part, entries in data.parts.items():
+        print(f"{part:10}  {data.count(part):5,} images  shards: {len(entries):,}")
+    print(f"train on them with: python -m vit_helpers train --data shards:{args.folder}")
+    return 0
+
+
+def write(name, folder, per_shard, options):
+    """Write a data set by its name; one from a folder is never held as a whole"""
+    from vit_helpers.data import Data, load
+    from vit_helpers.data.shards import write_shards, write_shards_of_folder
+
+    kind, _, path = name.partition(":")
+    if kind == "folder" and path:
+        return write_shards_of_folder(Path(path).expanduser(), folder, **options, per_shard=per_shard)
+    data = load(name, **options)
+    if not isinstance(data, Data):
+        raise ValueError(f"{name} is written as shards already")
+    return write_shards(data, folder, per_shard)
