@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vit_helpers.ablation import KINDS, Table, read_rows, run_table, summarise
+from vit_helpers.ablation import Table, read_rows, run_table, summarize
+from vit_helpers.ablation.runs import KINDS
 
 ROOT = Path(__file__).parents[1]
 SMALL = Table(
@@ -86,7 +87,7 @@ def test_a_summary_compares_seed_by_seed():
         rest = {"loss": 1.0, "parameters": 5, "multiply_adds": 7, "seconds": 2.0, "settings": ""}
         return [{"change": name, "seed": seed, "accuracy": a, **rest} for seed, a in enumerate(accuracies)]
 
-    base, up, one = summarise(rows("baseline", 0.8, 0.9) + rows("up", 0.85, 0.95) + rows("one", 0.7))
+    base, up, one = summarize(rows("baseline", 0.8, 0.9) + rows("up", 0.85, 0.95) + rows("one", 0.7))
     assert base["difference"] == 0 and base["spread"] == pytest.approx(0.0707, abs=1e-3)
     assert up["difference"] == pytest.approx(0.05) and up["error"] == pytest.approx(0)  # both seeds gained the same
     assert (one["runs"], one["spread"], one["error"]) == (1, 0.0, 0.0) and one["difference"] == pytest.approx(-0.1)

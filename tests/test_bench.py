@@ -9,10 +9,10 @@ import pytest
 import torch
 from test_commands import command, main_status
 
-from vit_helpers import recipe, timing
-from vit_helpers.cli import peers
+from tools import libraries
 from tools.libraries import MAKERS, SHAPES, Shape, installed, markdown
-from vit_helpers.scaling import parameters, training_bytes
+from vit_helpers.scaling import parameters, timing, training_bytes
+from vit_helpers.training import recipe
 
 TINY = Shape(8, 4, 1, 16, 2, 2, 2)
 SIZES = {**SHAPES, "one head": Shape(8, 2, 1, 64, 2, 1, 2)}
@@ -60,17 +60,17 @@ def test_every_library_builds_the_same_size(shape):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", MAKERS)
 def test_every_library_does_the_same_work(monkeypatch, name, precision):
-    pytest.importorskip(peers.MODULES[name])
+    pytest.importorskip(libraries.MODULES[name])
     monkeypatch.setitem(SHAPES, "tiny", TINY)
-    model, batch = MAKERS[name](TINY), peers.some_images("tiny", "cpu")
-    forward = peers.in_precision(model.train(), batch[0], precision, compiled=False)
+    model, batch = MAKERS[name](TINY), libraries.some_images("tiny", "cpu")
+    forward = libraries.in_precision(model.train(), batch[0], precision, compiled=False)
     logits = forward()
     assert logits.shape == (2, 10) and logits.dtype == getattr(torch, precision)
     assert torch.equal(logits, forward())  # no dropout
     before = [p.clone() for p in model.parameters()]
-    peers.infer(model, batch, precision)()
+    libraries.infer(model, batch, precision)()
     assert not model.training and all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
-    peers.train_step(model, batch, precision)()
+    libraries.train_step(model, batch, precision)()
     assert model.training and not all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
 
 
@@ -78,19 +78,19 @@ def test_every_library_does_the_same_work(monkeypatch, name, precision):
 def quick(monkeypatch):
     """One tiny shape, ours and timm, and short turns; a process of its own answers at once"""
     answers = {"[b - a, c - b]": [2.0, 0.5]}
-    monkeypatch.setattr(peers, "fresh", lambda code, answer: answers.get(answer, 3_000_000))
+    monkeypatch.setattr(libraries, "fresh", lambda code, answer: answers.get(answer, 3_000_000))
     peak = timing.matmul_peak
     monkeypatch.setattr(timing, "matmul_peak", lambda dtype, device, size: peak(dtype, device, size=32, seconds=0.01))
-    monkeypatch.setattr(timing, "in_turn", partial(timing.in_turn, seconds=0.01))
+    monkeypatch.setattr(timing, "benchmark_interleaved", partial(timing.benchmark_interleaved, seconds=0.01))
     monkeypatch.setitem(SHAPES, "tiny", TINY)
-    here = {name: peers.MODULES[name] for name in ("ours", "timm")}
-    monkeypatch.setattr(peers, "MODULES", here | {"vit-pytorch": "no_such_package.vit"})
+    here = {name: libraries.MODULES[name] for name in ("ours", "timm")}
+    monkeypatch.setattr(libraries, "MODULES", here | {"vit-pytorch": "no_such_package.vit"})
 
 
 def bench_tiny(folder, *words):
     threads = str(torch.get_num_threads())
     words = ("--peers", "--shapes", "tiny", "--rounds", "3", "--threads", threads, *words)
-    return main_status("bench", *words, "--json", str(folder / "kept" / "peers.json"))
+    return main_status("bench", *words, "--json", str(folder / "kept" / "libraries.json"))
 
 
 def cells(said):
@@ -104,13 +104,13 @@ def test_all_rounds_are_kept_and_the_tables_are_made_of_them(quick, tmp_path, ca
     assert bench_tiny(tmp_path, "--precision", "float32", "bfloat16") == 0
     said = capsys.readouterr()
     assert "tiny training bf16\n" in said.err and "tiny" not in said.err.rpartition("kept: ")[2]
-    kept = json.loads((tmp_path / "kept" / "peers.json").read_text())
+    kept = json.loads((tmp_path / "kept" / "libraries.json").read_text())
     assert [row["what"] for row in kept["rows"]] == ["import", "build", *["memory", "inference", "training"] * 2]
     for row in kept["rows"]:
         assert row["what"] == "import" or set(row["values"]) == {"ours", "timm"}
         assert all(len(row["values"][name]) == 3 and min(row["values"][name]) > 0 for name in ("ours", "timm"))
     assert kept["left_out"] == ["vit-pytorch"] and set(kept["versions"]) == {"ours", "timm"}
-    assert main_status("bench", "--from", str(tmp_path / "kept" / "peers.json")) == 0
+    assert main_status("bench", "--from", str(tmp_path / "kept" / "libraries.json")) == 0
     assert capsys.readouterr().out == said.out
 
 
@@ -157,20 +157,20 @@ def test_the_tables_of_a_stored_run():
 
 
 def test_ours_alone_has_no_ratio():
-    assert peers.ratio({"ours": [1, 2]}) == ""
+    assert libraries.ratio({"ours": [1, 2]}) == ""
 
 
 @linux
 def test_memory_is_that_of_the_model():
     shape = "32 px/P4/D192/L6"
     code = "from tools.libraries import training_memory"
-    taken = peers.fresh(code, f"training_memory('ours', {shape!r}, 'float32', 'cpu', 1)")
+    taken = libraries.fresh(code, f"training_memory('ours', {shape!r}, 'float32', 'cpu', 1)")
     wanted = sum(training_bytes(MAKERS["ours"](SHAPES[shape]).config, SHAPES[shape].batch).values())
     assert 0.8 * wanted < taken < 2 * wanted
 
 
 def test_float32_means_float32_for_as_long_as_it_is_measured():
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    with peers.products_in_full():
+    with libraries.products_in_full():
         assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("highest", False)
     assert before == (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)

@@ -17,7 +17,8 @@ import nbformat
 import pytest
 from browser import accessibility, broken_pictures, browser, needs_chromium, page_of
 
-from vit_helpers.__main__ import main
+from tools import book, slides
+from tools import main as run_tool
 from tools.book import put_into
 from tools.book_pages import EXERCISE, README, page_name
 from tools.execute import ROOT, all_notebooks, home
@@ -28,7 +29,7 @@ LESSONS = [path for path in all_notebooks() if path.parent.name != "solutions"]
 
 def command(*words, root=ROOT):
     """`python -m vit_helpers ...` as a person calls it in the repository at `root`"""
-    command = [sys.executable, "-m", "vit_helpers", *map(str, words)]
+    command = [sys.executable, "-m", f"tools.{words[0]}", *map(str, words[1:])]
     return subprocess.run(command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, text=True)
 
 
@@ -266,7 +267,7 @@ def test_slides_of_a_notebook(tmp_path, chromium):
 
 
 def test_slides_are_made_of_notebooks_of_the_series_alone(tmp_path, capsys):
-    assert main(["slides", "--out", str(tmp_path / "slides"), str(tmp_path / "mine.ipynb")]) == 1
+    assert run_tool(slides, ["--out", str(tmp_path / "slides"), str(tmp_path / "mine.ipynb")]) == 1
     assert capsys.readouterr().err == f"error: no notebook of the series at {tmp_path / 'mine.ipynb'}\n"
     assert not (tmp_path / "slides").exists()
 
@@ -352,18 +353,18 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
     for place in (tmp_path, thesis):
-        assert main(["book", str(place)]) == 1
+        assert run_tool(book, [str(place)]) == 1
         assert f"error: {place} holds something else: empty it, or name another folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"] and thesis.read_text() == "years of work"
 
 
 def test_without_the_extra_it_says_how_to_get_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "myst_nb", None)
-    assert main(["book", str(tmp_path / "book")]) == 1
+    assert run_tool(book, [str(tmp_path / "book")]) == 1
     assert capsys.readouterr().err == "error: this needs myst_nb, not found here: pip install -e '.[book]'\n"
 
 
 def test_outside_of_the_repository_it_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tools.book.PROJECT", tmp_path / "pyproject.toml")
-    assert main(["book", str(tmp_path / "book")]) == 1
+    assert run_tool(book, [str(tmp_path / "book")]) == 1
     assert "error: this works inside the repository; there is no " in capsys.readouterr().err

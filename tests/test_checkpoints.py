@@ -7,9 +7,9 @@ import pytest
 import torch
 from small_classifier import Classifier, batches, figures, problem, silent, train
 
-from vit_helpers.training.checkpoints import load_checkpoint, previous
 from vit_helpers.data import Batches
 from vit_helpers.training import Recipe, fit
+from vit_helpers.training.checkpoints import load_checkpoint, previous
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])

@@ -17,7 +17,7 @@ from vit_helpers.checks.pretrained import (
     check_rates,
     check_see,
 )
-from vit_helpers.pretrained.finetune import carry_over, freeze
+from vit_helpers.pretrained.finetune import freeze, transfer_weights
 
 
 def not_written(*_):
@@ -134,7 +134,7 @@ SEE_WRONG = [
 
 
 def probe_by_room(model, num_classes):
-    return freeze(carry_over(model, num_classes=num_classes))
+    return freeze(transfer_weights(model, num_classes=num_classes))
 
 
 def probe_in_place(model, num_classes):
@@ -211,7 +211,7 @@ PROBE_WRONG = [
     (lambda m, K: with_head(m, K).head, "head alone"),
     (lambda m, K: None, "gives nothing back"),
     (lambda m, K: "model", "it should give a model"),
-    (lambda m, K: nn.Sequential(freeze(carry_over(m, num_classes=K))), "another kind of model"),
+    (lambda m, K: nn.Sequential(freeze(transfer_weights(m, num_classes=K))), "another kind of model"),
 ]
 
 # lora

@@ -21,7 +21,7 @@ from vit_helpers.checks.scaling import (
     check_training_days,
 )
 from vit_helpers.scaling import (
-    kept_for_backward,
+    activations,
     multiply_adds,
     parameters,
     training_bytes,
@@ -572,7 +572,7 @@ def batch_by_halves(config, gibibytes):
 
 def batch_by_parts(config, gibibytes):
     room = gibibytes * 2**30 - 16 * sum(parameters(config).values())
-    return max(0, math.floor(room / (4 * sum(kept_for_backward(config).values()))))
+    return max(0, math.floor(room / (4 * sum(activations(config).values()))))
 
 
 BATCH_RIGHT = [

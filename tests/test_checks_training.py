@@ -22,9 +22,9 @@ from vit_helpers.checks.training import (
     check_schedule,
     check_train_step,
 )
+from vit_helpers.training import evaluate
 from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.recipe import warmup_cosine
-from vit_helpers.training import evaluate
 
 
 def not_written(*_):
@@ -911,7 +911,7 @@ def test_five_runs_with_five_faults_and_nothing_that_gives_them_away(runs):
     for history in runs.values():
         assert [row["epoch"] for row in history] == list(range(1, 7))
         assert not {"lr", "images_per_second"} & history[0].keys()
-        assert {"loss", "accuracy", "val_loss", "val_accuracy", "val_commonest", "num_classes"} <= history[0].keys()
+        assert {"loss", "accuracy", "val_loss", "val_accuracy", "val_majority_share", "num_classes"} <= history[0].keys()
         assert diagnose(history).symptom
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from vit_helpers.__main__ import main
+from tools import classroom
+from tools import main as run_tool
 from vit_helpers.checks import marks
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.checks.training import check_reading
-from vit_helpers.cli import classroom
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "notebooks"
@@ -155,7 +155,7 @@ def run_cells(cells):
 def course(tmp_path_factory, python):
     """A course of all notebooks, and what `release_all` found in it"""
     folder = tmp_path_factory.mktemp("all") / "course"
-    assert main(["classroom", str(folder)]) == 0
+    assert run_tool(classroom, [str(folder)]) == 0
     done = python(__file__, folder, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return folder, *json.loads(done.stdout.splitlines()[-1])
@@ -309,7 +309,7 @@ EXPECTED = {  # num_patches, patchify, unpatchify, to_linear, mended
 def marked(tmp_path_factory, python):
     """A course of one notebook in which a class has handed in, after nbgrader has marked it; and what nbgrader said"""
     folder = tmp_path_factory.mktemp("one") / "course"
-    assert main(["classroom", str(folder), ONE]) == 0
+    assert run_tool(classroom, [str(folder), ONE]) == 0
     with (folder / classroom.CONFIG).open("a") as config:  # 10 s for the endless answer; the import of torch may take longer
         config.write('\nc.Execute.timeout_func = lambda cell: 10 if "unpatchify)" in cell.source else 300\n')
     done = python("-m", "nbgrader", "generate_assignment", ONE, cwd=folder)
@@ -383,7 +383,7 @@ def test_feedback_shows_what_slipped_and_the_marks(marked, python):
 
 def refused(capsys, *words):
     """What it says, when it makes nothing"""
-    assert main(["classroom", *map(str, words)]) == 1
+    assert run_tool(classroom, [*map(str, words)]) == 1
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.startswith("error: ") and captured.err.count("\n") == 1
     return captured.err
@@ -399,7 +399,7 @@ def test_nothing_that_stands_already_is_touched(tmp_path, capsys):
 
 @needs_nbgrader
 def test_a_course_is_made_once_and_then_told_how_to_go_on(tmp_path, capsys):
-    assert main(["classroom", str(tmp_path), str(NOTEBOOKS / "03_attention.ipynb"), "11_scaling"]) == 0
+    assert run_tool(classroom, [str(tmp_path), str(NOTEBOOKS / "03_attention.ipynb"), "11_scaling"]) == 0
     out = capsys.readouterr().out
     assert f"{book(tmp_path, 'source', '03_attention')}: 5 exercises, 10 points\n" in out
     assert out.endswith(f"next, in {tmp_path}: nbgrader generate_assignment 03_attention\n")
@@ -434,10 +434,10 @@ def test_a_course_that_cannot_be_made_is_told_and_leaves_nothing(tmp_path, capsy
 
     write = classroom.write
     monkeypatch.setattr(classroom, "write", stops)
-    assert main(["classroom", str(tmp_path / "course"), ONE]) == 130
+    assert run_tool(classroom, [str(tmp_path / "course"), ONE]) == 130
     assert list((tmp_path / "course").iterdir()) == []
     monkeypatch.setattr(classroom, "write", write)
-    assert main(["classroom", str(tmp_path / "course"), ONE]) == 0
+    assert run_tool(classroom, [str(tmp_path / "course"), ONE]) == 0
 
 
 @needs_nbgrader

@@ -14,17 +14,24 @@ import pytest
 import torch
 from PIL import Image
 
-from vit_helpers.__main__ import COMMANDS, main
-from vit_helpers.cli import transfer
+from tools import localization, transfer
+from tools import main as run_tool
+from vit_helpers.cli import COMMANDS, main
 from vit_helpers.data import load
 from vit_helpers.pretrained import load_weights
 
 ROOT = Path(__file__).parents[1]
 
 
+def module_line(*words):
+    """`python -m vit_helpers train ...`, or `python -m tools.NAME ...` where the first word names a tool"""
+    start = [words[0]] if words[0].startswith("tools.") else ["vit_helpers", words[0]]
+    return [sys.executable, "-m", *start, *map(str, words[1:])]
+
+
 def command(*words, cwd, **kwargs):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-m", "vit_helpers", *map(str, words)], cwd=cwd, env=environment,
+    return subprocess.run(module_line(*words), cwd=cwd, env=environment,
                           capture_output=True, text=True, **kwargs)  # fmt: skip
 
 
@@ -132,8 +139,8 @@ def test_help_explains_every_option(capsys, name):
 
 def test_what_the_run_looks_at(monkeypatch, tmp_path):
     """Training: shuffled and augmented.  Validation: as it is.  Test: once, after training."""
-    from vit_helpers import training
     from vit_helpers.data import load, random_affine
+    from vit_helpers.training import loop as training
 
     seen, data = {}, load("digits")
 
@@ -174,15 +181,15 @@ def test_pretrain_keeps_three_kinds_of_models(pretrained):
 def test_grade_keeps_its_rows(pretrained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tools.localization.IMAGES", 200)
-    assert main(["grade", str(pretrained[0] / "scattered-0.safetensors"), "--out", "kept/grades.csv"]) == 0
+    assert run_tool(localization, [str(pretrained[0] / "scattered-0.safetensors"), "--out", "kept/localization.csv"]) == 0
     said = capsys.readouterr().out
-    lines = (tmp_path / "kept" / "grades.csv").read_text().splitlines()
+    lines = (tmp_path / "kept" / "localization.csv").read_text().splitlines()
     assert lines[0] == "model,seed,accuracy,method,mass,hits" and len(lines) == 1 + 2 * 7
     assert re.search(r"untrained +even map +0\.250 ± 0\.000  0\.250 ± 0\.000", said)
     assert re.search(r"trained +occlusion +0\.\d{3} ± 0\.000", said)
-    assert main(["grade", "nobody.safetensors"]) == 1
+    assert run_tool(localization, ["nobody.safetensors"]) == 1
     assert "error: no weights at nobody.safetensors" in capsys.readouterr().err
-    assert main(["grade", str(pretrained[0] / "seven-0.safetensors")]) == 1
+    assert run_tool(localization, [str(pretrained[0] / "seven-0.safetensors")]) == 1
     assert "does not name the ten digits, its classes: 0, 1, 2" in capsys.readouterr().err
 
 
@@ -193,7 +200,7 @@ def test_transfer_keeps_its_rows(pretrained, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(transfer, "IMAGES", 600)
     monkeypatch.setattr(transfer, "TASKS", {name: (*task[:3], (40,)) for name, task in transfer.TASKS.items()})
     monkeypatch.setattr(transfer, "WAYS", dict.fromkeys(transfer.WAYS, 2))
-    assert main(["transfer", "--seeds", "2", "--out", str(tmp_path / "transfer.csv")]) == 0
+    assert run_tool(transfer, ["--seeds", "2", "--out", str(tmp_path / "transfer.csv")]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^new classes +40 labels  LoRA +0\.\d{3} ± 0\.\d{3}$", said, re.M)
     with (tmp_path / "transfer.csv").open() as file:

@@ -326,14 +326,14 @@ def test_images_that_are_all_one_colour_are_refused(tmp_path):
 
 
 def test_what_is_here_needs_no_download(home):
-    assert downloaded.is_here("digits") and downloaded.is_here("folder:anywhere")
+    assert downloaded.is_downloaded("digits") and downloaded.is_downloaded("folder:anywhere")
     for name, groups in downloaded.FILES.items():
-        assert not downloaded.is_here(name)
+        assert not downloaded.is_downloaded(name)
         for file in groups[-1]:
-            assert not downloaded.is_here(name)
+            assert not downloaded.is_downloaded(name)
             (home / file).parent.mkdir(parents=True, exist_ok=True)
             (home / file).touch()
-        assert downloaded.is_here(name)
+        assert downloaded.is_downloaded(name)
 
 
 def test_a_part_is_images_and_labels_whether_or_not_its_places_are_known():

@@ -7,9 +7,9 @@ from small_classifier import Classifier, batches, problem, silent
 from torch import nn
 
 from vit_helpers.data import Batches, Split
+from vit_helpers.training import fit, set_seed
 from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.recipe import Recipe
-from vit_helpers.training import fit, set_seed
 
 GOOD = {
     "epoch": 9,
@@ -17,7 +17,7 @@ GOOD = {
     "val_loss": 0.12,
     "accuracy": 0.97,
     "val_accuracy": 0.96,
-    "val_commonest": 0.4,
+    "val_majority_share": 0.4,
     "num_classes": 3,
 }
 
@@ -28,7 +28,11 @@ GOOD = {
         ({}, "healthy", "0.97 in training and 0.96 in validation"),
         ({"loss": math.nan}, "not finite", "the loss is nan in epoch 9"),
         ({"val_loss": math.inf}, "not finite", "learning rate"),
-        ({"val_commonest": 1.0, "val_accuracy": 0.34, "accuracy": 0.3}, "constant prediction", "100% of the validation"),
+        (
+            {"val_majority_share": 1.0, "val_accuracy": 0.34, "accuracy": 0.3},
+            "constant prediction",
+            "100% of the validation",
+        ),
         ({"loss": 1.09, "accuracy": 0.4}, "stuck at ln K", "guessing among 3 classes costs ln 3 = 1.10"),
         ({"loss": 9.0, "accuracy": 0.4}, "stuck at ln K", "the loss is 9.00"),
         ({"loss": 0.58}, "softmax twice", "accuracy is 0.97, and yet the loss 0.58"),
@@ -66,5 +70,5 @@ def test_runs_that_go_wrong():
     assert run(twenty, epochs=400, lr=0.02, label_smoothing=0) == "overfitting"
     squeezed = nn.Sequential(Classifier(), nn.Softmax(1))
     assert run(batches(), epochs=200, lr=0.01, label_smoothing=0, model=squeezed) == "softmax twice"
-    strong = run(batches(), epochs=30, lr=0.05, weight_decay=3.0, token_rate=1, optimizer="adam_l2", label_smoothing=0)
+    strong = run(batches(), epochs=30, lr=0.05, weight_decay=3.0, token_lr_mult=1, optimizer="adam_l2", label_smoothing=0)
     assert strong in ("constant prediction", "stuck at ln K")

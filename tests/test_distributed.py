@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from vit_helpers import parallel
-from vit_helpers.training.checkpoints import load_checkpoint
 from vit_helpers.cli.train import kept
 from vit_helpers.data import load
 from vit_helpers.data.shards import write_shards
-from vit_helpers.training.distributed import Share, mean_loss
 from vit_helpers.pretrained import load_weights
+from vit_helpers.training import distributed
+from vit_helpers.training.checkpoints import load_checkpoint
+from vit_helpers.training.distributed import ShardedBatches, mean_loss
 
 ROOT = Path(__file__).parents[1]
 BATCH = 628  # 1,257 training images make two batches of it and one of a single image, which leaves one process none
@@ -221,8 +221,8 @@ def test_a_run_on_shards_goes_on_where_it_stopped(tmp_path, processes):
 
 
 def in_group(monkeypatch, rank, world):
-    monkeypatch.setattr(parallel, "rank", lambda: rank)
-    monkeypatch.setattr(parallel, "world", lambda: world)
+    monkeypatch.setattr(distributed, "rank", lambda: rank)
+    monkeypatch.setattr(distributed, "world_size", lambda: world)
 
 
 def test_shares_make_the_batch_and_all_draw_the_same_order(monkeypatch):
@@ -230,14 +230,14 @@ def test_shares_make_the_batch_and_all_draw_the_same_order(monkeypatch):
     for rank in range(3):
         in_group(monkeypatch, rank, 3)
         torch.manual_seed(1)
-        shares.append([(images, labels, torch.rand(())) for images, labels in Share(
+        shares.append([(images, labels, torch.rand(())) for images, labels in ShardedBatches(
             load("digits").batches("train", BATCH, shuffle=True))])  # fmt: skip
         after.add(torch.rand(()).item())
     assert [len(labels) for _, labels, _ in shares[1]] == [209, 209, 0]
     assert len(after) == 1  # so the next pass has the same order everywhere
     in_group(monkeypatch, 0, 1)
     torch.manual_seed(1)
-    whole = list(Share(load("digits").batches("train", BATCH, shuffle=True)))
+    whole = list(ShardedBatches(load("digits").batches("train", BATCH, shuffle=True)))
     for step, (images, labels) in enumerate(whole):
         for rank in range(3):
             assert torch.equal(shares[rank][step][0], images[rank::3])
@@ -256,6 +256,8 @@ def test_the_mean_over_unequal_shares_is_the_mean_over_all(monkeypatch):
 
 def test_alone_nothing_changes():
     model, rows = torch.nn.Linear(2, 2), torch.ones(2)
-    assert parallel.join("cpu") == "cpu" and parallel.first() and parallel.world() == 1
-    assert parallel.in_step(model) is model and parallel.shard(model) is model and parallel.gathered(rows) is rows
-    assert parallel.total(3) == 3 and parallel.agreed("a") == "a"
+    assert distributed.init_distributed("cpu") == "cpu" and distributed.is_main_process() and distributed.world_size() == 1
+    assert (
+        distributed.wrap_ddp(model) is model and distributed.shard(model) is model and distributed.all_gather(rows) is rows
+    )
+    assert distributed.all_reduce_sum(3) == 3 and distributed.broadcast("a") == "a"

@@ -18,10 +18,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vit_helpers.__main__ import COMMANDS, main
-from vit_helpers.cli import checkup
-from vit_helpers.cli.environment_checks import CHECKS, WITH_TORCH, Finding
+from vit_helpers.cli import COMMANDS, main
 from vit_helpers.cli.doctor import safely, say
+from vit_helpers.cli.environment_checks import CHECKS, WITH_TORCH, Finding
 from vit_helpers.data import downloaded
 from vit_helpers.pretrained.sources import OURS
 
@@ -120,7 +119,7 @@ def test_a_broken_torch_does_not_hide_the_commands(tmp_path):
 def test_a_command_imports_itself_alone():
     code = """
 import sys
-from vit_helpers.__main__ import main
+from vit_helpers.cli import main
 try:
     main(["train", "--help"])
 except SystemExit:
@@ -132,8 +131,8 @@ print([name for name in sys.modules if name.startswith("vit_helpers.cli.") or na
 
 
 def test_an_old_python_is_told_and_reads_what_tells_it(monkeypatch):
-    monkeypatch.setattr(checkup.sys, "version_info", (3, 10, 2))
-    assert "take a Python of 3.11 or later" in seen(checkup.python, "bad")
+    monkeypatch.setattr(checks.sys, "version_info", (3, 10, 2))
+    assert "take a Python of 3.11 or later" in seen(checks.python, "bad")
     commands = [f"commands/{path.name}" for path in (ROOT / "vit_helpers" / "commands").glob("*.py")]
     for name in ("__init__.py", "__main__.py", *commands):  # the main file reads what each command says of itself
         ast.parse((ROOT / "vit_helpers" / name).read_text(encoding="utf-8"), feature_version=(3, 9))
@@ -142,14 +141,14 @@ def test_an_old_python_is_told_and_reads_what_tells_it(monkeypatch):
 def test_pip_without_a_place_of_its_own_is_told(monkeypatch):
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
     monkeypatch.setattr(sys, "base_prefix", sys.prefix)
-    assert "no virtual environment" in seen(checkup.python, "note")
+    assert "no virtual environment" in seen(checks.python, "note")
 
 
 def test_a_second_vit_helpers_is_told(tmp_path, monkeypatch):
     (tmp_path / "vit_helpers").mkdir()
     (tmp_path / "vit_helpers" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    assert f"there are more: {tmp_path.resolve()}" in seen(checkup.python, "note")
+    assert f"there are more: {tmp_path.resolve()}" in seen(checks.python, "note")
 
 
 def test_missing_and_old_packages_are_named(monkeypatch):
@@ -161,26 +160,26 @@ def test_missing_and_old_packages_are_named(monkeypatch):
         return {"torch": "2.5.1+cpu", "nbval": "0.12.0"}.get(name) or installed(name)
 
     monkeypatch.setattr(metadata, "version", version)
-    told = seen(checkup.packages, "bad")
+    told = seen(checks.packages, "bad")
     assert "torch is 2.5.1+cpu, wanted is >=2.11 -> " in told and 'pip install "torch>=2.11"' in told
     assert "einops is missing -> " in told and 'pip install "einops>=' in told
     assert "nbval is 0.12.0, wanted is <0.12,>=0.11" in told
     assert len(told.splitlines()) == 3
-    assert "matplotlib" in seen(checkup.packages, "ok") and "einops" not in seen(checkup.packages, "ok")
+    assert "matplotlib" in seen(checks.packages, "ok") and "einops" not in seen(checks.packages, "ok")
 
 
 def test_what_is_needed_is_read_from_both_places(tmp_path, monkeypatch):
-    asked = {need.name for need in checkup.requirements()}
+    asked = {need.name for need in checks.requirements()}
     assert {"jupyterlab", "torch", "safetensors"} <= asked and "pytest" not in asked
-    monkeypatch.setattr(checkup, "ROOT", tmp_path)  # no repository: pip's word is left
+    monkeypatch.setattr(checks, "ROOT", tmp_path)  # no repository: pip's word is left
     monkeypatch.setattr(metadata, "requires", lambda name: ["torch>=2.6", 'pytest>=8; extra == "test"'])
-    assert [str(need) for need in checkup.requirements()] == ["torch>=2.6"]
+    assert [str(need) for need in checks.requirements()] == ["torch>=2.6"]
 
 
 def test_a_torchvision_of_another_torch_is_told(monkeypatch):
-    assert not seen(checkup.pytorch, "bad")
+    assert not seen(checks.pytorch, "bad")
     monkeypatch.setattr(metadata, "requires", lambda name: ["numpy", "torch==2.0.1"])
-    assert seen(checkup.pytorch, "bad").startswith("this torchvision belongs to torch ==2.0.1")
+    assert seen(checks.pytorch, "bad").startswith("this torchvision belongs to torch ==2.0.1")
 
 
 def test_a_gpu_that_cannot_be_used_is_told(monkeypatch):
@@ -189,7 +188,7 @@ def test_a_gpu_that_cannot_be_used_is_told(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch, "ones", refuse)
-    assert seen(checkup.device, "bad").startswith("torch sees a GPU, but cannot use it: CUDA error: no kernel image is a")
+    assert seen(checks.device, "bad").startswith("torch sees a GPU, but cannot use it: CUDA error: no kernel image is a")
 
 
 @posix
@@ -197,7 +196,7 @@ def test_a_gpu_that_torch_does_not_see_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setenv("PATH", str(script(tmp_path / "nvidia-smi", "true").parent))
-    assert "no GPU that torch can use" in seen(checkup.device, "note")
+    assert "no GPU that torch can use" in seen(checks.device, "note")
 
 
 @pytest.mark.parametrize(
@@ -206,26 +205,26 @@ def test_a_gpu_that_torch_does_not_see_is_told(tmp_path, monkeypatch):
     ids=["version 2", "version 1"],
 )
 def test_a_container_with_fewer_cpus_than_it_shows_is_told(tmp_path, monkeypatch, files):
-    monkeypatch.setattr(checkup, "CGROUP", tmp_path)
-    assert checkup.cpu_limit() == checkup.memory_left() == float("inf")
+    monkeypatch.setattr(checks, "CGROUP", tmp_path)
+    assert checks.cpu_limit() == checks.memory_left() == float("inf")
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert checkup.cpu_limit() == 1.5
+    assert checks.cpu_limit() == 1.5
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    told = seen(checkup.threads, "bad")
+    told = seen(checks.threads, "bad")
     assert "torch computes with 4" in told and "on 8 CPUs, of which 1" in told
     assert told.endswith(": they wait for one another -> set OMP_NUM_THREADS=1")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    assert "of which 1" in seen(checkup.threads, "ok")
+    assert "of which 1" in seen(checks.threads, "ok")
 
 
 def test_no_limit_is_no_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkup, "CGROUP", tmp_path)
+    monkeypatch.setattr(checks, "CGROUP", tmp_path)
     (tmp_path / "cpu.max").write_text("max 100000\n")
     (tmp_path / "memory.max").write_text("max\n")
-    assert checkup.cpu_limit() == checkup.memory_left() == float("inf")
+    assert checks.cpu_limit() == checks.memory_left() == float("inf")
 
 
 def test_the_narrowest_cgroup_counts(tmp_path, monkeypatch):
@@ -234,23 +233,23 @@ def test_the_narrowest_cgroup_counts(tmp_path, monkeypatch):
             "3:cpu:/x\n0::/user/mine\n" if path == Path("/proc/self/cgroup") else path.read_text() if path.exists() else ""
         )
 
-    monkeypatch.setattr(checkup, "CGROUP", tmp_path)
-    monkeypatch.setattr(checkup, "read", read)
+    monkeypatch.setattr(checks, "CGROUP", tmp_path)
+    monkeypatch.setattr(checks, "read", read)
     (tmp_path / "user" / "mine").mkdir(parents=True)
     for folder, limit in (("", "max 100000"), ("user", "200000 100000"), ("user/mine", "400000 100000")):
         (tmp_path / folder / "cpu.max").write_text(limit)
-    assert checkup.cpu_limit() == 2
+    assert checks.cpu_limit() == 2
 
 
 def test_too_little_memory_names_the_notebooks(tmp_path, monkeypatch):
-    needs = checkup.notebooks_memory()
+    needs = checks.notebooks_memory()
     assert len(needs) == len(list((ROOT / "notebooks").glob("[0-9]*.ipynb"))) and max(needs.values()) == needs["11_scaling"]
-    monkeypatch.setattr(checkup, "CGROUP", tmp_path)
+    monkeypatch.setattr(checks, "CGROUP", tmp_path)
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=64 * 2**30))
     (tmp_path / "memory.max").write_text(str(2 * 2**30))
-    assert seen(checkup.memory, "note").startswith("2.0 GiB free, too little for 11_scaling -> close other programs")
+    assert seen(checks.memory, "note").startswith("2.0 GiB free, too little for 11_scaling -> close other programs")
     (tmp_path / "memory.max").write_text(str(2**28))
-    assert "00_start_here, 01_patches" in seen(checkup.memory, "bad")
+    assert "00_start_here, 01_patches" in seen(checks.memory, "bad")
 
 
 @pytest.mark.parametrize(
@@ -260,59 +259,59 @@ def test_too_little_memory_names_the_notebooks(tmp_path, monkeypatch):
     ids=["version 2", "version 1"],
 )  # fmt: skip
 def test_memory_that_a_container_has_used_is_not_free(tmp_path, monkeypatch, files):
-    monkeypatch.setattr(checkup, "CGROUP", tmp_path)
+    monkeypatch.setattr(checks, "CGROUP", tmp_path)
     for name, text in zip(files, ("4000\n", "3900\n", "active_file 7\ninactive_file 500\n"), strict=True):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert checkup.memory_left() == 600
+    assert checks.memory_left() == 600
 
 
 def test_other_work_is_told(monkeypatch):
     monkeypatch.setattr("psutil.cpu_percent", lambda interval: 80.0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    assert re.search("takes 80% .* set OMP_WAIT_POLICY=PASSIVE", seen(checkup.load, "note"))
+    assert re.search("takes 80% .* set OMP_WAIT_POLICY=PASSIVE", seen(checks.load, "note"))
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
-    assert seen(checkup.load, "note").endswith("times vary -> ")
+    assert seen(checks.load, "note").endswith("times vary -> ")
     monkeypatch.setattr("psutil.cpu_percent", lambda interval: 3.0)
-    assert "3%" in seen(checkup.load, "ok")
+    assert "3%" in seen(checks.load, "ok")
 
 
 @pytest.mark.parametrize(("units", "state", "says"), [(True, "ok", "faster"), (False, "note", "several times slower")])
 def test_units_for_bfloat16_are_told(monkeypatch, units, state, says):
     monkeypatch.setattr("vit_helpers.scaling.speedups.bf16_units", lambda: units)
-    assert says in seen(checkup.precision, state)
+    assert says in seen(checks.precision, state)
 
 
 def test_a_full_disk_and_a_missing_temporary_folder_are_told(tmp_path, a_file, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10**8))
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "temporary files: 0.1 GiB free" in seen(checkup.disk, "note")
+    assert "temporary files: 0.1 GiB free" in seen(checks.disk, "note")
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(a_file))
-    assert "temporary files: nothing can be written to" in seen(checkup.disk, "bad")
+    assert "temporary files: nothing can be written to" in seen(checks.disk, "bad")
 
 
 def test_data_sets_are_told_whole_and_half(tmp_path, monkeypatch):
     monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "data"))
-    assert "there: digits, scattered_digits -> " in seen(checkup.data, "ok")
-    assert f"free in {tmp_path / 'data'}" in seen(checkup.data, "ok") and not (tmp_path / "data").exists()
+    assert "there: digits, scattered_digits -> " in seen(checks.data, "ok")
+    assert f"free in {tmp_path / 'data'}" in seen(checks.data, "ok") and not (tmp_path / "data").exists()
     first, *others = downloaded.FILES["fashion_mnist"][0]
     (tmp_path / "data" / first).parent.mkdir(parents=True)
     (tmp_path / "data" / first).touch()
-    assert seen(checkup.data, "note") == f"fashion_mnist is half there: {first} -> load brings the rest"
+    assert seen(checks.data, "note") == f"fashion_mnist is half there: {first} -> load brings the rest"
     for name in others:
         (tmp_path / "data" / name).touch()
-    assert "scattered_digits, fashion_mnist" in seen(checkup.data, "ok") and not seen(checkup.data, "note")
+    assert "scattered_digits, fashion_mnist" in seen(checks.data, "ok") and not seen(checks.data, "note")
 
 
 def test_weights_that_are_gone_or_cut_short_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr("vit_helpers.pretrained.sources.OURS", tmp_path)
     shutil.copy(OURS / "masked.safetensors", tmp_path)
     (tmp_path / "seven.safetensors").write_bytes((OURS / "seven.safetensors").read_bytes()[:1000])
-    told = seen(checkup.weights, "bad")
+    told = seen(checks.weights, "bad")
     assert "unknown weights ours:scattered" in told and "seven.safetensors is cut short" in told
-    assert seen(checkup.weights, "ok").startswith("can be read: ours:masked ->")
+    assert seen(checks.weights, "ok").startswith("can be read: ours:masked ->")
 
 
 @posix
@@ -328,7 +327,7 @@ def test_a_kernel_of_another_environment_is_told(tmp_path, monkeypatch, text, sa
         json.dumps({"argv": [str(other), "-m", "ipykernel_launcher"], "display_name": "P", "language": "python"})
     )
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    told = seen(checkup.jupyter, "bad")
+    told = seen(checks.jupyter, "bad")
     assert told.startswith(f"the kernel python3 is another Python's, {other}") and says in told
     assert "ipykernel install --sys-prefix" in told
 
@@ -341,11 +340,11 @@ def test_a_kernel_by_another_way_to_the_same_folder_is_well(tmp_path, monkeypatc
     python3 = tmp_path / "link" / Path(sys.executable).relative_to(sys.prefix)
     spec.write_text(json.dumps({"argv": [str(python3)], "display_name": "P", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    assert "runs in this environment" in seen(checkup.jupyter, "ok")
+    assert "runs in this environment" in seen(checks.jupyter, "ok")
 
 
 def test_advice_can_be_pasted_where_the_path_has_a_space(tmp_path):
-    code = "import sys; sys.executable = '/my env/python'; from vit_helpers.cli import checkup; print(checkup.PIP)"
+    code = "import sys; sys.executable = '/my env/python'; from vit_helpers.cli import environment_checks as c; print(c.PIP)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip().removeprefix("& ") == '"/my env/python" -m pip install'
 
@@ -355,12 +354,12 @@ def test_no_kernel_at_all_is_told(tmp_path, monkeypatch):
     for name in ("ENV_JUPYTER_PATH", "SYSTEM_JUPYTER_PATH"):
         monkeypatch.setattr(f"jupyter_core.paths.{name}", [])
     monkeypatch.setitem(sys.modules, "ipykernel.kernelspec", None)
-    assert seen(checkup.jupyter, "bad").startswith("no kernel is called python3")
+    assert seen(checks.jupyter, "bad").startswith("no kernel is called python3")
 
 
 def test_missing_tools_are_told(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    told = seen(checkup.tools, "note")
+    told = seen(checks.tools, "note")
     assert "no git here" in told and "no chromium here: only tests in a browser" in told
 
 
@@ -376,7 +375,7 @@ class Refuses(http.server.BaseHTTPRequestHandler):
 
 def test_hosts_that_answer_that_are_silent_and_that_are_not_there(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(checkup, "PATIENCE", 2)
+    monkeypatch.setattr(checks, "PATIENCE", 2)
     with http.server.HTTPServer(("127.0.0.1", 0), Refuses) as server, socket.create_server(("127.0.0.1", 0)) as silent:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with socket.create_server(("127.0.0.1", 0)) as other:
@@ -384,7 +383,7 @@ def test_hosts_that_answer_that_are_silent_and_that_are_not_there(monkeypatch):
         ports = (server.server_port, silent.getsockname()[1], closed)
         for name, port in zip(("FASHION_URL", "CIFAR_URL", "PIZZA_URL"), ports, strict=True):
             monkeypatch.setattr(downloaded, name, f"http://127.0.0.1:{port}/data.zip")
-        found = list(safely(checkup.network))
+        found = list(safely(checks.network))
         server.shutdown()
     assert [one.state for one in found] == ["ok", "note", "note"]
     assert found[0].what == f"http://127.0.0.1:{ports[0]}/ answers"
@@ -398,7 +397,7 @@ def test_no_network_is_a_note(monkeypatch):
 
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    found = list(safely(checkup.network))
+    found = list(safely(checks.network))
     assert {one.state for one in found} == {"note"} and "https://github.com/" in found[0].what
 
 
@@ -407,7 +406,7 @@ def test_a_proxy_that_is_no_address_is_told(monkeypatch):
         monkeypatch.setenv(name, "http://proxy:notaport")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setattr("urllib.request._opener", None)  # it asks for proxies once, and keeps them
-    found = list(safely(checkup.network))
+    found = list(safely(checks.network))
     assert {one.state for one in found} == {"note"} and all("notaport" in one.what for one in found)
 
 

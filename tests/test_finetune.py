@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from vit_helpers.embeddings import resize_positions
-from vit_helpers.pretrained.finetune import LoRA, add_lora, by_layer, carry_over, freeze, merge_lora
-from vit_helpers.training.recipe import groups
+from vit_helpers.pretrained.finetune import LoRA, add_lora, freeze, layerwise_lr_decay, merge_lora, transfer_weights
+from vit_helpers.training.recipe import param_groups
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -26,7 +26,7 @@ def images():
 
 
 def test_new_classes_get_a_head_of_zeros_and_the_features_stay(model, images):
-    new = carry_over(model, num_classes=4)
+    new = transfer_weights(model, num_classes=4)
     assert new(images).shape == (3, 4) and not new(images).any() and new.config.representation_size is None
     assert torch.equal(new.forward_features(images), model.forward_features(images))
     assert model(images).shape == (3, 10) and not new.training
@@ -35,12 +35,12 @@ def test_new_classes_get_a_head_of_zeros_and_the_features_stay(model, images):
 
 
 def test_no_change_gives_an_equal_model(model, images):
-    assert torch.equal(carry_over(model)(images), model(images))
-    assert carry_over(model, dropout=0.3).config.dropout == 0.3
+    assert torch.equal(transfer_weights(model)(images), model(images))
+    assert transfer_weights(model, dropout=0.3).config.dropout == 0.3
 
 
 def test_larger_images_get_stretched_positions(model):
-    new = carry_over(model, image_size=(16, 12))
+    new = transfer_weights(model, image_size=(16, 12))
     wanted = resize_positions(model.token_embed.pos_embed, (2, 3), (4, 3))
     assert torch.equal(new.token_embed.pos_embed, wanted) and new(torch.randn(1, 1, 16, 12)).shape == (1, 10)
     assert torch.equal(new.head.weight, model.head.weight)
@@ -49,12 +49,12 @@ def test_larger_images_get_stretched_positions(model):
 @pytest.mark.parametrize("positions", ["sincos", "none"])
 def test_positions_that_are_not_learned_need_no_stretching(positions):
     old = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=2, positions=positions))
-    assert carry_over(old, image_size=16)(torch.randn(1, 1, 16, 16)).shape == (1, 2)
+    assert transfer_weights(old, image_size=16)(torch.randn(1, 1, 16, 16)).shape == (1, 2)
 
 
 def test_what_cannot_change_is_named(model):
     with pytest.raises(ValueError, match="embed_dim, patch_size cannot change"):
-        carry_over(model, patch_size=2, embed_dim=32)
+        transfer_weights(model, patch_size=2, embed_dim=32)
 
 
 # Freezing
@@ -110,7 +110,7 @@ def test_a_model_with_lora_learns_few_numbers_and_merges_back(model, images):
 
 
 def test_earlier_layers_learn_more_slowly(model):
-    split = by_layer(model, groups(model, 1e-3, 0.1, 10.0), decay=0.5)
+    split = layerwise_lr_decay(model, param_groups(model, 1e-3, 0.1, 10.0), decay=0.5)
     rate, decays = {}, {}
     for group in split:
         for p in group["params"]:
@@ -129,4 +129,4 @@ def test_earlier_layers_learn_more_slowly(model):
 
 
 def test_a_decay_of_one_changes_no_rate(model):
-    assert {group["lr"] for group in by_layer(model, groups(model, 1e-3, 0.1, 1.0), 1.0)} == {1e-3}
+    assert {group["lr"] for group in layerwise_lr_decay(model, param_groups(model, 1e-3, 0.1, 1.0), 1.0)} == {1e-3}

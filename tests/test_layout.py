@@ -171,14 +171,14 @@ def test_figures_are_those_of_the_stored_tables():
             ways = ("from scratch", "probe", "LoRA", "full")
             pairs = [stored("transfer.csv", "accuracy", task=task, way=way, labels=n) for way in ways]
             assert f"| {int(n):,} | " + " | ".join(f"{a:.3f} ± {b:.3f}" for a, b in pairs) + " |" in page
-    blind, _ = stored("grades.csv", "mass", model="trained", method="middle map")
+    blind, _ = stored("localization.csv", "mass", model="trained", method="middle map")
     assert f"a blind one in the middle {blind:.2f}" in page
     for word, method in (("last layer", "attention, last layer"), ("rollout", "rollout"), ("gradient rollout",) * 2,
                          ("occlusion",) * 2):  # fmt: skip
-        a, b = stored("grades.csv", "mass", model="trained", method=method)
+        a, b = stored("localization.csv", "mass", model="trained", method=method)
         assert f"{word} {a:.2f} ± {b:.2f}" in page
 
 
 def test_speeds_are_those_of_the_stored_run():
-    results = json.loads((PACKAGE / "results" / "peers.json").read_text(encoding="utf-8"))
+    results = json.loads((PACKAGE / "results" / "libraries.json").read_text(encoding="utf-8"))
     assert markdown(results).strip() in (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from vit_helpers.data import load
-from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain, random_split
 from vit_helpers.patches import patchify, unpatchify
+from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain, random_masking
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -20,29 +20,29 @@ def images():
 
 
 def test_every_patch_is_visible_or_hidden_and_each_image_has_its_own_split():
-    visible, hidden = random_split(50, 16, 0.75)
+    visible, hidden = random_masking(50, 16, 0.75)
     assert visible.shape == (50, 4) and hidden.shape == (50, 12)
     both = torch.cat([visible, hidden], dim=1).sort(dim=1).values
     assert torch.equal(both, torch.arange(16).expand(50, -1))
     assert len({tuple(row.sort().values.tolist()) for row in visible}) > 40
-    often = torch.cat([random_split(500, 16, 0.75)[1] for _ in range(8)]).flatten().bincount() / 4000
+    often = torch.cat([random_masking(500, 16, 0.75)[1] for _ in range(8)]).flatten().bincount() / 4000
     assert (often - 0.75).abs().max() < 0.04  # each place alike
 
 
 @pytest.mark.parametrize(("share", "hidden"), [(0.01, 1), (0.5, 2), (0.99, 3)])
 def test_one_patch_at_least_on_each_side(share, hidden):
-    assert random_split(1, 4, share)[1].shape == (1, hidden)
+    assert random_masking(1, 4, share)[1].shape == (1, hidden)
 
 
 def test_what_cannot_be_split_is_named():
     for N, share in ((16, 0.0), (16, 1.0), (1, 0.5)):
         with pytest.raises(ValueError, match="hide a share between 0 and 1 of two patches or more, got"):
-            random_split(2, N, share)
+            random_masking(2, N, share)
 
 
 def test_the_encoder_reads_visible_patches_alone(vit, images):
     autoencoder = MaskedAutoencoder(vit)
-    visible, hidden = random_split(5, 16, 0.75)
+    visible, hidden = random_masking(5, 16, 0.75)
     painted = autoencoder.paint(images, visible, hidden)
     assert painted.shape == (5, 12, 4) and autoencoder.encode(images, visible).shape == (5, 5, 64)
     patches = patchify(images, 2).clone()
@@ -58,7 +58,7 @@ def test_with_every_patch_visible_the_encoder_is_the_vit(vit, images):
 
 def test_the_loss_is_over_hidden_patches_in_their_own_places(vit, images, monkeypatch):
     autoencoder = MaskedAutoencoder(vit)
-    _, hidden = random_split(5, 16, 0.75)
+    _, hidden = random_masking(5, 16, 0.75)
     wanted = patchify(images, 2).gather(1, hidden[:, :, None].expand(-1, -1, 4))
     monkeypatch.setattr(MaskedAutoencoder, "forward", lambda self, x: (wanted + 0.5, hidden))
     assert autoencoder.loss(images).item() == pytest.approx(0.25)
@@ -66,7 +66,7 @@ def test_the_loss_is_over_hidden_patches_in_their_own_places(vit, images, monkey
 
 def test_painted_patches_depend_on_the_place_not_on_the_order(vit, images):
     autoencoder = MaskedAutoencoder(vit).eval()
-    visible, hidden = random_split(5, 16, 0.75)
+    visible, hidden = random_masking(5, 16, 0.75)
     painted = autoencoder.paint(images, visible, hidden)
     assert torch.allclose(autoencoder.paint(images, visible.flip(1), hidden.flip(1)), painted.flip(1), atol=1e-5)
     assert not torch.allclose(painted[:, 0], painted[:, 1], atol=1e-3)

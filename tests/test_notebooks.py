@@ -13,8 +13,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from vit_helpers.__main__ import main
-from tools.notebook_costs import MEASURED, measure, table_with
+from tools import execute
+from tools import main as run_tool
 from tools.execute import (
     METADATA,
     SANITIZE,
@@ -26,6 +26,7 @@ from tools.execute import (
     setup_source,
     store,
 )
+from tools.notebook_costs import MEASURED, measure, table_with
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = all_notebooks()
@@ -169,7 +170,7 @@ def small_notebook(path, *sources):
 
 def rerun(*words):
     return subprocess.run(
-        [sys.executable, "-m", "vit_helpers", "rerun", *map(str, words)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "tools.execute", *map(str, words)], cwd=ROOT, capture_output=True, text=True
     )
 
 
@@ -289,7 +290,7 @@ def pretend(monkeypatch, capsys):
 
     def run(*words, costs=(47.6, 1.234)):
         monkeypatch.setattr("tools.execute.measure", lambda work: costs)
-        return main(["rerun", *map(str, words)]), "".join(capsys.readouterr())
+        return run_tool(execute, [*map(str, words)]), "".join(capsys.readouterr())
 
     return run
 

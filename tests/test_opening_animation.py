@@ -10,16 +10,17 @@ import pytest
 import torch
 from PIL import Image, ImageChops, ImageSequence, ImageStat
 
+from tools import opening_animation as reading
+from tools.opening_animation import Reading, draw_moment, draw_reading, moments, palette, place, save_animation
 from tools.pictures import DIGIT, read_digit
 from vit_helpers.data import load
-from vit_helpers.plots import look, reading
-from tools.opening_animation import Reading, draw_moment, draw_reading, moments, palette, place, save_animation
+from vit_helpers.plots import style
 from vit_helpers.pretrained import load_pretrained
 
 BARS, COLUMN, DIM, HEIGHT, LARGE = reading.BARS, reading.COLUMN, reading.DIM, reading.HEIGHT, reading.LARGE
 ROW, SMALL, STAGE, TALL, THICK, WIDTH = reading.ROW, reading.SMALL, reading.STAGE, reading.TALL, reading.THICK, reading.WIDTH
 STORED = Path(__file__).parents[1] / "images" / "00_start_here" / "reading.gif"
-ORANGE = tuple(bytes.fromhex(look.CLASS_TOKEN[1:]))
+ORANGE = tuple(bytes.fromhex(style.CLASS_TOKEN[1:]))
 CUT, ROWED, MADE, JOINED, FIRST, SECOND, ANSWERED = range(1, 8)  # the moments of a model with two layers
 
 
@@ -84,7 +85,7 @@ def test_tokens_are_those_of_the_layers_gone_through(made_up, moment, layer):
         x, width = place(i, 5)
         for k in range(8):
             got = picture.getpixel((round(x + width / 2), round(COLUMN + (k + 0.5) * TALL / 8)))
-            wanted = matplotlib.colormaps[look.VALUES](((tokens[i, k] / top + 1) / 2).clamp(0, 1).item(), bytes=True)
+            wanted = matplotlib.colormaps[style.VALUES](((tokens[i, k] / top + 1) / 2).clamp(0, 1).item(), bytes=True)
             assert np.allclose(got, wanted[:3], atol=2)
 
 
@@ -116,7 +117,7 @@ def test_the_image_is_bright_where_the_class_token_looks(made_up):
 def test_bars_are_as_long_as_the_probabilities(made_up):
     picture = draw_moment(made_up, ANSWERED, 1.0)
     left, top, width, height = BARS
-    grey = tuple(bytes.fromhex(look.LINE[1:]))
+    grey = tuple(bytes.fromhex(style.LINE[1:]))
     for i, (value, colour) in enumerate(zip(made_up.probabilities.tolist(), (grey, ORANGE, grey), strict=True)):
         y = round(top + (i + 0.25) * height / 3)
         long = sum(picture.getpixel((x, y)) == colour for x in range(left + 1, left + width - 2))
@@ -149,7 +150,7 @@ def test_the_same_numbers_make_the_same_file(made_up, tmp_path):
 def test_the_palette_holds_the_colours_of_the_house():
     colours = list(zip(*[iter(palette().getpalette())] * 3, strict=True))
     assert {(255, 255, 255), (0, 0, 0), ORANGE} <= set(colours)
-    assert {tuple(bytes.fromhex(one[1:])) for one in (look.PATCH, look.TEXT, look.LINE)} <= set(colours)
+    assert {tuple(bytes.fromhex(one[1:])) for one in (style.PATCH, style.TEXT, style.LINE)} <= set(colours)
 
 
 def test_the_numbers_are_the_models(real):

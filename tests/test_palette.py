@@ -10,11 +10,11 @@ import torch
 from colorspacious import cspace_convert, deltaE
 from matplotlib.colors import to_rgb
 
-from vit_helpers.plots import ablation, curves, data, encoder, images, inspection, look, scaling, training, vit
+from vit_helpers.plots import ablation, curves, data, encoder, images, inspection, scaling, style, training, vit
 from vit_helpers.plots.model import draw_model
 
 NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
-PALETTE = {name: to_rgb(getattr(look, name)) for name in NAMES}
+PALETTE = {name: to_rgb(getattr(style, name)) for name in NAMES}
 SIGHTS = ("all colours", "deuteranomaly", "protanomaly", "tritanomaly")  # the last three at their full strength
 APART = 10  # in CAM02-UCS, where 1 is about the least difference that is seen with two patches side by side
 NEAR = {("VALUE", "LINE"), ("POSITION", "LINE")}  # a grey that without red and green looks like these two
@@ -57,31 +57,31 @@ def test_a_bad_palette_is_seen():
 
 @pytest.mark.parametrize("sight", [*SIGHTS, "grey print"])
 def test_measured_values_grow_brighter_for_everyone(sight):
-    steps = plt.get_cmap(look.VALUES)(np.linspace(0, 1, 256))[:, :3]
+    steps = plt.get_cmap(style.VALUES)(np.linspace(0, 1, 256))[:, :3]
     if sight == "grey print":
-        lightness = np.array([100 * look.shade(step) for step in steps])
+        lightness = np.array([100 * style.shade(step) for step in steps])
     else:
         lightness = cspace_convert(seen(steps, sight), "sRGB1", "CAM02-UCS")[:, 0]
     assert (np.diff(lightness) > 0).all() and lightness[-1] - lightness[0] > 60
 
 
 def test_text_is_read_and_lines_are_seen_on_white():
-    assert contrast(look.TEXT, "white") > 7  # WCAG AAA
+    assert contrast(style.TEXT, "white") > 7  # WCAG AAA
     assert all(
         contrast(PALETTE[name], "white") > 3 for name in ("CLASS_TOKEN", "POSITION", "QUERY", "VALUE")
     )  # AA, graphics
     assert all(contrast(PALETTE[name], "white") > 2.2 for name in NAMES)  # pale: for dots, fillings, thick lines with a name
-    assert all(contrast(look.ink_on(colour), colour) > 4.5 for colour in PALETTE.values())  # AA, text
+    assert all(contrast(style.ink_on(colour), colour) > 4.5 for colour in PALETTE.values())  # AA, text
 
 
 def test_a_frame_with_a_halo_is_seen_on_every_value():
-    steps = plt.get_cmap(look.VALUES)(np.linspace(0, 1, 256))[:, :3]
-    for colour in (look.QUERY, look.CLASS_TOKEN):
+    steps = plt.get_cmap(style.VALUES)(np.linspace(0, 1, 256))[:, :3]
+    for colour in (style.QUERY, style.CLASS_TOKEN):
         assert min(contrast(colour, step) for step in steps) < 1.1  # alone it sinks into some
         assert contrast(colour, "white") > 3  # with its halo it stands out on any
     _, drawn = inspection.draw_look(torch.rand(1, 8, 8), torch.rand(2, 2, 2), 4, head=0, query=(0, 1))
     (frame,) = drawn.axes.patches
-    assert frame.get_path_effects() == look.HALO
+    assert frame.get_path_effects() == style.HALO
 
 
 # No figure rests on colour alone
@@ -104,8 +104,8 @@ DRAWN = {  # figures in which several colours carry a meaning, each with as many
     "draw_changes": lambda: ablation.draw_changes({"a": [0.1], "b": [-0.2], "c": [0.001]}, band=0.01),
     "draw_curve": lambda: curves.draw_curve(rows(), "loss"),
     "draw_dots": lambda: data.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),
-    "draw_sizes": lambda: encoder.draw_sizes({name: (torch.rand(3, 4), look.LINE) for name in "abcd"}),
-    "draw_turns": lambda: encoder.draw_turns([1, 2, 3, 4], {"a": look.QUERY, "b": look.KEY}),
+    "draw_sizes": lambda: encoder.draw_sizes({name: (torch.rand(3, 4), style.LINE) for name in "abcd"}),
+    "draw_turns": lambda: encoder.draw_turns([1, 2, 3, 4], {"a": style.QUERY, "b": style.KEY}),
     "draw_bars": lambda: images.draw_bars([0.1, 0.9], ["a", "b"], chosen=1),
     "draw_model": model_figure,
     "draw_stacks": lambda: scaling.draw_stacks({"one": PARTS, "two": PARTS}),
@@ -130,7 +130,7 @@ def figure_of(name):
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_no_two_names_differ_by_colour_alone(name):
-    assert look.told_by_colour_alone(figure_of(name)) == []
+    assert style.color_only_pairs(figure_of(name)) == []
 
 
 def ground(text):
@@ -156,10 +156,10 @@ def test_every_text_can_be_read(name):
 
 
 def test_a_pale_text_is_seen():
-    fig, (left, right) = look.new_figure(ncols=2)
-    left.text(0, 0, "on the page", color=look.CLASS_TOKEN)
-    left.text(0, 0, "in a box", color="white", bbox={"facecolor": look.KEY})
-    right.imshow([[0.0, 1.0]], cmap=look.VALUES)
+    fig, (left, right) = style.new_figure(ncols=2)
+    left.text(0, 0, "on the page", color=style.CLASS_TOKEN)
+    left.text(0, 0, "in a box", color="white", bbox={"facecolor": style.KEY})
+    right.imshow([[0.0, 1.0]], cmap=style.VALUES)
     right.text(0, 0, "on a dark value", color="white")
     right.text(1, 0, "on a bright value", color="white")
     assert pale(fig) == ["on the page", "in a box", "on a bright value"]
@@ -172,16 +172,16 @@ def test_marks_tell_what_colours_tell_where_no_names_stand():
 
 
 def two_lines(**of_second):
-    fig, ax = look.new_figure()
-    ax.plot([0, 1], color=look.CLASS_TOKEN, label="one")
-    ax.plot([1, 0], **{"color": look.POSITION, "label": "other"} | of_second)
+    fig, ax = style.new_figure()
+    ax.plot([0, 1], color=style.CLASS_TOKEN, label="one")
+    ax.plot([1, 0], **{"color": style.POSITION, "label": "other"} | of_second)
     return fig
 
 
 def test_lines_are_told_apart_by_dashes_marks_or_shades():
-    assert look.told_by_colour_alone(two_lines()) == [("one", "other")]
-    for cue in ({"linestyle": "--"}, {"marker": "o"}, {"color": look.TEXT}, {"label": None}):
-        assert look.told_by_colour_alone(two_lines(**cue)) == []
+    assert style.color_only_pairs(two_lines()) == [("one", "other")]
+    for cue in ({"linestyle": "--"}, {"marker": "o"}, {"color": style.TEXT}, {"label": None}):
+        assert style.color_only_pairs(two_lines(**cue)) == []
 
 
 def test_bars_dots_and_errors_are_told_apart_too():
@@ -192,19 +192,19 @@ def test_bars_dots_and_errors_are_told_apart_too():
         "hist": ({"linestyle": "--"}, {}),
     }
     for kind, styles in kinds.items():
-        _, (alike, apart) = look.new_figure(ncols=2)
+        _, (alike, apart) = style.new_figure(ncols=2)
         for ax, (one, other) in ((alike, (styles[1], styles[1])), (apart, styles)):
-            for style, colour, name in ((one, look.CLASS_TOKEN, "one"), (other, look.POSITION, "other")):
+            for form, colour, name in ((one, style.CLASS_TOKEN, "one"), (other, style.POSITION, "other")):
                 numbers = [[1, 2]] if kind == "hist" else [[1, 2], [3, 4]]
                 extra = {"histtype": "step"} if kind == "hist" else {}
-                getattr(ax, kind)(*numbers, color=colour, label=name, **style, **extra)
-        assert look.told_by_colour_alone(alike.figure) == [("one", "other")], kind
+                getattr(ax, kind)(*numbers, color=colour, label=name, **form, **extra)
+        assert style.color_only_pairs(alike.figure) == [("one", "other")], kind
         plt.close(alike.figure)
 
 
 def test_a_figure_that_rests_on_colour_is_shown_with_a_warning():
     with pytest.warns(UserWarning, match="'one' and 'other' differ by colour alone"):
-        look.picture(two_lines(), "Two lines that cross.")
+        style.picture(two_lines(), "Two lines that cross.")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        look.picture(two_lines(linestyle=":"), "Two lines that cross.")
+        style.picture(two_lines(linestyle=":"), "Two lines that cross.")

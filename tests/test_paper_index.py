@@ -9,15 +9,15 @@ import nbformat
 import pytest
 from torch import nn
 
-from vit_helpers.__main__ import main
-from vit_helpers.cli import index
-from vit_helpers.training.recipe import adamw
+from tools import main as run_tool
+from tools import paper_index
 from vit_helpers.scaling import parameters, training_multiply_adds
+from vit_helpers.training.recipe import adamw
 from vit_helpers.vit import ViTConfig
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "notebooks" / "paper_index.md").read_text(encoding="utf-8")
-SOURCE = tomllib.loads(index.SOURCE.read_text(encoding="utf-8"))
+SOURCE = tomllib.loads(paper_index.SOURCE.read_text(encoding="utf-8"))
 LINK = re.compile(r"\[`?([^]`]+)`?\]\(([^)#]+)(?:#L(\d+))?\)(?:: `([^`]*)`)?")  # words, path, line, what stands there
 SAYS = [line for line in PAGE.splitlines() if line.startswith("**")]
 
@@ -38,14 +38,14 @@ def numbers(text):
 
 
 def test_the_page_is_what_the_command_writes():
-    assert index.page(SOURCE) == PAGE, "something moved: run `python -m tools.paper_index`"
+    assert paper_index.page(SOURCE) == PAGE, "something moved: run `python -m tools.paper_index`"
 
 
 def test_a_second_run_changes_no_byte(monkeypatch, tmp_path, capsys):
     path = tmp_path / "page.md"
-    monkeypatch.setattr(index, "PAGE", path)
+    monkeypatch.setattr(paper_index, "PAGE", path)
     for said in ("written", "unchanged"):
-        assert main(["index"]) == 0 and capsys.readouterr().out == f"{path}: {said}\n"
+        assert run_tool(paper_index, []) == 0 and capsys.readouterr().out == f"{path}: {said}\n"
         assert path.read_bytes() == PAGE.encode()
 
 
@@ -180,18 +180,18 @@ GONE = [
 @pytest.mark.parametrize(("kind", "place", "says"), GONE)
 def test_what_is_gone_is_named(kind, place, says):
     with pytest.raises(LookupError, match=f"1 of its places not found\n  Equation 2: {says}"):
-        index.page(broken(kind, place))
+        paper_index.page(broken(kind, place))
 
 
 def test_the_command_tells_all_that_is_gone_and_writes_nothing(monkeypatch, tmp_path, capsys):
     path = tmp_path / "page.md"
-    text = index.SOURCE.read_text(encoding="utf-8")
+    text = paper_index.SOURCE.read_text(encoding="utf-8")
     (tmp_path / "source.toml").write_text(
         text.replace("self.mlp(self.norm2(x))", "self.mlp(x)").replace('"test_three_', '"test_four_'), encoding="utf-8"
     )
-    monkeypatch.setattr(index, "SOURCE", tmp_path / "source.toml")
-    monkeypatch.setattr(index, "PAGE", path)
-    assert main(["index"]) == 1 and not path.exists()
+    monkeypatch.setattr(paper_index, "SOURCE", tmp_path / "source.toml")
+    monkeypatch.setattr(paper_index, "PAGE", path)
+    assert run_tool(paper_index, []) == 1 and not path.exists()
     said = capsys.readouterr().err
     assert said.startswith(
         "error: source.toml: 3 of its places not found\n  Equation 3: the line 'self.mlp(x)' of Block.forward"
@@ -210,19 +210,19 @@ def test_an_entry_that_is_none_is_named(changes, says):
     source = copy.deepcopy(SOURCE)
     source["groups"][0]["entries"][0] |= changes
     with pytest.raises(ValueError, match=says):
-        index.page(source)
+        paper_index.page(source)
 
 
 def test_an_entry_without_words_is_named():
     source = copy.deepcopy(SOURCE)
     del source["groups"][0]["entries"][0]["says"]
     with pytest.raises(ValueError, match="Equation 1: missing or unknown: says"):
-        index.page(source)
+        paper_index.page(source)
 
 
 def test_a_source_that_is_no_toml_is_an_error(monkeypatch, tmp_path, capsys):
     (tmp_path / "source.toml").write_text("[[groups")
-    monkeypatch.setattr(index, "SOURCE", tmp_path / "source.toml")
-    monkeypatch.setattr(index, "PAGE", tmp_path / "page.md")
-    assert main(["index"]) == 1 and not (tmp_path / "page.md").exists()
+    monkeypatch.setattr(paper_index, "SOURCE", tmp_path / "source.toml")
+    monkeypatch.setattr(paper_index, "PAGE", tmp_path / "page.md")
+    assert run_tool(paper_index, []) == 1 and not (tmp_path / "page.md").exists()
     assert capsys.readouterr().err.startswith("error: source.toml: ")

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from vit_helpers.__main__ import main
-from vit_helpers.cli import parity
+from tools import main as run_tool
+from tools import parity
 
 ROOT = Path(__file__).parents[1]
 SMALL = "8 px/P2/D64/L2"
 
 
 def test_it_writes_and_prints_what_it_found(tmp_path, capsys):
-    assert main(["parity", SMALL, "--out", str(tmp_path / "parity.csv")]) == 0
+    assert run_tool(parity, [SMALL, "--out", str(tmp_path / "parity.csv")]) == 0
     with (tmp_path / "parity.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["library"] for row in rows] == ["torchvision", "timm", "Hugging Face"]
@@ -46,17 +46,17 @@ def test_a_size_that_fails_leaves_the_rows_before_it(tmp_path, monkeypatch):
         return compare(size, library)
 
     monkeypatch.setattr(parity, "compare", fails)
-    assert main(["parity", SMALL, "--out", str(tmp_path / "parity.csv")]) == 130
+    assert run_tool(parity, [SMALL, "--out", str(tmp_path / "parity.csv")]) == 130
     assert len((tmp_path / "parity.csv").read_text(encoding="utf-8").splitlines()) == 2
 
 
 def test_a_folder_is_no_file(tmp_path, capsys):
-    assert main(["parity", SMALL, "--out", str(tmp_path)]) == 1
+    assert run_tool(parity, [SMALL, "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"error: {tmp_path} is a folder, wanted: a CSV file\n"
 
 
 def test_unknown_sizes_are_named(capsys):
-    assert main(["parity", "XL/16"]) == 1
+    assert run_tool(parity, ["XL/16"]) == 1
     assert "error: unknown size XL/16, known: 8 px/P2/D64/L2" in capsys.readouterr().err
 
 

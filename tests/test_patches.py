@@ -6,7 +6,7 @@ from einops import rearrange
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit_helpers.patches import grid_size, pair, patchify, unpatchify
+from vit_helpers.patches import grid_size, patchify, to_2tuple, unpatchify
 
 side = st.integers(1, 5)
 
@@ -56,7 +56,7 @@ def test_bad_input_is_named(call, words):
 @pytest.mark.parametrize("size", [3.5, "32", (1, 2, 3), (8.0, 8), None, True])
 def test_a_size_is_a_whole_number_or_a_pair(size):
     with pytest.raises(TypeError, match="whole number"):
-        pair(size)
+        to_2tuple(size)
 
 
 def test_patches_are_square():

@@ -5,10 +5,10 @@ import torch
 from matplotlib.colors import to_hex
 
 from vit_helpers.patches import patchify
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 from vit_helpers.plots.curves import draw_curve, draw_curves
 from vit_helpers.plots.encoder import draw_sizes, draw_spread, draw_stream, draw_turns
-from vit_helpers.plots.images import colour_bar, draw_attention, draw_bars, draw_grid, draw_image, draw_sheet
+from vit_helpers.plots.images import color_bar, draw_attention, draw_bars, draw_grid, draw_image, draw_image_grid
 from vit_helpers.plots.model import draw_model
 from vit_helpers.plots.positions import draw_similarity
 from vit_helpers.plots.vit import Stop, draw_lines, draw_shares, draw_walk, side_by_side
@@ -31,7 +31,7 @@ def test_an_image_is_drawn_where_told():
 
 
 def test_a_sheet_holds_every_image_and_its_title():
-    fig = draw_sheet(torch.rand(5, 1, 8, 8), ["a", "b", "c", "d", "e"], columns=3)
+    fig = draw_image_grid(torch.rand(5, 1, 8, 8), ["a", "b", "c", "d", "e"], columns=3)
     assert sum(len(ax.images) for ax in fig.axes) == 5
     assert [ax.get_title() for ax in fig.axes] == ["a", "b", "c", "d", "e", ""]
 
@@ -49,13 +49,13 @@ def test_attention_lies_over_its_patches_on_a_stated_scale():
     assert heat.shape == (8, 12)
     assert heat[0, 4] == pytest.approx(0.2) and heat[4, 0] == pytest.approx(0.4)
     assert drawn.get_clim() == (0, 0.5)
-    assert colour_bar(drawn, ax, "weight").ax.get_ylabel() == "weight"
+    assert color_bar(drawn, ax, "weight").ax.get_ylabel() == "weight"
 
 
 def test_bars_stress_the_chosen_one():
     ax = draw_bars([0.2, 0.7, 0.1], ["a", "b", "c"], chosen=1)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.2, 0.7, 0.1])
-    assert [to_hex(bar.get_facecolor()).upper() == look.CLASS_TOKEN for bar in ax.patches] == [False, True, False]
+    assert [to_hex(bar.get_facecolor()).upper() == style.CLASS_TOKEN for bar in ax.patches] == [False, True, False]
 
 
 def test_curves_show_the_history_with_names_and_units():
@@ -96,7 +96,7 @@ def test_the_model_picture_tells_every_shape():
 def test_importing_and_drawing_leave_the_settings_alone():
     before = dict(plt.rcParams)
     draw_curves(HISTORY)
-    draw_sheet(torch.rand(2, 1, 8, 8))
+    draw_image_grid(torch.rand(2, 1, 8, 8))
     assert dict(plt.rcParams) == before
 
 
@@ -104,23 +104,23 @@ def test_showing_gives_a_png_with_alt_text_and_the_same_bytes(monkeypatch):
     shown = []
     monkeypatch.setattr(IPython.display, "display", lambda image, metadata: shown.append((image.data, metadata)))
     for _ in range(2):
-        look.show(draw_curves(HISTORY), "Two curves that fall.")
+        style.show(draw_curves(HISTORY), "Two curves that fall.")
     assert shown[0] == shown[1]
     data, metadata = shown[0]
     assert data.startswith(b"\x89PNG") and b"Software" not in data
     assert metadata == {"image/png": {"alt": "Two curves that fall."}}
     assert not plt.get_fignums()
     with pytest.raises(ValueError, match="alt"):
-        look.show(draw_curves(HISTORY), " ")
+        style.show(draw_curves(HISTORY), " ")
 
 
 def test_a_large_figure_is_shown_as_jpeg(monkeypatch):
     shown = []
     monkeypatch.setattr(IPython.display, "display", lambda image, metadata: shown.append((image.data, metadata)))
     for size in (4, 400):
-        fig, ax = look.new_figure(5, 4)
+        fig, ax = style.new_figure(5, 4)
         ax.imshow(torch.rand(size, size, 3, generator=torch.Generator().manual_seed(0)))
-        look.show(fig, "Noise.")
+        style.show(fig, "Noise.")
     assert [list(metadata) for _, metadata in shown] == [["image/png"], ["image/jpeg"]]
     assert shown[1][0].startswith(b"\xff\xd8\xff") and shown[1][1] == {"image/jpeg": {"alt": "Noise."}}
 
@@ -164,24 +164,24 @@ def test_tables_stand_side_by_side():
 
 
 def test_shares_fill_the_bar():
-    ax = draw_shares({"B": {"a": 0.25, "b": 0.75}, "H": {"a": 0.01, "b": 0.99}}, {"a": look.QUERY, "b": look.KEY})
+    ax = draw_shares({"B": {"a": 0.25, "b": 0.75}, "H": {"a": 0.01, "b": 0.99}}, {"a": style.QUERY, "b": style.KEY})
     assert [round(p.get_x() + p.get_width(), 6) for p in ax.patches] == [0.25, 0.01, 1, 1]
     assert {"25%", "75%", "99%"} <= set(texts(ax.figure)) and "1%" not in texts(ax.figure)
 
 
 def test_lines_are_named_and_start_at_0_when_nothing_is_below():
-    _, ax = look.new_figure()
-    assert draw_lines({"up": ([1, 2], look.PATCH, "-")}, ax).get_ylim()[0] == 0
+    _, ax = style.new_figure()
+    assert draw_lines({"up": ([1, 2], style.PATCH, "-")}, ax).get_ylim()[0] == 0
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["up"]
 
 
 def test_a_stream_has_a_plus_for_every_branch():
-    ax = draw_stream([{"norm1": look.LINE, "attn": look.QUERY}, {"mlp": look.KEY}], ends=("z", "z'"))
+    ax = draw_stream([{"norm1": style.LINE, "attn": style.QUERY}, {"mlp": style.KEY}], ends=("z", "z'"))
     assert sorted(t.get_text() for t in ax.texts if t.get_text()) == ["+", "+", "attn", "mlp", "norm1", "z", "z'"]
 
 
 def test_the_spread_of_runs_is_a_band_around_their_geometric_mean():
-    _, ax = look.new_figure()
+    _, ax = style.new_figure()
     line = draw_spread([[1.0, 2.0], [4.0, 8.0]], ax, "runs")
     assert line.get_ydata().tolist() == pytest.approx([2, 4]) and line.get_xdata().tolist() == [1, 2]
     band = ax.collections[0].get_paths()[0].vertices[:, 1]
@@ -189,11 +189,11 @@ def test_the_spread_of_runs_is_a_band_around_their_geometric_mean():
 
 
 def test_sizes_and_turns():
-    ax = draw_sizes({"a": (torch.tensor([[0.0, 2], [1, 1]]), look.PATCH)})
+    ax = draw_sizes({"a": (torch.tensor([[0.0, 2], [1, 1]]), style.PATCH)})
     assert ax.lines[0].get_xdata().tolist() == [1, 1] and ax.lines[0].get_ydata().tolist() == [1, 0]
-    ax = draw_turns([5, 6, 7, 8], {"odd": look.QUERY, "even": look.KEY})
+    ax = draw_turns([5, 6, 7, 8], {"odd": style.QUERY, "even": style.KEY})
     found = {
         round(bar.get_x() + bar.get_width() / 2): (bar.get_height(), to_hex(bar.get_facecolor()).upper())
         for bar in ax.patches
     }
-    assert found == {1: (5, look.QUERY), 2: (6, look.KEY), 3: (7, look.QUERY), 4: (8, look.KEY)}
+    assert found == {1: (5, style.QUERY), 2: (6, style.KEY), 3: (7, style.QUERY), 4: (8, style.KEY)}

@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.colors import same_color
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 from vit_helpers.plots.ablation import draw_against, draw_changes, draw_search
 
 CHANGES = {"harms": [-0.03, -0.02], "nothing": [0.001, -0.003], "breaks": [-0.5, -0.4], "helps": [0.02, 0.04]}
@@ -27,10 +27,10 @@ def test_what_lies_beyond_the_axis_stands_at_its_edge():
 def test_only_means_outside_the_band_are_orange():
     ax = draw_changes(CHANGES, band=0.01)
     bars = [line for line in ax.lines if line.get_marker() == "|"]
-    orange = [same_color(line.get_color(), look.CLASS_TOKEN) for line in bars]
+    orange = [same_color(line.get_color(), style.CLASS_TOKEN) for line in bars]
     assert orange == [True, False, True]
     edge = [line for line in ax.lines if line.get_marker() == "<"][-1]
-    assert same_color(edge.get_color(), look.CLASS_TOKEN) and edge.get_ydata()[0] == 3
+    assert same_color(edge.get_color(), style.CLASS_TOKEN) and edge.get_ydata()[0] == 3
 
 
 def test_without_a_band_no_noise_is_claimed():

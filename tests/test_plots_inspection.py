@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 from vit_helpers.plots.explorer import draw_choice, explore, sliders
 from vit_helpers.plots.inspection import draw_distances, draw_heads, draw_look
 
@@ -88,7 +88,7 @@ def test_the_picture_travels_with_the_sliders(image, maps, monkeypatch):
 def test_the_sliders_draw_what_they_say(image, maps, monkeypatch):
     shown = []
     monkeypatch.setattr("vit_helpers.plots.explorer.draw_choice", lambda *args, **kwargs: shown.append((args, kwargs)))
-    monkeypatch.setattr(look, "show", lambda fig, alt: None)
+    monkeypatch.setattr(style, "show", lambda fig, alt: None)
     box = sliders(image[None], of_layer(maps), 4, layers=2)
     box.update()
     assert shown[-1][0][3:] == (0, 1, 0, None)

@@ -6,19 +6,19 @@ import pytest
 import torch
 from torch import nn
 
-from vit_helpers.training.cnn import CNN
 from vit_helpers.data import Data, Split, load
+from vit_helpers.training.cnn import CNN
 from vit_helpers.training.presets import (
     AUGMENT,
     MIX,
     PRESETS,
     NormLastBlock,
     check_settings,
-    for_test,
     make_batches,
     make_network,
     make_recipe,
     preset,
+    with_tta,
 )
 
 SHAPES = {  # (C, side, K) of the images that each preset must fit
@@ -81,11 +81,11 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
             return torch.stack([images[..., :2].sum((1, 2, 3)), images[..., 2:].sum((1, 2, 3))], dim=1)
 
     images = torch.rand(5, 1, 4, 4)
-    model = for_test(Sum(), {"mirror": True})
+    model = with_tta(Sum(), {"mirror": True})
     p = Sum()(images).softmax(dim=1)
     assert torch.allclose(model(images).softmax(dim=1), (p + p.flip(1)) / 2)
     plain = Sum()
-    assert for_test(plain, {}) is plain
+    assert with_tta(plain, {}) is plain
 
 
 @pytest.mark.parametrize(

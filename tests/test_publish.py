@@ -12,12 +12,12 @@ import nbformat
 import pytest
 import test_notebooks
 
-from vit_helpers.__main__ import main
-from vit_helpers.cli import publish
+from tools import main as run_tool
+from tools import publish
 from tools.execute import METADATA, all_notebooks, home, setup_source
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("LICENSE", "README.md", "pyproject.toml", "images", "notebooks", "tests/nbval_sanitize.cfg", "vit_helpers")
+PARTS = ("LICENSE", "README.md", "pyproject.toml", "images", "notebooks", "tests/nbval_sanitize.cfg", "tools", "vit_helpers")
 NOISE = shutil.ignore_patterns(".*", "__pycache__")
 HOME = "https://github.com/own-er/a.name_2"
 
@@ -33,7 +33,7 @@ def copy_repository(folder):
 
 def command(folder, *words):
     """python -m vit_helpers, as it lies in that folder"""
-    words = [sys.executable, "-B", "-m", "vit_helpers", *map(str, words)]
+    words = [sys.executable, "-B", "-m", f"tools.{words[0]}", *map(str, words[1:])]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True)
 
 
@@ -203,7 +203,7 @@ def test_a_full_disk_is_told(monkeypatch, capsys):
         raise OSError("no space left on device")
 
     monkeypatch.setattr(publish, "write", full)
-    assert main(["publish", "a/b"]) == 1
+    assert run_tool(publish, ["a/b"]) == 1
     assert capsys.readouterr().err == "error: no space left on device\n"
 
 

@@ -13,14 +13,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vit_helpers.attention import FEW_TOKENS
 from vit_helpers.scaling import (
-    kept_for_backward,
+    activations,
+    attention_crossover,
     multiply_adds,
-    overtakes,
     parameters,
     training_bytes,
     training_multiply_adds,
 )
-from vit_helpers.scaling.timing import can_tell_memory
+from vit_helpers.scaling.timing import can_measure_memory
 from vit_helpers.vit import ViT, ViTConfig
 
 CONFIGS = {
@@ -93,7 +93,7 @@ def test_what_autograd_keeps(name):
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         loss_of(model, config)
     of_loss = 4 * B * config.num_classes + 8 * B + 4  # shares of classes, labels, a weight
-    counted = 4 * B * sum(kept_for_backward(config, fused=config.num_tokens > FEW_TOKENS).values())
+    counted = 4 * B * sum(activations(config, fused=config.num_tokens > FEW_TOKENS).values())
     assert sum(size for size, _ in kept.values()) == counted + of_loss
 
 
@@ -110,7 +110,7 @@ def test_published_counts(name, count, billions):
 
 def test_where_scores_overtake():
     config = ViTConfig()
-    T = overtakes(config)
+    T = attention_crossover(config)
     large = ViTConfig(16 * 72, 16, class_token=False, pool="avg")  # 5,184 tokens
     small = ViTConfig(16 * 64, 16, class_token=False, pool="avg")  # 4,096
     assert small.num_tokens < T < large.num_tokens
@@ -155,7 +155,7 @@ print(used(config, {batch}) / sum(training_bytes(config, {batch}).values()))
 """
 
 
-@pytest.mark.skipif(not can_tell_memory(), reason="only Linux tells the memory of a process")
+@pytest.mark.skipif(not can_measure_memory(), reason="only Linux tells the memory of a process")
 @pytest.mark.parametrize("batch", [2, 12])
 def test_memory_of_training_is_what_the_system_tells(batch):
     done = subprocess.run([sys.executable, "-c", MEASURE.replace("{batch}", str(batch))], capture_output=True, text=True)

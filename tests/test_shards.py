@@ -18,8 +18,8 @@ from vit_helpers.data import shards as room
 from vit_helpers.data import stream as streams
 from vit_helpers.data.shards import BrokenShardError, write_shards
 from vit_helpers.data.stream import Stream, cut
-from vit_helpers.training.recipe import Recipe
 from vit_helpers.training import fit
+from vit_helpers.training.recipe import Recipe
 
 pytest.importorskip("datasets")
 N, PER_SHARD = 254, 40  # training images; in a shard: six are full, and one holds 14

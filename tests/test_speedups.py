@@ -13,11 +13,17 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from vit_helpers import speedups
-from vit_helpers.__main__ import main
-from vit_helpers.cli import speed, speed_rows
-from vit_helpers.scaling import kept_for_backward
-from vit_helpers.scaling.speedups import accumulate, best_precision, kept_bytes, pays_after, quantize, recompute_blocks
+from tools import main as run_tool
+from tools import speed, speed_cases
+from vit_helpers.scaling import activations, speedups
+from vit_helpers.scaling.speedups import (
+    accumulate,
+    best_precision,
+    break_even_steps,
+    checkpoint_blocks,
+    quantize,
+    saved_activation_bytes,
+)
 from vit_helpers.vit import ViT, ViTConfig
 
 ROOT = Path(__file__).parents[1]
@@ -74,7 +80,7 @@ def test_no_part_is_empty(parts):
 
 def test_a_part_is_forgotten_before_the_next():
     vit, x, y = model(), images(), labels()
-    whole, third = (kept_bytes(lambda parts=parts: accumulate(vit, x, y, parts), vit) for parts in (1, 3))
+    whole, third = (saved_activation_bytes(lambda parts=parts: accumulate(vit, x, y, parts), vit) for parts in (1, 3))
     assert whole == pytest.approx(3 * third, rel=1e-3)
 
 
@@ -87,7 +93,7 @@ def test_recomputed_gradients_are_the_same_to_the_bit(changes):
         vit.zero_grad()
         torch.manual_seed(1)
         if recompute:
-            with recompute_blocks(vit):
+            with checkpoint_blocks(vit):
                 loss = F.cross_entropy(vit(x), y)
             loss.backward()  # also after the context has ended
         else:
@@ -101,7 +107,7 @@ def test_recomputed_gradients_are_the_same_to_the_bit(changes):
 
 def test_recomputing_works_with_a_mask():
     vit, x, mask = model(), images(2), torch.rand(2, 65) > 0.3
-    with recompute_blocks(vit):
+    with checkpoint_blocks(vit):
         assert torch.equal(vit(x, mask), vit(x, mask))
         vit(x, mask).sum().backward()
 
@@ -109,16 +115,16 @@ def test_recomputing_works_with_a_mask():
 def test_recomputing_leaves_no_trace():
     vit = model()
     names, forwards = list(vit.state_dict()), [block.forward for block in vit.blocks]
-    with pytest.raises(KeyError), recompute_blocks(vit) as inside:
+    with pytest.raises(KeyError), checkpoint_blocks(vit) as inside:
         assert inside is vit and list(vit.state_dict()) == names
         assert [block.forward for block in vit.blocks] != forwards
-        with recompute_blocks(vit):
+        with checkpoint_blocks(vit):
             vit(images(1))
         assert [block.forward for block in vit.blocks] != forwards
         raise KeyError
     assert [block.forward for block in vit.blocks] == forwards
     deepcopy(vit)
-    with pytest.raises(TypeError, match="Linear has no blocks to run again"), recompute_blocks(nn.Linear(1, 1)):
+    with pytest.raises(TypeError, match="Linear has no blocks to run again"), checkpoint_blocks(nn.Linear(1, 1)):
         pass
 
 
@@ -129,24 +135,24 @@ def of_loss(config):
 @pytest.mark.parametrize("depth", [1, 3])
 def test_what_autograd_keeps_is_the_cost_models(depth):
     vit, x, y = model(depth=depth), images(), labels()
-    counted = kept_for_backward(vit.config)
+    counted = activations(vit.config)
 
     def step():
         F.cross_entropy(vit(x), y).backward()
 
-    assert kept_bytes(step, vit) == 4 * B * sum(counted.values()) + of_loss(vit.config)
+    assert saved_activation_bytes(step, vit) == 4 * B * sum(counted.values()) + of_loss(vit.config)
     T, D = vit.config.num_tokens, vit.config.embed_dim
     blocks = depth * T * D  # their inputs
     last_norm = T * (D + 2)
-    with recompute_blocks(vit):
-        fewer = kept_bytes(step, vit)
+    with checkpoint_blocks(vit):
+        fewer = saved_activation_bytes(step, vit)
     assert fewer == 4 * B * (counted["projection"] + blocks + last_norm + counted["head"]) + of_loss(vit.config)
 
 
 def test_nothing_is_kept_without_a_way_back():
     vit, x = model(), images()
     with torch.no_grad():
-        assert kept_bytes(lambda: vit(x), vit) == 0
+        assert saved_activation_bytes(lambda: vit(x), vit) == 0
 
 
 @pytest.mark.parametrize(
@@ -178,22 +184,22 @@ def test_eight_bits_say_nearly_the_same():
         theirs, ours = vit(x), small(x)
     assert 0 < (ours - theirs).std() < 0.15 * theirs.std()
     assert vit.training and not small.training and list(vit.state_dict()) == names  # a copy
-    assert speed_rows.file_mb(small) < 0.35 * speed_rows.file_mb(vit)
+    assert speed_cases.file_mb(small) < 0.35 * speed_cases.file_mb(vit)
 
 
 def test_when_a_start_has_paid():
-    assert pays_after(10, 1.0, 0.75) == 40
-    assert pays_after(10, 1.0, 2.0) == float("inf")
+    assert break_even_steps(10, 1.0, 0.75) == 40
+    assert break_even_steps(10, 1.0, 2.0) == float("inf")
 
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(speed_rows, "SECONDS", 0.001)
-    monkeypatch.setattr(speed_rows, "CONFIG", ViTConfig(32, 8, 3, 10, 64, 2, 1))
-    monkeypatch.setattr(speed_rows.Bench, "batch", 4)
-    monkeypatch.setattr(speed_rows, "SIDES", (16, 32))
-    monkeypatch.setattr(speed_rows, "WIDTHS", (64,))
+    monkeypatch.setattr(speed_cases, "SECONDS", 0.001)
+    monkeypatch.setattr(speed_cases, "CONFIG", ViTConfig(32, 8, 3, 10, 64, 2, 1))
+    monkeypatch.setattr(speed_cases.Bench, "batch", 4)
+    monkeypatch.setattr(speed_cases, "SIDES", (16, 32))
+    monkeypatch.setattr(speed_cases, "WIDTHS", (64,))
 
 
 def stored(path="runs/speed.csv"):
@@ -202,7 +208,7 @@ def stored(path="runs/speed.csv"):
 
 
 def test_names_of_rows():
-    assert tuple(speed_rows.MEASURES) == speed.ROWS
+    assert tuple(speed_cases.MEASURES) == speed.ROWS
     assert all(speed.when_it_pays(name).endswith(".") for name in speed.ROWS)
 
 
@@ -211,7 +217,7 @@ def test_names_of_rows():
     [("bf16", 2), ("batch", 2), ("optimiser", 3), ("accumulation", 1), ("channels-last", 4), ("latency", 2), ("peak", 2)],
 )
 def test_rows_hold_before_and_after(tiny, capsys, name, count):
-    assert main(["speed", name, "--rounds", "2"]) == 0
+    assert run_tool(speed, [name, "--rounds", "2"]) == 0
     rows = stored()
     assert [row["row"] for row in rows] == count * [name]
     for row in rows:
@@ -229,18 +235,18 @@ def test_attention_is_measured_in_both_forms_and_left_as_it_was(tiny, monkeypatc
     ours, asked = attention.explicit_is_faster, []
     plain = attention.attention
     monkeypatch.setattr(attention, "attention", lambda *words: asked.append(1) or plain(*words))
-    assert main(["speed", "attention", "--rounds", "1"]) == 0
+    assert run_tool(speed, ["attention", "--rounds", "1"]) == 0
     rows = stored()
     assert attention.explicit_is_faster is ours and asked
     assert all(float(row["before_mb"]) > float(row["after_mb"]) for row in rows)
 
 
 def test_checkpointing_tells_memory_twice(tiny, monkeypatch):
-    monkeypatch.setattr(speed_rows, "in_own_process", lambda function, *words: function(*words))
-    assert main(["speed", "checkpointing", "--rounds", "1"]) == 0
+    monkeypatch.setattr(speed_cases, "in_own_process", lambda function, *words: function(*words))
+    assert run_tool(speed, ["checkpointing", "--rounds", "1"]) == 0
     (row,) = stored()
     assert float(row["before_mb"]) > float(row["after_mb"])
-    assert ("the process grows by" in row["also"]) == speed_rows.can_tell_memory()
+    assert ("the process grows by" in row["also"]) == speed_cases.can_tell_memory()
 
 
 @pytest.mark.parametrize("kind", ["inference", "training"])
@@ -248,14 +254,14 @@ def test_compiling_starts_in_an_empty_folder(tiny, monkeypatch, kind):
     folders = []
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
     monkeypatch.setattr(torch, "compile", lambda x: folders.append(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])) or x)
-    row = speed_rows.compiled(speed_rows.Bench("cpu", 1), kind)
+    row = speed_cases.compiled(speed_cases.Bench("cpu", 1), kind)
     assert not folders[0].exists() and folders[0].name != "elsewhere"  # gone again
     assert row["start_s"] > 0 and "pa" in row["also"]
 
 
 def test_a_file_is_decoded_when_asked_for():
-    files = speed_rows.Files(3, side=16)
-    (picture, label), batch = files[2], next(iter(speed_rows.DataLoader(files, 3)))
+    files = speed_cases.Files(3, side=16)
+    (picture, label), batch = files[2], next(iter(speed_cases.DataLoader(files, 3)))
     assert picture.shape == (3, 16, 16) and label == 2 and batch[0].shape == (3, 3, 16, 16)
 
 
@@ -263,24 +269,24 @@ def test_what_cannot_run_says_so_and_the_rest_goes_on(tiny, monkeypatch, capsys)
     def broken(*words):
         raise RuntimeError("no compiler | here\nand a long story")
 
-    monkeypatch.setattr(speed_rows, "in_own_process", broken)
-    assert main(["speed", "compile", "latency", "--rounds", "1"]) == 0
+    monkeypatch.setattr(speed_cases, "in_own_process", broken)
+    assert run_tool(speed, ["compile", "latency", "--rounds", "1"]) == 0
     assert "| compile | | | | | | | not measured: RuntimeError: no compiler / here |" in capsys.readouterr().out
     assert [row["row"] for row in stored()] == ["compile", "latency", "latency"]
 
 
 def test_errors_of_a_process_of_its_own_come_back_as_words():
     with pytest.raises(RuntimeError, match=r"TypeError: .*unsupported operand"):
-        speed_rows.with_threads(torch.get_num_threads(), lambda: 1 + "1")
+        speed_cases.with_threads(torch.get_num_threads(), lambda: 1 + "1")
 
 
 def test_unknown_rows_are_named(capsys):
-    assert main(["speed", "latency", "warp"]) == 1
+    assert run_tool(speed, ["latency", "warp"]) == 1
     assert f"unknown row warp, known: {', '.join(speed.ROWS)}" in capsys.readouterr().err
 
 
 def test_the_command_in_a_process_of_its_own(tmp_path):
-    words = [sys.executable, "-m", "vit_helpers", "speed", "threads", "--rounds", "1", "--out", "a/b.csv"]
+    words = [sys.executable, "-m", "tools.speed", "threads", "--rounds", "1", "--out", "a/b.csv"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,16 +9,16 @@ from PIL import Image
 from small_classifier import figures
 from torch import nn
 
-from vit_helpers.__main__ import main
+from vit_helpers.cli import main
 from vit_helpers.data import load
 from vit_helpers.data import shards as room
 from vit_helpers.data import stream as streams
-from vit_helpers.data.splits import PARTS
 from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
+from vit_helpers.data.splits import PARTS
 from vit_helpers.data.stream import Stream
-from vit_helpers.training.recipe import Recipe
-from vit_helpers.training.presets import PRESETS, make_batches, make_network, preset
 from vit_helpers.training import evaluate, fit, set_seed
+from vit_helpers.training.presets import PRESETS, make_batches, make_network, preset
+from vit_helpers.training.recipe import Recipe
 
 pytest.importorskip("datasets")
 
@@ -263,6 +263,6 @@ def test_train_names_what_is_wrong_with_shards(spoil, digits, tmp_path, monkeypa
 def test_damage_is_told_by_the_process_that_met_it(digits, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("vit_helpers.cli.train.train", lambda args: (_ for _ in ()).throw(BrokenShardError("mine")))
     monkeypatch.setattr("vit_helpers.training.distributed.rank", lambda: 1)
-    monkeypatch.setattr("vit_helpers.training.distributed.world", lambda: 2)
+    monkeypatch.setattr("vit_helpers.training.distributed.world_size", lambda: 2)
     assert main(["train"]) == 1
     assert "error in process 1: mine" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 import torch
 
-from vit_helpers.__main__ import COMMANDS
+from vit_helpers.cli import COMMANDS
 from vit_helpers.patches import patchify
 
 ROOT = Path(__file__).parents[1]

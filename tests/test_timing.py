@@ -7,19 +7,19 @@ import time
 import pytest
 import torch
 
-from vit_helpers.scaling.timing import can_tell_memory, in_turn, machine, matmul_peak
+from vit_helpers.scaling.timing import benchmark_interleaved, can_measure_memory, machine, matmul_peak
 
 
 def test_all_take_their_turn_and_another_one_first():
     calls = []
     steps = {name: lambda name=name: (calls.append(name), time.sleep(0.01)) for name in "abc"}
-    taken = in_turn(steps, rounds=3, seconds=0.01)
+    taken = benchmark_interleaved(steps, rounds=3, seconds=0.01)
     assert all(len(values) == 3 and min(values) >= 0.01 for values in taken.values())
     assert calls[-9:] == list("abcbcacab")
 
 
 def test_a_step_counts_once_however_often_it_was_repeated():
-    taken = in_turn({"short": lambda: time.sleep(0.002)}, rounds=2, seconds=0.05)["short"]
+    taken = benchmark_interleaved({"short": lambda: time.sleep(0.002)}, rounds=2, seconds=0.05)["short"]
     assert all(0.002 <= seconds < 0.02 for seconds in taken)
 
 
@@ -42,7 +42,7 @@ print(first, memory_peak() - before)
 """
 
 
-@pytest.mark.skipif(not can_tell_memory(), reason="only Linux tells the memory of a process")
+@pytest.mark.skipif(not can_measure_memory(), reason="only Linux tells the memory of a process")
 def test_the_peak_is_that_since_the_last_look():
     """In a process of its own: here other tests have left memory that may be given back, or used again"""
     done = subprocess.run([sys.executable, "-c", PEAKS], capture_output=True, text=True)

@@ -8,8 +8,8 @@ from small_classifier import Classifier, batches, figures, problem, silent, trai
 from torch import nn
 
 from vit_helpers.data import Batches
-from vit_helpers.training.recipe import OPTIMIZERS, Recipe, adam_l2, adamw, bf16_units, sgd, warmup_cosine
 from vit_helpers.training import evaluate, fit, predict, set_seed
+from vit_helpers.training.recipe import OPTIMIZERS, Recipe, adam_l2, adamw, bf16_units, sgd, warmup_cosine
 
 
 def test_it_learns():
@@ -36,7 +36,7 @@ def test_a_row_says_what_happened():
     logits, labels = torch.cat([z for z, _ in pairs]), torch.cat([y for _, y in pairs])
     assert row["loss"] == pytest.approx(F.cross_entropy(logits, labels, label_smoothing=0.2).item(), abs=1e-5)
     assert row["accuracy"] == pytest.approx((logits.argmax(1) == labels).float().mean().item())
-    score = (row["val_loss"], row["val_accuracy"], row["val_commonest"])
+    score = (row["val_loss"], row["val_accuracy"], row["val_majority_share"])
     assert score == pytest.approx(evaluate(model, batches(), label_smoothing=0.2))
     assert row["num_classes"] == 3
     assert row["lr"] == pytest.approx(1e-9)
@@ -48,7 +48,7 @@ def test_tokens_learn_at_their_own_rate(monkeypatch):
     seen = []
     make = adamw
     monkeypatch.setitem(OPTIMIZERS, "adamw", lambda *args: seen.append(make(*args)) or seen[-1])
-    fit(Classifier(), batches(), batches(), Recipe(epochs=1, lr=0.01, token_rate=7), **silent)
+    fit(Classifier(), batches(), batches(), Recipe(epochs=1, lr=0.01, token_lr_mult=7), **silent)
     assert [group["initial_lr"] for group in seen[0].param_groups] == pytest.approx([0.01, 0.01, 0.07])
 
 
@@ -70,7 +70,7 @@ def test_decay_reaches_matrices_only():
         {"conv": nn.Conv2d(3, 4, 2), "line": nn.Conv1d(3, 4, 2), "norm": nn.LayerNorm(4), "rest": Classifier()}
     )
     model.temperature = nn.Parameter(torch.tensor(1.0))
-    groups = adamw(model, lr=0.1, weight_decay=0.3, token_rate=5).param_groups
+    groups = adamw(model, lr=0.1, weight_decay=0.3, token_lr_mult=5).param_groups
     decayed, others, tokens = ({id(p) for p in group["params"]} for group in groups)
     assert [group["weight_decay"] for group in groups] == [0.3, 0, 0]
     assert [group["lr"] for group in groups] == [0.1, 0.1, 0.5]
@@ -110,12 +110,12 @@ def test_one_epoch_by_hand():
 
 def test_evaluation_counts_every_image_once():
     model, data = Classifier(), problem()
-    loss, accuracy, commonest = evaluate(model, batches())
+    loss, accuracy, majority_share = evaluate(model, batches())
     model.eval()
     logits = model(data.images)
     assert loss == pytest.approx(F.cross_entropy(logits, data.labels).item(), abs=1e-6)
     assert accuracy == pytest.approx((logits.argmax(1) == data.labels).float().mean().item())
-    assert commonest == pytest.approx(max((logits.argmax(1) == k).float().mean().item() for k in range(3)))
+    assert majority_share == pytest.approx(max((logits.argmax(1) == k).float().mean().item() for k in range(3)))
 
 
 def test_prediction_leaves_the_mode_of_the_model_alone():
@@ -177,7 +177,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(value):
         ("lr", -1),
         ("lr", math.nan),
         ("clip", 0),
-        ("token_rate", 0),
+        ("token_lr_mult", 0),
         ("warmup", 1),
         ("label_smoothing", -0.1),
         ("weight_decay", -1),
@@ -211,12 +211,12 @@ def test_l2_in_adam_moves_every_parameter_by_about_the_learning_rate():
         p.grad = torch.zeros_like(p)
     optimizer.step()
     assert torch.allclose((layer.weight - before).abs(), torch.tensor(0.1), atol=1e-4)  # however small the weight
-    with pytest.raises(ValueError, match="token_rate must be 1, got 10"):
+    with pytest.raises(ValueError, match="token_lr_mult must be 1, got 10"):
         adam_l2(layer, 0.1, 0.3, 10)
 
 
 def test_sgd_has_momentum_and_decays_matrices_only():
-    optimizer = sgd(Classifier(), lr=0.1, weight_decay=0.3, token_rate=2)
+    optimizer = sgd(Classifier(), lr=0.1, weight_decay=0.3, token_lr_mult=2)
     assert [(g["lr"], g["momentum"], g["weight_decay"]) for g in optimizer.param_groups] == [
         (0.1, 0.9, 0.3),
         (0.1, 0.9, 0),
@@ -226,7 +226,7 @@ def test_sgd_has_momentum_and_decays_matrices_only():
 
 @pytest.mark.parametrize("optimizer", ["adam_l2", "sgd"])
 def test_every_optimizer_learns_and_resumes(tmp_path, optimizer):
-    recipe = Recipe(epochs=3, lr=0.05, token_rate=1, optimizer=optimizer, schedule="linear", weight_decay=0)
+    recipe = Recipe(epochs=3, lr=0.05, token_lr_mult=1, optimizer=optimizer, schedule="linear", weight_decay=0)
     set_seed(0)
     model = Classifier()
     history = fit(model, batches(), batches(), recipe, checkpoint=tmp_path / "c.pt", **silent)

@@ -14,8 +14,8 @@ from transformers import ViTConfig as HFConfig
 from transformers import ViTForImageClassification, ViTImageProcessor, ViTModel
 
 from vit_helpers.data import photos
-from vit_helpers.pretrained.finetune import add_lora, merge_lora
 from vit_helpers.pretrained import Preprocess, load_pretrained, load_weights, save_weights
+from vit_helpers.pretrained.finetune import add_lora, merge_lora
 from vit_helpers.pretrained.sources import OURS
 from vit_helpers.training.presets import NormLastBlock
 from vit_helpers.vit import ViT, ViTConfig

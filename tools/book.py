@@ -12,6 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from tools import main
 from tools.book_pages import alt_texts, finish_page, write_pages
 from tools.execute import PROJECT, home
 
@@ -104,3 +105,7 @@ def run_sphinx(pages, site, builder, settings, finish):
     app.build()
     if app.statuscode:
         raise ValueError("nothing was written: see the warnings above")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

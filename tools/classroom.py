@@ -11,6 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from tools import main
 from tools.assignment import assignment, exercises
 from tools.execute import all_notebooks
 
@@ -125,3 +126,7 @@ def write(folder, name, notebook):
     nbformat.write(notebook, path)
     points = [cell.metadata.nbgrader.points for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
     print(f"{path}: {len(points)} exercises, {sum(points)} points")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

@@ -19,9 +19,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+from tools import main
 from tools.notebook_costs import MEASURED, card_of, card_with, has_card, in_words, is_listed, list_in_readme, measure
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "pyproject.toml"
 SANITIZE = ROOT / "tests" / "nbval_sanitize.cfg"
 SETUP_CELL = Path(__file__).with_name("setup_cell.py")
@@ -159,3 +160,7 @@ def blur(outputs, rules, measured=False):
             text = pattern.sub(replacement, text)
         texts.append(text)
     return texts
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

@@ -149,13 +149,13 @@ def worth_while(device):
 
 def rows(shapes, precisions, rounds, device):
     """A row a measurement; values are {name: [one number a round]}, in seconds, or bytes for memory"""
-    from vit_helpers.scaling.timing import can_tell_memory
+    from vit_helpers.scaling.timing import can_measure_memory
 
     yield {"what": "import", "values": import_seconds(rounds)}
     for shape in shapes:
         yield {"what": "build", "shape": shape, "values": build_seconds(shape, rounds)}
         for precision in precisions:
-            if can_tell_memory(device):
+            if can_measure_memory(device):
                 values = memory(shape, precision, device, min(rounds, 3))
                 yield {"what": "memory", "shape": shape, "precision": precision, "values": values}
             for compiled in (False,) if device == "cpu" else (False, True):
@@ -182,9 +182,11 @@ def fresh(code, answer):
 
 def build_seconds(shape, rounds):
     """Of making each model, on the CPU"""
-    from vit_helpers.scaling.timing import in_turn
+    from vit_helpers.scaling.timing import benchmark_interleaved
 
-    return in_turn({name: lambda name=name: MAKERS[name](SHAPES[shape]) for name in installed()}, rounds, seconds=0)
+    return benchmark_interleaved(
+        {name: lambda name=name: MAKERS[name](SHAPES[shape]) for name in installed()}, rounds, seconds=0
+    )
 
 
 def speed(shape, precision, device, rounds, compiled=False):
@@ -192,7 +194,7 @@ def speed(shape, precision, device, rounds, compiled=False):
     import torch
 
     from vit_helpers.scaling import multiply_adds, training_multiply_adds
-    from vit_helpers.scaling.timing import in_turn, matmul_peak
+    from vit_helpers.scaling.timing import benchmark_interleaved, matmul_peak
 
     torch.compiler.reset()  # it gives up on a model that it has compiled for many shapes, without a word
     names = [name for name in installed() if name in COMPILED or not compiled]
@@ -210,7 +212,7 @@ def speed(shape, precision, device, rounds, compiled=False):
             "batch": len(batch[0]),
             "multiply_adds": sum(work[what].values()),  # of one image
             "peak": matmul_peak(getattr(torch, precision), device, size),  # multiply-adds a second
-            "values": in_turn(steps, rounds),
+            "values": benchmark_interleaved(steps, rounds),
         }
 
 
@@ -300,7 +302,7 @@ def training_memory(name, shape, precision, device, threads):
     import torch
     from torch import nn
 
-    from vit_helpers.scaling.timing import memory_now, memory_peak
+    from vit_helpers.scaling.timing import peak_memory, reset_peak_memory
 
     torch.set_num_threads(threads)
     import_module(MODULES[name])
@@ -308,11 +310,11 @@ def training_memory(name, shape, precision, device, threads):
     with products_in_full():
         small = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * SHAPES[shape].channels, CLASSES))
         train_step(small.to(device), batch, precision)()
-        before = memory_now(device)
+        before = reset_peak_memory(device)
         step = train_step(MAKERS[name](SHAPES[shape]).to(device), batch, precision)
         for _ in range(3):
             step()
-        return memory_peak(device) - before
+        return peak_memory(device) - before
 
 
 def device_name(device):

@@ -8,7 +8,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from vit_helpers.cli import write_rows
+from tools import main, write_rows
 
 IMAGES = 5000  # of the training part; the test part has a fifth as many
 KINDS = ("model", "seed", "accuracy", "method", "mass", "hits")
@@ -16,11 +16,11 @@ KINDS = ("model", "seed", "accuracy", "method", "mass", "hits")
 
 def add_arguments(parser):
     parser.add_argument("weights", nargs="+", type=Path, help="files that `pretrain scattered` kept")
-    parser.add_argument("--out", type=Path, default=Path("grades.csv"), help="the CSV file (default: grades.csv)")
+    parser.add_argument("--out", type=Path, default=Path("localization.csv"), help="the CSV file (default: localization.csv)")
 
 
 def run(args):
-    from vit_helpers.ablation import spread
+    from vit_helpers.ablation import standard_deviation
 
     rows = []
     try:
@@ -34,7 +34,10 @@ def run(args):
     print(f"\n{'model':10s} {'method':24s} mass inside    peaks inside")
     for model, method in dict.fromkeys((row["model"], row["method"]) for row in rows):
         same = [row for row in rows if (row["model"], row["method"]) == (model, method)]
-        said = [f"{statistics.mean(x):.3f} ± {spread(x):.3f}" for x in ([row[key] for row in same] for key in KINDS[-2:])]
+        said = [
+            f"{statistics.mean(x):.3f} ± {standard_deviation(x):.3f}"
+            for x in ([row[key] for row in same] for key in KINDS[-2:])
+        ]
         print(f"{model:10s} {method:24s} {'  '.join(said)}")
     print(f"\nrows: {args.out}")
     return 0
@@ -45,7 +48,7 @@ def grade_file(seed, path):
     from torch import nn
 
     from vit_helpers.data import load
-    from vit_helpers.inspection.localization import grade
+    from vit_helpers.inspection.localization import localization_scores
     from vit_helpers.pretrained import load_weights
     from vit_helpers.training import evaluate, set_seed
     from vit_helpers.vit import ViT
@@ -59,6 +62,10 @@ def grade_file(seed, path):
     for name, model in (("untrained", untrained), ("trained", kept.model)):
         batches = [(kept.preprocess.normalize(x), y) for x, y in zip(*(v.split(250) for v in data.test), strict=True)]
         accuracy = evaluate(model, batches).accuracy
-        for method, grades in grade(model, data.test, kept.preprocess.normalize).items():
+        for method, grades in localization_scores(model, data.test, kept.preprocess.normalize).items():
             rows.append({"model": name, "seed": seed, "accuracy": accuracy, "method": method} | grades)
     return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

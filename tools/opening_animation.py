@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.font_manager import FontProperties, findfont
 from PIL import Image, ImageDraw, ImageFont
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 
 WIDTH, HEIGHT = 880, 440  # all places are in these pixels: left, top, width, height
 LARGE, SMALL = (308, 62, 264, 264), (24, 62, 216, 216)  # the image, at first and then
@@ -79,7 +79,7 @@ def draw_moment(reading, number, progress):
     weights = between([torch.zeros_like(reading.weights[0]), *reading.weights], done)
     tokens = reading.tokens[int(done)]
     canvas = Canvas()
-    canvas.words(EDGE, 28, said[number].caption, size=look.TEXT_SIZE + 4)
+    canvas.words(EDGE, 28, said[number].caption, size=style.TEXT_SIZE + 4)
     if done:
         draw_looks(canvas, weights, reading.shares[math.ceil(done) - 1], f"layer {math.ceil(done)} of {len(layers)}")
     draw_patches(canvas, reading.image, reading.patch_size, cut, row, weights[1:])
@@ -133,7 +133,7 @@ def draw_patches(canvas, image, P, cut, row, weights):
             flying.append((pixels, (x, y - 50 * math.sin(math.pi * eased(flown)), width, height)))
     for pixels, at in flying:
         canvas.picture(pixels, at)
-        canvas.frame(at, look.PATCH)
+        canvas.frame(at, style.PATCH)
 
 
 def draw_tokens(canvas, tokens, made):
@@ -142,7 +142,7 @@ def draw_tokens(canvas, tokens, made):
     for i in range(1, T):
         if (grown := eased(turn(made, i - 1, T - 1))) > 0:
             x, width = place(i, T)
-            canvas.column(tokens[i] / top, (x, COLUMN, width, TALL * grown), look.PATCH)
+            canvas.column(tokens[i] / top, (x, COLUMN, width, TALL * grown), style.PATCH)
 
 
 def draw_class_token(canvas, tokens, joined):
@@ -150,8 +150,8 @@ def draw_class_token(canvas, tokens, joined):
     x, width = place(0, len(tokens))
     come, rise = eased(joined / 0.3), (joined - 0.6) / 0.4
     front = (x - 50 * (1 - come), COLUMN, width, TALL)
-    canvas.frame(front, look.CLASS_TOKEN)
-    canvas.column(tokens[0] / tokens.abs().quantile(0.98), between([front, STAGE], rise).tolist(), look.CLASS_TOKEN, 2)
+    canvas.frame(front, style.CLASS_TOKEN)
+    canvas.column(tokens[0] / tokens.abs().quantile(0.98), between([front, STAGE], rise).tolist(), style.CLASS_TOKEN, 2)
     if rise <= 0:
         canvas.words(EDGE, ROW - 16, "class token")
     elif rise >= 1:
@@ -163,7 +163,7 @@ def draw_looks(canvas, weights, share, layer):
     start = STAGE[0] + STAGE[2] / 2, STAGE[1] + STAGE[3]
     for i in weights.argsort().tolist():
         x, width = place(i, len(weights))
-        canvas.line(start, (x + width / 2, ROW if i else COLUMN), THICK * weights[i].item(), look.CLASS_TOKEN)
+        canvas.line(start, (x + width / 2, ROW if i else COLUMN), THICK * weights[i].item(), style.CLASS_TOKEN)
     canvas.words(start[0], STAGE[1] - 58, layer, anchor="mm", bold=True)
     canvas.words(start[0], STAGE[1] - 32, f"{share:.0%} of its attention is on the digit", anchor="mm")
 
@@ -174,15 +174,15 @@ def draw_answer(canvas, reading, answered):
     values = reading.probabilities.tolist()
     pitch, best = height / len(values), max(values)
     for i, value in enumerate(values):
-        colour = look.CLASS_TOKEN if value == best else look.LINE
+        colour = style.CLASS_TOKEN if value == best else style.LINE
         y = top + i * pitch
         canvas.bar((left, y + 0.15 * pitch, width * value * eased(answered), 0.7 * pitch), colour)
         canvas.words(left - 10, y + pitch / 2, reading.class_names[i], anchor="rm", bold=value == best)
     for x, mark in ((left, "0"), (left + width / 2, "probability"), (left + width, "1")):
         canvas.words(x, top + height + 16, mark, anchor="mm")
         if mark != "probability":
-            canvas.line((x, top), (x, top + height), 1, look.LINE)
-    canvas.words(left - 55, STAGE[1] + STAGE[3] / 2, "→", size=look.TEXT_SIZE + 8, colour=look.LINE, anchor="mm")
+            canvas.line((x, top), (x, top + height), 1, style.LINE)
+    canvas.words(left - 55, STAGE[1] + STAGE[3] / 2, "→", size=style.TEXT_SIZE + 8, colour=style.LINE, anchor="mm")
 
 
 class Canvas:
@@ -210,7 +210,7 @@ class Canvas:
 
     def column(self, token, box, colour, width=1):
         """A token as a column of numbers, from -1 to 1, in a frame"""
-        values = matplotlib.colormaps[look.VALUES](((token + 1) / 2).clamp(0, 1).numpy())[:, None, :3]
+        values = matplotlib.colormaps[style.VALUES](((token + 1) / 2).clamp(0, 1).numpy())[:, None, :3]
         self.picture(torch.tensor(values), box)
         self.frame(box, colour, width)
 
@@ -231,7 +231,7 @@ class Canvas:
         if wide := round(FINE * width):
             self.pen.line([(FINE * x, FINE * y) for x, y in (start, end)], fill=colour, width=wide)
 
-    def words(self, x, y, text, size=look.TEXT_SIZE + 1, colour=look.TEXT, anchor="lm", bold=False):
+    def words(self, x, y, text, size=style.TEXT_SIZE + 1, colour=style.TEXT, anchor="lm", bold=False):
         """Text at a place.  size: points, of which 72 are 100 pixels;  anchor: of PIL, "lm" is left and middle"""
         self.pen.text((FINE * x, FINE * y), text, colour, font(round(FINE * size / 0.72), bold), anchor)
 
@@ -264,13 +264,13 @@ def save_animation(path, pictures):
 def palette():
     """The colours of the animation, held by a picture: greys, those of numbers, those of the drawing, also paler"""
     greys = [(x, x, x) for x in torch.linspace(0, 1, 32).tolist()]
-    numbers = matplotlib.colormaps[look.VALUES](torch.linspace(0, 1, 40).numpy())[:, :3].tolist()
+    numbers = matplotlib.colormaps[style.VALUES](torch.linspace(0, 1, 40).numpy())[:, :3].tolist()
     drawn = [
         [1 - share * (1 - x) for x in to_rgb(colour)]
-        for colour in (look.CLASS_TOKEN, look.PATCH)
+        for colour in (style.CLASS_TOKEN, style.PATCH)
         for share in (1, 0.75, 0.5, 0.25)
     ]
-    colours = [*greys, *numbers, *drawn, to_rgb(look.TEXT), to_rgb(look.LINE)]
+    colours = [*greys, *numbers, *drawn, to_rgb(style.TEXT), to_rgb(style.LINE)]
     holder = Image.new("P", (1, 1))
     holder.putpalette([round(255 * x) for colour in colours for x in colour])
     return holder

@@ -13,8 +13,10 @@ import tomllib
 from functools import lru_cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "vit_helpers" / "results" / "paper_index.toml"
+from tools import main
+
+ROOT = Path(__file__).parents[1]
+SOURCE = Path(__file__).with_name("paper_index.toml")
 PAGE = ROOT / "notebooks" / "paper_index.md"
 START = """\
 [Contents](../README.md) | [Start here](00_start_here.ipynb)
@@ -170,3 +172,7 @@ def sections_of(path):
 def in_one_line(text):
     """A text of the source, where lines end anywhere"""
     return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

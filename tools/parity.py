@@ -8,7 +8,7 @@ The rows are kept in a CSV file.
 import sys
 from pathlib import Path
 
-from vit_helpers.cli import write_rows
+from tools import main, write_rows
 from tools.libraries import MAKERS, SHAPES, Shape, find_spec
 
 MORE = {
@@ -112,3 +112,7 @@ def markdown(rows):
         cells = [f"{float(row['logits']):.0e}; {float(row['gradients']):.0e}" for row in same.values()]
         lines.append(f"| {size} | {int(next(iter(same.values()))['parameters']):,} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

@@ -1,8 +1,11 @@
 """Draw the pictures under images/ anew, with the code and the recipe of the notebooks."""
 
+import sys
 from pathlib import Path
 
-IMAGES = Path(__file__).parents[2] / "images"
+from tools import main
+
+IMAGES = Path(__file__).parents[1] / "images"
 DIGIT = 12  # of the test part: a 6 that the model reads, well apart from the clutter
 
 
@@ -54,10 +57,10 @@ def read_digit():
     """All that the model of notebook 08 makes of one digit among clutter, from the test part: a `Reading`"""
     import torch
 
-    from vit_helpers.data import load
-    from vit_helpers.inspection.localization import mass_inside
-    from vit_helpers.inspection import attention_map, token_layers
     from tools.opening_animation import Reading
+    from vit_helpers.data import load
+    from vit_helpers.inspection import attention_map, token_layers
+    from vit_helpers.inspection.localization import fraction_inside
     from vit_helpers.pretrained import load_pretrained
 
     kept, test = load_pretrained("ours:scattered"), load("scattered_digits", n=100).test
@@ -67,8 +70,12 @@ def read_digit():
         weights = [layer.mean(dim=1) for layer in model.attention_weights(pixels)]  # of the heads, which count alike
         probabilities = model(pixels)[0].softmax(0)
     maps = [attention_map(layer, model.config.grid) for layer in weights]
-    inside = [mass_inside(one, place[None], model.config.patch_size) for one in maps]  # of what lies on patches
+    inside = [fraction_inside(one, place[None], model.config.patch_size) for one in maps]  # of what lies on patches
     shares = [(share * (1 - layer[:, 0, 0])).item() for share, layer in zip(inside, weights, strict=True)]  # of all
     tokens = [layer[0] for layer in token_layers(model, pixels)]
     return Reading(image, model.config.patch_size, tokens, [layer[0, 0] for layer in weights], shares, probabilities,
                    kept.class_names)  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

@@ -12,7 +12,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from vit_helpers.cli import whole_number
+from tools import main
+from vit_helpers.cli import positive_int
 
 CLUTTER = {"model": "mini/4", "depth": 4, "augment": "affine", "optimizer": "muon", "batch_size": 128, "epochs": 5}
 SETTINGS = {
@@ -25,8 +26,8 @@ SETTINGS = {
 def add_arguments(parser):
     parser.add_argument("names", nargs="+", choices=SETTINGS, help="which")
     parser.add_argument("--seed", type=int, default=0, help="start of all random draws (default: 0)")
-    parser.add_argument("--images", type=whole_number, default=60_000, help="with clutter (default: 60,000)")
-    parser.add_argument("--epochs", type=whole_number, help="passes over the images (default: 5; masked 100)")
+    parser.add_argument("--images", type=positive_int, default=60_000, help="with clutter (default: 60,000)")
+    parser.add_argument("--epochs", type=positive_int, help="passes over the images (default: 5; masked 100)")
     parser.add_argument("--out", type=Path, default=Path("weights"), help="the folder (default: weights)")
 
 
@@ -43,8 +44,8 @@ def run(args):
 def train(name, seed, images, epochs, path):
     from vit_helpers.data import load
     from vit_helpers.pretrained import Preprocess, save_weights
-    from vit_helpers.training.presets import make_network
     from vit_helpers.training import set_seed
+    from vit_helpers.training.presets import make_network
 
     data = load("digits") if name == "masked" else load("scattered_digits", n=images)
     if name == "seven":
@@ -63,8 +64,8 @@ def train(name, seed, images, epochs, path):
 
 
 def classify(model, data, settings):
-    from vit_helpers.training.presets import make_batches, make_recipe
     from vit_helpers.training import evaluate, fit
+    from vit_helpers.training.presets import make_batches, make_recipe
 
     fit(model, make_batches(data, settings), data.batches("validation", 500), make_recipe(settings))
     print(f"test accuracy {evaluate(model, data.batches('test', 500)).accuracy:.4f}")
@@ -72,14 +73,18 @@ def classify(model, data, settings):
 
 def paint(model, data, settings):
     """A masked autoencoder's encoder, without a head"""
-    from vit_helpers.pretrained.finetune import carry_over
+    from vit_helpers.pretrained.finetune import transfer_weights
     from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain
     from vit_helpers.training.presets import make_batches, make_recipe
 
     batches = make_batches(data, settings)
     pretrain(MaskedAutoencoder(model, share=0.5), batches, make_recipe(settings), report=tell)
-    return carry_over(model, num_classes=0)
+    return transfer_weights(model, num_classes=0)
 
 
 def tell(epoch, loss):
     print(f"epoch {epoch:3d}  mean squared error of hidden pixels {loss:.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 
+from tools import main
 from tools.execute import PROJECT, ROOT, all_notebooks, is_setup, setup_source
 
 README = ROOT / "README.md"
@@ -141,3 +142,7 @@ def with_once(path, pattern, new, what):
     if times != 1:
         raise ValueError(f"{path.name} should hold {what} once, and does {times} times")
     return text
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

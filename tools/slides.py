@@ -5,9 +5,11 @@ screen scrolls. Space and the arrows go on, S opens the speaker's view, F fills 
 """
 
 import copy
+import sys
 from functools import partial
 from pathlib import Path
 
+from tools import main
 from tools.book import NEEDED, NOTEBOOKS, put_into, run_sphinx
 from tools.book_pages import README, alt_texts, contents, finish_page, lay_out, lessons, tidied
 from tools.execute import all_notebooks, home, is_setup
@@ -104,3 +106,7 @@ def finish_deck(app, doctree, alt):
     finish_page(app, doctree, alt)
     for block in doctree.findall(nodes.literal_block):
         block.setdefault("linenos", False)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

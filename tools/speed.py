@@ -8,7 +8,8 @@ file. Let nothing else run meanwhile.
 import sys
 from pathlib import Path
 
-from vit_helpers.cli import whole_number, write_rows
+from tools import main, write_rows
+from vit_helpers.cli import positive_int
 
 ROWS = (
     "threads",
@@ -34,7 +35,7 @@ KINDS = (
 
 def add_arguments(parser):
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"what to measure: {', '.join(ROWS)} (default: all)")
-    parser.add_argument("--rounds", type=whole_number, default=5, help="rounds of each comparison (default: 5)")
+    parser.add_argument("--rounds", type=positive_int, default=5, help="rounds of each comparison (default: 5)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the model runs (default: cpu)")
     parser.add_argument("--out", type=Path, default=Path("runs/speed.csv"), help="the CSV file (default: runs/speed.csv)")
 
@@ -86,3 +87,7 @@ def said(line):
     times = [f"{line[key]:,.3g}" if line[key] < 100 else f"{line[key]:,.0f}" for key in ("before_ms", "after_ms")]
     cells = (line["row"], line["case"], line["before"], times[0], line["after"], times[1], ratio, "; ".join(notes))
     return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

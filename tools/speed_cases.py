@@ -22,15 +22,22 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from torchvision.transforms.functional import pil_to_tensor
 
 from vit_helpers import attention
-from vit_helpers.training.cnn import CNN
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches
 from vit_helpers.pretrained import load_pretrained
-from vit_helpers.training.recipe import PRECISIONS, adamw
 from vit_helpers.scaling import multiply_adds, training_multiply_adds
-from vit_helpers.scaling.speedups import accumulate, best_precision, kept_bytes, pays_after, quantize, recompute_blocks
-from vit_helpers.scaling.timing import can_tell_memory, in_turn, memory_now, memory_peak, seconds_of
+from vit_helpers.scaling.speedups import (
+    accumulate,
+    best_precision,
+    break_even_steps,
+    checkpoint_blocks,
+    quantize,
+    saved_activation_bytes,
+)
+from vit_helpers.scaling.timing import benchmark_interleaved, can_measure_memory, peak_memory, reset_peak_memory, seconds_of
 from vit_helpers.training import evaluate
+from vit_helpers.training.cnn import CNN
+from vit_helpers.training.recipe import PRECISIONS, adamw
 from vit_helpers.vit import ViT, ViTConfig
 
 CONFIG = ViTConfig(32, 4, 3, 10, 192, 6, 3)  # the model of most rows: 65 tokens, 2.7 million parameters
@@ -65,7 +72,7 @@ class Bench(NamedTuple):
 
     def compare(self, case, before, after, **more):
         """A row, of two steps measured in turn; before, after: (words, function without arguments)"""
-        taken = in_turn({"before": before[1], "after": after[1]}, self.rounds, SECONDS)
+        taken = benchmark_interleaved({"before": before[1], "after": after[1]}, self.rounds, SECONDS)
         return row_of(case, before[0], taken["before"], after[0], taken["after"]) | more
 
 
@@ -143,7 +150,7 @@ def on_cpu(bench):
 
 def kept(model, before, after):
     """What autograd keeps in each of two steps, in megabytes"""
-    return {"before_mb": kept_bytes(before, model) / 1e6, "after_mb": kept_bytes(after, model) / 1e6}
+    return {"before_mb": saved_activation_bytes(before, model) / 1e6, "after_mb": saved_activation_bytes(after, model) / 1e6}
 
 
 def threads(bench):
@@ -269,7 +276,7 @@ def compiled(bench, kind):
         old, new = make(model, *batch), make(torch.compile(model), *batch)
         start = seconds_of(new)
         row = bench.compare(f"{kind}, batch {bench.batch}", ("as written", old), ("compiled", new), start_s=start)
-    steps = pays_after(start, row["before_ms"] / 1000, row["after_ms"] / 1000)
+    steps = break_even_steps(start, row["before_ms"] / 1000, row["after_ms"] / 1000)
     return row | {"also": f"has paid after {steps:,} steps" if steps < math.inf else "never pays"}
 
 
@@ -311,10 +318,10 @@ def checkpointing(bench):
     """Where what autograd keeps does not fit into memory: a third more time for a small part of it."""
     model, (images, labels) = bench.model(), bench.images(bench.batch)
     step = training(model, images, labels)
-    again = inside(partial(recompute_blocks, model), step)
+    again = inside(partial(checkpoint_blocks, model), step)
     row = bench.compare(f"training step, batch {bench.batch}", ("keep all", step), ("recompute blocks", again))
     row |= kept(model, step, again)
-    if can_tell_memory() and bench.device == "cpu":
+    if can_measure_memory() and bench.device == "cpu":
         with patch.dict(os.environ, GIVE_BACK):
             grown = [in_own_process(growth, bench, recompute) for recompute in (False, True)]
         row["also"] = f"the process grows by {grown[0]:,.0f} → {grown[1]:,.0f} MB"
@@ -325,11 +332,11 @@ def growth(bench, recompute):
     """Megabytes by which three training steps make a fresh process grow, at their highest"""
     model, (images, labels) = bench.model(), bench.images(bench.batch)
     training(model, images[:1], labels[:1])()  # what torch loads for its first step is not meant
-    step, before = training(model, images, labels), memory_now()
-    with recompute_blocks(model) if recompute else nullcontext():
+    step, before = training(model, images, labels), reset_peak_memory()
+    with checkpoint_blocks(model) if recompute else nullcontext():
         for _ in range(3):
             step()
-    return (memory_peak() - before) / 1e6
+    return (peak_memory() - before) / 1e6
 
 
 def loader(bench):
@@ -438,7 +445,7 @@ def shares(bench, config, count, precision):
         "training": (training(model, images, labels, precision), training_multiply_adds(config, fused)),
     }
     steps = {name: step for name, (step, _) in work.items()} | {"product": lambda: torch.mm(a, b)}
-    taken = in_turn(steps, bench.rounds, SECONDS)
+    taken = benchmark_interleaved(steps, bench.rounds, SECONDS)
     for name, (_, parts) in work.items():
         share = count * sum(parts.values()) / side**3
         best = [share * seconds for seconds in taken["product"]]

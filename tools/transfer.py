@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from vit_helpers.cli import whole_number, write_rows
+from tools import main, write_rows
+from vit_helpers.cli import positive_int
 
 TASKS = {  # weights of this series, data, classes to learn, numbers of labels
     "new classes": ("seven", "scattered_digits", "789", (100, 300, 1000)),
@@ -29,7 +30,7 @@ BATCH, IMAGES = 32, 10_000
 
 
 def add_arguments(parser):
-    parser.add_argument("--seeds", type=whole_number, default=5, help="trainings of each kind (default: 5)")
+    parser.add_argument("--seeds", type=positive_int, default=5, help="trainings of each kind (default: 5)")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="which (default: both)")
     parser.add_argument("--out", type=Path, default=Path("transfer.csv"), help="the CSV file (default: transfer.csv)")
 
@@ -47,13 +48,13 @@ def run(args):
 
 def measure(task, seeds):
     """The rows of a task, told line by line: mean and standard deviation over the seeds"""
-    from vit_helpers.ablation import spread
+    from vit_helpers.ablation import standard_deviation
 
     for labels in TASKS[task][3]:
         for way in WAYS:
             rows = [one_run(task, way, labels, seed) for seed in range(seeds)]
             accuracy = [row["accuracy"] for row in rows]
-            said = f"{statistics.mean(accuracy):.3f} ± {spread(accuracy):.3f}"
+            said = f"{statistics.mean(accuracy):.3f} ± {standard_deviation(accuracy):.3f}"
             print(f"{task:18s} {labels:5d} labels  {way:14s} {said}", flush=True)
             yield from rows
 
@@ -62,21 +63,23 @@ def one_run(task, way, labels, seed, part="test", **changes):
     """One training: as many labels as said, drawn by the seed; changes: of its recipe"""
     import torch
 
-    from vit_helpers.data.splits import Batches, take
+    from vit_helpers.data.splits import Batches, subset
     from vit_helpers.pretrained import load_pretrained
-    from vit_helpers.training.recipe import Recipe
     from vit_helpers.training import evaluate, fit, set_seed
+    from vit_helpers.training.recipe import Recipe
 
     weights, name, classes, _ = TASKS[task]
     data, kept = pictures(name).only(*classes), load_pretrained(f"ours:{weights}")
     set_seed(seed)
     model = prepare(kept.model, way, len(classes))
     drawn = torch.randperm(len(data.train.labels), generator=torch.Generator().manual_seed(seed))  # the same for every way
-    few = take(data.train, drawn[:labels])
+    few = subset(data.train, drawn[:labels])
     batches = Batches(few, BATCH, kept.preprocess.normalize, shuffle=True)
-    glance = Batches(take(data.validation, torch.arange(10)), 10, kept.preprocess.normalize)  # `fit` looks at it every epoch
+    glance = Batches(
+        subset(data.validation, torch.arange(10)), 10, kept.preprocess.normalize
+    )  # `fit` looks at it every epoch
     settings = {"label_smoothing": 0.0, "lr": RATES[task][way], "epochs": max(1, round(WAYS[way] / len(batches)))}
-    settings |= {"optimizer": "muon"} if way == "from scratch" else {"token_rate": 1.0}
+    settings |= {"optimizer": "muon"} if way == "from scratch" else {"token_lr_mult": 1.0}
     recipe = Recipe(**settings | changes)
     start = time.perf_counter()
     fit(model, batches, glance, recipe, report=lambda row: None)
@@ -97,10 +100,14 @@ def pictures(name):
 
 def prepare(model, way, num_classes):
     """A model for the new classes, with only those parameters left to learn that the way has"""
-    from vit_helpers.pretrained.finetune import add_lora, carry_over, freeze
+    from vit_helpers.pretrained.finetune import add_lora, freeze, transfer_weights
     from vit_helpers.vit import ViT
 
     if way == "from scratch":
         return ViT(replace(model.config, num_classes=num_classes))
-    new = carry_over(model, num_classes=num_classes)
+    new = transfer_weights(model, num_classes=num_classes)
     return {"full": lambda x: x, "probe": freeze, "LoRA": lambda x: add_lora(x, rank=4)}[way](new)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.modules[__name__]))

@@ -55,15 +55,15 @@ class MultiHeadAttention(nn.Module):
         q, k, v = self.heads(x)
         dropout = self.attn_dropout if self.training else 0.0
         if explicit_is_faster(q) and not dropout:
-            values, _ = attention(q, k, v, over_keys(mask, x))
+            values, _ = attention(q, k, v, key_padding_mask(mask, x))
         else:
-            values = F.scaled_dot_product_attention(q, k, v, over_keys(mask, x), dropout)
+            values = F.scaled_dot_product_attention(q, k, v, key_padding_mask(mask, x), dropout)
         values = values.transpose(1, 2).flatten(2)  # heads side by side again: (B, T, D)
         return self.dropout(self.proj(values))
 
     def weights(self, x, mask=None):
         """The weights that `forward` uses, before dropout: (B, T, D) -> (B, h, T, T)"""
-        _, weights = attention(*self.heads(x), over_keys(mask, x))
+        _, weights = attention(*self.heads(x), key_padding_mask(mask, x))
         return weights
 
     def heads(self, x):
@@ -72,7 +72,7 @@ class MultiHeadAttention(nn.Module):
         return qkv.permute(2, 0, 3, 1, 4).unbind(0)
 
 
-def over_keys(mask, x):
+def key_padding_mask(mask, x):
     """A mask over tokens (B, T) hides keys from every head and query: (B, 1, 1, T)"""
     if mask is None:
         return None

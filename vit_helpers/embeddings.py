@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from vit_helpers.patches import grid_size, pair, patchify
+from vit_helpers.patches import grid_size, patchify, to_2tuple
 
 POSITIONS = ("learned", "sincos", "none")
 RESIZING = {  # how each library stretches positions: four ways, four results
@@ -26,7 +26,7 @@ class PatchEmbed(nn.Module):
 
     def __init__(self, image_size, patch_size, in_chans, embed_dim):
         super().__init__()
-        self.image_size = pair(image_size)
+        self.image_size = to_2tuple(image_size)
         self.patch_size = patch_size
         self.in_chans = in_chans
         self.grid = grid_size(image_size, patch_size)

@@ -3,7 +3,7 @@
 from operator import index
 
 
-def whole(name, value, least=1):
+def check_int(name, value, least=1):
     """A whole number, numpy's included, as Python's int.
 
     raises: TypeError when it is none (True is none either), ValueError when it is below `least`; both name it
@@ -19,7 +19,7 @@ def whole(name, value, least=1):
     return number
 
 
-def pair(size):
+def to_2tuple(size):
     """A side or a (height, width) pair in pixels, always as a pair of whole numbers.
 
     >>> pair(32), pair((30, 40))
@@ -28,7 +28,7 @@ def pair(size):
     sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     if len(sides) != 2:
         raise TypeError(f"an image size is a whole number or a pair of them, got {size!r}")
-    return tuple(whole("an image side", side) for side in sides)
+    return tuple(check_int("an image side", side) for side in sides)
 
 
 def grid_size(image_size, patch_size):
@@ -41,7 +41,7 @@ def grid_size(image_size, patch_size):
     >>> grid_size((224, 320), 16)
     (14, 20)
     """
-    (H, W), P = pair(image_size), whole("patch_size", patch_size)
+    (H, W), P = to_2tuple(image_size), check_int("patch_size", patch_size)
     if H % P or W % P:
         raise ValueError(f"an image of {H} x {W} pixels does not divide into patches of side {P}")
     return H // P, W // P

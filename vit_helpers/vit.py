@@ -10,7 +10,7 @@ from torch import nn
 
 from vit_helpers.embeddings import POSITIONS, PatchEmbed, TokenEmbed
 from vit_helpers.encoder import Block
-from vit_helpers.patches import grid_size, pair, whole
+from vit_helpers.patches import check_int, grid_size, to_2tuple
 
 SIZES = {  # Base, Large, Huge: the paper's Table 1; Tiny, Small: DeiT (arXiv 2012.12877), Steiner et al. (2106.10270)
     "mini": {"depth": 2, "embed_dim": 64, "num_heads": 4},  # ours, for images of 8 x 8 pixels
@@ -57,12 +57,12 @@ class ViTConfig:
     norm_eps: float = 1e-6
 
     def __post_init__(self):
-        fields = {"image_size": pair(self.image_size)}
+        fields = {"image_size": to_2tuple(self.image_size)}
         for name in ("patch_size", "in_chans", "embed_dim", "depth", "num_heads"):
-            fields[name] = whole(name, getattr(self, name))
-        fields["num_classes"] = whole("num_classes", self.num_classes, least=0)
+            fields[name] = check_int(name, getattr(self, name))
+        fields["num_classes"] = check_int("num_classes", self.num_classes, least=0)
         if self.representation_size is not None:
-            fields["representation_size"] = whole("representation_size", self.representation_size)
+            fields["representation_size"] = check_int("representation_size", self.representation_size)
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # numpy's numbers become Python's
         self.check()

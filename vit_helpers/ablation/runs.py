@@ -15,8 +15,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vit_helpers.data import load
-from vit_helpers.training.presets import check_settings, make_batches, make_network, make_recipe
 from vit_helpers.training import fit, set_seed
+from vit_helpers.training.presets import check_settings, make_batches, make_network, make_recipe
 
 RESULTS = Path(__file__).parents[1] / "results"  # what notebooks read; each table is declared in a .toml and kept in a .csv
 KINDS = {  # the columns of such a file
@@ -25,7 +25,7 @@ KINDS = {  # the columns of such a file
     "accuracy": float,
     "loss": float,
     "train_accuracy": float,
-    "commonest": float,
+    "majority_share": float,
     "parameters": int,
     "multiply_adds": int,
     "seconds": float,
@@ -126,7 +126,7 @@ def run(table, name, seed, settings):
         "accuracy": last["val_accuracy"],
         "loss": last["val_loss"],
         "train_accuracy": last["accuracy"],
-        "commonest": last["val_commonest"],
+        "majority_share": last["val_majority_share"],
         "parameters": sum(p.numel() for p in model.parameters()),
         "multiply_adds": multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size)),
         "seconds": time.perf_counter() - start,

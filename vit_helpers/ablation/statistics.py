@@ -3,7 +3,7 @@
 import statistics
 
 
-def summarise(rows):
+def summarize(rows):
     """One line a change: runs, mean and spread of the accuracy, and how far it is from the baseline, seed by seed.
 
     returns: dicts with change, runs, accuracy (mean), spread (standard deviation), difference (mean over the seeds of change
@@ -22,9 +22,9 @@ def summarise(rows):
                 "change": name,
                 "runs": len(runs),
                 "accuracy": statistics.mean(accuracies),
-                "spread": spread(accuracies),
+                "spread": standard_deviation(accuracies),
                 "difference": statistics.mean(differences),
-                "error": spread(differences) / len(differences) ** 0.5,
+                "error": standard_deviation(differences) / len(differences) ** 0.5,
                 **{key: next(iter(runs.values()))[key] for key in ("parameters", "multiply_adds")},
                 "seconds": statistics.mean(row["seconds"] for row in runs.values()),
             }
@@ -32,6 +32,6 @@ def summarise(rows):
     return lines
 
 
-def spread(values):
+def standard_deviation(values):
     """Standard deviation; 0 of a single value"""
     return statistics.stdev(values) if len(values) > 1 else 0.0

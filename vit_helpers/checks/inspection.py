@@ -2,10 +2,11 @@
 
 import torch
 
-from vit_helpers import grading, inspection
+from vit_helpers import inspection
 from vit_helpers.checks import marks
 from vit_helpers.checks.ablation import as_number, close
 from vit_helpers.checks.marks import expect_tensor, same, slip
+from vit_helpers.inspection import localization
 
 
 def some_weights(*shape):
@@ -286,7 +287,7 @@ def check_mass(answer):
 
 def try_mass(answer, picture, place, patch_size, when):
     got = as_number(marks.untouched(lambda m: answer(m, place, patch_size), picture), when, "a number from 0 to 1")
-    wanted = grading.mass_inside(picture[None], torch.tensor([place]), patch_size)[0].item()
+    wanted = localization.fraction_inside(picture[None], torch.tensor([place]), patch_size)[0].item()
     if not close(got, wanted):
         for words, wrong in mass_slips(picture, place, patch_size):
             slip(close(got, wrong), f"{words} {when}")

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 
 from vit_helpers.data import load
-from vit_helpers.training.recipe import Recipe
 from vit_helpers.training import fit
+from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
 KEPT = Path(__file__).with_suffix(".json")

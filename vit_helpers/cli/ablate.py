@@ -19,17 +19,17 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from vit_helpers.cli import whole_number
+from vit_helpers.cli import positive_int
 
 
 def add_arguments(parser):
     parser.add_argument("table", type=Path, help="the TOML file")
-    parser.add_argument("--workers", type=whole_number, default=1, help="runs at a time, a thread each (default: 1)")
+    parser.add_argument("--workers", type=positive_int, default=1, help="runs at a time, a thread each (default: 1)")
     parser.add_argument("--out", type=Path, help="the CSV file (default: beside the table, with its name)")
 
 
 def run(args):
-    from vit_helpers.ablation import Table, run_table, summarise
+    from vit_helpers.ablation import Table, run_table, summarize
 
     out = args.out or args.table.with_suffix(".csv")
     try:
@@ -41,7 +41,7 @@ def run(args):
         print(f"\nstopped: finished runs are kept in {out}; the same command goes on")
         return 130
     print(f"\n{'change':24s} runs  accuracy  spread  difference (error)   parameters  multiply-adds  seconds")
-    for line in summarise(rows):
+    for line in summarize(rows):
         accuracy = f"{line['accuracy']:.4f}  {line['spread']:.4f}  {line['difference']:+.4f} ({line['error']:.4f})"
         cost = f"{line['parameters']:12,}  {line['multiply_adds']:13,}  {line['seconds']:7.1f}"
         print(f"{line['change']:24s} {line['runs']:4d}    {accuracy}   {cost}")

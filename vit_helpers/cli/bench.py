@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from vit_helpers.cli import whole_number
 from tools.libraries import SHAPES, SHORT, fresh, markdown, measure, worth_while
+from vit_helpers.cli import positive_int
 
 LONG = {"model": "mini/7", "depth": 4, "num_heads": 8, "embed_dim": 64, "augment": "flip_crop", "epochs": 50}
 GOALS = {  # data set, changes to its preset, what is wanted
@@ -28,15 +28,15 @@ DEFAULT = ("import", "digits-3s", "digits", "digits-60s")  # those that need no 
 
 def add_arguments(parser):
     parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: {', '.join(DEFAULT)})")
-    parser.add_argument("--seeds", type=whole_number, default=5, help="how many trainings of each goal (default: 5)")
-    parser.add_argument("--rounds", type=whole_number, default=7, help="rounds of each import and peers' row (default: 7)")
-    parser.add_argument("--threads", type=whole_number, default=2, help="threads for torch (default: 2)")
+    parser.add_argument("--seeds", type=positive_int, default=5, help="how many trainings of each goal (default: 5)")
+    parser.add_argument("--rounds", type=positive_int, default=7, help="rounds of each import and peers' row (default: 7)")
+    parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
     peers = parser.add_argument_group("beside the peers")
     peers.add_argument("--peers", action="store_true", help="measure ours beside the libraries that are installed")
     peers.add_argument("--shapes", nargs="+", default=list(SHAPES), help=f"of {', '.join(SHAPES)} (default: all of them)")
     peers.add_argument("--precision", nargs="+", choices=SHORT, help="default: those that the machine has units for")
     peers.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the models run (default: cpu)")
-    peers.add_argument("--json", type=Path, default=Path("runs/peers.json"), help="keep it here (default: runs/peers.json)")
+    peers.add_argument("--json", type=Path, default=Path("runs/libraries.json"), help="keep it here (default: runs/libraries.json)")
     peers.add_argument("--from", dest="stored", type=Path, help="print the tables of a JSON file, and measure nothing")
 
 
@@ -130,8 +130,8 @@ def bench_goals(goals, seeds):
 
 def train_once(data, settings, seed):
     """The score on the test part after training with these settings, and the seconds of training"""
-    from vit_helpers.training.presets import for_test, make_batches, make_network, make_recipe
     from vit_helpers.training import evaluate, fit, set_seed
+    from vit_helpers.training.presets import make_batches, make_network, make_recipe, with_tta
 
     set_seed(seed)
     model = make_network(data, settings)
@@ -139,4 +139,4 @@ def train_once(data, settings, seed):
     start = time.perf_counter()
     fit(model, batches, validation, make_recipe(settings), report=lambda row: None)
     seconds = time.perf_counter() - start
-    return evaluate(for_test(model, settings), data.batches("test", 512)), seconds
+    return evaluate(with_tta(model, settings), data.batches("test", 512)), seconds

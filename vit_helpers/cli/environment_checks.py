@@ -246,11 +246,11 @@ def room(name, folder, advice):
 def data():
     """The folder of downloads, and which data sets lie there"""
     from vit_helpers.data.download import data_folder
-    from vit_helpers.data.downloaded import FILES, is_here
+    from vit_helpers.data.downloaded import FILES, is_downloaded
 
     folder = data_folder()
     yield room("downloads", folder, "set VIT_HELPERS_DATA to a folder that can be written to")
-    here = [name for name in FILES if is_here(name)]
+    here = [name for name in FILES if is_downloaded(name)]
     yield Finding("ok", f"there: {', '.join(['digits', 'scattered_digits', *here])}")
     for name in FILES.keys() - set(here):
         if half := [path for group in FILES[name] for path in group if (folder / path).exists()]:

@@ -7,7 +7,7 @@ looks at in the last layer (the mean of its heads), and attention followed throu
 import sys
 from pathlib import Path
 
-from vit_helpers.cli import whole_number
+from vit_helpers.cli import positive_int
 
 
 def add_arguments(parser):
@@ -15,7 +15,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--weights", required=True, help="as for load_pretrained: torchvision:vit_b_16, timm:NAME, FILE.safetensors, ..."
     )
-    parser.add_argument("--top", type=whole_number, default=5, help="how many classes (default: 5)")
+    parser.add_argument("--top", type=positive_int, default=5, help="how many classes (default: 5)")
     parser.add_argument("--out", type=Path, help="the attention picture (default: NAME-attention.png, here)")
 
 
@@ -45,16 +45,16 @@ def draw(kept, picture):
 
     matplotlib.use("Agg")
     from vit_helpers.inspection import rollout
-    from vit_helpers.plots import look
-    from vit_helpers.plots.images import colour_bar, draw_image, draw_over
+    from vit_helpers.plots import style
+    from vit_helpers.plots.images import color_bar, draw_image, draw_over
 
     seen, model = kept.preprocess.frame(picture), kept.model
     weights = model.attention_weights(kept.preprocess.normalize(seen)[None])
     maps = {"last layer, mean of heads": weights[-1].mean(dim=1), "rollout": rollout(weights)}
-    fig, (left, *others) = look.new_figure(11, 4, ncols=3)
+    fig, (left, *others) = style.new_figure(11, 4, ncols=3)
     draw_image(seen, left, "what the model sees")
     for ax, (name, one) in zip(others, maps.items(), strict=True):
         asked = one[0, 0, 1:] if model.config.class_token else one[0].mean(dim=0)  # without a class token: by all patches
         _, drawn = draw_over(seen, asked.unflatten(0, model.config.grid), ax, name)
-        colour_bar(drawn, ax, "attention weight")
+        color_bar(drawn, ax, "attention weight")
     return fig

@@ -6,14 +6,14 @@ Of folder:PATH one picture is in memory at a time; any other data set is loaded 
 import sys
 from pathlib import Path
 
-from vit_helpers.cli import whole_number
+from vit_helpers.cli import positive_int
 
 
 def add_arguments(parser):
     parser.add_argument("data", metavar="DATA", help="name of the data set: digits, folder:PATH for your own images, ...")
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the shards go: not there yet, or empty")
-    parser.add_argument("--per-shard", type=whole_number, default=1000, help="images in a shard (default: 1000)")
-    parser.add_argument("--image-size", type=whole_number, help="side in pixels that photos are fitted to (default: 64)")
+    parser.add_argument("--per-shard", type=positive_int, default=1000, help="images in a shard (default: 1000)")
+    parser.add_argument("--image-size", type=positive_int, help="side in pixels that photos are fitted to (default: 64)")
 
 
 def run(args):

@@ -22,7 +22,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from vit_helpers.cli import whole_number
+from vit_helpers.cli import positive_int
 
 KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "precision", "seed")
 
@@ -33,10 +33,10 @@ def add_arguments(parser):
         "--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)"
     )
     parser.add_argument(
-        "--patch", type=whole_number, help="side of a patch in pixels (default: what suits the data, 4 for the digits)"
+        "--patch", type=positive_int, help="side of a patch in pixels (default: what suits the data, 4 for the digits)"
     )
-    parser.add_argument("--epochs", type=whole_number, help="passes over the training part (default: what suits the data)")
-    parser.add_argument("--batch-size", type=whole_number, help="images a step (default: what suits the data)")
+    parser.add_argument("--epochs", type=positive_int, help="passes over the training part (default: what suits the data)")
+    parser.add_argument("--batch-size", type=positive_int, help="images a step (default: what suits the data)")
     parser.add_argument("--lr", type=float, help="highest learning rate (default: what suits the data)")
     parser.add_argument("--weight-decay", type=float, help="decay of the matrices (default: what suits the data)")
     parser.add_argument(
@@ -51,18 +51,20 @@ def add_arguments(parser):
 
 def run(args):
     from vit_helpers.data.shards import BrokenShardError
-    from vit_helpers.training.distributed import first, leave, lost_touch, rank, world
+    from vit_helpers.training.distributed import is_main_process, is_peer_failure, rank, shutdown, world_size
 
     try:
         status = train(args)
-        if world() > 1 and status == 0:
-            leave()
+        if world_size() > 1 and status == 0:
+            shutdown()
         return status
     except (ValueError, TypeError, OSError, ImportError, FloatingPointError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not lost_touch(error):
+        if isinstance(error, RuntimeError) and not is_peer_failure(error):
             raise
-        if first() or isinstance(error, BrokenShardError | OSError | ImportError | RuntimeError):  # else all say the same
-            print(f"error: {error}" if world() == 1 else f"error in process {rank()}: {error}", file=sys.stderr)
+        if is_main_process() or isinstance(
+            error, BrokenShardError | OSError | ImportError | RuntimeError
+        ):  # else all say the same
+            print(f"error: {error}" if world_size() == 1 else f"error in process {rank()}: {error}", file=sys.stderr)
         return 1
 
 
@@ -70,11 +72,19 @@ def train(args):
     import torch
 
     from vit_helpers.data import load
-    from vit_helpers.training.distributed import first, full_weights, join, last_words, lost_touch, shard, world
-    from vit_helpers.training.presets import for_test, make_batches, make_network, make_recipe
     from vit_helpers.training import evaluate, fit, set_seed
+    from vit_helpers.training.distributed import (
+        full_state_dict,
+        ignore_sigterm,
+        init_distributed,
+        is_main_process,
+        is_peer_failure,
+        shard,
+        world_size,
+    )
+    from vit_helpers.training.presets import make_batches, make_network, make_recipe, with_tta
 
-    device = join(pick_device(args.device))
+    device = init_distributed(pick_device(args.device))
     out, checkpoint = where(args)
     options, resume = chosen_options(args, checkpoint), checkpoint is not None
     checkpoint = checkpoint or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
@@ -86,8 +96,8 @@ def train(args):
 
     model = make_network(data, settings)
     size = sum(p.numel() for p in model.parameters())
-    if first():
-        together = f"{world()} processes of " if world() > 1 else ""
+    if is_main_process():
+        together = f"{world_size()} processes of " if world_size() > 1 else ""
         print(
             f"{options['data']}: {data.count('train'):,} training images; ViT {options['size']}/{options['patch']}, "
             f"{size:,} parameters; {device}, {together}{torch.get_num_threads()} threads"
@@ -99,17 +109,17 @@ def train(args):
     try:
         history = fit(model, batches, validation, recipe, device=device, checkpoint=checkpoint, resume=resume, about=about)
     except (KeyboardInterrupt, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not lost_touch(error):
+        if isinstance(error, RuntimeError) and not is_peer_failure(error):
             raise
-        last_words()
-        if first():
+        ignore_sigterm()
+        if is_main_process():
             print(stopped(error, out))
         if isinstance(error, RuntimeError):
             raise
         return 130
-    score = evaluate(for_test(model, settings), test, device)
-    weights = full_weights(model)
-    if not first():
+    score = evaluate(with_tta(model, settings), test, device)
+    weights = full_state_dict(model)
+    if not is_main_process():
         return 0
     seen = "images and their mirror images" if settings.get("mirror") else "images"
     print(f"test accuracy {score.accuracy:.4f} on {data.count('test'):,} {seen}")
@@ -123,23 +133,23 @@ def train(args):
 def share(batches):
     """This process's part of the batches; a stream is that already"""
     from vit_helpers.data.stream import Stream
-    from vit_helpers.training.distributed import Share, world
+    from vit_helpers.training.distributed import ShardedBatches, world_size
 
-    return batches if world() == 1 or isinstance(batches, Stream) else Share(batches)
+    return batches if world_size() == 1 or isinstance(batches, Stream) else ShardedBatches(batches)
 
 
 def where(args):
     """The folder of the run, and the checkpoint to go on from: one asked for, or that of a run started again"""
     from vit_helpers.training.checkpoints import load_checkpoint
-    from vit_helpers.training.distributed import agreed, total
+    from vit_helpers.training.distributed import all_reduce_sum, broadcast
 
     if args.resume and args.out:
         raise ValueError("--resume goes on in its own folder: leave --out away")
     if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) and not (args.out or args.resume):
         raise ValueError("to start again by itself the run needs a folder of its own: give --out")
-    out = args.resume or args.out or agreed(next_free(Path("runs"), (args.data or "digits").partition(":")[0]))
-    found, this = agreed(kept(out)), launch()
-    again = total(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0  # each machine counts what it sees
+    out = args.resume or args.out or broadcast(next_free(Path("runs"), (args.data or "digits").partition(":")[0]))
+    found, this = broadcast(kept(out)), launch()
+    again = all_reduce_sum(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0  # each machine counts what it sees
     if args.resume:
         return out, found or out / "checkpoint.pt"
     if found and not (again and load_checkpoint(found)["about"].get("launch") == this):
@@ -149,10 +159,10 @@ def where(args):
 
 def launch():
     """A name for this start of torchrun, the same when it starts its processes again; None without it"""
-    from vit_helpers.training.distributed import agreed
+    from vit_helpers.training.distributed import broadcast
 
     name = os.environ.get("TORCHELASTIC_RUN_ID")
-    return agreed(f"process {os.getppid()}" if name == "none" else name)
+    return broadcast(f"process {os.getppid()}" if name == "none" else name)
 
 
 def kept(out):
@@ -188,8 +198,8 @@ def keep_weights(model, data, out):
 def chosen_options(args, checkpoint):
     """The options of the run: the given ones over the defaults, or those of the checkpoint to go on from"""
     from vit_helpers.training.checkpoints import load_checkpoint
+    from vit_helpers.training.presets import DATA_DEFAULTS, preset
     from vit_helpers.training.recipe import Recipe
-    from vit_helpers.training.presets import OTHERS, preset
 
     given = {name: value for name in KEPT if (value := getattr(args, name)) is not None}
     if checkpoint:
@@ -199,7 +209,7 @@ def chosen_options(args, checkpoint):
         if changed := [f"{name} {options[name]} -> {value}" for name, value in given.items() if options[name] != value]:
             raise ValueError(f"a resumed run keeps its options, these differ: {', '.join(changed)}")
         return options
-    defaults = {"seed": 0, **OTHERS, **asdict(Recipe()), **preset(given.get("data", "digits"))}
+    defaults = {"seed": 0, **DATA_DEFAULTS, **asdict(Recipe()), **preset(given.get("data", "digits"))}
     size, _, patch = defaults.pop("model").partition("/")
     if "size" in given:  # the named size decides its own shape
         defaults = {name: value for name, value in defaults.items() if name not in ("embed_dim", "depth", "num_heads")}

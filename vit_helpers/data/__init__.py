@@ -5,8 +5,8 @@ shards.py and stream.py: written to disk and read from there, for what does not 
 """
 
 from vit_helpers.data.augment import random_affine
-from vit_helpers.data.registry import load
 from vit_helpers.data.digits import photos
+from vit_helpers.data.registry import load
 from vit_helpers.data.splits import Batches, Data, Split, mean_and_std, split_rows
 
 __all__ = ["Batches", "Data", "Split", "load", "mean_and_std", "photos", "random_affine", "split_rows"]

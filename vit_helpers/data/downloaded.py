@@ -31,7 +31,7 @@ FILES = {  # of each data set, any of these groups is enough
 VALIDATION = 5000  # pictures that Fashion-MNIST and CIFAR-10 give from their training files
 
 
-def is_here(name):
+def is_downloaded(name):
     """Whether `load(name)` finds its files on this machine and need not download them"""
     return name not in FILES or any(all((data_folder() / file).exists() for file in group) for group in FILES[name])
 

@@ -28,7 +28,7 @@ class PlacedSplit(Split):
         return split
 
 
-def take(split, rows):
+def subset(split, rows):
     """Some images of a part, with their labels, and places where it has them: a part of the same kind"""
     images, labels = (values[rows] for values in split)
     return Split(images, labels) if split.places is None else PlacedSplit(images, labels, split.places[rows])
@@ -101,7 +101,7 @@ class Data:
         parts = {}
         for part in PARTS:
             split = getattr(self, part)
-            chosen = take(split, new[split.labels] >= 0)
+            chosen = subset(split, new[split.labels] >= 0)
             chosen.labels.copy_(new[chosen.labels])
             parts[part] = chosen
         return replace(self, class_names=class_names, **parts)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vit_helpers.data.splits import Data
 from vit_helpers.data.shards import BrokenShardError, damage, fingerprint, read_index, read_sample, read_shard
-from vit_helpers.training.distributed import own_draws, rank, world
+from vit_helpers.data.splits import Data
+from vit_helpers.training.distributed import fork_rng, rank, world_size
 
 BUFFER = 1000  # encoded images that wait to be drawn from
 ORDER = ("seed", "buffer_size", "batch_size", "world", "shards", "datasets")  # what the order of images hangs on
@@ -44,7 +44,12 @@ class Shards:
 
     def batches(self, part, batch_size, shuffle=False, augment=None, mix=None):
         """Normalised batches of what this process has of a part, see `Stream`.  Torch's seed decides their order."""
-        order = {"buffer_size": BUFFER if shuffle else 0, "seed": torch.initial_seed(), "rank": rank(), "world": world()}
+        order = {
+            "buffer_size": BUFFER if shuffle else 0,
+            "seed": torch.initial_seed(),
+            "rank": rank(),
+            "world": world_size(),
+        }
         return Stream(self.folder, batch_size, part, **order, augment=augment, mix=mix)
 
 
@@ -66,7 +71,7 @@ class Stream:
                 their batches, and `lost` counts them by cause, anew in each pass
     raises    : ValueError for a bad option; FileNotFoundError; ImportError without datasets; `BrokenShardError`
 
-    The shards are laid end to end and cut into `world` parts with as many images each, give or take one: every image is
+    The shards are laid end to end and cut into `world_size` parts with as many images each, give or take one: every image is
     read by one rank, whatever the number of shards, and only a shard that lies across a cut is opened by two. All ranks
     yield `len()` batches, so none waits for another for ever; the images are dealt evenly over them: 1,257 in batches of 64
     are 20 batches of 62 or 63. A rank may get batches of 0 images, where there are more ranks than images in a batch or a
@@ -137,7 +142,7 @@ class Stream:
             images, labels = self.decode(islice(samples, ends[batch + 1] - ends[batch]))
             self.batch = batch + 1  # before the yield: who asks for the state meanwhile has seen this batch
             if len(labels) or self.world > 1:
-                with own_draws(self.epoch * len(self) + batch):
+                with fork_rng(self.epoch * len(self) + batch):
                     yield self.finish(images, labels)
         if self.lost:
             warnings.warn(f"{self.lost.total():,} of {last - first:,} images were lost in pass {self.epoch}", stacklevel=2)

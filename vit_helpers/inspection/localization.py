@@ -13,29 +13,29 @@ from vit_helpers.inspection import attention_gradients, attention_map, gradient_
 
 
 @torch.no_grad()
-def of_layer(model, images, classes, layer):
+def layer_attention(model, images, classes, layer):
     """What the class token looks at in one layer, the mean of its heads"""
     weights = model.attention_weights(images)[layer]
     return attention_map(weights, model.config.grid).mean(dim=1)
 
 
 @torch.no_grad()
-def by_rollout(model, images, classes):
+def rollout_map(model, images, classes):
     """What has reached the class token through all layers"""
     return attention_map(rollout(model.attention_weights(images)), model.config.grid)
 
 
-def by_gradient_rollout(model, images, classes):
+def gradient_rollout_map(model, images, classes):
     """What has reached it and speaks for the class"""
     return attention_map(gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid)
 
 
-def even(model, images, classes):
+def uniform_map(model, images, classes):
     """Every patch alike: what a map is worth that knows nothing"""
     return torch.ones(len(images), *model.config.grid)
 
 
-def middle(model, images, classes):
+def center_map(model, images, classes):
     """All on the patches in the middle, whatever the image: the best that a map can do which is blind"""
     rows, cols = model.config.grid
     maps = torch.zeros(len(images), rows, cols)
@@ -44,17 +44,17 @@ def middle(model, images, classes):
 
 
 METHODS = {
-    "attention, first layer": partial(of_layer, layer=0),
-    "attention, last layer": partial(of_layer, layer=-1),
-    "rollout": by_rollout,
-    "gradient rollout": by_gradient_rollout,
+    "attention, first layer": partial(layer_attention, layer=0),
+    "attention, last layer": partial(layer_attention, layer=-1),
+    "rollout": rollout_map,
+    "gradient rollout": gradient_rollout_map,
     "occlusion": occlusion,
-    "even map": even,
-    "middle map": middle,
+    "even map": uniform_map,
+    "middle map": center_map,
 }
 
 
-def grade(model, part, normalize, methods=METHODS, batch_size=250):
+def localization_scores(model, part, normalize, methods=METHODS, batch_size=250):
     """How well each method finds the digits of a part with places.
 
     part    : a `PlacedSplit`; normalize: its images, as the model takes them
@@ -66,8 +66,8 @@ def grade(model, part, normalize, methods=METHODS, batch_size=250):
         mass, hits = [], []
         for rows in torch.arange(len(part.labels)).split(batch_size):
             maps = method(model, normalize(part.images[rows]), part.labels[rows])
-            mass.append(mass_inside(maps, part.places[rows], model.config.patch_size))
-            hits.append(peak_inside(maps, part.places[rows], model.config.patch_size))
+            mass.append(fraction_inside(maps, part.places[rows], model.config.patch_size))
+            hits.append(pointing_game(maps, part.places[rows], model.config.patch_size))
         grades[name] = {"mass": torch.cat(mass).mean().item(), "hits": torch.cat(hits).mean().item()}
     model.train(was_training)
     return grades
@@ -76,7 +76,7 @@ def grade(model, part, normalize, methods=METHODS, batch_size=250):
 # Grades of one map each
 
 
-def mass_inside(maps, places, patch_size):
+def fraction_inside(maps, places, patch_size):
     """The share of each map that lies in a place: 1 for all of it.  Negative values count as 0.
 
     maps   : (B, rows, cols), a number a patch
@@ -90,22 +90,22 @@ def mass_inside(maps, places, patch_size):
     maps = maps.clamp(min=0)
     maps = maps.where(maps.sum(dim=(1, 2), keepdim=True) > 0, 1.0)
     pixels = maps.repeat_interleave(patch_size, 1).repeat_interleave(patch_size, 2)  # (B, H, W)
-    return (pixels * inside(places, pixels.shape[1:])).sum(dim=(1, 2)) / pixels.sum(dim=(1, 2))
+    return (pixels * inside_boxes(places, pixels.shape[1:])).sum(dim=(1, 2)) / pixels.sum(dim=(1, 2))
 
 
-def peak_inside(maps, places, patch_size):
+def pointing_game(maps, places, patch_size):
     """Whether each map is largest at a patch whose centre lies in the place: (B,) of 1 and 0, shares where several are
 
     >>> peak_inside(torch.ones(1, 2, 2), torch.tensor([[0, 0, 4, 4]]), 4)
     tensor([0.2500])
     """
     P, (rows, cols) = patch_size, maps.shape[1:]
-    centres = inside(places, (rows * P, cols * P))[:, P // 2 :: P, P // 2 :: P]  # (B, rows, cols)
+    centres = inside_boxes(places, (rows * P, cols * P))[:, P // 2 :: P, P // 2 :: P]  # (B, rows, cols)
     peaks = maps == maps.amax(dim=(1, 2), keepdim=True)
     return (peaks & centres).sum(dim=(1, 2)) / peaks.sum(dim=(1, 2))
 
 
-def inside(places, image_size):
+def inside_boxes(places, image_size):
     """Which pixels lie in each place: (B, 4) -> boolean (B, H, W)"""
     left, top, width, height = (x[:, None, None] for x in places.unbind(dim=1))
     y, x = (torch.arange(n, device=places.device) for n in image_size)

@@ -4,9 +4,9 @@ import statistics
 
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 
-COLOURS = (look.QUERY, look.CLASS_TOKEN, look.POSITION, look.VALUE, look.KEY)
+COLOURS = (style.QUERY, style.CLASS_TOKEN, style.POSITION, style.VALUE, style.KEY)
 MARKERS = ("o", "s", "^", "D", "v")
 
 
@@ -18,21 +18,21 @@ def draw_changes(changes, band=None, limits=(-8, 4), texts=None, title=None, ax=
     limits : points at which the axis ends; what lies beyond is drawn as a triangle at the edge, a mean with its number
     texts  : {name: what stands at the right}, cost for example
     """
-    ax = look.new_axes(ax, 9, 0.34 * len(changes) + 1.0)
+    ax = style.new_axes(ax, 9, 0.34 * len(changes) + 1.0)
     order = sorted(changes, key=lambda name: -statistics.mean(changes[name]))
     if band is not None:
         ax.axvspan(-100 * band, 100 * band, color="#E6E6E6", linewidth=0)
-    ax.axvline(0, color=look.LINE, linewidth=1)
+    ax.axvline(0, color=style.LINE, linewidth=1)
     for y, name in enumerate(order):
         points, mean = [100 * x for x in changes[name]], 100 * statistics.mean(changes[name])
         inside = band is not None and abs(mean) <= 100 * band
-        draw_line(ax, y, points, mean, limits, look.LINE if inside else look.CLASS_TOKEN)
-        where = {"transform": ax.get_yaxis_transform(), "va": "center", "color": look.TEXT}
-        ax.text(1.01, y, (texts or {}).get(name, ""), fontsize=look.TEXT_SIZE - 1, **where)
+        draw_line(ax, y, points, mean, limits, style.LINE if inside else style.CLASS_TOKEN)
+        where = {"transform": ax.get_yaxis_transform(), "va": "center", "color": style.TEXT}
+        ax.text(1.01, y, (texts or {}).get(name, ""), fontsize=style.TEXT_SIZE - 1, **where)
     ax.set_yticks(range(len(order)), order)
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.set_xlim(*limits)
-    return look.dress(ax, title, "points gained or lost")
+    return style.style_axes(ax, title, "points gained or lost")
 
 
 def draw_line(ax, y, points, mean, limits, colour):
@@ -40,15 +40,15 @@ def draw_line(ax, y, points, mean, limits, colour):
     low, high = limits
     for x in points:
         marker = "<" if x < low else ">" if x > high else "o"
-        ax.plot(min(max(x, low), high), y, marker, color=look.PATCH, ms=6, clip_on=False)
+        ax.plot(min(max(x, low), high), y, marker, color=style.PATCH, ms=6, clip_on=False)
     if low < mean < high:
         ax.plot(mean, y, "|", color=colour, markersize=16, markeredgewidth=4)
         return
     left = mean < 0
     ax.plot(low if left else high, y, "<" if left else ">", color=colour, markersize=10, clip_on=False)
-    where = {"va": "center", "ha": "left" if left else "right", "textcoords": "offset points", "color": look.TEXT}
+    where = {"va": "center", "ha": "left" if left else "right", "textcoords": "offset points", "color": style.TEXT}
     ax.annotate(
-        f"mean {mean:+.0f}", (low if left else high, y), (9 if left else -9, 0), fontsize=look.TEXT_SIZE - 1, **where
+        f"mean {mean:+.0f}", (low if left else high, y), (9 if left else -9, 0), fontsize=style.TEXT_SIZE - 1, **where
     )
 
 
@@ -58,7 +58,7 @@ def draw_against(series, ax=None, title=None, x=None, y="validation accuracy", n
     series: {name: {place on the axis: accuracies, one a seed}};  names: {series: {place: a word beside its mean}}
     ticks : places with a number on the axis
     """
-    ax = look.new_axes(ax, 9, 3.0)
+    ax = style.new_axes(ax, 9, 3.0)
     for i, (name, points) in enumerate(series.items()):
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
         places = sorted(place for place in points if points[place])
@@ -68,23 +68,23 @@ def draw_against(series, ax=None, title=None, x=None, y="validation accuracy", n
         ax.plot(places, means, color=colour, marker=marker, markersize=9, markerfacecolor="white", linewidth=2, label=name)
         for place, mean in zip(places, means, strict=True):
             word = (names or {}).get(name, {}).get(place, "")
-            ax.annotate(word, (place, mean), (8, 6), textcoords="offset points", color=look.TEXT, fontsize=look.TEXT_SIZE)
+            ax.annotate(word, (place, mean), (8, 6), textcoords="offset points", color=style.TEXT, fontsize=style.TEXT_SIZE)
     ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_locator(MaxNLocator(5))
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.legend(fontsize=look.TEXT_SIZE, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    return look.dress(ax, title, x, y)
+    ax.legend(fontsize=style.TEXT_SIZE, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return style.style_axes(ax, title, x, y)
 
 
 def draw_search(rates, decays, accuracies, ax=None, title=None):
     """Runs of a search as dots over learning rate and decay, both logarithmic, with their accuracy; brighter is better"""
-    ax = look.new_axes(ax, 9, 3.2)
-    ax.scatter(rates, decays, c=accuracies, cmap=look.VALUES, s=120)
+    ax = style.new_axes(ax, 9, 3.2)
+    ax.scatter(rates, decays, c=accuracies, cmap=style.VALUES, s=120)
     for rate, decay, accuracy in zip(rates, decays, accuracies, strict=True):
-        words = {"textcoords": "offset points", "va": "center", "fontsize": look.TEXT_SIZE - 1, "color": look.TEXT}
+        words = {"textcoords": "offset points", "va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
         ax.annotate(f"{accuracy:.2f}", (rate, decay), (9, 0), **words)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.margins(0.12)
-    return look.dress(ax, title, "learning rate", "weight decay")
+    return style.style_axes(ax, title, "learning rate", "weight decay")

@@ -1,6 +1,6 @@
 """Pictures of training: the history that `fit` hands back."""
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 
 UNITS = {"loss": "loss (nats)", "accuracy": "accuracy (share of images)"}
 
@@ -10,19 +10,19 @@ def draw_curve(history, key, ax=None, title=None):
 
     history: rows of `fit`;  key: "loss" or "accuracy"
     """
-    ax = look.new_axes(ax, 6, 3.5)
+    ax = style.new_axes(ax, 6, 3.5)
     epochs = [row["epoch"] for row in history]
     marker = "o" if len(epochs) < 3 else None  # a line needs two points to be seen
-    ax.plot(epochs, [row[key] for row in history], "--", color=look.CLASS_TOKEN, marker=marker, label="training")
-    ax.plot(epochs, [row["val_" + key] for row in history], color=look.QUERY, marker=marker, label="validation")
+    ax.plot(epochs, [row[key] for row in history], "--", color=style.CLASS_TOKEN, marker=marker, label="training")
+    ax.plot(epochs, [row["val_" + key] for row in history], color=style.QUERY, marker=marker, label="validation")
     ax.xaxis.get_major_locator().set_params(integer=True)  # there is no half an epoch
-    ax.legend(fontsize=look.TEXT_SIZE - 1, frameon=False)
-    return look.dress(ax, title, "epoch", UNITS[key])
+    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False)
+    return style.style_axes(ax, title, "epoch", UNITS[key])
 
 
 def draw_curves(history):
     """Loss and accuracy side by side on a figure of their own, which comes back."""
-    fig, (left, right) = look.new_figure(9, 3.4, ncols=2)
+    fig, (left, right) = style.new_figure(9, 3.4, ncols=2)
     last = history[-1]
     draw_curve(history, "loss", left, f"Validation loss ends at {last['val_loss']:.2f}")
     draw_curve(history, "accuracy", right, f"Validation accuracy ends at {last['val_accuracy']:.3f}")

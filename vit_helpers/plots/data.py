@@ -2,7 +2,7 @@
 
 import torch
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 from vit_helpers.plots.images import draw_image
 
 
@@ -15,16 +15,16 @@ def draw_rows(rows, texts=None, height=1.15):
     """
     texts = texts or {}
     columns = max(len(images) for images in rows.values())
-    fig, grid = look.new_figure(9, height * len(rows) + 0.25 * len(texts), nrows=len(rows), ncols=columns, squeeze=False)
+    fig, grid = style.new_figure(9, height * len(rows) + 0.25 * len(texts), nrows=len(rows), ncols=columns, squeeze=False)
     axes = {name: list(line) for name, line in zip(rows, grid, strict=True)}
     for name, line in axes.items():
         for i, ax in enumerate(line):
-            look.bare(ax)
+            style.hide_axes(ax)
             if i < len(rows[name]):
                 draw_image(rows[name][i], ax)
-                ax.set_title(texts[name][i] if name in texts else "", fontsize=look.TEXT_SIZE, color=look.TEXT)
+                ax.set_title(texts[name][i] if name in texts else "", fontsize=style.TEXT_SIZE, color=style.TEXT)
         line[0].text(
-            -0.1, 0.5, name, transform=line[0].transAxes, ha="right", va="center", fontsize=look.TEXT_SIZE, color=look.TEXT
+            -0.1, 0.5, name, transform=line[0].transAxes, ha="right", va="center", fontsize=style.TEXT_SIZE, color=style.TEXT
         )
     return fig, axes
 
@@ -34,16 +34,18 @@ def draw_dots(groups, ax=None, title=None, x=None):
 
     groups: {name: numbers}
     """
-    ax = look.new_axes(ax, 9, 0.55 * len(groups) + 1)
+    ax = style.new_axes(ax, 9, 0.55 * len(groups) + 1)
     for y, values in enumerate(groups.values()):
         values = torch.as_tensor(values)
         heights = [y + 0.2 * step for step in stacked(values.tolist())]
-        ax.plot(values, heights, "o", color=look.PATCH, markersize=7, label="one seed" if y == 0 else None)
-        ax.plot(values.mean(), y, "|", color=look.CLASS_TOKEN, markersize=24, markeredgewidth=3, label=None if y else "mean")
+        ax.plot(values, heights, "o", color=style.PATCH, markersize=7, label="one seed" if y == 0 else None)
+        ax.plot(
+            values.mean(), y, "|", color=style.CLASS_TOKEN, markersize=24, markeredgewidth=3, label=None if y else "mean"
+        )
     ax.set_yticks(range(len(groups)), groups)
     ax.set_ylim(len(groups) - 0.5, -0.5)
-    ax.legend(fontsize=look.TEXT_SIZE - 1, frameon=False, markerscale=0.6, loc="center left", bbox_to_anchor=(1, 0.5))
-    return look.dress(ax, title, x)
+    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, markerscale=0.6, loc="center left", bbox_to_anchor=(1, 0.5))
+    return style.style_axes(ax, title, x)
 
 
 def stacked(values):

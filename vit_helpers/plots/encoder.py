@@ -3,7 +3,7 @@
 import torch
 from matplotlib.patches import Circle, FancyBboxPatch
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 
 DOTS = "ox^s"  # a mark for each group, so that they differ without colour too
 
@@ -13,11 +13,11 @@ def draw_stream(branches, ax=None, title=None, ends=("in", "out")):
 
     branches: a list of {name of a box: colour};  ends: what the stream is called where it comes in and goes out
     """
-    ax = look.bare(look.new_axes(ax, 9, 2.6), title)
+    ax = style.hide_axes(style.new_axes(ax, 9, 2.6), title)
     ax.set(xlim=(0, 10), ylim=(-0.55, 1.8))
-    ax.plot([0.9, 9.1], [0, 0], color=look.TEXT, linewidth=5, solid_capstyle="butt", zorder=1)
+    ax.plot([0.9, 9.1], [0, 0], color=style.TEXT, linewidth=5, solid_capstyle="butt", zorder=1)
     for x, end, side in ((0.8, ends[0], "right"), (9.2, ends[1], "left")):
-        ax.text(x, 0, end, ha=side, va="center", fontsize=look.TEXT_SIZE, color=look.TEXT)
+        ax.text(x, 0, end, ha=side, va="center", fontsize=style.TEXT_SIZE, color=style.TEXT)
     width = 8.2 / len(branches)
     for i, boxes in enumerate(branches):
         draw_branch(ax, boxes, 0.9 + i * width + 0.12 * width, 0.88 * width - 0.35)
@@ -27,28 +27,28 @@ def draw_stream(branches, ax=None, title=None, ends=("in", "out")):
 def draw_branch(ax, boxes, left, width):
     """One branch: up from the stream, through its boxes, down to a plus"""
     right = left + width
-    thin = {"color": look.TEXT, "linewidth": 1.5, "zorder": 1}
+    thin = {"color": style.TEXT, "linewidth": 1.5, "zorder": 1}
     ax.plot([left, left, right], [0, 1, 1], **thin)
     ax.annotate("", (right, 0.17), (right, 1.01), arrowprops={"arrowstyle": "-|>", **thin})
-    ax.add_patch(Circle((right, 0), 0.17, facecolor="white", edgecolor=look.TEXT, linewidth=1.5, zorder=3))
-    ax.text(right, -0.01, "+", ha="center", va="center", fontsize=look.TEXT_SIZE + 4, color=look.TEXT, zorder=4)
+    ax.add_patch(Circle((right, 0), 0.17, facecolor="white", edgecolor=style.TEXT, linewidth=1.5, zorder=3))
+    ax.text(right, -0.01, "+", ha="center", va="center", fontsize=style.TEXT_SIZE + 4, color=style.TEXT, zorder=4)
     step = width / len(boxes)
     for i, (name, colour) in enumerate(boxes.items()):
         corner = (left + (i + 0.16) * step, 0.72)
-        style = {"boxstyle": "round,pad=0.02", "facecolor": "white", "edgecolor": colour, "linewidth": 3, "zorder": 2}
-        ax.add_patch(FancyBboxPatch(corner, 0.68 * step, 0.56, **style))
-        where = {"ha": "center", "va": "center", "fontsize": look.TEXT_SIZE, "color": look.TEXT, "zorder": 3}
+        box = {"boxstyle": "round,pad=0.02", "facecolor": "white", "edgecolor": colour, "linewidth": 3, "zorder": 2}
+        ax.add_patch(FancyBboxPatch(corner, 0.68 * step, 0.56, **box))
+        where = {"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT, "zorder": 3}
         ax.text(left + (i + 0.5) * step, 1, name, **where)
 
 
-def draw_spread(values, ax, label, **style):
+def draw_spread(values, ax, label, **options):
     """A line through the geometric mean of several runs, and a band from the least to the largest.
 
-    values: (runs, points), all positive;  style: as for `plot`
+    values: (runs, points), all positive;  options: as for `plot`
     """
     values = torch.as_tensor(values).clamp(min=1e-12)
     points = range(1, values.shape[1] + 1)
-    (line,) = ax.plot(points, values.log().mean(0).exp(), label=label, linewidth=2, **style)
+    (line,) = ax.plot(points, values.log().mean(0).exp(), label=label, linewidth=2, **options)
     low, high = values.amin(0), values.amax(0)
     ax.fill_between(points, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
     return line
@@ -56,7 +56,7 @@ def draw_spread(values, ax, label, **style):
 
 def draw_sizes(groups, ax=None, title=None):
     """A dot for every token: its mean and its spread.  groups: {name: (tokens (T, D), colour)}"""
-    ax = look.dress(look.new_axes(ax, 4, 3), title, "mean of a token", "its spread")
+    ax = style.style_axes(style.new_axes(ax, 4, 3), title, "mean of a token", "its spread")
     for (name, (tokens, colour)), mark in zip(groups.items(), DOTS, strict=False):
         tokens = torch.as_tensor(tokens).detach()
         spread = tokens.std(dim=-1, unbiased=False)
@@ -66,7 +66,7 @@ def draw_sizes(groups, ax=None, title=None):
 
 def draw_turns(values, groups, ax=None):
     """Bars numbered from 1, whose groups take turns.  groups: {name: colour}"""
-    ax = look.new_axes(ax, 4, 3)
+    ax = style.new_axes(ax, 4, 3)
     for start, (name, colour) in enumerate(groups.items()):
         heights = values[start :: len(groups)]
         ax.bar(range(start + 1, len(values) + 1, len(groups)), heights, color=colour, label=name)

@@ -2,8 +2,8 @@
 
 from contextlib import suppress
 
-from vit_helpers.plots import look
-from vit_helpers.plots.images import colour_bar
+from vit_helpers.plots import style
+from vit_helpers.plots.images import color_bar
 from vit_helpers.plots.inspection import draw_look
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -15,10 +15,10 @@ def draw_choice(images, maps, patch_size, image=0, layer=0, head=0, query=None):
     images: (B, C, H, W), from 0 to 1;  maps(layer, query): what a token looks at, (B, h, rows, cols)
     query : (row, column) of the patch that asks; None for the class token
     """
-    fig, ax = look.new_figure(5, 4)
+    fig, ax = style.new_figure(5, 4)
     title = name_choice(layer, head, query)
     _, drawn = draw_look(images[image], maps(layer, query)[image], patch_size, head, query, ax, title)
-    colour_bar(drawn, ax, "attention weight")
+    color_bar(drawn, ax, "attention weight")
     return fig
 
 
@@ -44,7 +44,7 @@ def explore(images, maps, patch_size, layers):
     from IPython.display import display
 
     alt = tell_choice(maps, layer=layers - 1)
-    still, metadata = look.picture(draw_choice(images, maps, patch_size, layer=layers - 1), alt)
+    still, metadata = style.picture(draw_choice(images, maps, patch_size, layer=layers - 1), alt)
     data, _ = still._repr_mimebundle_()
     with suppress(ImportError):  # no ipywidgets: the picture alone
         moved = sliders(images, maps, patch_size, layers)
@@ -61,7 +61,7 @@ def sliders(images, maps, patch_size, layers):
     def show(image, layer, head, class_token, row, col):
         query = None if class_token else (row - 1, col - 1)
         choice = (image - 1, layer - 1, head - 1, query)
-        look.show(draw_choice(images, maps, patch_size, *choice), tell_choice(maps, *choice))
+        style.show(draw_choice(images, maps, patch_size, *choice), tell_choice(maps, *choice))
 
     def slider(n, start=1):
         return IntSlider(start, 1, n, continuous_update=False)

@@ -5,12 +5,12 @@ import torch
 import torch.nn.functional as F
 from matplotlib.patches import Rectangle
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 
 
 def draw_image(image, ax=None, title=None):
     """One image, grey or colour.  image: (C, H, W), from 0 to 1"""
-    ax = look.bare(look.new_axes(ax, 4, 4), title)
+    ax = style.hide_axes(style.new_axes(ax, 4, 4), title)
     grey = image.shape[0] == 1
     ax.imshow(
         image.detach().permute(1, 2, 0).cpu().clamp(0, 1),
@@ -22,7 +22,7 @@ def draw_image(image, ax=None, title=None):
     return ax
 
 
-def draw_sheet(images, titles=None, columns=8):
+def draw_image_grid(images, titles=None, columns=8):
     """Many images side by side on a figure of their own, which comes back.
 
     images: (n, C, H, W), from 0 to 1;  titles: n texts
@@ -31,12 +31,12 @@ def draw_sheet(images, titles=None, columns=8):
         raise ValueError(f"{len(titles)} titles do not fit {len(images)} images")
     rows = -(-len(images) // columns)
     side = 9 / columns
-    fig, axes = look.new_figure(9, rows * (side + (0.35 if titles else 0.05)), nrows=rows, ncols=columns, squeeze=False)
+    fig, axes = style.new_figure(9, rows * (side + (0.35 if titles else 0.05)), nrows=rows, ncols=columns, squeeze=False)
     for i, ax in enumerate(axes.flat):
-        look.bare(ax)
+        style.hide_axes(ax)
         if i < len(images):
             draw_image(images[i], ax)
-            ax.set_title(titles[i] if titles else "", fontsize=look.TEXT_SIZE, color=look.TEXT)
+            ax.set_title(titles[i] if titles else "", fontsize=style.TEXT_SIZE, color=style.TEXT)
     return fig
 
 
@@ -55,13 +55,13 @@ def draw_attention(image, weights, grid, ax=None, title=None, top=None):
 
     image: (C, H, W), from 0 to 1;  weights: (N,) of the patches;  grid: rows and columns of patches
     top  : the weight that is drawn brightest; give the same to pictures that are compared
-    returns: the axes, and what was drawn, for `colour_bar`
+    returns: the axes, and what was drawn, for `color_bar`
     """
-    ax = look.bare(look.new_axes(ax, 4, 4), title)
+    ax = style.hide_axes(style.new_axes(ax, 4, 4), title)
     H, W = image.shape[1:]
     heat = weights.detach().cpu().float().reshape(1, 1, *grid)
     heat = F.interpolate(heat, size=(H, W), mode="nearest")[0, 0]
-    drawn = ax.imshow(heat, cmap=look.VALUES, vmin=0, vmax=top)
+    drawn = ax.imshow(heat, cmap=style.VALUES, vmin=0, vmax=top)
     trace(ax, image)
     return ax, drawn
 
@@ -70,12 +70,12 @@ def draw_over(image, heat, ax=None, title=None, top=None):
     """A map laid over an image in grey, so that both can be seen; for photos, where lines would be too many.
 
     image: (C, H, W), from 0 to 1;  heat: (rows, cols), a number a patch;  top: the number drawn brightest
-    returns: the axes, and what was drawn, for `colour_bar`
+    returns: the axes, and what was drawn, for `color_bar`
     """
     ax = draw_image(image.mean(dim=0, keepdim=True), ax, title)
     H, W = image.shape[1:]
     extent = (-0.5, W - 0.5, H - 0.5, -0.5)
-    drawn = ax.imshow(heat.detach().cpu().float(), cmap=look.VALUES, alpha=0.6, vmin=0, vmax=top, extent=extent)
+    drawn = ax.imshow(heat.detach().cpu().float(), cmap=style.VALUES, alpha=0.6, vmin=0, vmax=top, extent=extent)
     return ax, drawn
 
 
@@ -88,25 +88,25 @@ def trace(ax, image):
 
 def draw_bars(values, labels, ax=None, title=None, chosen=None):
     """A horizontal bar for each value from 0 to 1.  chosen: the number of the bar to stress"""
-    ax = look.new_axes(ax, 4, 4)
+    ax = style.new_axes(ax, 4, 4)
     values = torch.as_tensor(values).tolist()
-    colours = [look.CLASS_TOKEN if i == chosen else look.LINE for i in range(len(values))]
+    colours = [style.CLASS_TOKEN if i == chosen else style.LINE for i in range(len(values))]
     ax.barh(range(len(values)), values, color=colours)
     ax.set_yticks(range(len(values)), labels)
     ax.set_xlim(0, 1)
     ax.invert_yaxis()
-    return look.dress(ax, title, "probability")
+    return style.style_axes(ax, title, "probability")
 
 
-def frame(ax, box, colour, **style):
+def draw_box(ax, box, colour, **style):
     """A rectangle without filling: box = (left, bottom, width, height) in the axes' data units"""
     left, bottom, width, height = box
     return ax.add_patch(Rectangle((left, bottom), width, height, fill=False, edgecolor=colour, **style))
 
 
-def colour_bar(drawn, axes, label, extend="neither"):
+def color_bar(drawn, axes, label, extend="neither"):
     """A scale beside the axes that names what the colours mean.  extend: "min" or "max" where values run on beyond it"""
     bar = plt.colorbar(drawn, ax=axes, shrink=0.8, extend=extend)
-    bar.set_label(label, fontsize=look.TEXT_SIZE, color=look.TEXT)
-    bar.ax.tick_params(labelsize=look.TEXT_SIZE - 1, colors=look.TEXT)
+    bar.set_label(label, fontsize=style.TEXT_SIZE, color=style.TEXT)
+    bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)
     return bar

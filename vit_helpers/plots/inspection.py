@@ -1,7 +1,7 @@
 """Pictures of what a ViT looks at: heads over an image, how far they look, how well maps find what they should."""
 
-from vit_helpers.plots import look
-from vit_helpers.plots.images import colour_bar, draw_attention, frame
+from vit_helpers.plots import style
+from vit_helpers.plots.images import color_bar, draw_attention, draw_box
 
 
 def draw_look(image, maps, patch_size, head, query=None, ax=None, title=None, top=None):
@@ -9,14 +9,14 @@ def draw_look(image, maps, patch_size, head, query=None, ax=None, title=None, to
 
     image: (C, H, W), from 0 to 1; maps: (h, rows, cols) of one layer; head: which; query: (row, column), None: class token
     top  : the weight drawn brightest; by default the largest of all heads, so that heads can be compared
-    returns: the axes, and what was drawn, for `colour_bar`
+    returns: the axes, and what was drawn, for `color_bar`
     """
     top = maps.max().item() if top is None else top
     ax, drawn = draw_attention(image, maps[head].flatten(), maps.shape[1:], ax, title, top)
     if query is not None:
         row, col = query
         P = patch_size
-        frame(ax, (col * P - 0.5, row * P - 0.5, P, P), look.QUERY, linewidth=2, path_effects=look.HALO)
+        draw_box(ax, (col * P - 0.5, row * P - 0.5, P, P), style.QUERY, linewidth=2, path_effects=style.HALO)
     return ax, drawn
 
 
@@ -28,24 +28,24 @@ def draw_heads(image, maps, patch_size, notes=None, query=None, top=None):
     """
     top = max(layer.max().item() for layer in maps) if top is None else top
     L, h = len(maps), len(maps[0])
-    fig, axes = look.new_figure(9, L * (9 / (h + 0.7) + 0.3), nrows=L, ncols=h, squeeze=False)
+    fig, axes = style.new_figure(9, L * (9 / (h + 0.7) + 0.3), nrows=L, ncols=h, squeeze=False)
     for layer, row in enumerate(axes):
         for head, ax in enumerate(row):
             words = [f"head {head + 1}"] * (layer == 0) + ([f"entropy {notes[layer][head]}"] if notes else [])
             note = ", ".join(words) or None
             _, drawn = draw_look(image, maps[layer], patch_size, head, query, ax, note, top)
-        beside = {"transform": row[0].transAxes, "rotation": 90, "ha": "right", "va": "center", "color": look.TEXT}
-        row[0].text(-0.05, 0.5, f"layer {layer + 1}", fontsize=look.TEXT_SIZE, **beside)  # bare axes show no label
-    colour_bar(drawn, list(axes.flat), "attention weight")
+        beside = {"transform": row[0].transAxes, "rotation": 90, "ha": "right", "va": "center", "color": style.TEXT}
+        row[0].text(-0.05, 0.5, f"layer {layer + 1}", fontsize=style.TEXT_SIZE, **beside)  # bare axes show no label
+    color_bar(drawn, list(axes.flat), "attention weight")
     return fig
 
 
 def draw_distances(distances, ax=None, title=None):
     """How far each head of each layer looks: a dot a head.  distances: (L, h), in pixels"""
-    ax = look.new_axes(ax, 6, 3)
+    ax = style.new_axes(ax, 6, 3)
     for layer, heads in enumerate(distances, start=1):
-        ax.plot([layer] * len(heads), heads, "o", color=look.QUERY, ms=6)
+        ax.plot([layer] * len(heads), heads, "o", color=style.QUERY, ms=6)
     ax.set_xticks(range(1, len(distances) + 1))
     ax.set_ylim(bottom=0)
-    look.dress(ax, title, "layer", "mean distance (pixels)")
+    style.style_axes(ax, title, "layer", "mean distance (pixels)")
     return ax

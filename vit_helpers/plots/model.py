@@ -4,8 +4,8 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from vit_helpers.plots import look
-from vit_helpers.plots.images import draw_grid, draw_image, frame
+from vit_helpers.plots import style
+from vit_helpers.plots.images import draw_box, draw_grid, draw_image
 
 BOTTOM, HEIGHT = 0.30, 0.50  # where the row of pictures stands on the figure
 
@@ -21,10 +21,10 @@ def draw_model(image, patches, tokens, features, probabilities, patch_size, dept
     fig = plt.figure(figsize=(9, 4.4), facecolor="white")
     C, H, W = image.shape
     (N, length), (T, D), K = patches.shape, tokens.shape, len(probabilities)
-    fig.text(0.01, 0.985, title or "", fontsize=look.TEXT_SIZE + 1, color=look.TEXT, va="top")
+    fig.text(0.01, 0.985, title or "", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, va="top")
 
     ax = stop(fig, 0.01, 0.14, "image", "C, H, W", (C, H, W))
-    draw_grid(draw_image(image, ax), (H, W), patch_size, look.PATCH)
+    draw_grid(draw_image(image, ax), (H, W), patch_size, style.PATCH)
 
     draw_patches(stop(fig, 0.19, 0.14, "patches", "N, C·P·P", (N, length)), patches, C, patch_size, (H, W))
     draw_tokens(stop(fig, 0.41, 0.13, "tokens", "T, D", (T, D)), tokens)
@@ -38,22 +38,22 @@ def draw_model(image, patches, tokens, features, probabilities, patch_size, dept
     arrow(fig, 0.545, 0.58, middle)
     arrow(fig, 0.695, 0.73, middle)
     arrow(fig, 0.868, 0.9, class_row, "head")
-    for y, text, colour in ((0.9, "+ class token", look.CLASS_TOKEN), (0.825, "+ positions", look.POSITION)):
+    for y, text, colour in ((0.9, "+ class token", style.CLASS_TOKEN), (0.825, "+ positions", style.POSITION)):
         edge = {"facecolor": "white", "edgecolor": colour, "linewidth": 2, "pad": 2}  # text in a colour is hard to read
-        fig.text(0.475, y, text, ha="center", fontsize=look.TEXT_SIZE - 1, color=look.TEXT, bbox=edge)
+        fig.text(0.475, y, text, ha="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT, bbox=edge)
     return fig
 
 
 def stop(fig, left, width, name, letters, shape):
     """Axes of one stop on the way, its name and its shape in letters and numbers beneath"""
-    ax = look.bare(fig.add_axes([left, BOTTOM, width, HEIGHT]))
+    ax = style.hide_axes(fig.add_axes([left, BOTTOM, width, HEIGHT]))
     numbers = ", ".join(str(n) for n in shape)
     for y, text, weight in (
         (0.24, name, "bold"),
         (0.17, f"({letters})" if letters else "", "normal"),
         (0.10, f"({numbers})" if shape else "", "normal"),
     ):
-        fig.text(left + width / 2, y, text, ha="center", va="top", fontsize=look.TEXT_SIZE, color=look.TEXT, weight=weight)
+        fig.text(left + width / 2, y, text, ha="center", va="top", fontsize=style.TEXT_SIZE, color=style.TEXT, weight=weight)
     return ax
 
 
@@ -66,7 +66,7 @@ def draw_patches(ax, patches, channels, patch_size, image_size):
         picture = patch.reshape(channels, P, P).permute(1, 2, 0)
         x, y = col * (P + gap), row * (P + gap)
         ax.imshow(picture, cmap="gray" if channels == 1 else None, vmin=0, vmax=1, extent=(x, x + P, y + P, y))
-        frame(ax, (x, y, P, P), look.PATCH, linewidth=1)
+        draw_box(ax, (x, y, P, P), style.PATCH, linewidth=1)
     ax.set_xlim(-gap, (W // P) * (P + gap))
     ax.set_ylim((H // P) * (P + gap), -gap)
 
@@ -75,9 +75,9 @@ def draw_tokens(ax, tokens):
     """Tokens as rows of numbers; the class token is framed and tagged"""
     T, D = tokens.shape
     spread = tokens.abs().quantile(0.98)
-    ax.imshow(tokens, cmap=look.VALUES, vmin=-spread, vmax=spread, aspect="auto", interpolation="nearest")
-    frame(ax, (-0.5, -0.5, D, 1), look.CLASS_TOKEN, linewidth=2, clip_on=False)
-    frame(ax, (-0.5, 0.5, D, T - 1), look.PATCH, linewidth=2, clip_on=False)
+    ax.imshow(tokens, cmap=style.VALUES, vmin=-spread, vmax=spread, aspect="auto", interpolation="nearest")
+    draw_box(ax, (-0.5, -0.5, D, 1), style.CLASS_TOKEN, linewidth=2, clip_on=False)
+    draw_box(ax, (-0.5, 0.5, D, T - 1), style.PATCH, linewidth=2, clip_on=False)
 
 
 def draw_blocks(ax, depth):
@@ -93,7 +93,7 @@ def draw_blocks(ax, depth):
             0.88,
             boxstyle="round,pad=0.02",
             facecolor="#eef3f8",
-            edgecolor=look.QUERY,
+            edgecolor=style.QUERY,
         )
         ax.add_patch(box)
         ax.text(
@@ -103,8 +103,8 @@ def draw_blocks(ax, depth):
             rotation=90,
             ha="center",
             va="center",
-            fontsize=look.TEXT_SIZE,
-            color=look.TEXT,
+            fontsize=style.TEXT_SIZE,
+            color=style.TEXT,
         )
 
 
@@ -113,24 +113,24 @@ def draw_probabilities(ax, probabilities, class_names):
     values = torch.as_tensor(probabilities).tolist()
     best = max(range(len(values)), key=values.__getitem__) if len(set(values)) > 1 else None
     for i, value in enumerate(values):
-        colour = look.CLASS_TOKEN if i == best else look.LINE
+        colour = style.CLASS_TOKEN if i == best else style.LINE
         ax.barh(i, value, color=colour, height=0.7)
-        ax.text(-0.08, i, class_names[i], ha="right", va="center", fontsize=look.TEXT_SIZE - 1, color=look.TEXT)
+        ax.text(-0.08, i, class_names[i], ha="right", va="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
     if best is not None:
-        ax.text(1, best - 0.6, f"{values[best]:.2f}", ha="right", fontsize=look.TEXT_SIZE - 1, color=look.TEXT)
+        ax.text(1, best - 0.6, f"{values[best]:.2f}", ha="right", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
     ax.set_xlim(0, 1)
     ax.set_ylim(len(values) - 0.5, -0.5)
     for x in (0, 1):
-        ax.text(x, len(values) - 0.3, str(x), ha="center", va="top", fontsize=look.TEXT_SIZE - 1, color=look.TEXT)
-    ax.axvline(1, color=look.LINE, linewidth=0.5)
-    ax.axvline(0, color=look.LINE, linewidth=1)
+        ax.text(x, len(values) - 0.3, str(x), ha="center", va="top", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
+    ax.axvline(1, color=style.LINE, linewidth=0.5)
+    ax.axvline(0, color=style.LINE, linewidth=1)
 
 
 def arrow(fig, left, right, height, text=""):
     """A thin arrow from left to right, named above, in parts of the figure's width and height"""
     fig.add_artist(
         FancyArrowPatch(
-            (left, height), (right, height), transform=fig.transFigure, arrowstyle="-|>", mutation_scale=12, color=look.LINE
+            (left, height), (right, height), transform=fig.transFigure, arrowstyle="-|>", mutation_scale=12, color=style.LINE
         )
     )
-    fig.text((left + right) / 2, height + 0.03, text, ha="center", fontsize=look.TEXT_SIZE - 1, color=look.TEXT)
+    fig.text((left + right) / 2, height + 0.03, text, ha="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)

@@ -3,7 +3,7 @@
 import torch
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 
 
 def draw_row(patches, channels, ax=None, title=None, gap=2):
@@ -11,7 +11,7 @@ def draw_row(patches, channels, ax=None, title=None, gap=2):
 
     patches: (n, C*P*P), from 0 to 1, channel by channel;  gap: white pixels between them
     """
-    ax = look.bare(look.new_axes(ax, 9, 1), title)
+    ax = style.hide_axes(style.new_axes(ax, 9, 1), title)
     pictures = patches.detach().cpu().reshape(len(patches), channels, -1)
     P = round(pictures.shape[2] ** 0.5)
     line = torch.ones(P, len(patches) * (P + gap) - gap, channels)
@@ -24,7 +24,7 @@ def draw_row(patches, channels, ax=None, title=None, gap=2):
 
 def draw_holding(image, mask, ax=None, title=None):
     """An image, dark wherever a patch does not hold its numbers.  image: (C, H, W), mask: (C, H, W), 1 where it does"""
-    ax = look.bare(look.new_axes(ax, 4, 3), title)
+    ax = style.hide_axes(style.new_axes(ax, 4, 3), title)
     lit = image * (0.2 + 0.8 * mask)
     ax.imshow(lit.detach().permute(1, 2, 0).cpu().clamp(0, 1))
     return ax
@@ -35,10 +35,10 @@ def draw_costs(sides, costs, ax=None, title=None):
 
     costs: {name: (values, colour, line style, "bottom", "center" or "top": where the name stands)}
     """
-    ax = look.dress(look.new_axes(ax), title, "patch side P (pixels)", "billion multiply-adds")
-    words = {"textcoords": "offset points", "fontsize": look.TEXT_SIZE, "color": look.TEXT}
-    for name, (values, colour, style, side) in costs.items():
-        ax.loglog(sides, values, style, color=colour, marker="o", linewidth=2)
+    ax = style.style_axes(style.new_axes(ax), title, "patch side P (pixels)", "billion multiply-adds")
+    words = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
+    for name, (values, colour, dashes, side) in costs.items():
+        ax.loglog(sides, values, dashes, color=colour, marker="o", linewidth=2)
         ax.annotate(name, (sides[-1], values[-1]), (8, 0), va=side, **words)
     ax.set_xticks(sides)
     ax.xaxis.set_major_formatter(ScalarFormatter())

@@ -2,7 +2,7 @@
 
 import torch
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 
 
 def draw_similarity(similar, grid, ax=None, title=None, low=-0.6):
@@ -11,10 +11,10 @@ def draw_similarity(similar, grid, ax=None, title=None, low=-0.6):
     similar: (N, N), at most 1;  grid: rows and columns of places;  low: what is drawn darkest
     returns: the axes, and what was drawn, for `colour_bar`
     """
-    ax = look.bare(look.new_axes(ax, 5, 4), title)
+    ax = style.hide_axes(style.new_axes(ax, 5, 4), title)
     rows, cols = grid
     canvas = torch.full((rows * (rows + 1) - 1, cols * (cols + 1) - 1), float("nan"))  # white lines between the maps
     for n, one in enumerate(similar.detach().cpu()):
         r, c = divmod(n, cols)
         canvas[r * (rows + 1) :, c * (cols + 1) :][:rows, :cols] = one.reshape(grid)
-    return ax, ax.imshow(canvas, cmap=look.VALUES, vmin=low, vmax=1, interpolation="nearest")
+    return ax, ax.imshow(canvas, cmap=style.VALUES, vmin=low, vmax=1, interpolation="nearest")

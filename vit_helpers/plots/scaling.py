@@ -4,9 +4,9 @@ import math
 
 from matplotlib.colors import ListedColormap
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 
-COLOURS = (look.PATCH, look.KEY, look.QUERY, look.VALUE, look.POSITION, look.CLASS_TOKEN, look.LINE)
+COLOURS = (style.PATCH, style.KEY, style.QUERY, style.VALUE, style.POSITION, style.CLASS_TOKEN, style.LINE)
 ROOM = 0.038  # share of the axis that a number needs
 
 
@@ -16,7 +16,7 @@ def draw_stacks(rows, unit="", share=False, title=None, ax=None):
     rows : {name of the row: {part: amount, 0 or more}}; the same parts in every row
     unit : of the amounts, for the axis; share: every bar is 100 % long
     """
-    ax = look.new_axes(ax, 9, 1.3 + 0.48 * len(rows))
+    ax = style.new_axes(ax, 9, 1.3 + 0.48 * len(rows))
     names, parts = list(rows), list(next(iter(rows.values())))
     whole = {name: sum(amounts.values()) for name, amounts in rows.items()}
     scale = {name: 100 / whole[name] if share else 1 for name in names}
@@ -24,18 +24,18 @@ def draw_stacks(rows, unit="", share=False, title=None, ax=None):
     left = dict.fromkeys(names, 0.0)
     for i, part in enumerate(parts):
         lengths = [rows[name][part] * scale[name] for name in names]
-        style = {"color": COLOURS[i], "hatch": look.HATCHES[i], "edgecolor": "white"}
-        ax.barh(names, lengths, 0.72, list(left.values()), label=part, **style)
+        bar = {"color": COLOURS[i], "hatch": style.HATCHES[i], "edgecolor": "white"}
+        ax.barh(names, lengths, 0.72, list(left.values()), label=part, **bar)
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
             if length > ROOM * longest:
                 text = f"{length:.0f}" if length >= 10 else f"{length:.1f}"
-                look.write_on(ax, left[name] + length / 2, y, text, COLOURS[i])
+                style.write_on(ax, left[name] + length / 2, y, text, COLOURS[i])
             left[name] += length
     ax.invert_yaxis()
     ax.set_xlim(0, longest)
-    look.dress(ax, x="share of the whole, %" if share else unit)
-    ax.legend(ncols=len(parts), fontsize=look.TEXT_SIZE - 1, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 0.98))
-    ax.set_title(title or "", loc="left", fontsize=look.TEXT_SIZE + 1, color=look.TEXT, pad=30)
+    style.style_axes(ax, x="share of the whole, %" if share else unit)
+    ax.legend(ncols=len(parts), fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 0.98))
+    ax.set_title(title or "", loc="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, pad=30)
     return ax
 
 
@@ -44,22 +44,22 @@ def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
 
     x: the values of what grows; lines: {part: amounts}; name, unit: of the axes; mark: an x to be marked
     """
-    ax = look.new_axes(ax, 6, 3.6)
+    ax = style.new_axes(ax, 6, 3.6)
     for i, (part, amounts) in enumerate(lines.items()):
         colour = COLOURS[1 + i]
         ax.plot(x, amounts, color=colour, linewidth=2.5, linestyle=("-", "--", "-.", ":")[i % 4], label=part)
         slope = math.log(amounts[-1] / amounts[0]) / math.log(x[-1] / x[0])
         aside, where = ((8, -4), {"va": "top"}) if i == 0 else ((-8, 4), {"va": "bottom", "ha": "right"})
-        where |= {"textcoords": "offset points", "fontsize": look.TEXT_SIZE - 2, "color": look.TEXT}
+        where |= {"textcoords": "offset points", "fontsize": style.TEXT_SIZE - 2, "color": style.TEXT}
         ax.annotate(f"slope {slope:.1f}", (x[len(x) // 2], amounts[len(x) // 2]), aside, **where)
     if mark:
-        ax.axvline(mark, color=look.LINE, linewidth=1, linestyle=":")
+        ax.axvline(mark, color=style.LINE, linewidth=1, linestyle=":")
     ax.set_xscale("log")
     ax.set_yscale("log")
     ticks = x[:: -(-len(x) // 4)]  # four at most
     ax.set_xticks(ticks, [f"{value:,}" for value in ticks], minor=False)
     ax.minorticks_off()
-    return look.dress(ax, title, name, unit)
+    return style.style_axes(ax, title, name, unit)
 
 
 def draw_ratios(rows, title=None, x="times as fast", ax=None):
@@ -68,26 +68,26 @@ def draw_ratios(rows, title=None, x="times as fast", ax=None):
     rows: {name of the row: (ratio, lowest, highest)}, drawn from the top; blue discs where every round was
           faster, orange squares where every round was slower, grey where they do not agree
     """
-    ax = look.new_axes(ax, 9, 1.1 + 0.3 * len(rows))
+    ax = style.new_axes(ax, 9, 1.1 + 0.3 * len(rows))
     for y, (ratio, lowest, highest) in enumerate(rows.values()):
-        colour, marker = look.LINE, "D"
+        colour, marker = style.LINE, "D"
         if lowest > 1:
-            colour, marker = look.QUERY, "o"
+            colour, marker = style.QUERY, "o"
         elif highest < 1:
-            colour, marker = look.CLASS_TOKEN, "s"
+            colour, marker = style.CLASS_TOKEN, "s"
         ax.plot([lowest, highest], [y, y], color=colour, linewidth=2)
         ax.plot(ratio, y, marker, color=colour, markersize=8)
         text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
         ax.annotate(text, (highest, y), (8, 0), textcoords="offset points", va="center",
-                    fontsize=look.TEXT_SIZE - 1, color=look.TEXT)  # fmt: skip
-    ax.axvline(1, color=look.TEXT, linewidth=1)
+                    fontsize=style.TEXT_SIZE - 1, color=style.TEXT)  # fmt: skip
+    ax.axvline(1, color=style.TEXT, linewidth=1)
     ax.set_xscale("log")
     ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300) if ax.get_xlim()[0] < tick < ax.get_xlim()[1]]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.set_yticks(range(len(rows)), list(rows))
     ax.invert_yaxis()
-    return look.dress(ax, title, x)
+    return style.style_axes(ax, title, x)
 
 
 def draw_holdings(frames, blocks):
@@ -95,18 +95,18 @@ def draw_holdings(frames, blocks):
 
     frames: {title: boolean (processes, blocks * parts)}; the parts of a block stand side by side
     """
-    _, axes = look.new_figure(9, 2.3, ncols=len(frames))
-    colours = ListedColormap(["white", look.QUERY])
+    _, axes = style.new_figure(9, 2.3, ncols=len(frames))
+    colours = ListedColormap(["white", style.QUERY])
     for ax, (title, held) in zip(axes, frames.items(), strict=True):
         processes = len(held)
         ax.imshow(held, cmap=colours, vmin=0, vmax=1, aspect="auto", extent=(0, blocks, processes, 0))
         for x in range(1, blocks):
-            ax.axvline(x, color=look.LINE, linewidth=2)
+            ax.axvline(x, color=style.LINE, linewidth=2)
         for y in range(1, processes):
-            ax.axhline(y, color=look.LINE, linewidth=0.5)
+            ax.axhline(y, color=style.LINE, linewidth=0.5)
         ax.set_xticks([x + 0.5 for x in range(blocks)], range(1, blocks + 1))
         ax.set_yticks([y + 0.5 for y in range(processes)], range(processes))
-        look.dress(ax, title, "block", "process" if ax is axes[0] else None)
+        style.style_axes(ax, title, "block", "process" if ax is axes[0] else None)
         ax.tick_params(length=0)
         ax.spines[["top", "right"]].set_visible(True)
     return axes

@@ -38,7 +38,7 @@ def new_axes(ax, width=9.0, height=3.0):
     return new_figure(width, height)[1] if ax is None else ax
 
 
-def dress(ax, title=None, x=None, y=None):
+def style_axes(ax, title=None, x=None, y=None):
     """Title at the left, names and units of the axes, text of the page's size; the axes come back."""
     ax.set_title(title or "", loc="left", fontsize=TEXT_SIZE + 1, color=TEXT)
     ax.set_xlabel(x or "", fontsize=TEXT_SIZE, color=TEXT)
@@ -48,9 +48,9 @@ def dress(ax, title=None, x=None, y=None):
     return ax
 
 
-def bare(ax, title=None):
+def hide_axes(ax, title=None):
     """Axes for a picture: a title, no ticks, no frame"""
-    dress(ax, title).set_axis_off()
+    style_axes(ax, title).set_axis_off()
     return ax
 
 
@@ -71,7 +71,7 @@ def picture(fig, alt):
 
     if not alt.strip():
         raise ValueError("a figure needs alt text: say what it shows")
-    for one, other in told_by_colour_alone(fig):
+    for one, other in color_only_pairs(fig):
         warnings.warn(f"{one!r} and {other!r} differ by colour alone: give one a marker, dashes or a hatch", stacklevel=3)
     plain = drawn(fig, "png")
     kind, data = "png", with_palette(plain)
@@ -81,14 +81,14 @@ def picture(fig, alt):
     return Image(data, format=kind), {f"image/{kind}": {"alt": alt}}
 
 
-def told_by_colour_alone(fig):
+def color_only_pairs(fig):
     """Pairs of names that share axes and differ by colour alone, so that they would look alike in a grey print"""
     pairs = []
     for ax in fig.axes:
         handles, names = ax.get_legend_handles_labels()
         marks = [handle[0] if isinstance(handle, tuple) else handle for handle in handles]  # tuples: bars, lines with errors
         for (one, mark), (other, its_mark) in combinations(zip(names, marks, strict=True), 2):
-            if form(mark) == form(its_mark) and abs(shade(colour_of(mark)) - shade(colour_of(its_mark))) < SHADES:
+            if form(mark) == form(its_mark) and abs(shade(color_of(mark)) - shade(color_of(its_mark))) < SHADES:
                 pairs.append((one, other))
     return pairs
 
@@ -99,7 +99,7 @@ def form(mark):
     return [type(mark).__name__, *(str(getattr(mark, get)()) for get in getters if hasattr(mark, get))]
 
 
-def colour_of(mark):
+def color_of(mark):
     """The colour of a line, of a filled bar, or of the edge of one that is not filled"""
     if hasattr(mark, "get_color"):
         return mark.get_color()

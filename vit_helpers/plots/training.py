@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from vit_helpers.plots import look
+from vit_helpers.plots import style
 from vit_helpers.plots.curves import UNITS, draw_curves
 
 REDRAW = 0.5  # seconds between two pictures while a model trains
@@ -35,7 +35,7 @@ class LiveCurves:
         fig = draw_curves(self.history)
         for ax in fig.axes:
             ax.set_xlim(0.5, self.epochs + 0.5)
-        image, metadata = look.picture(fig, self.alt())
+        image, metadata = style.picture(fig, self.alt())
         if self.place is None:
             self.place = display(image, metadata=metadata, display_id=True)
         else:
@@ -65,39 +65,39 @@ def draw_runs(runs, key="accuracy", columns=3):
     All panels share their axes; a loss above twice that of guessing lies outside
     """
     rows = -(-len(runs) // columns)
-    fig, axes = look.new_figure(9, 2.1 * rows + 0.5, nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False)
+    fig, axes = style.new_figure(9, 2.1 * rows + 0.5, nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False)
     for ax in axes.flat[len(runs) :]:
         ax.set_axis_off()
     for ax, (title, history) in zip(axes.flat, runs.items(), strict=False):
         K = history[0]["num_classes"]
         guessing, top = {"accuracy": (1 / K, 1.03), "loss": (math.log(K), 2 * math.log(K))}[key]
         epochs = [row["epoch"] for row in history]
-        ax.plot(epochs, [row[key] for row in history], "--", color=look.CLASS_TOKEN, linewidth=2, label="training")
-        ax.plot(epochs, [row["val_" + key] for row in history], color=look.QUERY, linewidth=2, label="validation")
-        ax.axhline(guessing, color=look.TEXT, linewidth=1, linestyle=":", label="guessing")
-        look.dress(ax, title).set_ylim(0, top)
+        ax.plot(epochs, [row[key] for row in history], "--", color=style.CLASS_TOKEN, linewidth=2, label="training")
+        ax.plot(epochs, [row["val_" + key] for row in history], color=style.QUERY, linewidth=2, label="validation")
+        ax.axhline(guessing, color=style.TEXT, linewidth=1, linestyle=":", label="guessing")
+        style.style_axes(ax, title).set_ylim(0, top)
     for ax in axes.flat[len(runs) - columns : len(runs)]:  # the lowest of each column
         ax.tick_params(labelbottom=True)
     axes[0, 0].xaxis.get_major_locator().set_params(integer=True)
-    fig.supxlabel("epoch", fontsize=look.TEXT_SIZE, color=look.TEXT)
-    fig.supylabel(UNITS[key], fontsize=look.TEXT_SIZE, color=look.TEXT)
+    fig.supxlabel("epoch", fontsize=style.TEXT_SIZE, color=style.TEXT)
+    fig.supylabel(UNITS[key], fontsize=style.TEXT_SIZE, color=style.TEXT)
     handles = axes[0, 0].get_legend_handles_labels()
-    fig.legend(*handles, loc="outside upper right", ncols=3, fontsize=look.TEXT_SIZE, frameon=False)
+    fig.legend(*handles, loc="outside upper right", ncols=3, fontsize=style.TEXT_SIZE, frameon=False)
     return fig
 
 
 def draw_confusion(counts, names, ax=None, title=None):
     """How many images of each class (row) were given each answer (column).  counts: (K, K);  names: K texts"""
-    ax = look.new_axes(ax, 7, 6)
+    ax = style.new_axes(ax, 7, 6)
     shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
-    drawn = ax.imshow(shares, cmap=look.VALUES, vmin=0, vmax=1)
+    drawn = ax.imshow(shares, cmap=style.VALUES, vmin=0, vmax=1)
     for row, column in counts.nonzero().tolist():
-        ink = look.ink_on(drawn.to_rgba(shares[row, column].item()))
+        ink = style.ink_on(drawn.to_rgba(shares[row, column].item()))
         number = counts[row, column].item()
-        ax.text(column, row, number, ha="center", va="center", fontsize=look.TEXT_SIZE - 1, color=ink)
+        ax.text(column, row, number, ha="center", va="center", fontsize=style.TEXT_SIZE - 1, color=ink)
     ax.set_xticks(range(len(names)), names, rotation=45, ha="right")
     ax.set_yticks(range(len(names)), names)
-    return look.dress(ax, title, "answer of the model", "class of the image")
+    return style.style_axes(ax, title, "answer of the model", "class of the image")
 
 
 def draw_calibration(sure, right, ax=None, title=None, groups=10):
@@ -106,16 +106,16 @@ def draw_calibration(sure, right, ax=None, title=None, groups=10):
     sure  : (n,) the largest probability of each image;  right: (n,) whether its answer is right
     groups: how many of equal size, from least to most sure
     """
-    ax = look.new_axes(ax, 5, 4)
+    ax = style.new_axes(ax, 5, 4)
     order = sure.argsort()
     parts = [(sure[rows].mean().item(), right[rows].float().mean().item()) for rows in order.tensor_split(groups)]
-    ax.plot([0, 1], [0, 1], color=look.LINE, label="as often right as it is sure")
-    ax.plot(*zip(*parts, strict=True), "o-", color=look.QUERY, label="the model, a tenth of the images each")
+    ax.plot([0, 1], [0, 1], color=style.LINE, label="as often right as it is sure")
+    ax.plot(*zip(*parts, strict=True), "o-", color=style.QUERY, label="the model, a tenth of the images each")
     lowest = min(min(pair) for pair in parts)
     ax.set_xlim(lowest - 0.05, 1.02)
     ax.set_ylim(lowest - 0.05, 1.02)
-    ax.legend(fontsize=look.TEXT_SIZE - 1, frameon=False)
-    return look.dress(ax, title, "how sure: largest probability", "share of right answers")
+    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False)
+    return style.style_axes(ax, title, "how sure: largest probability", "share of right answers")
 
 
 def draw_growth(rows, ax=None, title=None):
@@ -123,8 +123,8 @@ def draw_growth(rows, ax=None, title=None):
 
     rows: of the table "growth", whose settings name `network` and `images`
     """
-    ax = look.new_axes(ax, 9, 4)
-    kinds = {"vit": ("ViT", look.CLASS_TOKEN, "o"), "cnn": ("CNN", look.QUERY, "s")}
+    ax = style.new_axes(ax, 9, 4)
+    kinds = {"vit": ("ViT", style.CLASS_TOKEN, "o"), "cnn": ("CNN", style.QUERY, "s")}
     points = {kind: {} for kind in kinds}
     for row in rows:
         settings = json.loads(row["settings"])
@@ -135,10 +135,10 @@ def draw_growth(rows, ax=None, title=None):
         ax.plot(sizes, means, color=colour, linewidth=2, marker=marker, label=f"{name}, mean of the seeds")
         for n in sizes:
             ax.plot([n * aside] * len(points[kind][n]), points[kind][n], marker, color=colour, mfc="none", markersize=5)
-    ax.plot([], [], "D", color=look.TEXT, mfc="none", markersize=5, label="hollow: one seed")
+    ax.plot([], [], "D", color=style.TEXT, mfc="none", markersize=5, label="hollow: one seed")
     ax.set_xscale("log")
     sizes = sorted({n for sizes in points.values() for n in sizes})
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes], minor=False)
     ax.minorticks_off()
-    ax.legend(fontsize=look.TEXT_SIZE, frameon=False)
-    return look.dress(ax, title, "training images", "accuracy on validation")
+    ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
+    return style.style_axes(ax, title, "training images", "accuracy on validation")

@@ -7,13 +7,13 @@ import torch
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from vit_helpers.plots import look
-from vit_helpers.plots.images import draw_image, frame
+from vit_helpers.plots import style
+from vit_helpers.plots.images import draw_box, draw_image
 from vit_helpers.plots.model import arrow, draw_patches
 
 LEFT, RIGHT, GAP = 0.01, 0.99, 0.075  # of the figure's width; arrows stand in the gaps
 ABOVE, PICTURE, BELOW, LINE = 0.5, 1.19, 0.78, 0.21  # inches: title, a row's pictures, what stands under, a line of it
-COLOURS = plt.get_cmap(look.VALUES, 10)  # few steps: a table of numbers then compresses to half the size
+COLOURS = plt.get_cmap(style.VALUES, 10)  # few steps: a table of numbers then compresses to half the size
 
 
 class Stop(NamedTuple):
@@ -40,14 +40,14 @@ def draw_walk(rows, title, spread, in_chans=3):
     """
     fig = plt.figure(figsize=(9, ABOVE + (PICTURE + BELOW) * len(rows)), facecolor="white")
     height = fig.get_figheight()
-    fig.text(LEFT, 1 - 0.05 / height, title, fontsize=look.TEXT_SIZE + 1, color=look.TEXT, va="top")
+    fig.text(LEFT, 1 - 0.05 / height, title, fontsize=style.TEXT_SIZE + 1, color=style.TEXT, va="top")
     for number, stops in enumerate(rows):
         bottom = 1 - (ABOVE + (PICTURE + BELOW) * number + PICTURE) / height
         left = LEFT + GAP * bool(number)  # a later row begins with the arrow from the one before
         unit = (RIGHT - left - GAP * (len(stops) - 1)) / sum(stop.width for stop in stops)
         for place, stop in enumerate(stops):
             edges = (round(900 * x) / 900 for x in (left, unit * stop.width))  # whole pixels: sharp edges, a smaller file
-            ax = look.bare(fig.add_axes([next(edges), bottom, next(edges), PICTURE / height]))
+            ax = style.hide_axes(fig.add_axes([next(edges), bottom, next(edges), PICTURE / height]))
             draw_stop(ax, stop, spread, in_chans)
             write_shape(fig, left + unit * stop.width / 2, bottom, stop)
             if place or number:
@@ -55,9 +55,9 @@ def draw_walk(rows, title, spread, in_chans=3):
             left += unit * stop.width + GAP
     scale = ScalarMappable(Normalize(-spread, spread), COLOURS)
     bar = fig.colorbar(scale, cax=fig.add_axes([0.72, 1 - 0.17 / height, 0.2, 0.1 / height]), orientation="horizontal")
-    bar.ax.tick_params(labelsize=look.TEXT_SIZE - 1, colors=look.TEXT)
+    bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)
     fig.text(
-        0.71, 1 - 0.05 / height, "numbers of the tokens", fontsize=look.TEXT_SIZE, color=look.TEXT, ha="right", va="top"
+        0.71, 1 - 0.05 / height, "numbers of the tokens", fontsize=style.TEXT_SIZE, color=style.TEXT, ha="right", va="top"
     )
     return fig
 
@@ -67,7 +67,7 @@ def write_shape(fig, middle, bottom, stop):
     numbers = f"({', '.join(str(n) for n in stop.data.shape)})"
     for line, (text, weight) in enumerate(((stop.name, "bold"), (f"({stop.letters})", "normal"), (numbers, "normal"))):
         y = bottom - (0.05 + LINE * line) / fig.get_figheight()
-        fig.text(middle, y, text, ha="center", va="top", fontsize=look.TEXT_SIZE, color=look.TEXT, weight=weight)
+        fig.text(middle, y, text, ha="center", va="top", fontsize=style.TEXT_SIZE, color=style.TEXT, weight=weight)
 
 
 def draw_stop(ax, stop, spread, in_chans):
@@ -81,11 +81,11 @@ def draw_stop(ax, stop, spread, in_chans):
         draw_patches(ax, data.clamp(0, 1), in_chans, P, (side, side))
         ax.set_aspect("equal")
     elif stop.kind == "bars":
-        ax.barh(range(len(data)), data, color=look.LINE)
-        ax.axvline(0, color=look.TEXT, linewidth=1)
+        ax.barh(range(len(data)), data, color=style.LINE)
+        ax.axvline(0, color=style.TEXT, linewidth=1)
         for row, value in enumerate(data.tolist()):
             ax.text(0.1 if value < 0 else -0.1, row, f"{value:.2f}", ha="left" if value < 0 else "right", va="center",
-                    fontsize=look.TEXT_SIZE - 3, color=look.TEXT)  # fmt: skip
+                    fontsize=style.TEXT_SIZE - 3, color=style.TEXT)  # fmt: skip
         ax.set(xlim=(-1.2, 1.6), ylim=(len(data) - 0.4, -0.6))
     elif stop.kind == "weights":
         ax.imshow(side_by_side(data, round(data.shape[0] ** 0.5)), cmap=COLOURS, vmin=0, vmax=data.quantile(0.99))
@@ -94,7 +94,7 @@ def draw_stop(ax, stop, spread, in_chans):
         table = side_by_side(table, 1) if table.ndim == 3 else table
         ax.imshow(table, cmap=COLOURS, vmin=-spread, vmax=spread, aspect="auto", interpolation="nearest")
         if stop.kind == "tokens":
-            frame(ax, (-0.5, -0.5, table.shape[1], 1), look.CLASS_TOKEN, linewidth=2, clip_on=False)
+            draw_box(ax, (-0.5, -0.5, table.shape[1], 1), style.CLASS_TOKEN, linewidth=2, clip_on=False)
 
 
 def side_by_side(tables, rows):
@@ -110,12 +110,12 @@ def draw_lines(lines, ax, title=None, x=None, y=None):
 
     lines: {name: (values, colour, line style)}
     """
-    for name, (values, colour, style) in lines.items():
-        ax.plot(values, style, color=colour, label=name)
+    for name, (values, colour, dashes) in lines.items():
+        ax.plot(values, dashes, color=colour, label=name)
     if min(min(values) for values, *_ in lines.values()) >= 0:
         ax.set_ylim(0)
-    ax.legend(fontsize=look.TEXT_SIZE, frameon=False)
-    return look.dress(ax, title, x, y)
+    ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
+    return style.style_axes(ax, title, x, y)
 
 
 def draw_shares(shares, colours, ax=None, title=None, least=0.04):
@@ -123,18 +123,18 @@ def draw_shares(shares, colours, ax=None, title=None, least=0.04):
 
     shares: {whole: {part: share}};  colours: {part: colour}
     """
-    ax = look.new_axes(ax, 9, 2.7)
+    ax = style.new_axes(ax, 9, 2.7)
     left = dict.fromkeys(shares, 0.0)
-    for (part, colour), hatch in zip(colours.items(), look.HATCHES, strict=False):
+    for (part, colour), hatch in zip(colours.items(), style.HATCHES, strict=False):
         lengths = [parts[part] for parts in shares.values()]
-        style = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
-        ax.barh(list(shares), lengths, left=list(left.values()), label=part, **style)
+        bar = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+        ax.barh(list(shares), lengths, left=list(left.values()), label=part, **bar)
         for whole, share in zip(shares, lengths, strict=True):
             if share > least:
-                look.write_on(ax, left[whole] + share / 2, whole, f"{share:.0%}", colour)
+                style.write_on(ax, left[whole] + share / 2, whole, f"{share:.0%}", colour)
             left[whole] += share
-    style = {"fontsize": look.TEXT_SIZE, "frameon": False, "ncols": 3, "loc": "upper center"}
-    ax.legend(bbox_to_anchor=(0.5, -0.3), **style)
+    legend = {"fontsize": style.TEXT_SIZE, "frameon": False, "ncols": 3, "loc": "upper center"}
+    ax.legend(bbox_to_anchor=(0.5, -0.3), **legend)
     ax.set_xlim(0, 1)
     ax.invert_yaxis()
-    return look.dress(ax, title, "share")
+    return style.style_axes(ax, title, "share")

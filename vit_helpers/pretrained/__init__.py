@@ -3,7 +3,7 @@
 from vit_helpers.pretrained.files import Pretrained, load_weights, save_weights
 from vit_helpers.pretrained.key_maps import fill, from_google, from_huggingface, from_timm, from_torchvision
 from vit_helpers.pretrained.preprocess import Preprocess
-from vit_helpers.pretrained.sources import kept_by_torchvision, load_pretrained
+from vit_helpers.pretrained.sources import is_cached_by_torchvision, load_pretrained
 
 __all__ = [
     "Preprocess",
@@ -13,7 +13,7 @@ __all__ = [
     "from_huggingface",
     "from_timm",
     "from_torchvision",
-    "kept_by_torchvision",
+    "is_cached_by_torchvision",
     "load_pretrained",
     "load_weights",
     "save_weights",

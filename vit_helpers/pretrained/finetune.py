@@ -11,7 +11,7 @@ from vit_helpers.embeddings import resize_positions
 from vit_helpers.vit import ViT
 
 
-def carry_over(model, **changes):
+def transfer_weights(model, **changes):
     """A new ViT with other settings that begins with the weights of a trained one; that one stays as it is.
 
     changes: any of `num_classes` (a head of zeros in place of the old one, as in the paper), `image_size` (learned positions
@@ -92,7 +92,7 @@ def merge_lora(model):
     return model
 
 
-def by_layer(model, groups, decay):
+def layerwise_lr_decay(model, groups, decay):
     """Split groups of parameters so that earlier layers learn more slowly: lr times decay^(layers above) (arXiv 2106.08254)
 
     groups : as an optimiser takes them, [{"params": [...], "lr": ...}, ...]

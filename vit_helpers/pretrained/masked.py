@@ -10,7 +10,7 @@ from vit_helpers.patches import patchify
 from vit_helpers.training.recipe import Recipe
 
 
-def random_split(B, N, share):
+def random_masking(B, N, share):
     """Which patches stay visible and which are hidden, drawn anew for each image.
 
     share  : of patches that are hidden, from 0 to 1; at least one stays, at least one is hidden
@@ -51,7 +51,7 @@ class MaskedAutoencoder(nn.Module):
 
     def forward(self, images):
         N = len(self.positions)
-        visible, hidden = random_split(len(images), N, self.share)
+        visible, hidden = random_masking(len(images), N, self.share)
         return self.paint(images, visible, hidden), hidden
 
     def paint(self, images, visible, hidden):

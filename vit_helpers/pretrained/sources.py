@@ -63,7 +63,7 @@ def weights_of_torchvision(name):
     return weights
 
 
-def kept_by_torchvision(name):
+def is_cached_by_torchvision(name):
     """Where torchvision keeps the file of a ViT's weights on this machine, there or not: a path"""
     return Path(torch.hub.get_dir(), "checkpoints", weights_of_torchvision(name).url.rpartition("/")[2])
 
@@ -74,7 +74,7 @@ def load_torchvision(name):
     try:
         state = weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
     except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: torch's word for a wrong hash
-        raise OSError(not_had(weights.url, error, f"at {kept_by_torchvision(name)}")) from error
+        raise OSError(download_error(weights.url, error, f"at {is_cached_by_torchvision(name)}")) from error
     t = weights.transforms()
     preprocess = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
     return assemble(from_torchvision(state), None, preprocess, weights.meta["categories"])
@@ -91,13 +91,13 @@ def load_timm(name):
     try:
         theirs = timm.create_model(name, pretrained=True)
     except (OSError, RuntimeError) as error:
-        raise OSError(not_had(f"timm's {name}", error, "where timm keeps it")) from error
+        raise OSError(download_error(f"timm's {name}", error, "where timm keeps it")) from error
     state = from_timm(theirs.state_dict())  # first: it names what is not a ViT
     act = theirs.blocks[0].mlp.act
     if not isinstance(act, (nn.GELU, timm.layers.GELU)) or getattr(act, "approximate", "none") != "none":
         raise ValueError(f"{name} has {act} in its MLPs, the paper's model the exact GELU")
     own = resolve_model_data_config(theirs)
-    known(name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic"))
+    require_supported(name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic"))
     if theirs.global_pool not in ("token", "avg"):
         raise ValueError(
             f"{name} reads its tokens by {theirs.global_pool!r}, the paper's model the class token or their mean"
@@ -134,7 +134,7 @@ def load_huggingface(name):
         theirs, told = kind.from_pretrained(name, output_loading_info=True)
         pictures = AutoImageProcessor.from_pretrained(name)
     except OSError as error:
-        raise OSError(not_had(f"Hugging Face's {name}", error, "in a folder, and give its path")) from error
+        raise OSError(download_error(f"Hugging Face's {name}", error, "in a folder, and give its path")) from error
     missing = {key for key in told["missing_keys"] if not key.startswith("pooler.")}  # a pooler may be left out
     if missing:  # transformers would have drawn them at random
         raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
@@ -149,7 +149,7 @@ def of_processor(name, pictures):
     """`Preprocess` from the processor of transformers that belongs to the weights"""
     own = {key: getattr(pictures, key, None) for key in ("resample", "do_resize", "do_center_crop", "do_normalize")}
     own["resample"] = int(own["resample"])
-    known(name, own, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
+    require_supported(name, own, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
     size = (pictures.size["height"], pictures.size["width"])
     how = {2: "bilinear", 3: "bicubic"}[own["resample"]]
     return Preprocess(size, size, how, pictures.image_mean, pictures.image_std)
@@ -166,7 +166,7 @@ def load_google(path):
     except (BadZipFile, ValueError, EOFError) as error:
         raise ValueError(f"{path} is cut short, or no npz file: {error}") from error
     state = from_google(arrays)
-    size = (side_of(state),) * 2
+    size = (image_size_of(state),) * 2
     classes = len(state.get("head.bias", ()))
     return assemble(state, heads_of_google(arrays), Preprocess(size, size, "bilinear", HALF, HALF), numbered(classes))
 
@@ -179,7 +179,7 @@ def assemble(state, num_heads, preprocess, class_names, **fields):
 
     num_heads: None for the paper's number at that width;  fields: of `ViTConfig`, that no shape tells
     """
-    expect(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
+    require_keys(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
     D, numbers = state["patch_embed.proj.weight"].shape
     if num_heads is None:
         num_heads = {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}[D]
@@ -202,21 +202,21 @@ def assemble(state, num_heads, preprocess, class_names, **fields):
     return Pretrained(model.eval(), preprocess, tuple(class_names) or numbered(config.num_classes))
 
 
-def known(name, own, **values):
+def require_supported(name, own, **values):
     """ValueError when weights want something that `Preprocess` or `ViT` cannot do, rather than half of it"""
     if other := [f"{key} = {own[key]!r}" for key, allowed in values.items() if own[key] not in allowed]:
         raise ValueError(f"{name} prepares pictures in a way that is not known here: {', '.join(other)}")
 
 
-def expect(state, *keys):
+def require_keys(state, *keys):
     """ValueError when weights that tell a model's shape are missing"""
     if missing := [key for key in keys if key not in state]:
         raise ValueError(f"the file is incomplete: it has no {', '.join(missing)}")
 
 
-def side_of(state):
+def image_size_of(state):
     """Pixels of the square that weights under our names were trained on"""
-    expect(state, "token_embed.pos_embed", "patch_embed.proj.weight")
+    require_keys(state, "token_embed.pos_embed", "patch_embed.proj.weight")
     rows = math.isqrt(state["token_embed.pos_embed"].shape[1])
     return rows * math.isqrt(state["patch_embed.proj.weight"].shape[1] // 3)
 
@@ -226,7 +226,7 @@ def numbered(n):
     return tuple(f"class {i}" for i in range(n))
 
 
-def not_had(what, error, place):
+def download_error(what, error, place):
     """What to say of weights that do not come"""
     return (
         f"could not get {what}: {type(error).__name__}: {str(error)[:300]}\n"

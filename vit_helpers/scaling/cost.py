@@ -40,7 +40,7 @@ def multiply_adds(config):
         width, head = c.representation_size, D * c.representation_size
     read = T if c.pool == "none" else 1  # tokens that the head reads
     return {
-        "projection": patches(c) * c.in_chans * c.patch_size**2 * D,
+        "projection": num_patches(c) * c.in_chans * c.patch_size**2 * D,
         "qkv": L * T * D * 3 * D,
         "scores": L * T * T * D,
         "mixing": L * T * T * D,
@@ -60,7 +60,7 @@ def training_multiply_adds(config, fused=True):
     return {part: times.get(part, 3) * count for part, count in multiply_adds(config).items()}
 
 
-def overtakes(config):
+def attention_crossover(config):
     """The number of tokens at which scores and mixing, which grow with T^2, cost as much as all else in a block.
 
     2 T^2 D = T (4 D^2 + 2 D M), so T = 2 D + M: six times the width where the MLP has 4 D
@@ -73,7 +73,7 @@ def overtakes(config):
     return 2 * D + M
 
 
-def kept_for_backward(config, fused=True):
+def activations(config, fused=True):
     """Numbers that autograd keeps of one image until the way back, by part; without dropout.
 
     fused: attention that never writes its T x T weights down. Where it does (few tokens, on a CPU), it keeps them, and
@@ -82,7 +82,7 @@ def kept_for_backward(config, fused=True):
     c, D, L, M, T = letters(config)
     attention = T * (4 * D + c.num_heads) if fused else T * (4 * D + c.num_heads * T)
     return {
-        "projection": patches(c) * c.in_chans * c.patch_size**2,
+        "projection": num_patches(c) * c.in_chans * c.patch_size**2,
         "norms": (2 * L + 1) * T * (D + 2),
         "qkv": L * T * D,
         "attention": L * attention,
@@ -100,11 +100,11 @@ def training_bytes(config, batch, optimizer="adamw", fused=True):
     if optimizer not in own:
         raise ValueError(f"unknown optimizer {optimizer!r}, known: {', '.join(own)}")
     n = 4 * sum(parameters(config).values())
-    kept = 4 * batch * sum(kept_for_backward(config, fused).values())
+    kept = 4 * batch * sum(activations(config, fused).values())
     return {"weights": n, "gradients": n, "optimiser": own[optimizer] * n, "activations": kept}
 
 
-def patches(config):
+def num_patches(config):
     """N"""
     return config.num_tokens - config.class_token
 

@@ -34,7 +34,7 @@ def accumulate(model, images, labels, parts):
 
 
 @contextmanager
-def recompute_blocks(model):
+def checkpoint_blocks(model):
     """Gradient checkpointing, inside a `with`: a block keeps its input alone, and runs once more on the way back.
 
     The numbers are the same to the bit, dropout included, and weights keep their names; the price is a second forward pass.
@@ -82,7 +82,7 @@ def quantize(model):
         return quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8).eval()
 
 
-def kept_bytes(function, model):
+def saved_activation_bytes(function, model):
     """The most memory that autograd keeps for the way back at any moment while function() runs, in bytes.
 
     The weights of the model are not counted, they are there anyway; nor what a recomputed block keeps for a moment
@@ -92,7 +92,7 @@ def kept_bytes(function, model):
 
     def keep(tensor):
         nonlocal most
-        held = Held(tensor)
+        held = SavedTensor(tensor)
         alive.add(held)
         storages = [held.tensor.untyped_storage() for held in alive]  # several tensors may share one: counted once
         sizes = {storage.data_ptr(): storage.nbytes() for storage in storages if storage.data_ptr() not in weights}
@@ -104,14 +104,14 @@ def kept_bytes(function, model):
     return most
 
 
-class Held:
+class SavedTensor:
     """A tensor that autograd keeps; gone when autograd lets go of it"""
 
     def __init__(self, tensor):
         self.tensor = tensor
 
 
-def pays_after(start, before, after):
+def break_even_steps(start, before, after):
     """Steps until a start-up of so many seconds is won back, when a step took `before` seconds and now takes `after`.
 
     >>> pays_after(30, before=0.5, after=0.25), pays_after(30, before=0.25, after=0.25)

@@ -26,7 +26,7 @@ def processor():
         return platform.processor() or platform.machine()
 
 
-def in_turn(steps, rounds=7, seconds=0.4):
+def benchmark_interleaved(steps, rounds=7, seconds=0.4):
     """Seconds that each step takes, one number a round: in every round all take their turn, another one first each time.
 
     So a machine that slows down for a while slows all of them. A step is repeated for about `seconds` in a round, after
@@ -49,15 +49,15 @@ def in_turn(steps, rounds=7, seconds=0.4):
 
 def seconds_of(step, repeats=1):
     """Mean seconds of a call; a GPU is waited for"""
-    wait()
+    synchronize()
     start = time.perf_counter()
     for _ in range(repeats):
         step()
-    wait()
+    synchronize()
     return (time.perf_counter() - start) / repeats
 
 
-def wait():
+def synchronize():
     """Until a GPU, where there is one, has done all it was told to: calls only hand it work"""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
@@ -70,32 +70,32 @@ def matmul_peak(dtype=torch.float32, device="cpu", size=1024, seconds=0.3):
     """
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     with torch.inference_mode():
-        taken = in_turn({"product": lambda: a @ b}, rounds=3, seconds=seconds)["product"]
+        taken = benchmark_interleaved({"product": lambda: a @ b}, rounds=3, seconds=seconds)["product"]
     return size**3 / min(taken)
 
 
-def can_tell_memory(device="cpu"):
+def can_measure_memory(device="cpu"):
     """Linux tells the memory of a process, and torch that of a GPU"""
     return device != "cpu" or sys.platform == "linux"
 
 
-def memory_now(device="cpu"):
+def reset_peak_memory(device="cpu"):
     """Bytes in use; the peak so far is forgotten"""
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
     Path("/proc/self/clear_refs").write_text("5")
-    return resident("VmRSS")
+    return process_memory("VmRSS")
 
 
-def memory_peak(device="cpu"):
-    """The most bytes in use since `memory_now`"""
+def peak_memory(device="cpu"):
+    """The most bytes in use since `reset_peak_memory`"""
     if device != "cpu":
         return torch.cuda.max_memory_allocated()
-    return resident("VmHWM")  # not getrusage's: that one begins with the peak of the process that started this one
+    return process_memory("VmHWM")  # not getrusage's: that one begins with the peak of the process that started this one
 
 
-def resident(kind):
+def process_memory(kind):
     """Bytes of this process, as Linux tells them: VmRSS now, VmHWM at the peak"""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(kind))

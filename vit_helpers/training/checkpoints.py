@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from vit_helpers.training.distributed import agreed, first, load_parts, save_parts, together
+from vit_helpers.training.distributed import barrier, broadcast, is_main_process, load_sharded, save_sharded
 
 SHARDS = ".shards"  # the ending of a folder that holds a checkpoint in parts, a folder an epoch
 
@@ -47,19 +47,19 @@ def save_checkpoint(path, model, optimizer, schedule, recipe, total, history, ab
     }
     if path.suffix == SHARDS:
         save_shards(path / f"epoch-{len(history):04d}", model, optimizer, state)
-    elif first():
+    elif is_main_process():
         save_file(path, {"model": model.state_dict(), "optimizer": optimizer.state_dict(), **state})
 
 
 def save_shards(folder, model, optimizer, state):
     """A checkpoint in parts; it counts when its last file is there, and only then older ones but one may go"""
-    if first():
+    if is_main_process():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         torch.save(state, folder / "state.pt")
-    together()
-    save_parts(folder, model, optimizer)
-    if first():
+    barrier()
+    save_sharded(folder, model, optimizer)
+    if is_main_process():
         for old in finished(folder.parent)[:-2]:
             shutil.rmtree(old)
 
@@ -133,10 +133,10 @@ def restore(state, model, optimizer, schedule, recipe, total):
 
 def restore_parts(folder, model, optimizer):
     """Put back weights and optimiser from all parts of the checkpoint that all processes agree on"""
-    if folder != agreed(folder):
+    if folder != broadcast(folder):
         raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
     try:
-        load_parts(folder, model, optimizer)
+        load_sharded(folder, model, optimizer)
     except OSError as error:
         raise ValueError(f"{error}{where_older(folder)}") from error
 

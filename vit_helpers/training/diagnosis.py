@@ -28,7 +28,7 @@ def diagnose(history):
     raises : ValueError when the history is empty
 
     >>> row = {"epoch": 1, "loss": 2.3, "val_loss": 2.3, "accuracy": 0.1, "val_accuracy": 0.1}
-    >>> diagnose([row | {"val_commonest": 1.0, "num_classes": 10}]).symptom
+    >>> diagnose([row | {"val_majority_share": 1.0, "num_classes": 10}]).symptom
     'constant prediction'
     """
     if not history:
@@ -51,11 +51,11 @@ def not_finite(history):
 def constant_prediction(history):
     """One answer for (nearly) every image"""
     last = history[-1]
-    if last["val_commonest"] < CONSTANT:
+    if last["val_majority_share"] < CONSTANT:
         return None
     return Diagnosis(
         "constant prediction",
-        f"{last['val_commonest']:.0%} of the validation images get one and the same class, so the accuracy, "
+        f"{last['val_majority_share']:.0%} of the validation images get one and the same class, so the accuracy, "
         f"{last['val_accuracy']:.2f}, is only that class's share. Is the decay L2 inside Adam (use AdamW)? Is the learning "
         "rate too high or without warm-up? Do the pixels reach the model, normalised?",
     )

@@ -1,7 +1,7 @@
 """Several processes, one training: each has its part of every batch, and all take the same steps.
 
-`torchrun` starts the processes and tells each its number (its *rank*); `join` lets them find one another. In a process
-that was started alone, every function here does what one process needs: nothing.
+`torchrun` starts the processes and gives each its number (its *rank*); `init_distributed` connects them. In a process that
+was started alone, every function here does what one process needs: nothing.
 """
 
 import os
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 
-def join(device="cpu"):
+def init_distributed(device="cpu"):
     """Meet the other processes that torchrun started; the device of this one comes back.
 
     They talk by gloo on CPUs and by NCCL on GPUs, where each process has a GPU of its own. When torchrun ends a process,
@@ -37,11 +37,11 @@ def join(device="cpu"):
     elif device == "mps":
         device = "cpu"  # gloo does not know Apple's GPUs
     if not dist.is_initialized():
-        dist.init_process_group(backend, **meeting_place(), **more)
+        dist.init_process_group(backend, **rendezvous_store(), **more)
     return device
 
 
-def meeting_place():
+def rendezvous_store():
     """Where the processes leave their addresses for one another: torch's own place, but a new one after a restart.
 
     torchrun keeps its store when it starts processes again, and with it the addresses of the dead (pytorch issue 135712).
@@ -55,7 +55,7 @@ def meeting_place():
     return {"store": dist.PrefixStore(f"attempt {attempt}", store), **numbers}
 
 
-def leave():
+def shutdown():
     """Say good-bye to the other processes and end this one, when all is done.
 
     At once, without the clearing up of an interpreter: a thread of torch that is still ending then may abort the process,
@@ -67,19 +67,19 @@ def leave():
     os._exit(0)
 
 
-def lost_touch(error):
+def is_peer_failure(error):
     """Whether an error says that another process is gone, and nothing of this one"""
     words = ("onnection", "gloo", "NCCL", "store")
-    return world() > 1 and isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    return world_size() > 1 and isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
-def last_words():
+def ignore_sigterm():
     """From here on torchrun's word to end is not heard: what this process has to say is short"""
     if dist.is_initialized():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def world():
+def world_size():
     """How many processes train together (the world size)"""
     return dist.get_world_size() if dist.is_initialized() else 1
 
@@ -89,29 +89,29 @@ def rank():
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def first():
+def is_main_process():
     """Whether this is the process that prints and writes"""
     return rank() == 0
 
 
-def together():
+def barrier():
     """Wait until every process has come here (a barrier)"""
-    if world() > 1:
+    if world_size() > 1:
         dist.barrier()
 
 
-def agreed(value):
+def broadcast(value):
     """What the first process says, in every process (a broadcast)"""
-    if world() == 1:
+    if world_size() == 1:
         return value
     values = [value]
     dist.broadcast_object_list(values, src=0)
     return values[0]
 
 
-def total(number):
+def all_reduce_sum(number):
     """The sum of a number over all processes (an all-reduce)"""
-    if world() == 1:
+    if world_size() == 1:
         return number
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
     numbers = torch.tensor(number, dtype=torch.float64, device=device)
@@ -119,16 +119,16 @@ def total(number):
     return type(number)(numbers.item())
 
 
-def gathered(rows):
+def all_gather(rows):
     """The rows of all processes, one after another (an all-gather): (n of this one, ...) -> (n of all, ...)"""
-    if world() == 1:
+    if world_size() == 1:
         return rows
-    parts = [None] * world()
+    parts = [None] * world_size()
     dist.all_gather_object(parts, rows)
     return torch.cat(parts)
 
 
-class Share:
+class ShardedBatches:
     """Of every batch the images of this process: number rank, rank + world, ...; a small last batch may leave it none.
 
     Every process draws the same order and the same augmentation, from torch's generator, which therefore has to start from
@@ -143,18 +143,18 @@ class Share:
 
     def __iter__(self):
         for step, (images, labels) in enumerate(self.batches):
-            with own_draws(step):
-                yield images[rank() :: world()], labels[rank() :: world()]
+            with fork_rng(step):
+                yield images[rank() :: world_size()], labels[rank() :: world_size()]
 
 
 @contextmanager
-def own_draws(step):
+def fork_rng(step):
     """Let the generators of this process go their own way for a while, in each step another one"""
-    if world() == 1:
+    if world_size() == 1:
         yield
         return
     common = torch.get_rng_state()
-    torch.manual_seed(torch.randint(2**40, ()).item() + step * world() + rank())
+    torch.manual_seed(torch.randint(2**40, ()).item() + step * world_size() + rank())
     yield
     torch.set_rng_state(common)
 
@@ -164,17 +164,17 @@ def mean_loss(logits, labels, label_smoothing, images):
 
     Processes average their gradients; where one has fewer images than another, the average of two means would be wrong.
     """
-    if world() == 1:
+    if world_size() == 1:
         return F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
-    return F.cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum") * world() / images
+    return F.cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum") * world_size() / images
 
 
-def in_step(model):
+def wrap_ddp(model):
     """The model as it is called in training: on the way back its gradients become the mean over all processes.
 
     DistributedDataParallel (arXiv 2006.15704) does that, for a whole model in each process; a sharded one does it itself.
     """
-    if world() == 1 or is_sharded(model):
+    if world_size() == 1 or is_sharded(model):
         return model
     return nn.parallel.DistributedDataParallel(model)
 
@@ -188,11 +188,11 @@ def shard(model):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    if world() == 1:
+    if world_size() == 1:
         return model
     if not hasattr(model, "blocks"):
         raise ValueError(f"to shard a model block by block it needs `blocks`, {type(model).__name__} has none")
-    mesh = init_device_mesh("cuda" if dist.get_backend() == "nccl" else "cpu", (world(),))
+    mesh = init_device_mesh("cuda" if dist.get_backend() == "nccl" else "cpu", (world_size(),))
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
     return fully_shard(model, mesh=mesh)
@@ -203,17 +203,17 @@ def is_sharded(model):
     return any(hasattr(p, "full_tensor") for p in model.parameters())
 
 
-def full(tensor):
+def full_tensor(tensor):
     """A tensor in one piece, in every process"""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def full_weights(model):
+def full_state_dict(model):
     """The weights of a model, sharded or not, by name, in one piece, on the CPU"""
-    return {name: full(value).cpu() for name, value in model.state_dict().items()}
+    return {name: full_tensor(value).cpu() for name, value in model.state_dict().items()}
 
 
-def save_parts(folder, model, optimizer):
+def save_sharded(folder, model, optimizer):
     """Each process writes its part of weights and optimiser; `.metadata`, the last file, says that all is there
 
     raises: OSError when a part cannot be written
@@ -222,12 +222,12 @@ def save_parts(folder, model, optimizer):
     from torch.distributed.checkpoint.state_dict import get_state_dict
 
     weights, states = get_state_dict(model, optimizer)
-    with told_plainly("write", folder):
-        dcp.save({"model": weights, "optimizer": states}, checkpoint_id=folder, no_dist=world() == 1)
+    with reraise_dcp_errors("write", folder):
+        dcp.save({"model": weights, "optimizer": states}, checkpoint_id=folder, no_dist=world_size() == 1)
 
 
-def load_parts(folder, model, optimizer):
-    """Put back what `save_parts` wrote, in however many processes.  Pickle reads it: only from folders of your own.
+def load_sharded(folder, model, optimizer):
+    """Put back what `save_sharded` wrote, in however many processes.  Pickle reads it: only from folders of your own.
 
     raises: OSError when a part cannot be read
     """
@@ -236,13 +236,13 @@ def load_parts(folder, model, optimizer):
 
     weights, states = get_state_dict(model, optimizer)
     state = {"model": weights, "optimizer": states}
-    with told_plainly("read", folder):
-        dcp.load(state, checkpoint_id=folder, no_dist=world() == 1)
+    with reraise_dcp_errors("read", folder):
+        dcp.load(state, checkpoint_id=folder, no_dist=world_size() == 1)
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
 @contextmanager
-def told_plainly(doing, folder):
+def reraise_dcp_errors(doing, folder):
     """Torch wraps what goes wrong in any process into an error of its own, no Exception even: here its cause comes out"""
     from torch.distributed.checkpoint.api import CheckpointException
 

@@ -13,11 +13,19 @@ from tqdm import tqdm
 
 from vit_helpers.training.checkpoints import load_checkpoint, make_room, restore, save_checkpoint
 from vit_helpers.training.diagnosis import diagnose
-from vit_helpers.training.distributed import first, full, gathered, in_step, mean_loss, total, world
+from vit_helpers.training.distributed import (
+    all_gather,
+    all_reduce_sum,
+    full_tensor,
+    is_main_process,
+    mean_loss,
+    world_size,
+    wrap_ddp,
+)
 from vit_helpers.training.recipe import Recipe
 
 
-class Mirrored(nn.Module):
+class FlipTTA(nn.Module):
     """A trained classifier that looks twice, at the image and at its mirror image, and answers the mean.
 
     forward: (B, C, H, W) -> (B, K), logarithms of mean probabilities, to be used as logits
@@ -35,12 +43,12 @@ class Mirrored(nn.Module):
 class Score(NamedTuple):
     """loss: mean over images, in nats;  accuracy: share of images that are read right, from 0 to 1
 
-    commonest: share of images that get the answer given most often; 1 means that all get the same
+    majority_share: share of images that get the answer given most often; 1 means that all get the same
     """
 
     loss: float
     accuracy: float
-    commonest: float
+    majority_share: float
 
 
 def set_seed(seed):
@@ -59,7 +67,7 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
     resume           : go on from that checkpoint, to the same end as a run that was never stopped (on CPU and CUDA)
     raises           : FloatingPointError when loss or gradient is not finite; ValueError when there is nothing to train
                        on, when `about` is not plain, or when resuming with another recipe or number of batches
-    Where several processes train together (`vit_helpers.training.distributed`) each gives its share of the batches, and the first
+    Where several processes train together (`training.distributed`) each gives its share of the batches, and the first
     alone reports and writes.  Batches that have `set_epoch` are told which one comes.
     """
     recipe = recipe or Recipe()
@@ -71,7 +79,7 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
         raise ValueError("resume=True needs the checkpoint to go on from")
     steps = recipe.epochs * len(train)
     model.to(device)
-    network = in_step(model)
+    network = wrap_ddp(model)
     optimizer = recipe.make_optimizer(model)
     schedule = LambdaLR(optimizer, lambda step: recipe.share(step, steps))
     history = []
@@ -83,13 +91,13 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
         row = {"epoch": epoch, "lr": schedule.get_last_lr()[0]}
         row |= train_epoch(network, train, optimizer, schedule, recipe, device, epoch)
         score = evaluate(model, validation, device, recipe.label_smoothing)
-        row |= {"val_loss": score.loss, "val_accuracy": score.accuracy, "val_commonest": score.commonest}
+        row |= {"val_loss": score.loss, "val_accuracy": score.accuracy, "val_majority_share": score.majority_share}
         history.append(row)
         if checkpoint is not None:
             save_checkpoint(checkpoint, model, optimizer, schedule, recipe, steps, history, about)
-        if first():
+        if is_main_process():
             (report or print_epoch)(row)
-    if report is None and first():
+    if report is None and is_main_process():
         print(diagnose(history))
     return history
 
@@ -99,32 +107,32 @@ def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
     model.train()
     start = time.perf_counter()
     loss_sum = right = count = 0
-    progress = {"desc": f"epoch {epoch} of {recipe.epochs}", "leave": False, "disable": None if first() else True}
+    progress = {"desc": f"epoch {epoch} of {recipe.epochs}", "leave": False, "disable": None if is_main_process() else True}
     for images, labels in tqdm(batches, **progress):
         images, labels = images.to(device), labels.to(device)
-        size = total(len(labels))  # of the batch, over all processes
+        size = all_reduce_sum(len(labels))  # of the batch, over all processes
         optimizer.zero_grad()
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
             logits = model(images)
         loss = mean_loss(logits.float(), labels, recipe.label_smoothing, size)
-        value = total(loss.item()) / world()
+        value = all_reduce_sum(loss.item()) / world_size()
         if not math.isfinite(value):
             raise FloatingPointError(not_finite("loss", value, schedule, epoch))
         loss.backward()
-        length = full(torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip))
+        length = full_tensor(torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip))
         if not torch.isfinite(length):
             raise FloatingPointError(not_finite("length of the gradient", length.item(), schedule, epoch))
         optimizer.step()
         schedule.step()
         loss_sum += value * size  # weigh by size: the last batch is smaller
-        right += (logits.argmax(1) == whole(labels)).sum().item()
+        right += (logits.argmax(1) == hard_labels(labels)).sum().item()
         count += size
-    right = total(right)
+    right = all_reduce_sum(right)
     speed = count / (time.perf_counter() - start)
     return {"loss": loss_sum / count, "accuracy": right / count, "num_classes": logits.shape[1], "images_per_second": speed}
 
 
-def whole(labels):
+def hard_labels(labels):
     """One class an image, also where labels are shares of classes: (B,) or (B, K) -> (B,)"""
     return labels.argmax(1) if labels.ndim == 2 else labels
 
@@ -153,11 +161,11 @@ def predict(model, batches, device="cpu"):
 
 def evaluate(model, batches, device="cpu", label_smoothing=0.0):
     """Loss and accuracy over all images of the batches, and of all processes, as `Score`."""
-    logits, labels = map(gathered, predict(model, batches, device))
+    logits, labels = map(all_gather, predict(model, batches, device))
     loss = F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
     answers = logits.argmax(1)
-    commonest = answers.bincount().max() / len(answers)
-    return Score(loss.item(), (answers == labels).float().mean().item(), commonest.item())
+    majority_share = answers.bincount().max() / len(answers)
+    return Score(loss.item(), (answers == labels).float().mean().item(), majority_share.item())
 
 
 def print_epoch(row):

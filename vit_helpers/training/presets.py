@@ -3,12 +3,12 @@
 from dataclasses import fields, replace
 from functools import partial
 
-from vit_helpers.training.cnn import CNN
 from vit_helpers.data import Data, Split, load
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
 from vit_helpers.encoder import Block
+from vit_helpers.training import FlipTTA
+from vit_helpers.training.cnn import CNN
 from vit_helpers.training.recipe import Recipe
-from vit_helpers.training import Mirrored
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -30,7 +30,7 @@ RECIPE = {f.name for f in fields(Recipe)}
 NORMS = {"first": Block, "last": NormLastBlock}
 AUGMENT = {"affine": random_affine, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase, "none": None}
 MIX = {"mixup": mixup, "cutmix": cutmix, "none": None}
-OTHERS = {  # what can be set beside the fields of `ViTConfig` and `Recipe`, and what holds where it is not
+DATA_DEFAULTS = {  # what can be set beside the fields of `ViTConfig` and `Recipe`, and what holds where it is not
     "model": "mini/2",  # a size with its patch side
     "network": "vit",  # or "cnn", of this width:
     "width": 34,
@@ -83,11 +83,11 @@ def check_settings(name, settings):
     """ValueError, with the name and all that can be set, when there is a setting that nobody knows"""
     if not isinstance(settings, dict):
         raise ValueError(f"{name}: expected settings, as {{lr = 0.001}}, got {settings!r}")
-    known = MODEL | RECIPE | OTHERS.keys()
+    known = MODEL | RECIPE | DATA_DEFAULTS.keys()
     if unknown := settings.keys() - known:
         raise ValueError(f"{name}: unknown setting {', '.join(sorted(unknown))}, known: {', '.join(sorted(known))}")
     for key, choices in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn"))):
-        if settings.get(key, OTHERS[key]) not in choices:
+        if settings.get(key, DATA_DEFAULTS[key]) not in choices:
             raise ValueError(f"{name}: unknown {key} {settings[key]!r}, known: {', '.join(choices)}")
 
 
@@ -98,7 +98,7 @@ def make_recipe(settings):
 
 def make_network(data, settings):
     """The network of a run, untrained, for the images and classes of a data set"""
-    other = OTHERS | settings
+    other = DATA_DEFAULTS | settings
     K = len(data.class_names)
     if other["network"] == "cnn":
         return CNN(data.in_chans, K, other["width"])
@@ -115,14 +115,14 @@ def make_network(data, settings):
     return ViT(config, block)
 
 
-def for_test(model, settings):
+def with_tta(model, settings):
     """The trained network as it is to be tested"""
-    return Mirrored(model) if settings.get("mirror") else model
+    return FlipTTA(model) if settings.get("mirror") else model
 
 
 def make_batches(data, settings):
     """The training batches of a run: shuffled and augmented"""
-    other = OTHERS | settings
+    other = DATA_DEFAULTS | settings
     data = with_images(data, other["images"], other["repeat"])
     mix = MIX[other["mix"]] and partial(MIX[other["mix"]], num_classes=len(data.class_names))
     augment = AUGMENT[other["augment"]]

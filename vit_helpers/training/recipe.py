@@ -31,43 +31,43 @@ def warmup_constant(step, total, warmup):
     return min(1.0, (step + 1) / max(1, warmup))
 
 
-def adamw(model, lr, weight_decay, token_rate=1.0):
+def adamw(model, lr, weight_decay, token_lr_mult=1.0):
     """AdamW (Loshchilov and Hutter, arXiv 1711.05101) that decays matrices only.
 
     Parameters are told apart by their shape: class token and positions are (1, T, D); a bias or a norm has one axis;
-    the rest are matrices and kernels.  token_rate: the tokens' learning rate over lr.
+    the rest are matrices and kernels.  token_lr_mult: the tokens' learning rate over lr.
     """
-    return torch.optim.AdamW(groups(model, lr, weight_decay, token_rate), fused=True)
+    return torch.optim.AdamW(param_groups(model, lr, weight_decay, token_lr_mult), fused=True)
 
 
-def sgd(model, lr, weight_decay, token_rate=1.0):
+def sgd(model, lr, weight_decay, token_lr_mult=1.0):
     """Plain steps with momentum 0.9, as in the paper's fine-tuning (Table 4); groups as for `adamw`"""
-    return torch.optim.SGD(groups(model, lr, weight_decay, token_rate), momentum=0.9)
+    return torch.optim.SGD(param_groups(model, lr, weight_decay, token_lr_mult), momentum=0.9)
 
 
-def adam_l2(model, lr, weight_decay, token_rate=1.0):
+def adam_l2(model, lr, weight_decay, token_lr_mult=1.0):
     """Adam with L2 in the gradient, on every parameter: what `torch.optim.Adam(weight_decay=...)` does.
 
     Not the decay of the paper, though published as that: Adam divides the L2 term by the gradient's size, so that it pulls
-    hardest where the gradient is small.  token_rate: must be 1, since all parameters are in one group
+    hardest where the gradient is small.  token_lr_mult: must be 1, since all parameters are in one group
     """
-    if token_rate != 1:
-        raise ValueError(f"adam_l2 treats all parameters alike: token_rate must be 1, got {token_rate}")
+    if token_lr_mult != 1:
+        raise ValueError(f"adam_l2 treats all parameters alike: token_lr_mult must be 1, got {token_lr_mult}")
     return torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
 
 
-def muon(model, lr, weight_decay, token_rate=1.0):
+def muon(model, lr, weight_decay, token_lr_mult=1.0):
     """Muon for every matrix but the head's, AdamW as in `adamw` for all else"""
     hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("head")]
     known = {id(p) for p in hidden}
-    rest = groups(model, lr, weight_decay, token_rate)
+    rest = param_groups(model, lr, weight_decay, token_lr_mult)
     for group in rest:
         group["params"] = [p for p in group["params"] if id(p) not in known]
     turned = {"params": hidden, "lr": lr, "weight_decay": weight_decay, "orthogonal": True}
     return Muon([group for group in [turned, *rest] if group["params"]])
 
 
-def groups(model, lr, weight_decay, token_rate):
+def param_groups(model, lr, weight_decay, token_lr_mult):
     """Parameters with their learning rate and decay: matrices, vectors, tokens; the groups that are not empty"""
     tokens = [p for p in model.parameters() if p.ndim == 3 and p.shape[0] == 1]
     vectors = [p for p in model.parameters() if p.ndim < 2]
@@ -75,7 +75,7 @@ def groups(model, lr, weight_decay, token_rate):
     three = [
         {"params": matrices, "lr": lr, "weight_decay": weight_decay},
         {"params": vectors, "lr": lr, "weight_decay": 0.0},
-        {"params": tokens, "lr": token_rate * lr, "weight_decay": 0.0},
+        {"params": tokens, "lr": token_lr_mult * lr, "weight_decay": 0.0},
     ]
     return [group for group in three if group["params"]]
 
@@ -90,7 +90,7 @@ class Recipe:
     """How to train.  The defaults are for the digits, chosen without their test part.
 
     lr             : the highest learning rate, reached after the warm-up
-    token_rate     : class token and positions learn at this many times lr: they start near 0 and have far to go
+    token_lr_mult     : class token and positions learn at this many times lr: they start near 0 and have far to go
     warmup         : share of all steps in which the rate rises from 0, straight
     weight_decay   : pulls matrices towards 0 (AdamW: apart from the gradient); all else is left alone
     label_smoothing: share of the target that is spread over all classes
@@ -103,7 +103,7 @@ class Recipe:
 
     epochs: int = 36
     lr: float = 3e-3
-    token_rate: float = 10.0
+    token_lr_mult: float = 10.0
     warmup: float = 0.1
     weight_decay: float = 0.05
     label_smoothing: float = 0.1
@@ -117,7 +117,7 @@ class Recipe:
             raise TypeError(f"epochs must be a whole number, got {self.epochs!r}")
         if self.epochs < 1:
             raise ValueError(f"epochs must be at least 1, got {self.epochs}")
-        for name in ("lr", "token_rate", "clip"):
+        for name in ("lr", "token_lr_mult", "clip"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
         for name in ("warmup", "label_smoothing"):
@@ -131,7 +131,7 @@ class Recipe:
 
     def make_optimizer(self, model):
         """The optimiser that this recipe names, for a model's parameters"""
-        return OPTIMIZERS[self.optimizer](model, self.lr, self.weight_decay, self.token_rate)
+        return OPTIMIZERS[self.optimizer](model, self.lr, self.weight_decay, self.token_lr_mult)
 
     def share(self, step, total):
         """The share of the highest learning rate at a step, 0 .. total - 1"""
