@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from vit_helpers.cli import COMMANDS, main
+from vit_helpers.cli import environment_checks as checks
 from vit_helpers.cli.doctor import safely, say
 from vit_helpers.cli.environment_checks import CHECKS, WITH_TORCH, Finding
 from vit_helpers.data import downloaded

@@ -16,7 +16,9 @@ KINDS = ("model", "seed", "accuracy", "method", "mass", "hits")
 
 def add_arguments(parser):
     parser.add_argument("weights", nargs="+", type=Path, help="files that `pretrain scattered` kept")
-    parser.add_argument("--out", type=Path, default=Path("localization.csv"), help="the CSV file (default: localization.csv)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("localization.csv"), help="the CSV file (default: localization.csv)"
+    )
 
 
 def run(args):

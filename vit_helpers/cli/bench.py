@@ -36,7 +36,9 @@ def add_arguments(parser):
     peers.add_argument("--shapes", nargs="+", default=list(SHAPES), help=f"of {', '.join(SHAPES)} (default: all of them)")
     peers.add_argument("--precision", nargs="+", choices=SHORT, help="default: those that the machine has units for")
     peers.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the models run (default: cpu)")
-    peers.add_argument("--json", type=Path, default=Path("runs/libraries.json"), help="keep it here (default: runs/libraries.json)")
+    peers.add_argument(
+        "--json", type=Path, default=Path("runs/libraries.json"), help="keep it here (default: runs/libraries.json)"
+    )
     peers.add_argument("--from", dest="stored", type=Path, help="print the tables of a JSON file, and measure nothing")
 
 
