@@ -114,8 +114,9 @@ def test_a_torch_that_cannot_be_imported_is_reported(tmp_path, torch_py, says):
 
 def test_torchs_own_report_is_printed_on_request(monkeypatch, capsys):
     monkeypatch.setattr("vit_helpers.cli.doctor.CHECKS", ())
+    monkeypatch.setattr("torch.utils.collect_env.get_pretty_env_info", lambda: "PyTorch version: 2")
     assert main(["doctor", "--report"]) == 0
-    assert f"PyTorch version: {torch.__version__}\n" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("PyTorch version: 2\n0 checks")
 
 
 def test_a_broken_torch_does_not_hide_the_commands(tmp_path):

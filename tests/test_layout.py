@@ -172,7 +172,7 @@ def test_figures_are_those_of_the_stored_tables():
             pairs = [stored("transfer.csv", "accuracy", task=task, way=way, labels=n) for way in ways]
             assert f"| {int(n):,} | " + " | ".join(f"{a:.3f} ± {b:.3f}" for a, b in pairs) + " |" in page
     blind, _ = stored("localization.csv", "mass", model="trained", method="middle map")
-    assert f"a blind one in the middle {blind:.2f}" in page
+    assert f"{blind:.2f} for the center baseline" in page
     for word, method in (("last layer", "attention, last layer"), ("rollout", "rollout"), ("gradient rollout",) * 2,
                          ("occlusion",) * 2):  # fmt: skip
         a, b = stored("localization.csv", "mass", model="trained", method=method)
