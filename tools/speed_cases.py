@@ -118,7 +118,7 @@ def channels_last(bench: Bench) -> Rows:
 def optimizer(bench: Bench) -> Rows:
     """Always, if not by much: one call for all parameters instead of a dozen for each."""
     model, data = bench.model(), bench.images(bench.batch)
-    ways = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+    ways: dict[str, Any] = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
     made = {way: torch.optim.AdamW(model.parameters(), 1e-6, **options) for way, options in ways.items()}
     F.cross_entropy(model(data[0]), data[1]).backward()  # gradients for the optimizers
     case = f"AdamW alone, {len(list(model.parameters()))} tensors"
@@ -153,7 +153,7 @@ def accumulation(bench: Bench) -> Rows:
     gradients = []
     for step in (before, after):
         step()
-        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     difference = ((gradients[0] - gradients[1]).abs().max() / gradients[0].abs().max()).item()
     row = bench.compare("gradient", (f"batch {count} at once", before), (f"4 parts of {count // 4}", after))
     also = f"gradients differ by at most {difference:.0e} of the largest"
@@ -190,7 +190,7 @@ def loader(bench: Bench) -> Rows:
     data, file = load("digits"), io.BytesIO()
     Image.effect_noise((448, 448), 50).convert("RGB").save(file, "JPEG")
     pairs, files = TensorDataset(data.normalize(data.train.images), data.train.labels), 64 * [file.getvalue()]
-    ours = ("slices in memory", partial(list, data.batches("train", 32, shuffle=True)))
+    ours: tuple[str, Step] = ("slices in memory", partial(list, data.batches("train", 32, shuffle=True)))
     none, two = load_with(pairs, 0), load_with(pairs, 2)
     case = f"epoch of {len(pairs):,} digits"
     yield bench.compare(case, none, ours)
@@ -206,7 +206,12 @@ def decode(files: list[bytes], side: int = 224) -> Tensor:
 
 def load_with(dataset: Any, workers: int, collate: Callable | None = None) -> tuple[str, Step]:
     """A name and a step: an epoch of a DataLoader whose workers stay for the next."""
-    words = {"shuffle": True, "num_workers": workers, "persistent_workers": workers > 0, "collate_fn": collate}
+    words: dict[str, Any] = {
+        "shuffle": True,
+        "num_workers": workers,
+        "persistent_workers": workers > 0,
+        "collate_fn": collate,
+    }
     return f"DataLoader, {workers} workers", partial(list, DataLoader(dataset, 32, **words))
 
 
@@ -272,7 +277,7 @@ def fractions_of_peak(bench: Bench, config: ViTConfig, count: int, precision: st
         yield row_of(case, "at the peak", best, "measured", seconds[name])
 
 
-CASES = {
+CASES: dict[str, Callable[[Bench], Rows]] = {
     "threads": threads,
     "batch": batch,
     "attention": attention_forms,
