@@ -39,8 +39,7 @@ class PatchEmbed(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         self.check(images)
-        patches = patchify(images, self.patch_size)  # (B, N, C*P*P)
-        return self.proj(patches)  # (B, N, D)
+        return self.proj(patchify(images, self.patch_size))  # (B, N, C*P*P) -> (B, N, D)
 
     def check(self, images: Tensor) -> None:
         """Raise TypeError or ValueError if these are not images that the projection was made for."""
