@@ -214,7 +214,7 @@ def test_names_of_rows():
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("bf16", 2), ("batch", 2), ("optimiser", 3), ("accumulation", 1), ("channels-last", 4), ("latency", 2), ("peak", 2)],
+    [("bf16", 2), ("batch", 2), ("optimizer", 3), ("accumulation", 1), ("channels-last", 4), ("latency", 2), ("peak", 2)],
 )
 def test_rows_hold_before_and_after(tiny, capsys, name, count):
     assert run_tool(speed, [name, "--rounds", "2"]) == 0
