@@ -185,7 +185,7 @@ def test_grade_keeps_its_rows(pretrained, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     lines = (tmp_path / "kept" / "localization.csv").read_text().splitlines()
     assert lines[0] == "model,seed,accuracy,method,mass,hits" and len(lines) == 1 + 2 * 7
-    assert re.search(r"untrained +even map +0\.250 ± 0\.000  0\.250 ± 0\.000", said)
+    assert re.search(r"untrained +uniform map +0\.250 ± 0\.000  0\.250 ± 0\.000", said)
     assert re.search(r"trained +occlusion +0\.\d{3} ± 0\.000", said)
     assert run_tool(localization, ["nobody.safetensors"]) == 1
     assert "error: no weights at nobody.safetensors" in capsys.readouterr().err

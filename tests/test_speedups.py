@@ -214,7 +214,7 @@ def test_names_of_rows():
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("bf16", 2), ("batch", 2), ("optimiser", 3), ("accumulation", 1), ("channels-last", 4), ("latency", 2), ("peak", 2)],
+    [("bf16", 2), ("batch", 2), ("optimizer", 3), ("accumulation", 1), ("channels-last", 4), ("latency", 2), ("peak", 2)],
 )
 def test_rows_hold_before_and_after(tiny, capsys, name, count):
     assert run_tool(speed, [name, "--rounds", "2"]) == 0
@@ -232,12 +232,12 @@ def test_rows_hold_before_and_after(tiny, capsys, name, count):
 def test_attention_is_measured_in_both_forms_and_left_as_it_was(tiny, monkeypatch):
     from vit_helpers import attention
 
-    ours, asked = attention.explicit_is_faster, []
+    ours, asked = attention.use_fused_attention, []
     plain = attention.attention
     monkeypatch.setattr(attention, "attention", lambda *words: asked.append(1) or plain(*words))
     assert run_tool(speed, ["attention", "--rounds", "1"]) == 0
     rows = stored()
-    assert attention.explicit_is_faster is ours and asked
+    assert attention.use_fused_attention is ours and asked
     assert all(float(row["before_mb"]) > float(row["after_mb"]) for row in rows)
 
 

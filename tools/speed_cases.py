@@ -209,12 +209,12 @@ def attention_forms(bench):
 @contextmanager
 def attention_form(explicit):
     """Every attention of ours in one form, whatever its tokens and precision: two plain products, or torch's fused one"""
-    ours = attention.explicit_is_faster
-    attention.explicit_is_faster = lambda q: explicit
+    ours = attention.use_fused_attention
+    attention.use_fused_attention = lambda q: not explicit
     try:
         yield
     finally:
-        attention.explicit_is_faster = ours
+        attention.use_fused_attention = ours
 
 
 def bf16(bench):
@@ -439,7 +439,7 @@ def shares(bench, config, count, precision):
     side = 1024 if bench.device == "cpu" else 8192
     a, b = (torch.randn(side, side, device=bench.device, dtype=PRECISIONS[precision]) for _ in range(2))
     model, (images, labels) = bench.model(config), bench.images(count, config)
-    fused = not attention.explicit_is_faster(images.new_empty(1, config.num_tokens, 1, dtype=PRECISIONS[precision]))
+    fused = attention.use_fused_attention(images.new_empty(1, config.num_tokens, 1, dtype=PRECISIONS[precision]))
     work = {
         "forward": (answering(model, images, precision), multiply_adds(config)),
         "training": (training(model, images, labels, precision), training_multiply_adds(config, fused)),
