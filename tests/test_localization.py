@@ -35,7 +35,7 @@ def test_peak_inside():
 
 def test_an_even_map_has_the_place_s_share_of_the_picture():
     part = load("scattered_digits", n=50).train
-    mass = fraction_inside(torch.ones(50, 6, 6), part.places, 4)
+    mass = fraction_inside(torch.ones(50, 6, 6), part.boxes, 4)
     assert torch.allclose(mass, torch.tensor(12 * 12 / 24**2))
 
 
@@ -67,7 +67,7 @@ def test_grades_are_means_over_all_pictures(data, model):
     assert grades["even map"] == {"mass": pytest.approx(0.25), "hits": pytest.approx(0.25, abs=0.01)}
     for name, method in METHODS.items():
         maps = method(model, data.normalize(data.train.images), data.train.labels)
-        assert grades[name]["mass"] == pytest.approx(fraction_inside(maps, data.train.places, 4).mean().item(), abs=1e-5)
+        assert grades[name]["mass"] == pytest.approx(fraction_inside(maps, data.train.boxes, 4).mean().item(), abs=1e-5)
 
 
 def test_the_middle_map_is_blind_and_good_all_the_same(data, model):
@@ -82,7 +82,7 @@ def test_the_middle_map_is_blind_and_good_all_the_same(data, model):
 
 def test_a_method_that_knows_the_place_is_graded_full(data, model):
     def knows(model, images, classes):
-        pixels = inside_boxes(data.train.places, (24, 24)).float()
+        pixels = inside_boxes(data.train.boxes, (24, 24)).float()
         return torch.nn.functional.avg_pool2d(pixels, 4)
 
     grades = localization_scores(model, data.train, data.normalize, {"truth": knows}, batch_size=60)

@@ -49,7 +49,7 @@ def grade_file(seed, path):
     """The rows of one file: an untrained model of its shape, from this seed, and the model"""
     from torch import nn
 
-    from vit_helpers.data import load
+    from vit_helpers.data import Batches, load
     from vit_helpers.inspection.localization import localization_scores
     from vit_helpers.pretrained import load_weights
     from vit_helpers.training import evaluate, set_seed
@@ -62,8 +62,7 @@ def grade_file(seed, path):
     untrained, rows = ViT(kept.model.config), []
     nn.init.trunc_normal_(untrained.head.weight, std=0.02)  # from a head of zeros no class has a gradient
     for name, model in (("untrained", untrained), ("trained", kept.model)):
-        batches = [(kept.preprocess.normalize(x), y) for x, y in zip(*(v.split(250) for v in data.test), strict=True)]
-        accuracy = evaluate(model, batches).accuracy
+        accuracy = evaluate(model, Batches(data.test, 250, kept.preprocess.normalize)).accuracy
         for method, grades in localization_scores(model, data.test, kept.preprocess.normalize).items():
             rows.append({"model": name, "seed": seed, "accuracy": accuracy, "method": method} | grades)
     return rows

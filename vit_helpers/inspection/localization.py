@@ -54,20 +54,20 @@ METHODS = {
 }
 
 
-def localization_scores(model, part, normalize, methods=METHODS, batch_size=250):
-    """How well each method finds the digits of a part with places.
+def localization_scores(model, split, normalize, methods=METHODS, batch_size=250):
+    """How well each method finds the digits of a split with boxes.
 
-    part    : a `PlacedSplit`; normalize: its images, as the model takes them
+    split   : a `Split` with `boxes`; normalize: its images, as the model takes them
     returns : {method: {"mass": mean share of the map inside the digit's place, "hits": share of peaks inside}}
     """
     was_training, grades = model.training, {}
     model.eval()
     for name, method in methods.items():
         mass, hits = [], []
-        for rows in torch.arange(len(part.labels)).split(batch_size):
-            maps = method(model, normalize(part.images[rows]), part.labels[rows])
-            mass.append(fraction_inside(maps, part.places[rows], model.config.patch_size))
-            hits.append(pointing_game(maps, part.places[rows], model.config.patch_size))
+        for rows in torch.arange(len(split)).split(batch_size):
+            maps = method(model, normalize(split.images[rows]), split.labels[rows])
+            mass.append(fraction_inside(maps, split.boxes[rows], model.config.patch_size))
+            hits.append(pointing_game(maps, split.boxes[rows], model.config.patch_size))
         grades[name] = {"mass": torch.cat(mass).mean().item(), "hits": torch.cat(hits).mean().item()}
     model.train(was_training)
     return grades
