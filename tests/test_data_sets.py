@@ -8,11 +8,9 @@ import shutil
 import struct
 import tarfile
 import zipfile
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import FrozenInstanceError, replace
 from functools import partial
 from itertools import product
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ import torch
 from PIL import Image
 from torchvision.transforms.functional import pil_to_tensor
 
-from vit_helpers.data import Data, downloads, load, random_affine, subset
+from vit_helpers.data import downloads, load, random_affine, subset
 from vit_helpers.data.augment import mixup
 from vit_helpers.data.downloads import DownloadError
 from vit_helpers.data.folders import Files, folder, open_picture, to_rgb
@@ -484,11 +482,3 @@ def test_public_objects_can_be_copied_and_pickled(make, clone, tmp_path):
 def test_errors_can_be_pickled(kind):
     other = pickle.loads(pickle.dumps(kind("train-00001.tar is broken")))
     assert type(other) is kind and str(other) == "train-00001.tar is broken"
-
-
-def test_a_data_set_reaches_a_worker_process_whole():
-    data = load("scattered_digits", n=20)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        assert pool.submit(Data.count, data, "train").result(timeout=120) == 20
-        boxes = pool.submit(subset, data.train, slice(3)).result(timeout=120).boxes
-    assert torch.equal(boxes, data.train.boxes[:3])
