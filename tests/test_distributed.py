@@ -198,7 +198,6 @@ def test_a_run_that_may_start_again_needs_a_folder(tmp_path):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_run_on_shards_goes_on_where_it_stopped(tmp_path, processes):
-    pytest.importorskip("datasets")
     write_shards(load("digits"), tmp_path / "digits", 200)
     words = ["--data", "shards:digits", "--epochs", 3, "--out", "whole"]
     status, out, err = train(*words, cwd=tmp_path, processes=processes)

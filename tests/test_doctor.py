@@ -22,7 +22,7 @@ from vit_helpers.cli import COMMANDS, main
 from vit_helpers.cli import environment_checks as checks
 from vit_helpers.cli.doctor import safely, say
 from vit_helpers.cli.environment_checks import CHECKS, WITH_TORCH, Finding
-from vit_helpers.data import downloaded
+from vit_helpers.data import downloads
 from vit_helpers.pretrained.sources import OURS
 
 ROOT = Path(__file__).parents[1]
@@ -297,7 +297,7 @@ def test_data_sets_are_told_whole_and_half(tmp_path, monkeypatch):
     monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "data"))
     assert "there: digits, scattered_digits -> " in seen(checks.data, "ok")
     assert f"free in {tmp_path / 'data'}" in seen(checks.data, "ok") and not (tmp_path / "data").exists()
-    first, *others = downloaded.FILES["fashion_mnist"][0]
+    first, *others = downloads.FILES["fashion_mnist"][0]
     (tmp_path / "data" / first).parent.mkdir(parents=True)
     (tmp_path / "data" / first).touch()
     assert seen(checks.data, "note") == f"fashion_mnist is half there: {first} -> load brings the rest"
@@ -383,7 +383,7 @@ def test_hosts_that_answer_that_are_silent_and_that_are_not_there(monkeypatch):
             closed = other.getsockname()[1]
         ports = (server.server_port, silent.getsockname()[1], closed)
         for name, port in zip(("FASHION_URL", "CIFAR_URL", "PIZZA_URL"), ports, strict=True):
-            monkeypatch.setattr(downloaded, name, f"http://127.0.0.1:{port}/data.zip")
+            monkeypatch.setattr(downloads, name, f"http://127.0.0.1:{port}/data.zip")
         found = list(safely(checks.network))
         server.shutdown()
     assert [one.state for one in found] == ["ok", "note", "note"]

@@ -49,7 +49,7 @@ def score_file(seed, path):
     """The rows of one file: an untrained model of its shape, initialized with this seed, and the model itself."""
     from torch import nn
 
-    from vit_helpers.data import load
+    from vit_helpers.data import Batches, load
     from vit_helpers.inspection.localization import localization_scores
     from vit_helpers.pretrained import load_weights
     from vit_helpers.training import evaluate, set_seed
@@ -62,8 +62,7 @@ def score_file(seed, path):
     untrained, rows = ViT(pretrained.model.config), []
     nn.init.trunc_normal_(untrained.head.weight, std=0.02)  # with a head of zeros no class has a gradient
     for name, model in (("untrained", untrained), ("trained", pretrained.model)):
-        batches = [(pretrained.preprocess.normalize(x), y) for x, y in zip(*(v.split(250) for v in data.test), strict=True)]
-        accuracy = evaluate(model, batches).accuracy
+        accuracy = evaluate(model, Batches(data.test, 250, pretrained.preprocess.normalize)).accuracy
         for method, scores in localization_scores(model, data.test, pretrained.preprocess.normalize).items():
             rows.append({"model": name, "seed": seed, "accuracy": accuracy, "method": method} | scores)
     return rows

@@ -64,7 +64,7 @@ def read_digit():
     from vit_helpers.pretrained import load_pretrained
 
     kept, test = load_pretrained("ours:scattered"), load("scattered_digits", n=100).test
-    image, place, model = test.images[DIGIT], test.places[DIGIT], kept.model
+    image, place, model = test.images[DIGIT], test.boxes[DIGIT], kept.model
     pixels = kept.preprocess.normalize(image)[None]
     with torch.no_grad():
         weights = [layer.mean(dim=1) for layer in model.attention_weights(pixels)]  # of the heads, which count alike

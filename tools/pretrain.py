@@ -49,7 +49,7 @@ def train(name, seed, images, epochs, path):
 
     data = load("digits") if name == "masked" else load("scattered_digits", n=images)
     if name == "seven":
-        data = data.only(*"0123456")
+        data = data.filter_classes(*"0123456")
     settings = SETTINGS[name] | ({"epochs": epochs} if epochs else {})
     set_seed(seed)
     model = make_network(data, settings)

@@ -59,7 +59,7 @@ def measure(task, seeds):
             yield from rows
 
 
-def one_run(task, way, labels, seed, part="test", **changes):
+def one_run(task, way, labels, seed, split="test", **changes):
     """One training: as many labels as said, drawn by the seed; changes: of its recipe"""
     import torch
 
@@ -69,7 +69,7 @@ def one_run(task, way, labels, seed, part="test", **changes):
     from vit_helpers.training.recipe import Recipe
 
     weights, name, classes, _ = TASKS[task]
-    data, kept = pictures(name).only(*classes), load_pretrained(f"ours:{weights}")
+    data, kept = pictures(name).filter_classes(*classes), load_pretrained(f"ours:{weights}")
     set_seed(seed)
     model = prepare(kept.model, way, len(classes))
     drawn = torch.randperm(len(data.train.labels), generator=torch.Generator().manual_seed(seed))  # the same for every way
@@ -85,7 +85,7 @@ def one_run(task, way, labels, seed, part="test", **changes):
     fit(model, batches, glance, recipe, report=lambda row: None)
     seconds = time.perf_counter() - start
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    score = evaluate(model, Batches(getattr(data, part), 500, kept.preprocess.normalize))
+    score = evaluate(model, Batches(data.get_split(split), 500, kept.preprocess.normalize))
     row = {"task": task, "way": way, "labels": labels, "seed": seed, "accuracy": score.accuracy}
     return row | {"trained": trained, "seconds": round(seconds, 2)}
 

@@ -245,8 +245,7 @@ def room(name, folder, advice):
 
 def data():
     """The folder of downloads, and which data sets lie there"""
-    from vit_helpers.data.download import data_folder
-    from vit_helpers.data.downloaded import FILES, is_downloaded
+    from vit_helpers.data.downloads import FILES, data_folder, is_downloaded
 
     folder = data_folder()
     yield room("downloads", folder, "set VIT_HELPERS_DATA to a folder that can be written to")
@@ -328,9 +327,9 @@ def network():
     """Whether the hosts of the data sets answer: told only, nothing fails without them"""
     from urllib.parse import urlsplit
 
-    from vit_helpers.data import downloaded
+    from vit_helpers.data import downloads
 
-    urls = map(urlsplit, (downloaded.FASHION_URL, downloaded.CIFAR_URL, downloaded.PIZZA_URL))
+    urls = map(urlsplit, (downloads.FASHION_URL, downloads.CIFAR_URL, downloads.PIZZA_URL))
     hosts = dict.fromkeys((f"{url.scheme}://{url.netloc}/" for url in urls), "no answer")
     # in threads that nobody waits for: looking up a name has no time-out of its own
     askers = [threading.Thread(target=ask, args=(host, hosts), daemon=True) for host in hosts]

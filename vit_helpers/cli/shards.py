@@ -25,8 +25,8 @@ def run(args):
     except (ValueError, TypeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    for part, entries in data.parts.items():
-        print(f"{part:10}  {data.count(part):5,} images  shards: {len(entries):,}")
+    for split, entries in data.splits.items():
+        print(f"{split:10}  {data.count(split):5,} images  shards: {len(entries):,}")
     print(f"train on them with: python -m vit_helpers train --data shards:{args.folder}")
     return 0
 

@@ -3,7 +3,9 @@
 from dataclasses import fields, replace
 from functools import partial
 
-from vit_helpers.data import Data, Split, load
+import torch
+
+from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
 from vit_helpers.encoder import Block
 from vit_helpers.training import FlipTTA
@@ -138,4 +140,5 @@ def with_images(data, images, repeat):
         return data
     if not isinstance(data, Data):
         raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory alone")
-    return replace(data, train=Split(*(values[:images].repeat_interleave(repeat, 0) for values in data.train)))
+    rows = torch.arange(len(data.train))[:images].repeat_interleave(repeat)
+    return replace(data, train=subset(data.train, rows))
