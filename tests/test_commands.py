@@ -1,6 +1,8 @@
-"""The commands as a person uses them: in a process of their own."""
+"""The commands as a person uses them."""
 
+import contextlib
 import csv
+import io
 import os
 import re
 import shutil
@@ -9,12 +11,13 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
 from PIL import Image
 
-from tools import localization, transfer
+from tools import localization, pretrain, transfer
 from tools import main as run_tool
 from vit_helpers.cli import COMMANDS, main
 from vit_helpers.data import load
@@ -23,16 +26,18 @@ from vit_helpers.pretrained import load_weights
 ROOT = Path(__file__).parents[1]
 
 
-def module_line(*words):
-    """`python -m vit_helpers train ...`, or `python -m tools.NAME ...` where the first word names a tool"""
-    start = [words[0]] if words[0].startswith("tools.") else ["vit_helpers", words[0]]
-    return [sys.executable, "-m", *start, *map(str, words[1:])]
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def command(*words, cwd, **kwargs):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(module_line(*words), cwd=cwd, env=environment,
-                          capture_output=True, text=True, **kwargs)  # fmt: skip
+def command(*words, cwd):
+    """A command in this process, as if typed in a folder: starting Python costs far more than these small runs"""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main_status(*map(str, words))
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 def main_status(*words):
@@ -49,8 +54,11 @@ def weights(folder):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
+    """A run in a process of its own"""
     folder = tmp_path_factory.mktemp("trained")
-    return folder, command("train", "--epochs", 4, cwd=folder)
+    words = [sys.executable, "-m", "vit_helpers", "train", "--epochs", "4"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return folder, subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def test_train_with_hardly_an_option(trained):
@@ -114,7 +122,7 @@ def test_resume_keeps_its_options(trained):
         (["--lr", "0"], 1, "lr must be above 0"),
         (["--device", "abacus"], 1, "no device 'abacus' here, there is: cpu"),
         (["--device", "meta"], 1, "no device 'meta' here"),
-        (["--epochs", "1e3"], 2, "invalid whole_number value: '1e3'"),
+        (["--epochs", "1e3"], 2, "invalid positive_int value: '1e3'"),
         (["--out", "file"], 1, "file"),
         (["--resume", "nowhere"], 1, "no checkpoint at nowhere"),
         (["--resume", "a", "--out", "b"], 1, "leave --out away"),
@@ -163,9 +171,11 @@ def test_what_the_run_looks_at(monkeypatch, tmp_path):
 def pretrained(tmp_path_factory):
     """What `pretrain` keeps, after a moment's training"""
     folder = tmp_path_factory.mktemp("pretrained")
-    done = command("pretrain", "scattered", "seven", "masked", "--images", 60, "--epochs", 1, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder / "weights", done.stdout
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        words = ["scattered", "seven", "masked", "--images", "60", "--epochs", "1", "--out", str(folder / "weights")]
+        assert run_tool(pretrain, words) == 0
+    return folder / "weights", said.getvalue()
 
 
 def test_pretrain_keeps_three_kinds_of_models(pretrained):

@@ -8,12 +8,6 @@ from vit_helpers.inspection.localization import METHODS, fraction_inside, inside
 from vit_helpers.vit import ViT, ViTConfig
 
 
-def boxed(split):
-    """The split with its boxes, under their former name too."""
-    boxes = getattr(split, "boxes", None)
-    return SimpleNamespace(images=split.images, labels=split.labels, boxes=split.places if boxes is None else boxes)
-
-
 def test_inside_are_the_pixels_of_the_box():
     mask = inside_boxes(torch.tensor([[2, 4, 8, 4]]), (12, 16))
     assert mask.shape == (1, 12, 16) and mask.sum() == 32 and mask[0, 4:8, 2:10].all()
@@ -42,7 +36,7 @@ def test_pointing_game():
 
 
 def test_a_uniform_map_has_the_box_s_fraction_of_the_image():
-    boxes = boxed(load("scattered_digits", n=50).train).boxes
+    boxes = load("scattered_digits", n=50).train.boxes
     assert torch.allclose(fraction_inside(torch.ones(50, 6, 6), boxes, 4), torch.tensor(12 * 12 / 24**2))
 
 
@@ -69,7 +63,7 @@ def test_every_method_gives_a_map_for_every_image(data, model):
 
 
 def test_scores_are_means_over_all_images(data, model):
-    split = boxed(data.train)
+    split = data.train
     scores = localization_scores(model, split, data.normalize, batch_size=25)
     assert list(scores) == list(METHODS)
     assert scores["uniform map"] == {"inside": pytest.approx(0.25), "pointing_game": pytest.approx(0.25, abs=0.01)}
@@ -91,13 +85,13 @@ def test_the_center_map_does_not_see_the_image_and_scores_well(data, model):
 
     maps = center_map(model, data.train.images, None)
     assert maps.shape == (60, 6, 6) and maps[:, 2:4, 2:4].sum() == maps.sum() == 4 * 60
-    many = boxed(load("scattered_digits", n=2000).train)
+    many = load("scattered_digits", n=2000).train
     scores = localization_scores(model, many, data.normalize, {"center map": center_map}, batch_size=500)
     assert scores["center map"]["inside"] == pytest.approx(0.65, abs=0.03)  # most boxes, from 0 to 12, contain the center
 
 
 def test_a_method_that_knows_the_box_scores_best(data, model):
-    split = boxed(data.train)
+    split = data.train
 
     def knows(model, images, classes):
         pixels = inside_boxes(split.boxes, (24, 24)).float()
