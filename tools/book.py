@@ -9,6 +9,7 @@ import argparse
 import shutil
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -16,39 +17,11 @@ from pathlib import Path
 
 from tools import main
 from tools.book_pages import alt_texts, finish_page, write_pages
-from tools.execute import home
+from tools.execute import ROOT, home
 
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
 NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
-NOTEBOOKS = {  # how MyST-NB reads them, for the book and for slides
-    "project": "A Vision Transformer, built by hand",
-    "highlight_language": "none",  # code without a language, such as a shell command, is not Python
-    "nb_execution_mode": "off",
-    "myst_enable_extensions": ["amsmath", "dollarmath"],
-    "myst_heading_anchors": 4,
-}
-SETTINGS = NOTEBOOKS | {
-    "extensions": ["myst_nb", "sphinx-mathjax-offline"],
-    "html_title": "A Vision Transformer, built by hand",
-    "html_theme": "sphinx_book_theme",
-    "html_static_path": ["_static"],
-    "html_css_files": [MARK.name],
-    "html_favicon": "_static/favicon.svg",
-    "html_copy_source": False,
-    "html_show_copyright": False,
-    "html_use_index": False,
-}
-THEME = {
-    "max_navbar_depth": 1,  # deeper, the theme folds the list behind triangles that have no name for a screen reader
-    "navbar_persistent": [],  # one search field is enough, the one in the sidebar
-    "show_toc_level": 2,
-    "use_download_button": False,  # it would offer the book's copies of the notebooks, which do not run elsewhere
-}
-BUTTONS = {  # once the repository is published
-    "repository_branch": "main",
-    "use_repository_button": True,
-    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
-}
+SETTINGS = tomllib.loads((ROOT / "tools" / "static" / "sphinx.toml").read_text(encoding="utf-8"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,16 +59,17 @@ def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[
 def make_book(pages: Path, site: Path) -> None:
     """Write the pages, and the site from them; ValueError where Sphinx warns."""
     write_pages(pages, home())
-    theme = THEME | (BUTTONS | {"repository_url": home()} if home() else {})
-    run_sphinx(pages, site, "html", SETTINGS | {"html_theme_options": theme}, partial(finish_page, alt=alt_texts()))
+    theme = SETTINGS["theme"] | (SETTINGS["buttons"] | {"repository_url": home()} if home() else {})
+    run_sphinx(pages, site, "html", SETTINGS["book"] | {"html_theme_options": theme}, finish_page)
 
 
 def run_sphinx(pages: Path, site: Path, builder: str, settings: dict, finish: Callable) -> None:
-    """Make a site of all pages, each of which `finish(app, doctree)` may change; ValueError where Sphinx warned."""
+    """Make a site of all pages, each of which `finish(app, doctree, alt)` may change; ValueError where Sphinx warned."""
     from sphinx.application import Sphinx
 
-    app = Sphinx(pages, None, site, pages.with_name("doctrees"), builder, settings, status=None, warningiserror=True)
-    app.connect("doctree-read", finish)
+    settings, doctrees = SETTINGS["all"] | settings, pages.with_name("doctrees")
+    app = Sphinx(pages, None, site, doctrees, builder, settings, status=None, warningiserror=True)
+    app.connect("doctree-read", partial(finish, alt=alt_texts()))
     app.build()
     if app.statuscode:
         raise ValueError("nothing was written: see the warnings above")

@@ -6,7 +6,6 @@ Another OWNER/NAME moves it all; the same one again gives a new notebook what th
 """
 
 import argparse
-import contextlib
 import json
 import re
 import sys
@@ -64,19 +63,14 @@ def address(repository: str) -> str:
 
 
 def write(home: str) -> list[Path]:
-    """Bring every file in line with an address ("" for none), all or none; returns the paths of those that changed."""
-    texts = {path: text.encode() for path, text in pages(home).items()}
-    before = {path: path.read_bytes() for path in texts}
-    changed = [path for path in texts if texts[path] != before[path]]
-    try:
-        for path in changed:
-            path.write_bytes(texts[path])
-    except BaseException:  # Ctrl-C too
-        for path in changed:
-            with contextlib.suppress(OSError):  # one that could not be opened is as it was
-                path.write_bytes(before[path])
-        raise
-    return changed
+    """Bring every file in line with an address ("" for none); returns the paths of those that changed.
+
+    All texts are made before the first is written. Stopped in between, the same command again finishes the work.
+    """
+    changed = {path: text for path, text in pages(home).items() if text.encode() != path.read_bytes()}
+    for path, text in changed.items():
+        path.write_bytes(text.encode())
+    return list(changed)
 
 
 def pages(home: str) -> dict[Path, str]:

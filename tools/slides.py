@@ -14,25 +14,12 @@ import nbformat
 from nbformat.v4 import new_markdown_cell
 
 from tools import main
-from tools.book import NEEDED, NOTEBOOKS, put_into, run_sphinx
-from tools.book_pages import README, alt_texts, contents, finish_page, lay_out, tidied
+from tools.book import NEEDED, SETTINGS, put_into, run_sphinx
+from tools.book_pages import README, contents, finish_page, lay_out, tidied
 from tools.execute import all_notebooks, home, is_setup, lessons
 
 MARK = Path("_static", "slides.css")  # by this file a folder is known to hold slides
 BREAK = "```{revealjs-break}\n:notitle:\n```\n\n"
-IMAGES_FIRST = ("image/png", "image/jpeg", "text/markdown", "text/plain")
-SETTINGS = NOTEBOOKS | {
-    "extensions": ["myst_nb", "sphinx_revealjs", "sphinx-mathjax-offline"],
-    "nb_mime_priority_overrides": [("revealjs", kind, place) for place, kind in enumerate(IMAGES_FIRST)],
-    "nb_render_text_lexer": "text",  # else reveal.js takes printed text for code, and colors it
-    "revealjs_style_theme": "white",
-    "revealjs_static_path": ["_static"],
-    "revealjs_css_files": ["revealjs/plugin/highlight/zenburn.css", MARK.name],
-    "revealjs_script_conf": dict(width=1280, height=720, margin=0.04, center=False, hash=True, transition="none"),  # noqa: C408
-    "revealjs_script_plugins": [
-        {"name": f"Reveal{name.title()}", "src": f"revealjs/plugin/{name}/{name}.js"} for name in ("notes", "highlight")
-    ],
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +39,7 @@ def make_decks(pages: Path, site: Path, notebooks: list[Path]) -> None:
         raise ValueError(f"no notebook of the series at {', '.join(unknown)}")
     decks = {path: deck(path) for path in [ours[path.resolve()] for path in notebooks] or lessons()}
     lay_out(pages, {README: "# Slides" + contents(decks)} | decks, MARK.name)
-    run_sphinx(pages, site, "revealjs", SETTINGS, partial(finish_deck, alt=alt_texts()))
+    run_sphinx(pages, site, "revealjs", SETTINGS["slides"], finish_deck)
 
 
 def deck(path: Path) -> str:
