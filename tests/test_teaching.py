@@ -13,6 +13,8 @@ import torch
 from vit_helpers.cli import COMMANDS
 from vit_helpers.patches import patchify
 
+pytestmark = pytest.mark.repo
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
 NOTEBOOKS = {path.name[:2]: path for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
