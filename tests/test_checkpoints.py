@@ -38,7 +38,9 @@ def test_a_checkpoint_cut_short_is_refused_and_the_one_before_is_there(tmp_path)
     whole = path.read_bytes()
     for length in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"damaged; the one before it is .*\.previous: rename it to checkpoint.pt"):
+        with pytest.raises(
+            ValueError, match=r"truncated or damaged; the one before it is .*\.previous: rename it to checkpoint.pt"
+        ):
             load_checkpoint(path)
     assert len(load_checkpoint(previous(path))["history"]) == 2
     path.unlink()
@@ -55,7 +57,7 @@ def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
         file.write_bytes(b"half")
         raise error
 
-    monkeypatch.setattr("vit_helpers.training.make_room", lambda *rest: None)  # there was room when the run began
+    monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)  # there was room when the run began
     monkeypatch.setattr(torch, "save", half)
     with pytest.raises(OSError, match=str(error)):
         train(epochs=2, checkpoint=path)
@@ -77,7 +79,7 @@ def test_a_cut_between_any_two_steps_of_writing_leaves_a_checkpoint(tmp_path, mo
 
         return stop_at_its_turn
 
-    monkeypatch.setattr("vit_helpers.training.make_room", lambda *rest: None)
+    monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)
     monkeypatch.setattr(torch, "save", cut(torch.save))
     monkeypatch.setattr("shutil.copyfile", cut(shutil.copyfile))
     monkeypatch.setattr(Path, "replace", cut(Path.replace))
@@ -90,13 +92,13 @@ def test_a_cut_between_any_two_steps_of_writing_leaves_a_checkpoint(tmp_path, mo
 def test_a_checkpoint_runs_no_code(tmp_path):
     path = tmp_path / "evil.pt"
     torch.save({"history": [], "model": partial(print, "run")}, path)
-    with pytest.raises(ValueError, match="cut short or damaged"):
+    with pytest.raises(ValueError, match="truncated or damaged"):
         load_checkpoint(path)
 
 
 def test_another_file_is_no_checkpoint(tmp_path):
     torch.save({"weights": torch.zeros(2)}, tmp_path / "other.pt")
-    with pytest.raises(ValueError, match="is no checkpoint of this training"):
+    with pytest.raises(ValueError, match="is not a checkpoint of this training"):
         load_checkpoint(tmp_path / "other.pt")
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from vit_helpers.training.muon import Muon, orthogonal
-from vit_helpers.training.recipe import Recipe, muon
+from vit_helpers.training import Recipe
+from vit_helpers.training.optimizers import Muon, muon, orthogonal
 from vit_helpers.vit import ViT, ViTConfig
 
 

@@ -78,7 +78,7 @@ def paint(model, data, settings):
     from vit_helpers.training.presets import make_batches, make_recipe
 
     batches = make_batches(data, settings)
-    pretrain(MaskedAutoencoder(model, share=0.5), batches, make_recipe(settings), report=tell)
+    pretrain(MaskedAutoencoder(model, mask_ratio=0.5), batches, make_recipe(settings), report=tell)
     return transfer_weights(model, num_classes=0)
 
 
