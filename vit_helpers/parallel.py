@@ -109,6 +109,23 @@ def agreed(value):
     return values[0]
 
 
+def by_first(function):
+    """What a function returns in the first process, which alone calls it, in every process; errors are raised in every one
+
+    raises: the ValueError or OSError of the first process
+    """
+    value = error = None
+    if first():
+        try:
+            value = function()
+        except (ValueError, OSError) as raised:
+            error = raised
+    value, error = agreed((value, error))
+    if error is not None:
+        raise error
+    return value
+
+
 def total(number):
     """The sum of a number over all processes (an all-reduce)"""
     if world() == 1:

@@ -19,7 +19,9 @@ part, with --data shards:FOLDER; its order depends on the number of processes.
 
 import os
 import sys
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 
 from vit_helpers.commands import whole_number
@@ -67,15 +69,22 @@ def run(args):
 
 
 def train(args):
+    from vit_helpers.parallel import join
+
+    device = join(pick_device(args.device))
+    with ExitStack() as stack:
+        return train_in(*where(args, stack), device, args)
+
+
+def train_in(out, checkpoint, device, args):
+    """Train and keep the results in the folder `out`; the exit status comes back"""
     import torch
 
     from vit_helpers.data import load
-    from vit_helpers.parallel import first, full_weights, join, last_words, lost_touch, shard, world
+    from vit_helpers.parallel import first, full_weights, last_words, lost_touch, shard, world
     from vit_helpers.settings import for_test, make_batches, make_network, make_recipe
     from vit_helpers.training import evaluate, fit, set_seed
 
-    device = join(pick_device(args.device))
-    out, checkpoint = where(args)
     options, resume = chosen_options(args, checkpoint), checkpoint is not None
     checkpoint = checkpoint or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
     if args.shard and checkpoint.suffix == ".pt":
@@ -128,16 +137,19 @@ def share(batches):
     return batches if world() == 1 or isinstance(batches, Stream) else Share(batches)
 
 
-def where(args):
-    """The folder of the run, and the checkpoint to go on from: one asked for, or that of a run started again"""
+def where(args, stack):
+    """The folder of the run, and the checkpoint to go on from: one asked for, or that of a run started again
+
+    Until `stack` closes, no other run can use the folder.
+    """
     from vit_helpers.checkpoints import load_checkpoint
-    from vit_helpers.parallel import agreed, total
+    from vit_helpers.parallel import agreed, by_first, total
 
     if args.resume and args.out:
         raise ValueError("--resume goes on in its own folder: leave --out away")
     if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) and not (args.out or args.resume):
         raise ValueError("to start again by itself the run needs a folder of its own: give --out")
-    out = args.resume or args.out or agreed(next_free(Path("runs"), (args.data or "digits").partition(":")[0]))
+    out = by_first(lambda: claim(args, stack))
     found, this = agreed(kept(out)), launch()
     again = total(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0  # each machine counts what it sees
     if args.resume:
@@ -145,6 +157,54 @@ def where(args):
     if found and not (again and load_checkpoint(found)["about"].get("launch") == this):
         raise ValueError(f"{found} is there already: --resume {out} goes on with it, another --out leaves it alone")
     return out, found
+
+
+def claim(args, stack):
+    """Choose the folder of the run, create it, and lock it until `stack` closes; a new one that is empty then is removed.
+
+    raises: ValueError when another run is using the folder; OSError when it cannot be created or locked
+    """
+    given = args.resume or args.out
+    if args.resume and not kept(given):
+        return given  # there is nothing to resume, and reading the checkpoint will say so
+    new = given is None or not given.exists()
+    out = given or next_free(Path("runs"), Path((args.data or "digits").partition(":")[0]).name)
+    out.mkdir(parents=True, exist_ok=True)
+    if new:
+        stack.callback(remove_if_empty, out)
+    stack.enter_context(locked(out))
+    return out
+
+
+def next_free(folder, name):
+    """Create the first of NAME-1, NAME-2, ... that does not exist, so that no two runs get the same one"""
+    for number in count(1):
+        with suppress(FileExistsError):
+            (folder / f"{name}-{number}").mkdir(parents=True)
+            return folder / f"{name}-{number}"
+
+
+def remove_if_empty(folder):
+    with suppress(OSError):
+        folder.rmdir()
+
+
+@contextmanager
+def locked(folder):
+    """Hold a lock on a folder. The operating system releases it when the process ends, however it ends."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"another run is writing into {folder}: wait for it to end, or choose another --out") from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows removes no open file; there the library does it
+            (folder / ".lock").unlink()
+        lock.release()
 
 
 def launch():
@@ -221,13 +281,6 @@ def pick_device(name):
     if not known.get(name.partition(":")[0]):
         raise ValueError(f"no device {name!r} here, there is: {', '.join(device for device, here in known.items() if here)}")
     return name
-
-
-def next_free(folder, name):
-    number = 1
-    while (folder / f"{name}-{number}").exists():
-        number += 1
-    return folder / f"{name}-{number}"
 
 
 def save_curves(history, out):
