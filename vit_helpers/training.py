@@ -95,10 +95,14 @@ def fit(model, train, validation, recipe=None, *, device="cpu", report=None, che
 
 
 def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
-    """One pass over the training data: mean loss and accuracy as seen while learning, and speed."""
+    """One pass over the training data: mean loss and accuracy as seen while learning, and speed.
+
+    probabilities: whether all outputs were probabilities already, see `are_probabilities`
+    """
     model.train()
     start = time.perf_counter()
     loss_sum = right = count = 0
+    probabilities = True
     progress = {"desc": f"epoch {epoch} of {recipe.epochs}", "leave": False, "disable": None if first() else True}
     for images, labels in tqdm(batches, **progress):
         images, labels = images.to(device), labels.to(device)
@@ -119,9 +123,15 @@ def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
         loss_sum += value * size  # weigh by size: the last batch is smaller
         right += (logits.argmax(1) == whole(labels)).sum().item()
         count += size
-    right = total(right)
-    speed = count / (time.perf_counter() - start)
-    return {"loss": loss_sum / count, "accuracy": right / count, "num_classes": logits.shape[1], "images_per_second": speed}
+        probabilities &= are_probabilities(logits)  # a tensor: nothing waits for it here
+    measured = {"loss": loss_sum / count, "accuracy": total(right) / count, "num_classes": logits.shape[1]}
+    measured["probabilities"] = total(int(probabilities)) == world()
+    return measured | {"images_per_second": count / (time.perf_counter() - start)}
+
+
+def are_probabilities(outputs):
+    """Whether every row (B, K) is a probability distribution, up to the rounding of 16 bits, as after a softmax: a tensor"""
+    return (outputs >= 0).all() & ((outputs.float().sum(1) - 1).abs() < 0.01).all()
 
 
 def whole(labels):
