@@ -125,6 +125,38 @@ def test_what_could_not_be_read_again_is_refused_before_the_first_epoch(tmp_path
         train(checkpoint=tmp_path / "checkpoint.pt", about=about)
 
 
+VERSION_1 = {  # loss and validation loss of four epochs, which version 0.1 (commit 0dde123) was stopped in after two
+    "adamw": [(1.089522, 1.036899), (1.004236, 0.985391), (0.984811, 0.960150), (0.962028, 0.955172)],
+    "muon": [(1.097304, 1.078420), (1.053421, 1.055089), (1.057157, 1.044306), (1.046665, 1.042189)],
+}
+
+
+@pytest.mark.parametrize("optimizer", VERSION_1)
+def test_a_run_of_version_1_goes_on_to_the_same_end(tmp_path, optimizer):
+    kept = Path(__file__).with_name("data") / f"version1_{optimizer}.pt"
+    path = Path(shutil.copy(kept, tmp_path))
+    recipe = Recipe(epochs=4, lr=1e-2, token_lr_mult=3.0, optimizer=optimizer)
+    state = load_checkpoint(path)
+    assert state["about"] == {"options": {"seed": 3}} and state["recipe"]["token_lr_mult"] == 3.0
+    assert [row.val_majority_share for row in state["history"]] == pytest.approx(
+        [0.77, 0.74] if optimizer == "adamw" else [0.79, 0.85]
+    )
+    train = batches(shuffle=True, augment=lambda x: x + 0.1 * torch.randn_like(x))
+    history = fit(Classifier(), train, batches(), recipe, checkpoint=path, resume=True, **silent)
+    assert [row.epoch for row in history] == [1, 2, 3, 4]
+    for row, (loss, val_loss) in zip(history, VERSION_1[optimizer], strict=True):
+        assert (row.loss, row.val_loss) == pytest.approx((loss, val_loss), abs=1e-5)
+
+
+def test_a_recipe_without_a_newer_field_has_its_default(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    train(epochs=2, checkpoint=path)
+    state = torch.load(path, weights_only=True)
+    del state["recipe"]["precision"], state["version"]
+    torch.save(state, path)
+    assert len(train(epochs=2, checkpoint=path, resume=True)[1]) == 2
+
+
 def test_a_folder_is_no_checkpoint(tmp_path):
     with pytest.raises(ValueError, match="is a folder; a checkpoint is a file"):
         train(checkpoint=tmp_path)

@@ -1,19 +1,23 @@
 """Every way into data, with small files made here: what comes out, and what is said of files that are not right."""
 
 import gzip
+import math
 import pickle
 import shutil
 import struct
 import tarfile
 import zipfile
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.transforms.functional import pil_to_tensor
 
 from vit_helpers.data import downloaded, load
-from vit_helpers.data.folders import folder
+from vit_helpers.data.folders import folder, open_picture, to_rgb
+from vit_helpers.data.shards import write_shards_of_folder
 
 
 def picture(path, colour, size=(30, 20), mode="RGB"):
@@ -239,6 +243,98 @@ def test_any_mode_and_size_is_read_as_the_middle_of_an_rgb_square(tmp_path):
     red = torch.tensor([1.0, 0, 0]).view(3, 1, 1).expand(3, 10, 10)
     assert all(torch.allclose(image, red, atol=0.02) for image in every[labels == 0])
     assert torch.allclose(every[labels == 1], torch.ones(()), atol=0.02)
+
+
+RAMP = np.tile(np.arange(0, 256, 17, dtype=np.uint8), (16, 1))  # 16 grays, black on the left
+GRAYS, COLORS = ("1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N", "I", "F"), ("CMYK", "YCbCr", "LAB", "HSV")
+MODES = (*GRAYS, *COLORS, "P", "PA", "RGB", "RGBX", "RGBA", "RGBa")
+KEPT_AS = {"PNG": "1 L LA P RGB RGBA I;16", "TIFF": "PA CMYK YCbCr LAB I;16B I F", "JPEG2000": "I;16", "PPM": "I;16"}
+
+
+def ramp(mode):
+    """A picture of `RAMP` as PIL has it in a mode"""
+    gray = Image.fromarray(RAMP)
+    if mode.startswith("I;16"):
+        order = {"I;16B": ">u2", "I;16N": "=u2"}.get(mode, "<u2")
+        return Image.frombytes(mode, (16, 16), (RAMP.astype(np.uint16) * 257).astype(order).tobytes())
+    if mode in ("I", "F"):
+        return Image.fromarray(RAMP.astype(np.int32) * 257 if mode == "I" else RAMP.astype(np.float32) / 255)
+    if mode in ("La", "RGBa", "PA"):
+        return gray.convert({"La": "LA"}.get(mode, "RGBA")).convert(mode)
+    if mode in ("1", "P"):
+        return gray.point(lambda v: 255 * (v > 127)).convert("1") if mode == "1" else gray.quantize(16)
+    return gray.convert("RGB").convert(mode)
+
+
+def assert_is_ramp(image, mode, tolerance=2 / 255):
+    """image: (3, 16, 16), from 0 to 1"""
+    want = torch.from_numpy(RAMP).float() / 255
+    assert (image - (want.round() if mode == "1" else want)).abs().max() <= tolerance
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_ramp_keeps_its_range_in_every_mode(mode):
+    rgb = to_rgb(ramp(mode))
+    assert rgb.mode == "RGB"
+    assert_is_ramp(torch.from_numpy(np.array(rgb)).permute(2, 0, 1) / 255, mode)
+
+
+@pytest.mark.parametrize(("kind", "mode"), [(kind, mode) for kind, modes in KEPT_AS.items() for mode in modes.split()])
+def test_folders_shards_and_predict_read_a_ramp_of_every_mode(tmp_path, kind, mode):
+    for part, name in product(("train", "val", "test"), "ab"):
+        path = tmp_path / "x" / part / name / "1.png"  # PIL tells formats apart by what is inside the file
+        path.parent.mkdir(parents=True)
+        ramp(mode).save(path, kind)
+    for image in load(f"folder:{tmp_path / 'x'}", image_size=16).test.images:
+        assert_is_ramp(image, mode)
+    assert_is_ramp(pil_to_tensor(open_picture(path)) / 255, mode)
+    if mode == "I;16":
+        data = load(f"shards:{write_shards_of_folder(tmp_path / 'x', tmp_path / 'y', 16)}")
+        mean, std = (torch.tensor(values).view(3, 1, 1) for values in (data.mean, data.std))
+        for images, _ in data.batches("test", 4):
+            assert_is_ramp(images[0] * std + mean, mode)
+
+
+@pytest.mark.parametrize(
+    ("values", "white"),
+    [((0, 1, 255), 255), ((0, 1, 256), 65535), ((0, 300, 65535), 65535), ((0.0, 0.5, 1.0), 1), ((0.0, 1.5, 255.0), 255)],
+)
+def test_the_range_of_wide_numbers_is_the_smallest_usual_one(values, white):
+    array = np.array([values], dtype=np.float32 if isinstance(values[0], float) else np.int32)
+    assert np.array(to_rgb(Image.fromarray(array)))[0, :, 0].tolist() == [round(255 * v / white) for v in values]
+
+
+@pytest.mark.parametrize("values", [(-1, 3), (0, 65536), (-0.1, 1.0), (0.0, 300.0), (0.0, math.nan), (0.0, math.inf)])
+def test_a_range_that_cannot_be_known_is_refused(tmp_path, values):
+    array = np.array([values], dtype=np.float32 if isinstance(values[0], float) else np.int32)
+    Image.fromarray(array).save(tmp_path / "x.tif")
+    with pytest.raises(ValueError, match=r"x\.tif: gray values .* save it with 8 or 16 bits"):
+        open_picture(tmp_path / "x.tif")
+
+
+def test_16_bits_are_16_bits_in_a_dark_picture_too(tmp_path):
+    for name in ("x.png", "x.pgm", "x.tif"):
+        Image.fromarray(np.full((2, 2), 257, np.uint16)).save(tmp_path / name)
+        assert np.array(open_picture(tmp_path / name)).max() == 1
+
+
+@pytest.mark.parametrize("mode", ["LA", "RGBA", "P"])
+def test_alpha_is_dropped_and_the_color_below_stays(tmp_path, mode):
+    clear = Image.new("RGBA", (4, 4), (90, 90, 90, 0))
+    if mode == "P":
+        clear.convert("RGB").quantize(4).save(tmp_path / "x.png", transparency=bytes(4))
+    else:
+        clear.convert(mode).save(tmp_path / "x.png")
+    with Image.open(tmp_path / "x.png") as kept:
+        assert kept.mode == mode and kept.convert("RGBA").getpixel((0, 0))[3] == 0
+    assert open_picture(tmp_path / "x.png").getpixel((0, 0)) == (90, 90, 90)
+
+
+@pytest.mark.parametrize("mode", ["I;16", "I;16B"])
+def test_16_bits_on_their_side_are_turned(tmp_path, mode):
+    ramp(mode).save(tmp_path / "x.tif", tiffinfo={0x0112: 6})
+    turned = pil_to_tensor(open_picture(tmp_path / "x.tif")) / 255
+    assert_is_ramp(turned.transpose(1, 2), mode)
 
 
 def test_a_photo_that_says_it_lies_on_its_side_is_turned(tmp_path):

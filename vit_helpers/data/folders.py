@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from vit_helpers.data.splits import Data, Split, split_rows
@@ -10,6 +11,7 @@ from vit_helpers.data.splits import Data, Split, split_rows
 TRAIN, VALIDATION, TEST = ("train",), ("validation", "valid", "val"), ("test",)  # names of parts, where a folder has them
 HELD_OUT = 0.15  # share of the images for a part that has no folder of its own
 MOST = 4 * 2**30  # bytes in memory
+WHITE = {"I": (255, 65535), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 
 
 class Files(NamedTuple):
@@ -117,9 +119,12 @@ def read_image(file, image_size):
 
 
 def open_picture(file):
-    """A picture as PIL has it, RGB, turned as a viewer turns it.
+    """Read an image file as an RGB PIL image with 8 bits per channel, rotated the way a viewer rotates it.
 
-    raises: FileNotFoundError; ValueError when the file is broken, or no picture
+    Grayscale images with more than 8 bits are scaled to 8, as `gray_to_8_bits` says. Transparency is ignored: a
+    transparent pixel keeps the color that is stored for it.
+    raises: FileNotFoundError; ValueError when the file is broken or not an image, or when the range of its gray values
+            cannot be known
     """
     from PIL import Image, ImageOps
 
@@ -127,6 +132,36 @@ def open_picture(file):
         raise FileNotFoundError(f"no picture at {file}")
     try:
         with Image.open(file) as raw:
-            return ImageOps.exif_transpose(raw).convert("RGB")
+            sixteen = raw.mode == "I" and raw.format in ("PNG", "PPM")  # in these formats wide numbers are 16-bit
+            return to_rgb(ImageOps.exif_transpose(raw), "I;16" if sixteen else None)
     except OSError as error:  # UnidentifiedImageError is one
         raise ValueError(f"{file} is broken, or no picture: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def to_rgb(picture, mode=None):
+    """A PIL image of any mode as RGB, 8 bits per channel.  mode: how to read its gray values, by default its own mode"""
+    mode = mode or picture.mode
+    if mode in WHITE or mode.startswith("I;16"):
+        picture = gray_to_8_bits(picture, mode)
+    elif mode in ("P", "La"):  # PIL warns about, or refuses, the direct way
+        picture = picture.convert({"P": "RGBA", "La": "LA"}[mode])
+    return picture.convert("RGB")
+
+
+def gray_to_8_bits(picture, mode):
+    """Scale gray values of 16 bits (modes I;16...), of 32-bit integers (I) or of floats (F) to 0..255, black to black.
+
+    In 16 bits, white is 65535. The other two modes do not define white: integers up to 255 are read as 8-bit and others up
+    to 65535 as 16-bit values; floats up to 1 are multiplied by 255, others up to 255 are left as they are.
+    raises: ValueError for values outside these ranges
+    """
+    from PIL import Image
+
+    values = np.asarray(picture).astype(np.float64)
+    low, high = values.min(), values.max()
+    white = next((white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None)
+    if white is None:  # also where values are NaN
+        raise ValueError(f"gray values from {low:g} to {high:g} have no range that is known; save it with 8 or 16 bits")
+    return Image.fromarray((values / white * 255).round().astype(np.uint8))

@@ -45,6 +45,7 @@ class MaskedAutoencoder(nn.Module):
 
     def __init__(self, vit: ViT, dim: int = 32, depth: int = 1, num_heads: int = 4, mask_ratio: float = 0.75) -> None:
         super().__init__()
+        self.positions: Tensor
         c = vit.config
         if not c.class_token:
             raise ValueError("this masked autoencoder needs a ViT with a class token")

@@ -6,6 +6,14 @@ from vit_helpers.training.measurements import Epoch, FlipTTA, Score, evaluate, p
 from vit_helpers.training.recipe import Recipe
 
 __all__ = [
-    *("Callback", "Epoch", "FlipTTA", "Recipe", "Score"),
-    *("evaluate", "fit", "predict", "print_epoch", "set_seed"),
+    "Callback",
+    "Epoch",
+    "FlipTTA",
+    "Recipe",
+    "Score",
+    "evaluate",
+    "fit",
+    "predict",
+    "print_epoch",
+    "set_seed",
 ]

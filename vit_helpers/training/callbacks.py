@@ -94,7 +94,7 @@ class PrintReport(Report):
 
 
 def progress(batches: Iterable[Batch], epoch: int, epochs: int) -> Iterable[Batch]:
-    """The batches of one epoch under a progress bar. Batches with `set_epoch` learn the epoch: a stream's order follows it."""
+    """The batches of one epoch under a progress bar. A stream, whose order depends on the epoch, gets its `set_epoch`."""
     if hasattr(batches, "set_epoch"):
         batches.set_epoch(epoch)
     hidden = None if is_main_process() else True  # None: where there is no terminal

@@ -61,7 +61,7 @@ def fit(
     recipe = recipe or Recipe()
     run = start_run(model.to(device), recipe, steps=recipe.epochs * len(train))
     loss_fn = loss_fn or partial(cross_entropy, label_smoothing=recipe.label_smoothing)
-    attached = CallbackList([*options_as_callbacks(report, checkpoint, resume, about), *callbacks])
+    attached = attach(callbacks, report, checkpoint, resume, about)
     attached.on_fit_start(run)
     for epoch in range(len(run.history) + 1, recipe.epochs + 1):
         figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device)
@@ -117,16 +117,17 @@ def start_run(model: nn.Module, recipe: Recipe, steps: int) -> Run:
     return Run(model, model, recipe, optimizer, recipe.make_schedule(optimizer, steps), steps)
 
 
-def options_as_callbacks(
+def attach(
+    callbacks: Sequence[Callback],
     report: Callable[[Epoch], object] | None,
     checkpoint: str | PathLike[str] | None,
     resume: bool,
     about: dict[str, Any] | None,
-) -> list[Callback]:
-    """The callbacks that `fit`'s options stand for, in the order in which they act."""
+) -> CallbackList:
+    """Callbacks, and those that `fit`'s options stand for, in the order in which they act: the report comes last."""
     if resume and checkpoint is None:
         raise ValueError("resume=True needs the checkpoint to go on from")
-    callbacks: list[Callback] = [AverageGradients()] if world_size() > 1 else []
+    first: list[Callback] = [AverageGradients()] if world_size() > 1 else []
     if checkpoint is not None:
-        callbacks.append(Checkpoint(checkpoint, resume, about))
-    return [*callbacks, PrintReport() if report is None else Report(report)]
+        first.append(Checkpoint(checkpoint, resume, about))
+    return CallbackList([*first, *callbacks, PrintReport() if report is None else Report(report)])

@@ -46,6 +46,7 @@ class Epoch:
     loss             : mean over the training images as seen while learning, augmented, in nats with label smoothing
     accuracy         : of the same predictions, from 0 to 1
     num_classes      : K, the number of logits
+    probabilities    : whether all training outputs were probability distributions already, as after a softmax
     images_per_second: in training, without validation
     val_loss, val_accuracy, val_majority_share: the validation split's `Score`, with the same label smoothing
 
@@ -58,6 +59,7 @@ class Epoch:
     loss: float = math.nan
     accuracy: float = math.nan
     num_classes: int = 0
+    probabilities: bool = False
     images_per_second: float = math.nan
     val_loss: float = math.nan
     val_accuracy: float = math.nan
@@ -82,6 +84,7 @@ class TrainingSums:
     def __init__(self) -> None:
         self.loss, self.images, self.classes, self.start = 0.0, 0, 0, time.perf_counter()
         self.correct: int | Tensor = 0
+        self.probabilities: bool | Tensor = True
 
     def add(self, loss: Tensor, outputs: Any, labels: Tensor) -> None:
         """Count one step. Outputs that are not logits (B, K) have no accuracy."""
@@ -91,15 +94,17 @@ class TrainingSums:
         if isinstance(outputs, Tensor) and outputs.ndim == 2:
             self.classes = outputs.shape[1]
             self.correct = self.correct + (outputs.argmax(1) == hard_labels(labels)).sum()  # stays on the device
+            self.probabilities = self.probabilities & are_probabilities(outputs)
 
     def means(self) -> dict[str, Any]:
-        """loss, accuracy, num_classes and images_per_second, of all processes together."""
+        """loss, accuracy, num_classes, probabilities and images_per_second, of all processes together."""
         seconds = time.perf_counter() - self.start
         correct = all_reduce_sum(int(self.correct))
         return {
             "loss": all_reduce_sum(self.loss) / self.images,
             "accuracy": correct / self.images if self.classes else math.nan,
             "num_classes": self.classes,
+            "probabilities": all_reduce_sum(int(self.probabilities)) == world_size() and self.classes > 0,
             "images_per_second": self.images / seconds,
         }
 
@@ -122,6 +127,11 @@ class FlipTTA(nn.Module):
 def hard_labels(labels: Tensor) -> Tensor:
     """One class per image, also where labels are probabilities of classes: (B,) or (B, K) -> (B,)"""
     return labels.argmax(1) if labels.ndim == 2 else labels
+
+
+def are_probabilities(outputs: Tensor) -> Tensor:
+    """Whether every row (B, K) is a probability distribution, up to the rounding of 16 bits: a boolean tensor ()"""
+    return (outputs >= 0).all() & ((outputs.float().sum(1) - 1).abs() < 0.01).all()
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:

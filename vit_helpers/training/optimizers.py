@@ -92,7 +92,7 @@ class Muon(torch.optim.AdamW):
             group.setdefault("momentum", MOMENTUM)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         loss = None
         if closure is not None:
             with torch.enable_grad():

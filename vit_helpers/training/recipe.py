@@ -8,12 +8,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from vit_helpers.training.optimizers import OPTIMIZERS, adam_l2, adamw, muon, param_groups, sgd
-
-__all__ = [
-    *("OPTIMIZERS", "PRECISIONS", "SCHEDULES", "Recipe", "adam_l2", "adamw", "bf16_units", "muon", "param_groups", "sgd"),
-    *("warmup_constant", "warmup_cosine", "warmup_linear"),
-]
+from vit_helpers.training.optimizers import OPTIMIZERS
 
 
 def warmup_cosine(step: int, total: int, warmup: int) -> float:
