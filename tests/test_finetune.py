@@ -6,7 +6,7 @@ import torch
 from vit_helpers.embeddings import resize_positions
 from vit_helpers.encoder import Block
 from vit_helpers.pretrained.finetune import LoRA, add_lora, freeze, layerwise_lr_decay, merge_lora, transfer_weights
-from vit_helpers.training.recipe import param_groups
+from vit_helpers.training.optimizers import param_groups
 from vit_helpers.vit import ViT, ViTConfig
 
 

@@ -133,7 +133,7 @@ def test_memory_of_training_is_the_sum_of_its_parts():
 MEASURE = """
 import torch
 import torch.nn.functional as F
-from vit_helpers.training.recipe import adamw
+from vit_helpers.training.optimizers import adamw
 from vit_helpers.scaling import training_bytes
 from vit_helpers.scaling.timing import peak_memory, reset_peak_memory
 from vit_helpers.vit import ViT, ViTConfig

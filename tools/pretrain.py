@@ -16,7 +16,7 @@ from tools import main
 from vit_helpers.cli import positive_int
 
 CLUTTER = {"model": "mini/4", "depth": 4, "augment": "affine", "optimizer": "muon", "batch_size": 128, "epochs": 5}
-SETTINGS = {
+SETTINGS = {  # by the names of `RunSettings`
     "scattered": CLUTTER,
     "seven": CLUTTER,
     "masked": {"model": "mini/2", "augment": "affine", "optimizer": "muon", "epochs": 100, "pool": "avg"},
@@ -45,12 +45,12 @@ def train(name, seed, images, epochs, path):
     from vit_helpers.data import load
     from vit_helpers.pretrained import Preprocess, save_weights
     from vit_helpers.training import set_seed
-    from vit_helpers.training.presets import make_network
+    from vit_helpers.training.presets import RunSettings, make_network
 
     data = load("digits") if name == "masked" else load("scattered_digits", n=images)
     if name == "seven":
         data = data.filter_classes(*"0123456")
-    settings = SETTINGS[name] | ({"epochs": epochs} if epochs else {})
+    settings = RunSettings.from_dict(SETTINGS[name] | ({"epochs": epochs} if epochs else {}))
     set_seed(seed)
     model = make_network(data, settings)
     if name == "masked":
@@ -65,9 +65,9 @@ def train(name, seed, images, epochs, path):
 
 def classify(model, data, settings):
     from vit_helpers.training import evaluate, fit
-    from vit_helpers.training.presets import make_batches, make_recipe
+    from vit_helpers.training.presets import make_batches
 
-    fit(model, make_batches(data, settings), data.batches("validation", 500), make_recipe(settings))
+    fit(model, make_batches(data, settings), data.batches("validation", 500), settings.recipe)
     print(f"test accuracy {evaluate(model, data.batches('test', 500)).accuracy:.4f}")
 
 
@@ -75,10 +75,10 @@ def paint(model, data, settings):
     """A masked autoencoder's encoder, without a head"""
     from vit_helpers.pretrained.finetune import transfer_weights
     from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain
-    from vit_helpers.training.presets import make_batches, make_recipe
+    from vit_helpers.training.presets import make_batches
 
     batches = make_batches(data, settings)
-    pretrain(MaskedAutoencoder(model, share=0.5), batches, make_recipe(settings), report=tell)
+    pretrain(MaskedAutoencoder(model, mask_ratio=0.5), batches, settings.recipe, report=tell)
     return transfer_weights(model, num_classes=0)
 
 

@@ -37,7 +37,8 @@ from vit_helpers.scaling.speedups import (
 from vit_helpers.scaling.timing import benchmark_interleaved, can_measure_memory, peak_memory, reset_peak_memory, seconds_of
 from vit_helpers.training import evaluate
 from vit_helpers.training.cnn import CNN
-from vit_helpers.training.recipe import PRECISIONS, adamw
+from vit_helpers.training.optimizers import adamw
+from vit_helpers.training.recipe import PRECISIONS
 from vit_helpers.vit import ViT, ViTConfig
 
 CONFIG = ViTConfig(32, 4, 3, 10, 192, 6, 3)  # the model of most rows: 65 tokens, 2.7 million parameters

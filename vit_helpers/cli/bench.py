@@ -119,7 +119,7 @@ def bench_goals(goals, seeds):
         data = load(data_name)
         runs = []
         for seed in range(seeds):
-            score, seconds = train_once(data, preset(data_name) | changes, seed)
+            score, seconds = train_once(data, preset(data_name, **changes, seed=seed))
             runs.append((score.accuracy, seconds))
             print(f"  seed {seed}  test accuracy {score.accuracy:.4f}  training {seconds:.1f} s", flush=True)
         scores, times = zip(*runs, strict=True)
@@ -130,15 +130,15 @@ def bench_goals(goals, seeds):
         )
 
 
-def train_once(data, settings, seed):
-    """The score on the test part after training with these settings, and the seconds of training"""
+def train_once(data, settings):
+    """The score on the test split after training with these settings, and the seconds of training"""
     from vit_helpers.training import evaluate, fit, set_seed
-    from vit_helpers.training.presets import make_batches, make_network, make_recipe, with_tta
+    from vit_helpers.training.presets import make_batches, make_network, with_tta
 
-    set_seed(seed)
+    set_seed(settings.seed)
     model = make_network(data, settings)
     batches, validation = make_batches(data, settings), data.batches("validation", 512)
     start = time.perf_counter()
-    fit(model, batches, validation, make_recipe(settings), report=lambda row: None)
+    fit(model, batches, validation, settings.recipe, report=lambda row: None)
     seconds = time.perf_counter() - start
     return evaluate(with_tta(model, settings), data.batches("test", 512)), seconds
