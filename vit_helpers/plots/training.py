@@ -121,12 +121,12 @@ def draw_calibration(sure, right, ax=None, title=None, groups=10):
 def draw_growth(rows, ax=None, title=None):
     """Accuracy as the training part grows, a curve for each network, a hollow mark for each seed.
 
-    rows: of the table "growth", whose settings name `network` and `images`
+    rows: `read_results("growth")`, a DataFrame whose settings name `network` and `images`
     """
     ax = style.new_axes(ax, 9, 4)
     kinds = {"vit": ("ViT", style.CLASS_TOKEN, "o"), "cnn": ("CNN", style.QUERY, "s")}
     points = {kind: {} for kind in kinds}
-    for row in rows:
+    for row in rows.to_dict("records"):
         settings = json.loads(row["settings"])
         points[settings.get("network", "vit")].setdefault(settings["images"], []).append(row["accuracy"])
     for (kind, (name, colour, marker)), aside in zip(kinds.items(), (0.95, 1.05), strict=True):
