@@ -3,20 +3,17 @@
 import csv
 import math
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from vit_helpers.ablation import Table, read_runs, run_table, summarize
 from vit_helpers.ablation.runs import COLUMNS
+from vit_helpers.cli import main
 from vit_helpers.results import RESULTS, read_results
 from vit_helpers.training.presets import RunSettings
 
-ROOT = Path(__file__).parents[1]
 SMALL = Table(
     seeds=2,
     baseline={"epochs": 1, "images": 128, "embed_dim": 16, "depth": 1, "num_heads": 2},
@@ -176,22 +173,20 @@ def test_tables_that_make_no_sense(words, says):
         Table(**words)
 
 
-def ablate(*words):
-    command = [sys.executable, "-m", "vit_helpers", "ablate", *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+def test_the_command_runs_a_declared_table(tmp_path, capsys):
+    def ablate(path):
+        return main(["ablate", str(path)]), *capsys.readouterr()
 
-
-def test_the_command_runs_a_declared_table(tmp_path):
     declared = tmp_path / "small.toml"
     declared.write_text(TOML)
-    done = ablate(declared)
-    assert done.returncode == 0, done.stderr
-    assert "2 of 2: no positions, seed 0" in done.stdout and "+0.0000" in done.stdout
+    status, out, err = ablate(declared)
+    assert status == 0, err
+    assert "2 of 2: no positions, seed 0" in out and "+0.0000" in out
     with (tmp_path / "small.csv").open() as file:
         assert tuple(next(csv.reader(file))) == tuple(COLUMNS)
     declared.write_text(TOML.replace("positions =", "place ="))
-    done = ablate(declared)
-    assert done.returncode == 1 and done.stderr.startswith("error: no positions: unknown setting place")
+    status, _, err = ablate(declared)
+    assert status == 1 and err.startswith("error: no positions: unknown setting place")
     declared.write_text("data = ")
-    assert "is not valid TOML" in ablate(declared).stderr
-    assert "error: " in ablate(tmp_path / "none.toml").stderr
+    assert "is not valid TOML" in ablate(declared)[2]
+    assert "error: " in ablate(tmp_path / "none.toml")[2]

@@ -32,7 +32,7 @@ def test_each_run_has_its_panel_with_chance():
     plt.close("all")
 
 
-def test_confusion_shows_counts_and_colours_rows_by_share():
+def test_confusion_shows_counts_and_colors_rows_by_share():
     counts = torch.tensor([[8, 2], [0, 0]])
     ax = draw_confusion(counts, ["a", "b"])
     assert {text.get_text() for text in ax.texts} == {"8", "2"}

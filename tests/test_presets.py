@@ -35,7 +35,7 @@ SHAPES = {  # (C, side, K) of the images that each preset must fit
 def made(C, side, K, n=12):
     torch.manual_seed(0)
     part = Split(torch.rand(n, C, side, side), torch.arange(n) % K)
-    return Data.of("made", part, part, part, [str(k) for k in range(K)])
+    return Data.from_splits("made", part, part, part, [str(k) for k in range(K)])
 
 
 @pytest.mark.parametrize("name", PRESETS)

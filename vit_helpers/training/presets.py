@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.data import Data, load
+from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
-from vit_helpers.data.splits import subset
 from vit_helpers.encoder import Block
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.measurements import FlipTTA
@@ -224,5 +223,5 @@ def with_images(data: Data, images: int | None, repeat: int) -> Data:
         return data
     if not isinstance(data, Data):
         raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory only")
-    rows = torch.arange(len(data.train.labels))[:images].repeat_interleave(repeat)
+    rows = torch.arange(len(data.train))[:images].repeat_interleave(repeat)
     return replace(data, train=subset(data.train, rows))
