@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 import torch
 
@@ -52,7 +53,7 @@ def test_growth_has_a_curve_each_and_a_dot_a_seed():
         return {"accuracy": accuracy, "settings": json.dumps(settings)}
 
     rows = [row(0.5, images=100), row(0.7, images=100), row(0.9, images=1000), row(0.8, images=100, network="cnn")]
-    ax = draw_growth(rows)
+    ax = draw_growth(pd.DataFrame(rows))
     curves = {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
     assert list(curves["ViT, mean of the seeds"].get_ydata()) == pytest.approx([0.6, 0.9])
     assert list(curves["CNN, mean of the seeds"].get_xdata()) == [100]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -127,15 +128,15 @@ def draw_calibration(
     return style.style_axes(ax, title, "how sure: largest probability", "share of right answers")
 
 
-def draw_growth(rows: Sequence[Mapping[str, Any]], ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_growth(rows: pd.DataFrame, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Accuracy as the training part grows, a curve for each network, a hollow mark for each seed.
 
-    rows: of the table "growth", whose settings name `network` and `images`
+    rows: `read_results("growth")`, a DataFrame whose settings name `network` and `images`
     """
     ax = style.new_axes(ax, 9, 4)
     kinds = {"vit": ("ViT", style.CLASS_TOKEN, "o"), "cnn": ("CNN", style.QUERY, "s")}
     points: dict[str, dict[int, list[float]]] = {kind: {} for kind in kinds}
-    for row in rows:
+    for row in rows.to_dict("records"):
         settings = json.loads(row["settings"])
         points[settings.get("network", "vit")].setdefault(settings["images"], []).append(row["accuracy"])
     for (kind, (name, color, marker)), aside in zip(kinds.items(), (0.95, 1.05), strict=True):
