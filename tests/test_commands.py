@@ -1,38 +1,45 @@
-"""The commands as a person uses them: in a process of their own."""
+"""The commands as a person uses them."""
 
+import contextlib
+import io
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import pytest
 import torch
 from PIL import Image
 
-from tools import localization, transfer
+from tools import localization, pretrain, transfer
 from tools import main as run_tool
 from vit_helpers.cli import COMMANDS, main
 from vit_helpers.data import load
 from vit_helpers.pretrained import load_weights
+from vit_helpers.training.run_folder import claim
 
 ROOT = Path(__file__).parents[1]
 
 
-def module_line(*words):
-    """`python -m vit_helpers train ...`, or `python -m tools.NAME ...` where the first word names a tool"""
-    start = [words[0]] if words[0].startswith("tools.") else ["vit_helpers", words[0]]
-    return [sys.executable, "-m", *start, *map(str, words[1:])]
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def command(*words, cwd, **kwargs):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(module_line(*words), cwd=cwd, env=environment,
-                          capture_output=True, text=True, **kwargs)  # fmt: skip
+def command(*words, cwd):
+    """A command in this process, as if typed in a folder: starting Python costs far more than these small runs"""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main_status(*map(str, words))
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 def main_status(*words):
@@ -49,8 +56,11 @@ def weights(folder):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
+    """A run in a process of its own"""
     folder = tmp_path_factory.mktemp("trained")
-    return folder, command("train", "--epochs", 4, cwd=folder)
+    words = [sys.executable, "-m", "vit_helpers", "train", "--epochs", "4"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return folder, subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def test_train_with_hardly_an_option(trained):
@@ -75,6 +85,57 @@ def test_a_second_run_leaves_the_first_alone(trained):
     assert command("train", "--epochs", 1, cwd=folder).returncode == 0
     assert (folder / "runs" / "digits-2" / "checkpoint.pt").exists()
     assert (folder / "runs" / "digits-1" / "checkpoint.pt").read_bytes() == before
+
+
+def start(*words, cwd):
+    """A command under way"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen([sys.executable, "-m", "vit_helpers", *map(str, words)], cwd=cwd, env=environment,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+
+def test_runs_started_at_once_have_a_folder_each(tmp_path):
+    runs = [start("train", "--epochs", 1, "--seed", seed, cwd=tmp_path) for seed in (0, 1)]
+    said = [run.communicate(timeout=300) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], said
+    folders = [Path(re.search(r"^checkpoint: (.*)$", out, re.M)[1]).parent for out, _ in said]
+    assert {folder.name for folder in folders} == {"digits-1", "digits-2"}
+    for seed, folder in enumerate(folders):
+        kept = torch.load(tmp_path / folder / "checkpoint.pt", weights_only=True)
+        assert kept["about"]["options"]["seed"] == seed
+        assert {path.name for path in (tmp_path / folder).iterdir()} == {
+            "checkpoint.pt",
+            "weights.safetensors",
+            "curves.png",
+        }
+
+
+def test_of_two_runs_started_at_once_with_the_same_out_one_is_refused(tmp_path):
+    words = ["train", "--epochs", 1, "--out", "mine"]
+    runs = [start(*words, "--seed", seed, cwd=tmp_path) for seed in (0, 1)]
+    said = [run.communicate(timeout=300) for run in runs]
+    assert sorted(run.returncode for run in runs) == [0, 1], said
+    seed = [run.returncode for run in runs].index(0)
+    assert re.match(r"error: (another run is writing into mine|mine.checkpoint\.pt is there already)", said[1 - seed][1])
+    kept = torch.load(tmp_path / "mine" / "checkpoint.pt", weights_only=True)
+    assert kept["about"]["options"]["seed"] == seed
+
+
+def test_while_a_run_lasts_nobody_resumes_it_and_a_killed_one_can_be_resumed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    long = start("train", "--epochs", 500, "--out", "long", cwd=tmp_path)
+    try:
+        while not long.stdout.readline().startswith("epoch   1"):
+            assert long.poll() is None
+        for words in (["--resume", "long"], ["--out", "long"]):
+            assert main_status("train", *words) == 1
+            assert "another run is writing into long" in capsys.readouterr().err
+        assert long.poll() is None
+    finally:
+        long.kill()
+        long.communicate()
+    with ExitStack() as stack:
+        assert claim(None, Path("long"), "digits", stack) == Path("long")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process alone")
@@ -126,6 +187,7 @@ def test_bad_options_are_named(tmp_path, monkeypatch, capsys, words, status, say
     Path("file").write_text("in the way")
     assert main_status("train", *words) == status
     assert says in capsys.readouterr().err
+    assert {path.name for path in Path().rglob("*")} <= {"file", "runs"}  # no folder is left of a run that kept nothing
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -139,14 +201,14 @@ def test_help_explains_every_option(capsys, name):
 
 def test_what_the_run_looks_at(monkeypatch, tmp_path):
     """Training: shuffled and augmented.  Validation: as it is.  Test: once, after training."""
+    from vit_helpers import training
     from vit_helpers.data import load, random_affine
-    from vit_helpers.training import loop as training
 
     seen, data = {}, load("digits")
 
     def fit(model, train, validation, *rest, **words):
         seen.update(train=train, validation=validation)
-        return [{"epoch": 1, "loss": 1, "val_loss": 1, "accuracy": 1, "val_accuracy": 1}]
+        return [training.Epoch(1, loss=1, val_loss=1, accuracy=1, val_accuracy=1)]
 
     monkeypatch.setattr(training, "fit", fit)
     score = training.evaluate
@@ -163,9 +225,11 @@ def test_what_the_run_looks_at(monkeypatch, tmp_path):
 def pretrained(tmp_path_factory):
     """What `pretrain` keeps, after a moment's training"""
     folder = tmp_path_factory.mktemp("pretrained")
-    done = command("tools.pretrain", "scattered", "seven", "masked", "--images", 60, "--epochs", 1, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder / "weights", done.stdout
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        words = ["scattered", "seven", "masked", "--images", "60", "--epochs", "1", "--out", str(folder / "weights")]
+        assert run_tool(pretrain, words) == 0
+    return folder / "weights", said.getvalue()
 
 
 def test_pretrain_stores_three_kinds_of_models(pretrained):
@@ -189,7 +253,7 @@ def test_localization_stores_and_prints_its_rows(pretrained, tmp_path, monkeypat
         assert len(re.findall(rf"(?<!gradient ){method} +0\.\d{{3}} ± 0\.000 +0\.\d{{3}} ± 0\.000$", said, re.M)) == 2, (
             method
         )
-    uniform = rows[rows["method"].isin(["even map", "uniform map"])].iloc[:, 4:]
+    uniform = rows[rows["method"].isin(["uniform map"])].iloc[:, 4:]
     assert uniform.shape == (2, 2) and uniform.sub(0.25).abs().max(axis=None) < 0.01
     assert run_tool(localization, ["nobody.safetensors"]) == 1
     assert "error: no weights at nobody.safetensors" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from vit_helpers.cli import COMMANDS, main
 from vit_helpers.cli import environment_checks as checks
 from vit_helpers.cli.doctor import findings, print_wrapped
 from vit_helpers.cli.environment_checks import CHECKS, WITH_TORCH, Finding
-from vit_helpers.data import downloaded
+from vit_helpers.data import downloads
 from vit_helpers.pretrained.sources import OURS
 
 ROOT = Path(__file__).parents[1]
@@ -310,7 +310,7 @@ def test_data_sets_are_complete_or_not(tmp_path, monkeypatch):
     monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "data"))
     assert "available: digits, scattered_digits, the weights ours:scattered, " in found(checks.data, "ok")
     assert f"free in {tmp_path / 'data'}" in found(checks.data, "ok") and not (tmp_path / "data").exists()
-    first, *others = downloaded.FILES["fashion_mnist"][0]
+    first, *others = downloads.FILES["fashion_mnist"][0]
     (tmp_path / "data" / first).parent.mkdir(parents=True)
     (tmp_path / "data" / first).touch()
     assert found(checks.data, "note") == f"fashion_mnist is incomplete, there is {first} -> load downloads the rest"
@@ -396,7 +396,7 @@ def test_hosts_that_answer_that_are_silent_and_that_are_not_there(monkeypatch):
             closed = other.getsockname()[1]
         ports = (server.server_port, silent.getsockname()[1], closed)
         for name, port in zip(("FASHION_URL", "CIFAR_URL", "PIZZA_URL"), ports, strict=True):
-            monkeypatch.setattr(downloaded, name, f"http://127.0.0.1:{port}/data.zip")
+            monkeypatch.setattr(downloads, name, f"http://127.0.0.1:{port}/data.zip")
         hosts = list(findings(checks.network))
         server.shutdown()
     assert [one.state for one in hosts] == ["ok", "note", "note"]
@@ -413,7 +413,7 @@ def test_a_network_that_fails_is_a_note(monkeypatch, host, proxy):
         monkeypatch.setenv(name, proxy)
     monkeypatch.delenv("no_proxy", raising=False)
     for name in ("FASHION_URL", "CIFAR_URL", "PIZZA_URL"):
-        monkeypatch.setattr(downloaded, name, f"{host}data.zip")
+        monkeypatch.setattr(downloads, name, f"{host}data.zip")
     (one,) = findings(checks.network)
     assert (
         one.state == "note"

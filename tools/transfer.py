@@ -61,7 +61,7 @@ def run(args: Namespace) -> int:
 def train_once(task: str, way: str, labels: int, seed: int, split: str = "test", **changes: Any) -> dict:
     """One training with so many labels, drawn by the seed; changes: of its recipe."""
     weights, name, classes, _ = TASKS[task]
-    data, pretrained = load_images(name).only(*classes), load_pretrained(f"ours:{weights}")
+    data, pretrained = load_images(name).filter_classes(*classes), load_pretrained(f"ours:{weights}")
     normalize = pretrained.preprocess.normalize
     set_seed(seed)
     model = prepare(pretrained.model, way, len(classes))

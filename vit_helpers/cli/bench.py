@@ -78,7 +78,7 @@ def bench_goal(name: str, seeds: int) -> None:
     print(f"{name} ({wanted})")
     data, accuracies, times = load(data_name), [], []
     for seed in range(seeds):
-        accuracy, seconds = train_once(data, preset(data_name) | changes, seed)
+        accuracy, seconds = train_once(data, preset(data_name, seed=seed, **changes))
         accuracies.append(accuracy)
         times.append(seconds)
         print(f"  seed {seed}  test accuracy {accuracy:.4f}  training {seconds:.1f} s", flush=True)
@@ -87,15 +87,15 @@ def bench_goal(name: str, seeds: int) -> None:
     print(f"training {statistics.mean(times):.1f} s (longest {max(times):.1f} s)\n")
 
 
-def train_once(data: Any, settings: dict, seed: int) -> tuple[float, float]:
+def train_once(data: Any, settings: Any) -> tuple[float, float]:
     """The test accuracy after training with these settings, and the seconds of training."""
     from vit_helpers.training import evaluate, fit, set_seed
-    from vit_helpers.training.presets import make_batches, make_network, make_recipe, with_tta
+    from vit_helpers.training.presets import make_batches, make_network, with_tta
 
-    set_seed(seed)
+    set_seed(settings.seed)
     model = make_network(data, settings)
     batches, validation = make_batches(data, settings), data.batches("validation", 512)
     start = time.perf_counter()
-    fit(model, batches, validation, make_recipe(settings), report=lambda row: None)
+    fit(model, batches, validation, settings.recipe, report=lambda row: None)
     seconds = time.perf_counter() - start
     return evaluate(with_tta(model, settings), data.batches("test", 512)).accuracy, seconds

@@ -229,7 +229,7 @@ def room(name: str, folder: Path, advice: str) -> Finding:
 def data() -> Iterator[Finding]:
     """The folder of downloads, which data sets are in it, and the small trained models of this series."""
     from vit_helpers.data.download import data_folder
-    from vit_helpers.data.downloaded import FILES, is_downloaded
+    from vit_helpers.data.downloads import FILES, is_downloaded
     from vit_helpers.pretrained.sources import load_ours
 
     folder, here = data_folder(), [name for name in FILES if is_downloaded(name)]
@@ -278,9 +278,9 @@ def encoding() -> Iterator[Finding]:
 
 def network() -> Iterator[Finding]:
     """Whether the hosts of the data sets answer, whatever they say; nothing else fails without them."""
-    from vit_helpers.data import downloaded
+    from vit_helpers.data import downloads
 
-    urls = (downloaded.FASHION_URL, downloaded.CIFAR_URL, downloaded.PIZZA_URL)
+    urls = (downloads.FASHION_URL, downloads.CIFAR_URL, downloads.PIZZA_URL)
     for host in dict.fromkeys("/".join(url.split("/")[:3]) + "/" for url in urls):
         # in a process of its own: looking up a name has no time-out
         code = "from urllib import error, request\ntry:\n    request.urlopen(request.Request({!r}, method='HEAD'))\n"

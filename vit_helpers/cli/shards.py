@@ -25,7 +25,7 @@ def run(args: Namespace) -> int:
     except TypeError as error:  # the data set has no such option
         raise ValueError(error) from error
     data = load(f"shards:{args.folder}")
-    for split, entries in data.parts.items():
+    for split, entries in data.splits.items():
         print(f"{split:10}  {data.count(split):5,} images  shards: {len(entries):,}")
     print(f"train on them with: python -m vit_helpers train --data shards:{args.folder}")
     return 0
