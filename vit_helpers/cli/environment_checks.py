@@ -228,8 +228,7 @@ def room(name: str, folder: Path, advice: str) -> Finding:
 
 def data() -> Iterator[Finding]:
     """The folder of downloads, which data sets are in it, and the small trained models of this series."""
-    from vit_helpers.data.download import data_folder
-    from vit_helpers.data.downloads import FILES, is_downloaded
+    from vit_helpers.data.downloads import FILES, data_folder, is_downloaded
     from vit_helpers.pretrained.sources import load_ours
 
     folder, here = data_folder(), [name for name in FILES if is_downloaded(name)]
