@@ -64,7 +64,7 @@ def train_classifier(data: Data, settings: RunSettings) -> ViT:
 def train_masked(data: Data, settings: RunSettings) -> ViT:
     """The encoder of a masked autoencoder, without a head."""
     model = make_network(data, settings)
-    pretrain(MaskedAutoencoder(model, share=0.5), make_batches(data, settings), settings.recipe, report=print_epoch)
+    pretrain(MaskedAutoencoder(model, mask_ratio=0.5), make_batches(data, settings), settings.recipe, report=print_epoch)
     return transfer_weights(model, num_classes=0)
 
 
