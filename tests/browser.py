@@ -11,7 +11,17 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
          "--disable-component-update", "--disable-sync"]  # fmt: skip
 NEAR = {"", "127.0.0.1", "localhost"}  # the hosts of files and of servers that a test starts
 
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: Debian's package `chromium` brings it")
+IN_BROWSER = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: Debian's package `chromium` brings it"),
+]
+
+
+def in_browser(test):
+    """Mark a test that drives Chromium; a whole file is marked with `pytestmark = IN_BROWSER`."""
+    for mark in IN_BROWSER:
+        test = mark(test)
+    return test
 
 
 @contextmanager
@@ -29,7 +39,7 @@ def browser():
 def page_of(chromium, **options):
     """A page, and the lists of what went wrong on it: errors of scripts, what did not come, requests to other hosts.
 
-    A request to another host is written down and stopped, so that a page that asks for one is seen as it is offline.
+    A request to another host is written down and stopped, so that a page that asks for one is tested as if offline.
     """
     context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
     page = context.new_page()
@@ -67,7 +77,7 @@ def accessibility(page, *leave_out):
 
 
 def contrast(page):
-    """The texts that axe-core finds too pale on a page, a line each: all that may change from light to dark"""
+    """The texts that axe-core finds too pale on a page, a line each: all that may change between light and dark"""
     from axe_playwright_python.sync_playwright import Axe
 
     options = {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}

@@ -17,9 +17,12 @@ import pytest
 
 from tools import classroom
 from tools import main as run_tool
+from tools.assignment import assignment
 from vit_helpers.checks import marks
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.checks.training import check_reading
+
+pytestmark = pytest.mark.classroom
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "notebooks"
@@ -180,8 +183,9 @@ def test_every_solution_gets_all_points_and_every_stub_none(course, name):
 @every
 def test_every_exercise_is_there_with_the_stub_of_the_notebook(course, name):
     cells = graded(read(book(course[0], "release", name)))
-    levels = re.findall(r"Level (\d) of 3", "\n".join(cell.source for cell in read(NOTEBOOKS / f"{name}.ipynb").cells))
-    assert [cell.metadata.nbgrader.points for cell in cells.values() if cell.metadata.nbgrader.grade] == [*map(int, levels)]
+    lesson = read(NOTEBOOKS / f"{name}.ipynb").cells
+    levels = [cell.metadata["exercise"]["level"] for cell in lesson if "exercise" in cell.metadata]
+    assert [cell.metadata.nbgrader.points for cell in cells.values() if cell.metadata.nbgrader.grade] == levels
     for key, source in asked(name).items():
         assert re.sub(r"\n+", "\n", cells[key].source) == re.sub(r"\n+", "\n", source)
         assert cells[key].metadata.nbgrader.solution and cells[f"{key}-marks"].metadata.nbgrader.locked
@@ -230,7 +234,7 @@ def test_students_are_given_notebooks_only_and_those_without_outputs(course):
     assert files == [Path(name, f"{name}.ipynb") for name in TAUGHT]
     for name in TAUGHT:
         text = book(folder, "release", name).read_text(encoding="utf-8")
-        assert not re.search(r"solutions|worked out|SOLUTION|\.\./|tests/", text.replace("its solutions, or the root", ""))
+        assert not re.search(r"solutions|worked out|SOLUTION|\.\./|tests/", text)
         assert not any(cell.get("outputs") for cell in read(book(folder, "release", name)).cells)
 
 
@@ -406,7 +410,7 @@ def test_a_course_is_made_once_and_then_told_how_to_go_on(tmp_path, capsys):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert len(before) == 3
     error = refused(capsys, tmp_path, "04_encoder")
-    assert "is a course already, of 03_attention, 11_scaling. Go on in it with nbgrader generate_assignment" in error
+    assert "is already a course, of 03_attention, 11_scaling. Go on in it with nbgrader generate_assignment" in error
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
@@ -441,10 +445,15 @@ def test_a_course_that_cannot_be_made_is_told_and_leaves_nothing(tmp_path, capsy
 
 
 @needs_nbgrader
-def test_a_package_without_notebooks_says_where_they_are(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(classroom, "all_notebooks", list)
-    for words in ([], [ONE]):
-        assert "use a clone of the repository" in refused(capsys, tmp_path / "course", *words)
+def test_all_or_nothing_is_read_from_the_metadata(tmp_path):
+    lesson, solutions = (read(NOTEBOOKS / folder / f"{ONE}.ipynb") for folder in ("", "solutions"))
+    for part in (False, True):
+        for cell in lesson.cells:
+            if "exercise" in cell.metadata:
+                cell.metadata["exercise"] |= {"level": 3, "all_or_nothing": not part}
+        cells = graded(assignment(ONE, lesson, solutions)).values()
+        worth = [cell.source.splitlines()[-1] for cell in cells if cell.metadata.nbgrader.grade]
+        assert len(worth) == 5 and all(line.startswith("3 * ") and ("== 1" in line) is not part for line in worth)
 
 
 def test_without_nbgrader_the_extra_is_named(tmp_path, capsys, monkeypatch):

@@ -16,13 +16,13 @@ import pytest
 import torch
 from ranks import BATCH, CASES, forget_last_epoch, train, train_digits, train_stream, train_with_muon
 
-from vit_helpers.cli.train import kept
 from vit_helpers.data import load
 from vit_helpers.data.shards import write_shards
 from vit_helpers.pretrained import load_weights
 from vit_helpers.training import distributed
 from vit_helpers.training.checkpoints import load_checkpoint
-from vit_helpers.training.distributed import ShardedBatches, mean_loss
+from vit_helpers.training.distributed import ShardedBatches, fork_rng, is_peer_failure, mean_loss
+from vit_helpers.training.run_folder import find_checkpoint
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="torchrun's processes are tested on Linux and macOS")
@@ -56,7 +56,7 @@ def epochs(text):
 
 
 def history(folder):
-    return load_checkpoint(kept(folder))["history"]
+    return load_checkpoint(find_checkpoint(folder))["history"]
 
 
 def largest_difference(one, two):
@@ -194,7 +194,7 @@ def test_a_restart_does_not_take_over_an_older_run(runs, start):
 
 def test_a_first_checkpoint_cut_short_is_none(tmp_path):
     (tmp_path / "run" / "checkpoint.shards" / "epoch-0001").mkdir(parents=True)
-    assert kept(tmp_path / "run") is None
+    assert find_checkpoint(tmp_path / "run") is None
     status, _, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 1 and "no checkpoint at run" in err
 
@@ -212,6 +212,16 @@ def test_a_run_that_may_start_again_needs_a_folder(runs):
     _, said = runs
     status, _, err = said["no folder", 0]
     assert status == 1 and "give --out" in err
+
+
+def test_processes_of_one_run_share_the_next_free_folder(tmp_path):
+    (tmp_path / "runs" / "digits-1").mkdir(parents=True)
+    status, out, err = train("--epochs", 1, "--batch-size", BATCH, cwd=tmp_path, processes=2)
+    assert status == 0, err
+    assert "checkpoint: runs/digits-2/checkpoint.pt" in out
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"digits-1", "digits-2"}
+    status, _, err = train("--out", "runs/digits-2", cwd=tmp_path, processes=2)
+    assert status != 0 and err.count("is there already: --resume runs/digits-2") == 1
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -263,6 +273,35 @@ def test_the_mean_over_unequal_shares_is_the_mean_over_all(monkeypatch):
     shares = [mean_loss(logits[rows], labels[rows], 0.1, 5) for rows in (slice(0, 4), slice(4, 5))]
     assert torch.allclose(sum(shares) / 2, whole)
     assert mean_loss(logits[:0], labels[:0], 0.1, 5) == 0
+
+
+def test_random_numbers_are_put_back_after_an_error(monkeypatch):
+    in_group(monkeypatch, 1, 2)
+    state = torch.get_rng_state()
+    with pytest.raises(KeyboardInterrupt), fork_rng(0):
+        raise KeyboardInterrupt
+    assert torch.equal(torch.get_rng_state(), state)
+    for _ in ShardedBatches(load("digits").batches("train", BATCH)):
+        torch.rand(3)
+        break
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (RuntimeError("could not restore the model"), False),
+        (RuntimeError("Expected all tensors to be on the same device"), False),
+        (ValueError("Connection reset by peer"), False),
+        (RuntimeError("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [::1]:1"), True),
+        (torch.distributed.DistBackendError("NCCL error"), True),
+        (torch.distributed.DistStoreError("wait timeout"), True),
+    ],
+)
+def test_only_the_loss_of_another_process_is_taken_for_one(monkeypatch, error, lost):
+    assert not is_peer_failure(error)  # in a process that trains alone
+    in_group(monkeypatch, 0, 2)
+    assert is_peer_failure(error) is lost
 
 
 def test_alone_nothing_changes():

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import nbformat
 import pytest
-from browser import browser, needs_chromium, page_of
+from browser import IN_BROWSER, browser, page_of
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from PIL import Image, ImageChops
 
 from tools.execute import METADATA
 
 expect = pytest.importorskip("playwright.sync_api", reason="no playwright here: the extra [test] brings it").expect
-pytestmark = needs_chromium
+pytestmark = IN_BROWSER
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 120  # seconds for a step of the page while the machine is busy

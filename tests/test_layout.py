@@ -174,11 +174,11 @@ def test_figures_are_those_of_the_stored_tables():
             ways = ("from scratch", "probe", "LoRA", "full")
             pairs = [stored("transfer.csv", "accuracy", task=task, way=way, labels=n) for way in ways]
             assert f"| {int(n):,} | " + " | ".join(f"{a:.3f} ± {b:.3f}" for a, b in pairs) + " |" in page
-    blind, _ = stored("localization.csv", "mass", model="trained", method="middle map")
-    assert f"a blind one in the middle {blind:.2f}" in page
+    center, _ = stored("localization.csv", "inside", model="trained", method="center map")
+    assert f"{center:.2f} for the center baseline" in page
     for word, method in (("last layer", "attention, last layer"), ("rollout", "rollout"), ("gradient rollout",) * 2,
                          ("occlusion",) * 2):  # fmt: skip
-        a, b = stored("localization.csv", "mass", model="trained", method=method)
+        a, b = stored("localization.csv", "inside", model="trained", method=method)
         assert f"{word} {a:.2f} ± {b:.2f}" in page
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from browser import accessibility, broken_pictures, browser, contrast, needs_chromium, page_of
+from browser import accessibility, broken_pictures, browser, contrast, in_browser, page_of
 
 from tools.execute import all_notebooks
 
@@ -19,7 +19,7 @@ PAGES = [*TEXTS, *NOTEBOOKS]
 
 # What GitHub lets through of the HTML in a text: the lists of its html-pipeline (github.com/gjtorikian/html-pipeline,
 # lib/html_pipeline/sanitization_filter.rb), of its attributes those that a text has a use for. `class` is stripped as well,
-# but does no harm: markdown gives it to blocks of code, for their colours.
+# but does no harm: markdown gives it to blocks of code, for their colors.
 ELEMENTS = re.compile(
     "h[1-6]|br|b|i|strong|em|a|pre|code|img|tt|div|ins|del|sup|sub|p|ol|ul|table|thead|tbody|tfoot|blockquote|dl|dt|dd|kbd|q|"
     "samp|var|hr|ruby|rt|rp|li|tr|td|th|s|strike|summary|details|caption|figure|figcaption|abbr|bdo|cite|dfn|mark|small|span|"
@@ -31,7 +31,7 @@ ATTRIBUTES = re.compile(
 )
 NEAR = re.compile(r"(https?:|mailto:|#|(?![a-z]+:))")  # addresses that a link or a picture may have: web, or relative
 
-# GitHub's colours (Primer), and the least of its layout
+# GitHub's colors (Primer), and the least of its layout
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><base href="{base}">
 <style>
@@ -75,22 +75,22 @@ def mathjax():
 
 
 def as_html(path):
-    """A page as GitHub makes it of a notebook (nbconvert's basic template) or of a text (GitHub-flavoured markdown)"""
+    """A page as GitHub makes it of a notebook (nbconvert's basic template) or of a text (GitHub-flavored markdown)"""
     if path.suffix == ".ipynb":
         from nbconvert import HTMLExporter
 
         html, _ = HTMLExporter(template_name="basic").from_filename(str(path))
         return re.sub(r"<pre.*?</pre>", without_spans, html, flags=re.S)
-    return flavoured(path.read_text(encoding="utf-8"))
+    return flavored(path.read_text(encoding="utf-8"))
 
 
 def without_spans(code):
-    """Code without the spans that colour its words: their colours are GitHub's, and there are thousands of them"""
+    """Code without the spans that colour its words: their colors are GitHub's, and there are thousands of them"""
     return re.sub(r"</?span[^>]*>", "", code[0])
 
 
-def flavoured(text):
-    """GitHub-flavoured markdown as HTML; what stands between dollars is left for MathJax"""
+def flavored(text):
+    """GitHub-flavored markdown as HTML; what stands between dollars is left for MathJax"""
     from markdown_it import MarkdownIt
     from mdit_py_plugins.dollarmath import dollarmath_plugin
 
@@ -167,12 +167,13 @@ def name_of(path):
     return "-".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-@needs_chromium
+@in_browser
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_a_page_is_whole_in_light_and_dark(path, chromium, tmp_path):
     assert faults(chromium, tmp_path / f"{path.stem}.html", as_html(path), path.parent) == []
 
 
+@pytest.mark.repo
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_github_strips_nothing(path):
     assert stripped(our_html(path)) == []
@@ -193,20 +194,21 @@ BAD = {
 }
 
 
-@needs_chromium
+@in_browser
 @pytest.mark.parametrize("fault", BAD)
 def test_a_bad_page_is_seen(fault, chromium, tmp_path):
     found = faults(chromium, tmp_path / "bad.html", BAD[fault])
     assert any(line.startswith(fault) for line in found), found
 
 
-@needs_chromium
+@in_browser
 def test_a_good_page_passes(chromium, tmp_path):
     maths = "<p>Half of $\\frac{1}{2}$ is a quarter; in code <code>$x \\in y$</code></p>"
     html = f'<h1>Maths</h1>{maths}<img alt="A dot." src="data:image/gif;base64,{DOT}">'
     assert faults(chromium, tmp_path / "good.html", html) == []
 
 
+@pytest.mark.repo
 @pytest.mark.parametrize(
     "html",
     [
@@ -233,6 +235,7 @@ def alts(path):
     return [kind["alt"] for o in outputs for name, kind in o.get("metadata", {}).items() if name.startswith("image/")]
 
 
+@pytest.mark.repo
 @pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.parent.name == "notebooks"], ids=name_of)
 def test_alt_texts_say_what_is_seen(path):
     texts = alts(path)

@@ -12,8 +12,10 @@ from torch import nn
 from tools import main as run_tool
 from tools import paper_index
 from vit_helpers.scaling import parameters, training_multiply_adds
-from vit_helpers.training.recipe import adamw
+from vit_helpers.training.optimizers import adamw
 from vit_helpers.vit import ViTConfig
+
+pytestmark = pytest.mark.repo
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "notebooks" / "paper_index.md").read_text(encoding="utf-8")
@@ -159,21 +161,21 @@ def broken(kind, place):
 
 GONE = [
     ("notebook", ["12_future", "Look first"], "no notebook notebooks/12_future.ipynb"),
-    ("notebook", ["04_encoder", "4. The residual"], "the heading '4. The residual' of 04_encoder.ipynb: is not there"),
-    ("notebook", ["04_encoder", "Assemble the room", "class Own"], "the cell 'class Own' of .*: is not there"),
-    ("notebook", ["05_vit", "4. The residual stream"], "the heading .* of 05_vit.ipynb: is not there"),
+    ("notebook", ["04_encoder", "4. The residual"], "the heading '4. The residual' of 04_encoder.ipynb: not found"),
+    ("notebook", ["04_encoder", "Assemble the room", "class Own"], "the cell 'class Own' of .*: not found"),
+    ("notebook", ["05_vit", "4. The residual stream"], "the heading .* of 05_vit.ipynb: not found"),
     ("code", ["decoder", "Block"], "no file vit_helpers/decoder.py"),
-    ("code", ["encoder", "Block.backward"], "backward of Block.backward in encoder.py: is not there"),
+    ("code", ["encoder", "Block.backward"], "backward of Block.backward in encoder.py: not found"),
     (
         "code",
         ["encoder", "Block.forward", "self.norm3"],
-        "the line 'self.norm3' of Block.forward in .*: is not there",
+        "the line 'self.norm3' of Block.forward in .*: not found",
     ),
-    ("code", ["encoder", "Block.forward", "x = x +"], "the line 'x = x .' of .*: stands there 2 times"),
-    ("code", ["encoder", "MLP", "self.attn(self.norm1(x)"], "the line .* of MLP in encoder.py: is not there"),
+    ("code", ["encoder", "Block.forward", "x = x +"], "the line 'x = x .' of .*: found 2 times"),
+    ("code", ["encoder", "MLP", "self.attn(self.norm1(x)"], "the line .* of MLP in encoder.py: not found"),
     ("test", ["test_decoder", "test_it"], "no file tests/test_decoder.py"),
-    ("test", ["test_encoder", "test_it"], "the test test_it of test_encoder.py: is not there"),
-    ("test", ["test_encoder", "torch_twin_"], "the test torch_twin_ of test_encoder.py: is not there"),
+    ("test", ["test_encoder", "test_it"], "the test test_it of test_encoder.py: not found"),
+    ("test", ["test_encoder", "torch_twin_"], "the test torch_twin_ of test_encoder.py: not found"),
 ]
 
 

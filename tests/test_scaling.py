@@ -123,9 +123,9 @@ def test_memory_of_training_is_the_sum_of_its_parts():
     config = CONFIGS["65 tokens"]
     n = 4 * sum(parameters(config).values())
     parts = training_bytes(config, batch=8)
-    assert (parts["weights"], parts["gradients"], parts["optimiser"]) == (n, n, 2 * n)
+    assert (parts["weights"], parts["gradients"], parts["optimizer"]) == (n, n, 2 * n)
     assert training_bytes(config, batch=16)["activations"] == 2 * parts["activations"]
-    assert training_bytes(config, 8, "sgd")["optimiser"] == n
+    assert training_bytes(config, 8, "sgd")["optimizer"] == n
     with pytest.raises(ValueError, match="unknown optimizer 'lamb', known: adamw, sgd"):
         training_bytes(config, 8, "lamb")
 
@@ -133,7 +133,7 @@ def test_memory_of_training_is_the_sum_of_its_parts():
 MEASURE = """
 import torch
 import torch.nn.functional as F
-from vit_helpers.training.recipe import adamw
+from vit_helpers.training.optimizers import adamw
 from vit_helpers.scaling import training_bytes
 from vit_helpers.scaling.timing import peak_memory, reset_peak_memory
 from vit_helpers.vit import ViT, ViTConfig

@@ -13,6 +13,8 @@ import torch
 from vit_helpers.cli import COMMANDS
 from vit_helpers.patches import patchify
 
+pytestmark = pytest.mark.repo
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
 NOTEBOOKS = {path.name[:2]: path for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
@@ -41,10 +43,11 @@ def headings(number):
 
 def exercises(number):
     """{name: minutes}, as a notebook gives them"""
-    text = "\n\n".join(cells(number, "markdown"))
-    found = re.findall(r"^### Exercise(?: \d+)?: (.+)\n+\*Level \d of 3, about (\d+) minutes\.\*", text, re.M)
-    assert len(found) == len(dict(found)) == text.count("*Level ")
-    return {name: int(minutes) for name, minutes in found}
+    names = re.findall(r"^### Exercise(?: \d+)?: (.+)$", "\n\n".join(cells(number, "markdown")), re.M)
+    book = nbformat.read(NOTEBOOKS[number], as_version=4)
+    minutes = [cell.metadata["exercise"]["minutes"] for cell in book.cells if "exercise" in cell.metadata]
+    assert len(set(names)) == len(names)
+    return dict(zip(names, minutes, strict=True))
 
 
 # The text

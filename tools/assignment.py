@@ -1,21 +1,18 @@
-"""An assignment for nbgrader: the exercises of one notebook, what they need of it, and the solutions beside it."""
+"""An assignment for nbgrader: the exercises of one notebook, what they need from it, and the solutions beside them."""
 
 import ast
 import builtins
 import re
 import symtable
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from tools.execute import METADATA, is_setup
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-ABOUT = """# The exercises of notebook {name}
+from tools.execute import METADATA, ROOT, is_setup
 
-Read `{name}` of the series first. Where an exercise says *above*, it means there; the code it needs from there is here.
-
-Write each answer where it says *your turn*, under the name that stands there, and run the cell: the check tells at once what
-is right, and what slipped. An exercise of level 1 is worth 1 point, of level 2 two, of level 3 three. A check tries one idea
-after another, and you get the share of the points that is right before the first slip. A mistake is found or not: there it
-is all of the points or none. The cell behind each answer counts them. Leave it as it is: nbgrader puts it back."""
+ABOUT = (ROOT / "tools" / "static" / "assignment.md").read_text(encoding="utf-8").strip()
 COMMON = """import math
 
 import torch
@@ -24,7 +21,7 @@ from torch import nn"""
 MARKS = """# The marks for {answer}, of {points}
 import sys
 
-for _name in [*sys.modules]:  # our package is read afresh, whatever was done to it above
+for _name in [*sys.modules]:  # our package is read again, whatever was done to it above
     if _name.startswith("vit_helpers"):
         del sys.modules[_name]
 from {module} import {check} as _check
@@ -34,49 +31,44 @@ from vit_helpers.checks.marks import share as _share
 
 
 class Exercise(NamedTuple):
-    """What an exercise asks, and where: the cells from its heading to the one for the answer"""
+    """One exercise: its check, the name to answer under, its cells from the heading to the answer, and their metadata."""
 
     check: str
     answer: str
-    cells: list
-    before: list  # the statements of the notebook up to its heading, without those of other answers
+    cells: list[NotebookNode]
+    before: list[str]  # the statements of the notebook up to its heading, without those of other answers
 
     @property
-    def prose(self):
+    def level(self) -> int:
+        return self.cells[-1].metadata["exercise"]["level"]
+
+    @property
+    def prose(self) -> str:
         return self.cells[0].source[self.cells[0].source.index("### Exercise") :]
 
-    @property
-    def level(self):
-        return int(re.search(r"Level (\d) of 3", self.prose)[1])
 
-    @property
-    def points(self):
-        return f"{self.level} point{'s' * (self.level > 1)}"
-
-
-def exercises(lesson):
-    """The exercises of a notebook: all that stands between `### Exercise` and `done = check_x(answer)`"""
+def exercises(lesson: NotebookNode) -> list[Exercise]:
+    """The exercises of a notebook: from the heading before it to each cell with `exercise` in its metadata."""
     found, before = [], []
     for number, cell in enumerate(lesson.cells):
         if cell.cell_type == "markdown":
             if "### Exercise" in cell.source:
                 heading, so_far = number, list(before)
-        elif done := re.search(r"^done = (check_\w+)\((\w+)\)", cell.source, re.M):
-            found.append(Exercise(*done.groups(), lesson.cells[heading : number + 1], so_far))
+        elif "exercise" in cell.metadata:
+            check, answer = re.search(r"^done = (check_\w+)\((\w+)\)", cell.source, re.M).groups()
+            found.append(Exercise(check, answer, lesson.cells[heading : number + 1], so_far))
         elif not is_setup(cell):
             before += statements(cell.source)
     return found
 
 
-def assignment(name, lesson, solutions):
-    """The notebook for nbgrader's folder `source`, from a notebook of the series and the one with its solutions"""
-    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-
+def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
+    """The notebook for nbgrader's folder `source`, from a notebook of the series and the one with its solutions."""
     setup = next(cell.source for cell in lesson.cells if is_setup(cell))
     cells = [new_markdown_cell(ABOUT.format(name=name)), new_code_cell(setup), new_code_cell(COMMON)]
     known = names(COMMON)[0]
     for exercise in exercises(lesson):
-        prose = re.sub(r"(\*Level [^*]+)\.\*", rf"\1, {exercise.points}.*", exercise.prose)
+        prose = re.sub(r"(\*Level [^*]+)\.\*", rf"\1, {points(exercise)}.*", exercise.prose)
         cells.append(new_markdown_cell(prose.removeprefix("#")))  # one level up, under the title
         if along := comes_along(exercise, known):
             cells.append(new_code_cell(page(along)))
@@ -91,15 +83,15 @@ def assignment(name, lesson, solutions):
     return new_notebook(cells=cells, metadata=METADATA)
 
 
-def graded(cell, grade_id, grade=False, solution=False, **points):
-    """The cell as nbgrader knows it"""
+def graded(cell: NotebookNode, grade_id: str, grade: bool = False, solution: bool = False, **points: int) -> NotebookNode:
+    """The cell as nbgrader knows it."""
     kind = {"grade": grade, "solution": solution, "locked": grade, "task": False}
     cell.metadata["nbgrader"] = kind | {"grade_id": grade_id, "schema_version": 3} | points
     return cell
 
 
-def comes_along(exercise, known):
-    """The statements that an exercise needs of its notebook: for its code, and to have what its prose names at hand"""
+def comes_along(exercise: Exercise, known: set[str]) -> list[str]:
+    """The statements that an exercise needs from its notebook: for its code, and for the names that its prose mentions."""
     _, wanted = names(page(code(exercise.cells)))
     tools = [text for text in exercise.before if re.match(r"import |from |def |class |@", text)]
     named = re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", exercise.prose)))
@@ -107,11 +99,8 @@ def comes_along(exercise, known):
     return needed(wanted - known, exercise.before, known)
 
 
-def solved(exercise, solutions, known):
-    """The cell of the answer: the stub, and the solution between nbgrader's marks
-
-    What nbgrader puts between the marks for the students is nothing, by this course's settings, so they get the stub.
-    """
+def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
+    """The cell of the answer: the stub, and the solution between nbgrader's marks, which it removes for the students."""
     stub, done = re.split(r"^(?=done = )", exercise.cells[-1].source, flags=re.M)
     before = []
     for source in code(solutions.cells):
@@ -124,30 +113,35 @@ def solved(exercise, solutions, known):
     raise ValueError(f"no solution is worked out for {exercise.check}")
 
 
-def marks(exercise):
-    """The cell that gives the points; its last line is a number, which nbgrader takes for them"""
+def points(exercise: Exercise) -> str:
+    """ "1 point" or "2 points" """
+    return f"{exercise.level} point{'s' * (exercise.level > 1)}"
+
+
+def marks(exercise: Exercise) -> str:
+    """The cell that gives the points; its last line is a number, which nbgrader takes for them."""
     module = re.search(rf"^from (\S+) import {exercise.check}$", "\n".join(code(exercise.cells)), re.M)[1]
     share = f"_share(_check, {exercise.answer})"
-    if "mistake" in exercise.prose.partition("\n")[0]:  # a wrong answer has the ideas right that were right before
+    if exercise.cells[-1].metadata["exercise"]["all_or_nothing"]:  # the given code has some ideas right already
         share = f"({share} == 1)"
-    return MARKS.format(module=module, worth=f"{exercise.level} * {share}", points=exercise.points, **exercise._asdict())
+    worth = f"{exercise.level} * {share}"
+    return MARKS.format(module=module, worth=worth, points=points(exercise), check=exercise.check, answer=exercise.answer)
 
 
-def code(cells):
-    """The sources of code cells, without that of the setup cell"""
+def code(cells: Iterable[NotebookNode]) -> list[str]:
+    """The sources of code cells, without that of the setup cell."""
     return [cell.source for cell in cells if cell.cell_type == "code" and not is_setup(cell)]
 
 
-def statements(source):
-    """The statements of a cell, one text each"""
-    lines = source.splitlines()
-    for node in ast.parse(source).body:
-        first = min([node.lineno, *(line.lineno for line in getattr(node, "decorator_list", []))])
-        yield "\n".join(lines[first - 1 : node.end_lineno])
+def statements(source: str) -> list[str]:
+    """The statements of a cell, one text each."""
+    lines, nodes = source.splitlines(), ast.parse(source).body
+    starts = [min([node.lineno, *(line.lineno for line in getattr(node, "decorator_list", []))]) for node in nodes]
+    return ["\n".join(lines[start - 1 : node.end_lineno]) for start, node in zip(starts, nodes, strict=True)]
 
 
-def names(source):
-    """The names that code binds for what comes after it, and those that it needs of what came before"""
+def names(source: str) -> tuple[set[str], set[str]]:
+    """The names that code binds for what comes after it, and those that it needs from what came before."""
     top = symtable.symtable(source, "cell", "exec")
     binds = {name.get_name() for name in top.get_symbols() if name.is_assigned() or name.is_imported()}
     needs, tables = set(), [top]
@@ -158,14 +152,14 @@ def names(source):
     return binds, needs - binds - set(dir(builtins))
 
 
-def page(texts):
-    """Pieces of code as one: two empty lines around those of several lines"""
+def page(texts: Iterable[str]) -> str:
+    """Pieces of code as one: two empty lines around those of several lines."""
     loose = "\n".join(f"\n\n{text}\n\n" if "\n" in text else text for text in texts)
     return re.sub(r"\n{3,}", "\n\n\n", loose).strip()
 
 
-def needed(wanted, before, known):
-    """Those of the statements before that bind the wanted names, and what these need in turn"""
+def needed(wanted: set[str], before: list[str], known: set[str]) -> list[str]:
+    """Those of the statements before that bind the wanted names, and what these need in turn."""
     found = []
     for text in reversed(before):
         binds, needs = names(text)

@@ -1,66 +1,44 @@
-"""Build the series as a web site: the notebooks with their stored outputs, folded solutions, the rooms, and a search.
+"""Build the series as a web site: the notebooks with their stored outputs, folded solutions, the code, and a search.
 
 It takes half a minute and no network, neither to build nor to read: open index.html in the folder, or put the folder on any
 web server. Any warning of Sphinx stops the build and leaves the folder as it was. Buttons that open a notebook on Colab
 appear once the repository is published (`python -m tools.publish`).
 """
 
+import argparse
 import shutil
 import sys
 import tempfile
+import tomllib
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from tools import main
 from tools.book_pages import alt_texts, finish_page, write_pages
-from tools.execute import PROJECT, home
+from tools.execute import ROOT, home
 
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
 NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
-NOTEBOOKS = {  # how MyST-NB reads them, for the book and for slides
-    "project": "A Vision Transformer, built by hand",
-    "highlight_language": "none",  # what has no name, as a command for a shell, is not Python
-    "nb_execution_mode": "off",
-    "myst_enable_extensions": ["amsmath", "dollarmath"],
-    "myst_heading_anchors": 4,
-}
-SETTINGS = NOTEBOOKS | {
-    "extensions": ["myst_nb", "sphinx-mathjax-offline"],
-    "html_title": "A Vision Transformer, built by hand",
-    "html_theme": "sphinx_book_theme",
-    "html_static_path": ["_static"],
-    "html_css_files": [MARK.name],
-    "html_favicon": "_static/favicon.svg",
-    "html_copy_source": False,
-    "html_show_copyright": False,
-    "html_use_index": False,
-}
-THEME = {
-    "max_navbar_depth": 1,  # deeper, the theme folds the list behind triangles that have no name for a screen reader
-    "navbar_persistent": [],  # one field for the search is enough, the one in the sidebar
-    "show_toc_level": 2,
-    "use_download_button": False,  # it would hand out the book's copies of the notebooks, which do not run elsewhere
-}
+SETTINGS = tomllib.loads((ROOT / "tools" / "static" / "sphinx.toml").read_text(encoding="utf-8"))
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path("build/book"), help="default: build/book")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> int:
     return put_into(args.folder, MARK, NEEDED, make_book)
 
 
-def put_into(folder, mark, needed, make):
+def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[Path, Path], None]) -> int:
     """Fill a folder with the site that `make(pages, site)` makes; its exit status.
 
     mark  : the file by which a folder is known to hold such a site already; any other that is not empty is left alone
     needed: modules without which it cannot be made
     """
     try:
-        if not PROJECT.is_file():
-            raise ValueError(f"this works inside the repository; there is no {PROJECT}")
         if missing := [name for name in needed if find_spec(name) is None]:
             raise ValueError(f"this needs {', '.join(missing)}, not found here: pip install -e '.[book]'")
         if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):
@@ -78,30 +56,20 @@ def put_into(folder, mark, needed, make):
     return 0
 
 
-def make_book(pages, site):
-    """Write the pages, and of them the site; ValueError where Sphinx warns"""
-    address = home()
-    write_pages(pages, address)
-    theme = {"html_theme_options": THEME | (buttons(address) if address else {})}
-    run_sphinx(pages, site, "html", SETTINGS | theme, partial(finish_page, alt=alt_texts()))
+def make_book(pages: Path, site: Path) -> None:
+    """Write the pages, and the site from them; ValueError where Sphinx warns."""
+    write_pages(pages, home())
+    theme = SETTINGS["theme"] | (SETTINGS["buttons"] | {"repository_url": home()} if home() else {})
+    run_sphinx(pages, site, "html", SETTINGS["book"] | {"html_theme_options": theme}, finish_page)
 
 
-def buttons(address):
-    """What the theme needs for its buttons that lead to the published repository"""
-    return {
-        "repository_url": address,
-        "repository_branch": "main",
-        "use_repository_button": True,
-        "launch_buttons": {"colab_url": "https://colab.research.google.com"},
-    }
-
-
-def run_sphinx(pages, site, builder, settings, finish):
-    """Make a site of all pages, each of which `finish(app, doctree)` may change; ValueError where Sphinx warned"""
+def run_sphinx(pages: Path, site: Path, builder: str, settings: dict, finish: Callable) -> None:
+    """Make a site of all pages, each of which `finish(app, doctree, alt)` may change; ValueError where Sphinx warned."""
     from sphinx.application import Sphinx
 
-    app = Sphinx(pages, None, site, pages.with_name("doctrees"), builder, settings, status=None, warningiserror=True)
-    app.connect("doctree-read", finish)
+    settings, doctrees = SETTINGS["all"] | settings, pages.with_name("doctrees")
+    app = Sphinx(pages, None, site, doctrees, builder, settings, status=None, warningiserror=True)
+    app.connect("doctree-read", partial(finish, alt=alt_texts()))
     app.build()
     if app.statuscode:
         raise ValueError("nothing was written: see the warnings above")

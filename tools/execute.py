@@ -1,16 +1,16 @@
 """Run notebooks from top to bottom and store their outputs in place.
 
-The setup cell is brought up to date from tools/setup_cell.py, with the public address of pyproject.toml, so
-that it is the same everywhere.
-A notebook in which nothing changed stays byte for byte as it was: metadata is cut down to what Jupyter needs, and an
-output that differs from the stored one only in what tests/nbval_sanitize.cfg blurs (times, speeds) is left alone. So is a
-picture in a cell tagged nbval-ignore-output whose text says the same: clear that cell's output to have it drawn anew.
+The setup cell is brought up to date first, so that it is the same in every notebook. A notebook in which nothing changed
+stays byte for byte as it was: an output that differs from the stored one only in what tests/nbval_sanitize.cfg blurs (times,
+speeds) is left alone, and so is an image in a cell tagged nbval-ignore-output whose text says the same. Clear the outputs of
+such a cell to have its image stored again.
 
 Each line printed ends with what the notebook cost: seconds from the start of its kernel to the end, and the peak of its
-memory. With --cards both are written into the notebook's card and into its row of README.md, word for word the same, and
-every output is stored as it came, so that all times in the notebook are those of one run.
+memory. With --cards both are written into the table at the top of the notebook and into its row of README.md, and every
+output is stored as it came, so that all times in a notebook are those of one run.
 """
 
+import argparse
 import configparser
 import copy
 import json
@@ -20,52 +20,69 @@ import tomllib
 from pathlib import Path
 
 from tools import main
-from tools.notebook_costs import MEASURED, card_of, card_with, has_card, in_words, is_listed, list_in_readme, measure
+from tools.notebook_costs import card_of, format_costs, is_listed, measure, write_costs
+from vit_helpers import __version__
 
 ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "pyproject.toml"
 SANITIZE = ROOT / "tests" / "nbval_sanitize.cfg"
-SETUP_CELL = Path(__file__).with_name("setup_cell.py")
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+WIDGET = "application/vnd.jupyter.widget-view+json"
+SETUP = """\
+# @title Setup: find vit_helpers (run this first)
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+sys.path[:0] = [str(p) for p in Path.cwd().parents if (p / "vit_helpers" / "vit.py").is_file()]
+"""
+LOCAL = 'assert find_spec("vit_helpers"), "no vit_helpers: run this in the repository, or pip install that"'
+ONLINE = """\
+if not find_spec("vit_helpers"):  # on Colab or Kaggle: fetch it, and leave their torch as it is
+    import subprocess
+
+    url = "git+{address}@{tag}"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", url, "torchinfo", "einops"]
+    subprocess.run(pip)
+    assert find_spec("vit_helpers"), "pip says above why it failed; on Kaggle, is internet on?\""""
+TAG = f"v{__version__}"  # what published notebooks install
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebooks", nargs="*", type=Path, help="default: every notebook under notebooks/")
     parser.add_argument(
         "--cards",
         action="store_true",
-        help="write the time and memory measured into each notebook's card and into README.md, where they differ by more "
-        "than a quarter from what is there; let nothing else run meanwhile (default: print them, write none)",
+        help="write time and memory into the notebook and into README.md, where they differ by more than a quarter from "
+        "what is there; let nothing else run meanwhile (default: print them, write none)",
     )
 
 
-def run(args):
-    if not PROJECT.is_file():
-        print(f"error: rerun works inside the repository; there is no {PROJECT}", file=sys.stderr)
-        return 1
+def run(args: argparse.Namespace) -> int:
     notebooks = args.notebooks or all_notebooks()
     if missing := [str(path) for path in notebooks if not path.is_file()]:
         print(f"error: no notebook at {', '.join(missing)}", file=sys.stderr)
         return 1
-    if args.cards and (unlisted := [str(path) for path in notebooks if has_card(path) and not is_listed(path)]):
-        print(f"error: no table in README.md links to {', '.join(unlisted)}", file=sys.stderr)
+    if args.cards and (unlisted := [str(path) for path in notebooks if not is_listed(path)]):
+        print(f"error: no row with time and memory in README.md for {', '.join(unlisted)}", file=sys.stderr)
         return 1
-    failed = [path for path in notebooks if not rerun(path, args.cards)]
-    return 1 if failed else 0
+    return max([not execute(path, args.cards) for path in notebooks], default=0)
 
 
-def all_notebooks():
-    """Every notebook and its solutions; not the copies that readers and JupyterLab keep in other folders"""
+def all_notebooks() -> list[Path]:
+    """Every notebook and its solutions; not the copies that readers and JupyterLab keep in other folders."""
     return sorted(path for folder in ("", "solutions") for path in (ROOT / "notebooks" / folder).glob("[0-9]*.ipynb"))
 
 
-WIDGET = "application/vnd.jupyter.widget-view+json"
+def lessons() -> list[Path]:
+    """The notebooks without their solutions."""
+    return [path for path in all_notebooks() if path.parent.name != "solutions"]
 
 
-def rerun(path, cards=False):
+def execute(path: Path, cards: bool = False) -> bool:
     """Run one notebook and store it, with `cards` also what it cost; False, and nothing stored, when that fails."""
     import nbformat
     from nbclient import NotebookClient
@@ -75,38 +92,29 @@ def rerun(path, cards=False):
         before = path.read_text(encoding="utf-8")
         old = nbformat.reads(before, as_version=4)
     except ValueError as error:
-        print(f"{path}: no notebook\n{error}", file=sys.stderr)
+        print(f"{path}: not a notebook\n{error}", file=sys.stderr)
         return False
     new = copy.deepcopy(old)
     for cell in filter(is_setup, new.cells):
         cell.source = setup_source(home())
-    client = NotebookClient(
-        new,
-        timeout=600,
-        kernel_name="python3",
-        record_timing=False,
-        coalesce_streams=True,
-        store_widget_state=True,  # nbclient needs it for a while; `store` drops it
-        resources={"metadata": {"path": str(path.parent)}},
-    )
+    options = {"timeout": 600, "kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
+    client = NotebookClient(new, resources={"metadata": {"path": str(path.parent)}}, **options)
     try:
         costs = measure(client.execute)
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         print(f"{path}: failed, left as it was\n{error}", file=sys.stderr)
         return False
-    if cards and (card := card_of(new)):
-        card.source = card_with(card.source, costs)
+    if cards and card_of(new):
+        write_costs(path, card_of(new), costs)
     after = store(new, new if cards else old)
-    if cards and card:
-        list_in_readme(path, MEASURED.search(card.source).groups())
     if after != before:
         path.write_text(after, encoding="utf-8", newline="\n")
-    print(f"{path}: {'unchanged' if after == before else 'written'}, {', '.join(in_words(costs))}")
+    print(f"{path}: {'unchanged' if after == before else 'written'}, {', '.join(format_costs(costs))}")
     return True
 
 
-def store(new, old):
-    """The text of the file: cleaned, with the stored outputs where the new ones say the same"""
+def store(new, old) -> str:
+    """The text of the file: metadata cut down, and the stored outputs where the new ones say the same."""
     import nbformat
 
     rules = sanitize_rules()
@@ -115,9 +123,9 @@ def store(new, old):
         if cell.cell_type == "code":
             for output in cell.outputs:
                 output.pop("transient", None)
-                output.get("data", {}).pop(WIDGET, None)  # stored, it would stand for sliders that are gone
-            measured = "nbval-ignore-output" in cell.metadata.get("tags", [])  # its pictures may show times
-            if blur(cell.outputs, rules, measured) == blur(before.outputs, rules, measured):
+                output.get("data", {}).pop(WIDGET, None)  # stored, it would refer to sliders that no longer exist
+            timed = "nbval-ignore-output" in cell.metadata.get("tags", [])  # its images may show times
+            if blur(cell.outputs, rules, timed) == blur(before.outputs, rules, timed):
                 cell.outputs = before.outputs
     new.metadata = METADATA
     new.nbformat, new.nbformat_minor = 4, 5
@@ -125,35 +133,35 @@ def store(new, old):
     return nbformat.writes(new) + "\n"
 
 
-def home():
-    """The public address of the repository, from the one place that holds it: pyproject.toml; "" before it is published"""
+def home() -> str:
+    """The public address of the repository, from pyproject.toml, the one place that holds it; "" before publication."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     return project.get("urls", {}).get("Repository", "")
 
 
-def setup_source(address):
-    """The text of the setup cell of every notebook of a repository with this public address, "" for none"""
-    return SETUP_CELL.read_text(encoding="utf-8").strip().replace('HOME = ""', f'HOME = "{address}"')
+def setup_source(address: str) -> str:
+    """The setup cell of every notebook of a repository with this public address, "" for none."""
+    return SETUP + (ONLINE.format(address=address, tag=TAG) if address else LOCAL)
 
 
-def is_setup(cell):
-    """Whether this is the cell that finds vit_helpers"""
+def is_setup(cell) -> bool:
+    """Whether this is the cell that finds vit_helpers."""
     return "setup" in cell["metadata"].get("tags", [])
 
 
-def sanitize_rules(path=SANITIZE):
-    """nbval's own file: what to look for, and what to put in its place"""
+def sanitize_rules() -> list[tuple[re.Pattern, str]]:
+    """nbval's own file: what to look for, and what to put in its place."""
     config = configparser.RawConfigParser()
-    config.read(path)
+    config.read(SANITIZE)
     return [(re.compile(config[name]["regex"]), config[name]["replace"]) for name in config.sections()]
 
 
-def blur(outputs, rules, measured=False):
-    """Outputs as comparable text, execution counts left out, and pictures too where they show what was measured"""
+def blur(outputs: list, rules: list, timed: bool = False) -> list[str]:
+    """Outputs as comparable text, without execution counts, and where they may show times without images."""
     texts = []
     for output in outputs:
         kept = {key: value for key, value in output.items() if key != "execution_count"}
-        if measured and "data" in kept:
+        if timed and "data" in kept:
             kept["data"] = {kind: value for kind, value in kept["data"].items() if not kind.startswith("image/")}
         text = json.dumps(kept, sort_keys=True)
         for pattern, replacement in rules:

@@ -10,15 +10,31 @@ import pytest
 import torch
 from PIL import Image, ImageChops, ImageSequence, ImageStat
 
-from tools import opening_animation as reading
-from tools.opening_animation import Reading, draw_moment, draw_reading, moments, palette, place, save_animation
+from tools.animation import (
+    BARS,
+    COLUMN,
+    DIM,
+    HEIGHT,
+    LARGE,
+    ROW,
+    SMALL,
+    STAGE,
+    TALL,
+    THICK,
+    WIDTH,
+    Reading,
+    draw_moment,
+    draw_reading,
+    moments,
+    palette,
+    save_animation,
+    slot,
+)
 from tools.pictures import DIGIT, read_digit
 from vit_helpers.data import load
 from vit_helpers.plots import style
 from vit_helpers.pretrained import load_pretrained
 
-BARS, COLUMN, DIM, HEIGHT, LARGE = reading.BARS, reading.COLUMN, reading.DIM, reading.HEIGHT, reading.LARGE
-ROW, SMALL, STAGE, TALL, THICK, WIDTH = reading.ROW, reading.SMALL, reading.STAGE, reading.TALL, reading.THICK, reading.WIDTH
 STORED = Path(__file__).parents[1] / "images" / "00_start_here" / "reading.gif"
 ORANGE = tuple(bytes.fromhex(style.CLASS_TOKEN[1:]))
 CUT, ROWED, MADE, JOINED, FIRST, SECOND, ANSWERED = range(1, 8)  # the moments of a model with two layers
@@ -46,7 +62,7 @@ def stored():
 
 
 def orange(picture, y, left=0, right=WIDTH):
-    """How many pixels of a line across a picture have the class token's colour"""
+    """How many pixels of a line across a picture have the class token's color"""
     return sum(picture.getpixel((x, y)) == ORANGE for x in range(left, right))
 
 
@@ -69,7 +85,7 @@ def test_at_first_there_is_the_image(made_up):
 def test_the_row_holds_the_patches_in_their_order(made_up):
     picture = draw_moment(made_up, ROWED, 1.0)
     for i, corner in enumerate(((0, 0), (0, 4), (4, 0), (4, 4)), start=1):
-        x, width = place(i, 5)
+        x, _, width = slot(i, 5)
         for r, c in ((1, 1), (2, 3)):
             at = (round(x + (c + 0.5) * width / 4), round(ROW + (r + 0.5) * width / 4))
             if at[1] < COLUMN:
@@ -82,7 +98,7 @@ def test_tokens_are_those_of_the_layers_gone_through(made_up, moment, layer):
     picture, tokens = draw_moment(made_up, moment, 1.0), made_up.tokens[layer]
     top = tokens.abs().quantile(0.98)
     for i in range(1, 5):
-        x, width = place(i, 5)
+        x, _, width = slot(i, 5)
         for k in range(8):
             got = picture.getpixel((round(x + width / 2), round(COLUMN + (k + 0.5) * TALL / 8)))
             wanted = matplotlib.colormaps[style.VALUES](((tokens[i, k] / top + 1) / 2).clamp(0, 1).item(), bytes=True)
@@ -92,10 +108,10 @@ def test_tokens_are_those_of_the_layers_gone_through(made_up, moment, layer):
 @pytest.mark.parametrize("token", [1, 2, 3, 4])
 @pytest.mark.parametrize("weight", [0.0, 0.02, 0.3, 0.8])
 def test_a_line_is_as_wide_as_its_weight(made_up, token, weight):
-    """Measured across, half-way down to the patch it leads to, where nothing else has its colour"""
+    """Measured across, half-way down to the patch it leads to, where nothing else has its color"""
     weights = torch.zeros(5).index_fill(0, torch.tensor(token), weight)
     picture = draw_moment(made_up._replace(weights=[weights, weights]), SECOND, 1.0)
-    x, width = place(token, 5)
+    x, _, width = slot(token, 5)
     start, down = STAGE[0] + STAGE[2] / 2, ROW - STAGE[1] - STAGE[3]
     across = x + width / 2 - start
     y, middle = STAGE[1] + STAGE[3] + down // 2, round(start + across / 2)
@@ -117,16 +133,16 @@ def test_the_image_is_bright_where_the_class_token_looks(made_up):
 def test_bars_are_as_long_as_the_probabilities(made_up):
     picture = draw_moment(made_up, ANSWERED, 1.0)
     left, top, width, height = BARS
-    grey = tuple(bytes.fromhex(style.LINE[1:]))
-    for i, (value, colour) in enumerate(zip(made_up.probabilities.tolist(), (grey, ORANGE, grey), strict=True)):
+    gray = tuple(bytes.fromhex(style.LINE[1:]))
+    for i, (value, color) in enumerate(zip(made_up.probabilities.tolist(), (gray, ORANGE, gray), strict=True)):
         y = round(top + (i + 0.25) * height / 3)
-        long = sum(picture.getpixel((x, y)) == colour for x in range(left + 1, left + width - 2))
+        long = sum(picture.getpixel((x, y)) == color for x in range(left + 1, left + width - 2))
         assert long == pytest.approx(width * value, abs=2)
 
 
 def test_half_way_is_between(made_up):
     """A line grows from one layer's width to the next one's"""
-    y, (x, width) = STAGE[1] + STAGE[3] + 40, place(4, 5)
+    y, (x, _, width) = STAGE[1] + STAGE[3] + 40, slot(4, 5)
     middle = round(STAGE[0] + STAGE[2] / 2 + (x + width / 2 - STAGE[0] - STAGE[2] / 2) * 40 / (ROW - STAGE[1] - STAGE[3]))
     counts = [orange(draw_moment(made_up, SECOND, p), y, middle - 30, middle + 200) for p in (0.01, 0.5, 1.0)]
     assert counts[0] < counts[1] < counts[2]
@@ -147,10 +163,10 @@ def test_the_same_numbers_make_the_same_file(made_up, tmp_path):
     assert len(draw_reading(made_up, step=0.2)) > len(pictures)
 
 
-def test_the_palette_holds_the_colours_of_the_house():
-    colours = list(zip(*[iter(palette().getpalette())] * 3, strict=True))
-    assert {(255, 255, 255), (0, 0, 0), ORANGE} <= set(colours)
-    assert {tuple(bytes.fromhex(one[1:])) for one in (style.PATCH, style.TEXT, style.LINE)} <= set(colours)
+def test_the_palette_holds_the_colors_of_the_house():
+    colors = list(zip(*[iter(palette().getpalette())] * 3, strict=True))
+    assert {(255, 255, 255), (0, 0, 0), ORANGE} <= set(colors)
+    assert {tuple(bytes.fromhex(one[1:])) for one in (style.PATCH, style.TEXT, style.LINE)} <= set(colors)
 
 
 def test_the_numbers_are_the_models(real):
@@ -168,13 +184,13 @@ def test_the_numbers_are_the_models(real):
             assert torch.allclose(real.weights[layer], by_hand, atol=1e-5)
             assert real.weights[layer].sum().item() == pytest.approx(1)
             x = block(x)
-    left, top, width, height = test.places[DIGIT].tolist()
+    left, top, width, height = test.boxes[DIGIT].tolist()
     inside = torch.zeros(24, 24)
     inside[top : top + height, left : left + width] = 1
     covered = inside.unfold(0, 4, 4).unfold(1, 4, 4).mean(dim=(2, 3)).flatten()  # the share of each patch
-    for weights, share in zip(real.weights, real.shares, strict=True):
+    for weights, share in zip(real.weights, real.fractions, strict=True):
         assert share == pytest.approx((weights[1:] * covered).sum().item(), abs=1e-5)
-    assert real.shares[0] < 0.5 < 0.8 < real.shares[-1]  # what the animation is there to show
+    assert real.fractions[0] < 0.5 < 0.8 < real.fractions[-1]  # what the animation is there to show
 
 
 def test_the_stored_file_is_small_and_ends_with_a_rest(stored):

@@ -1,0 +1,323 @@
+"""The setup cell, wherever a notebook is opened, and `tools.execute`: bytes that stay, costs that are measured."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+
+import nbformat
+import pytest
+
+from tools import execute
+from tools import main as run_tool
+from tools.execute import METADATA, ROOT, TAG, all_notebooks, blur, sanitize_rules, setup_source
+from tools.notebook_costs import MEASURED, measure
+
+# The setup cell
+
+FORGET = """import sys; from pathlib import Path
+sys.path[:] = [p for p in sys.path if not p or not Path(p, 'vit_helpers').exists()]"""
+
+
+def python(code, cwd, *paths, text=None):
+    """Run code in a fresh process in a folder, in which vit_helpers is found only there or at these paths."""
+    forget = f"{FORGET} + {list(map(str, paths))}\n"
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, "-c", forget + code], cwd=cwd, env=env, capture_output=True, text=True, input=text
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A folder with the contents of the wheel, as pip would install it, and nothing else"""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
+    with zipfile.ZipFile(*folder.glob("*.whl")) as file:
+        file.extractall(folder / "site")
+    return folder / "site"
+
+
+WHERE = "\nimport vit_helpers; print(vit_helpers.__file__)"
+
+
+@pytest.mark.parametrize("folder", [".", "notebooks", "notebooks/solutions"])
+def test_setup_finds_the_clone_without_installing(folder):
+    done = python(f"{setup_source('')}\n{setup_source('')}{WHERE}", ROOT / folder)
+    assert (ROOT / folder / done.stdout.strip()).resolve() == ROOT / "vit_helpers" / "__init__.py", done.stderr
+
+
+def test_setup_prefers_the_clone_of_the_notebook_to_an_installed_package(wheel):
+    done = python(setup_source("") + WHERE, ROOT / "notebooks", wheel)
+    assert done.stdout.strip() == str(ROOT / "vit_helpers" / "__init__.py"), done.stderr
+
+
+def test_setup_finds_the_installed_package(wheel, tmp_path):
+    for address in ("", "https://nowhere.invalid"):  # nothing is fetched
+        done = python(setup_source(address) + WHERE, tmp_path, wheel)
+        assert done.stdout.strip() == str(wheel / "vit_helpers" / "__init__.py"), done.stderr
+
+
+def test_setup_says_what_to_do_when_nothing_is_there(tmp_path):
+    done = python(setup_source(""), tmp_path)
+    assert "AssertionError: no vit_helpers: run this in the repository, or pip install that" in done.stderr
+
+
+def test_setup_is_short_and_fetches_the_package_by_its_address_and_tag_alone():
+    local, published = (setup_source(address).splitlines() for address in ("", "https://github.com/a/b"))
+    assert len(local) <= 7 and published[: len(local) - 1] == local[:-1]
+    assert len(published) - len(local) + 1 <= 8
+    text = "\n".join(published)
+    assert f'"git+https://github.com/a/b@{TAG}"' in text and '"--no-deps"' in text
+    assert not re.search(r'"-e"|editable|vit-helpers|"vit_helpers[^"]', text)
+
+
+def imports():
+    """[[module, name or None], ...]: all that the cells of all notebooks import"""
+    found = set()
+    for path in all_notebooks():
+        for cell in nbformat.read(path, as_version=4).cells:
+            for node in ast.walk(ast.parse(cell.source)) if cell.cell_type == "code" else ():
+                if isinstance(node, ast.Import):
+                    found |= {(alias.name, None) for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    found |= {(node.module, alias.name) for alias in node.names}
+    return sorted(found, key=str)
+
+
+RESOLVE = """
+import json
+from importlib import import_module
+
+lost = []
+for module, name in json.load(sys.stdin):
+    try:
+        if name and not hasattr(import_module(module), name):
+            import_module(f"{module}.{name}")
+        import_module(module)
+    except ImportError as error:
+        lost.append(str(error))
+try:
+    import tools
+    lost.append(f"tools is found: {tools}")
+except ModuleNotFoundError:
+    pass
+import vit_helpers
+print(json.dumps([vit_helpers.__file__, lost]))
+"""
+
+
+def test_every_import_of_every_notebook_is_in_the_wheel_and_tools_are_not(wheel, tmp_path):
+    assert sum(module.startswith("vit_helpers") for module, _ in imports()) > 100
+    done = python(RESOLVE, tmp_path, wheel, text=json.dumps(imports()))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [str(wheel / "vit_helpers" / "__init__.py"), []]
+
+
+# Executing
+
+
+def small_notebook(path, *sources, **metadata):
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, metadata=metadata) for source in sources])
+    nbformat.write(book, path)
+    return path
+
+
+@pytest.fixture
+def executed(capsys):
+    """Run `tools.execute` with these words: its status, what it printed, and its errors"""
+
+    def run(*words):
+        status = run_tool(execute, [*map(str, words)])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_it_writes_once_and_then_leaves_every_byte(tmp_path, executed):
+    exercise = {"level": 2, "minutes": 10, "all_or_nothing": False}
+    code = "import time; print(f'took {time.perf_counter()} s')"
+    path = small_notebook(tmp_path / "0.ipynb", code, "1 + 1", exercise=exercise)
+    assert "0.ipynb: written, " in executed(path)[1]
+    first = path.read_bytes()
+    book = json.loads(first)
+    assert [cell["execution_count"] for cell in book["cells"]] == [1, 2]
+    assert [cell["metadata"] for cell in book["cells"]] == [{"exercise": exercise}] * 2
+    assert book["metadata"] == METADATA and b"timing" not in first
+    assert "unchanged" in executed(path)[1]
+    assert path.read_bytes() == first
+
+
+def test_an_image_of_what_was_measured_stays_with_its_table():
+    def outputs(time, image):
+        return [{"text": f"took {time} s"}, {"data": {"image/png": image, "text/plain": "Image"}}]
+
+    rules = sanitize_rules()
+    assert blur(outputs(1.5, "a"), rules, timed=True) == blur(outputs(2.5, "b"), rules, timed=True)
+    assert blur(outputs(1.5, "a"), rules) != blur(outputs(1.5, "b"), rules)
+
+
+def test_only_times_speeds_and_memory_are_blurred():
+    def same(one, two):
+        return blur([{"text": one}], sanitize_rules()) == blur([{"text": two}], sanitize_rules())
+
+    assert same("40 epochs took 9.1 s, 1,200 images/s, 80 MiB", "40 epochs took 12 s, 980.5 images/s, 1,001 MiB")
+    assert not same("40 epochs took 9.1 s", "41 epochs took 9.1 s")
+    assert not same("accuracy 0.991", "accuracy 0.992")
+    assert not same("16 squares", "17 squares")
+
+
+def test_a_notebook_that_fails_stays_as_it_was_and_the_next_one_runs(tmp_path, executed):
+    lines = ["1 / 0", "import os; os._exit(1)", "print('one')"]
+    *fail, fine = (small_notebook(tmp_path / f"{n}.ipynb", line) for n, line in enumerate(lines))
+    fail.append(tmp_path / "no_json.ipynb")
+    fail[-1].write_text("no JSON")
+    before = [path.read_bytes() for path in fail]
+    status, out, err = executed(*fail, fine)
+    assert status == 1 and "Traceback" not in err.partition(str(fail[1]))[2]
+    assert f"{fail[0]}: failed, left as it was" in err and "ZeroDivisionError" in err
+    assert f"{fail[1]}: failed, left as it was" in err and f"{fail[2]}: not a notebook" in err
+    assert f"{fine}: written" in out and [path.read_bytes() for path in fail] == before
+    assert executed(tmp_path / "none.ipynb") == (1, "", f"error: no notebook at {tmp_path / 'none.ipynb'}\n")
+
+
+def test_nbval_notices_a_changed_output(tmp_path, executed):
+    same, changed = (small_notebook(tmp_path / f"{n}.ipynb", "print('one')") for n in range(2))
+    assert executed(same, changed)[0] == 0
+    changed.write_text(changed.read_text().replace("one\\n", "two\\n"))
+    words = ["-q", "-o", "addopts=", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", same, changed]
+    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+
+
+# What a notebook costs: always measured, written with --cards
+
+CARD = """# A title
+
+| what it costs | |
+|---|---|
+| time and memory | seconds, under 1 GB |
+| download | nothing |
+"""
+README = """The [first](notebooks/0.ipynb) in prose.
+
+| | you build | time | memory |
+|---|---|---|---|
+| [zero](notebooks/0.ipynb) ([solutions](notebooks/solutions/0.ipynb)) | a \\| b | | |
+| one | nothing yet | | |
+"""
+
+
+def small_series(folder, readme=README, card=CARD):
+    """A notebook with a card that holds 300 MiB for half a second, and the README.md beside its folder"""
+    (folder / "notebooks").mkdir()
+    (folder / "README.md").write_text(readme)
+    path = small_notebook(folder / "notebooks" / "0.ipynb", "import time", "x = b'x' * 300 * 2**20; time.sleep(0.5)")
+    book = nbformat.read(path, as_version=4)
+    book.cells.insert(0, nbformat.v4.new_markdown_cell(card))
+    nbformat.write(book, path)
+    return path
+
+
+def card_of(path):
+    return nbformat.read(path, as_version=4).cells[0].source
+
+
+def bytes_of(path):
+    return path.read_bytes(), path.parents[1].joinpath("README.md").read_bytes()
+
+
+@pytest.fixture
+def pretend(monkeypatch, executed):
+    """Execute as if it had measured these costs, with no kernel: its status, and what it printed"""
+
+    def run(*words, costs=(47.6, 1.234)):
+        monkeypatch.setattr("tools.execute.measure", lambda work: costs)
+        status, out, err = executed(*words)
+        return status, out + err
+
+    return run
+
+
+def test_cards_measure_a_notebook_and_write_what_it_cost(tmp_path, executed):
+    path = small_series(tmp_path)
+    _, out, _ = executed("--cards", path)
+    seconds, memory = re.search(r"0.ipynb: written, (\S+ s), (\S+ GiB)\n", out).groups()
+    assert 0.5 < float(seconds.removesuffix(" s")) < 100
+    assert 0.3 < float(memory.removesuffix(" GiB")) < 0.6  # a kernel alone needs some 0.1 GiB
+    card = MEASURED.search(card_of(path))
+    assert card.groups() == (seconds, memory)
+    assert card_of(path) == CARD.replace("| time and memory | seconds, under 1 GB |", card.group())
+    assert (tmp_path / "README.md").read_text() == README.replace("b | | |", f"b | {seconds} | {memory} |")
+
+
+def test_without_cards_the_cost_is_printed_and_not_written(tmp_path, pretend):
+    path = small_series(tmp_path)
+    assert pretend(path) == (0, f"{path}: written, 48 s, 1.2 GiB\n")
+    assert card_of(path) == CARD
+    assert (tmp_path / "README.md").read_text() == README
+    before = bytes_of(path)
+    assert pretend(path, costs=(99, 9)) == (0, f"{path}: unchanged, 99 s, 9 GiB\n")
+    assert bytes_of(path) == before
+
+
+def test_cards_that_are_right_within_a_quarter_keep_every_byte(tmp_path, pretend):
+    path = small_series(tmp_path)
+    assert pretend("--cards", path) == (0, f"README.md: written\n{path}: written, 48 s, 1.2 GiB\n")
+    before = bytes_of(path)
+    for same in [(47.6, 1.234), (59, 1.2), (37, 1.2), (48, 1.49), (48, 0.91)]:
+        assert "0.ipynb: unchanged, " in pretend("--cards", path, costs=same)[1]
+        assert bytes_of(path) == before
+    for other in [(61, 1.2), (48, 1.7), (48, 1), (30, 1)]:
+        assert "0.ipynb: written, " in pretend("--cards", path, costs=other)[1]
+
+
+def test_a_readme_changed_by_hand_is_brought_back_to_the_card(tmp_path, pretend):
+    path = small_series(tmp_path)
+    pretend("--cards", path)
+    before = bytes_of(path)
+    readme = tmp_path / "README.md"
+    readme.write_text(readme.read_text().replace("| 48 s |", "| 8 s |"))
+    assert pretend("--cards", path, costs=(50, 1.3)) == (0, f"README.md: written\n{path}: unchanged, 50 s, 1.3 GiB\n")
+    assert bytes_of(path) == before
+
+
+def test_a_notebook_without_a_card_needs_no_readme(tmp_path, pretend):
+    path = small_series(tmp_path, "nothing", card="# Solutions")
+    assert pretend("--cards", path)[0] == 0
+    assert card_of(path) == "# Solutions"
+    assert (tmp_path / "README.md").read_text() == "nothing"
+
+
+def test_cards_stop_where_the_readme_has_no_row_for_a_notebook(tmp_path, pretend):
+    path = small_series(tmp_path, README.replace("[zero](notebooks/0.ipynb)", "zero"))
+    before = bytes_of(path)
+    assert pretend("--cards", path) == (1, f"error: no row with time and memory in README.md for {path}\n")
+    assert bytes_of(path) == before
+    (tmp_path / "README.md").unlink()
+    assert pretend("--cards", path)[0] == 1
+
+
+BLOCK = "import os, subprocess, sys, time; x = b'x' * 300 * 2**20; "
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        BLOCK + "time.sleep(0.5)",
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])",
+        pytest.param(
+            BLOCK + "os.fork(); time.sleep(0.5)",
+            marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
+        ),
+    ],
+    ids=["its own", "of its child", "shared with its child"],
+)
+def test_memory_of_a_process_and_its_children_counts_once(code):
+    words = [sys.executable, "-c", code, BLOCK + "time.sleep(0.5)"]
+    seconds, memory = measure(lambda: subprocess.run(words, check=True))
+    assert 0.5 < seconds < 30
+    assert 300 < memory * 2**10 < 400

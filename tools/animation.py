@@ -1,0 +1,254 @@
+"""The animation of the README: a ViT classifies an image, from patches to tokens to attention, layer by layer.
+
+All numbers are given and drawn as they are; between two moments, positions and widths change gradually. Drawn with PIL: a
+hundred frames take seconds, and a GIF with few colors stays small.
+"""
+
+import math
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import torch
+from matplotlib.colors import to_rgb
+from matplotlib.font_manager import FontProperties, findfont
+from PIL import Image, ImageDraw, ImageFont
+
+from vit_helpers.plots import style
+
+Box = tuple[float, float, float, float]  # left, top, width, height, in pixels of a frame
+WIDTH, HEIGHT = 880, 440
+LARGE, SMALL = (308, 62, 264, 264), (24, 62, 216, 216)  # the image, at first and then
+EDGE, ROW, COLUMN, TALL = 24, 338, 360, 64  # left of the row; top of its patches; top and height of its tokens
+STAGE = (430, 150, 24, 90)  # the class token when it attends
+BARS = (650, 62, 180, 220)
+DIM = 0.3  # brightness of a patch without attention
+THICK = 40  # width of a line for a weight of 1
+FINE = 2  # drawn this many times as large, then shrunk: smooth edges
+STEP = 0.06  # seconds between two frames that move
+
+
+class Reading(NamedTuple):
+    """The forward pass of a ViT with L layers on one image: all the numbers that the animation shows."""
+
+    image: torch.Tensor  # (C, H, W), H = W, from 0 to 1
+    patch_size: int
+    tokens: list[torch.Tensor]  # L + 1 of (T, D), before the first layer and after each; the class token is token 0
+    weights: list[torch.Tensor]  # L of (T,), the attention of the class token to each token
+    fractions: list[float]  # L, the fraction of it inside the digit's bounding box
+    probabilities: torch.Tensor  # (K,)
+    class_names: tuple[str, ...]
+
+
+class Moment(NamedTuple):
+    """One idea: its caption, seconds of movement, seconds of rest after it."""
+
+    caption: str
+    moving: float
+    rest: float
+
+
+def moments(reading: Reading) -> list[Moment]:
+    """The ideas in their order: question, patches, row, tokens, class token, one for each layer, answer."""
+    (T, D), L = reading.tokens[0].shape, len(reading.weights)
+    best = int(reading.probabilities.argmax())
+    attends = "Attention: which patches are worth looking at?"
+    return [
+        Moment("Which digit stands here, among scraps of others?", 0, 1.2),
+        Moment(f"Cut the image into {T - 1} patches", 0.4, 0.5),
+        Moment("Lay them in a row, like the words of a sentence", 1.3, 0.2),
+        Moment(f"Each becomes a token: {D} numbers for what it shows, and where", 0.7, 0.8),
+        Moment("A class token joins them, to gather the answer", 1.3, 0.2),
+        *[Moment(attends, 0.4, 0.4) for _ in range(L - 1)],
+        Moment(attends, 0.4, 0.6),
+        Moment(f"It reads a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}", 0.4, 2.6),
+    ]
+
+
+def draw_moment(reading: Reading, number: int, progress: float) -> Image.Image:
+    """The frame at `progress` (from 0 to 1) through a moment: WIDTH x HEIGHT, RGB."""
+    captions = [moment.caption for moment in moments(reading)]
+    done = [float(number > k) or progress * (number == k) for k in range(1, len(captions))]
+    (cut, row, made, joined), layers, answered = done[:4], sum(done[4:-1]), done[-1]
+    tokens = reading.tokens[int(layers)]  # those of a layer are there when its attention has been shown
+    weights = between([torch.zeros_like(reading.weights[0]), *reading.weights], layers)
+    canvas = Canvas()
+    canvas.words(EDGE, 28, captions[number], size=style.TEXT_SIZE + 4)
+    if layers:
+        layer = f"layer {math.ceil(layers)} of {len(reading.weights)}"
+        draw_attention(canvas, weights, reading.fractions[math.ceil(layers) - 1], layer)
+    draw_patches(canvas, reading.image, reading.patch_size, cut, row, weights[1:])
+    for i in range(1, len(tokens)):
+        if (grown := eased(turn(made, i - 1, len(tokens) - 1))) > 0:
+            canvas.column(tokens, i, (*slot(i, len(tokens)), TALL * grown), style.PATCH)
+    if joined:
+        draw_class_token(canvas, tokens, joined)
+    if answered:
+        draw_answer(canvas, reading, answered)
+    return canvas.image.resize((WIDTH, HEIGHT), Image.Resampling.BOX)
+
+
+def between(values: list, done: float) -> torch.Tensor:
+    """The value after `done` of the steps between values (tensors, or tuples of numbers), the last one in part."""
+    k = max(0, min(int(done), len(values) - 2))
+    a, b = (torch.as_tensor(value) for value in values[k : k + 2])
+    return a + eased(done - k) * (b - a)
+
+
+def eased(progress: float) -> float:
+    """Progress, slow at the start and at the end, clipped to 0 and 1."""
+    p = min(1.0, max(0.0, progress))
+    return p * p * (3 - 2 * p)
+
+
+def turn(progress: float, i: int, n: int) -> float:
+    """The progress of thing i of n that move one after another, each for 35% of the time."""
+    return (progress - 0.65 * i / n) / 0.35
+
+
+def slot(i: int, n: int) -> tuple[float, float, float]:
+    """Left edge, top and width of token i of n in the row."""
+    pitch = (WIDTH - 2 * EDGE) / n
+    return EDGE + i * pitch, COLUMN, pitch - 3
+
+
+def draw_patches(canvas: "Canvas", image: torch.Tensor, P: int, cut: float, row: float, weights: torch.Tensor) -> None:
+    """The image, cut; its patches fly into the row; a dim copy stays, bright where weights (N,) are large."""
+    n, N = image.shape[1] // P, len(weights)
+    left, top, side, _ = between([LARGE, SMALL], row / 0.4).tolist()
+    gap, step = 5 * eased(cut), side / n
+    bright = DIM + (1 - DIM) * weights / weights.max().clamp(min=1e-9)
+    flying = []
+    for i in range(N):
+        r, c = divmod(i, n)
+        pixels = image[:, r * P : (r + 1) * P, c * P : (c + 1) * P].permute(1, 2, 0)
+        at = (left + c * step + gap / 2, top + r * step + gap / 2, step - gap, step - gap)
+        flown = turn(row, i, N)
+        canvas.picture(pixels * (bright[i] if flown > 0 else 1), at)
+        if flown > 0:
+            x, _, width = slot(i + 1, N + 1)
+            x, y, width, height = between([at, (x, ROW, width, width)], flown).tolist()
+            flying.append((pixels, (x, y - 50 * math.sin(math.pi * eased(flown)), width, height)))
+    for pixels, at in flying:
+        canvas.picture(pixels, at)
+        canvas.frame(at, style.PATCH)
+
+
+def draw_class_token(canvas: "Canvas", tokens: torch.Tensor, joined: float) -> None:
+    """It moves to the front of the row, and rises from there to where it attends from; its slot stays free."""
+    x, _, width = slot(0, len(tokens))
+    front, rise = (x - 50 * (1 - eased(joined / 0.3)), COLUMN, width, TALL), (joined - 0.6) / 0.4
+    canvas.frame(front, style.CLASS_TOKEN)
+    canvas.column(tokens, 0, between([front, STAGE], rise).tolist(), style.CLASS_TOKEN, 2)
+    if rise <= 0:
+        canvas.words(EDGE, ROW - 16, "class token")
+    elif rise >= 1:
+        canvas.words(STAGE[0] + STAGE[2] + 12, STAGE[1] + STAGE[3] / 2, "class token")
+
+
+def draw_attention(canvas: "Canvas", weights: torch.Tensor, fraction: float, layer: str) -> None:
+    """A line from the class token to every token of the row, as wide as its weight; how much is on the digit."""
+    start = STAGE[0] + STAGE[2] / 2, STAGE[1] + STAGE[3]
+    for i in weights.argsort().tolist():
+        x, _, width = slot(i, len(weights))
+        canvas.line(start, (x + width / 2, ROW if i else COLUMN), THICK * weights[i].item(), style.CLASS_TOKEN)
+    canvas.words(start[0], STAGE[1] - 58, layer, anchor="mm", bold=True)
+    canvas.words(start[0], STAGE[1] - 32, f"{fraction:.0%} of its attention is on the digit", anchor="mm")
+
+
+def draw_answer(canvas: "Canvas", reading: Reading, answered: float) -> None:
+    """A bar for each class, on a scale from 0 to 1."""
+    left, top, width, height = BARS
+    values = reading.probabilities.tolist()
+    pitch, best = height / len(values), max(values)
+    for i, value in enumerate(values):
+        y = top + i * pitch
+        box = (left, y + 0.15 * pitch, width * value * eased(answered), 0.7 * pitch)
+        canvas.bar(box, style.CLASS_TOKEN if value == best else style.LINE)
+        canvas.words(left - 10, y + pitch / 2, reading.class_names[i], anchor="rm", bold=value == best)
+    for x, mark in ((left, "0"), (left + width / 2, "probability"), (left + width, "1")):
+        canvas.words(x, top + height + 16, mark, anchor="mm")
+        if mark != "probability":
+            canvas.line((x, top), (x, top + height), 1, style.LINE)
+    canvas.words(left - 55, STAGE[1] + STAGE[3] / 2, "→", size=style.TEXT_SIZE + 8, color=style.LINE, anchor="mm")
+
+
+class Canvas:
+    """A white image to draw on, in pixels of the finished frame."""
+
+    def __init__(self):
+        self.image = Image.new("RGB", (FINE * WIDTH, FINE * HEIGHT), "white")
+        self.pen = ImageDraw.Draw(self.image)
+
+    def corners(self, box: Box) -> list[int]:
+        """Left, top, right and bottom of a box, in whole pixels of the finished frame, so that edges stay sharp."""
+        left, top, width, height = box
+        return [FINE * round(x) for x in (left, top, left + width, top + height)]
+
+    def picture(self, pixels: torch.Tensor, box: Box) -> None:
+        """Numbers from 0 to 1 as squares, (H, W, C): gray or color."""
+        left, top, right, bottom = self.corners(box)
+        values = (255 * pixels.clamp(0, 1)).round().byte().expand(-1, -1, 3).numpy()
+        size = (max(1, right - left), max(1, bottom - top))
+        self.image.paste(Image.fromarray(values).resize(size, Image.Resampling.NEAREST), (left, top))
+
+    def column(self, tokens: torch.Tensor, i: int, box: Box, color: str, width: int = 1) -> None:
+        """Token i as a column of numbers in a frame, on the color scale of all tokens."""
+        values = ((tokens[i] / tokens.abs().quantile(0.98) + 1) / 2).clamp(0, 1).numpy()
+        self.picture(torch.tensor(matplotlib.colormaps[style.VALUES](values)[:, None, :3]), box)
+        self.frame(box, color, width)
+
+    def frame(self, box: Box, color: str, width: int = 1) -> None:
+        left, top, right, bottom = self.corners(box)
+        self.pen.rectangle((left - 1, top - 1, max(left, right), max(top, bottom)), outline=color, width=FINE * width)
+
+    def bar(self, box: Box, color: str) -> None:
+        """A filled rectangle; its width is exact."""
+        left, top, _, bottom = self.corners(box)
+        if (right := left + round(FINE * box[2])) > left:
+            self.pen.rectangle((left, top, right - 1, bottom - 1), fill=color)
+
+    def line(self, start: tuple[float, float], end: tuple[float, float], width: float, color: str) -> None:
+        if wide := round(FINE * width):  # PIL draws a line of width 0
+            self.pen.line([(FINE * x, FINE * y) for x, y in (start, end)], fill=color, width=wide)
+
+    def words(self, x, y, text, size=style.TEXT_SIZE + 1, color=style.TEXT, anchor="lm", bold=False) -> None:
+        """Text at a position.  size: points, of which 72 are 100 pixels;  anchor: PIL's, "lm" is left and middle"""
+        self.pen.text((FINE * x, FINE * y), text, color, font(round(FINE * size / 0.72), bold), anchor)
+
+
+@cache
+def font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
+    path = findfont(FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal"))  # comes with matplotlib
+    return ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)
+
+
+def draw_reading(reading: Reading, step: float = STEP) -> list[tuple[Image.Image, int]]:
+    """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move"""
+    frames = []
+    for number, moment in enumerate(moments(reading)):
+        steps = max(1, round(moment.moving / step))
+        for k in range(1, steps + 1):
+            seconds = step * (moment.moving > 0) + moment.rest * (k == steps)
+            frames.append((draw_moment(reading, number, k / steps), round(1000 * seconds)))
+    return frames
+
+
+def save_animation(path: Path, frames: list[tuple[Image.Image, int]]) -> None:
+    """Store frames as a GIF that loops for ever, all with the same few colors."""
+    first, *others = [frame.quantize(palette=palette(), dither=Image.Dither.NONE) for frame, _ in frames]
+    first.save(path, save_all=True, append_images=others, duration=[time for _, time in frames], loop=0)
+
+
+@cache
+def palette() -> Image.Image:
+    """The colors of the animation: grays, those of numbers, and those of the drawing, also paler."""
+    grays = [(x, x, x) for x in torch.linspace(0, 1, 32).tolist()]
+    numbers = matplotlib.colormaps[style.VALUES](torch.linspace(0, 1, 40).numpy())[:, :3].tolist()
+    roles = [to_rgb(color) for color in (style.CLASS_TOKEN, style.PATCH)]
+    pale = [[1 - share * (1 - x) for x in color] for color in roles for share in (1, 0.75, 0.5, 0.25)]
+    holder = Image.new("P", (1, 1))
+    colors = [*grays, *numbers, *pale, to_rgb(style.TEXT), to_rgb(style.LINE)]
+    holder.putpalette([round(255 * x) for color in colors for x in color])
+    return holder
