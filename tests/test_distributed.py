@@ -216,12 +216,15 @@ def test_a_run_that_may_start_again_needs_a_folder(runs):
 
 def test_processes_of_one_run_share_the_next_free_folder(tmp_path):
     (tmp_path / "runs" / "digits-1").mkdir(parents=True)
-    status, out, err = train("--epochs", 1, "--batch-size", BATCH, cwd=tmp_path, processes=2)
-    assert status == 0, err
+    start = ("--nproc-per-node=2", "-m", "vit_helpers", "train", "--batch-size", BATCH)
+    run = torchrun(*start, "--epochs", 1, cwd=tmp_path)
+    out, err = run.communicate(timeout=300)
+    assert run.returncode == 0, err
     assert "checkpoint: runs/digits-2/checkpoint.pt" in out
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {"digits-1", "digits-2"}
-    status, _, err = train("--out", "runs/digits-2", cwd=tmp_path, processes=2)
-    assert status != 0 and err.count("is there already: --resume runs/digits-2") == 1
+    run = torchrun(*start, "--out", "runs/digits-2", cwd=tmp_path)
+    _, err = run.communicate(timeout=300)
+    assert run.returncode != 0 and err.count("is there already: --resume runs/digits-2") == 1
 
 
 @pytest.mark.parametrize("processes", [1, 2])
