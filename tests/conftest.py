@@ -8,6 +8,18 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest
 
+LONGEST = (  # collected first, so that none of them is left to one of two workers at the end
+    "07_training.ipynb", "test_distributed.py", "11_scaling.ipynb", "09_pretrained.ipynb", "10_hyperparameters.ipynb",
+    "08_inspection.ipynb", "04_encoder.ipynb", "05_vit.ipynb", "00_start_here.ipynb",
+    "test_jupyterlab.py", "test_classroom.py", "test_book.py", "test_pages.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """Longest files first, then the other notebooks; within a file the order stays"""
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST) + (item.path.suffix != ".ipynb")))
+
 
 @pytest.fixture(autouse=True)
 def seed():

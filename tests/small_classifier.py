@@ -1,5 +1,7 @@
 """A small problem and a classifier that is no ViT, for the tests of training and of checkpoints."""
 
+from dataclasses import asdict
+
 import torch
 from torch import nn
 
@@ -39,4 +41,4 @@ def train(epochs=6, **kwargs):
 
 
 def figures(history):
-    return [{k: v for k, v in row.items() if k != "images_per_second"} for row in history]
+    return [{k: v for k, v in asdict(row).items() if k != "images_per_second"} for row in history]

@@ -1,17 +1,19 @@
 """A table of changes: what runs, what is kept, what is said of settings that nobody knows."""
 
 import csv
-import subprocess
-import sys
+import math
+import pickle
 from dataclasses import replace
-from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from vit_helpers.ablation import Table, read_rows, run_table, summarize
-from vit_helpers.ablation.runs import KINDS
+from vit_helpers.ablation import Table, read_runs, run_table, summarize
+from vit_helpers.ablation.runs import COLUMNS
+from vit_helpers.cli import main
+from vit_helpers.results import RESULTS, read_results
+from vit_helpers.training.presets import RunSettings
 
-ROOT = Path(__file__).parents[1]
 SMALL = Table(
     seeds=2,
     baseline={"epochs": 1, "images": 128, "embed_dim": 16, "depth": 1, "num_heads": 2},
@@ -34,21 +36,24 @@ def test_every_change_runs_with_every_seed_alone():
     runs = list(SMALL.runs())
     names = ["baseline", "patch 4", "norm last"]
     assert [(name, seed) for name, seed, _ in runs] == [(name, seed) for seed in (0, 1) for name in names]
-    assert runs[1][2] == {**SMALL.baseline, "patch_size": 4} and "patch_size" not in runs[2][2]
+    assert runs[1][2] == RunSettings.from_dict(SMALL.baseline | {"patch_size": 4})
+    assert runs[3][2] == RunSettings.from_dict(SMALL.baseline | {"seed": 1})
 
 
 def test_rows_are_kept_and_a_second_call_trains_nothing(tmp_path):
     said = []
-    rows = run_table(SMALL, tmp_path / "deep" / "rows.csv", said.append)
-    assert len(rows) == len(said) == 6 and said[1].startswith("2 of 6: patch 4, seed 0: accuracy 0.")
-    kept = read_rows(tmp_path / "deep" / "rows.csv")
-    assert [kept[row["change"], row["seed"]] for row in rows] == rows
-    assert run_table(SMALL, tmp_path / "deep" / "rows.csv", said.append) == rows and len(said) == 6
-    assert rows[0]["parameters"] == sum(
+    runs = run_table(SMALL, tmp_path / "deep" / "rows.csv", said.append)
+    assert len(runs) == len(said) == 6 and said[1].startswith("2 of 6: patch 4, seed 0: accuracy 0.")
+    pd.testing.assert_frame_equal(read_runs(tmp_path / "deep" / "rows.csv"), runs, check_exact=True)
+    again = run_table(SMALL, tmp_path / "deep" / "rows.csv", said.append)
+    assert len(said) == 6
+    pd.testing.assert_frame_equal(again, runs, check_exact=True)
+    first = runs.iloc[0]
+    assert first.parameters == sum(
         n for n in (16 * 4 + 16, 18 * 16, 12 * 16**2 + 13 * 16, 2 * 16, 10 * 16 + 10)
     )  # projection, tokens, block, norm, head
     T, D = 17, 16
-    assert rows[0]["multiply_adds"] == 16 * 4 * D + 12 * T * D**2 + 2 * T**2 * D + 10 * D
+    assert first.multiply_adds == 16 * 4 * D + 12 * T * D**2 + 2 * T**2 * D + 10 * D
 
 
 def test_a_table_goes_on_where_it_stopped_to_the_same_end(tmp_path):
@@ -63,12 +68,67 @@ def test_a_table_goes_on_where_it_stopped_to_the_same_end(tmp_path):
 
     with pytest.raises(Stop):
         run_table(SMALL, tmp_path / "cut.csv", stop)
-    assert len(read_rows(tmp_path / "cut.csv")) == 4
+    assert len(read_runs(tmp_path / "cut.csv")) == 4
     said = []
     rest = run_table(SMALL, tmp_path / "cut.csv", said.append)
     assert len(said) == 2
-    same = ("change", "seed", "accuracy", "loss", "parameters", "multiply_adds", "settings")
-    assert [[row[key] for key in same] for row in rest] == [[row[key] for key in same] for row in whole]
+    pd.testing.assert_frame_equal(rest.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True)
+
+
+@pytest.mark.parametrize("cut", ["in a number", "in the settings", "before the end of the line"])
+def test_a_row_cut_off_by_a_crash_is_trained_again(tmp_path, cut):
+    path, small = tmp_path / "rows.csv", replace(SMALL, seeds=1, changes={"norm last": {"norm": "last"}})
+    whole = run_table(small, path, lambda line: None)
+    text = path.read_bytes()
+    last = text[: text.index(b"norm last")]
+    kept = {"in a number": last + b"norm last,0,0.1", "in the settings": text[:-12], "before the end of the line": text[:-2]}
+    path.write_bytes(kept[cut])
+    said = []
+    again = run_table(small, path, said.append)
+    assert len(said) == (cut != "before the end of the line")
+    pd.testing.assert_frame_equal(again.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True)
+    pd.testing.assert_frame_equal(read_runs(path), again, check_exact=True)
+
+
+def test_a_damaged_row_in_the_middle_is_named(tmp_path):
+    path = tmp_path / "rows.csv"
+    run_table(Table(seeds=2, baseline=SMALL.baseline), path, lambda line: None)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], "baseline,0,0.5", lines[2]]) + "\n")
+    with pytest.raises(ValueError, match=r"row 1 is damaged: baseline,0,0\.5"):
+        read_runs(path)
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_stored_tables_are_complete_and_train_nothing(path, monkeypatch):
+    monkeypatch.setattr("vit_helpers.ablation.runs.train_run", None)
+    table = Table.read(path)
+    runs = run_table(table, path.with_suffix(".csv"))
+    assert len(runs) == (1 + len(table.changes)) * table.seeds
+    stored = read_results(path.stem)
+    assert runs.accuracy.sort_values().to_list() == stored.accuracy.sort_values().to_list()
+
+
+def test_a_table_of_version_1_goes_on(tmp_path, monkeypatch):
+    """Its columns and settings had other names"""
+    settings = '"{""data"": ""digits"", ""model"": ""mini/2"", ""token_rate"": 5.0}"'
+    columns = ",".join(COLUMNS).replace("majority_share", "commonest")
+    (tmp_path / "rows.csv").write_text(f"{columns}\nbaseline,0,0.5,1.0,0.5,0.2,9,9,1.0,{settings}\n")
+    monkeypatch.setattr("vit_helpers.ablation.runs.train_run", None)
+    (row,) = run_table(Table(seeds=1, baseline={"token_lr_mult": 5.0}), tmp_path / "rows.csv").to_dict("records")
+    assert row["majority_share"] == 0.2
+
+
+@pytest.mark.parametrize("name", ["growth", "hyperparameters", "localization", "parity", "speed", "transfer"])
+def test_stored_results_are_read_by_name(name):
+    results = read_results(name)
+    assert len(results) > 20 and not results.isna().all().any()
+    assert pickle.loads(pickle.dumps(results)).equals(results)
+
+
+def test_results_that_are_not_there_are_named():
+    with pytest.raises(ValueError, match="unknown results 'grades', known: growth, hyperparameters, localization"):
+        read_results("grades")
 
 
 def test_other_settings_or_another_file_are_not_mixed_in(tmp_path):
@@ -83,14 +143,18 @@ def test_other_settings_or_another_file_are_not_mixed_in(tmp_path):
 
 
 def test_a_summary_compares_seed_by_seed():
-    def rows(name, *accuracies):
+    def rows(name, *accuracies, first=0):
         rest = {"loss": 1.0, "parameters": 5, "multiply_adds": 7, "seconds": 2.0, "settings": ""}
-        return [{"change": name, "seed": seed, "accuracy": a, **rest} for seed, a in enumerate(accuracies)]
+        return [{"change": name, "seed": seed, "accuracy": a, **rest} for seed, a in enumerate(accuracies, first)]
 
-    base, up, one = summarize(rows("baseline", 0.8, 0.9) + rows("up", 0.85, 0.95) + rows("one", 0.7))
-    assert base["difference"] == 0 and base["spread"] == pytest.approx(0.0707, abs=1e-3)
-    assert up["difference"] == pytest.approx(0.05) and up["error"] == pytest.approx(0)  # both seeds gained the same
-    assert (one["runs"], one["spread"], one["error"]) == (1, 0.0, 0.0) and one["difference"] == pytest.approx(-0.1)
+    runs = rows("baseline", 0.8, 0.9) + rows("up", 0.85, 0.97) + rows("one", 0.7) + rows("alone", 0.4, 0.5, first=2)
+    lines = summarize(pd.DataFrame(runs))
+    assert list(lines.index) == ["baseline", "up", "one", "alone"]
+    base, up, one, alone = (line for _, line in lines.iterrows())
+    assert base.difference == base.error == 0 and base.spread == pytest.approx(0.1 / 2**0.5)
+    assert up.difference == pytest.approx(0.06) and up.error == pytest.approx(0.01)  # of the pairs' 0.05 and 0.07
+    assert (one.runs, one.spread, one.error) == (1, 0.0, 0.0) and one.difference == pytest.approx(-0.1)
+    assert alone.accuracy == pytest.approx(0.45) and math.isnan(alone.difference) and math.isnan(alone.error)
 
 
 @pytest.mark.parametrize(
@@ -109,22 +173,20 @@ def test_tables_that_make_no_sense(words, says):
         Table(**words)
 
 
-def ablate(*words):
-    command = [sys.executable, "-m", "vit_helpers", "ablate", *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+def test_the_command_runs_a_declared_table(tmp_path, capsys):
+    def ablate(path):
+        return main(["ablate", str(path)]), *capsys.readouterr()
 
-
-def test_the_command_runs_a_declared_table(tmp_path):
     declared = tmp_path / "small.toml"
     declared.write_text(TOML)
-    done = ablate(declared)
-    assert done.returncode == 0, done.stderr
-    assert "2 of 2: no positions, seed 0" in done.stdout and "+0.0000" in done.stdout
+    status, out, err = ablate(declared)
+    assert status == 0, err
+    assert "2 of 2: no positions, seed 0" in out and "+0.0000" in out
     with (tmp_path / "small.csv").open() as file:
-        assert tuple(next(csv.reader(file))) == tuple(KINDS)
+        assert tuple(next(csv.reader(file))) == tuple(COLUMNS)
     declared.write_text(TOML.replace("positions =", "place ="))
-    done = ablate(declared)
-    assert done.returncode == 1 and done.stderr.startswith("error: no positions: unknown setting place")
+    status, _, err = ablate(declared)
+    assert status == 1 and err.startswith("error: no positions: unknown setting place")
     declared.write_text("data = ")
-    assert "is no TOML" in ablate(declared).stderr
-    assert "error: " in ablate(tmp_path / "none.toml").stderr
+    assert "is not valid TOML" in ablate(declared)[2]
+    assert "error: " in ablate(tmp_path / "none.toml")[2]

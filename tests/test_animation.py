@@ -184,7 +184,7 @@ def test_the_numbers_are_the_models(real):
             assert torch.allclose(real.weights[layer], by_hand, atol=1e-5)
             assert real.weights[layer].sum().item() == pytest.approx(1)
             x = block(x)
-    left, top, width, height = test.places[DIGIT].tolist()
+    left, top, width, height = test.boxes[DIGIT].tolist()
     inside = torch.zeros(24, 24)
     inside[top : top + height, left : left + width] = 1
     covered = inside.unfold(0, 4, 4).unfold(1, 4, 4).mean(dim=(2, 3)).flatten()  # the share of each patch

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from vit_helpers.attention import MultiHeadAttention, attention, explicit_is_faster
+from vit_helpers.attention import FEW_TOKENS, MultiHeadAttention, attention, attention_values, use_fused_attention
 
 size = st.integers(1, 6)
 
@@ -58,30 +58,70 @@ def test_equals_torchs_module_values_weights_and_gradients(dim, heads):
     assert torch.allclose(ours.qkv.weight.grad, twin.in_proj_weight.grad, atol=1e-4)
 
 
-@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-6), (torch.float64, 1e-12), (torch.bfloat16, 0.03)])
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_fused_and_the_explicit_path_agree(monkeypatch, dtype, bound, masked):
-    x = torch.randn(2, 9, 32, dtype=dtype, requires_grad=True)
-    mask = torch.tensor([[True] * 9, [True] * 4 + [False] * 5]) if masked else None
-    layer = MultiHeadAttention(32, 4).to(dtype)
+PRECISIONS = [(torch.float32, 1e-6), (torch.float64, 1e-12), (torch.bfloat16, 0.03)]
+LENGTHS = [9, FEW_TOKENS + 9]  # one on each side of the switch
+MASKS = {  # (T) -> a mask (B, T) of two images
+    "none": lambda T: None,
+    "padding": lambda T: torch.tensor([[True] * T, [True] * 4 + [False] * (T - 4)]),
+    "an image without any token": lambda T: torch.tensor([[True] * T, [False] * T]),
+}
+
+
+def both_paths(monkeypatch, function, *inputs):
+    """Values and input gradients of function(*inputs) on the fused path, then on the plain one."""
     results = []
-    for explicit in (False, True):
-        monkeypatch.setattr("vit_helpers.attention.explicit_is_faster", lambda q, explicit=explicit: explicit)
-        x.grad = None
-        out = layer(x, mask)
-        out.float().square().sum().backward()
-        results.append((out.detach().float(), x.grad.float()))
-    (fused, fused_grad), (explicit, explicit_grad) = results
-    assert (fused - explicit).abs().max() <= bound * fused.abs().max()
-    assert (fused_grad - explicit_grad).abs().max() <= bound * fused_grad.abs().max()
+    for fused in (True, False):
+        monkeypatch.setattr("vit_helpers.attention.use_fused_attention", lambda q, fused=fused: fused)
+        out = function(*inputs)
+        weight = torch.linspace(-1, 1, out.numel()).view_as(out)  # not the same gradient for every value
+        grads = torch.autograd.grad((out.float() * weight).sum() + out.float().square().sum(), inputs)
+        results.append([x.detach().float() for x in (out, *grads)])
+    return zip(*results, strict=True)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), PRECISIONS)
+@pytest.mark.parametrize("T", LENGTHS)
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_the_fused_and_the_plain_path_agree(monkeypatch, dtype, bound, T, mask):
+    layer = MultiHeadAttention(32, 4).to(dtype)
+    x = torch.randn(2, T, 32, dtype=dtype, requires_grad=True)
+    for fused, plain in both_paths(monkeypatch, lambda x: layer(x, mask(T)), x):
+        assert plain.isfinite().all()
+        assert (fused - plain).abs().max() <= bound * fused.abs().max()
+
+
+@pytest.mark.parametrize(("dtype", "bound"), PRECISIONS)
+@pytest.mark.parametrize("T", LENGTHS)
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_a_query_that_may_attend_to_nothing_gets_zeros(monkeypatch, dtype, bound, T):
+    q, k, v = (torch.randn(2, 3, T, 8, dtype=dtype, requires_grad=True) for _ in range(3))
+    mask = torch.rand(2, 1, T, T) < 0.5
+    mask[:, :, :, 0], mask[1, :, 4] = True, False  # one empty row among others
+    paths = list(both_paths(monkeypatch, lambda *qkv: attention_values(*qkv, mask), q, k, v))
+    for fused, plain in paths:
+        assert (fused - plain).abs().max() <= bound * fused.abs().max()
+    for values in paths[0] + paths[1]:  # values, and gradients of the queries
+        assert not values[1, :, 4].any() and values[0, :, 4].any()
+    with torch.autograd.detect_anomaly(check_nan=True):  # no NaN on the way either
+        values, weights = attention(q, k, v, mask)
+        values.float().sum().backward()
+    assert not weights[1, :, 4].any() and not weights.masked_select(~mask).any()
+    sums = weights.float().sum(-1).masked_fill(~mask.any(-1), 1.0)
+    assert torch.allclose(sums, torch.ones(2, 3, T), atol=bound)
+
+
+def test_a_hidden_key_never_counts_however_large_its_score():
+    q, k = torch.tensor([[1e3, 0.0], [0.0, 1e3]]), torch.tensor([[1e3, 1e3], [-1e30, -1e30]])
+    mask = torch.tensor([[False, True], [True, False]])
+    assert torch.equal(attention(q, k, k, mask)[1], torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
 
 
 def test_which_path_is_taken():
     few, many = torch.zeros(1, 1, 32, 4), torch.zeros(1, 1, 33, 4)
-    assert explicit_is_faster(few)
-    assert explicit_is_faster(many.bfloat16())
-    assert not explicit_is_faster(many)
-    assert not explicit_is_faster(few.to("meta"))  # stands for every device that is no CPU
+    assert not use_fused_attention(few)
+    assert not use_fused_attention(many.bfloat16())
+    assert use_fused_attention(many)
+    assert use_fused_attention(few.to("meta"))  # as on every device but a CPU
 
 
 def test_weights_are_those_that_forward_uses():

@@ -1,22 +1,12 @@
-"""What bench measures: the same work for every library, and tables that are made of the numbers kept."""
+"""What bench measures: the time to import, and accuracies; the comparison with libraries has moved."""
 
-import json
 import re
-import sys
-from functools import partial
 
 import pytest
 import torch
 from test_commands import command, main_status
 
-from tools import libraries
-from tools.libraries import MAKERS, SHAPES, Shape, installed, markdown
-from vit_helpers.scaling import parameters, timing, training_bytes
-from vit_helpers.training import recipe
-
-TINY = Shape(8, 4, 1, 16, 2, 2, 2)
-SIZES = {**SHAPES, "one head": Shape(8, 2, 1, 64, 2, 1, 2)}
-linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the resident memory")
+from vit_helpers.cli import bench
 
 
 def test_bench_measures_import_and_names_the_machine(tmp_path):
@@ -26,151 +16,23 @@ def test_bench_measures_import_and_names_the_machine(tmp_path):
     assert re.search(r"torch, then vit_helpers.vit +\d+\.\d{3} \+ \d+\.\d{4}", done.stdout)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["sped"], "unknown part sped, known: import, digits-3s"),
-        (["--peers", "--shapes", "B/7"], "unknown shape B/7, known: 8 px/P2/D64/L2"),
-        (["--peers", "--from", "nowhere.json"], "nowhere.json"),
-        pytest.param(
-            ["--peers", "--device", "cuda"],
-            "no device 'cuda' here, there is: cpu",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one here"),
-        ),
-    ],
-)
-def test_bad_words_are_named(capsys, words, says):
-    threads = torch.get_num_threads()
-    assert main_status("bench", *words, "--threads", str(threads)) == 1
-    assert says in capsys.readouterr().err
+def test_a_goal_is_trained_once_for_each_seed(monkeypatch, capsys):
+    monkeypatch.setitem(bench.GOALS, "digits-3s", ("digits", {"epochs": 1}, "little in no time"))
+    assert main_status("bench", "digits-3s", "--seeds", "2", "--threads", str(torch.get_num_threads())) == 0
+    out = capsys.readouterr().out
+    first, second = (float(x) for x in re.findall(r"seed \d  test accuracy (\d\.\d{4})  training", out))
+    assert "digits-3s (little in no time)" in out and min(first, second) > 0.2
+    mean, std = re.search(r"mean    test accuracy (\S+), standard deviation (\S+), ", out).groups()
+    assert float(mean) == pytest.approx((first + second) / 2, abs=1e-4)
+    assert float(std) == pytest.approx(abs(first - second) / 2**0.5, abs=2e-4)
 
 
-@pytest.mark.parametrize("shape", SIZES)
-def test_every_library_builds_the_same_size(shape):
-    s = SIZES[shape]
-    with torch.device("meta"):
-        models = {name: MAKERS[name](s) for name in installed()}
-    sizes = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
-    assert {"ours", "torchvision", "timm", "Hugging Face"} <= set(sizes)
-    two_norms, no_biases = 2 * s.channels * s.patch**2 + 2 * s.width, 3 * s.width * s.depth
-    assert sizes.pop("vit-pytorch", sizes["ours"] + two_norms - no_biases) == sizes["ours"] + two_norms - no_biases
-    assert set(sizes.values()) == {sum(parameters(models["ours"].config).values())}
+def test_unknown_parts_are_named(capsys):
+    assert main_status("bench", "sped") == 1
+    assert "unknown part sped, known: import, digits-3s" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", MAKERS)
-def test_every_library_does_the_same_work(monkeypatch, name, precision):
-    pytest.importorskip(libraries.MODULES[name])
-    monkeypatch.setitem(SHAPES, "tiny", TINY)
-    model, batch = MAKERS[name](TINY), libraries.some_images("tiny", "cpu")
-    forward = libraries.in_precision(model.train(), batch[0], precision, compiled=False)
-    logits = forward()
-    assert logits.shape == (2, 10) and logits.dtype == getattr(torch, precision)
-    assert torch.equal(logits, forward())  # no dropout
-    before = [p.clone() for p in model.parameters()]
-    libraries.infer(model, batch, precision)()
-    assert not model.training and all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
-    libraries.train_step(model, batch, precision)()
-    assert model.training and not all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """One tiny shape, ours and timm, and short turns; a process of its own answers at once"""
-    answers = {"[b - a, c - b]": [2.0, 0.5]}
-    monkeypatch.setattr(libraries, "fresh", lambda code, answer: answers.get(answer, 3_000_000))
-    peak = timing.matmul_peak
-    monkeypatch.setattr(timing, "matmul_peak", lambda dtype, device, size: peak(dtype, device, size=32, seconds=0.01))
-    monkeypatch.setattr(timing, "benchmark_interleaved", partial(timing.benchmark_interleaved, seconds=0.01))
-    monkeypatch.setitem(SHAPES, "tiny", TINY)
-    here = {name: libraries.MODULES[name] for name in ("ours", "timm")}
-    monkeypatch.setattr(libraries, "MODULES", here | {"vit-pytorch": "no_such_package.vit"})
-
-
-def bench_tiny(folder, *words):
-    threads = str(torch.get_num_threads())
-    words = ("--peers", "--shapes", "tiny", "--rounds", "3", "--threads", threads, *words)
-    return main_status("bench", *words, "--json", str(folder / "kept" / "libraries.json"))
-
-
-def cells(said):
-    """The lines of the tables, cell by cell; without the lines of dashes"""
-    lines = [line.strip("| ").split(" | ") for line in said.splitlines() if line.startswith("|")]
-    return [line for line in lines if line[0] != "---"]
-
-
-@linux
-def test_all_rounds_are_kept_and_the_tables_are_made_of_them(quick, tmp_path, capsys):
-    assert bench_tiny(tmp_path, "--precision", "float32", "bfloat16") == 0
-    said = capsys.readouterr()
-    assert "tiny training bf16\n" in said.err and "tiny" not in said.err.rpartition("kept: ")[2]
-    kept = json.loads((tmp_path / "kept" / "libraries.json").read_text())
-    assert [row["what"] for row in kept["rows"]] == ["import", "build", *["memory", "inference", "training"] * 2]
-    for row in kept["rows"]:
-        assert row["what"] == "import" or set(row["values"]) == {"ours", "timm"}
-        assert all(len(row["values"][name]) == 3 and min(row["values"][name]) > 0 for name in ("ours", "timm"))
-    assert kept["left_out"] == ["vit-pytorch"] and set(kept["versions"]) == {"ours", "timm"}
-    assert main_status("bench", "--from", str(tmp_path / "kept" / "libraries.json")) == 0
-    assert capsys.readouterr().out == said.out
-
-
-@linux
-def test_the_tables_say_what_is_missing(quick, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(recipe, "bf16_units", lambda: False)
-    assert bench_tiny(tmp_path) == 0
-    said = capsys.readouterr().out
-    assert "Not installed, left out: vit-pytorch." in said and "no bf16 units here: left out" in said
-    assert timing.machine() in said and "timm" in said
-    speeds = [line for line in cells(said) if line[0] == "tiny"]
-    assert [line[1:3] for line in speeds] == [["inference", "fp32"], ["training", "fp32"]]
-    assert all(float(number.replace(",", "")) > 0 for line in speeds for number in line[3:5])
-
-
-def results(**changes):
-    """A stored run of known numbers: at a batch of 4, ours reads 2, 4 and 4 images a second, timm 2, 2 and 1"""
-    speed = {"what": "training", "shape": "Ti/16", "precision": "float32", "compiled": False, "batch": 4}
-    speed |= {"multiply_adds": 100, "peak": 500, "values": {"ours": [2, 1, 1], "timm": [2, 2, 4], "torchvision": [5, 5, 5]}}
-    faster = speed | {"compiled": True, "peak": 1000, "values": {"ours": [0.5] * 3, "timm": [0.25] * 3}}
-    costs = [
-        {"what": "import", "values": {"torch": [2, 2, 2], "ours": [0.01] * 3, "timm": [3, 4, 5], "torchvision": [2] * 3}},
-        {"what": "build", "shape": "Ti/16", "values": {name: [0.25] for name in ("ours", "timm", "torchvision")}},
-        {"what": "memory", "shape": "Ti/16", "precision": "bfloat16",
-         "values": {"ours": [1e9], "timm": [2e9], "torchvision": [3e9]}},
-    ]  # fmt: skip
-    about = {"machine": "an abacus", "device": "CPU", "left_out": [], "precisions": ["float32"], "bf16_units": True}
-    versions = {"ours": "0.1", "torchvision": "0.2", "timm": "1.0"}
-    return about | {"versions": versions, "rows": [costs[0], costs[1], costs[2], speed, faster]} | changes
-
-
-def test_the_tables_of_a_stored_run():
-    said = markdown(results())
-    lines = cells(said)
-    assert lines[0] == ["images/s", "", "", "ours", "torchvision", "timm", "ours / best peer", "spread", "share of peak"]
-    assert lines[1] == ["Ti/16", "training", "fp32", "4", "0.8", "2", "2.00 (1.00 to 4.00)", "100%", "40%"]
-    assert lines[2] == ["Ti/16", "training", "fp32, compiled", "8", "", "16", "0.50 (0.50 to 0.50)", "0%", "80%"]
-    assert lines[4] == ["import, s (after torch's 2)", "", "0.01", "2", "4", "0.01 (0.01 to 0.01)"]
-    assert lines[5] == ["build, ms", "Ti/16", "250", "250", "250", "1.00 (1.00 to 1.00)"]
-    assert lines[6][:5] == ["training's memory, MB, bf16", "Ti/16", "1,000", "3,000", "2,000"]
-    assert said.endswith("CPU: an abacus; ours 0.1, torchvision 0.2, timm 1.0.") and "left out" not in said
-    for part in said.split("\n\n")[:2]:  # every line of a table has as many cells as its head
-        assert len({line.count("|") for line in part.splitlines()}) == 1
-
-
-def test_ours_alone_has_no_ratio():
-    assert libraries.ratio({"ours": [1, 2]}) == ""
-
-
-@linux
-def test_memory_is_that_of_the_model():
-    shape = "32 px/P4/D192/L6"
-    code = "from tools.libraries import training_memory"
-    taken = libraries.fresh(code, f"training_memory('ours', {shape!r}, 'float32', 'cpu', 1)")
-    wanted = sum(training_bytes(MAKERS["ours"](SHAPES[shape]).config, SHAPES[shape].batch).values())
-    assert 0.8 * wanted < taken < 2 * wanted
-
-
-def test_float32_means_float32_for_as_long_as_it_is_measured():
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    with libraries.products_in_full():
-        assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("highest", False)
-    assert before == (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+@pytest.mark.parametrize("words", [["--peers", "--shapes", "Ti/16"], ["--shapes", "Ti/16", "--peers"]])
+def test_the_comparison_with_libraries_has_moved(capsys, words):
+    assert main_status("bench", *words) == 2
+    assert capsys.readouterr().err.endswith("run: python -m tools.libraries --shapes Ti/16\n")

@@ -1,38 +1,45 @@
-"""The commands as a person uses them: in a process of their own."""
+"""The commands as a person uses them."""
 
-import csv
+import contextlib
+import io
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
 
-from tools import localization, transfer
+from tools import localization, pretrain, transfer
 from tools import main as run_tool
 from vit_helpers.cli import COMMANDS, main
 from vit_helpers.data import load
 from vit_helpers.pretrained import load_weights
+from vit_helpers.training.run_folder import claim
 
 ROOT = Path(__file__).parents[1]
 
 
-def module_line(*words):
-    """`python -m vit_helpers train ...`, or `python -m tools.NAME ...` where the first word names a tool"""
-    start = [words[0]] if words[0].startswith("tools.") else ["vit_helpers", words[0]]
-    return [sys.executable, "-m", *start, *map(str, words[1:])]
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def command(*words, cwd, **kwargs):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(module_line(*words), cwd=cwd, env=environment,
-                          capture_output=True, text=True, **kwargs)  # fmt: skip
+def command(*words, cwd):
+    """A command in this process, as if typed in a folder: starting Python costs far more than these small runs"""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main_status(*map(str, words))
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 def main_status(*words):
@@ -49,8 +56,11 @@ def weights(folder):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
+    """A run in a process of its own"""
     folder = tmp_path_factory.mktemp("trained")
-    return folder, command("train", "--epochs", 4, cwd=folder)
+    words = [sys.executable, "-m", "vit_helpers", "train", "--epochs", "4"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return folder, subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def test_train_with_hardly_an_option(trained):
@@ -75,6 +85,57 @@ def test_a_second_run_leaves_the_first_alone(trained):
     assert command("train", "--epochs", 1, cwd=folder).returncode == 0
     assert (folder / "runs" / "digits-2" / "checkpoint.pt").exists()
     assert (folder / "runs" / "digits-1" / "checkpoint.pt").read_bytes() == before
+
+
+def start(*words, cwd):
+    """A command under way"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen([sys.executable, "-m", "vit_helpers", *map(str, words)], cwd=cwd, env=environment,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+
+def test_runs_started_at_once_have_a_folder_each(tmp_path):
+    runs = [start("train", "--epochs", 1, "--seed", seed, cwd=tmp_path) for seed in (0, 1)]
+    said = [run.communicate(timeout=300) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], said
+    folders = [Path(re.search(r"^checkpoint: (.*)$", out, re.M)[1]).parent for out, _ in said]
+    assert {folder.name for folder in folders} == {"digits-1", "digits-2"}
+    for seed, folder in enumerate(folders):
+        kept = torch.load(tmp_path / folder / "checkpoint.pt", weights_only=True)
+        assert kept["about"]["options"]["seed"] == seed
+        assert {path.name for path in (tmp_path / folder).iterdir()} == {
+            "checkpoint.pt",
+            "weights.safetensors",
+            "curves.png",
+        }
+
+
+def test_of_two_runs_started_at_once_with_the_same_out_one_is_refused(tmp_path):
+    words = ["train", "--epochs", 1, "--out", "mine"]
+    runs = [start(*words, "--seed", seed, cwd=tmp_path) for seed in (0, 1)]
+    said = [run.communicate(timeout=300) for run in runs]
+    assert sorted(run.returncode for run in runs) == [0, 1], said
+    seed = [run.returncode for run in runs].index(0)
+    assert re.match(r"error: (another run is writing into mine|mine.checkpoint\.pt is there already)", said[1 - seed][1])
+    kept = torch.load(tmp_path / "mine" / "checkpoint.pt", weights_only=True)
+    assert kept["about"]["options"]["seed"] == seed
+
+
+def test_while_a_run_lasts_nobody_resumes_it_and_a_killed_one_can_be_resumed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    long = start("train", "--epochs", 500, "--out", "long", cwd=tmp_path)
+    try:
+        while not long.stdout.readline().startswith("epoch   1"):
+            assert long.poll() is None
+        for words in (["--resume", "long"], ["--out", "long"]):
+            assert main_status("train", *words) == 1
+            assert "another run is writing into long" in capsys.readouterr().err
+        assert long.poll() is None
+    finally:
+        long.kill()
+        long.communicate()
+    with ExitStack() as stack:
+        assert claim(None, Path("long"), "digits", stack) == Path("long")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process alone")
@@ -114,7 +175,7 @@ def test_resume_keeps_its_options(trained):
         (["--lr", "0"], 1, "lr must be above 0"),
         (["--device", "abacus"], 1, "no device 'abacus' here, there is: cpu"),
         (["--device", "meta"], 1, "no device 'meta' here"),
-        (["--epochs", "1e3"], 2, "invalid whole_number value: '1e3'"),
+        (["--epochs", "1e3"], 2, "invalid positive_int value: '1e3'"),
         (["--out", "file"], 1, "file"),
         (["--resume", "nowhere"], 1, "no checkpoint at nowhere"),
         (["--resume", "a", "--out", "b"], 1, "leave --out away"),
@@ -126,6 +187,7 @@ def test_bad_options_are_named(tmp_path, monkeypatch, capsys, words, status, say
     Path("file").write_text("in the way")
     assert main_status("train", *words) == status
     assert says in capsys.readouterr().err
+    assert {path.name for path in Path().rglob("*")} <= {"file", "runs"}  # no folder is left of a run that kept nothing
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -139,14 +201,14 @@ def test_help_explains_every_option(capsys, name):
 
 def test_what_the_run_looks_at(monkeypatch, tmp_path):
     """Training: shuffled and augmented.  Validation: as it is.  Test: once, after training."""
+    from vit_helpers import training
     from vit_helpers.data import load, random_affine
-    from vit_helpers.training import loop as training
 
     seen, data = {}, load("digits")
 
     def fit(model, train, validation, *rest, **words):
         seen.update(train=train, validation=validation)
-        return [{"epoch": 1, "loss": 1, "val_loss": 1, "accuracy": 1, "val_accuracy": 1}]
+        return [training.Epoch(1, loss=1, val_loss=1, accuracy=1, val_accuracy=1)]
 
     monkeypatch.setattr(training, "fit", fit)
     score = training.evaluate
@@ -163,12 +225,14 @@ def test_what_the_run_looks_at(monkeypatch, tmp_path):
 def pretrained(tmp_path_factory):
     """What `pretrain` keeps, after a moment's training"""
     folder = tmp_path_factory.mktemp("pretrained")
-    done = command("pretrain", "scattered", "seven", "masked", "--images", 60, "--epochs", 1, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder / "weights", done.stdout
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        words = ["scattered", "seven", "masked", "--images", "60", "--epochs", "1", "--out", str(folder / "weights")]
+        assert run_tool(pretrain, words) == 0
+    return folder / "weights", said.getvalue()
 
 
-def test_pretrain_keeps_three_kinds_of_models(pretrained):
+def test_pretrain_stores_three_kinds_of_models(pretrained):
     folder, said = pretrained
     kept = {name: load_weights(folder / f"{name}-0.safetensors") for name in ("scattered", "seven", "masked")}
     assert [len(one.class_names) for one in kept.values()] == [10, 7, 0]
@@ -178,22 +242,26 @@ def test_pretrain_keeps_three_kinds_of_models(pretrained):
     assert torch.allclose(kept["seven"].preprocess(data.test.images[0]), data.normalize(data.test.images)[0])
 
 
-def test_grade_keeps_its_rows(pretrained, tmp_path, monkeypatch, capsys):
+def test_localization_stores_and_prints_its_rows(pretrained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tools.localization.IMAGES", 200)
+    monkeypatch.setattr(localization, "IMAGES", 200)
     assert run_tool(localization, [str(pretrained[0] / "scattered-0.safetensors"), "--out", "kept/localization.csv"]) == 0
     said = capsys.readouterr().out
-    lines = (tmp_path / "kept" / "localization.csv").read_text().splitlines()
-    assert lines[0] == "model,seed,accuracy,method,mass,hits" and len(lines) == 1 + 2 * 7
-    assert re.search(r"untrained +even map +0\.250 ± 0\.000  0\.250 ± 0\.000", said)
-    assert re.search(r"trained +occlusion +0\.\d{3} ± 0\.000", said)
+    rows = pd.read_csv("kept/localization.csv")
+    assert list(rows.columns[:4]) == ["model", "seed", "accuracy", "method"] and rows.shape == (2 * 7, 6)
+    for method in rows["method"].unique():
+        assert len(re.findall(rf"(?<!gradient ){method} +0\.\d{{3}} ± 0\.000 +0\.\d{{3}} ± 0\.000$", said, re.M)) == 2, (
+            method
+        )
+    uniform = rows[rows["method"].isin(["uniform map"])].iloc[:, 4:]
+    assert uniform.shape == (2, 2) and uniform.sub(0.25).abs().max(axis=None) < 0.01
     assert run_tool(localization, ["nobody.safetensors"]) == 1
     assert "error: no weights at nobody.safetensors" in capsys.readouterr().err
     assert run_tool(localization, [str(pretrained[0] / "seven-0.safetensors")]) == 1
     assert "does not name the ten digits, its classes: 0, 1, 2" in capsys.readouterr().err
 
 
-def test_transfer_keeps_its_rows(pretrained, tmp_path, monkeypatch, capsys):
+def test_transfer_stores_and_prints_its_rows(pretrained, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("vit_helpers.pretrained.sources.OURS", tmp_path)
     for name in ("seven", "masked"):
         shutil.copy(pretrained[0] / f"{name}-0.safetensors", tmp_path / f"{name}.safetensors")
@@ -203,10 +271,10 @@ def test_transfer_keeps_its_rows(pretrained, tmp_path, monkeypatch, capsys):
     assert run_tool(transfer, ["--seeds", "2", "--out", str(tmp_path / "transfer.csv")]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^new classes +40 labels  LoRA +0\.\d{3} ± 0\.\d{3}$", said, re.M)
-    with (tmp_path / "transfer.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = pd.read_csv(tmp_path / "transfer.csv")
     assert len(rows) == 2 * 4 * 2
-    trained = {row["way"]: int(row["trained"]) for row in rows if row["task"] == "new classes"}
+    assert set(rows.columns) == set(pd.read_csv(ROOT / "vit_helpers" / "results" / "transfer.csv").columns)
+    trained = rows[rows["task"] == "new classes"].groupby("way")["trained"].first()
     assert trained["probe"] == 3 * 65 < trained["LoRA"] == 3 * 65 + 4 * 4 * (64 + 192) < trained["full"]
     assert trained["full"] == trained["from scratch"]
 
@@ -219,7 +287,7 @@ def test_predict_reads_what_train_kept(trained, tmp_path):
     assert re.match(rf" *[\d.]+%  {data.test.labels[3]}\n", done.stdout)
 
 
-def test_predict_names_a_picture_and_draws_where_the_model_looked(pretrained, tmp_path):
+def test_predict_classifies_a_picture_and_draws_its_attention(pretrained, tmp_path, monkeypatch, capsys):
     weights = pretrained[0] / "scattered-0.safetensors"
     Image.fromarray((load("scattered_digits", n=60).test.images[0, 0] * 255).byte().numpy()).save(tmp_path / "mine.png")
     done = command("predict", "mine.png", "--weights", weights, "--top", 3, cwd=tmp_path)
@@ -228,11 +296,12 @@ def test_predict_names_a_picture_and_draws_where_the_model_looked(pretrained, tm
     assert len(shares) == 3 and shares == sorted(shares, reverse=True)
     with Image.open(tmp_path / "mine-attention.png") as drawn:
         assert drawn.size == (1100, 400)
+    monkeypatch.chdir(tmp_path)
     for picture, files, says in (
         ("nobody.png", weights, "no picture at nobody.png"),
         (weights, weights, "is broken, or no picture"),
         ("mine.png", "vit_b_16", "unknown weights 'vit_b_16'"),
         ("mine.png", pretrained[0] / "masked-0.safetensors", "it names no classes"),
     ):
-        done = command("predict", picture, "--weights", files, cwd=tmp_path)
-        assert done.returncode == 1 and f"{says}" in done.stderr and "Traceback" not in done.stderr
+        assert main_status("predict", str(picture), "--weights", str(files)) == 1
+        assert says in capsys.readouterr().err

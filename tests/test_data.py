@@ -14,18 +14,18 @@ def digits():
 
 
 def test_digits_are_scikit_learns_and_none_is_lost(digits):
-    parts = (digits.train, digits.validation, digits.test)
-    images = torch.cat([part.images for part in parts])
+    splits = (digits.train, digits.validation, digits.test)
+    images = torch.cat([split.images for split in splits])
     raw = torch.tensor(load_digits().images, dtype=torch.float32)[:, None] / 16
     assert images.shape == (1797, 1, 8, 8)
     assert images.min() == 0 and images.max() == 1
-    labels = torch.cat([part.labels for part in parts])
+    labels = torch.cat([split.labels for split in splits])
     distance = torch.cdist(images.flatten(1), raw.flatten(1))
     assert not distance.min(1).values.any() and not distance.min(0).values.any()
     assert labels.tolist() == load_digits().target[distance.argmin(1)].tolist()  # each picture kept its label
 
 
-def test_parts_share_no_picture(digits):
+def test_splits_share_no_image(digits):
     train, test = (digits.train.images.flatten(1), digits.test.images.flatten(1))
     assert torch.cdist(test, train).min() > 0
 
@@ -38,7 +38,7 @@ def test_splits_never_move():
     assert [len(rows) for rows in split_rows(1797, 360, 180)] == [360, 180, 1257]
 
 
-def test_mean_and_std_are_of_the_training_part(digits):
+def test_mean_and_std_are_of_the_training_split(digits):
     normal = digits.normalize(digits.train.images)
     assert normal.mean().item() == pytest.approx(0, abs=1e-5)
     assert normal.std().item() == pytest.approx(1, abs=1e-5)
@@ -66,7 +66,7 @@ def test_shuffling_follows_the_seed(digits):
     assert not torch.equal(first, second)
 
 
-def test_augmentation_comes_before_normalisation(digits):
+def test_augmentation_comes_before_normalization(digits):
     seen = []
     batches = digits.batches("train", 64, augment=lambda images: seen.append(images) or images)
     normal, _ = next(iter(batches))
@@ -143,9 +143,9 @@ def test_photos_are_real_and_from_0_to_1():
     ("call", "words"),
     [
         (lambda: load("mnist"), "unknown data 'mnist', known: digits"),
-        (lambda: load("digits").batches("dev", 8), "unknown part 'dev', known: train, validation, test"),
-        (lambda: random_affine(torch.zeros(1, 1, 8, 8), scale=1.0), "scale is a share from 0 up to 1, got 1.0"),
-        (lambda: load("digits").normalize(torch.zeros(1, 3, 8, 8)), "digits has 1 channels, the images have 3"),
+        (lambda: load("digits").batches("dev", 8), "unknown split 'dev', known: train, validation, test"),
+        (lambda: random_affine(torch.zeros(1, 1, 8, 8), scale=1.0), "scale must be at least 0 and below 1, got 1.0"),
+        (lambda: load("digits").normalize(torch.zeros(1, 3, 8, 8)), "mean and std are of 1 channels, the images have 3"),
         (lambda: load("digits").batches("test", 0), "at least 1 image, got batch_size=0"),
     ],
 )
@@ -158,23 +158,23 @@ def test_bad_input_is_named(call, words):
 
 
 def test_some_classes_alone_with_labels_counted_anew(digits):
-    few = digits.only("7", "3")
+    few = digits.filter_classes("7", "3")
     assert few.class_names == ("7", "3") and (few.mean, few.std) == (digits.mean, digits.std)
-    for part, whole in ((few.train, digits.train), (few.validation, digits.validation), (few.test, digits.test)):
-        assert torch.equal(part.images, whole.images[(whole.labels == 7) | (whole.labels == 3)])
-        assert torch.equal(part.labels, (whole.labels[(whole.labels == 7) | (whole.labels == 3)] == 3).long())
+    for split, whole in ((few.train, digits.train), (few.validation, digits.validation), (few.test, digits.test)):
+        assert torch.equal(split.images, whole.images[(whole.labels == 7) | (whole.labels == 3)])
+        assert torch.equal(split.labels, (whole.labels[(whole.labels == 7) | (whole.labels == 3)] == 3).long())
     assert digits.train.labels.max() == 9  # the whole is as it was
 
 
-def test_places_stay_with_their_images():
+def test_boxes_stay_with_their_images():
     data = load("scattered_digits", n=200)
-    few = data.only(*"789")
+    few = data.filter_classes(*"789")
     kept = data.train.labels >= 7
-    assert torch.equal(few.train.places, data.train.places[kept]) and torch.equal(few.train.images, data.train.images[kept])
+    assert torch.equal(few.train.boxes, data.train.boxes[kept]) and torch.equal(few.train.images, data.train.images[kept])
 
 
-@pytest.mark.parametrize(("names", "says"), [(("7", "x"), "no class 'x'; it has 0, 1"), (("7", "7"), "each once"),
-                                             ((), "each once")])  # fmt: skip
+@pytest.mark.parametrize(("names", "says"), [(("7", "x"), "no class 'x'; it has 0, 1"), (("7", "7"), "each only once"),
+                                             ((), "each only once")])  # fmt: skip
 def test_classes_that_are_not_there_are_named(digits, names, says):
     with pytest.raises(ValueError, match=says):
-        digits.only(*names)
+        digits.filter_classes(*names)

@@ -3,12 +3,14 @@
 import math
 
 import pytest
+import torch
 from small_classifier import Classifier, batches, problem, silent
 from torch import nn
 
-from vit_helpers.data import Batches, Split
-from vit_helpers.training import fit, set_seed
+from vit_helpers.data import Batches, Data, Split, load
+from vit_helpers.training import Epoch, fit, set_seed
 from vit_helpers.training.diagnosis import diagnose
+from vit_helpers.training.presets import RunSettings, make_network
 from vit_helpers.training.recipe import Recipe
 
 GOOD = {
@@ -35,7 +37,10 @@ GOOD = {
         ),
         ({"loss": 1.09, "accuracy": 0.4}, "stuck at ln K", "guessing among 3 classes costs ln 3 = 1.10"),
         ({"loss": 9.0, "accuracy": 0.4}, "stuck at ln K", "the loss is 9.00"),
-        ({"loss": 0.58}, "softmax twice", "accuracy is 0.97, and yet the loss 0.58"),
+        ({"probabilities": True, "loss": 0.58}, "softmax twice", "It is 0.58 and cannot fall below 0.55"),
+        ({"probabilities": True, "val_majority_share": 1.0}, "softmax twice", "a probability distribution already"),
+        ({"probabilities": True, "loss": 1.09, "accuracy": 0.4}, "softmax twice", "Remove the softmax"),
+        ({"probabilities": False, "loss": 0.58}, "healthy", "0.97 in training"),
         ({"val_accuracy": 0.7, "val_loss": 0.9}, "overfitting", "0.97 in training and 0.70 in validation"),
         ({"accuracy": 0.7, "val_accuracy": 0.69, "loss": 0.8}, "underfitting", "0.70 even on the training images"),
     ],
@@ -55,6 +60,51 @@ def test_a_loss_that_was_not_finite_at_any_time_counts():
     assert diagnose([GOOD | {"loss": math.nan, "epoch": 2}, GOOD]).symptom == "not finite"
     with pytest.raises(ValueError, match="empty history"):
         diagnose([])
+
+
+def test_two_classes_with_label_smoothing_are_no_second_softmax():
+    row = Epoch(1, loss=0.36, val_loss=0.67, accuracy=0.91, val_accuracy=0.68, val_majority_share=0.6, num_classes=2)
+    assert diagnose([row]).symptom == "overfitting"
+
+
+def digits(*classes, model=None, epochs=2, **recipe):
+    """Every diagnosis of a training on some of the digits, one for each epoch"""
+    data = only(*classes)
+    set_seed(0)
+    model = model or make_network(data, RunSettings(model="mini/4"))
+    train = data.batches("train", 64, shuffle=True)
+    history = fit(model, train, data.batches("validation", 512), Recipe(epochs=epochs, **recipe), **silent)
+    return [diagnose(history[: n + 1]).symptom for n in range(epochs)]
+
+
+def only(*classes):
+    """The digits of some classes"""
+    data = load("digits")
+    parts = []
+    for images, labels in (data.train, data.validation, data.test):
+        rows = torch.isin(labels, torch.tensor(classes))
+        parts.append(Split(images[rows], torch.searchsorted(torch.tensor(classes), labels[rows])))
+    return Data.of("some digits", *parts, tuple(map(str, classes)))
+
+
+@pytest.mark.parametrize("classes", [(0, 1), (3, 9), (4, 7), (1, 8), (0, 1, 2), (3, 8, 9), (1, 4, 7)])
+def test_healthy_trainings_on_few_classes_are_never_told_softmax_twice(classes):
+    found = digits(*classes, epochs=8)
+    assert "softmax twice" not in found and found[-1] == "healthy"
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("classes", [(3, 9), (3, 8, 9), range(10)], ids=len)
+def test_a_real_second_softmax_is_found_from_the_first_epoch(classes, smoothing):
+    model = nn.Sequential(make_network(only(*classes), RunSettings(model="mini/4")), nn.Softmax(1))
+    assert digits(*classes, model=model, label_smoothing=smoothing) == ["softmax twice"] * 2
+
+
+@pytest.mark.parametrize("last", [nn.LogSoftmax(1), nn.Sigmoid()], ids=["log-softmax", "sigmoid"])
+def test_what_is_no_softmax_is_not_called_one(last):
+    """A log-softmax changes nothing before another softmax, and sigmoids of three logits do not sum to 1"""
+    model = nn.Sequential(make_network(only(3, 8, 9), RunSettings(model="mini/4")), last)
+    assert "softmax twice" not in digits(3, 8, 9, model=model)
 
 
 def run(train, validation=None, model=None, **recipe):

@@ -1,5 +1,8 @@
-"""Several processes, started by torchrun as a person starts them, against one."""
+"""Several processes against one: in a group that torchrun starts once (ranks.py), and as torchrun handles lost processes."""
 
+import contextlib
+import io
+import json
 import os
 import re
 import shutil
@@ -7,35 +10,44 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
+from ranks import BATCH, CASES, forget_last_epoch, train, train_digits, train_stream, train_with_muon
 
-from vit_helpers.cli.train import kept
 from vit_helpers.data import load
 from vit_helpers.data.shards import write_shards
 from vit_helpers.pretrained import load_weights
 from vit_helpers.training import distributed
 from vit_helpers.training.checkpoints import load_checkpoint
-from vit_helpers.training.distributed import ShardedBatches, mean_loss
+from vit_helpers.training.distributed import ShardedBatches, fork_rng, is_peer_failure, mean_loss
+from vit_helpers.training.run_folder import find_checkpoint
 
 ROOT = Path(__file__).parents[1]
-BATCH = 628  # 1,257 training images make two batches of it and one of a single image, which leaves one process none
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="torchrun's processes are tested on Linux and macOS")
+needs_proc = pytest.mark.skipif(not Path("/proc").exists(), reason="the number of a worker is read from /proc")
 
 
-def started(*words, cwd, processes, torchrun=()):
-    """A training under way; torchrun starts it where there are several processes"""
-    launch = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *torchrun, "-m"]
-    words = [sys.executable, "-m", *(launch if processes > 1 else []), "vit_helpers", "train", *map(str, words)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+class Said(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+def torchrun(*words, cwd):
+    """Processes under way, started by torchrun as a person starts them"""
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", *map(str, words)]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(words, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def train(*words, cwd, processes=1):
-    run = started(*words, cwd=cwd, processes=processes)
-    out, err = run.communicate(timeout=300)
-    return run.returncode, out, err
+def alone(run, *words, cwd):
+    """What a case prints in this process, with no others"""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        return Said(run(*words), out.getvalue(), err.getvalue())
 
 
 def epochs(text):
@@ -44,7 +56,7 @@ def epochs(text):
 
 
 def history(folder):
-    return load_checkpoint(kept(folder))["history"]
+    return load_checkpoint(find_checkpoint(folder))["history"]
 
 
 def largest_difference(one, two):
@@ -60,21 +72,26 @@ def largest_difference(one, two):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The same training in one process, in two, and in two that share the weights out"""
+    """The folder in which all cases ran, and what each process said: (name, rank) -> `Said`; rank 0 of "one" ran alone"""
     folder = tmp_path_factory.mktemp("runs")
-    ways = {"one": (1,), "two": (2,), "shards": (2, "--shard")}
-    said = {}
-    for name, (count, *words) in ways.items():
-        status, out, err = train("--epochs", 3, "--batch-size", BATCH, "--out", name, *words, cwd=folder, processes=count)
-        assert status == 0, err
-        said[name] = out
+    write_shards(load("digits"), folder / "digits", 200)
+    group = torchrun("--nproc-per-node=3", "--max-restarts=1", ROOT / "tests" / "ranks.py", folder, cwd=folder)
+    said = {("one", 0): alone(train_digits, "one", cwd=folder)}
+    out, err = group.communicate(timeout=300)
+    assert group.returncode == 0, out + err
+    for count, cases in CASES.items():
+        for name in cases:
+            for rank in range(count):
+                said[name, rank] = Said(*json.loads((folder / f"{name}.{rank}.json").read_text()))
+    assert said["one", 0].status == 0, said["one", 0].err
     return folder, said
 
 
 @pytest.mark.parametrize("way", ["two", "shards"])
 def test_several_processes_end_where_one_does(runs, way):
     folder, said = runs
-    assert epochs(said[way]) == epochs(said["one"])
+    assert [said[way, rank].status for rank in range(2)] == [0, 0], said[way, 0].err
+    assert epochs(said[way, 0].out) == epochs(said["one", 0].out)
     for one, other in zip(history(folder / "one"), history(folder / way), strict=True):
         assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
         assert one["val_loss"] == pytest.approx(other["val_loss"], abs=1e-6)
@@ -84,9 +101,10 @@ def test_several_processes_end_where_one_does(runs, way):
 @pytest.mark.parametrize("way", ["two", "shards"])
 def test_the_first_process_alone_prints(runs, way):
     _, said = runs
-    lines = said[way].splitlines()
-    assert len(lines) == len(set(lines)) == len(said["one"].splitlines())
+    lines = said[way, 0].out.splitlines()
+    assert len(lines) == len(set(lines)) == len(said["one", 0].out.splitlines())
     assert "2 processes of 1 threads" in lines[0]
+    assert said[way, 1].out == said[way, 1].err == ""
 
 
 def test_each_process_writes_its_part(runs):
@@ -99,33 +117,33 @@ def test_each_process_writes_its_part(runs):
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-def test_parts_load_into_another_number_of_processes(runs, tmp_path, processes):
+def test_parts_load_into_another_number_of_processes(runs, processes):
     folder, said = runs
-    shutil.copytree(folder / "shards", tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoint.shards" / "epoch-0003")
-    (tmp_path / "run" / "weights.safetensors").unlink()
-    shard = ["--shard"] if processes > 1 else []
-    status, out, err = train("--resume", "run", *shard, cwd=tmp_path, processes=processes)
-    assert status == 0, err
-    assert epochs(out) == epochs(said["one"])[2:]
-    assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
+    if processes == 1:
+        forget_last_epoch(folder / "shards", folder / "alone")
+        done, out = alone(train, "--resume", "alone", cwd=folder), "alone"
+    else:
+        done, out = said["three", 0], "three"
+    assert done.status == 0, done.err
+    assert epochs(done.out) == epochs(said["one", 0].out)[2:]
+    assert largest_difference(folder / "one", folder / out) < 1e-6
 
 
 def test_a_checkpoint_that_is_not_whole(runs, tmp_path):
     folder, _ = runs
     parts = shutil.copytree(folder / "shards", tmp_path / "run") / "checkpoint.shards"
     (parts / "epoch-0003" / "__1_0.distcp").unlink()
-    status, _, err = train("--resume", "run", cwd=tmp_path)
+    status, _, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 1 and re.search(r"could not read .*__1_0.distcp'; if it is damaged, remove .*3 to go on from .*2", err)
     (parts / "epoch-0003" / ".metadata").unlink()  # as when the writing was cut: the one before counts
-    status, out, err = train("--resume", "run", cwd=tmp_path)
+    status, out, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 0 and len(epochs(out)) == 1, err
 
 
 def test_what_is_whole_is_not_taken_for_parts(runs):
-    folder, _ = runs
-    status, _, err = train("--resume", "two", "--shard", cwd=folder)
-    assert status == 1 and "holds the whole model: go on without --shard" in err
+    folder, said = runs
+    for status, _, err in (alone(train, "--resume", "two", "--shard", cwd=folder), said["whole resumed with --shard", 0]):
+        assert status == 1 and "holds the whole model: go on without --shard" in err
 
 
 def kill_one(run, after):
@@ -136,85 +154,88 @@ def kill_one(run, after):
     os.kill(int(children[-1]), signal.SIGKILL)
 
 
-@pytest.mark.skipif(not Path("/proc").exists(), reason="the number of a worker is read from /proc")
+LONG = ["-m", "vit_helpers", "train", "--epochs", 3, "--batch-size", BATCH, "--out", "run"]
+
+
+@needs_proc
 def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_path):
     folder, said = runs
-    run = started("--epochs", 3, "--batch-size", BATCH, "--out", "run", cwd=tmp_path, processes=2)
+    run = torchrun("--nproc-per-node=2", *LONG, cwd=tmp_path)
     kill_one(run, "epoch   1")
     out, err = run.communicate(timeout=120)
     assert run.returncode != 0
     assert re.search(r"stopped, as another process failed: [12] finished epochs are kept in run/checkpoint.pt", out)
     assert "go on with: python -m vit_helpers train --resume run" in out
     assert "error in process 0" in err and "SIGKILL" in err
-    status, out, err = train("--resume", "run", cwd=tmp_path)
-    assert status == 0 and set(epochs(out)) <= set(epochs(said["one"])), err
+    status, out, err = alone(train, "--resume", "run", cwd=tmp_path)
+    assert status == 0 and set(epochs(out)) <= set(epochs(said["one", 0].out)), err
     assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
 
 
-@pytest.mark.skipif(not Path("/proc").exists(), reason="the number of a worker is read from /proc")
+@needs_proc
 def test_torchrun_starts_again_from_the_last_checkpoint(runs, tmp_path):
     folder, said = runs
-    words = ["--epochs", 3, "--batch-size", BATCH, "--out", "run", "--shard"]
-    run = started(*words, cwd=tmp_path, processes=2, torchrun=["--max-restarts=1"])
+    run = torchrun("--nproc-per-node=2", "--max-restarts=1", *LONG, "--shard", cwd=tmp_path)
     kill_one(run, "epoch   1")
     out, err = run.communicate(timeout=300)
     assert run.returncode == 0, err
-    assert epochs(out)[-1] == epochs(said["one"])[-1]
+    assert epochs(out)[-1] == epochs(said["one", 0].out)[-1]
     assert not [line for line in epochs(out) if line.startswith("epoch   1")]  # `kill_one` has read the first one
     assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
 
 
-def test_a_restart_does_not_take_over_an_older_run(runs):
-    folder, _ = runs
-    before = (folder / "two" / "checkpoint.pt").read_bytes()
-    run = started("--epochs", 4, "--out", "two", cwd=folder, processes=2, torchrun=["--max-restarts=1"])
-    _, err = run.communicate(timeout=120)
-    assert run.returncode != 0 and err.count("is there already: --resume two") == 2
-    assert (folder / "two" / "checkpoint.pt").read_bytes() == before
+@pytest.mark.parametrize("start", ["older run", "older run, second start"])
+def test_a_restart_does_not_take_over_an_older_run(runs, start):
+    folder, said = runs
+    status, _, err = said[start, 0]
+    assert status == 1 and "is there already: --resume two" in err
+    assert len(history(folder / "two")) == 3
 
 
 def test_a_first_checkpoint_cut_short_is_none(tmp_path):
     (tmp_path / "run" / "checkpoint.shards" / "epoch-0001").mkdir(parents=True)
-    assert kept(tmp_path / "run") is None
-    status, _, err = train("--resume", "run", cwd=tmp_path)
+    assert find_checkpoint(tmp_path / "run") is None
+    status, _, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 1 and "no checkpoint at run" in err
 
 
-def test_muon_works_on_weights_shared_out(tmp_path):
+def test_muon_works_on_weights_shared_out(runs):
     """It multiplies whole matrices, which each process then has to gather"""
-    words = ["--data", "scattered_digits", "--epochs", 1, "--batch-size", 512]
-    for name, processes, *more in (("one", 1), ("two", 2, "--shard")):
-        status, _, err = train(*words, "--out", name, *more, cwd=tmp_path, processes=processes)
-        assert status == 0, err
-    one, two = (load_weights(tmp_path / name / "weights.safetensors").model.state_dict() for name in ("one", "two"))
+    folder, said = runs
+    assert said["muon", 0].status == 0, said["muon", 0].err
+    assert alone(train_with_muon, cwd=folder).status == 0
+    one, two = (torch.load(folder / f"muon{processes}.pt") for processes in (1, 2))
     assert max((one[name] - two[name]).abs().max() for name in one if "qkv.bias" not in name) < 1e-3
 
 
-def test_a_run_that_may_start_again_needs_a_folder(tmp_path):
-    run = started("--epochs", 1, cwd=tmp_path, processes=2, torchrun=["--max-restarts=1"])
-    _, err = run.communicate(timeout=120)
-    assert run.returncode != 0 and "give --out" in err
+def test_a_run_that_may_start_again_needs_a_folder(runs):
+    _, said = runs
+    status, _, err = said["no folder", 0]
+    assert status == 1 and "give --out" in err
+
+
+def test_processes_of_one_run_share_the_next_free_folder(tmp_path):
+    (tmp_path / "runs" / "digits-1").mkdir(parents=True)
+    status, out, err = train("--epochs", 1, "--batch-size", BATCH, cwd=tmp_path, processes=2)
+    assert status == 0, err
+    assert "checkpoint: runs/digits-2/checkpoint.pt" in out
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"digits-1", "digits-2"}
+    status, _, err = train("--out", "runs/digits-2", cwd=tmp_path, processes=2)
+    assert status != 0 and err.count("is there already: --resume runs/digits-2") == 1
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_run_on_shards_goes_on_where_it_stopped(tmp_path, processes):
-    pytest.importorskip("datasets")
-    write_shards(load("digits"), tmp_path / "digits", 200)
-    words = ["--data", "shards:digits", "--epochs", 3, "--out", "whole"]
-    status, out, err = train(*words, cwd=tmp_path, processes=processes)
+def test_a_run_on_shards_goes_on_where_it_stopped(runs, processes):
+    folder, said = runs
+    status, out, err = alone(train_stream, cwd=folder) if processes == 1 else said["stream", 0]
     assert status == 0, err
     lines = out.splitlines()
     assert lines[0].startswith("shards:digits: 1,257 training images; ViT mini/4, ")
-    assert [line[:9] for line in lines if line.startswith("epoch")] == ["epoch   1", "epoch   2", "epoch   3"]
-    assert re.search(r"^test accuracy 0\.\d{4} on 360 images", out, re.M)
-    rows = history(tmp_path / "whole")
+    assert [line[:9] for line in lines if line.startswith("epoch")] == [f"epoch   {epoch}" for epoch in (1, 2, 3, 3)]
+    assert len(re.findall(r"^test accuracy 0\.\d{4} on 360 images", out, re.M)) == 2
+    rows = history(folder / f"stream{processes}")
     assert rows[2]["val_accuracy"] > 0.5 and rows[2]["loss"] < rows[0]["loss"]
-    (tmp_path / "cut").mkdir()
-    shutil.copy(tmp_path / "whole" / "checkpoint.pt.previous", tmp_path / "cut" / "checkpoint.pt")  # after two epochs
-    status, out, err = train("--resume", "cut", cwd=tmp_path, processes=processes)
-    assert status == 0, err
-    assert [line[:9] for line in out.splitlines() if line.startswith("epoch")] == ["epoch   3"]
-    assert largest_difference(tmp_path / "whole", tmp_path / "cut") == 0
+    assert largest_difference(folder / f"stream{processes}", folder / f"stream{processes}-cut") == 0
 
 
 # Without other processes
@@ -252,6 +273,35 @@ def test_the_mean_over_unequal_shares_is_the_mean_over_all(monkeypatch):
     shares = [mean_loss(logits[rows], labels[rows], 0.1, 5) for rows in (slice(0, 4), slice(4, 5))]
     assert torch.allclose(sum(shares) / 2, whole)
     assert mean_loss(logits[:0], labels[:0], 0.1, 5) == 0
+
+
+def test_random_numbers_are_put_back_after_an_error(monkeypatch):
+    in_group(monkeypatch, 1, 2)
+    state = torch.get_rng_state()
+    with pytest.raises(KeyboardInterrupt), fork_rng(0):
+        raise KeyboardInterrupt
+    assert torch.equal(torch.get_rng_state(), state)
+    for _ in ShardedBatches(load("digits").batches("train", BATCH)):
+        torch.rand(3)
+        break
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (RuntimeError("could not restore the model"), False),
+        (RuntimeError("Expected all tensors to be on the same device"), False),
+        (ValueError("Connection reset by peer"), False),
+        (RuntimeError("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [::1]:1"), True),
+        (torch.distributed.DistBackendError("NCCL error"), True),
+        (torch.distributed.DistStoreError("wait timeout"), True),
+    ],
+)
+def test_only_the_loss_of_another_process_is_taken_for_one(monkeypatch, error, lost):
+    assert not is_peer_failure(error)  # in a process that trains alone
+    in_group(monkeypatch, 0, 2)
+    assert is_peer_failure(error) is lost
 
 
 def test_alone_nothing_changes():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from vit_helpers.data.download import DownloadError, data_folder, fetch, unpack
+from vit_helpers.data.downloads import DownloadError, data_folder, fetch, unpack
 
 # requests leaves the socket of a failed answer to the garbage collector, which warns in whatever test comes next
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -94,7 +94,7 @@ def test_a_wrong_file_of_that_name_is_named_and_not_touched(server, tmp_path):
 
 def test_two_processes_at_once_do_no_harm(server, tmp_path):
     path = tmp_path / "file.bin"
-    code = f"from vit_helpers.data.download import fetch; fetch({server + 'slow'!r}, {str(path)!r}, {SHA256!r})"
+    code = f"from vit_helpers.data.downloads import fetch; fetch({server + 'slow'!r}, {str(path)!r}, {SHA256!r})"
     both = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE) for _ in range(2)]
     said = [one.communicate(timeout=60)[1] for one in both]
     assert [one.returncode for one in both] == [0, 0], said
@@ -104,6 +104,8 @@ def test_two_processes_at_once_do_no_harm(server, tmp_path):
 def test_the_folder_is_the_users_unless_told(monkeypatch, tmp_path):
     monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path))
     assert data_folder() == tmp_path
+    monkeypatch.setenv("VIT_HELPERS_DATA", "~/vit")
+    assert data_folder() == Path.home() / "vit"
     monkeypatch.delenv("VIT_HELPERS_DATA")
     assert data_folder().name == "vit_helpers" and data_folder().is_absolute()
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from vit_helpers.embeddings import resize_positions
+from vit_helpers.encoder import Block
 from vit_helpers.pretrained.finetune import LoRA, add_lora, freeze, layerwise_lr_decay, merge_lora, transfer_weights
-from vit_helpers.training.recipe import param_groups
+from vit_helpers.training.optimizers import param_groups
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -50,6 +51,25 @@ def test_larger_images_get_stretched_positions(model):
 def test_positions_that_are_not_learned_need_no_stretching(positions):
     old = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=2, positions=positions))
     assert transfer_weights(old, image_size=16)(torch.randn(1, 1, 16, 16)).shape == (1, 2)
+
+
+class PostNormBlock(Block):
+    def forward(self, x, mask=None):
+        x = self.norm1(x + self.attn(x, mask))
+        return self.norm2(x + self.mlp(x))
+
+
+def test_custom_blocks_are_kept(images):
+    config = ViTConfig.from_name("mini/4", image_size=(8, 12), in_chans=1, num_classes=10)
+    model = ViT(config, PostNormBlock)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    new = transfer_weights(model)
+    assert torch.equal(new(images), model(images)) and {type(block) for block in new.blocks} == {PostNormBlock}
+    new.blocks[0].mlp.fc1.weight.data.zero_()
+    assert model.blocks[0].mlp.fc1.weight.any()
+    with pytest.raises(ValueError, match="dropout of custom blocks cannot change"):
+        transfer_weights(model, dropout=0.1)
 
 
 def test_what_cannot_change_is_named(model):

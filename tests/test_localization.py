@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -6,7 +8,7 @@ from vit_helpers.inspection.localization import METHODS, fraction_inside, inside
 from vit_helpers.vit import ViT, ViTConfig
 
 
-def test_inside_are_the_pixels_of_the_place():
+def test_inside_are_the_pixels_of_the_box():
     mask = inside_boxes(torch.tensor([[2, 4, 8, 4]]), (12, 16))
     assert mask.shape == (1, 12, 16) and mask.sum() == 32 and mask[0, 4:8, 2:10].all()
 
@@ -17,15 +19,15 @@ def test_a_patch_half_inside_counts_half():
     assert fraction_inside(maps, torch.tensor([[2, 4, 8, 4]]), 4).item() == 0.5
 
 
-def test_mass_inside():
-    place = torch.tensor([[4, 4, 8, 4], [4, 4, 8, 4]])
+def test_fraction_inside():
+    box = torch.tensor([[4, 4, 8, 4], [4, 4, 8, 4]])
     maps = torch.zeros(2, 3, 4)
     maps[0, 1, 1], maps[0, 0, 0], maps[0, 2, 2] = 3, 1, -5
-    mass = fraction_inside(maps, place, 4)
-    assert mass[0] == 0.75 and mass[1] == pytest.approx(2 / 12)  # an empty map is as good as an even one
+    inside = fraction_inside(maps, box, 4)
+    assert inside[0] == 0.75 and inside[1] == pytest.approx(2 / 12)  # an empty map scores as a uniform one
 
 
-def test_peak_inside():
+def test_pointing_game():
     maps = torch.zeros(2, 3, 4)
     maps[0, 1, 2], maps[1, 2, 3] = 1, 1
     assert pointing_game(maps, torch.tensor([[8, 4, 4, 4]] * 2), 4).tolist() == [1, 0]
@@ -33,10 +35,9 @@ def test_peak_inside():
     assert pointing_game(two, torch.tensor([[0, 0, 4, 8]]), 4).item() == 0.5
 
 
-def test_an_even_map_has_the_place_s_share_of_the_picture():
-    part = load("scattered_digits", n=50).train
-    mass = fraction_inside(torch.ones(50, 6, 6), part.places, 4)
-    assert torch.allclose(mass, torch.tensor(12 * 12 / 24**2))
+def test_a_uniform_map_has_the_box_s_fraction_of_the_image():
+    boxes = load("scattered_digits", n=50).train.boxes
+    assert torch.allclose(fraction_inside(torch.ones(50, 6, 6), boxes, 4), torch.tensor(12 * 12 / 24**2))
 
 
 # Methods
@@ -55,35 +56,46 @@ def model():
     return model
 
 
-def test_every_method_gives_a_map_for_every_picture(data, model):
+def test_every_method_gives_a_map_for_every_image(data, model):
     for name, method in METHODS.items():
         maps = method(model, data.normalize(data.train.images[:7]), data.train.labels[:7])
         assert maps.shape == (7, 6, 6) and maps.isfinite().all() and not maps.requires_grad, name
 
 
-def test_grades_are_means_over_all_pictures(data, model):
-    grades = localization_scores(model, data.train, data.normalize, batch_size=25)
-    assert list(grades) == list(METHODS)
-    assert grades["even map"] == {"mass": pytest.approx(0.25), "hits": pytest.approx(0.25, abs=0.01)}
+def test_scores_are_means_over_all_images(data, model):
+    split = data.train
+    scores = localization_scores(model, split, data.normalize, batch_size=25)
+    assert list(scores) == list(METHODS)
+    assert scores["uniform map"] == {"inside": pytest.approx(0.25), "pointing_game": pytest.approx(0.25, abs=0.01)}
     for name, method in METHODS.items():
-        maps = method(model, data.normalize(data.train.images), data.train.labels)
-        assert grades[name]["mass"] == pytest.approx(fraction_inside(maps, data.train.places, 4).mean().item(), abs=1e-5)
+        maps = method(model, data.normalize(split.images), split.labels)
+        assert scores[name]["inside"] == pytest.approx(fraction_inside(maps, split.boxes, 4).mean().item(), abs=1e-5)
+        hits = pointing_game(maps, split.boxes, 4).mean().item()
+        assert scores[name]["pointing_game"] == pytest.approx(hits, abs=1e-5)
 
 
-def test_the_middle_map_is_blind_and_good_all_the_same(data, model):
+def test_a_split_without_boxes_is_named(model):
+    split = SimpleNamespace(images=torch.rand(2, 1, 24, 24), labels=torch.tensor([0, 1]), boxes=None)
+    with pytest.raises(ValueError, match="no bounding boxes"):
+        localization_scores(model, split, lambda images: images)
+
+
+def test_the_center_map_does_not_see_the_image_and_scores_well(data, model):
     from vit_helpers.inspection.localization import center_map
 
     maps = center_map(model, data.train.images, None)
     assert maps.shape == (60, 6, 6) and maps[:, 2:4, 2:4].sum() == maps.sum() == 4 * 60
     many = load("scattered_digits", n=2000).train
-    grades = localization_scores(model, many, data.normalize, {"middle map": center_map}, batch_size=500)
-    assert grades["middle map"]["mass"] == pytest.approx(0.65, abs=0.03)  # frames begin at 0 to 12: most hold the middle
+    scores = localization_scores(model, many, data.normalize, {"center map": center_map}, batch_size=500)
+    assert scores["center map"]["inside"] == pytest.approx(0.65, abs=0.03)  # most boxes, from 0 to 12, contain the center
 
 
-def test_a_method_that_knows_the_place_is_graded_full(data, model):
+def test_a_method_that_knows_the_box_scores_best(data, model):
+    split = data.train
+
     def knows(model, images, classes):
-        pixels = inside_boxes(data.train.places, (24, 24)).float()
+        pixels = inside_boxes(split.boxes, (24, 24)).float()
         return torch.nn.functional.avg_pool2d(pixels, 4)
 
-    grades = localization_scores(model, data.train, data.normalize, {"truth": knows}, batch_size=60)
-    assert grades["truth"]["mass"] > 0.75 and grades["truth"]["hits"] == 1.0
+    scores = localization_scores(model, split, data.normalize, {"truth": knows}, batch_size=60)
+    assert scores["truth"]["inside"] > 0.75 and scores["truth"]["pointing_game"] == 1.0

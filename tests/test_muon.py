@@ -1,13 +1,14 @@
 """Muon: orthogonal steps, equal to torch's to the precision of its bfloat16, and AdamW for everything else."""
 
 import copy
+import pickle
 
 import pytest
 import torch
 from torch import nn
 
-from vit_helpers.training.muon import Muon, orthogonal
-from vit_helpers.training.recipe import Recipe, muon
+from vit_helpers.training import Recipe
+from vit_helpers.training.optimizers import Muon, muon, orthogonal
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -60,6 +61,38 @@ def test_the_rest_steps_as_under_adamw():
     names = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
     blocks = {f"blocks.{i}.{name}.weight" for i in range(2) for name in names}
     assert turned == {"patch_embed.proj.weight", *blocks}
+
+
+def test_a_closure_computes_the_gradients_before_anything_moves():
+    model, twin = small_vit(), small_vit()
+    images, labels = torch.randn(4, 1, 8, 8), torch.tensor([1, 2, 3, 4])
+    one, two = (Recipe(optimizer="muon").make_optimizer(net) for net in (model, twin))
+
+    def closure():
+        one.zero_grad()
+        loss = nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        return loss.item()
+
+    for _ in range(2):
+        two.zero_grad()
+        loss = nn.functional.cross_entropy(twin(images), labels)
+        loss.backward()
+        two.step()
+        assert one.step(closure) == loss.item()
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_copy_steps_as_the_original(duplicate):
+    matrix = nn.Parameter(torch.eye(4))
+    one = Muon([{"params": [matrix], "orthogonal": True}], lr=0.1, momentum=0.5)
+    other = duplicate(one)
+    (twin,) = other.param_groups[0]["params"]
+    for optimizer, p in ((one, matrix), (other, twin)) * 2:
+        p.grad = torch.arange(16.0).view(4, 4)
+        optimizer.step()
+    assert torch.equal(matrix, twin) and other.param_groups[0]["momentum"] == 0.5
 
 
 def test_every_parameter_is_in_one_group_and_the_rate_follows_the_schedule():

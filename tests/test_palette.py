@@ -1,4 +1,4 @@
-"""The look for readers who see few colours, and in a grey print: colours stay apart, and no figure rests on them alone."""
+"""The look for readers who see few colors, and in a gray print: colors stay apart, and no figure rests on them alone."""
 
 import warnings
 from itertools import combinations
@@ -15,16 +15,16 @@ from vit_helpers.plots.model import draw_model
 
 NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
 PALETTE = {name: to_rgb(getattr(style, name)) for name in NAMES}
-SIGHTS = ("all colours", "deuteranomaly", "protanomaly", "tritanomaly")  # the last three at their full strength
+SIGHTS = ("all colors", "deuteranomaly", "protanomaly", "tritanomaly")  # the last three at their full strength
 APART = 10  # in CAM02-UCS, where 1 is about the least difference that is seen with two patches side by side
-NEAR = {("VALUE", "LINE"), ("POSITION", "LINE")}  # a grey that without red and green looks like these two
+NEAR = {("VALUE", "LINE"), ("POSITION", "LINE")}  # a gray that without red and green looks like these two
 
 
-def seen(colours, sight):
-    """Colours as someone sees them who lacks one kind of cone (Machado, Oliveira and Fernandes, 2009)"""
-    if sight == "all colours":
-        return np.asarray(colours)
-    return np.clip(cspace_convert(colours, {"name": "sRGB1+CVD", "cvd_type": sight, "severity": 100}, "sRGB1"), 0, 1)
+def seen(colors, sight):
+    """Colors as someone sees them who lacks one kind of cone (Machado, Oliveira and Fernandes, 2009)"""
+    if sight == "all colors":
+        return np.asarray(colors)
+    return np.clip(cspace_convert(colors, {"name": "sRGB1+CVD", "cvd_type": sight, "severity": 100}, "sRGB1"), 0, 1)
 
 
 def distance(one, other, sight):
@@ -32,16 +32,16 @@ def distance(one, other, sight):
 
 
 def contrast(one, other):
-    """WCAG 2.1's ratio: 1 for equal colours, 21 for black on white"""
+    """WCAG 2.1's ratio: 1 for equal colors, 21 for black on white"""
     lights = []
-    for colour in (one, other):
-        parts = np.asarray(to_rgb(colour))
+    for color in (one, other):
+        parts = np.asarray(to_rgb(color))
         lights.append(np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722))
     return (max(lights) + 0.05) / (min(lights) + 0.05)
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
-def test_colours_stay_apart(sight):
+def test_colors_stay_apart(sight):
     pairs = combinations(NAMES, 2)
     close = {pair for pair in pairs if distance(PALETTE[pair[0]], PALETTE[pair[1]], sight) < APART}
     assert close <= NEAR
@@ -50,15 +50,15 @@ def test_colours_stay_apart(sight):
 
 def test_a_bad_palette_is_seen():
     red, green = to_rgb("#d62728"), to_rgb("#2ca02c")  # two of matplotlib's own
-    assert distance(red, green, "all colours") > 5 * APART
+    assert distance(red, green, "all colors") > 5 * APART
     assert distance(red, green, "deuteranomaly") < APART
     assert contrast("white", "black") == 21 and contrast("#777777", "white") == pytest.approx(4.48, abs=0.01)
 
 
-@pytest.mark.parametrize("sight", [*SIGHTS, "grey print"])
+@pytest.mark.parametrize("sight", [*SIGHTS, "gray print"])
 def test_measured_values_grow_brighter_for_everyone(sight):
     steps = plt.get_cmap(style.VALUES)(np.linspace(0, 1, 256))[:, :3]
-    if sight == "grey print":
+    if sight == "gray print":
         lightness = np.array([100 * style.shade(step) for step in steps])
     else:
         lightness = cspace_convert(seen(steps, sight), "sRGB1", "CAM02-UCS")[:, 0]
@@ -71,20 +71,20 @@ def test_text_is_read_and_lines_are_seen_on_white():
         contrast(PALETTE[name], "white") > 3 for name in ("CLASS_TOKEN", "POSITION", "QUERY", "VALUE")
     )  # AA, graphics
     assert all(contrast(PALETTE[name], "white") > 2.2 for name in NAMES)  # pale: for dots, fillings, thick lines with a name
-    assert all(contrast(style.ink_on(colour), colour) > 4.5 for colour in PALETTE.values())  # AA, text
+    assert all(contrast(style.ink_on(color), color) > 4.5 for color in PALETTE.values())  # AA, text
 
 
 def test_a_frame_with_a_halo_is_seen_on_every_value():
     steps = plt.get_cmap(style.VALUES)(np.linspace(0, 1, 256))[:, :3]
-    for colour in (style.QUERY, style.CLASS_TOKEN):
-        assert min(contrast(colour, step) for step in steps) < 1.1  # alone it sinks into some
-        assert contrast(colour, "white") > 3  # with its halo it stands out on any
+    for color in (style.QUERY, style.CLASS_TOKEN):
+        assert min(contrast(color, step) for step in steps) < 1.1  # alone it sinks into some
+        assert contrast(color, "white") > 3  # with its halo it stands out on any
     _, drawn = inspection.draw_look(torch.rand(1, 8, 8), torch.rand(2, 2, 2), 4, head=0, query=(0, 1))
     (frame,) = drawn.axes.patches
     assert frame.get_path_effects() == style.HALO
 
 
-# No figure rests on colour alone
+# No figure rests on color alone
 
 
 def rows(**kinds):
@@ -99,7 +99,7 @@ def model_figure():
 
 
 PARTS = dict.fromkeys("abcdefg", 1 / 7)
-DRAWN = {  # figures in which several colours carry a meaning, each with as many as it takes
+DRAWN = {  # figures in which several colors carry a meaning, each with as many as it takes
     "draw_against": lambda: ablation.draw_against({name: {1: [0.1], 2: [0.2]} for name in "abcde"}),
     "draw_changes": lambda: ablation.draw_changes({"a": [0.1], "b": [-0.2], "c": [0.001]}, band=0.01),
     "draw_curve": lambda: curves.draw_curve(rows(), "loss"),
@@ -118,7 +118,7 @@ DRAWN = {  # figures in which several colours carry a meaning, each with as many
         [{"settings": f'{{"network": "{kind}", "images": {n}}}', "accuracy": 0.5} for kind in ("vit", "cnn") for n in (1, 2)]
     ),
     "draw_shares": lambda: vit.draw_shares(
-        {"one": dict.fromkeys("abcdef", 1 / 6)}, dict(zip("abcdef", scaling.COLOURS, strict=False))
+        {"one": dict.fromkeys("abcdef", 1 / 6)}, dict(zip("abcdef", scaling.COLORS, strict=False))
     ),
 }
 
@@ -129,12 +129,12 @@ def figure_of(name):
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_no_two_names_differ_by_colour_alone(name):
+def test_no_two_names_differ_by_color_alone(name):
     assert style.color_only_pairs(figure_of(name)) == []
 
 
 def ground(text):
-    """The colour beneath a text: its own box, the picture that it stands on, or the white of the page"""
+    """The color beneath a text: its own box, the picture that it stands on, or the white of the page"""
     if text.get_bbox_patch():
         return text.get_bbox_patch().get_facecolor()
     if text.axes and text.axes.images and text in text.axes.texts:
@@ -165,10 +165,10 @@ def test_a_pale_text_is_seen():
     assert pale(fig) == ["on the page", "in a box", "on a bright value"]
 
 
-def test_marks_tell_what_colours_tell_where_no_names_stand():
+def test_marks_tell_what_colors_tell_where_no_names_stand():
     ax = DRAWN["draw_ratios"]()
     marks = {(line.get_color(), line.get_marker()) for line in ax.lines if line.get_marker() != "None"}
-    assert len(marks) == len({colour for colour, _ in marks}) == len({marker for _, marker in marks}) == 3
+    assert len(marks) == len({color for color, _ in marks}) == len({marker for _, marker in marks}) == 3
 
 
 def two_lines(**of_second):
@@ -194,16 +194,16 @@ def test_bars_dots_and_errors_are_told_apart_too():
     for kind, styles in kinds.items():
         _, (alike, apart) = style.new_figure(ncols=2)
         for ax, (one, other) in ((alike, (styles[1], styles[1])), (apart, styles)):
-            for form, colour, name in ((one, style.CLASS_TOKEN, "one"), (other, style.POSITION, "other")):
+            for form, color, name in ((one, style.CLASS_TOKEN, "one"), (other, style.POSITION, "other")):
                 numbers = [[1, 2]] if kind == "hist" else [[1, 2], [3, 4]]
                 extra = {"histtype": "step"} if kind == "hist" else {}
-                getattr(ax, kind)(*numbers, color=colour, label=name, **form, **extra)
+                getattr(ax, kind)(*numbers, color=color, label=name, **form, **extra)
         assert style.color_only_pairs(alike.figure) == [("one", "other")], kind
         plt.close(alike.figure)
 
 
-def test_a_figure_that_rests_on_colour_is_shown_with_a_warning():
-    with pytest.warns(UserWarning, match="'one' and 'other' differ by colour alone"):
+def test_a_figure_that_rests_on_color_is_shown_with_a_warning():
+    with pytest.warns(UserWarning, match="'one' and 'other' differ by color alone"):
         style.picture(two_lines(), "Two lines that cross.")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

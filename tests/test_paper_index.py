@@ -12,7 +12,7 @@ from torch import nn
 from tools import main as run_tool
 from tools import paper_index
 from vit_helpers.scaling import parameters, training_multiply_adds
-from vit_helpers.training.recipe import adamw
+from vit_helpers.training.optimizers import adamw
 from vit_helpers.vit import ViTConfig
 
 pytestmark = pytest.mark.repo

@@ -6,7 +6,8 @@ from einops import rearrange
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit_helpers.patches import grid_size, patchify, to_2tuple, unpatchify
+from vit_helpers._validate import to_2tuple
+from vit_helpers.patches import grid_size, patchify, unpatchify
 
 side = st.integers(1, 5)
 

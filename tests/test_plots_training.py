@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 import torch
 
@@ -31,7 +32,7 @@ def test_each_run_has_its_panel_with_chance():
     plt.close("all")
 
 
-def test_confusion_shows_counts_and_colours_rows_by_share():
+def test_confusion_shows_counts_and_colors_rows_by_share():
     counts = torch.tensor([[8, 2], [0, 0]])
     ax = draw_confusion(counts, ["a", "b"])
     assert {text.get_text() for text in ax.texts} == {"8", "2"}
@@ -52,7 +53,7 @@ def test_growth_has_a_curve_each_and_a_dot_a_seed():
         return {"accuracy": accuracy, "settings": json.dumps(settings)}
 
     rows = [row(0.5, images=100), row(0.7, images=100), row(0.9, images=1000), row(0.8, images=100, network="cnn")]
-    ax = draw_growth(rows)
+    ax = draw_growth(pd.DataFrame(rows))
     curves = {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
     assert list(curves["ViT, mean of the seeds"].get_ydata()) == pytest.approx([0.6, 0.9])
     assert list(curves["CNN, mean of the seeds"].get_xdata()) == [100]

@@ -1,22 +1,23 @@
 """Settings by name: what they stand for, and that every preset fits its data set."""
 
-from dataclasses import replace
+import copy
+import pickle
 
 import pytest
 import torch
 from torch import nn
 
 from vit_helpers.data import Data, Split, load
+from vit_helpers.training import Recipe
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.presets import (
     AUGMENT,
     MIX,
     PRESETS,
     NormLastBlock,
-    check_settings,
+    RunSettings,
     make_batches,
     make_network,
-    make_recipe,
     preset,
     with_tta,
 )
@@ -34,41 +35,44 @@ SHAPES = {  # (C, side, K) of the images that each preset must fit
 def made(C, side, K, n=12):
     torch.manual_seed(0)
     part = Split(torch.rand(n, C, side, side), torch.arange(n) % K)
-    return Data.of("made", part, part, part, [str(k) for k in range(K)])
+    return Data.from_splits("made", part, part, part, [str(k) for k in range(K)])
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_fits_its_images(name):
     data, settings = made(*SHAPES[name]), preset(name)
-    check_settings(name, settings)
     images, _ = next(iter(make_batches(data, settings)))
     logits = make_network(data, settings)(images)
-    assert logits.shape == (12, SHAPES[name][2]) and make_recipe(settings).epochs > 0
+    assert logits.shape == (12, SHAPES[name][2]) and settings.data == name
 
 
 def test_presets_are_found_by_name_and_belong_to_the_caller():
     assert set(PRESETS) == set(SHAPES)
-    assert preset("folder:/somewhere") == PRESETS["folder"] and preset("nothing") == {}
-    preset("cifar10")["depth"] = 99
-    assert PRESETS["cifar10"]["depth"] != 99
+    assert preset("folder:/somewhere") == PRESETS["folder"].replace(data="folder:/somewhere")
+    assert preset("nothing") == RunSettings(data="nothing")
+    preset("cifar10").shape["depth"] = 99
+    assert PRESETS["cifar10"].shape["depth"] != 99
+    assert preset("cifar10", epochs=3, depth=1) == PRESETS["cifar10"] | {"epochs": 3, "depth": 1}
 
 
 def test_shape_recipe_and_batches_follow_the_settings():
     data = load("digits")
-    settings = {"depth": 1, "lr": 0.02, "batch_size": 10, "images": 15, "repeat": 2, "augment": "none"}
-    assert len(make_network(data, settings).blocks) == 1 and make_recipe(settings).lr == 0.02
+    settings = RunSettings.from_dict(
+        {"depth": 1, "lr": 0.02, "batch_size": 10, "images": 15, "repeat": 2, "augment": "none"}
+    )
+    assert len(make_network(data, settings).blocks) == 1 and settings.recipe == Recipe(lr=0.02)
     batches = list(make_batches(data, settings))
     assert [len(labels) for _, labels in batches] == [10, 10, 10]
     labels = torch.cat([labels for _, labels in batches])
     assert torch.equal(labels.sort().values, data.train.labels[:15].repeat(2).sort().values)
-    assert isinstance(make_network(data, {"network": "cnn", "width": 8}), CNN)
+    assert isinstance(make_network(data, RunSettings(network="cnn", width=8)), CNN)
 
 
 @pytest.mark.parametrize("augment", AUGMENT)
 @pytest.mark.parametrize("mix", MIX)
 def test_every_augmentation_and_mix_keeps_shape_and_counts(augment, mix):
-    data = replace(load("digits"))
-    images, labels = next(iter(make_batches(data, {"augment": augment, "mix": mix, "images": 64})))
+    data = load("digits")
+    images, labels = next(iter(make_batches(data, RunSettings(augment=augment, mix=mix, images=64))))
     assert images.shape == (64, 1, 8, 8) and images.isfinite().all()
     assert labels.shape == ((64,) if mix == "none" else (64, 10))
 
@@ -81,27 +85,68 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
             return torch.stack([images[..., :2].sum((1, 2, 3)), images[..., 2:].sum((1, 2, 3))], dim=1)
 
     images = torch.rand(5, 1, 4, 4)
-    model = with_tta(Sum(), {"mirror": True})
+    model = with_tta(Sum(), RunSettings(tta=True))
     p = Sum()(images).softmax(dim=1)
     assert torch.allclose(model(images).softmax(dim=1), (p + p.flip(1)) / 2)
     plain = Sum()
-    assert with_tta(plain, {}) is plain
+    assert with_tta(plain, RunSettings()) is plain
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"learning_rate": 1}, "mine: unknown setting learning_rate, known: .*lr"),
-        (3, "mine: expected settings"),
-        ({"norm": "middle"}, "mine: unknown norm 'middle', known: first, last"),
-        ({"augment": "blur"}, "mine: unknown augment 'blur', known: affine, flip"),
-        ({"mix": "fmix"}, "mine: unknown mix"),
-        ({"network": "rnn"}, "mine: unknown network 'rnn', known: vit, cnn"),
+        ({"learning_rate": 1}, "unknown setting learning_rate, known: .*lr"),
+        ({"norm": "middle"}, "unknown norm 'middle', known: first, last"),
+        ({"augment": "blur"}, "unknown augment 'blur', known: affine, flip"),
+        ({"mix": "fmix"}, "unknown mix"),
+        ({"network": "rnn"}, "unknown network 'rnn', known: vit, cnn"),
+        ({"model": "XL/4"}, "unknown model 'XL/4', known: mini"),
+        ({"positions": "here"}, "unknown positions 'here'"),
+        ({"num_heads": 7}, "64 .* 7"),
+        ({"lr": 0}, "lr must be above 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
+        ({"images": 0}, "images must be a whole number of at least 1, got 0"),
+        ({"repeat": 1.5}, "repeat must be a whole number of at least 1, got 1.5"),
     ],
 )
-def test_settings_that_nobody_knows_are_named(settings, says):
+def test_settings_that_do_not_fit_are_named(settings, says):
     with pytest.raises(ValueError, match=says):
-        check_settings("mine", settings)
+        RunSettings.from_dict(settings)
+
+
+SOME = RunSettings.from_dict({"depth": 4, "mlp_ratio": 2.0, "lr": 1e-3, "optimizer": "muon", "images": 100, "seed": 7})
+
+
+@pytest.mark.parametrize("settings", [RunSettings(), SOME, *PRESETS.values()])
+def test_settings_survive_a_dict_a_copy_and_a_pickle(settings):
+    assert RunSettings.from_dict(settings.to_dict()) == settings
+    assert RunSettings.from_dict(settings.changed()) == settings
+    assert copy.deepcopy(settings) == pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_only_what_was_changed_is_written_into_a_table():
+    assert SOME.changed() == {
+        "model": "mini/2", "depth": 4, "mlp_ratio": 2.0, "lr": 1e-3, "optimizer": "muon", "images": 100, "seed": 7
+    }  # fmt: skip
+    assert RunSettings.from_dict({"batch_size": 64}).changed() == {"model": "mini/2"}
+
+
+def test_a_size_that_is_asked_for_has_its_own_shape():
+    fashion = PRESETS["fashion_mnist"]
+    small = fashion.with_options(size="Ti", epochs=2)
+    assert small.model == "Ti/14" and small.recipe.epochs == 2
+    assert small.shape == {"mlp_ratio": 2.0, "class_token": False, "pool": "avg"}
+    assert fashion.with_options(patch=7) == fashion.replace(model="mini/7")
+
+
+def test_options_of_version_1_are_understood():
+    """As its `train` kept them in a checkpoint"""
+    kept = {"data": "digits", "size": "mini", "patch": 4, "seed": 3, "network": "vit", "width": 34, "norm": "first"}
+    kept |= {"batch_size": 64, "images": None, "repeat": 1, "augment": "affine", "mix": "none", "mirror": True}
+    kept |= {"epochs": 4, "lr": 0.003, "token_rate": 7.0, "warmup": 0.1, "weight_decay": 0.05, "label_smoothing": 0.1}
+    kept |= {"clip": 1.0, "optimizer": "adamw", "schedule": "cosine", "precision": "float32"}
+    wanted = RunSettings(model="mini/4", recipe=Recipe(epochs=4, token_lr_mult=7.0), tta=True, seed=3)
+    assert RunSettings.from_dict(kept) == wanted
 
 
 def test_norm_last_is_torchs_norm_last():
@@ -120,3 +165,5 @@ def test_norm_last_is_torchs_norm_last():
     theirs.load_state_dict({name: ours_of(name) for name in theirs.state_dict()})
     x = torch.randn(2, 5, 12)
     assert torch.allclose(ours(x), theirs(x), atol=1e-5)
+    _, weights = theirs.self_attn(x, x, x, average_attn_weights=False)
+    assert torch.allclose(ours.attention_weights(x), weights, atol=1e-6)

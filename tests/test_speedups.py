@@ -1,20 +1,14 @@
-"""Speed-ups: the same numbers as without them, the memory that the cost model foretells, and the command that measures."""
+"""Speed-ups: the same numbers as without them, and the memory that the cost model predicts."""
 
-import csv
-import os
-import subprocess
-import sys
+import io
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tools import main as run_tool
-from tools import speed, speed_cases
 from vit_helpers.scaling import activations, speedups
 from vit_helpers.scaling.speedups import (
     accumulate,
@@ -26,7 +20,6 @@ from vit_helpers.scaling.speedups import (
 )
 from vit_helpers.vit import ViT, ViTConfig
 
-ROOT = Path(__file__).parents[1]
 CONFIG = ViTConfig(32, 4, 3, 10, 64, 3, 4)
 B = 12
 
@@ -175,6 +168,12 @@ def test_best_precision(monkeypatch, device, cpu_units, cuda, cuda_units, wanted
     assert best_precision(device) == wanted
 
 
+def file_bytes(vit):
+    file = io.BytesIO()
+    torch.save(vit.state_dict(), file)
+    return file.tell()
+
+
 def test_eight_bits_say_nearly_the_same():
     pytest.importorskip("torch.ao.quantization")
     vit, x = model(num_classes=5), images()
@@ -184,112 +183,9 @@ def test_eight_bits_say_nearly_the_same():
         theirs, ours = vit(x), small(x)
     assert 0 < (ours - theirs).std() < 0.15 * theirs.std()
     assert vit.training and not small.training and list(vit.state_dict()) == names  # a copy
-    assert speed_cases.file_mb(small) < 0.35 * speed_cases.file_mb(vit)
+    assert file_bytes(small) < 0.35 * file_bytes(vit)
 
 
 def test_when_a_start_has_paid():
     assert break_even_steps(10, 1.0, 0.75) == 40
     assert break_even_steps(10, 1.0, 2.0) == float("inf")
-
-
-@pytest.fixture
-def tiny(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(speed_cases, "SECONDS", 0.001)
-    monkeypatch.setattr(speed_cases, "CONFIG", ViTConfig(32, 8, 3, 10, 64, 2, 1))
-    monkeypatch.setattr(speed_cases.Bench, "batch", 4)
-    monkeypatch.setattr(speed_cases, "SIDES", (16, 32))
-    monkeypatch.setattr(speed_cases, "WIDTHS", (64,))
-
-
-def stored(path="runs/speed.csv"):
-    with Path(path).open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def test_names_of_rows():
-    assert tuple(speed_cases.MEASURES) == speed.ROWS
-    assert all(speed.when_it_pays(name).endswith(".") for name in speed.ROWS)
-
-
-@pytest.mark.parametrize(
-    ("name", "count"),
-    [("bf16", 2), ("batch", 2), ("optimiser", 3), ("accumulation", 1), ("channels-last", 4), ("latency", 2), ("peak", 2)],
-)
-def test_rows_hold_before_and_after(tiny, capsys, name, count):
-    assert run_tool(speed, [name, "--rounds", "2"]) == 0
-    rows = stored()
-    assert [row["row"] for row in rows] == count * [name]
-    for row in rows:
-        assert float(row["before_ms"]) > 0 and float(row["after_ms"]) > 0
-        assert float(row["lowest"]) <= float(row["ratio"]) <= float(row["highest"])
-    out = capsys.readouterr().out
-    assert (
-        out.count(f"\n| {name} | ") == count and f"\n- {name}: " in out and out.endswith(f"rows: {Path('runs/speed.csv')}\n")
-    )
-
-
-def test_attention_is_measured_in_both_forms_and_left_as_it_was(tiny, monkeypatch):
-    from vit_helpers import attention
-
-    ours, asked = attention.explicit_is_faster, []
-    plain = attention.attention
-    monkeypatch.setattr(attention, "attention", lambda *words: asked.append(1) or plain(*words))
-    assert run_tool(speed, ["attention", "--rounds", "1"]) == 0
-    rows = stored()
-    assert attention.explicit_is_faster is ours and asked
-    assert all(float(row["before_mb"]) > float(row["after_mb"]) for row in rows)
-
-
-def test_checkpointing_tells_memory_twice(tiny, monkeypatch):
-    monkeypatch.setattr(speed_cases, "in_own_process", lambda function, *words: function(*words))
-    assert run_tool(speed, ["checkpointing", "--rounds", "1"]) == 0
-    (row,) = stored()
-    assert float(row["before_mb"]) > float(row["after_mb"])
-    assert ("the process grows by" in row["also"]) == speed_cases.can_tell_memory()
-
-
-@pytest.mark.parametrize("kind", ["inference", "training"])
-def test_compiling_starts_in_an_empty_folder(tiny, monkeypatch, kind):
-    folders = []
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
-    monkeypatch.setattr(torch, "compile", lambda x: folders.append(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])) or x)
-    row = speed_cases.compiled(speed_cases.Bench("cpu", 1), kind)
-    assert not folders[0].exists() and folders[0].name != "elsewhere"  # gone again
-    assert row["start_s"] > 0 and "pa" in row["also"]
-
-
-def test_a_file_is_decoded_when_asked_for():
-    files = speed_cases.Files(3, side=16)
-    (picture, label), batch = files[2], next(iter(speed_cases.DataLoader(files, 3)))
-    assert picture.shape == (3, 16, 16) and label == 2 and batch[0].shape == (3, 3, 16, 16)
-
-
-def test_what_cannot_run_says_so_and_the_rest_goes_on(tiny, monkeypatch, capsys):
-    def broken(*words):
-        raise RuntimeError("no compiler | here\nand a long story")
-
-    monkeypatch.setattr(speed_cases, "in_own_process", broken)
-    assert run_tool(speed, ["compile", "latency", "--rounds", "1"]) == 0
-    assert "| compile | | | | | | | not measured: RuntimeError: no compiler / here |" in capsys.readouterr().out
-    assert [row["row"] for row in stored()] == ["compile", "latency", "latency"]
-
-
-def test_errors_of_a_process_of_its_own_come_back_as_words():
-    with pytest.raises(RuntimeError, match=r"TypeError: .*unsupported operand"):
-        speed_cases.with_threads(torch.get_num_threads(), lambda: 1 + "1")
-
-
-def test_unknown_rows_are_named(capsys):
-    assert run_tool(speed, ["latency", "warp"]) == 1
-    assert f"unknown row warp, known: {', '.join(speed.ROWS)}" in capsys.readouterr().err
-
-
-def test_the_command_in_a_process_of_its_own(tmp_path):
-    words = [sys.executable, "-m", "tools.speed", "threads", "--rounds", "1", "--out", "a/b.csv"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "| threads | | | | | | | not measured: ValueError: torch has one thread here |" in done.stdout
-    (row,) = stored(tmp_path / "a" / "b.csv")
-    assert row["row"] == "threads" and row["ratio"] == ""

@@ -33,12 +33,12 @@ def test_matrix_products_are_counted():
 
 PEAKS = """
 import torch
-from vit_helpers.scaling.timing import memory_now, memory_peak
+from vit_helpers.scaling.timing import peak_memory, reset_peak_memory
 torch.ones(100_000_000)  # 400 MB, and gone
-before = memory_now()
-first = memory_peak() - before
+before = reset_peak_memory()
+first = peak_memory() - before
 torch.ones(50_000_000)
-print(first, memory_peak() - before)
+print(first, peak_memory() - before)
 """
 
 

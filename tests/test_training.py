@@ -1,5 +1,7 @@
 import copy
 import math
+import pickle
+from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
@@ -8,8 +10,14 @@ from small_classifier import Classifier, batches, figures, problem, silent, trai
 from torch import nn
 
 from vit_helpers.data import Batches
-from vit_helpers.training import evaluate, fit, predict, set_seed
-from vit_helpers.training.recipe import OPTIMIZERS, Recipe, adam_l2, adamw, bf16_units, sgd, warmup_cosine
+from vit_helpers.training import Callback, Epoch, FlipTTA, Score, evaluate, fit, predict, set_seed
+from vit_helpers.training.callbacks import PrintReport, Report
+from vit_helpers.training.checkpoints import Checkpoint
+from vit_helpers.training.cnn import CNN
+from vit_helpers.training.diagnosis import diagnose
+from vit_helpers.training.distributed import ShardedBatches
+from vit_helpers.training.optimizers import OPTIMIZERS, adam_l2, adamw, sgd
+from vit_helpers.training.recipe import Recipe, bf16_units, warmup_cosine
 
 
 def test_it_learns():
@@ -37,7 +45,7 @@ def test_a_row_says_what_happened():
     assert row["loss"] == pytest.approx(F.cross_entropy(logits, labels, label_smoothing=0.2).item(), abs=1e-5)
     assert row["accuracy"] == pytest.approx((logits.argmax(1) == labels).float().mean().item())
     score = (row["val_loss"], row["val_accuracy"], row["val_majority_share"])
-    assert score == pytest.approx(evaluate(model, batches(), label_smoothing=0.2))
+    assert score == pytest.approx(tuple(evaluate(model, batches(), label_smoothing=0.2)))
     assert row["num_classes"] == 3
     assert row["lr"] == pytest.approx(1e-9)
     assert row["images_per_second"] > 100
@@ -152,7 +160,7 @@ class Cliff(torch.autograd.Function):
 def test_a_gradient_that_is_not_finite_stops_the_run():
     model = nn.Linear(6, 3)
     model.register_forward_hook(lambda module, args, out: Cliff.apply(out))
-    with pytest.raises(FloatingPointError, match="length of the gradient is nan at step 1"):
+    with pytest.raises(FloatingPointError, match="norm of the gradient is nan at step 1"):
         fit(model, batches(), batches(), Recipe(epochs=1), **silent)
     assert all(p.isfinite().all() for p in model.parameters())
 
@@ -162,7 +170,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(value):
     data = problem()
     data.images[70] = value  # the third batch of 32
     model = nn.Linear(6, 3)
-    with pytest.raises(FloatingPointError, match=r"at step 3 \(epoch 1, .*not normalised"):
+    with pytest.raises(FloatingPointError, match=r"at step 3 \(epoch 1, .*not normalized"):
         fit(model, Batches(data, 32), batches(), Recipe(epochs=2), **silent)
     assert all(p.isfinite().all() for p in model.parameters())
 
@@ -197,10 +205,10 @@ def test_unknown_names_in_a_recipe_are_told_the_known_ones(name, value):
 def test_every_schedule_rises_straight_and_then_keeps_its_form():
     for schedule, middle, end in (("cosine", 0.5, 0.0), ("linear", 0.5, 0.0), ("constant", 1.0, 1.0)):
         recipe = Recipe(warmup=0.2, schedule=schedule)
-        shares = [recipe.share(step, 100) for step in range(100)]
-        assert shares[:20] == pytest.approx([i / 20 for i in range(1, 21)])
-        assert shares[60] == pytest.approx(middle, abs=0.02) and shares[99] == pytest.approx(end, abs=0.02)
-        assert Recipe(warmup=0, schedule=schedule).share(0, 10) == 1
+        factors = [recipe.lr_factor(step, 100) for step in range(100)]
+        assert factors[:20] == pytest.approx([i / 20 for i in range(1, 21)])
+        assert factors[60] == pytest.approx(middle, abs=0.02) and factors[99] == pytest.approx(end, abs=0.02)
+        assert Recipe(warmup=0, schedule=schedule).lr_factor(0, 10) == 1
 
 
 def test_l2_in_adam_moves_every_parameter_by_about_the_learning_rate():
@@ -234,7 +242,7 @@ def test_every_optimizer_learns_and_resumes(tmp_path, optimizer):
     assert fit(Classifier(), batches(), batches(), recipe, checkpoint=tmp_path / "c.pt", resume=True, **silent) == history
 
 
-def test_labels_may_be_shares_of_classes():
+def test_labels_may_be_probabilities_of_classes():
     data = problem()
     shares = F.one_hot(data.labels, 3).float()
     rows = []
@@ -254,6 +262,94 @@ def test_bfloat16_learns_the_same_within_its_digits():
         assert all(p.dtype == torch.float32 for p in model.parameters())
     assert rows[0]["loss"] == pytest.approx(rows[1]["loss"], rel=0.02) and rows[0]["loss"] != rows[1]["loss"]
     assert bf16_units() in (True, False)
+
+
+class Notes(Callback):
+    """Remembers what it was told"""
+
+    def __init__(self):
+        self.told = []
+
+    def on_fit_start(self, run):
+        self.told.append(("start", len(run.history), run.steps))
+
+    def on_epoch_end(self, run):
+        self.told.append((run.history[-1].epoch, run.schedule.last_epoch, run.model.training))
+
+    def on_fit_end(self, run):
+        self.told.append(("end", len(run.history), run.steps))
+
+
+def test_callbacks_are_called_before_after_and_between():
+    notes, rows = Notes(), []
+    history = fit(Classifier(), batches(), batches(), Recipe(epochs=2), callbacks=[notes], report=rows.append)
+    assert notes.told == [("start", 0, 8), (1, 4, True), (2, 8, True), ("end", 2, 8)]
+    assert rows == history
+
+
+def test_another_loss_trains_without_a_score():
+    """A model that learns to return its input"""
+    model, recipe = nn.Linear(6, 6), Recipe(epochs=30, lr=0.05)
+    pairs = [(x, x) for x, _ in batches()]
+    history = fit(model, pairs, None, recipe, loss_fn=F.mse_loss, **silent)
+    assert history[-1].loss < 0.05 * history[0].loss
+    assert math.isnan(history[-1].val_loss) and math.isnan(history[-1].val_accuracy)
+
+
+def test_an_epoch_is_read_by_attribute_or_name():
+    row = Epoch(3, loss=0.5)
+    assert row.loss == row["loss"] == 0.5 and row["epoch"] == 3 and math.isnan(row["val_loss"])
+    with pytest.raises(KeyError, match="val_commonest"):
+        row["val_commonest"]
+    with pytest.raises(KeyError):
+        row["from_dict"]
+    with pytest.raises(FrozenInstanceError):
+        row.loss = 0.1
+
+
+def test_mirrored_predictions_have_no_log_of_zero():
+    class Sure(nn.Module):
+        """200 for the half of the image that is brighter"""
+
+        def forward(self, images):
+            return 200 * torch.stack([images[..., :1].sum((1, 2, 3)), images[..., 1:].sum((1, 2, 3))], dim=1)
+
+    images = torch.tensor([[[[1.0, 0.0]]], [[[0.0, 0.0]]]])
+    logits = FlipTTA(Sure())(images)
+    assert torch.allclose(logits, torch.full((2, 2), -math.log(2)))
+    same = FlipTTA(lambda images: torch.tensor([[200.0, 0.0]]).expand(len(images), 2))(images)
+    assert torch.allclose(same, torch.tensor([[0.0, -200.0]]))
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        Epoch(
+            1, loss=0.5, val_loss=0.25, lr=0.1, accuracy=1.0, images_per_second=9.0, val_accuracy=0.5, val_majority_share=1
+        ),
+        Score(0.5, 0.25, 1.0),
+        Recipe(lr=0.1),
+        diagnose([Epoch(1, loss=math.inf)]),
+    ],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_results_survive_copies_and_pickles(thing):
+    assert copy.copy(thing) == copy.deepcopy(thing) == pickle.loads(pickle.dumps(thing)) == thing
+
+
+@pytest.mark.parametrize("make", [lambda: FlipTTA(CNN(1, 2, 4)), lambda: CNN(1, 2, 4)], ids=["FlipTTA", "CNN"])
+def test_models_survive_copies_and_pickles(make):
+    model, images = make().eval(), torch.randn(3, 1, 8, 8)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(twin(images), model(images))
+
+
+@pytest.mark.parametrize(
+    "thing", [Checkpoint("a.pt", about={"x": 1}), Report(print), PrintReport(), ShardedBatches(batches())]
+)
+def test_what_attaches_survives_copies_and_pickles(thing):
+    for twin in (copy.deepcopy(thing), pickle.loads(pickle.dumps(thing))):
+        assert type(twin) is type(thing) and vars(twin).keys() == vars(thing).keys()
 
 
 def test_a_run_ends_with_its_diagnosis_unless_it_reports_elsewhere(capsys):

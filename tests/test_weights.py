@@ -234,7 +234,7 @@ def test_huggingfaces_classifier_from_a_folder(tmp_path, picture, size):
         one.save_pretrained(tmp_path)
     kept = load_pretrained(f"huggingface:{tmp_path}")
     pixels = pictures(picture, return_tensors="pt")["pixel_values"]
-    assert torch.allclose(kept.preprocess(picture), pixels[0], atol=0.03)  # theirs rounds to whole grey values on the way
+    assert torch.allclose(kept.preprocess(picture), pixels[0], atol=0.03)  # theirs rounds to whole gray values on the way
     assert torch.allclose(kept.model(pixels), twin(pixels).logits, atol=1e-5)
     assert kept.class_names == ("hut", "flower", "lake") and kept.model.config.norm_eps == 1e-12
 

@@ -1,15 +1,23 @@
-"""Hold the model beside torchvision's, timm's and Hugging Face's, weight for weight: the largest differences.
+"""Compare our model with torchvision's, timm's and Hugging Face's, weight for weight: the largest differences.
 
-Every model gets random weights, in which no part is zero, in the library's own format; ours takes them over by the same
-functions that read published weights. Then both see the same images, and the gradients of the same loss are compared too.
-The rows are kept in a CSV file.
+Every model gets random weights in the library's own format, none of them zero. Ours loads them with the functions that read
+published weights. Then both get the same images, and the gradients of the same loss are compared too.
 """
 
 import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from tools import main, write_rows
-from tools.libraries import MAKERS, SHAPES, Shape, find_spec
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from tools import main
+from tools.library_models import CLASSES, MAKERS, SHAPES, Shape, installed
+from tools.tables import markdown_table, write_csv
+from vit_helpers import pretrained
+from vit_helpers.cli import require_known
+from vit_helpers.vit import ViT, ViTConfig
 
 MORE = {
     "S/16": Shape(224, 16, 3, 384, 12, 6, 4),
@@ -18,100 +26,84 @@ MORE = {
     "H/14": Shape(224, 14, 3, 1280, 32, 16, 1),
 }
 SIZES = dict(sorted((SHAPES | MORE).items(), key=lambda item: item[1].width))
-LIBRARIES = {"torchvision": "torchvision", "timm": "timm", "Hugging Face": "transformers"}
-KINDS = ("model", "library", "parameters", "largest logit", "logits", "gradients")
+KEY_MAPS = {
+    "torchvision": pretrained.from_torchvision,
+    "timm": pretrained.from_timm,
+    "Hugging Face": pretrained.from_huggingface,
+}
 IMAGES = 2
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("sizes", nargs="*", help=f"of {', '.join(SIZES)} (default: all; H/14 takes 12 GB of memory)")
-    parser.add_argument("--out", type=Path, default=Path("runs/parity.csv"), help="keep it here (default: runs/parity.csv)")
+    parser.add_argument("--out", type=Path, default=Path("runs/parity.csv"), help="default: runs/parity.csv")
 
 
-def run(args):
-    if unknown := [name for name in args.sizes if name not in SIZES]:
-        print(f"error: unknown size {', '.join(unknown)}, known: {', '.join(SIZES)}", file=sys.stderr)
-        return 1
+def run(args: Namespace) -> int:
+    require_known("size", args.sizes, SIZES)
     if args.out.is_dir():
-        print(f"error: {args.out} is a folder, wanted: a CSV file", file=sys.stderr)
-        return 1
-    here = [library for library, package in LIBRARIES.items() if find_spec(package)]
-    rows = []
+        raise ValueError(f"{args.out} is a folder, wanted: a CSV file")
+    libraries, rows = [name for name in KEY_MAPS if name in installed()], []
     for size in args.sizes or SIZES:
-        for library in here:
+        for library in libraries:
             rows.append(compare(size, library))
-            write_rows(args.out, KINDS, rows)
+            write_csv(pd.DataFrame(rows), args.out)
             print(f"{size}, {library}: largest difference of logits {rows[-1]['logits']:.0e}", file=sys.stderr, flush=True)
-    print(markdown(rows))
-    print(f"Not installed, left out: {', '.join(LIBRARIES.keys() - here)}\n" * (len(here) < len(LIBRARIES)), end="")
+    print(markdown(pd.DataFrame(rows)))
+    print(f"Not installed, left out: {', '.join(KEY_MAPS.keys() - libraries)}\n" * (len(libraries) < len(KEY_MAPS)), end="")
     return 0
 
 
-def compare(size, library):
-    """One size of one library against ours, fp32: a dict with KINDS.
+def compare(size: str, library: str) -> dict:
+    """Our model beside one of a library, in float32: one row of the table.
 
     logits   : the largest difference of any logit of two images
     gradients: the largest difference of any parameter's gradient, over the largest gradient of that parameter
     """
-    import torch
-
-    from vit_helpers.pretrained import fill, from_huggingface, from_timm, from_torchvision
-    from vit_helpers.vit import ViT, ViTConfig
-
     torch.manual_seed(0)
-    s, renamed = SIZES[size], dict(zip(LIBRARIES, (from_torchvision, from_timm, from_huggingface), strict=True))[library]
+    s, renamed = SIZES[size], KEY_MAPS[library]
     theirs = MAKERS[library](s).eval()
-    stir(theirs)
-    eps = next(m.eps for m in theirs.modules() if isinstance(m, torch.nn.LayerNorm))
-    ours = ViT(ViTConfig(s.side, s.patch, s.channels, 10, s.width, s.depth, s.heads, norm_eps=eps)).eval()
-    fill(ours, renamed(theirs.state_dict()))
+    add_noise(theirs)
+    eps = next(m.eps for m in theirs.modules() if isinstance(m, nn.LayerNorm))
+    ours = ViT(ViTConfig(s.side, s.patch, s.channels, CLASSES, s.width, s.depth, s.heads, norm_eps=eps)).eval()
+    pretrained.fill(ours, renamed(theirs.state_dict()))
     images = torch.randn(IMAGES, s.channels, s.side, s.side)
-    wanted, mine = gradients(theirs, images), gradients(ours, images)
-    expected = renamed(wanted["parameters"])
+    (expected, gradients), (logits, mine) = logits_and_gradients(theirs, images), logits_and_gradients(ours, images)
+    gradients = renamed(gradients)
     return {
         "model": size,
         "library": library,
         "parameters": sum(p.numel() for p in ours.parameters()),
-        "largest logit": wanted["logits"].abs().max().item(),
-        "logits": (mine["logits"] - wanted["logits"]).abs().max().item(),
-        "gradients": max(relative(mine["parameters"][name], expected[name]) for name in expected),
+        "largest logit": expected.abs().max().item(),
+        "logits": (logits - expected).abs().max().item(),
+        "gradients": max(((mine[name] - g).abs().max() / g.abs().max()).item() for name, g in gradients.items()),
     }
 
 
-def stir(model):
-    """Add a little noise to every parameter, so that none is zero, not even a bias or the head"""
-    import torch
-
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.02)
+@torch.no_grad()
+def add_noise(model: nn.Module) -> None:
+    """Add a little noise to every parameter, so that none is zero, not even a bias or the head."""
+    for parameter in model.parameters():
+        parameter.add_(torch.randn_like(parameter), alpha=0.02)
 
 
-def gradients(model, images):
-    """The logits, and the gradient of the sum of their squares by every parameter, under the model's own names"""
-    logits = model(images)
-    logits = getattr(logits, "logits", logits)
+def logits_and_gradients(model: nn.Module, images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """The logits, and the gradient of the sum of their squares by every parameter, under the model's own names."""
+    output = model(images)
+    logits = getattr(output, "logits", output)
     logits.square().sum().backward()
-    return {"logits": logits.detach(), "parameters": {name: p.grad for name, p in model.named_parameters()}}
+    return logits.detach(), {name: p.grad for name, p in model.named_parameters()}
 
 
-def relative(mine, wanted):
-    """The largest difference over the largest value"""
-    return ((mine - wanted).abs().max() / wanted.abs().max()).item()
-
-
-def markdown(rows):
-    """The rows as the README's table: a line a size, the libraries side by side"""
-    libraries = list(dict.fromkeys(row["library"] for row in rows))
-    lines = [
-        f"| largest difference of logits; of gradients | parameters | {' | '.join(libraries)} |",
-        "|---|---|" + "---|" * len(libraries),
-    ]
-    for size in dict.fromkeys(row["model"] for row in rows):
-        same = {row["library"]: row for row in rows if row["model"] == size}
-        cells = [f"{float(row['logits']):.0e}; {float(row['gradients']):.0e}" for row in same.values()]
-        lines.append(f"| {size} | {int(next(iter(same.values()))['parameters']):,} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def markdown(rows: pd.DataFrame) -> str:
+    """The README's table: a line for each size, the libraries side by side."""
+    sizes = rows.drop_duplicates("model")
+    columns = {"largest difference of logits; of gradients": sizes["model"]}
+    columns["parameters"] = sizes["parameters"].map("{:,}".format)
+    for library, found in rows.groupby("library", sort=False):
+        cells = [f"{a:.0e}; {b:.0e}" for a, b in zip(found["logits"], found["gradients"], strict=True)]
+        columns[library] = pd.Series(cells, sizes.index)
+    return markdown_table(pd.DataFrame(columns))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def draw_start_here() -> Figure:
 def read_digit() -> Reading:
     """The forward pass of the model of notebook 08 on one digit among clutter, from the test set."""
     stored, test = load_pretrained("ours:scattered"), load("scattered_digits", n=100).test
-    image, box, model = test.images[DIGIT], test.places[DIGIT], stored.model
+    image, box, model = test.images[DIGIT], test.boxes[DIGIT], stored.model
     pixels = stored.preprocess.normalize(image)[None]
     with torch.no_grad():
         weights = [layer.mean(dim=1) for layer in model.attention_weights(pixels)]  # over the heads

@@ -1,29 +1,37 @@
-"""Train the models that notebooks 08 and 09 start from, and keep each as one file.
+"""Train the models that notebooks 08 and 09 start from, and store each as one file.
 
-scattered: names digits among clutter, all ten of them
-seven    : the same, knows 0 to 6 only
-masked   : paints hidden patches of plain digits, sees no label
+scattered: classifies digits among clutter, all ten of them
+seven    : the same, but only 0 to 6
+masked   : reconstructs hidden patches of plain digits, without labels
 
 Each is written to FOLDER/NAME-SEED.safetensors in float16, with its shape and preprocessing. Those in vit_helpers/weights,
-which `load_pretrained("ours:NAME")` gives, are of seed 0. The first two take some ten minutes each on one core.
+which `load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on one core.
 """
 
 import sys
-from dataclasses import replace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import main
 from vit_helpers.cli import positive_int
+from vit_helpers.data import load
+from vit_helpers.data.splits import Data
+from vit_helpers.pretrained import Preprocess, save_weights
+from vit_helpers.pretrained.finetune import transfer_weights
+from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain
+from vit_helpers.training import evaluate, fit, set_seed
+from vit_helpers.training.presets import RunSettings, make_batches, make_network
+from vit_helpers.vit import ViT
 
 CLUTTER = {"model": "mini/4", "depth": 4, "augment": "affine", "optimizer": "muon", "batch_size": 128, "epochs": 5}
-SETTINGS = {
+SETTINGS = {  # by the names of `RunSettings`
     "scattered": CLUTTER,
     "seven": CLUTTER,
     "masked": {"model": "mini/2", "augment": "affine", "optimizer": "muon", "epochs": 100, "pool": "avg"},
 }
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", choices=SETTINGS, help="which")
     parser.add_argument("--seed", type=int, default=0, help="start of all random draws (default: 0)")
     parser.add_argument("--images", type=positive_int, default=60_000, help="with clutter (default: 60,000)")
@@ -31,58 +39,36 @@ def add_arguments(parser):
     parser.add_argument("--out", type=Path, default=Path("weights"), help="the folder (default: weights)")
 
 
-def run(args):
-    try:
-        for name in args.names:
-            train(name, args.seed, args.images, args.epochs, args.out / f"{name}-{args.seed}.safetensors")
-    except (ValueError, OSError, FloatingPointError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+def run(args: Namespace) -> int:
+    for name in args.names:
+        data = load("digits") if name == "masked" else load("scattered_digits", n=args.images)
+        data = data.filter_classes(*"0123456") if name == "seven" else data
+        settings = RunSettings.from_dict(SETTINGS[name] | ({"epochs": args.epochs} if args.epochs else {}))
+        set_seed(args.seed)
+        model = (train_masked if name == "masked" else train_classifier)(data, settings)
+        preprocess = Preprocess(data.image_size, data.image_size, "bicubic", data.mean, data.std)
+        path = args.out / f"{name}-{args.seed}.safetensors"
+        save_weights(path, model.half(), preprocess, () if name == "masked" else data.class_names)
+        print(f"weights: {path}", flush=True)
     return 0
 
 
-def train(name, seed, images, epochs, path):
-    from vit_helpers.data import load
-    from vit_helpers.pretrained import Preprocess, save_weights
-    from vit_helpers.training import set_seed
-    from vit_helpers.training.presets import make_network
-
-    data = load("digits") if name == "masked" else load("scattered_digits", n=images)
-    if name == "seven":
-        data = data.only(*"0123456")
-    settings = SETTINGS[name] | ({"epochs": epochs} if epochs else {})
-    set_seed(seed)
+def train_classifier(data: Data, settings: RunSettings) -> ViT:
+    """A ViT that classifies the images."""
     model = make_network(data, settings)
-    if name == "masked":
-        model, data = paint(model, data, settings), replace(data, class_names=())
-    else:
-        classify(model, data, settings)
-    H, W = data.image_size
-    preprocess = Preprocess((H, W), (H, W), "bicubic", data.mean, data.std)
-    save_weights(path, model.half(), preprocess, data.class_names)
-    print(f"kept in {path}", flush=True)
-
-
-def classify(model, data, settings):
-    from vit_helpers.training import evaluate, fit
-    from vit_helpers.training.presets import make_batches, make_recipe
-
-    fit(model, make_batches(data, settings), data.batches("validation", 500), make_recipe(settings))
+    fit(model, make_batches(data, settings), data.batches("validation", 500), settings.recipe)
     print(f"test accuracy {evaluate(model, data.batches('test', 500)).accuracy:.4f}")
+    return model
 
 
-def paint(model, data, settings):
-    """A masked autoencoder's encoder, without a head"""
-    from vit_helpers.pretrained.finetune import transfer_weights
-    from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain
-    from vit_helpers.training.presets import make_batches, make_recipe
-
-    batches = make_batches(data, settings)
-    pretrain(MaskedAutoencoder(model, share=0.5), batches, make_recipe(settings), report=tell)
+def train_masked(data: Data, settings: RunSettings) -> ViT:
+    """The encoder of a masked autoencoder, without a head."""
+    model = make_network(data, settings)
+    pretrain(MaskedAutoencoder(model, share=0.5), make_batches(data, settings), settings.recipe, report=print_epoch)
     return transfer_weights(model, num_classes=0)
 
 
-def tell(epoch, loss):
+def print_epoch(epoch: int, loss: float) -> None:
     print(f"epoch {epoch:3d}  mean squared error of hidden pixels {loss:.4f}", flush=True)
 
 

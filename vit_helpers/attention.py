@@ -4,17 +4,18 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 FEW_TOKENS = 32
 
 
-def attention(q, k, v, mask=None):
-    """softmax(q k^T / sqrt(d)) v, and the weights of that average (paper, equations 6 and 7).
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Scaled dot-product attention, softmax(q k^T / sqrt(d)) v, and its weights (paper, equations 6 and 7).
 
     q, k, v: (..., T, d)
-    mask   : boolean, broadcasts to (..., T, T); True where a query (row) may look at a key (column)
-    returns: values (..., T, d) and weights (..., T, T), every row of which sums to 1
+    mask   : boolean, broadcasts to (..., T, T); True where a query (row) may attend to a key (column)
+    returns: values (..., T, d) and weights (..., T, T), each row of which sums to 1.  If the mask hides every key from a
+             query, its weights and values are all zero, as in torch's fused attention
 
     >>> q = k = v = torch.eye(3)
     >>> values, weights = attention(q, k, v)
@@ -23,20 +24,22 @@ def attention(q, k, v, mask=None):
     """
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (..., T, T)
     if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # where -inf would do, but for empty rows
     weights = scores.softmax(dim=-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)  # in a row without any key, they are equal until here
     return weights @ v, weights
 
 
 class MultiHeadAttention(nn.Module):
-    """h attentions side by side, each in its own d = D / h of the width, mixed by a last projection (equation 8).
+    """Multi-head self-attention: h heads of width d = D / h, mixed by an output projection (equation 8).
 
     forward: (B, T, D) -> (B, T, D)
-    mask   : (B, T) boolean, True for the tokens that may be looked at
-    raises : ValueError when D does not split into h heads
+    mask   : (B, T) boolean, True for the tokens that may be attended to; if there are none, the heads output zeros
+    raises : ValueError if D is not divisible by h
     """
 
-    def __init__(self, dim, num_heads, dropout=0.0, attn_dropout=0.0):
+    def __init__(self, dim: int, num_heads: int, dropout: float = 0.0, attn_dropout: float = 0.0) -> None:
         super().__init__()
         if num_heads < 1 or dim % num_heads:
             raise ValueError(f"width {dim} does not split into {num_heads} equal heads")
@@ -45,35 +48,33 @@ class MultiHeadAttention(nn.Module):
         self.proj = nn.Linear(dim, dim)
         self.dropout = nn.Dropout(dropout)
         self.attn_dropout = attn_dropout
-        bound = math.sqrt(6 / (dim + dim))  # Xavier's, for three D x D matrices that happen to lie in one
+        bound = math.sqrt(6 / (dim + dim))  # Xavier's, for three D x D matrices that are stored as one
         nn.init.uniform_(self.qkv.weight, -bound, bound)
         nn.init.xavier_uniform_(self.proj.weight)
         nn.init.zeros_(self.qkv.bias)
         nn.init.zeros_(self.proj.bias)
 
-    def forward(self, x, mask=None):
-        q, k, v = self.heads(x)
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.heads(x)  # three of (B, h, T, d)
         dropout = self.attn_dropout if self.training else 0.0
-        if explicit_is_faster(q) and not dropout:
-            values, _ = attention(q, k, v, key_padding_mask(mask, x))
-        else:
-            values = F.scaled_dot_product_attention(q, k, v, key_padding_mask(mask, x), dropout)
-        values = values.transpose(1, 2).flatten(2)  # heads side by side again: (B, T, D)
-        return self.dropout(self.proj(values))
+        values = attention_values(q, k, v, key_padding_mask(mask, x), dropout)  # Eq. 6 and 7: (B, h, T, d)
+        values = values.transpose(1, 2).flatten(2)  # heads side by side: (B, T, D)
+        return self.dropout(self.proj(values))  # Eq. 8
 
-    def weights(self, x, mask=None):
+    def weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The weights that `forward` uses, before dropout: (B, T, D) -> (B, h, T, T)"""
-        _, weights = attention(*self.heads(x), key_padding_mask(mask, x))
-        return weights
+        q, k, v = self.heads(x)
+        return attention(q, k, v, key_padding_mask(mask, x))[1]
 
-    def heads(self, x):
+    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of every head: (B, T, D) -> three of (B, h, T, d)"""
         qkv = self.qkv(x).unflatten(2, (3, self.num_heads, -1))  # (B, T, 3, h, d)
-        return qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (3, B, h, T, d)
+        return q, k, v
 
 
-def key_padding_mask(mask, x):
-    """A mask over tokens (B, T) hides keys from every head and query: (B, 1, 1, T)"""
+def key_padding_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
+    """Hide tokens, as keys, from every head and query: (B, T) -> (B, 1, 1, T)"""
     if mask is None:
         return None
     if mask.dtype != torch.bool:
@@ -83,6 +84,13 @@ def key_padding_mask(mask, x):
     return mask[:, None, None, :]
 
 
-def explicit_is_faster(q):
-    """Whether two plain matrix products beat torch's fused attention, as measured: on CPUs, for few tokens or bfloat16."""
-    return q.device.type == "cpu" and (q.shape[-2] <= FEW_TOKENS or q.dtype == torch.bfloat16)
+def attention_values(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+    """The values of `attention`, by the faster of two implementations; dropout applies to the weights."""
+    if dropout or use_fused_attention(q):
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout)
+    return attention(q, k, v, mask)[0]
+
+
+def use_fused_attention(q: Tensor) -> bool:
+    """Whether torch's fused attention beats two matrix products: not on CPUs for few tokens or bfloat16, as measured."""
+    return q.device.type != "cpu" or (q.shape[-2] > FEW_TOKENS and q.dtype != torch.bfloat16)

@@ -1,15 +1,17 @@
 """From patches to tokens: projection, class token, positions (paper, section 3.1, equation 1)."""
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
-from vit_helpers.patches import grid_size, patchify, to_2tuple
+from vit_helpers._validate import to_2tuple
+from vit_helpers.patches import grid_size, patchify
 
 POSITIONS = ("learned", "sincos", "none")
-RESIZING = {  # how each library stretches positions: four ways, four results
+RESIZING: dict[str, dict[str, Any]] = {  # how each library interpolates positions: four ways, four results
     "timm": {"mode": "bicubic", "antialias": True},
     "torchvision": {"mode": "bicubic", "align_corners": True},
     "huggingface": {"mode": "bicubic"},
@@ -20,11 +22,11 @@ RESIZING = {  # how each library stretches positions: four ways, four results
 class PatchEmbed(nn.Module):
     """Flatten every patch and project it to width D: the term x_p E of equation 1.  (B, C, H, W) -> (B, N, D)
 
-    A Linear on flattened patches is the published Conv2d with stride P: its weight is the convolution's after `flatten(1)`.
-    raises: TypeError for pixels that are not floating point; ValueError for another rank, channel count or image size
+    A Linear on flattened patches equals the published Conv2d with stride P: its weight is the convolution's, `flatten(1)`.
+    raises: TypeError for pixels that are not floating point; ValueError for another number of axes, channels or pixels
     """
 
-    def __init__(self, image_size, patch_size, in_chans, embed_dim):
+    def __init__(self, image_size: int | tuple[int, int], patch_size: int, in_chans: int, embed_dim: int) -> None:
         super().__init__()
         self.image_size = to_2tuple(image_size)
         self.patch_size = patch_size
@@ -35,11 +37,12 @@ class PatchEmbed(nn.Module):
         nn.init.trunc_normal_(self.proj.weight, std=math.sqrt(1 / fan_in))
         nn.init.zeros_(self.proj.bias)
 
-    def forward(self, images):
+    def forward(self, images: Tensor) -> Tensor:
         self.check(images)
-        return self.proj(patchify(images, self.patch_size))
+        return self.proj(patchify(images, self.patch_size))  # (B, N, C*P*P) -> (B, N, D)
 
-    def check(self, images):
+    def check(self, images: Tensor) -> None:
+        """Raise TypeError or ValueError if these are not images that the projection was made for."""
         if not isinstance(images, torch.Tensor):
             raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}")
         if images.ndim != 4:
@@ -58,7 +61,7 @@ class PatchEmbed(nn.Module):
 
 
 class TokenEmbed(nn.Module):
-    """Put the class token in front and add the positions: the rest of equation 1.  (B, N, D) -> (B, T, D)
+    """Prepend the class token and add the position embeddings: the rest of equation 1.  (B, N, D) -> (B, T, D)
 
     grid       : rows and columns of patches
     class_token: T = N + 1 with it, T = N without
@@ -66,7 +69,16 @@ class TokenEmbed(nn.Module):
     dropout    : right after the sum (paper, appendix B.1)
     """
 
-    def __init__(self, grid, embed_dim, class_token=True, positions="learned", dropout=0.0):
+    pos_embed: Tensor | None
+
+    def __init__(
+        self,
+        grid: tuple[int, int],
+        embed_dim: int,
+        class_token: bool = True,
+        positions: str = "learned",
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         T = grid[0] * grid[1] + class_token
         self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dim)) if class_token else None
@@ -74,7 +86,7 @@ class TokenEmbed(nn.Module):
             self.pos_embed = nn.Parameter(nn.init.normal_(torch.empty(1, T, embed_dim), std=0.02))
         elif positions == "sincos":
             patches_only = sincos_positions(grid, embed_dim)
-            with_class = F.pad(patches_only, (0, 0, int(class_token), 0))  # the class token stands nowhere: zeros
+            with_class = F.pad(patches_only, (0, 0, int(class_token), 0))  # the class token has no place: zeros
             self.register_buffer("pos_embed", with_class[None], persistent=False)
         elif positions == "none":
             self.pos_embed = None
@@ -82,19 +94,19 @@ class TokenEmbed(nn.Module):
             raise ValueError(f"unknown positions {positions!r}, known: {', '.join(POSITIONS)}")
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         if self.cls_token is not None:
-            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)  # one vector, the same for all images
+            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)  # (B, T, D), the same token for all images
         if self.pos_embed is not None:
             x = x + self.pos_embed
         return self.dropout(x)
 
 
-def sincos_1d(length, dim):
-    """Sines and cosines of falling frequency for the places 0 .. length - 1 (Vaswani et al., section 3.5).
+def sincos_1d(length: int, dim: int) -> Tensor:
+    """Sines and cosines of decreasing frequency at the positions 0 .. length - 1 (Vaswani et al., section 3.5).
 
     returns: (length, dim): dim/2 sines, then dim/2 cosines, with frequencies 10000^(-2i/dim)
-    raises : ValueError when dim is odd
+    raises : ValueError if dim is odd
 
     >>> sincos_1d(5, 8).shape
     torch.Size([5, 8])
@@ -106,13 +118,13 @@ def sincos_1d(length, dim):
     return torch.cat([angles.sin(), angles.cos()], dim=1).float()
 
 
-def sincos_positions(grid, dim):
-    """A fixed position for every patch of a grid: half of the width says the row, half the column.
+def sincos_positions(grid: tuple[int, int], dim: int) -> Tensor:
+    """A fixed position embedding for every patch of a grid: half of the width encodes the row, half the column.
 
-    The paper learns its positions; fixed ones in this form are used by MAE (arXiv 2111.06377).
+    The paper learns its position embeddings; MAE (arXiv 2111.06377) uses fixed ones of this form.
     grid   : rows and columns of patches
     returns: (N, dim), patches left to right, top to bottom
-    raises : ValueError when dim is no multiple of 4
+    raises : ValueError if dim is not a multiple of 4
 
     >>> sincos_positions((2, 3), 8).shape
     torch.Size([6, 8])
@@ -125,15 +137,15 @@ def sincos_positions(grid, dim):
     return torch.cat([by_row, by_col], dim=1)
 
 
-def resize_positions(pos_embed, grid, new_grid, like="timm"):
-    """Stretch learned positions over another grid of patches, to use images of another size (paper, section 3.2).
+def resize_positions(pos_embed: Tensor, grid: tuple[int, int], new_grid: tuple[int, int], like: str = "timm") -> Tensor:
+    """Interpolate learned position embeddings to another grid, to use images of another size (paper, section 3.2).
 
-    pos_embed: (1, T, D), T = N or N + 1; a class token keeps its position
-    grid     : rows and columns that the positions were learned on; new_grid: those wanted
-    like     : whose way: "timm" (bicubic, antialiased), "torchvision" (bicubic, corner patches keep their places),
-               "huggingface" (bicubic) or "google" (bilinear, corner patches keep their places)
+    pos_embed: (1, T, D), T = N or N + 1; a class token keeps its position embedding
+    grid     : rows and columns that they were learned on; new_grid: those wanted
+    like     : the library to agree with: "timm" (bicubic, antialiased), "torchvision" (bicubic, corner patches stay in
+               place), "huggingface" (bicubic) or "google" (bilinear, corner patches stay in place)
     returns  : (1, T', D)
-    raises   : ValueError when T fits the grid neither with a class token nor without, or for an unknown way
+    raises   : ValueError if T fits the grid neither with a class token nor without, or for an unknown library
 
     >>> resize_positions(torch.zeros(1, 1 + 4 * 4, 8), (4, 4), (6, 5)).shape
     torch.Size([1, 31, 8])
@@ -147,6 +159,6 @@ def resize_positions(pos_embed, grid, new_grid, like="timm"):
     prefix, patches = pos_embed[:, :extra], pos_embed[:, extra:]
     if tuple(grid) == tuple(new_grid):
         return pos_embed
-    picture = patches.reshape(1, rows, cols, D).permute(0, 3, 1, 2)  # (1, D, rows, cols)
-    picture = F.interpolate(picture.float(), size=tuple(new_grid), **RESIZING[like]).to(pos_embed.dtype)
-    return torch.cat([prefix, picture.flatten(2).transpose(1, 2)], dim=1)
+    x = patches.reshape(1, rows, cols, D).permute(0, 3, 1, 2)  # (1, D, rows, cols)
+    x = F.interpolate(x.float(), size=tuple(new_grid), **RESIZING[like]).to(pos_embed.dtype)  # (1, D, rows', cols')
+    return torch.cat([prefix, x.flatten(2).transpose(1, 2)], dim=1)  # (1, T', D)

@@ -1,18 +1,22 @@
 """The Vision Transformer, put together (paper, section 3.1 and Table 1)."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from numbers import Real
+from typing import Any, Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from vit_helpers._validate import check_choice, check_int, check_range, to_2tuple
 from vit_helpers.embeddings import POSITIONS, PatchEmbed, TokenEmbed
 from vit_helpers.encoder import Block
-from vit_helpers.patches import check_int, grid_size, to_2tuple
+from vit_helpers.patches import grid_size
 
-SIZES = {  # Base, Large, Huge: the paper's Table 1; Tiny, Small: DeiT (arXiv 2012.12877), Steiner et al. (2106.10270)
+SIZES: dict[
+    str, dict[str, int]
+] = {  # Base, Large, Huge: the paper's Table 1; Tiny, Small: DeiT (arXiv 2012.12877), Steiner et al. (2106.10270)
     "mini": {"depth": 2, "embed_dim": 64, "num_heads": 4},  # ours, for images of 8 x 8 pixels
     "Ti": {"depth": 12, "embed_dim": 192, "num_heads": 3},
     "S": {"depth": 12, "embed_dim": 384, "num_heads": 6},
@@ -25,16 +29,15 @@ POOLS = ("cls", "avg", "none")
 
 @dataclass(frozen=True)
 class ViTConfig:
-    """Everything that decides the shape of a ViT.  The defaults are the paper's B/16 for ImageNet.
+    """The architecture of a ViT.  The defaults are the paper's B/16 for ImageNet.
 
     image_size : H = W, or the pair (H, W), in pixels; a multiple of patch_size
-    pool       : what the head reads: "cls" the class token (the paper's), "avg" the mean of the patch tokens,
-                 "none" every token
+    pool       : the head's input: "cls" the class token (the paper's), "avg" the mean of the patch tokens, "none" all tokens
     positions  : "learned" (the paper's), "sincos" (fixed, 2-D) or "none"
-    num_classes: K; 0 for no head, the model then returns features
+    num_classes: K; 0 for no head: the model returns features
     representation_size: width of the hidden tanh layer of the paper's pre-training head; None for a linear head
     dropout    : where the paper puts it; attn_dropout: on the attention weights
-    raises     : ValueError or TypeError naming what does not fit
+    raises     : ValueError or TypeError that names the field
 
     >>> ViTConfig(image_size=8, patch_size=2, in_chans=1, num_classes=10, embed_dim=64, depth=2, num_heads=4).num_tokens
     17
@@ -56,22 +59,23 @@ class ViTConfig:
     attn_dropout: float = 0.0
     norm_eps: float = 1e-6
 
-    def __post_init__(self):
-        fields = {"image_size": to_2tuple(self.image_size)}
+    def __post_init__(self) -> None:
+        fields: dict[str, Any] = {"image_size": to_2tuple(self.image_size)}
         for name in ("patch_size", "in_chans", "embed_dim", "depth", "num_heads"):
             fields[name] = check_int(name, getattr(self, name))
         fields["num_classes"] = check_int("num_classes", self.num_classes, least=0)
         if self.representation_size is not None:
             fields["representation_size"] = check_int("representation_size", self.representation_size)
         for name, value in fields.items():
-            object.__setattr__(self, name, value)  # numpy's numbers become Python's
+            object.__setattr__(self, name, value)  # numpy's integers become Python's
         self.check()
 
-    def check(self):
-        _ = self.grid  # raises when the patches do not divide the image
-        check_known("pool", self.pool, POOLS)
-        check_known("positions", self.positions, POSITIONS)
-        check_known("class_token", self.class_token, (True, False))
+    def check(self) -> None:
+        """Raise ValueError or TypeError if fields contradict each other or are out of range."""
+        _ = self.grid  # raises if the patches do not divide the image
+        check_choice("pool", self.pool, POOLS)
+        check_choice("positions", self.positions, POSITIONS)
+        check_choice("class_token", self.class_token, (True, False))
         if self.embed_dim % self.num_heads:
             raise ValueError(f"width {self.embed_dim} does not split into {self.num_heads} equal heads")
         if self.pool == "cls" and not self.class_token:
@@ -82,10 +86,10 @@ class ViTConfig:
             raise ValueError(f"mlp_ratio {self.mlp_ratio} leaves no hidden width at width {self.embed_dim}")
 
     @classmethod
-    def from_name(cls, name, **changes):
-        """A size of the paper with its patch side, "B/16", with any other field changed.
+    def from_name(cls, name: str, **changes: Any) -> Self:
+        """A size of the paper with its patch side, "B/16", and any other field changed.
 
-        raises: ValueError for an unknown size, listing the known ones
+        raises: ValueError for an unknown size, with a list of the known ones
 
         >>> ViTConfig.from_name("L/32", num_classes=3).embed_dim
         1024
@@ -93,43 +97,33 @@ class ViTConfig:
         size, _, patch = str(name).partition("/")
         if size not in SIZES or not patch.isdecimal():
             raise ValueError(f"unknown model {name!r}, known: {', '.join(SIZES)}, each with a patch side, as in B/16")
-        return cls(**{"patch_size": int(patch), **SIZES[size], **changes})
+        fields: dict[str, Any] = {"patch_size": int(patch), **SIZES[size], **changes}
+        return cls(**fields)
 
     @property
-    def grid(self):
+    def grid(self) -> tuple[int, int]:
         """Rows and columns of patches: (H/P, W/P)"""
         return grid_size(self.image_size, self.patch_size)
 
     @property
-    def num_tokens(self):
-        """T: the patches, and the class token where there is one"""
+    def num_tokens(self) -> int:
+        """T: the number of patches, plus 1 if there is a class token"""
         return math.prod(self.grid) + self.class_token
-
-
-def check_range(name, value, below):
-    """TypeError when value is no number, ValueError when it is not from 0 up to a bound; both name it"""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not 0 <= value < below:
-        raise ValueError(f"{name} must be a number from 0 up to {below}, got {value}")
-
-
-def check_known(name, value, known):
-    """ValueError, listing the known values, when value is none of them"""
-    if value not in known:
-        raise ValueError(f"unknown {name} {value!r}, known: {', '.join(map(str, known))}")
 
 
 class ViT(nn.Module):
     """The Vision Transformer.  (B, C, H, W) -> (B, K); with pool="none" (B, T, K); with num_classes=0, D instead of K
 
     config: a `ViTConfig`
-    block : makes an encoder block from (dim, num_heads), a module (B, T, D) -> (B, T, D); the paper's by default.
-            It is called as block(x), and as block(x, mask=mask) when there is a mask.
-    mask  : (B, T) boolean, True for the tokens that may be looked at (the class token is token 0)
+    block : (dim, num_heads) -> a module (B, T, D) -> (B, T, D); the paper's encoder block by default.
+            It is called as block(x), and as block(x, mask=mask) if there is a mask.
+    mask  : (B, T) boolean, True for the tokens that may be attended to (the class token is token 0)
     """
 
-    def __init__(self, config, block=None):
+    pre_logits: nn.Module
+    head: nn.Module
+
+    def __init__(self, config: ViTConfig, block: Callable[[int, int], nn.Module] | None = None) -> None:
         super().__init__()
         if not isinstance(config, ViTConfig):
             raise TypeError(f"ViT takes a ViTConfig, got {type(config).__name__}: ViT(ViTConfig.from_name('B/16'))")
@@ -146,13 +140,13 @@ class ViT(nn.Module):
             self.pre_logits, width = tanh_layer(width, c.representation_size), c.representation_size
         self.head = zero_linear(width, c.num_classes) if c.num_classes else nn.Identity()
 
-    def forward(self, images, mask=None):
-        x = self.forward_features(images, mask)
-        x = self.pool(x, mask)
-        return self.head(self.pre_logits(x))
+    def forward(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = self.forward_features(images, mask)  # (B, T, D)
+        x = self.pool(x, mask)  # (B, D)
+        return self.head(self.pre_logits(x))  # (B, K)
 
-    def forward_features(self, images, mask=None):
-        """The tokens after the last block and its norm: (B, C, H, W) -> (B, T, D)"""
+    def forward_features(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The tokens after the last block, normalized: (B, C, H, W) -> (B, T, D)"""
         x = self.embed(images)  # Eq. 1
         if mask is not None:
             self.check_mask(mask)
@@ -160,12 +154,12 @@ class ViT(nn.Module):
             x = block(x) if mask is None else block(x, mask=mask)  # Eq. 2 and 3
         return self.norm(x)  # Eq. 4, for every token
 
-    def embed(self, images):
+    def embed(self, images: Tensor) -> Tensor:
         """The tokens that enter the first block, equation 1: (B, C, H, W) -> (B, T, D)"""
         return self.token_embed(self.patch_embed(images))
 
-    def pool(self, x, mask=None):
-        """What the head reads of the tokens: (B, T, D) -> (B, D), or all of them"""
+    def pool(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The input of the head: (B, T, D) -> (B, D); with pool="none" (B, T, D)"""
         if self.config.pool == "none":
             return x
         if self.config.pool == "cls":
@@ -176,30 +170,32 @@ class ViT(nn.Module):
         kept = mask[:, first:, None].to(x.dtype)
         return (x[:, first:] * kept).sum(dim=1) / kept.sum(dim=1)
 
-    def attention_weights(self, images, mask=None):
-        """The attention weights of every layer, from a pass of their own: a list of L tensors (B, h, T, T).
+    def attention_weights(self, images: Tensor, mask: Tensor | None = None) -> list[Tensor]:
+        """The attention weights of every layer, from a forward pass of their own: a list of L tensors (B, h, T, T).
 
-        `model.attention_weights(images)[layer][:, head]` is one head; row 0 is what the class token looks at.
-        raises: TypeError when a block put in place of ours has no `attention_weights(x)`
+        `model.attention_weights(images)[layer][:, head]` is one head; row 0 belongs to the class token as a query.
+        raises: TypeError if a custom block has no method `attention_weights(x)`
         """
         x, weights = self.embed(images), []
         if mask is not None:
             self.check_mask(mask)
         for block in self.blocks:
-            if not hasattr(block, "attention_weights"):
+            layer_weights = getattr(block, "attention_weights", None)
+            if layer_weights is None:
                 raise TypeError(f"{type(block).__name__} does not tell its weights: give it attention_weights(x)")
             extra = {} if mask is None else {"mask": mask}
-            weights.append(block.attention_weights(x, **extra))
+            weights.append(layer_weights(x, **extra))
             x = block(x, **extra)
         return weights
 
-    def check_mask(self, mask):
+    def check_mask(self, mask: Tensor) -> None:
+        """Raise ValueError if a mask hides every patch of an image."""
         first = int(self.config.class_token)
         if not torch.compiler.is_compiling() and mask.ndim == 2 and not mask[:, first:].any(dim=1).all():
             raise ValueError("a mask hides every patch of an image: leave at least one")
 
 
-def tanh_layer(dim, hidden_dim):
+def tanh_layer(dim: int, hidden_dim: int) -> nn.Sequential:
     """The hidden layer of the paper's pre-training head: (B, dim) -> (B, hidden_dim)"""
     linear = nn.Linear(dim, hidden_dim)
     nn.init.trunc_normal_(linear.weight, std=math.sqrt(1 / dim))
@@ -207,8 +203,8 @@ def tanh_layer(dim, hidden_dim):
     return nn.Sequential(linear, nn.Tanh())
 
 
-def zero_linear(dim, num_classes):
-    """A head of zeros (paper, section 3.2): every class starts equally likely, so the first loss is ln K."""
+def zero_linear(dim: int, num_classes: int) -> nn.Linear:
+    """A head of zeros (paper, section 3.2): all classes start with equal probability, so the first loss is ln K."""
     linear = nn.Linear(dim, num_classes)
     nn.init.zeros_(linear.weight)
     nn.init.zeros_(linear.bias)

@@ -1,6 +1,6 @@
 """Ablation: change one thing at a time, train several seeds of each, and see which changes are larger than the noise."""
 
-from vit_helpers.ablation.runs import RESULTS, Table, read_rows, run_table
+from vit_helpers.ablation.runs import Table, read_runs, run_table
 from vit_helpers.ablation.statistics import standard_deviation, summarize
 
-__all__ = ["RESULTS", "Table", "read_rows", "run_table", "standard_deviation", "summarize"]
+__all__ = ["Table", "read_runs", "run_table", "standard_deviation", "summarize"]

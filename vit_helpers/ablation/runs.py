@@ -5,21 +5,26 @@ import json
 import multiprocessing
 import time
 import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import torch
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vit_helpers.data import load
 from vit_helpers.training import fit, set_seed
-from vit_helpers.training.presets import check_settings, make_batches, make_network, make_recipe
+from vit_helpers.training.presets import RunSettings, make_batches, make_network
 
-RESULTS = Path(__file__).parents[1] / "results"  # what notebooks read; each table is declared in a .toml and kept in a .csv
-KINDS = {  # the columns of such a file
+Row = dict[str, Any]
+COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its type
     "change": str,
     "seed": int,
     "accuracy": float,
@@ -31,147 +36,195 @@ KINDS = {  # the columns of such a file
     "seconds": float,
     "settings": str,
 }
+RENAMED = {"commonest": "majority_share"}  # since version 0.1
 
 
 @dataclass(frozen=True)
 class Table:
-    """What to run: a baseline, and changes to it, each alone.
+    """What to run: a baseline, and changes to it, one at a time.
 
-    data    : name of a data set;  model: name of a size with its patch side;  seeds: how many of each
-    baseline: settings that every run has: fields of `ViTConfig` or `Recipe`, or names in `settings.OTHERS`
+    data    : name of a data set;  model: size of a model with its patch side;  seeds: how many of each
+    baseline: settings that every run has, by name, as for `RunSettings.from_dict`
     changes : {name: settings}
-    raises  : ValueError naming a setting that nobody knows
+    raises  : ValueError or TypeError naming the change whose settings do not fit
     """
 
     data: str = "digits"
     model: str = "mini/2"
     seeds: int = 3
-    baseline: dict = field(default_factory=dict)
-    changes: dict = field(default_factory=dict)
+    baseline: dict[str, Any] = field(default_factory=dict)
+    changes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if isinstance(self.seeds, bool) or not isinstance(self.seeds, int) or self.seeds < 1:
             raise ValueError(f"seeds must be a whole number of at least 1, got {self.seeds!r}")
         if "baseline" in self.changes:
             raise ValueError('"baseline" is the name of the runs without a change: call the change something else')
         for name, settings in {"baseline": self.baseline, **self.changes}.items():
-            check_settings(name, settings)
+            if not isinstance(settings, dict):
+                raise ValueError(f"{name}: expected settings, as {{lr = 0.001}}, got {settings!r}")
+            try:
+                self.settings(settings)
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"{name}: {error}") from error
 
     @classmethod
-    def read(cls, path):
-        """A table from a TOML file with data, model, seeds, [baseline] and [changes]"""
+    def read(cls, path: str | PathLike[str]) -> "Table":
+        """A table from a TOML file with data, model, seeds, [baseline] and [changes]."""
         text = Path(path).read_text(encoding="utf-8")
         try:
             declared = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{path} is no TOML: {error}") from error
+            raise ValueError(f"{path} is not valid TOML: {error}") from error
         known = [f.name for f in fields(cls)]
         if unknown := declared.keys() - known:
             raise ValueError(f"{path}: unknown {', '.join(sorted(unknown))}, known: {', '.join(known)}")
         return cls(**declared)
 
-    def runs(self):
+    def settings(self, changes: dict[str, Any]) -> RunSettings:
+        """The settings of the baseline with some changed."""
+        return RunSettings(data=self.data).replace(model=self.model).replace(**{**self.baseline, **changes})
+
+    def runs(self) -> Iterator[tuple[str, int, RunSettings]]:
         """All runs, seed by seed: (change, seed, settings)"""
         for seed in range(self.seeds):
-            for name, settings in {"baseline": {}, **self.changes}.items():
-                yield name, seed, {**self.baseline, **settings}
+            for name, changes in {"baseline": {}, **self.changes}.items():
+                yield name, seed, self.settings({**changes, "seed": seed})
 
 
-def run_table(table, path, report=print, workers=1):
-    """Run what is not yet in the CSV file, a row each, kept as soon as it is done; all rows of the table come back.
+def run_table(
+    table: Table, path: str | PathLike[str], report: Callable[[str], object] = print, workers: int = 1
+) -> pd.DataFrame:
+    """Run what is not in the CSV file yet, and return all runs of the table, one per row.
 
+    Each row is written as soon as its run is finished, so that a table that was stopped goes on where it was.
+    report : called with a line per finished run
     workers: how many runs at a time, each in a process of its own with one thread; 1 for one after another, in this process
-    raises : ValueError when the file holds rows of other settings, naming the first
+    raises : ValueError when the file contains rows of other settings, naming the first
     """
     path, runs = Path(path), list(table.runs())
-    done = read_rows(path)
+    done = {(row["change"], row["seed"]): row for row in read_runs(path).to_dict("records")}
     for name, seed, settings in runs:
-        kept, declared = done.get((name, seed), {}).get("settings"), as_text(table, settings)
-        if kept not in (None, declared):
-            raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {kept}, now {declared}")
-    todo = [partial(run, table, *one) for one in runs if one[:2] not in done]
+        if (name, seed) in done:
+            check_settings(path, done[name, seed], settings)
+    todo = [partial(train_run, *one) for one in runs if one[:2] not in done]
+    if todo:
+        remove_partial_row(path)
     for number, row in enumerate(finished(todo, workers), len(runs) - len(todo) + 1):
         append_row(path, row)
         done[row["change"], row["seed"]] = row
-        said = f"{row['change']}, seed {row['seed']}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
-        report(f"{number} of {len(runs)}: {said}")
-    return [done[name, seed] for name, seed, _ in runs]
+        result = f"{row['change']}, seed {row['seed']}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
+        report(f"{number} of {len(runs)}: {result}")
+    return pd.DataFrame([done[name, seed] for name, seed, _ in runs], columns=list(COLUMNS))
 
 
-def finished(jobs, workers):
-    """What jobs give back, each as soon as it is done"""
+def check_settings(path: Path, row: Row, settings: RunSettings) -> None:
+    """ValueError when a stored row comes from other settings."""
+    if RunSettings.from_dict({**json.loads(row["settings"]), "seed": settings.seed}) != settings:
+        run = f"{row['change']}, seed {row['seed']}"
+        raise ValueError(f"{path} holds {run} with other settings: {row['settings']}, now {as_text(settings)}")
+
+
+def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
+    """What jobs return, each as soon as it is done."""
     if workers == 1:
         yield from (job() for job in jobs)
         return
-    fresh = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, fresh, initializer=torch.set_num_threads, initargs=(1,))
+    spawn = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, spawn, initializer=torch.set_num_threads, initargs=(1,))
     try:
         yield from (future.result() for future in as_completed([pool.submit(job) for job in jobs]))
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def run(table, name, seed, settings):
-    """Train one model of a table: its row, with accuracy and loss of the validation part"""
-    data = load_once(table.data)
-    settings = {"model": table.model, **settings}
+def train_run(name: str, seed: int, settings: RunSettings) -> Row:
+    """Train one model of a table: its row, with accuracy and loss on the validation split."""
+    data = load_once(settings.data)
     set_seed(seed)
-    recipe, train = make_recipe(settings), make_batches(data, settings)
-    model = make_network(data, settings)
+    train, model = make_batches(data, settings), make_network(data, settings)
     start = time.perf_counter()
-    last = fit(model, train, data.batches("validation", 512), recipe, report=lambda row: None)[-1]
+    last = fit(model, train, data.batches("validation", 512), settings.recipe, report=lambda row: None)[-1]
     return {
         "change": name,
         "seed": seed,
-        "accuracy": last["val_accuracy"],
-        "loss": last["val_loss"],
-        "train_accuracy": last["accuracy"],
-        "majority_share": last["val_majority_share"],
+        "accuracy": last.val_accuracy,
+        "loss": last.val_loss,
+        "train_accuracy": last.accuracy,
+        "majority_share": last.val_majority_share,
         "parameters": sum(p.numel() for p in model.parameters()),
         "multiply_adds": multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size)),
         "seconds": time.perf_counter() - start,
-        "settings": as_text(table, settings),
+        "settings": as_text(settings),
     }
 
 
 load_once = cache(load)
 
 
-def as_text(table, settings):
-    """All that decides a run but its seed, as one line"""
-    return json.dumps({"data": table.data, "model": table.model, **settings}, sort_keys=True)
+def as_text(settings: RunSettings) -> str:
+    """All that decides a run except its seed, as one line: data, model, and what differs from the defaults."""
+    changed = {name: value for name, value in settings.changed().items() if name != "seed"}
+    return json.dumps({"data": settings.data, **changed}, sort_keys=True)
 
 
-def multiply_adds(model, images):
-    """Of one pass, as torch counts them: those of matrices and convolutions alone
+def multiply_adds(model: nn.Module, images: Tensor) -> int:
+    """Multiply-adds of one forward pass, as torch counts them: those of matrix products and convolutions only.
 
     In attention's plain form, since older torch does not count the fused one.
     """
-    model.eval()  # a batch of one is too small for the norm of a CNN in training
+    model.eval()  # a batch of one is too small for the batch norm of a CNN in training
     with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         model(images)
     return counter.get_total_flops() // 2
 
 
-def read_rows(path):
-    """The rows of a CSV file by change and seed; none when there is no file"""
-    path = Path(path)
-    if not path.exists():
-        return {}
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        if reader.fieldnames != list(KINDS):
-            raise ValueError(f"{path} is no table of this kind: its columns are {reader.fieldnames}, not {list(KINDS)}")
-        rows = [{name: kind(row[name]) for name, kind in KINDS.items()} for row in reader]
-    return {(row["change"], row["seed"]): row for row in rows}
+def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
+    """The rows of a CSV file that `run_table` wrote; an empty table when there is no file.
+
+    A last row that was cut off while it was written is ignored.
+    raises: ValueError when another row is damaged, or for a file with other columns
+    """
+    path, lines = Path(path), []
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = list(csv.reader(file))
+    columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
+    if columns != list(COLUMNS):
+        raise ValueError(f"{path} is no table of this kind: its columns are {columns}, not {list(COLUMNS)}")
+    rows = [parse_row(cells) for cells in lines[1:]]
+    if None in rows[:-1]:
+        raise ValueError(f"{path}: row {rows.index(None) + 1} is damaged: {','.join(lines[rows.index(None) + 1])}")
+    return pd.DataFrame([row for row in rows if row], columns=list(COLUMNS))
 
 
-def append_row(path, row):
-    """Add a row to a CSV file, with its head when the file is new"""
+def parse_row(cells: list[str]) -> Row | None:
+    """A row with its types; None when it is not complete."""
+    try:
+        row = {name: kind(cell) for (name, kind), cell in zip(COLUMNS.items(), cells, strict=True)}
+        json.loads(row["settings"])
+    except ValueError:
+        return None
+    return row
+
+
+def remove_partial_row(path: Path) -> None:
+    """Make a file whose last line was cut off end with a complete one, so that rows can be added."""
+    text = path.read_bytes().decode(errors="ignore") if path.exists() else ""
+    if not text or text.endswith("\n"):
+        return
+    start = text.rfind("\n") + 1
+    complete = parse_row(next(csv.reader([text[start:]])))
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_bytes((text + "\r\n" if complete else text[:start]).encode())
+    temporary.replace(path)
+
+
+def append_row(path: Path, row: Row) -> None:
+    """Add a row to a CSV file, after a header when the file is new."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = not path.exists()
     with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(KINDS))
-        if new:
+        writer = csv.DictWriter(file, list(COLUMNS))
+        if not file.tell():
             writer.writeheader()
         writer.writerow(row)

@@ -1,37 +1,44 @@
 """Which changes are larger than the noise: means, standard deviations and paired differences over seeds."""
 
 import statistics
+from collections.abc import Sequence
+
+import pandas as pd
 
 
-def summarize(rows):
-    """One line a change: runs, mean and spread of the accuracy, and how far it is from the baseline, seed by seed.
+def summarize(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per change, in the order in which they first appear.
 
-    returns: dicts with change, runs, accuracy (mean), spread (standard deviation), difference (mean over the seeds of change
-             minus baseline), error (standard error of that difference; 0 with one seed), parameters, multiply_adds, seconds
+    runs   : what `run_table` or `read_results` returns, with columns change, seed, accuracy, parameters, ...
+    returns: indexed by change: runs (how many), accuracy (mean), spread (standard deviation), difference (mean over the
+             seeds of change minus baseline), error (standard error of that difference), parameters, multiply_adds, seconds
+             (mean). Spread and error are 0 for a single run; without a baseline of the same seed the difference is NaN
+
+    >>> columns = {"change": ["baseline", "new"], "seed": 0, "accuracy": [0.5, 0.75], "seconds": 1.0}
+    >>> summarize(pd.DataFrame(columns | {"parameters": 9, "multiply_adds": 9})).difference.to_list()
+    [0.0, 0.25]
     """
-    by_change = {}
-    for row in rows:
-        by_change.setdefault(row["change"], {})[row["seed"]] = row
-    baseline = by_change["baseline"]
-    lines = []
-    for name, runs in by_change.items():
-        accuracies = [row["accuracy"] for row in runs.values()]
-        differences = [row["accuracy"] - baseline[seed]["accuracy"] for seed, row in runs.items() if seed in baseline]
-        lines.append(
-            {
-                "change": name,
-                "runs": len(runs),
-                "accuracy": statistics.mean(accuracies),
-                "spread": standard_deviation(accuracies),
-                "difference": statistics.mean(differences),
-                "error": standard_deviation(differences) / len(differences) ** 0.5,
-                **{key: next(iter(runs.values()))[key] for key in ("parameters", "multiply_adds")},
-                "seconds": statistics.mean(row["seconds"] for row in runs.values()),
-            }
+    baseline = runs[runs["change"] == "baseline"].set_index("seed")["accuracy"]
+    differences = runs["accuracy"] - runs["seed"].map(baseline)
+    lines = (
+        runs.assign(difference=differences)
+        .groupby("change", sort=False)
+        .agg(
+            runs=("seed", "size"),
+            accuracy=("accuracy", "mean"),
+            spread=("accuracy", "std"),
+            difference=("difference", "mean"),
+            error=("difference", "sem"),
+            parameters=("parameters", "first"),
+            multiply_adds=("multiply_adds", "first"),
+            seconds=("seconds", "mean"),
         )
+    )
+    lines["spread"] = lines["spread"].fillna(0.0)
+    lines.loc[lines["difference"].notna(), "error"] = lines["error"].fillna(0.0)
     return lines
 
 
-def standard_deviation(values):
-    """Standard deviation; 0 of a single value"""
+def standard_deviation(values: Sequence[float]) -> float:
+    """Standard deviation; 0 of a single value."""
     return statistics.stdev(values) if len(values) > 1 else 0.0

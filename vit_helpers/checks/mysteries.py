@@ -1,11 +1,12 @@
 """The five runs whose curves are read in notebook 07, kept beside this file by `python -m vit_helpers.checks.mysteries`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from vit_helpers.data import load
+from vit_helpers.data import load, subset
 from vit_helpers.training import fit
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
@@ -52,9 +53,9 @@ def train_mysteries():
 def mystery_run(images=None, shuffled=False, **change):
     torch.manual_seed(0)
     data = load("digits")
-    train = data.train._replace(images=data.train.images[:images], labels=data.train.labels[:images])
+    train = subset(data.train, slice(images))
     if shuffled:
-        train = train._replace(labels=train.labels[torch.randperm(len(train.labels))])
+        train = replace(train, labels=train.labels[torch.randperm(len(train.labels))])
     model = ViT(ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=10))
     recipe = Recipe(**{"epochs": 6, "lr": 2e-3, "schedule": "constant", "label_smoothing": 0.0} | change)
     history = fit(model, Draws(train, data.normalize), data.batches("validation", 180), recipe, report=lambda row: None)

@@ -1,9 +1,9 @@
-"""The command line: what a user runs, one file per command, each with `add_arguments(parser)` and `run(args)` -> status."""
+"""The command line: what a user runs, one file for each command, with `add_arguments(parser)` and `run(args)` -> status."""
 
 import argparse
 import ast
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -27,38 +27,62 @@ MOVED = {  # commands of version 0.1 that maintainers and teachers run, and wher
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; words: the arguments, by default those of the command line."""
     words = sys.argv[1:] if words is None else list(words)
-    if words and words[0] in MOVED:
-        new = " ".join(["python -m", f"tools.{MOVED[words[0]]}", *words[1:]])
+    if new := moved(words):
         print(f"{words[0]!r} has moved. In the folder of the repository, run: {new}", file=sys.stderr)
         return 2
-    ask = argparse.ArgumentParser(prog="python -m vit_helpers", description="Commands of the Vision Transformer series.")
-    parsers = ask.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parser = argparse.ArgumentParser(prog="python -m vit_helpers", description="Commands of the Vision Transformer series.")
+    parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         about = docstring(name)
-        parser = parsers.add_parser(
+        subparser = parsers.add_parser(
             name, help=about.partition("\n")[0], description=about, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        if name in words[:1]:  # only this command is imported: what another needs may be missing here, or broken
+        if name in words[:1]:  # only this command is imported: what another needs may be missing or broken
             command = import_module(f"vit_helpers.cli.{name}")
-            command.add_arguments(parser)
-            parser.set_defaults(run=command.run)
-    args = ask.parse_args(words)
+            command.add_arguments(subparser)
+            subparser.set_defaults(run=command.run)
+    args = parser.parse_args(words)
+    return run_safely(args.run, args)
+
+
+def moved(words: Sequence[str]) -> str:
+    """The new command line of a command that has moved; empty if it has not.
+
+    >>> moved(["bench", "--peers", "--rounds", "11"])
+    'python -m tools.libraries --rounds 11'
+    """
+    if words[:1] == ["bench"] and {"--peers", "--from"} & set(words):
+        return " ".join(["python -m tools.libraries", *(word for word in words[1:] if word != "--peers")])
+    return " ".join([f"python -m tools.{MOVED[words[0]]}", *words[1:]]) if words and words[0] in MOVED else ""
+
+
+def run_safely(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """The exit status of run(args); what a user can put right is one line on stderr and 1, Ctrl-C is 130."""
     try:
-        return args.run(args)
+        return run(args)
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 def docstring(name: str) -> str:
-    """The docstring of a command, read from its file without importing it"""
+    """The docstring of a command, read from its file without importing it."""
     path = Path(__file__).with_name(f"{name}.py")
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def positive_int(text: str) -> int:
-    """The type of an option that counts something: 1 or more"""
+    """The type of an option that counts something: 1 or more."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
     return value
+
+
+def require_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a ValueError that lists the known names if one of these is none of them."""
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"unknown {kind} {', '.join(unknown)}, known: {', '.join(known)}")

@@ -1,51 +1,54 @@
-"""Look at this machine and say what will hurt: Python, packages, torch, processor, memory, disk, data, Jupyter, network.
+"""Check this machine and report what will cause trouble: Python, packages, torch, memory, disk, data, Jupyter, network.
 
-A line a thing. `ok`: as it should be. `note`: worth knowing, nothing fails. `bad`: something of the series fails, or takes
-many times as long; what to do stands beneath. Nothing is changed, and the exit status is 0 when nothing is bad.
+A line for each thing. `ok`: as it should be. `note`: worth knowing, nothing fails. `bad`: some of the series fails, or takes
+many times as long; below it is what to do. Nothing is changed. The exit status is 0 if nothing is bad.
 """
 
 import sys
 import textwrap
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
 
-from vit_helpers.cli.environment_checks import CHECKS, PIP, WITH_TORCH, Finding, import_trouble, network
-
-WIDTH = 100
-
-
-def add_arguments(parser):
-    parser.add_argument("--offline", action="store_true", help="ask no host on the network whether it can be reached")
+from vit_helpers.cli.environment_checks import CHECKS, PIP, WITH_TORCH, Finding, import_error, network
 
 
-def run(args):
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--offline", action="store_true", help="do not try to reach the hosts of the downloads")
+    parser.add_argument("--report", action="store_true", help="print torch's own report of versions and hardware as well")
+
+
+def run(args: Namespace) -> int:
     states = []
-    for thing, look in CHECKS.items():
-        if args.offline and look is network:
-            continue
-        for finding in safely(look):
+    for check in CHECKS:
+        for finding in findings(check) if not (args.offline and check is network) else ():
             states.append(finding.state)
-            say(f"{finding.state:<5} {thing:<10} ", finding.what)
+            print_wrapped(f"{finding.state:<5} {check.__name__:<10} ", finding.what)
             if finding.advice:
-                say(f"{'':<17}-> ", finding.advice)
+                print_wrapped(f"{'':<17}-> ", finding.advice)
+    if args.report and not import_error():
+        from torch.utils.collect_env import get_pretty_env_info
+
+        print(get_pretty_env_info())
     bad, notes = states.count("bad"), states.count("note")
-    say("", f"{len(states)} things: {bad} bad, {notes} worth knowing, {len(states) - bad - notes} as they should be")
+    print(f"{len(states)} checks: {bad} bad, {notes} worth knowing, {len(states) - bad - notes} as they should be")
     return 1 if bad else 0
 
 
-def safely(look):
-    """The findings of a check; whatever goes wrong in it is one more"""
+def findings(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """What a check finds; an error in it is one more finding."""
     try:
-        if look in WITH_TORCH and import_trouble():
-            yield Finding("note", "not looked at: this takes a torch that can be imported")
+        if check in WITH_TORCH and import_error():
+            yield Finding("note", "not checked: this needs a torch that can be imported")
         else:
-            yield from look()
+            yield from check()
     except ImportError as error:
-        yield Finding("bad", f"could not be looked at: {error}", f"{PIP} -r requirements.txt")
-    except Exception as error:  # of any kind: a doctor who faints helps nobody
-        yield Finding("note", f"could not be looked at: {type(error).__name__}: {error}")
+        yield Finding("bad", f"could not be checked: {error}", f"{PIP} -r requirements.txt")
+    except Exception as error:  # of any kind: the other checks go on
+        yield Finding("note", f"could not be checked: {type(error).__name__}: {error}")
 
 
-def say(start, words):
-    """Words on lines of at most 100 columns, beneath one another; what stdout cannot write is escaped"""
-    text = textwrap.fill(words, WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False)
-    known = sys.stdout.encoding or "utf-8"
-    print(text.encode(known, "backslashreplace").decode(known), flush=True)
+def print_wrapped(start: str, words: str) -> None:
+    """Print in lines of at most 100 columns, indented below `start`; what stdout cannot encode is escaped."""
+    text = textwrap.fill(words, 100, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False)
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)

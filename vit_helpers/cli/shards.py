@@ -1,45 +1,46 @@
 """Write a data set as shards, tar files, which `train` reads as a stream: for images that do not fit into memory.
 
-Of folder:PATH one picture is in memory at a time; any other data set is loaded first. The parts are those of `train`.
+Images of folder:PATH are read one at a time; any other data set is loaded first. The splits are those of `train`.
 """
 
-import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Any
 
 from vit_helpers.cli import positive_int
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="name of the data set: digits, folder:PATH for your own images, ...")
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the shards go: not there yet, or empty")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the shards go: a new folder, or an empty one")
     parser.add_argument("--per-shard", type=positive_int, default=1000, help="images in a shard (default: 1000)")
-    parser.add_argument("--image-size", type=positive_int, help="side in pixels that photos are fitted to (default: 64)")
+    parser.add_argument("--image-size", type=positive_int, help="side in pixels that photos are resized to (default: 64)")
 
 
-def run(args):
+def run(args: Namespace) -> int:
     from vit_helpers.data import load
 
     try:
         write(args.data, args.folder, args.per_shard, {"image_size": args.image_size} if args.image_size else {})
-        data = load(f"shards:{args.folder}")
-    except (ValueError, TypeError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    for part, entries in data.parts.items():
-        print(f"{part:10}  {data.count(part):5,} images  shards: {len(entries):,}")
+    except TypeError as error:  # the data set has no such option
+        raise ValueError(error) from error
+    data = load(f"shards:{args.folder}")
+    for split, entries in data.splits.items():
+        print(f"{split:10}  {data.count(split):5,} images  shards: {len(entries):,}")
     print(f"train on them with: python -m vit_helpers train --data shards:{args.folder}")
     return 0
 
 
-def write(name, folder, per_shard, options):
-    """Write a data set by its name; one from a folder is never held as a whole"""
+def write(name: str, folder: Path, per_shard: int, options: dict[str, Any]) -> None:
+    """Write a data set by its name; one from a folder is never in memory as a whole."""
     from vit_helpers.data import Data, load
     from vit_helpers.data.shards import write_shards, write_shards_of_folder
 
     kind, _, path = name.partition(":")
     if kind == "folder" and path:
-        return write_shards_of_folder(Path(path).expanduser(), folder, **options, per_shard=per_shard)
-    data = load(name, **options)
-    if not isinstance(data, Data):
-        raise ValueError(f"{name} is written as shards already")
-    return write_shards(data, folder, per_shard)
+        write_shards_of_folder(Path(path).expanduser(), folder, **options, per_shard=per_shard)
+    else:
+        data = load(name, **options)
+        if not isinstance(data, Data):
+            raise ValueError(f"{name} is written as shards already")
+        write_shards(data, folder, per_shard)

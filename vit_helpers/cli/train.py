@@ -1,6 +1,6 @@
 """Train a ViT and keep what it learned: on real digits, with no network, when no option is given.
 
-Each data set brings its own settings (vit_helpers/training/presets.py, PRESETS); an option given here goes before them.
+Each data set brings its own settings (vit_helpers/training/presets.py, PRESETS); an option given here replaces them.
 
 Prints a line an epoch: loss (nats, with label smoothing), accuracy on training images as seen while learning, loss and
 accuracy on the validation part, the learning rate, and the speed. The test part is looked at once, at the end.
@@ -17,39 +17,45 @@ What does not fit into memory is written once by `python -m vit_helpers shards`,
 part, with --data shards:FOLDER; its order depends on the number of processes.
 """
 
-import os
 import sys
-from dataclasses import asdict
+from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vit_helpers.cli import positive_int
+
+if TYPE_CHECKING:  # importing torch takes seconds, which `--help` need not wait for
+    from torch.nn import Module
+
+    from vit_helpers.data import Data
+    from vit_helpers.training import Epoch
+    from vit_helpers.training.presets import RunSettings
 
 KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "precision", "seed")
 
 
-def add_arguments(parser):
-    parser.add_argument("--data", help="name of the data set, as folder:PATH for images of your own (default: digits)")
-    parser.add_argument(
-        "--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)"
+def add_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--data", help="name of the data set, or folder:PATH for images of your own (default: digits)")
+    add("--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)")
+    add("--patch", type=positive_int, help="side of a patch in pixels (default: what suits the data, 4 for the digits)")
+    add("--epochs", type=positive_int, help="passes over the training split (default: what suits the data)")
+    add("--batch-size", type=positive_int, help="images per step (default: what suits the data)")
+    add("--lr", type=float, help="highest learning rate (default: what suits the data)")
+    add("--weight-decay", type=float, help="weight decay of the matrices (default: what suits the data)")
+    add(
+        "--precision",
+        help="float32, or bfloat16 for matrix products, where the machine has units for it (default: float32)",
     )
-    parser.add_argument(
-        "--patch", type=positive_int, help="side of a patch in pixels (default: what suits the data, 4 for the digits)"
-    )
-    parser.add_argument("--epochs", type=positive_int, help="passes over the training part (default: what suits the data)")
-    parser.add_argument("--batch-size", type=positive_int, help="images a step (default: what suits the data)")
-    parser.add_argument("--lr", type=float, help="highest learning rate (default: what suits the data)")
-    parser.add_argument("--weight-decay", type=float, help="decay of the matrices (default: what suits the data)")
-    parser.add_argument(
-        "--precision", help="float32, or bfloat16 for the products, where the machine has units for it (default: float32)"
-    )
-    parser.add_argument("--seed", type=int, help="start of all random draws (default: 0)")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest there is (default: auto)")
-    parser.add_argument("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
-    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with the run kept in FOLDER, with its options")
-    parser.add_argument("--shard", action="store_true", help="each process keeps its part of the weights alone (FSDP2)")
+    add("--seed", type=int, help="start of all random draws (default: 0)")
+    add("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest there is (default: auto)")
+    add("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
+    add("--resume", type=Path, metavar="FOLDER", help="go on with the run kept in FOLDER, with its options")
+    add("--shard", action="store_true", help="each process keeps only its part of the weights (FSDP2)")
 
 
-def run(args):
+def run(args: Namespace) -> int:
     from vit_helpers.data.shards import BrokenShardError
     from vit_helpers.training.distributed import is_main_process, is_peer_failure, rank, shutdown, world_size
 
@@ -61,133 +67,88 @@ def run(args):
     except (ValueError, TypeError, OSError, ImportError, FloatingPointError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not is_peer_failure(error):
             raise
-        if is_main_process() or isinstance(
-            error, BrokenShardError | OSError | ImportError | RuntimeError
-        ):  # else all say the same
-            print(f"error: {error}" if world_size() == 1 else f"error in process {rank()}: {error}", file=sys.stderr)
+        if is_main_process() or isinstance(error, BrokenShardError | OSError | ImportError | RuntimeError):
+            where = "" if world_size() == 1 else f" in process {rank()}"  # of other errors all processes say the same
+            print(f"error{where}: {error}", file=sys.stderr)
         return 1
 
 
-def train(args):
-    import torch
-
-    from vit_helpers.data import load
-    from vit_helpers.training import evaluate, fit, set_seed
-    from vit_helpers.training.distributed import (
-        full_state_dict,
-        ignore_sigterm,
-        init_distributed,
-        is_main_process,
-        is_peer_failure,
-        shard,
-        world_size,
-    )
-    from vit_helpers.training.presets import make_batches, make_network, make_recipe, with_tta
+def train(args: Namespace) -> int:
+    """Train in a folder that no other run can use meanwhile; returns the exit status."""
+    from vit_helpers.training.distributed import ignore_sigterm, init_distributed, is_main_process, is_peer_failure
+    from vit_helpers.training.presets import preset
+    from vit_helpers.training.run_folder import choose_folder, how_to_resume, kept_settings
 
     device = init_distributed(pick_device(args.device))
-    out, checkpoint = where(args)
-    options, resume = chosen_options(args, checkpoint), checkpoint is not None
-    checkpoint = checkpoint or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
-    if args.shard and checkpoint.suffix == ".pt":
-        raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
-    set_seed(options["seed"])
-    data, settings = load(options["data"]), settings_of(options)
-    recipe, batches = make_recipe(settings), share(make_batches(data, settings))
-
-    model = make_network(data, settings)
-    size = sum(p.numel() for p in model.parameters())
-    if is_main_process():
-        together = f"{world_size()} processes of " if world_size() > 1 else ""
-        print(
-            f"{options['data']}: {data.count('train'):,} training images; ViT {options['size']}/{options['patch']}, "
-            f"{size:,} parameters; {device}, {together}{torch.get_num_threads()} threads"
-        )
-    if args.shard:
-        shard(model)
-    about = {"options": options, "mean": data.mean, "std": data.std, "class_names": data.class_names, "launch": launch()}
-    validation, test = (share(data.batches(part, 512)) for part in ("validation", "test"))
-    try:
-        history = fit(model, batches, validation, recipe, device=device, checkpoint=checkpoint, resume=resume, about=about)
-    except (KeyboardInterrupt, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not is_peer_failure(error):
-            raise
-        ignore_sigterm()
-        if is_main_process():
-            print(stopped(error, out))
-        if isinstance(error, RuntimeError):
-            raise
-        return 130
-    score = evaluate(with_tta(model, settings), test, device)
-    weights = full_state_dict(model)
-    if not is_main_process():
-        return 0
-    seen = "images and their mirror images" if settings.get("mirror") else "images"
-    print(f"test accuracy {score.accuracy:.4f} on {data.count('test'):,} {seen}")
-    print(f"test loss {score.loss:.3f} nats, without label smoothing")
-    whole = make_network(data, settings)
-    whole.load_state_dict(weights)
-    print(f"checkpoint: {checkpoint}\nweights:    {keep_weights(whole, data, out)}\ncurves:     {save_curves(history, out)}")
+    given = {name: value for name in KEPT if (value := getattr(args, name)) is not None}
+    with ExitStack() as stack:
+        name = Path((args.data or "digits").partition(":")[0]).name
+        out, found = choose_folder(args.out, args.resume, name, stack)
+        settings = kept_settings(found, given) if found else preset(given.get("data", "digits")).with_options(**given)
+        checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
+        if args.shard and checkpoint.suffix == ".pt":
+            raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
+        try:
+            fit_and_test(out, checkpoint, settings, device, sharded=args.shard, resume=found is not None)
+        except (KeyboardInterrupt, RuntimeError) as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if not interrupted and not is_peer_failure(error):
+                raise
+            ignore_sigterm()
+            if is_main_process():
+                print("\n" + how_to_resume(out, "stopped" if interrupted else "stopped, as another process failed"))
+            if not interrupted:
+                raise
+            return 130
     return 0
 
 
-def share(batches):
-    """This process's part of the batches; a stream is that already"""
-    from vit_helpers.data.stream import Stream
-    from vit_helpers.training.distributed import ShardedBatches, world_size
+def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: str, *, sharded: bool, resume: bool) -> None:
+    """Train, test, print both, and keep the results in the folder `out`."""
+    from vit_helpers.data import load
+    from vit_helpers.training import evaluate, fit, set_seed
+    from vit_helpers.training.checkpoints import Checkpoint
+    from vit_helpers.training.distributed import full_state_dict, is_main_process, shard, shard_batches
+    from vit_helpers.training.presets import make_batches, make_network, with_tta
+    from vit_helpers.training.run_folder import describe
 
-    return batches if world_size() == 1 or isinstance(batches, Stream) else ShardedBatches(batches)
-
-
-def where(args):
-    """The folder of the run, and the checkpoint to go on from: one asked for, or that of a run started again"""
-    from vit_helpers.training.checkpoints import load_checkpoint
-    from vit_helpers.training.distributed import all_reduce_sum, broadcast
-
-    if args.resume and args.out:
-        raise ValueError("--resume goes on in its own folder: leave --out away")
-    if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) and not (args.out or args.resume):
-        raise ValueError("to start again by itself the run needs a folder of its own: give --out")
-    out = args.resume or args.out or broadcast(next_free(Path("runs"), (args.data or "digits").partition(":")[0]))
-    found, this = broadcast(kept(out)), launch()
-    again = all_reduce_sum(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0  # each machine counts what it sees
-    if args.resume:
-        return out, found or out / "checkpoint.pt"
-    if found and not (again and load_checkpoint(found)["about"].get("launch") == this):
-        raise ValueError(f"{found} is there already: --resume {out} goes on with it, another --out leaves it alone")
-    return out, found
-
-
-def launch():
-    """A name for this start of torchrun, the same when it starts its processes again; None without it"""
-    from vit_helpers.training.distributed import broadcast
-
-    name = os.environ.get("TORCHELASTIC_RUN_ID")
-    return broadcast(f"process {os.getppid()}" if name == "none" else name)
+    set_seed(settings.seed)
+    data = load(settings.data)
+    train, model = shard_batches(make_batches(data, settings)), make_network(data, settings)
+    validation, test = (shard_batches(data.batches(split, 512)) for split in ("validation", "test"))
+    if is_main_process():
+        print(first_line(data, settings, model, device))
+    if sharded:
+        shard(model)
+    keep = Checkpoint(checkpoint, resume, describe(settings, data))
+    history = fit(model, train, validation, settings.recipe, device=device, callbacks=[keep])
+    score = evaluate(with_tta(model, settings), test, device)
+    weights = full_state_dict(model)
+    if is_main_process():
+        seen = "images and their mirror images" if settings.tta else "images"
+        print(f"test accuracy {score.accuracy:.4f} on {data.count('test'):,} {seen}")
+        print(f"test loss {score.loss:.3f} nats, without label smoothing\ncheckpoint: {checkpoint}")
+        whole = make_network(data, settings)
+        whole.load_state_dict(weights)
+        print(f"weights:    {keep_weights(whole, data, out)}\ncurves:     {save_curves(history, out)}")
 
 
-def kept(out):
-    """The checkpoint in a run's folder, in one file or in parts; None when none was finished"""
-    from vit_helpers.training.checkpoints import finished
+def first_line(data: "Data", settings: "RunSettings", model: "Module", device: str) -> str:
+    """What is trained, on what, and where."""
+    import torch
 
-    whole, parts = out / "checkpoint.pt", out / "checkpoint.shards"
-    return whole if whole.exists() else parts if finished(parts) else None
+    from vit_helpers.training.distributed import world_size
 
-
-def stopped(error, out):
-    """What is left, and how to go on, after a Ctrl-C or the loss of another process"""
-    from vit_helpers.training.checkpoints import load_checkpoint
-
-    cause = "stopped" if isinstance(error, KeyboardInterrupt) else "stopped, as another process failed"
-    if kept(out) is None:
-        return f"\n{cause} before the first epoch was finished: nothing to keep"
-    done = len(load_checkpoint(kept(out))["history"])
+    size = sum(p.numel() for p in model.parameters())
+    together = f"{world_size()} processes of " if world_size() > 1 else ""
     return (
-        f"\n{cause}: {done} finished epochs are kept in {kept(out)}\ngo on with: python -m vit_helpers train --resume {out}"
+        f"{settings.data}: {data.count('train'):,} training images; ViT {settings.model}, {size:,} parameters; "
+        f"{device}, {together}{torch.get_num_threads()} threads"
     )
 
 
-def keep_weights(model, data, out):
-    """The model as one file, for `predict`; pictures are shrunk to the shorter side and cut, as in `data.folders`"""
+def keep_weights(model: "Module", data: "Data", out: Path) -> Path:
+    """Write the model as one file, for `predict`; it scales images to the shorter side and crops, as `data.folders` does."""
     from vit_helpers.pretrained import Preprocess, save_weights
 
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
@@ -195,52 +156,8 @@ def keep_weights(model, data, out):
     return out / "weights.safetensors"
 
 
-def chosen_options(args, checkpoint):
-    """The options of the run: the given ones over the defaults, or those of the checkpoint to go on from"""
-    from vit_helpers.training.checkpoints import load_checkpoint
-    from vit_helpers.training.presets import DATA_DEFAULTS, preset
-    from vit_helpers.training.recipe import Recipe
-
-    given = {name: value for name in KEPT if (value := getattr(args, name)) is not None}
-    if checkpoint:
-        options = load_checkpoint(checkpoint)["about"].get("options")
-        if options is None:
-            raise ValueError(f"{checkpoint} was not made by this command: it does not name its options")
-        if changed := [f"{name} {options[name]} -> {value}" for name, value in given.items() if options[name] != value]:
-            raise ValueError(f"a resumed run keeps its options, these differ: {', '.join(changed)}")
-        return options
-    defaults = {"seed": 0, **DATA_DEFAULTS, **asdict(Recipe()), **preset(given.get("data", "digits"))}
-    size, _, patch = defaults.pop("model").partition("/")
-    if "size" in given:  # the named size decides its own shape
-        defaults = {name: value for name, value in defaults.items() if name not in ("embed_dim", "depth", "num_heads")}
-    return {"data": "digits", "size": size, "patch": int(patch), **defaults, **given}
-
-
-def settings_of(options):
-    """The options of a run as `vit_helpers.training.presets` has them"""
-    settings = {name: value for name, value in options.items() if name not in ("data", "size", "patch", "seed")}
-    return {"model": f"{options['size']}/{options['patch']}", **settings}
-
-
-def pick_device(name):
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    known = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not known.get(name.partition(":")[0]):
-        raise ValueError(f"no device {name!r} here, there is: {', '.join(device for device, here in known.items() if here)}")
-    return name
-
-
-def next_free(folder, name):
-    number = 1
-    while (folder / f"{name}-{number}").exists():
-        number += 1
-    return folder / f"{name}-{number}"
-
-
-def save_curves(history, out):
+def save_curves(history: "list[Epoch]", out: Path) -> Path:
+    """Draw the history into a file."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -250,3 +167,15 @@ def save_curves(history, out):
     path.parent.mkdir(parents=True, exist_ok=True)
     draw_curves(history).savefig(path, dpi=100)
     return path
+
+
+def pick_device(name: str) -> str:
+    """A device of this machine by its name; "auto" for the fastest. raises: ValueError for one that is not there"""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    known = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not known.get(name.partition(":")[0]):
+        raise ValueError(f"no device {name!r} here, there is: {', '.join(device for device, here in known.items() if here)}")
+    return name

@@ -1,85 +1,85 @@
-"""Data that comes with scikit-learn: real handwritten digits, alone or scattered among clutter, and two real photos."""
+"""Data that ships with scikit-learn: handwritten digits, alone or scattered among clutter, and two photos."""
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from vit_helpers.data.splits import Data, PlacedSplit, Split, split_rows
+from vit_helpers.data.splits import Data, Split, split_rows, subset
 
 DIGITS_TEST, DIGITS_VALIDATION = 360, 180
-TEN = tuple("0123456789")
+CLASS_NAMES = tuple("0123456789")
 
 
-def digits():
-    """1,797 handwritten digits, 8 x 8 grey, as `Data`: 1,257 to train on, 180 for validation, 360 for the test"""
+def digits() -> Data:
+    """1,797 handwritten digits, 8 x 8 gray: 1,257 for training, 180 for validation, 360 for the test"""
     from sklearn.datasets import load_digits
 
     raw = load_digits()
-    images = torch.tensor(raw.images, dtype=torch.float32)[:, None] / 16  # grey values come as 0 .. 16
-    labels = torch.tensor(raw.target, dtype=torch.int64)
-    test, validation, train = split_rows(len(labels), DIGITS_TEST, DIGITS_VALIDATION)
-    train, validation, test = (Split(images[rows], labels[rows]) for rows in (train, validation, test))
-    return Data.of("digits", train, validation, test, TEN)
+    images = torch.tensor(raw.images, dtype=torch.float32)[:, None] / 16  # gray values are 0 .. 16
+    every = Split(images, torch.tensor(raw.target, dtype=torch.int64))
+    test, validation, train = (subset(every, rows) for rows in split_rows(len(every), DIGITS_TEST, DIGITS_VALIDATION))
+    return Data.from_splits("digits", train, validation, test, CLASS_NAMES)
 
 
-def scattered_digits(n=5000, image_size=24, digit_size=12, clutter=4, seed=0):
-    """Real digits at known random places on a larger dark canvas, among pieces of other digits, as `Data`.
+def scattered_digits(n: int = 5000, image_size: int = 24, digit_size: int = 12, clutter: int = 4, seed: int = 0) -> Data:
+    """Handwritten digits at known random positions on a larger dark canvas, among pieces of other digits.
 
-    n         : training pictures; validation and test have a tenth and a fifth as many, of digits not seen in training
+    n         : training images; validation has a tenth and test a fifth as many, from digits that training does not use
     image_size: side of the canvas; digit_size: side of the digit on it, in pixels
-    clutter   : how many pieces, half as wide as the digit, are cut from other digits and strewn about
-    returns   : `Data` whose parts have `places`: (n, 4), left, top, width and height of the digit, in pixels
-    raises    : ValueError when the digit does not fit, or when there are too few pictures for three parts
+    clutter   : the number of pieces, half as wide as the digit, that are cut from other digits and scattered around
+    returns   : `Data` whose splits have `boxes`
+    raises    : ValueError if the digit does not fit, or if there are too few images for three splits
 
-    The same seed gives the same pictures, and more of them begin with the same ones.
+    The same seed gives the same images, and a larger n only appends more.
 
     >>> data = scattered_digits(n=20)
-    >>> data.train.images.shape, data.train.places.shape, len(data.test.labels)
+    >>> data.train.images.shape, data.train.boxes.shape, len(data.test)
     (torch.Size([20, 1, 24, 24]), torch.Size([20, 4]), 4)
     """
     if not 2 <= digit_size <= image_size:
-        raise ValueError(f"a digit of {digit_size} pixels does not fit a canvas of {image_size}")
+        raise ValueError(f"a digit of {digit_size} pixels does not fit on a canvas of {image_size}")
     if n < 10:
-        raise ValueError(f"three parts need n of at least 10 training pictures, got {n}")
+        raise ValueError(f"three splits need at least n = 10 training images, got {n}")
     if clutter < 0:
         raise ValueError(f"clutter is a number of pieces, 0 or more, got {clutter}")
     plain = digits()
-    parts = [
-        scatter(part, count, image_size, digit_size, clutter, torch.Generator().manual_seed(3 * seed + i))
-        for i, (part, count) in enumerate(((plain.train, n), (plain.validation, n // 10), (plain.test, n // 5)))
-    ]
-    return Data.of("scattered_digits", *parts, TEN)
+    train, validation, test = (
+        scatter(split, count, image_size, digit_size, clutter, torch.Generator().manual_seed(3 * seed + i))
+        for i, (split, count) in enumerate(((plain.train, n), (plain.validation, n // 10), (plain.test, n // 5)))
+    )
+    return Data.from_splits("scattered_digits", train, validation, test, CLASS_NAMES)
 
 
-def scatter(split, n, image_size, digit_size, clutter, generator):
-    """n pictures of single digits of a part among clutter, with their places: a `PlacedSplit`"""
+def scatter(split: Split, n: int, image_size: int, digit_size: int, clutter: int, generator: torch.Generator) -> Split:
+    """n images, each of one digit of the split among clutter, with its bounding box"""
     large = F.interpolate(split.images, size=digit_size, mode="bicubic", antialias=True).clamp(0, 1)[:, 0]
     piece = digit_size // 2
     images, labels = torch.zeros(n, 1, image_size, image_size), torch.zeros(n, dtype=torch.int64)
-    places = torch.zeros(n, 4, dtype=torch.int64)
+    boxes = torch.zeros(n, 4, dtype=torch.int64)
 
-    def draw(below):
+    def draw(below: int) -> int:
         return int(torch.randint(below, (), generator=generator))
 
     for i, (canvas,) in enumerate(images):
         for _ in range(clutter):
             other, y, x = large[draw(len(large))], draw(digit_size - piece + 1), draw(digit_size - piece + 1)
             paste(canvas, other[y : y + piece, x : x + piece], draw(image_size - piece + 1), draw(image_size - piece + 1))
-        row, top, left = draw(len(large)), draw(image_size - digit_size + 1), draw(image_size - digit_size + 1)
-        paste(canvas, large[row], top, left)
+        row, y, x = draw(len(large)), draw(image_size - digit_size + 1), draw(image_size - digit_size + 1)
+        paste(canvas, large[row], y, x)
         labels[i] = split.labels[row]
-        places[i] = torch.tensor([left, top, digit_size, digit_size])
-    return PlacedSplit(images, labels, places)
+        boxes[i] = torch.tensor([x, y, digit_size, digit_size])
+    return Split(images, labels, boxes)
 
 
-def paste(canvas, picture, top, left):
-    """Lay a picture on the canvas, in place; where both have ink, the brighter value stays"""
-    H, W = picture.shape
-    spot = canvas[top : top + H, left : left + W]
-    torch.maximum(spot, picture, out=spot)
+def paste(canvas: Tensor, picture: Tensor, y: int, x: int) -> None:
+    """Draw a picture (h, w) on the canvas (H, W), in place; where both have ink, the brighter value wins"""
+    h, w = picture.shape
+    region = canvas[y : y + h, x : x + w]
+    torch.maximum(region, picture, out=region)
 
 
-def photos():
-    """Two real colour photos, from scikit-learn: {"china": (3, 427, 640), "flower": (3, 427, 640)}, from 0 to 1."""
+def photos() -> dict[str, Tensor]:
+    """Two color photos from scikit-learn: {"china": (3, 427, 640), "flower": (3, 427, 640)}, from 0 to 1."""
     from sklearn.datasets import load_sample_images
 
     raw = load_sample_images()

@@ -1,46 +1,55 @@
-"""What a data set is: three parts in memory, their mean and spread, and batches of them."""
+"""What a data set is: three splits in memory, their mean and standard deviation, and batches of them."""
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-PARTS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test")
 
-
-class Split(NamedTuple):
-    """images: (n, C, H, W), float32 from 0 to 1;  labels: (n,), int64;  places: None, see `PlacedSplit`"""
-
-    images: torch.Tensor
-    labels: torch.Tensor
-    places = None
+Batch = tuple[Tensor, Tensor]  # images and labels
+Transform = Callable[[Tensor], Tensor]  # of a batch of images
+Mix = Callable[[Tensor, Tensor], Batch]  # images and labels -> images and labels of shape (B, K): mixup or cutmix
 
 
-class PlacedSplit(Split):
-    """A `Split` that knows where in each image the thing is that its label names.
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The images of one split, their labels and, where they are known, the objects' bounding boxes.
 
-    places: (n, 4), int64: left, top, width and height in pixels
+    images: (n, C, H, W), float32 from 0 to 1
+    labels: (n,), int64
+    boxes : (n, 4), int64: x, y, width and height in pixels, where x, y is the top left corner; or None
+
+    `len(split)` is n. `images, labels = split` still works, because splits were pairs in the first edition.
     """
 
-    def __new__(cls, images, labels, places):
-        split = super().__new__(cls, images, labels)
-        split.places = places
-        return split
+    images: Tensor
+    labels: Tensor
+    boxes: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter((self.images, self.labels))
 
 
-def subset(split, rows):
-    """Some images of a part, with their labels, and places where it has them: a part of the same kind"""
-    images, labels = (values[rows] for values in split)
-    return Split(images, labels) if split.places is None else PlacedSplit(images, labels, split.places[rows])
+def subset(split: Split, rows: Tensor | slice) -> Split:
+    """Some images of a split, with their labels and boxes; rows: indices, a mask or a slice.
+
+    >>> subset(Split(torch.zeros(5, 1, 8, 8), torch.arange(5)), slice(3)).labels
+    tensor([0, 1, 2])
+    """
+    return Split(split.images[rows], split.labels[rows], None if split.boxes is None else split.boxes[rows])
 
 
 @dataclass(frozen=True)
 class Data:
-    """A data set in memory, in three parts that share no image.
+    """A data set in memory, in three splits that share no image.
 
-    train, validation, test: `Split`
-    class_names            : K names
-    mean, std              : a number per channel, computed from the training part alone
+    class_names: K names
+    mean, std  : one number per channel, computed from the training split alone
     """
 
     name: str
@@ -52,113 +61,144 @@ class Data:
     std: tuple[float, ...]
 
     @classmethod
-    def of(cls, name, train, validation, test, class_names):
-        """A data set of three parts; mean and std are computed.
+    def from_splits(cls, name: str, train: Split, validation: Split, test: Split, class_names: Iterable[str]) -> "Data":
+        """A data set of three splits; mean and std are computed.
 
-        raises: ValueError when a part holds no image, or when a channel of the training part is the same everywhere
+        raises: ValueError if a split is empty, or if a channel of the training split is constant
         """
-        for part, split in zip(PARTS, (train, validation, test), strict=True):
-            if not len(split.labels):
-                raise ValueError(f"{name}: the {part} part holds no image")
+        for known, split in zip(SPLITS, (train, validation, test), strict=True):
+            if not len(split):
+                raise ValueError(f"{name}: the {known} split has no images")
         mean, std = mean_and_std(train.images)
         check_std(name, std)
         return cls(name, train, validation, test, tuple(class_names), mean, std)
 
     @property
-    def image_size(self):
+    def image_size(self) -> tuple[int, int]:
         """(H, W) in pixels"""
-        return tuple(self.train.images.shape[2:])
+        H, W = self.train.images.shape[2:]
+        return H, W
 
     @property
-    def in_chans(self):
+    def in_chans(self) -> int:
         """C"""
         return self.train.images.shape[1]
 
-    def count(self, part):
-        """How many images a part holds"""
-        return len(getattr(self, part).labels)
+    def get_split(self, split: str) -> Split:
+        """A split by its name: "train", "validation" or "test"."""
+        check_split(split)
+        return getattr(self, split)
 
-    def normalize(self, images):
+    def count(self, split: str) -> int:
+        """The number of images in a split"""
+        return len(self.get_split(split))
+
+    def normalize(self, images: Tensor) -> Tensor:
         """Shift and scale each channel to mean 0 and standard deviation 1: (B, C, H, W) -> (B, C, H, W)"""
-        if images.shape[1] != len(self.mean):
-            raise ValueError(f"{self.name} has {len(self.mean)} channels, the images have {images.shape[1]}")
-        mean, std = (images.new_tensor(x).view(-1, 1, 1) for x in (self.mean, self.std))
-        return (images - mean) / std
+        return normalize(images, self.mean, self.std)
 
-    def only(self, *class_names):
-        """The images of some classes alone, labels counted anew in the order given; mean and std stay those of the whole.
+    def filter_classes(self, *class_names: str) -> "Data":
+        """Only the images of some classes, relabeled in the order given; mean and std remain those of all classes.
 
-        raises: ValueError for a name that is no class, or given twice
+        raises: ValueError for an unknown name, or one given twice
         """
         if unknown := [name for name in class_names if name not in self.class_names]:
             raise ValueError(
                 f"{self.name} has no class {', '.join(map(repr, unknown))}; it has {', '.join(self.class_names)}"
             )
         if len(set(class_names)) != len(class_names) or not class_names:
-            raise ValueError(f"expected classes, each once, got {class_names}")
+            raise ValueError(f"expected at least one class, and each only once, got {class_names}")
         new = torch.full((len(self.class_names),), -1)
         new[[self.class_names.index(name) for name in class_names]] = torch.arange(len(class_names))
-        parts = {}
-        for part in PARTS:
-            split = getattr(self, part)
-            chosen = subset(split, new[split.labels] >= 0)
-            chosen.labels.copy_(new[chosen.labels])
-            parts[part] = chosen
-        return replace(self, class_names=class_names, **parts)
+        chosen = [subset(split, new[split.labels] >= 0) for split in (self.train, self.validation, self.test)]
+        train, validation, test = (replace(split, labels=new[split.labels]) for split in chosen)
+        return replace(self, class_names=class_names, train=train, validation=validation, test=test)
 
-    def batches(self, part, batch_size, shuffle=False, augment=None, mix=None):
-        """Normalised batches of a part ("train", "validation", "test"), see `Batches`."""
-        if part not in PARTS:
-            raise ValueError(f"unknown part {part!r}, known: {', '.join(PARTS)}")
-        return Batches(getattr(self, part), batch_size, self.normalize, shuffle, augment, mix)
+    def batches(
+        self, split: str, batch_size: int, shuffle: bool = False, augment: Transform | None = None, mix: Mix | None = None
+    ) -> "Batches":
+        """Normalized batches of a split ("train", "validation" or "test"), see `Batches`."""
+        return Batches(self.get_split(split), batch_size, self.normalize, shuffle, augment, mix)
 
 
 class Batches:
-    """What a DataLoader is for large data, for data that fits in memory: slices, with nothing to collate.
+    """Batches of a split in memory: what `DataLoader` does, but by slicing tensors, so there is nothing to collate.
 
-    Each pass yields (images, labels), (B, C, H, W) and (B,); the last batch may be smaller.
-    Order and augmentation are drawn from torch's global generator, so one seed decides them all.
+    Each pass yields (images, labels) of shapes (B, C, H, W) and (B,); the last batch may be smaller.
+    Shuffling and augmentation use torch's global generator, so a single seed determines both.
 
-    prepare: applied to every batch of images; augment: applied before it, to images from 0 to 1
-    mix    : (images, labels) -> (images, labels as shares (B, K)), applied last: mixup or cutmix
+    prepare: applied to each batch of images; augment: applied before it, to images from 0 to 1
+    mix    : (images, labels) -> (images, labels of shape (B, K)), applied last: mixup or cutmix
     """
 
-    def __init__(self, split, batch_size, prepare=None, shuffle=False, augment=None, mix=None):
-        if batch_size < 1:
-            raise ValueError(f"a batch holds at least 1 image, got batch_size={batch_size}")
+    def __init__(
+        self,
+        split: Split,
+        batch_size: int,
+        prepare: Transform | None = None,
+        shuffle: bool = False,
+        augment: Transform | None = None,
+        mix: Mix | None = None,
+    ):
+        check_batch_size(batch_size)
         self.split, self.batch_size, self.shuffle, self.mix = split, batch_size, shuffle, mix
         self.steps = [step for step in (augment, prepare) if step]
 
-    def __len__(self):
-        return -(-len(self.split.labels) // self.batch_size)  # rounded up
+    def __len__(self) -> int:
+        return -(-len(self.split) // self.batch_size)  # rounded up
 
-    def __iter__(self):
-        n = len(self.split.labels)
+    def __iter__(self) -> Iterator[Batch]:
+        n = len(self.split)
         order = torch.randperm(n) if self.shuffle else torch.arange(n)
-        for start in range(0, n, self.batch_size):
-            rows = order[start : start + self.batch_size]
-            images, labels = self.split.images[rows], self.split.labels[rows]
-            for step in self.steps:
-                images = step(images)
-            yield self.mix(images, labels) if self.mix else (images, labels)
+        for rows in order.split(self.batch_size):
+            yield apply_steps(self.split.images[rows], self.split.labels[rows], self.steps, self.mix)
 
 
-def split_rows(n, *sizes):
-    """Row numbers 0 .. n - 1 in random order, cut into parts of the given sizes and the rest.
+def apply_steps(images: Tensor, labels: Tensor, steps: list[Transform], mix: Mix | None) -> Batch:
+    """A batch after every step on its images, and mixing"""
+    for step in steps:
+        images = step(images)
+    return mix(images, labels) if mix else (images, labels)
 
-    The order comes from a generator of its own with a fixed seed: no seed set elsewhere moves it.
+
+def split_rows(n: int, *sizes: int) -> tuple[Tensor, ...]:
+    """Row numbers 0 .. n - 1 in random order, divided into groups of the given sizes and the rest.
+
+    A generator of its own with a fixed seed draws the order, so it is the same every time.
     """
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     return order.split([*sizes, n - sum(sizes)])
 
 
-def mean_and_std(images):
-    """Of each channel, over all pixels of all images: (n, C, H, W) -> two tuples of C numbers"""
+def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """(images - mean) / std for each channel: (B, C, H, W) -> (B, C, H, W)
+
+    raises: ValueError if the images do not have one channel for each number
+    """
+    if images.shape[1] != len(mean):
+        raise ValueError(f"mean and std are of {len(mean)} channels, the images have {images.shape[1]}")
+    return (images - images.new_tensor(mean).view(-1, 1, 1)) / images.new_tensor(std).view(-1, 1, 1)
+
+
+def mean_and_std(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel over all pixels: (n, C, H, W) -> two tuples of C numbers"""
     axes = (0, 2, 3)
     return tuple(images.mean(axes).tolist()), tuple(images.std(axes).tolist())
 
 
-def check_std(name, std):
-    """ValueError when a channel is the same everywhere"""
+def check_std(name: str, std: tuple[float, ...]) -> None:
+    """Raise ValueError if a channel is constant"""
     if not min(std) > 0:
-        raise ValueError(f"{name}: a channel of the training images is the same everywhere (std {std}): nothing to see")
+        raise ValueError(f"{name}: a channel of the training images is constant (std {std}), so it cannot be normalized")
+
+
+def check_split(split: str, known: Iterable[str] = SPLITS) -> None:
+    """Raise ValueError for an unknown name"""
+    if split not in known:
+        raise ValueError(f"unknown split {split!r}, known: {', '.join(known)}")
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raise ValueError for a batch of no images"""
+    if batch_size < 1:
+        raise ValueError(f"a batch has at least 1 image, got batch_size={batch_size}")

@@ -1,127 +1,135 @@
-"""A data set in shards, read as a stream: in memory is a buffer of encoded images, whatever the size of the whole."""
+"""A data set in shards, read as a stream: only a buffer of encoded images is in memory, however large the data set is."""
 
+import random
 import tarfile
 import warnings
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from vit_helpers.data.shards import BrokenShardError, damage, fingerprint, read_index, read_sample, read_shard
-from vit_helpers.data.splits import Data
+from vit_helpers.data.shards import BrokenShardError, Entry, decode_sample, find_damage, fingerprint, read_index, read_shard
+from vit_helpers.data.splits import Batch, Mix, Transform, apply_steps, check_batch_size, check_split, normalize
 from vit_helpers.training.distributed import fork_rng, rank, world_size
 
-BUFFER = 1000  # encoded images that wait to be drawn from
-ORDER = ("seed", "buffer_size", "batch_size", "world", "shards", "datasets")  # what the order of images hangs on
+BUFFER = 1000  # encoded images in the shuffle buffer
+VERSION = 2  # of the order of images
+ORDER = ("version", "seed", "buffer_size", "batch_size", "world_size", "shards")  # what the order of images depends on
+
+Sample = dict[str, Any]  # name, key, png and cls; or name and error
 
 
 class Shards:
-    """A data set in shards, to train on as on `Data`; batches of a part are read from disk while they are needed.
+    """A data set in shards, to train on as on `Data`; batches of a split are read from disk as they are needed.
 
-    path  : folder made by `write_shards`
-    raises: FileNotFoundError when there are no shards; ValueError when their index is damaged
+    path  : folder written by `write_shards`
+    raises: FileNotFoundError if there are no shards; ValueError if their index is damaged
     """
 
-    normalize = Data.normalize
-
-    def __init__(self, path):
+    def __init__(self, path: str | Path):
         index = read_index(path)
-        self.folder, self.parts = Path(path), index["parts"]
-        self.name, self.in_chans, self.image_size = index["name"], index["in_chans"], tuple(index["image_size"])
-        self.class_names, self.mean, self.std = (tuple(index[key]) for key in ("class_names", "mean", "std"))
+        self.folder: Path = Path(path)
+        self.splits: dict[str, list[Entry]] = index["parts"]
+        self.name: str = index["name"]
+        self.in_chans: int = index["in_chans"]
+        self.image_size: tuple[int, ...] = tuple(index["image_size"])
+        self.class_names: tuple[str, ...] = tuple(index["class_names"])
+        self.mean: tuple[float, ...] = tuple(index["mean"])
+        self.std: tuple[float, ...] = tuple(index["std"])
 
-    def entries(self, part):
-        """What the index says of each shard of a part"""
-        if part not in self.parts:
-            raise ValueError(f"unknown part {part!r}, known: {', '.join(self.parts)}")
-        return self.parts[part]
+    def normalize(self, images: Tensor) -> Tensor:
+        """Shift and scale each channel to mean 0 and standard deviation 1: (B, C, H, W) -> (B, C, H, W)"""
+        return normalize(images, self.mean, self.std)
 
-    def count(self, part):
-        """How many images a part holds"""
-        return sum(entry["images"] for entry in self.entries(part))
+    def count(self, split: str) -> int:
+        """The number of images in a split"""
+        check_split(split, self.splits)
+        return sum(entry["images"] for entry in self.splits[split])
 
-    def batches(self, part, batch_size, shuffle=False, augment=None, mix=None):
-        """Normalised batches of what this process has of a part, see `Stream`.  Torch's seed decides their order."""
-        order = {
-            "buffer_size": BUFFER if shuffle else 0,
-            "seed": torch.initial_seed(),
-            "rank": rank(),
-            "world": world_size(),
-        }
-        return Stream(self.folder, batch_size, part, **order, augment=augment, mix=mix)
+    def batches(
+        self, split: str, batch_size: int, shuffle: bool = False, augment: Transform | None = None, mix: Mix | None = None
+    ) -> "Stream":
+        """Normalized batches of this process's slice of a split, see `Stream`.  Torch's seed determines their order."""
+        return Stream(
+            self.folder, batch_size, split, buffer_size=BUFFER if shuffle else 0, seed=torch.initial_seed(),
+            rank=rank(), world_size=world_size(), augment=augment, mix=mix,
+        )  # fmt: skip
 
 
 class Stream:
-    """Batches of one part of a folder of shards, read from disk while they are needed; for `fit`, as `Batches` is.
+    """Batches of one split of a folder of shards, read from disk as they are needed; for `fit`, as `Batches` is.
 
-    Each pass yields (images, labels), (B, C, H, W) float32 and (B,) int64, in another order than the pass before. The order
-    comes from `seed` and the number of the pass; augmentation draws from torch's global generator, as for `Batches`;
-    processes that train together (`vit_helpers.training.distributed`) draw each on its own.
+    Each pass yields (images, labels), (B, C, H, W) float32 and (B,) int64, in a different order. The order depends on
+    `seed` and the number of the pass. Augmentation uses torch's global generator, as for `Batches`; processes that train
+    together (`vit_helpers.training.distributed`) draw different random numbers.
 
-    folder    : made by `write_shards`; part: "train", "validation" or "test"
-    batch_size: images in a batch of all ranks together; a rank gets its even share, rounded up at most
-    buffer_size: how many encoded images wait in memory to be drawn from; since `datasets` 5 ten shards at a time fill it.
-                The order of the shards is drawn anew for each pass. 0: all images in the order in which they were written
-    rank,world: of this process, and how many there are
-    prepare   : applied to every batch, in place of normalising by the mean and std of the index
-    augment   : applied before it, to images from 0 to 1; mix: applied last, as for `Batches`
-    on_broken : "raise": a `BrokenShardError` names shard and sample. "skip": a warning does, the images are missing from
-                their batches, and `lost` counts them by cause, anew in each pass
-    raises    : ValueError for a bad option; FileNotFoundError; ImportError without datasets; `BrokenShardError`
+    folder     : written by `write_shards`; split: "train", "validation" or "test"
+    batch_size : images in a batch over all ranks; each rank gets an equal share, rounded up at most
+    buffer_size: encoded images in memory to draw the next one from. Each pass also reads the shards in a new order.
+                 0: no shuffling, so all images come in the order in which they were written
+    rank       : of this process, and world_size: the number of processes
+    prepare    : applied to each batch, instead of normalizing by the index's mean and std
+    augment    : applied before it, to images from 0 to 1; mix: applied last, as for `Batches`
+    on_broken  : "raise" a `BrokenShardError` that names shard and sample, or "skip": warn, leave the images out of their
+                 batches, and count them by cause in `lost`, which starts anew in each pass
+    raises     : ValueError for a bad option; FileNotFoundError; `BrokenShardError`
 
-    The shards are laid end to end and cut into `world_size` parts with as many images each, give or take one: every image is
-    read by one rank, whatever the number of shards, and only a shard that lies across a cut is opened by two. All ranks
-    yield `len()` batches, so none waits for another for ever; the images are dealt evenly over them: 1,257 in batches of 64
-    are 20 batches of 62 or 63. A rank may get batches of 0 images, where there are more ranks than images in a batch or a
-    shard is lost. With one rank such a batch is left out.
+    The shards are concatenated and cut into `world_size` slices with equally many images, give or take one. Every image is
+    read by one rank, whatever the number of shards, and only a shard that a cut goes through is opened by two. All ranks
+    yield `len()` batches, so none waits for another forever; images are distributed evenly over them: 1,257 in batches of
+    64 are 20 batches of 62 or 63. A rank may get batches of 0 images, if there are more ranks than images in a batch or if
+    a shard is lost. With one rank such a batch is left out.
     """
 
     def __init__(
-        self, folder, batch_size, part="train", *, buffer_size=BUFFER, seed=0, rank=0, world=1,
-        prepare=None, augment=None, mix=None, on_broken="raise",
+        self, folder: str | Path, batch_size: int, split: str = "train", *, buffer_size: int = BUFFER, seed: int = 0,
+        rank: int = 0, world_size: int = 1, prepare: Transform | None = None, augment: Transform | None = None,
+        mix: Mix | None = None, on_broken: str = "raise",
     ):  # fmt: skip
-        if batch_size < 1:
-            raise ValueError(f"a batch holds at least 1 image, got batch_size={batch_size}")
-        if not 0 <= rank < world:
-            raise ValueError(f"ranks count from 0 to world - 1, got rank={rank}, world={world}")
+        check_batch_size(batch_size)
+        if not 0 <= rank < world_size:
+            raise ValueError(f"ranks are 0 to world_size - 1, got rank={rank}, world_size={world_size}")
         if buffer_size < 0:
             raise ValueError(f"buffer_size is a number of images, 0 or more, got {buffer_size}")
         if on_broken not in ("raise", "skip"):
             raise ValueError(f'on_broken is "raise" or "skip", got {on_broken!r}')
         self.data = Shards(folder)
-        self.entries, self.images = self.data.entries(part), self.data.count(part)  # of all ranks
-        self.datasets = hugging_face().__version__  # another one may draw in another order
-        self.shards = fingerprint(self.entries)[:8]
-        self.batch_size, self.buffer_size, self.seed, self.rank, self.world = batch_size, buffer_size, seed, rank, world
+        self.images = self.data.count(split)  # over all ranks
+        self.entries = self.data.splits[split]
+        self.version, self.shards = VERSION, fingerprint(self.entries)[:8]
+        self.batch_size, self.buffer_size, self.seed = batch_size, buffer_size, seed
+        self.rank, self.world_size = rank, world_size
         self.steps = [step for step in (augment, prepare or self.data.normalize) if step]
-        self.mix, self.on_broken, self.lost = mix, on_broken, Counter()
+        self.mix, self.on_broken = mix, on_broken
+        self.lost: Counter[str] = Counter()
         self.resumed = False  # in the middle of a pass
         self.set_epoch(1)
-        for entry in self.entries:
-            if on_broken == "raise" and (error := damage(self.data.folder / entry["file"], entry, thorough=False)):
-                raise BrokenShardError(f"{entry['file']} in {folder} is broken: {error}")  # now, not after hours
+        for entry in self.entries if on_broken == "raise" else ():  # now, rather than after hours
+            if error := find_damage(self.data.folder / entry["file"], entry, thorough=False):
+                raise BrokenShardError(f"{entry['file']} in {folder} is broken: {error}")
 
-    def __len__(self):
+    def __len__(self) -> int:
         return -(-self.images // self.batch_size)  # rounded up
 
-    def set_epoch(self, epoch):
-        """Make the next pass number `epoch` (1, 2, ...); one resumed in the middle by `load_state_dict` is left as it is"""
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next pass number `epoch` (1, 2, ...), unless `load_state_dict` has resumed one in the middle"""
         if not self.resumed:
-            self.epoch, self.batch = epoch - 1, len(self)  # as if the one before were over
+            self.epoch, self.batch = epoch - 1, len(self)  # as if the previous one were complete
 
-    def state_dict(self):
-        """Where this pass is, in plain numbers and texts: the same on every rank, after the batch yielded last"""
+    def state_dict(self) -> dict[str, Any]:
+        """The position in this pass as plain numbers and strings: the same on every rank, after the batch yielded last"""
         return {"epoch": self.epoch, "batch": self.batch} | {name: getattr(self, name) for name in ORDER}
 
-    def load_state_dict(self, state):
-        """Go on from there: the next pass yields what the other one had not yielded yet, in the same order.
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from there: the next pass yields what the other one had not yielded yet, in the same order.
 
-        What a buffer of `datasets` holds is not in its own state, and would be lost. So what has been seen is read once more
-        and passed over; it is not decoded.
+        The shuffle buffer is not stored. Instead, samples already seen are read once more, but not decoded.
 
-        raises: ValueError when the order would be another one: by seed, batch_size, world, shards, or version of datasets
+        raises: ValueError if the order would differ: another seed, batch_size, world_size, shards, or version of this class
         """
         changed = [
             f"{name} {state.get(name)} -> {getattr(self, name)}" for name in ORDER if state.get(name) != getattr(self, name)
@@ -131,7 +139,7 @@ class Stream:
         self.epoch, self.batch = state["epoch"], state["batch"]
         self.resumed = self.batch < len(self)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Batch]:
         if not self.resumed:
             self.epoch, self.batch = self.epoch + 1, 0
         self.resumed, self.lost = False, Counter()
@@ -140,100 +148,90 @@ class Stream:
         samples = islice(self.samples(self.epoch), ends[self.batch], None)
         for batch in range(self.batch, len(self)):
             images, labels = self.decode(islice(samples, ends[batch + 1] - ends[batch]))
-            self.batch = batch + 1  # before the yield: who asks for the state meanwhile has seen this batch
-            if len(labels) or self.world > 1:
-                with fork_rng(self.epoch * len(self) + batch):
-                    yield self.finish(images, labels)
+            self.batch = batch + 1  # before the yield, so that the state then includes this batch
+            with fork_rng(self.epoch * len(self) + batch):
+                if len(labels):
+                    yield apply_steps(images, labels, self.steps, self.mix)
+                elif self.world_size > 1:
+                    yield images, labels
         if self.lost:
             warnings.warn(f"{self.lost.total():,} of {last - first:,} images were lost in pass {self.epoch}", stacklevel=2)
 
-    def bounds(self):
-        """The images of this rank, counted over all shards: from, up to"""
-        return self.images * self.rank // self.world, self.images * (self.rank + 1) // self.world
+    def bounds(self) -> tuple[int, int]:
+        """This rank's slice of the images, counted over all shards: first, and one after the last"""
+        return self.images * self.rank // self.world_size, self.images * (self.rank + 1) // self.world_size
 
-    def samples(self, epoch):
-        """This rank's samples of one pass, in order, as `read_pieces` gives them"""
-        hf = hugging_face().iterable_dataset
+    def samples(self, epoch: int) -> Iterator[Sample]:
+        """This rank's samples of one pass, in order"""
         counts = [entry["images"] for entry in self.entries]
-        order = (
-            np.random.default_rng([self.seed, epoch]).permutation(len(counts)) if self.buffer_size else range(len(counts))
-        )
-        pieces = [
-            (self.data.folder / self.entries[i]["file"], self.entries[i], *ends)
-            for i, *ends in cut(counts, order, *self.bounds())
-        ]
-        # not IterableDataset.from_generator: it leaves a lock file in the user's cache for every order of the pieces
-        stream = hf.IterableDataset(hf.ExamplesIterable(read_pieces, {"pieces": pieces}))
+        order = list(range(len(counts)))
         if self.buffer_size:
-            stream = stream.shuffle(
-                generator=np.random.default_rng([self.seed, epoch, self.rank]), buffer_size=self.buffer_size
-            )
-        return iter(stream)
+            order = shuffled(order, random.Random(f"{self.seed} {epoch}"))
+        samples = self.read_pieces(cut_pieces(counts, order, *self.bounds()))
+        if not self.buffer_size:
+            return samples
+        return draw_from_buffer(samples, self.buffer_size, random.Random(f"{self.seed} {epoch} {self.rank}"))
 
-    def decode(self, samples):
-        """Samples -> images (B, C, H, W) from 0 to 1, and labels (B,), without those that are broken"""
+    def read_pieces(self, pieces: Iterable[tuple[int, int, int]]) -> Iterator[Sample]:
+        """The samples of pieces of shards, one after another.
+
+        pieces: (shard, first, last): samples first .. last - 1 of it
+        Each sample of a broken shard is replaced by a dict with name and error, so damage never shortens the stream.
+        """
+        for shard, first, last in pieces:
+            entry, at = self.entries[shard], first
+            path = self.data.folder / entry["file"]
+            name = f"{path.name} in {path.parent}"
+            try:
+                error = find_damage(path, entry, thorough=True)
+                for sample in () if error else read_shard(path, first, last):
+                    yield {"name": f"sample {sample['key']} of {name}", **sample}
+                    at += 1
+                error = error or f"it has {at} images, the index says {entry['images']}"
+            except (OSError, tarfile.TarError) as problem:  # a disk that fails
+                error = f"it cannot be read: {problem}"
+            for _ in range(at, last):
+                yield {"name": name, "error": error}
+
+    def decode(self, samples: Iterable[Sample]) -> Batch:
+        """Samples -> images (B, C, H, W) from 0 to 1, and labels (B,), without the broken ones"""
         shape = self.data.in_chans, *self.data.image_size
         images, labels = [torch.zeros(0, *shape, dtype=torch.uint8)], []
         for sample in samples:
             try:
-                label, image = decoded(sample, len(self.data.class_names), shape)
-            except BrokenShardError as error:
+                label, image = decode_sample(sample, len(self.data.class_names), shape)
+            except ValueError as error:
+                broken = f"{sample['name']} is broken: {error}"
                 if self.on_broken == "raise":
-                    raise
-                if not self.lost[str(error)]:
-                    warnings.warn(f"{error}; going on without", stacklevel=3)
-                self.lost[str(error)] += 1
+                    raise BrokenShardError(broken) from error
+                if not self.lost[broken]:
+                    warnings.warn(f"{broken}; it is skipped", stacklevel=3)
+                self.lost[broken] += 1
             else:
                 images.append(image[None])
                 labels.append(label)
         return torch.cat(images) / 255, torch.tensor(labels, dtype=torch.int64)
 
-    def finish(self, images, labels):
-        """Augment, normalise and mix a batch; one of 0 images stays as it is"""
-        if not len(labels):
-            return images, labels
-        for step in self.steps:
-            images = step(images)
-        return self.mix(images, labels) if self.mix else (images, labels)
+
+def draw_from_buffer(samples: Iterator[Sample], buffer_size: int, generator: random.Random) -> Iterator[Sample]:
+    """All samples, each drawn at random from a buffer that is refilled in their order"""
+    buffer = list(islice(samples, buffer_size))
+    for sample in samples:
+        at = int(generator.random() * buffer_size)
+        buffer[at], sample = sample, buffer[at]
+        yield sample
+    yield from shuffled(buffer, generator)
 
 
-def decoded(sample, class_count, shape):
-    """A sample of `read_pieces`: its label, and its picture (C, H, W), 0 to 255
-
-    raises: `BrokenShardError`, naming shard and sample
-    """
-    if "error" in sample:
-        raise BrokenShardError(f"{sample['shard']} is broken: {sample['error']}")
-    try:
-        return read_sample(sample, class_count, shape)
-    except ValueError as error:
-        raise BrokenShardError(f"sample {sample['key']} of {sample['shard']} is broken: {error}") from error
+def shuffled(items: list, generator: random.Random) -> list:
+    """The items in random order, by `random()` alone: the one method that gives the same numbers in every Python version"""
+    return sorted(items, key=lambda _: generator.random())
 
 
-def read_pieces(pieces):
-    """The samples of pieces of shards one after another: pairs of a name, and a dict with shard, key, png and cls, as bytes.
+def cut_pieces(counts: list[int], order: Iterable[int], first: int, last: int) -> list[tuple[int, int, int]]:
+    """Images first .. last - 1 of shards concatenated in some order, as pieces: (shard, first and last within it)
 
-    pieces: (path, what the index says of the shard, first, last): samples first .. last - 1 of it
-    Where a shard is broken, a dict with shard and error stands for each sample: damage never makes the stream shorter.
-    """
-    for path, entry, first, last in pieces:
-        at, shard = first, f"{path.name} in {path.parent}"
-        try:
-            error = damage(path, entry, thorough=True)
-            for sample in () if error else read_shard(path, first, last):
-                yield f"{path.name} {at}", {"shard": shard, **sample}
-                at += 1
-            error = error or f"it holds {at} images, the index says {entry['images']}"
-        except (OSError, tarfile.TarError) as problem:  # a disk that fails
-            error = f"it cannot be read: {problem}"
-        for missing in range(at, last):
-            yield f"{path.name} {missing}", {"shard": shard, "error": error}
-
-
-def cut(counts, order, first, last):
-    """Images first .. last - 1 of shards laid end to end in some order, as pieces: (shard, first and last within it)
-
-    >>> cut([3, 3, 3], order=[2, 0, 1], first=2, last=6)
+    >>> cut_pieces([3, 3, 3], order=[2, 0, 1], first=2, last=6)
     [(2, 2, 3), (0, 0, 3)]
     """
     pieces, start = [], 0
@@ -243,18 +241,3 @@ def cut(counts, order, first, last):
             pieces.append((shard, *inside))
         start += counts[shard]
     return pieces
-
-
-def hugging_face():
-    """Hugging Face's datasets, which mixes the shards.
-
-    raises: ImportError when it is not installed, saying how to
-    """
-    try:
-        import datasets
-        import datasets.iterable_dataset
-    except ImportError as error:
-        raise ImportError(
-            "reading shards needs Hugging Face's datasets, which is not installed: pip install datasets"
-        ) from error
-    return datasets

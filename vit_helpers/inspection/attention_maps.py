@@ -1,21 +1,22 @@
 """Attention weights as maps over the patches, and how far each head attends (paper, Figure 7 right and appendix D.7).
 
-The weights come from `model.attention_weights(images)`: for every layer (B, h, T, T), rows that sum to 1.
+The weights come from `model.attention_weights(images)`: for every layer (B, h, T, T), with rows that sum to 1.
 """
 
 import math
 
 import torch
+from torch import Tensor
 
 
-def attention_map(weights, grid, query=None):
-    """What one token looks at, as a picture over the patches.
+def attention_map(weights: Tensor, grid: tuple[int, int], query: tuple[int, int] | None = None) -> Tensor:
+    """The attention weights of one query token, arranged as a map over the patches.
 
-    weights: (B, h, T, T) or (B, T, T), of one layer or of a rollout; a class token, where there is one, is token 0
+    weights: (B, h, T, T) or (B, T, T), of one layer or of a rollout; a class token, if there is one, is token 0
     grid   : rows and columns of patches
     query  : (row, column) of a patch; None for the class token
-    returns: (B, h, rows, cols) or (B, rows, cols): the weights themselves, so that what lies on the class token is missing
-    raises : ValueError when the tokens are not those of the grid, when there is no class token to ask, or no such patch
+    returns: (B, h, rows, cols) or (B, rows, cols): the weights themselves, without the one on the class token
+    raises : ValueError if the tokens do not fit the grid, if there is no class token to be the query, or no such patch
 
     >>> weights = torch.full((1, 2, 5, 5), 1 / 5)
     >>> attention_map(weights, (2, 2)).shape
@@ -32,19 +33,24 @@ def attention_map(weights, grid, query=None):
         if not (0 <= row < rows and 0 <= col < cols):
             raise ValueError(f"no patch ({row}, {col}) in a grid of {rows} x {cols}")
         token = extra + row * cols + col
-    return weights[..., token, extra:].unflatten(-1, tuple(grid))
+    return weights[..., token, extra:].unflatten(-1, (rows, cols))
 
 
-def class_tokens(weights, grid):
-    """1 where the tokens are a class token and the patches of a grid, 0 where they are the patches alone"""
+def class_tokens(weights: Tensor, grid: tuple[int, int]) -> int:
+    """1 if the tokens are a class token and the patches of a grid, 0 if they are the patches alone.
+
+    raises: ValueError if they are neither
+    """
     T, N = weights.shape[-1], math.prod(grid)
     if T not in (N, N + 1):
         raise ValueError(f"{T} tokens do not belong to a grid of {grid[0]} x {grid[1]} = {N} patches")
     return T - N
 
 
-def entropy(weights):
-    """How widely each token looks: from 0 (at one token) to ln T (at all alike), in nats.  (..., T, T) -> (..., T)
+def entropy(weights: Tensor) -> Tensor:
+    """The entropy of each row of attention, in nats: 0 if all weight is on one token, ln T if it is uniform.
+
+    (..., T, T) -> (..., T)
 
     >>> entropy(torch.full((3, 3), 1 / 3)).allclose(torch.tensor(3.0).log())
     True
@@ -52,18 +58,18 @@ def entropy(weights):
     return torch.special.entr(weights).sum(dim=-1)
 
 
-def attention_distance(weights, grid, patch_size):
-    """How far each head looks on average, in pixels (paper, Figure 7 right and appendix D.7).
+def attention_distance(weights: Tensor, grid: tuple[int, int], patch_size: int) -> Tensor:
+    """The mean attention distance of each head, in pixels (paper, Figure 7 right and appendix D.7).
 
-    weights: (B, h, T, T) of one layer; a class token is left out, and the patches' weights sum to 1 again
-    returns: (B, h), the mean over query patches of the distance between patch centres, weighted by attention
+    weights: (B, h, T, T) of one layer; a class token is left out, and the weights among patches are renormalized
+    returns: (B, h), the distance between patch centers, weighted by attention, averaged over the query patches
 
     >>> attention_distance(torch.eye(4)[None, None], (2, 2), 8)
     tensor([[0.]])
     """
     extra = class_tokens(weights, grid)
-    among = weights[..., extra:, extra:]
+    among = weights[..., extra:, extra:]  # (B, h, N, N)
     among = among / among.sum(dim=-1, keepdim=True)
     rows, cols = torch.meshgrid(*(torch.arange(n, dtype=weights.dtype, device=weights.device) for n in grid), indexing="ij")
-    centres = patch_size * torch.stack([rows, cols], dim=-1).flatten(0, 1)  # (N, 2), but for a shift
-    return (among * torch.cdist(centres, centres)).sum(dim=-1).mean(dim=-1)
+    centers = patch_size * torch.stack([rows, cols], dim=-1).flatten(0, 1)  # (N, 2), up to a shift
+    return (among * torch.cdist(centers, centers)).sum(dim=-1).mean(dim=-1)

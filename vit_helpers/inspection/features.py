@@ -1,25 +1,29 @@
 """What a trained ViT has learned: its filters, its position embeddings, and its tokens layer by layer."""
 
 import torch
+from torch import Tensor
 
 from vit_helpers.inspection.attention_maps import class_tokens
+from vit_helpers.vit import ViT
 
 
-def position_similarity(pos_embed, grid):
-    """Cosine between the position of each patch and all others (paper, Figure 7 middle): (rows, cols, rows, cols)
+def position_similarity(pos_embed: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Cosine similarity of every patch's position embedding to all others (paper, Figure 7 middle).
 
-    pos_embed: (1, T, D); a class token's position is left out
+    pos_embed: (1, T, D); the position embedding of a class token is left out
+    returns  : (rows, cols, rows, cols)
     """
     extra = class_tokens(pos_embed.transpose(1, 2), grid)
-    unit = torch.nn.functional.normalize(pos_embed[0, extra:].detach(), dim=-1)
-    return (unit @ unit.T).unflatten(1, tuple(grid)).unflatten(0, tuple(grid))
+    unit = torch.nn.functional.normalize(pos_embed[0, extra:].detach(), dim=-1)  # (N, D)
+    return (unit @ unit.T).unflatten(1, grid).unflatten(0, grid)
 
 
-def filters(model, n):
-    """The first n principal components of the projection of patches (paper, Figure 7 left): (n, C, P, P)
+def filters(model: ViT, n: int) -> Tensor:
+    """The first n principal components of the patch projection: (n, C, P, P) (paper, Figure 7 left).
 
-    The weight holds a filter of C*P*P numbers for each of the D outputs; its components are the patterns that the filters
-    share, unit vectors in order of their share of the filters' variance.
+    The weight holds one filter of C*P*P numbers for each of the D outputs. Its components are unit vectors, in the order
+    of the variance of the filters that they explain.
+    raises: ValueError if the projection does not have n components
     """
     weight = model.patch_embed.proj.weight.detach()  # (D, C*P*P)
     P, C = model.config.patch_size, model.config.in_chans
@@ -30,8 +34,8 @@ def filters(model, n):
 
 
 @torch.no_grad()
-def token_layers(model, images):
-    """The tokens before the first block and after each: a list of L + 1 tensors (B, T, D), without the last norm"""
+def token_layers(model: ViT, images: Tensor) -> list[Tensor]:
+    """The tokens before the first block and after each block: a list of L + 1 tensors (B, T, D), without the last norm."""
     x = model.embed(images)
     layers = [x]
     for block in model.blocks:

@@ -1,113 +1,136 @@
-"""Maps graded against the truth: does what a method shows lie where the digit is?
+"""Localization scores: does a map highlight the place of the object?
 
-A method is a function (model, images, classes) -> maps (B, rows, cols): how much each patch is said to matter.
+A method is a function (model, images, classes) -> maps (B, rows, cols): one number for each patch, larger where it matters
+more to the prediction.
 """
 
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
+from torch import Tensor
 
-from vit_helpers.inspection import attention_gradients, attention_map, gradient_rollout, occlusion, rollout
+from vit_helpers.data.splits import Split
+from vit_helpers.inspection.attention_maps import attention_map
+from vit_helpers.inspection.occlusion import occlusion
+from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
+from vit_helpers.vit import ViT
+
+Method = Callable[[ViT, Tensor, Tensor], Tensor]
 
 # Methods
 
 
 @torch.no_grad()
-def layer_attention(model, images, classes, layer):
-    """What the class token looks at in one layer, the mean of its heads"""
+def layer_attention(model: ViT, images: Tensor, classes: Tensor, layer: int) -> Tensor:
+    """The attention of the class token in one layer, averaged over its heads."""
     weights = model.attention_weights(images)[layer]
     return attention_map(weights, model.config.grid).mean(dim=1)
 
 
 @torch.no_grad()
-def rollout_map(model, images, classes):
-    """What has reached the class token through all layers"""
+def rollout_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
+    """Attention rollout of the class token."""
     return attention_map(rollout(model.attention_weights(images)), model.config.grid)
 
 
-def gradient_rollout_map(model, images, classes):
-    """What has reached it and speaks for the class"""
+def gradient_rollout_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
+    """Gradient rollout of the class token, for the given classes."""
     return attention_map(gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid)
 
 
-def uniform_map(model, images, classes):
-    """Every patch alike: what a map is worth that knows nothing"""
+def uniform_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
+    """The uniform baseline: every patch has the same value."""
     return torch.ones(len(images), *model.config.grid)
 
 
-def center_map(model, images, classes):
-    """All on the patches in the middle, whatever the image: the best that a map can do which is blind"""
+def center_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
+    """The center baseline: 1 on the patches in the middle, 0 elsewhere, whatever the image."""
     rows, cols = model.config.grid
     maps = torch.zeros(len(images), rows, cols)
     maps[:, (rows - 1) // 2 : rows // 2 + 1, (cols - 1) // 2 : cols // 2 + 1] = 1.0
     return maps
 
 
-METHODS = {
+METHODS: dict[str, Method] = {
     "attention, first layer": partial(layer_attention, layer=0),
     "attention, last layer": partial(layer_attention, layer=-1),
     "rollout": rollout_map,
     "gradient rollout": gradient_rollout_map,
     "occlusion": occlusion,
-    "even map": uniform_map,
-    "middle map": center_map,
+    "uniform map": uniform_map,
+    "center map": center_map,
 }
 
 
-def localization_scores(model, part, normalize, methods=METHODS, batch_size=250):
-    """How well each method finds the digits of a part with places.
+def localization_scores(
+    model: ViT,
+    split: Split,
+    normalize: Callable[[Tensor], Tensor],
+    methods: Mapping[str, Method] = METHODS,
+    batch_size: int = 250,
+) -> dict[str, dict[str, float]]:
+    """How well each method localizes the objects of a split: the means of `fraction_inside` and `pointing_game`.
 
-    part    : a `PlacedSplit`; normalize: its images, as the model takes them
-    returns : {method: {"mass": mean share of the map inside the digit's place, "hits": share of peaks inside}}
+    split    : with bounding boxes; methods are asked about its labels
+    normalize: turns its images into the model's input
+    returns  : {method: {"inside": mean fraction of the map inside the box, "pointing_game": accuracy of the maximum}}
+    raises   : ValueError if the split has no boxes
     """
-    was_training, grades = model.training, {}
+    if split.boxes is None:
+        raise ValueError("the split has no bounding boxes to compare maps with: use load('scattered_digits'), for example")
+    was_training, P = model.training, model.config.patch_size
+    scores = {}
     model.eval()
     for name, method in methods.items():
-        mass, hits = [], []
-        for rows in torch.arange(len(part.labels)).split(batch_size):
-            maps = method(model, normalize(part.images[rows]), part.labels[rows])
-            mass.append(fraction_inside(maps, part.places[rows], model.config.patch_size))
-            hits.append(pointing_game(maps, part.places[rows], model.config.patch_size))
-        grades[name] = {"mass": torch.cat(mass).mean().item(), "hits": torch.cat(hits).mean().item()}
+        inside, hits = [], []
+        for rows in torch.arange(len(split.labels)).split(batch_size):
+            maps = method(model, normalize(split.images[rows]), split.labels[rows])
+            inside.append(fraction_inside(maps, split.boxes[rows], P))
+            hits.append(pointing_game(maps, split.boxes[rows], P))
+        scores[name] = {"inside": torch.cat(inside).mean().item(), "pointing_game": torch.cat(hits).mean().item()}
     model.train(was_training)
-    return grades
+    return scores
 
 
-# Grades of one map each
+# Scores of single maps
 
 
-def fraction_inside(maps, places, patch_size):
-    """The share of each map that lies in a place: 1 for all of it.  Negative values count as 0.
+def fraction_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
+    """The fraction of each map that is inside a box, from 0 to 1 (energy-based pointing game, arXiv 1910.01279).
 
-    maps   : (B, rows, cols), a number a patch
-    places : (B, 4), left, top, width and height in pixels; a patch half inside counts half
-    returns: (B,); where a map is 0 everywhere, what an even map would have
+    maps   : (B, rows, cols), one number for each patch; negative values count as 0
+    boxes  : (B, 4), x, y, width and height in pixels; a patch that is half inside counts half
+    returns: (B,); for a map that is 0 everywhere, the score of a uniform map
 
     >>> maps = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
-    >>> mass_inside(maps, torch.tensor([[0, 0, 4, 4]]), 4)
+    >>> fraction_inside(maps, torch.tensor([[0, 0, 4, 4]]), 4)
     tensor([0.5000])
     """
     maps = maps.clamp(min=0)
     maps = maps.where(maps.sum(dim=(1, 2), keepdim=True) > 0, 1.0)
     pixels = maps.repeat_interleave(patch_size, 1).repeat_interleave(patch_size, 2)  # (B, H, W)
-    return (pixels * inside_boxes(places, pixels.shape[1:])).sum(dim=(1, 2)) / pixels.sum(dim=(1, 2))
+    _, H, W = pixels.shape
+    return (pixels * inside_boxes(boxes, (H, W))).sum(dim=(1, 2)) / pixels.sum(dim=(1, 2))
 
 
-def pointing_game(maps, places, patch_size):
-    """Whether each map is largest at a patch whose centre lies in the place: (B,) of 1 and 0, shares where several are
+def pointing_game(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
+    """Whether the center of each map's largest patch is inside the box: (B,) of 1 and 0 (arXiv 1608.00507).
 
-    >>> peak_inside(torch.ones(1, 2, 2), torch.tensor([[0, 0, 4, 4]]), 4)
+    Among several largest patches, the fraction of those inside counts.
+
+    >>> pointing_game(torch.ones(1, 2, 2), torch.tensor([[0, 0, 4, 4]]), 4)
     tensor([0.2500])
     """
-    P, (rows, cols) = patch_size, maps.shape[1:]
-    centres = inside_boxes(places, (rows * P, cols * P))[:, P // 2 :: P, P // 2 :: P]  # (B, rows, cols)
+    P, (_, rows, cols) = patch_size, maps.shape
+    centers = inside_boxes(boxes, (rows * P, cols * P))[:, P // 2 :: P, P // 2 :: P]  # (B, rows, cols)
     peaks = maps == maps.amax(dim=(1, 2), keepdim=True)
-    return (peaks & centres).sum(dim=(1, 2)) / peaks.sum(dim=(1, 2))
+    return (peaks & centers).sum(dim=(1, 2)) / peaks.sum(dim=(1, 2))
 
 
-def inside_boxes(places, image_size):
-    """Which pixels lie in each place: (B, 4) -> boolean (B, H, W)"""
-    left, top, width, height = (x[:, None, None] for x in places.unbind(dim=1))
-    y, x = (torch.arange(n, device=places.device) for n in image_size)
+def inside_boxes(boxes: Tensor, image_size: tuple[int, int]) -> Tensor:
+    """Which pixels are inside each box: (B, 4) -> boolean (B, H, W)"""
+    left, top, width, height = (side[:, None, None] for side in boxes.unbind(dim=1))
+    y, x = (torch.arange(n, device=boxes.device) for n in image_size)
     y = y[:, None]
     return (y >= top) & (y < top + height) & (x >= left) & (x < left + width)

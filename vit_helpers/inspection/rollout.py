@@ -1,14 +1,21 @@
-"""Attention rollout: attention followed through all layers, plain and weighted by the gradient of a class."""
+"""Attention rollout: attention combined across all layers, plain or weighted by the gradient of a class."""
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import Tensor, nn
+
+from vit_helpers.vit import ViT
 
 
-def rollout(weights, residual=0.5):
-    """Attention followed through the layers, each token keeping a share of itself on the way (arXiv 2005.00928, section 3).
+def rollout(weights: list[Tensor], residual: float = 0.5) -> Tensor:
+    """Attention rollout: the product of all layers' attention, each mixed with the identity (arXiv 2005.00928, section 3).
 
-    weights : the list that `attention_weights` gives, L of (B, h, T, T); heads count alike
-    residual: the share that stays with a token in every layer, for the path around the attention
-    returns : (B, T, T), rows of which sum to 1: how much of each token of the input is in each of the output
+    weights : from `model.attention_weights`, L of (B, h, T, T); heads are averaged
+    residual: the share of the identity in every layer, which stands for the residual connection
+    returns : (B, T, T) with rows that sum to 1: how much of each input token is in each output token
+    raises  : ValueError if residual is not in [0, 1]
 
     >>> rollout([torch.full((1, 2, 3, 3), 1 / 3)] * 4).sum(dim=-1).allclose(torch.ones(3))
     True
@@ -18,32 +25,31 @@ def rollout(weights, residual=0.5):
     eye = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device)
     flow = eye.expand(len(weights[0]), -1, -1)
     for layer in weights:
-        flow = (residual * eye + (1 - residual) * layer.mean(dim=1)) @ flow
+        flow = (residual * eye + (1 - residual) * layer.mean(dim=1)) @ flow  # (B, T, T)
     return flow
 
 
-def attention_gradients(model, images, classes=None):
-    """The attention weights of every layer, and how fast a class's logit would grow with each of them.
+def attention_gradients(model: ViT, images: Tensor, classes: Tensor | None = None) -> tuple[list[Tensor], list[Tensor]]:
+    """The attention weights of every layer, and the gradient of a class's logit with respect to each of them.
 
-    images : (B, C, H, W); classes: (B,), by default those that the model names
+    images : (B, C, H, W); classes: (B,), by default those that the model predicts
     returns: two lists of L tensors (B, h, T, T)
 
-    The gradient of weights W that mix values V into O = W V is that of O times V^T: so it is read at the output of the
-    attention, whatever way torch takes to compute it, and no layer has to be changed for it.
+    For weights W that mix values V into O = W V, the gradient is that of O times V^T. So it is read at the output of the
+    attention, whichever implementation torch uses, and no layer has to be changed for it.
     """
-    entered, mixed = [], []  # what goes into each attention, and what its heads hand over
+    blocks: Any = model.blocks
+    entered: list[Tensor] = []  # the input of each attention layer
+    mixed: list[Tensor] = []  # the concatenated values of its heads, the input of its output projection
 
-    def keep(into):
-        def hook(module, args):
-            into.append(args[0])
+    def append_to(inputs: list[Tensor]) -> Callable[[nn.Module, Any], None]:
+        return lambda module, args: inputs.append(args[0])
 
-        return hook
-
-    hooks = [block.attn.register_forward_pre_hook(keep(entered)) for block in model.blocks]
-    hooks += [block.attn.proj.register_forward_pre_hook(keep(mixed)) for block in model.blocks]
+    hooks = [block.attn.register_forward_pre_hook(append_to(entered)) for block in blocks]
+    hooks += [block.attn.proj.register_forward_pre_hook(append_to(mixed)) for block in blocks]
     try:
         with torch.enable_grad():
-            logits = model(images.detach().requires_grad_())  # so that a frozen model passes gradients too
+            logits = model(images.detach().requires_grad_())  # so that gradients flow through a frozen model too
             classes = logits.argmax(dim=1) if classes is None else classes
             slopes = torch.autograd.grad(logits.gather(1, classes[:, None]).sum(), mixed)
     finally:
@@ -51,19 +57,19 @@ def attention_gradients(model, images, classes=None):
             hook.remove()
     weights, gradients = [], []
     with torch.no_grad():
-        for block, x, slope in zip(model.blocks, entered, slopes, strict=True):
+        for block, x, slope in zip(blocks, entered, slopes, strict=True):
             _, _, v = block.attn.heads(x)  # (B, h, T, d)
             per_head = slope.unflatten(2, (v.shape[1], -1)).transpose(1, 2)  # (B, h, T, d)
             weights.append(block.attn.weights(x))
-            gradients.append(per_head @ v.transpose(-2, -1))
+            gradients.append(per_head @ v.transpose(-2, -1))  # (B, h, T, T)
     return weights, gradients
 
 
-def gradient_rollout(weights, gradients):
-    """Rollout of those weights only that speak for a class (Chefer et al., arXiv 2103.15679, equations 5 and 6).
+def gradient_rollout(weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
+    """Rollout of the attention that raises a class's logit (Chefer et al., arXiv 2103.15679, equations 5 and 6).
 
-    weights, gradients: as `attention_gradients` gives them
-    returns: (B, T, T) of relevance, 0 and up; rows do not sum to 1
+    weights, gradients: from `attention_gradients`
+    returns: (B, T, T), relevance of at least 0; rows do not sum to 1
     """
     eye = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device)
     relevance = eye.expand(len(weights[0]), -1, -1)

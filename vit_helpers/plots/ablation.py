@@ -1,20 +1,29 @@
 """Pictures of tables of changes: what each gains or loses beside the noise, and what it costs."""
 
 import statistics
+from collections.abc import Mapping, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from vit_helpers.plots import style
 
-COLOURS = (style.QUERY, style.CLASS_TOKEN, style.POSITION, style.VALUE, style.KEY)
+COLORS = (style.QUERY, style.CLASS_TOKEN, style.POSITION, style.VALUE, style.KEY)
 MARKERS = ("o", "s", "^", "D", "v")
 
 
-def draw_changes(changes, band=None, limits=(-8, 4), texts=None, title=None, ax=None):
-    """A line for each change, the best on top: a dot for each seed, a bar at their mean, a grey band for the noise.
+def draw_changes(
+    changes: Mapping[str, Sequence[float]],
+    band: float | None = None,
+    limits: tuple[float, float] = (-8, 4),
+    texts: Mapping[str, str] | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """A line for each change, the best on top: a dot for each seed, a bar at their mean, a gray band for the noise.
 
     changes: {name: differences from the baseline, one a seed, as shares};  drawn in points, hundredths of them
-    band   : how far a mean may be from 0 by noise alone, as a share; means outside are orange, inside grey; None for no band
+    band   : how far a mean may be from 0 by noise alone, as a share; means outside are orange, inside gray; None for no band
     limits : points at which the axis ends; what lies beyond is drawn as a triangle at the edge, a mean with its number
     texts  : {name: what stands at the right}, cost for example
     """
@@ -35,24 +44,32 @@ def draw_changes(changes, band=None, limits=(-8, 4), texts=None, title=None, ax=
     return style.style_axes(ax, title, "points gained or lost")
 
 
-def draw_line(ax, y, points, mean, limits, colour):
+def draw_line(ax: Axes, y: float, points: Sequence[float], mean: float, limits: tuple[float, float], color: str) -> None:
     """The dots and the mean of one change, or triangles at the edge"""
     low, high = limits
     for x in points:
         marker = "<" if x < low else ">" if x > high else "o"
         ax.plot(min(max(x, low), high), y, marker, color=style.PATCH, ms=6, clip_on=False)
     if low < mean < high:
-        ax.plot(mean, y, "|", color=colour, markersize=16, markeredgewidth=4)
+        ax.plot(mean, y, "|", color=color, markersize=16, markeredgewidth=4)
         return
     left = mean < 0
-    ax.plot(low if left else high, y, "<" if left else ">", color=colour, markersize=10, clip_on=False)
+    ax.plot(low if left else high, y, "<" if left else ">", color=color, markersize=10, clip_on=False)
     where = {"va": "center", "ha": "left" if left else "right", "textcoords": "offset points", "color": style.TEXT}
     ax.annotate(
         f"mean {mean:+.0f}", (low if left else high, y), (9 if left else -9, 0), fontsize=style.TEXT_SIZE - 1, **where
     )
 
 
-def draw_against(series, ax=None, title=None, x=None, y="validation accuracy", names=None, ticks=()):
+def draw_against(
+    series: Mapping[str, Mapping[float, Sequence[float]]],
+    ax: Axes | None = None,
+    title: str | None = None,
+    x: str | None = None,
+    y: str = "validation accuracy",
+    names: Mapping[str, Mapping[float, str]] | None = None,
+    ticks: Sequence[float] = (),
+) -> Axes:
     """Lines over a logarithmic axis: a dot for each seed, joined by their means.
 
     series: {name: {place on the axis: accuracies, one a seed}};  names: {series: {place: a word beside its mean}}
@@ -60,12 +77,12 @@ def draw_against(series, ax=None, title=None, x=None, y="validation accuracy", n
     """
     ax = style.new_axes(ax, 9, 3.0)
     for i, (name, points) in enumerate(series.items()):
-        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+        color, marker = COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
         places = sorted(place for place in points if points[place])
         means = [statistics.mean(points[place]) for place in places]
         for place in places:
-            ax.plot([place] * len(points[place]), points[place], marker, color=colour, ms=4, linewidth=0)
-        ax.plot(places, means, color=colour, marker=marker, markersize=9, markerfacecolor="white", linewidth=2, label=name)
+            ax.plot([place] * len(points[place]), points[place], marker, color=color, ms=4, linewidth=0)
+        ax.plot(places, means, color=color, marker=marker, markersize=9, markerfacecolor="white", linewidth=2, label=name)
         for place, mean in zip(places, means, strict=True):
             word = (names or {}).get(name, {}).get(place, "")
             ax.annotate(word, (place, mean), (8, 6), textcoords="offset points", color=style.TEXT, fontsize=style.TEXT_SIZE)
@@ -77,7 +94,13 @@ def draw_against(series, ax=None, title=None, x=None, y="validation accuracy", n
     return style.style_axes(ax, title, x, y)
 
 
-def draw_search(rates, decays, accuracies, ax=None, title=None):
+def draw_search(
+    rates: Sequence[float],
+    decays: Sequence[float],
+    accuracies: Sequence[float],
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
     """Runs of a search as dots over learning rate and decay, both logarithmic, with their accuracy; brighter is better"""
     ax = style.new_axes(ax, 9, 3.2)
     ax.scatter(rates, decays, c=accuracies, cmap=style.VALUES, s=120)

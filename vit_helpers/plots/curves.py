@@ -1,11 +1,24 @@
 """Pictures of training: the history that `fit` hands back."""
 
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from vit_helpers.plots import style
+
+
+class Row(Protocol):
+    """The measurements of one epoch by name: a dict, or what `fit` returns."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
 
 UNITS = {"loss": "loss (nats)", "accuracy": "accuracy (share of images)"}
 
 
-def draw_curve(history, key, ax=None, title=None):
+def draw_curve(history: Sequence[Row], key: str, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Training (dashed) and validation, one point an epoch.
 
     history: rows of `fit`;  key: "loss" or "accuracy"
@@ -20,8 +33,8 @@ def draw_curve(history, key, ax=None, title=None):
     return style.style_axes(ax, title, "epoch", UNITS[key])
 
 
-def draw_curves(history):
-    """Loss and accuracy side by side on a figure of their own, which comes back."""
+def draw_curves(history: Sequence[Row]) -> Figure:
+    """Loss and accuracy side by side on a new figure, which is returned."""
     fig, (left, right) = style.new_figure(9, 3.4, ncols=2)
     last = history[-1]
     draw_curve(history, "loss", left, f"Validation loss ends at {last['val_loss']:.2f}")

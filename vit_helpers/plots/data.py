@@ -1,13 +1,20 @@
 """Pictures of data sets: rows of images with names, and results of several seeds side by side."""
 
+from collections.abc import Mapping, Sequence
+
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.images import draw_image
 
 
-def draw_rows(rows, texts=None, height=1.15):
-    """Rows of images on a figure of their own: the figure and a dict of each row's axes come back.
+def draw_rows(
+    rows: Mapping[str, Sequence[Tensor] | Tensor], texts: Mapping[str, Sequence[str]] | None = None, height: float = 1.15
+) -> tuple[Figure, dict[str, list[Axes]]]:
+    """Rows of images on a new figure; returns the figure and a dict of each row's axes.
 
     rows  : {name: images, each (C, H, W) from 0 to 1}; sizes may differ
     texts : {name: a text above each image of that row}, for some rows or all
@@ -29,7 +36,9 @@ def draw_rows(rows, texts=None, height=1.15):
     return fig, axes
 
 
-def draw_dots(groups, ax=None, title=None, x=None):
+def draw_dots(
+    groups: Mapping[str, Sequence[float] | Tensor], ax: Axes | None = None, title: str | None = None, x: str | None = None
+) -> Axes:
     """A line of dots for each group, one a seed, and a bar at their mean; equal numbers stand above each other.
 
     groups: {name: numbers}
@@ -48,7 +57,7 @@ def draw_dots(groups, ax=None, title=None, x=None):
     return style.style_axes(ax, title, x)
 
 
-def stacked(values):
+def stacked(values: Sequence[float]) -> list[float]:
     """How many places up or down each number stands, so that equal ones do not cover each other
 
     >>> stacked([1.0, 2.0, 1.0])

@@ -1,17 +1,28 @@
 """Pictures of what stands around attention: a stream with branches, and lines with their spread."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import torch
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyBboxPatch
+from torch import Tensor
 
 from vit_helpers.plots import style
 
-DOTS = "ox^s"  # a mark for each group, so that they differ without colour too
+DOTS = "ox^s"  # a mark for each group, so that they differ without color too
 
 
-def draw_stream(branches, ax=None, title=None, ends=("in", "out")):
+def draw_stream(
+    branches: Sequence[Mapping[str, str]],
+    ax: Axes | None = None,
+    title: str | None = None,
+    ends: tuple[str, str] = ("in", "out"),
+) -> Axes:
     """A stream from left to right; each branch leaves it, passes its boxes, and is added back.
 
-    branches: a list of {name of a box: colour};  ends: what the stream is called where it comes in and goes out
+    branches: a list of {name of a box: color};  ends: what the stream is called where it comes in and goes out
     """
     ax = style.hide_axes(style.new_axes(ax, 9, 2.6), title)
     ax.set(xlim=(0, 10), ylim=(-0.55, 1.8))
@@ -24,7 +35,7 @@ def draw_stream(branches, ax=None, title=None, ends=("in", "out")):
     return ax
 
 
-def draw_branch(ax, boxes, left, width):
+def draw_branch(ax: Axes, boxes: Mapping[str, str], left: float, width: float) -> None:
     """One branch: up from the stream, through its boxes, down to a plus"""
     right = left + width
     thin = {"color": style.TEXT, "linewidth": 1.5, "zorder": 1}
@@ -33,15 +44,15 @@ def draw_branch(ax, boxes, left, width):
     ax.add_patch(Circle((right, 0), 0.17, facecolor="white", edgecolor=style.TEXT, linewidth=1.5, zorder=3))
     ax.text(right, -0.01, "+", ha="center", va="center", fontsize=style.TEXT_SIZE + 4, color=style.TEXT, zorder=4)
     step = width / len(boxes)
-    for i, (name, colour) in enumerate(boxes.items()):
+    for i, (name, color) in enumerate(boxes.items()):
         corner = (left + (i + 0.16) * step, 0.72)
-        box = {"boxstyle": "round,pad=0.02", "facecolor": "white", "edgecolor": colour, "linewidth": 3, "zorder": 2}
+        box = {"boxstyle": "round,pad=0.02", "facecolor": "white", "edgecolor": color, "linewidth": 3, "zorder": 2}
         ax.add_patch(FancyBboxPatch(corner, 0.68 * step, 0.56, **box))
         where = {"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT, "zorder": 3}
         ax.text(left + (i + 0.5) * step, 1, name, **where)
 
 
-def draw_spread(values, ax, label, **options):
+def draw_spread(values: Tensor | Sequence[Sequence[float]], ax: Axes, label: str, **options: Any) -> Line2D:
     """A line through the geometric mean of several runs, and a band from the least to the largest.
 
     values: (runs, points), all positive;  options: as for `plot`
@@ -54,20 +65,20 @@ def draw_spread(values, ax, label, **options):
     return line
 
 
-def draw_sizes(groups, ax=None, title=None):
-    """A dot for every token: its mean and its spread.  groups: {name: (tokens (T, D), colour)}"""
+def draw_sizes(groups: Mapping[str, tuple[Tensor, str]], ax: Axes | None = None, title: str | None = None) -> Axes:
+    """A dot for every token: its mean and its spread.  groups: {name: (tokens (T, D), color)}"""
     ax = style.style_axes(style.new_axes(ax, 4, 3), title, "mean of a token", "its spread")
-    for (name, (tokens, colour)), mark in zip(groups.items(), DOTS, strict=False):
+    for (name, (tokens, color)), mark in zip(groups.items(), DOTS, strict=False):
         tokens = torch.as_tensor(tokens).detach()
         spread = tokens.std(dim=-1, unbiased=False)
-        ax.plot(tokens.mean(dim=-1), spread, mark, color=colour, markersize=4, linewidth=0, label=name)
+        ax.plot(tokens.mean(dim=-1), spread, mark, color=color, markersize=4, linewidth=0, label=name)
     return ax
 
 
-def draw_turns(values, groups, ax=None):
-    """Bars numbered from 1, whose groups take turns.  groups: {name: colour}"""
+def draw_turns(values: Sequence[float], groups: Mapping[str, str], ax: Axes | None = None) -> Axes:
+    """Bars numbered from 1, whose groups take turns.  groups: {name: color}"""
     ax = style.new_axes(ax, 4, 3)
-    for start, (name, colour) in enumerate(groups.items()):
+    for start, (name, color) in enumerate(groups.items()):
         heights = values[start :: len(groups)]
-        ax.bar(range(start + 1, len(values) + 1, len(groups)), heights, color=colour, label=name)
+        ax.bar(range(start + 1, len(values) + 1, len(groups)), heights, color=color, label=name)
     return ax

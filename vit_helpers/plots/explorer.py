@@ -1,16 +1,26 @@
 """Attention to be explored with sliders, where ipywidgets is installed; else one picture that stands still."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
+
+from matplotlib.figure import Figure
+from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.images import color_bar
 from vit_helpers.plots.inspection import draw_look
 
+Query = tuple[int, int] | None  # (row, column) of a patch, or None for the class token
+Maps = Callable[[int, Query], Tensor]  # of a layer and a query: (B, h, rows, cols)
+
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-def draw_choice(images, maps, patch_size, image=0, layer=0, head=0, query=None):
-    """One map of many, by its numbers, which count from 0; the figure comes back.
+def draw_choice(
+    images: Tensor, maps: Maps, patch_size: int, image: int = 0, layer: int = 0, head: int = 0, query: Query = None
+) -> Figure:
+    """One map of many, by its numbers, which count from 0; returns the figure.
 
     images: (B, C, H, W), from 0 to 1;  maps(layer, query): what a token looks at, (B, h, rows, cols)
     query : (row, column) of the patch that asks; None for the class token
@@ -22,13 +32,13 @@ def draw_choice(images, maps, patch_size, image=0, layer=0, head=0, query=None):
     return fig
 
 
-def name_choice(layer, head, query):
+def name_choice(layer: int, head: int, query: Query) -> str:
     """Which map it is, with numbers that count from 1 for layer and head"""
     who = "class token" if query is None else f"patch {query}"
     return f"Layer {layer + 1}, head {head + 1}, asked by the {who}"
 
 
-def tell_choice(maps, image=0, layer=0, head=0, query=None):
+def tell_choice(maps: Maps, image: int = 0, layer: int = 0, head: int = 0, query: Query = None) -> str:
     """The alt text of that picture: where the token looks most"""
     weights = maps(layer, query)[image, head]
     row, col = divmod(weights.argmax().item(), weights.shape[1])
@@ -36,7 +46,7 @@ def tell_choice(maps, image=0, layer=0, head=0, query=None):
     return f"{name_choice(layer, head, query)}: most of its look, {weights.max():.0%}, goes to {where}."
 
 
-def explore(images, maps, patch_size, layers):
+def explore(images: Tensor, maps: Maps, patch_size: int, layers: int) -> None:
     """Sliders for image, layer, head and the patch that asks, drawn by `draw_choice`; where none can run, one picture.
 
     The picture travels with the sliders, so that a page that only shows what was stored has something to show.
@@ -52,18 +62,18 @@ def explore(images, maps, patch_size, layers):
     display(data | {"text/plain": alt}, metadata=metadata, raw=True)
 
 
-def sliders(images, maps, patch_size, layers):
+def sliders(images: Tensor, maps: Maps, patch_size: int, layers: int) -> Any:
     """The sliders and the picture that they draw, as ipywidgets has them"""
     from ipywidgets import Checkbox, IntSlider, interactive
 
     B, h, rows, cols = maps(0, (0, 0)).shape
 
-    def show(image, layer, head, class_token, row, col):
+    def show(image: int, layer: int, head: int, class_token: bool, row: int, col: int) -> None:
         query = None if class_token else (row - 1, col - 1)
         choice = (image - 1, layer - 1, head - 1, query)
         style.show(draw_choice(images, maps, patch_size, *choice), tell_choice(maps, *choice))
 
-    def slider(n, start=1):
+    def slider(n: int, start: int = 1) -> Any:
         return IntSlider(start, 1, n, continuous_update=False)
 
     moved = interactive(

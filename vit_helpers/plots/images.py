@@ -1,20 +1,29 @@
-"""Pictures of pictures: sheets of images, patches, attention over an image."""
+"""Pictures of images: grids of images, patches, attention over an image."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
+from torch import Tensor
 
 from vit_helpers.plots import style
 
 
-def draw_image(image, ax=None, title=None):
-    """One image, grey or colour.  image: (C, H, W), from 0 to 1"""
+def draw_image(image: Tensor, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """One image, gray or color.  image: (C, H, W), from 0 to 1"""
     ax = style.hide_axes(style.new_axes(ax, 4, 4), title)
-    grey = image.shape[0] == 1
+    gray = image.shape[0] == 1
     ax.imshow(
         image.detach().permute(1, 2, 0).cpu().clamp(0, 1),
-        cmap="gray" if grey else None,
+        cmap="gray" if gray else None,
         vmin=0,
         vmax=1,
         interpolation="nearest",
@@ -22,8 +31,8 @@ def draw_image(image, ax=None, title=None):
     return ax
 
 
-def draw_image_grid(images, titles=None, columns=8):
-    """Many images side by side on a figure of their own, which comes back.
+def draw_image_grid(images: Sequence[Tensor] | Tensor, titles: Sequence[str] | None = None, columns: int = 8) -> Figure:
+    """Many images side by side on a new figure, which is returned.
 
     images: (n, C, H, W), from 0 to 1;  titles: n texts
     """
@@ -40,17 +49,24 @@ def draw_image_grid(images, titles=None, columns=8):
     return fig
 
 
-def draw_grid(ax, image_size, patch_size, colour="white"):
+def draw_grid(ax: Axes, image_size: tuple[int, int], patch_size: int, color: str = "white") -> Axes:
     """Thin lines between the patches of an image drawn on ax.  image_size: (H, W) in pixels"""
     H, W = image_size
     for y in range(patch_size, H, patch_size):
-        ax.axhline(y - 0.5, color=colour, linewidth=1)
+        ax.axhline(y - 0.5, color=color, linewidth=1)
     for x in range(patch_size, W, patch_size):
-        ax.axvline(x - 0.5, color=colour, linewidth=1)
+        ax.axvline(x - 0.5, color=color, linewidth=1)
     return ax
 
 
-def draw_attention(image, weights, grid, ax=None, title=None, top=None):
+def draw_attention(
+    image: Tensor,
+    weights: Tensor,
+    grid: tuple[int, int],
+    ax: Axes | None = None,
+    title: str | None = None,
+    top: float | None = None,
+) -> tuple[Axes, AxesImage]:
     """How much one token looks at each patch; a bright patch is looked at.  White lines trace the image.
 
     image: (C, H, W), from 0 to 1;  weights: (N,) of the patches;  grid: rows and columns of patches
@@ -66,8 +82,10 @@ def draw_attention(image, weights, grid, ax=None, title=None, top=None):
     return ax, drawn
 
 
-def draw_over(image, heat, ax=None, title=None, top=None):
-    """A map laid over an image in grey, so that both can be seen; for photos, where lines would be too many.
+def draw_over(
+    image: Tensor, heat: Tensor, ax: Axes | None = None, title: str | None = None, top: float | None = None
+) -> tuple[Axes, AxesImage]:
+    """A map laid over an image in gray, so that both can be seen; for photos, where lines would be too many.
 
     image: (C, H, W), from 0 to 1;  heat: (rows, cols), a number a patch;  top: the number drawn brightest
     returns: the axes, and what was drawn, for `color_bar`
@@ -79,33 +97,39 @@ def draw_over(image, heat, ax=None, title=None, top=None):
     return ax, drawn
 
 
-def trace(ax, image):
+def trace(ax: Axes, image: Tensor) -> None:
     """White lines around the bright parts of an image.  image: (C, H, W), from 0 to 1"""
     H, W = image.shape[1:]
     fine = F.interpolate(image.mean(0)[None, None].cpu(), scale_factor=8, mode="bicubic")[0, 0]
     ax.contour(fine, levels=[0.4], colors="white", linewidths=1.5, extent=(-0.5, W - 0.5, -0.5, H - 0.5))
 
 
-def draw_bars(values, labels, ax=None, title=None, chosen=None):
+def draw_bars(
+    values: Sequence[float] | Tensor,
+    labels: Sequence[str],
+    ax: Axes | None = None,
+    title: str | None = None,
+    chosen: int | None = None,
+) -> Axes:
     """A horizontal bar for each value from 0 to 1.  chosen: the number of the bar to stress"""
     ax = style.new_axes(ax, 4, 4)
     values = torch.as_tensor(values).tolist()
-    colours = [style.CLASS_TOKEN if i == chosen else style.LINE for i in range(len(values))]
-    ax.barh(range(len(values)), values, color=colours)
+    colors = [style.CLASS_TOKEN if i == chosen else style.LINE for i in range(len(values))]
+    ax.barh(range(len(values)), values, color=colors)
     ax.set_yticks(range(len(values)), labels)
     ax.set_xlim(0, 1)
     ax.invert_yaxis()
     return style.style_axes(ax, title, "probability")
 
 
-def draw_box(ax, box, colour, **style):
+def draw_box(ax: Axes, box: tuple[float, float, float, float], color: str, **style: Any) -> Rectangle:
     """A rectangle without filling: box = (left, bottom, width, height) in the axes' data units"""
     left, bottom, width, height = box
-    return ax.add_patch(Rectangle((left, bottom), width, height, fill=False, edgecolor=colour, **style))
+    return ax.add_patch(Rectangle((left, bottom), width, height, fill=False, edgecolor=color, **style))
 
 
-def color_bar(drawn, axes, label, extend="neither"):
-    """A scale beside the axes that names what the colours mean.  extend: "min" or "max" where values run on beyond it"""
+def color_bar(drawn: ScalarMappable, axes: Any, label: str, extend: Any = "neither") -> Colorbar:
+    """A scale beside the axes that names what the colors mean.  extend: "min" or "max" where values run on beyond it"""
     bar = plt.colorbar(drawn, ax=axes, shrink=0.8, extend=extend)
     bar.set_label(label, fontsize=style.TEXT_SIZE, color=style.TEXT)
     bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)

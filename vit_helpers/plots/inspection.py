@@ -1,10 +1,26 @@
 """Pictures of what a ViT looks at: heads over an image, how far they look, how well maps find what they should."""
 
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from torch import Tensor
+
 from vit_helpers.plots import style
 from vit_helpers.plots.images import color_bar, draw_attention, draw_box
 
 
-def draw_look(image, maps, patch_size, head, query=None, ax=None, title=None, top=None):
+def draw_look(
+    image: Tensor,
+    maps: Tensor,
+    patch_size: int,
+    head: int,
+    query: tuple[int, int] | None = None,
+    ax: Axes | None = None,
+    title: str | None = None,
+    top: float | None = None,
+) -> tuple[Axes, AxesImage]:
     """One head's map over the image, the patch that asks framed.
 
     image: (C, H, W), from 0 to 1; maps: (h, rows, cols) of one layer; head: which; query: (row, column), None: class token
@@ -12,7 +28,8 @@ def draw_look(image, maps, patch_size, head, query=None, ax=None, title=None, to
     returns: the axes, and what was drawn, for `color_bar`
     """
     top = maps.max().item() if top is None else top
-    ax, drawn = draw_attention(image, maps[head].flatten(), maps.shape[1:], ax, title, top)
+    _, rows, cols = maps.shape
+    ax, drawn = draw_attention(image, maps[head].flatten(), (rows, cols), ax, title, top)
     if query is not None:
         row, col = query
         P = patch_size
@@ -20,8 +37,15 @@ def draw_look(image, maps, patch_size, head, query=None, ax=None, title=None, to
     return ax, drawn
 
 
-def draw_heads(image, maps, patch_size, notes=None, query=None, top=None):
-    """All heads of all layers on one sheet and one scale; the figure comes back.
+def draw_heads(
+    image: Tensor,
+    maps: Sequence[Tensor],
+    patch_size: int,
+    notes: Sequence[Sequence[str]] | None = None,
+    query: tuple[int, int] | None = None,
+    top: float | None = None,
+) -> Figure:
+    """All heads of all layers on one figure and one scale; returns the figure.
 
     maps : a list of L tensors (h, rows, cols); notes: for each layer h texts, the entropies, to stand over the maps
     top  : the weight drawn brightest; by default the largest of all
@@ -40,7 +64,7 @@ def draw_heads(image, maps, patch_size, notes=None, query=None, top=None):
     return fig
 
 
-def draw_distances(distances, ax=None, title=None):
+def draw_distances(distances: Sequence[Sequence[float]] | Tensor, ax: Axes | None = None, title: str | None = None) -> Axes:
     """How far each head of each layer looks: a dot a head.  distances: (L, h), in pixels"""
     ax = style.new_axes(ax, 6, 3)
     for layer, heads in enumerate(distances, start=1):

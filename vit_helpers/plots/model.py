@@ -1,8 +1,13 @@
 """The whole model in one picture, drawn from the numbers of a real pass."""
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.images import draw_box, draw_grid, draw_image
@@ -10,8 +15,18 @@ from vit_helpers.plots.images import draw_box, draw_grid, draw_image
 BOTTOM, HEIGHT = 0.30, 0.50  # where the row of pictures stands on the figure
 
 
-def draw_model(image, patches, tokens, features, probabilities, patch_size, depth, class_names, title=None):
-    """One image on its way through a ViT, with the shape at every stop; the figure comes back.
+def draw_model(
+    image: Tensor,
+    patches: Tensor,
+    tokens: Tensor,
+    features: Tensor,
+    probabilities: Tensor,
+    patch_size: int,
+    depth: int,
+    class_names: Sequence[str],
+    title: str | None = None,
+) -> Figure:
+    """One image on its way through a ViT, with the shape at every stop; returns the figure.
 
     image        : (C, H, W), from 0 to 1
     patches      : (N, C*P*P), the image cut up
@@ -38,13 +53,13 @@ def draw_model(image, patches, tokens, features, probabilities, patch_size, dept
     arrow(fig, 0.545, 0.58, middle)
     arrow(fig, 0.695, 0.73, middle)
     arrow(fig, 0.868, 0.9, class_row, "head")
-    for y, text, colour in ((0.9, "+ class token", style.CLASS_TOKEN), (0.825, "+ positions", style.POSITION)):
-        edge = {"facecolor": "white", "edgecolor": colour, "linewidth": 2, "pad": 2}  # text in a colour is hard to read
+    for y, text, color in ((0.9, "+ class token", style.CLASS_TOKEN), (0.825, "+ positions", style.POSITION)):
+        edge = {"facecolor": "white", "edgecolor": color, "linewidth": 2, "pad": 2}  # text in a color is hard to read
         fig.text(0.475, y, text, ha="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT, bbox=edge)
     return fig
 
 
-def stop(fig, left, width, name, letters, shape):
+def stop(fig: Figure, left: float, width: float, name: str, letters: str, shape: tuple[int, ...]) -> Axes:
     """Axes of one stop on the way, its name and its shape in letters and numbers beneath"""
     ax = style.hide_axes(fig.add_axes([left, BOTTOM, width, HEIGHT]))
     numbers = ", ".join(str(n) for n in shape)
@@ -57,7 +72,7 @@ def stop(fig, left, width, name, letters, shape):
     return ax
 
 
-def draw_patches(ax, patches, channels, patch_size, image_size):
+def draw_patches(ax: Axes, patches: Tensor, channels: int, patch_size: int, image_size: tuple[int, int]) -> None:
     """The patches, moved apart, in their places"""
     H, W = image_size
     P, gap = patch_size, 0.35 * patch_size
@@ -71,7 +86,7 @@ def draw_patches(ax, patches, channels, patch_size, image_size):
     ax.set_ylim((H // P) * (P + gap), -gap)
 
 
-def draw_tokens(ax, tokens):
+def draw_tokens(ax: Axes, tokens: Tensor) -> None:
     """Tokens as rows of numbers; the class token is framed and tagged"""
     T, D = tokens.shape
     spread = tokens.abs().quantile(0.98)
@@ -80,7 +95,7 @@ def draw_tokens(ax, tokens):
     draw_box(ax, (-0.5, 0.5, D, T - 1), style.PATCH, linewidth=2, clip_on=False)
 
 
-def draw_blocks(ax, depth):
+def draw_blocks(ax: Axes, depth: int) -> None:
     """A pile of encoder blocks, read from left to right"""
     shown = min(depth, 3)
     ax.set_xlim(0, 1)
@@ -108,13 +123,13 @@ def draw_blocks(ax, depth):
         )
 
 
-def draw_probabilities(ax, probabilities, class_names):
-    """A bar a class from 0 to 1, the likeliest in the class token's colour with its value"""
+def draw_probabilities(ax: Axes, probabilities: Tensor, class_names: Sequence[str]) -> None:
+    """A bar a class from 0 to 1, the likeliest in the class token's color with its value"""
     values = torch.as_tensor(probabilities).tolist()
     best = max(range(len(values)), key=values.__getitem__) if len(set(values)) > 1 else None
     for i, value in enumerate(values):
-        colour = style.CLASS_TOKEN if i == best else style.LINE
-        ax.barh(i, value, color=colour, height=0.7)
+        color = style.CLASS_TOKEN if i == best else style.LINE
+        ax.barh(i, value, color=color, height=0.7)
         ax.text(-0.08, i, class_names[i], ha="right", va="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
     if best is not None:
         ax.text(1, best - 0.6, f"{values[best]:.2f}", ha="right", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
@@ -126,7 +141,7 @@ def draw_probabilities(ax, probabilities, class_names):
     ax.axvline(0, color=style.LINE, linewidth=1)
 
 
-def arrow(fig, left, right, height, text=""):
+def arrow(fig: Figure, left: float, right: float, height: float, text: str = "") -> None:
     """A thin arrow from left to right, named above, in parts of the figure's width and height"""
     fig.add_artist(
         FancyArrowPatch(

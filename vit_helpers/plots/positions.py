@@ -1,15 +1,20 @@
 """Pictures of positions: how alike every place's vector is to all others."""
 
 import torch
+from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
+from torch import Tensor
 
 from vit_helpers.plots import style
 
 
-def draw_similarity(similar, grid, ax=None, title=None, low=-0.6):
-    """A sheet of small maps, one for each place of the grid: how similar its vector is to those of all places.
+def draw_similarity(
+    similar: Tensor, grid: tuple[int, int], ax: Axes | None = None, title: str | None = None, low: float = -0.6
+) -> tuple[Axes, AxesImage]:
+    """A grid of small maps, one for each place of the grid: how similar its vector is to those of all places.
 
     similar: (N, N), at most 1;  grid: rows and columns of places;  low: what is drawn darkest
-    returns: the axes, and what was drawn, for `colour_bar`
+    returns: the axes, and what was drawn, for `color_bar`
     """
     ax = style.hide_axes(style.new_axes(ax, 5, 4), title)
     rows, cols = grid

@@ -1,17 +1,26 @@
 """Figures of notebook 11: what something is made of, and how each part grows."""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
 from vit_helpers.plots import style
 
-COLOURS = (style.PATCH, style.KEY, style.QUERY, style.VALUE, style.POSITION, style.CLASS_TOKEN, style.LINE)
+COLORS = (style.PATCH, style.KEY, style.QUERY, style.VALUE, style.POSITION, style.CLASS_TOKEN, style.LINE)
 ROOM = 0.038  # share of the axis that a number needs
 
 
-def draw_stacks(rows, unit="", share=False, title=None, ax=None):
-    """A bar a row, made of its parts laid end to end; the axes come back.
+def draw_stacks(
+    rows: Mapping[str, Mapping[str, float]],
+    unit: str = "",
+    share: bool = False,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """A bar a row, made of its parts laid end to end; returns the axes.
 
     rows : {name of the row: {part: amount, 0 or more}}; the same parts in every row
     unit : of the amounts, for the axis; share: every bar is 100 % long
@@ -24,12 +33,12 @@ def draw_stacks(rows, unit="", share=False, title=None, ax=None):
     left = dict.fromkeys(names, 0.0)
     for i, part in enumerate(parts):
         lengths = [rows[name][part] * scale[name] for name in names]
-        bar = {"color": COLOURS[i], "hatch": style.HATCHES[i], "edgecolor": "white"}
+        bar = {"color": COLORS[i], "hatch": style.HATCHES[i], "edgecolor": "white"}
         ax.barh(names, lengths, 0.72, list(left.values()), label=part, **bar)
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
             if length > ROOM * longest:
                 text = f"{length:.0f}" if length >= 10 else f"{length:.1f}"
-                style.write_on(ax, left[name] + length / 2, y, text, COLOURS[i])
+                style.write_on(ax, left[name] + length / 2, y, text, COLORS[i])
             left[name] += length
     ax.invert_yaxis()
     ax.set_xlim(0, longest)
@@ -39,17 +48,26 @@ def draw_stacks(rows, unit="", share=False, title=None, ax=None):
     return ax
 
 
-def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
-    """How parts grow with something, both axes logarithmic, named lines, each with its slope; the axes come back.
+def draw_growth(
+    x: Sequence[float],
+    lines: Mapping[str, Sequence[float]],
+    name: str,
+    unit: str = "",
+    title: str | None = None,
+    mark: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """How parts grow with something, both axes logarithmic, named lines, each with its slope; returns the axes.
 
     x: the values of what grows; lines: {part: amounts}; name, unit: of the axes; mark: an x to be marked
     """
     ax = style.new_axes(ax, 6, 3.6)
     for i, (part, amounts) in enumerate(lines.items()):
-        colour = COLOURS[1 + i]
-        ax.plot(x, amounts, color=colour, linewidth=2.5, linestyle=("-", "--", "-.", ":")[i % 4], label=part)
+        color = COLORS[1 + i]
+        ax.plot(x, amounts, color=color, linewidth=2.5, linestyle=("-", "--", "-.", ":")[i % 4], label=part)
         slope = math.log(amounts[-1] / amounts[0]) / math.log(x[-1] / x[0])
-        aside, where = ((8, -4), {"va": "top"}) if i == 0 else ((-8, 4), {"va": "bottom", "ha": "right"})
+        aside = (8, -4) if i == 0 else (-8, 4)
+        where: dict[str, Any] = {"va": "top"} if i == 0 else {"va": "bottom", "ha": "right"}
         where |= {"textcoords": "offset points", "fontsize": style.TEXT_SIZE - 2, "color": style.TEXT}
         ax.annotate(f"slope {slope:.1f}", (x[len(x) // 2], amounts[len(x) // 2]), aside, **where)
     if mark:
@@ -62,21 +80,26 @@ def draw_growth(x, lines, name, unit="", title=None, mark=None, ax=None):
     return style.style_axes(ax, title, name, unit)
 
 
-def draw_ratios(rows, title=None, x="times as fast", ax=None):
-    """A dot a row on a logarithmic axis with 1 in the middle, and its range over the rounds; the axes come back.
+def draw_ratios(
+    rows: Mapping[str, tuple[float, float, float]],
+    title: str | None = None,
+    x: str = "times as fast",
+    ax: Axes | None = None,
+) -> Axes:
+    """A dot a row on a logarithmic axis with 1 in the middle, and its range over the rounds; returns the axes.
 
     rows: {name of the row: (ratio, lowest, highest)}, drawn from the top; blue discs where every round was
-          faster, orange squares where every round was slower, grey where they do not agree
+          faster, orange squares where every round was slower, gray where they do not agree
     """
     ax = style.new_axes(ax, 9, 1.1 + 0.3 * len(rows))
     for y, (ratio, lowest, highest) in enumerate(rows.values()):
-        colour, marker = style.LINE, "D"
+        color, marker = style.LINE, "D"
         if lowest > 1:
-            colour, marker = style.QUERY, "o"
+            color, marker = style.QUERY, "o"
         elif highest < 1:
-            colour, marker = style.CLASS_TOKEN, "s"
-        ax.plot([lowest, highest], [y, y], color=colour, linewidth=2)
-        ax.plot(ratio, y, marker, color=colour, markersize=8)
+            color, marker = style.CLASS_TOKEN, "s"
+        ax.plot([lowest, highest], [y, y], color=color, linewidth=2)
+        ax.plot(ratio, y, marker, color=color, markersize=8)
         text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
         ax.annotate(text, (highest, y), (8, 0), textcoords="offset points", va="center",
                     fontsize=style.TEXT_SIZE - 1, color=style.TEXT)  # fmt: skip
@@ -90,16 +113,16 @@ def draw_ratios(rows, title=None, x="times as fast", ax=None):
     return style.style_axes(ax, title, x)
 
 
-def draw_holdings(frames, blocks):
-    """Which parts of the weights each process holds, a picture a moment, side by side; the axes come back.
+def draw_holdings(frames: Mapping[str, Any], blocks: int) -> Any:
+    """Which parts of the weights each process holds, a picture a moment, side by side; returns the axes.
 
     frames: {title: boolean (processes, blocks * parts)}; the parts of a block stand side by side
     """
     _, axes = style.new_figure(9, 2.3, ncols=len(frames))
-    colours = ListedColormap(["white", style.QUERY])
+    colors = ListedColormap(["white", style.QUERY])
     for ax, (title, held) in zip(axes, frames.items(), strict=True):
         processes = len(held)
-        ax.imshow(held, cmap=colours, vmin=0, vmax=1, aspect="auto", extent=(0, blocks, processes, 0))
+        ax.imshow(held, cmap=colors, vmin=0, vmax=1, aspect="auto", extent=(0, blocks, processes, 0))
         for x in range(1, blocks):
             ax.axvline(x, color=style.LINE, linewidth=2)
         for y in range(1, processes):

@@ -1,14 +1,17 @@
-"""The look of every figure: colours, text, and the one way a notebook shows a figure."""
+"""The look of every figure: colors, text, and the one way a notebook shows a figure."""
 
 import io
 import warnings
 from itertools import combinations
+from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-# Okabe and Ito's colours, told apart by readers who see few colours; each idea keeps its own in all notebooks.
+# Okabe and Ito's colors, told apart by readers who see few colors; each idea keeps its own in all notebooks.
 CLASS_TOKEN = "#D55E00"
 PATCH = "#56B4E9"
 POSITION = "#009E73"
@@ -17,15 +20,15 @@ KEY = "#E69F00"
 VALUE = "#CC79A7"
 TEXT = "#222222"
 LINE = "#999999"
-VALUES = "cividis"  # the colour map of measured values
-HATCHES = ("", "//", "", "..", "\\\\", "--", "xx")  # of pieces laid end to end, so that they differ without colour too
+VALUES = "cividis"  # the color map of measured values
+HATCHES = ("", "//", "", "..", "\\\\", "--", "xx")  # of pieces laid end to end, so that they differ without color too
 HALO = [withStroke(linewidth=4, foreground="white")]  # around a frame of 2 points, so that it is seen on any map
-SHADES = 0.2  # what a print in grey keeps apart: a fifth of the way from black to white
+SHADES = 0.2  # what a print in gray keeps apart: a fifth of the way from black to white
 LARGE = 100_000  # bytes; a larger figure is stored as JPEG where that is smaller, so that notebooks stay small
 TEXT_SIZE = 12  # points; at 100 dots an inch as large as the page's prose
 
 
-def new_figure(width=9.0, height=3.0, **layout):
+def new_figure(width: float = 9.0, height: float = 3.0, **layout: Any) -> tuple[Figure, Any]:
     """A figure and its axes: 9 inches at 100 dots an inch fill a page that is 900 pixels wide.
 
     layout: as for `matplotlib.pyplot.subplots`
@@ -33,13 +36,13 @@ def new_figure(width=9.0, height=3.0, **layout):
     return plt.subplots(figsize=(width, height), layout="constrained", facecolor="white", **layout)
 
 
-def new_axes(ax, width=9.0, height=3.0):
+def new_axes(ax: Axes | None, width: float = 9.0, height: float = 3.0) -> Axes:
     """The axes given, or those of a new figure"""
     return new_figure(width, height)[1] if ax is None else ax
 
 
-def style_axes(ax, title=None, x=None, y=None):
-    """Title at the left, names and units of the axes, text of the page's size; the axes come back."""
+def style_axes(ax: Axes, title: str | None = None, x: str | None = None, y: str | None = None) -> Axes:
+    """Title at the left, names and units of the axes, text of the page's size; returns the axes."""
     ax.set_title(title or "", loc="left", fontsize=TEXT_SIZE + 1, color=TEXT)
     ax.set_xlabel(x or "", fontsize=TEXT_SIZE, color=TEXT)
     ax.set_ylabel(y or "", fontsize=TEXT_SIZE, color=TEXT)
@@ -48,13 +51,13 @@ def style_axes(ax, title=None, x=None, y=None):
     return ax
 
 
-def hide_axes(ax, title=None):
+def hide_axes(ax: Axes, title: str | None = None) -> Axes:
     """Axes for a picture: a title, no ticks, no frame"""
     style_axes(ax, title).set_axis_off()
     return ax
 
 
-def show(fig, alt):
+def show(fig: Figure, alt: str) -> None:
     """Show a figure in a notebook as a picture with a text for those who do not see it, and close it.
 
     alt: one or two sentences that say what the picture shows
@@ -65,14 +68,14 @@ def show(fig, alt):
     display(image, metadata=metadata)
 
 
-def picture(fig, alt):
+def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
     """What IPython's `display` takes: a closed figure's picture, and metadata with its alt text"""
     from IPython.display import Image
 
     if not alt.strip():
         raise ValueError("a figure needs alt text: say what it shows")
     for one, other in color_only_pairs(fig):
-        warnings.warn(f"{one!r} and {other!r} differ by colour alone: give one a marker, dashes or a hatch", stacklevel=3)
+        warnings.warn(f"{one!r} and {other!r} differ by color alone: give one a marker, dashes or a hatch", stacklevel=3)
     plain = drawn(fig, "png")
     kind, data = "png", with_palette(plain)
     if len(plain) > LARGE and len(jpeg := drawn(fig, "jpeg", pil_kwargs={"quality": 90})) < len(data):  # photos
@@ -81,8 +84,8 @@ def picture(fig, alt):
     return Image(data, format=kind), {f"image/{kind}": {"alt": alt}}
 
 
-def color_only_pairs(fig):
-    """Pairs of names that share axes and differ by colour alone, so that they would look alike in a grey print"""
+def color_only_pairs(fig: Figure) -> list[tuple[str, str]]:
+    """Pairs of names that share axes and differ by color alone, so that they would look alike in a gray print"""
     pairs = []
     for ax in fig.axes:
         handles, names = ax.get_legend_handles_labels()
@@ -93,49 +96,49 @@ def color_only_pairs(fig):
     return pairs
 
 
-def form(mark):
-    """What can be seen of a line, a dot or a bar besides its colour"""
+def form(mark: Any) -> list[str]:
+    """What can be seen of a line, a dot or a bar besides its color"""
     getters = ("get_linestyle", "get_marker", "get_hatch", "get_fill", "get_paths")
     return [type(mark).__name__, *(str(getattr(mark, get)()) for get in getters if hasattr(mark, get))]
 
 
-def color_of(mark):
-    """The colour of a line, of a filled bar, or of the edge of one that is not filled"""
+def color_of(mark: Any) -> Any:
+    """The color of a line, of a filled bar, or of the edge of one that is not filled"""
     if hasattr(mark, "get_color"):
         return mark.get_color()
     return mark.get_facecolor() if getattr(mark, "get_fill", lambda: True)() else mark.get_edgecolor()
 
 
-def shade(colour):
-    """The grey that gives as much light as a colour, from 0 for black to 1 for white
+def shade(color: Any) -> float:
+    """The gray that gives as much light as a color, from 0 for black to 1 for white
 
     >>> round(shade("white"), 2), round(shade(QUERY), 2), round(shade(PATCH), 2)
     (1.0, 0.43, 0.67)
     """
-    red, green, blue = (part**2.2 for part in to_rgb(colour))
+    red, green, blue = (part**2.2 for part in to_rgb(color))
     return (0.2126 * red + 0.7152 * green + 0.0722 * blue) ** (1 / 2.2)
 
 
-def ink_on(colour):
-    """The colour of text on a ground of this colour: whichever of black and white stands out more"""
-    return "white" if shade(colour) < 0.46 else "black"
+def ink_on(color: Any) -> str:
+    """The color of text on a ground of this color: whichever of black and white stands out more"""
+    return "white" if shade(color) < 0.46 else "black"
 
 
-def write_on(ax, x, y, text, colour):
-    """A text in the middle of a piece of this colour, on a ground that lets it be read over a hatch"""
-    ground = {"facecolor": colour, "edgecolor": "none", "pad": 1.5}
-    ax.text(x, y, text, ha="center", va="center", fontsize=TEXT_SIZE - 1, color=ink_on(colour), bbox=ground)
+def write_on(ax: Axes, x: float, y: float | str, text: str, color: str) -> None:
+    """A text in the middle of a piece of this color, on a ground that lets it be read over a hatch"""
+    ground = {"facecolor": color, "edgecolor": "none", "pad": 1.5}
+    ax.text(x, y, text, ha="center", va="center", fontsize=TEXT_SIZE - 1, color=ink_on(color), bbox=ground)
 
 
-def drawn(fig, kind, **options):
+def drawn(fig: Figure, kind: str, **options: Any) -> bytes:
     """A figure as the bytes of a file, at 100 dots an inch"""
     file = io.BytesIO()
     fig.savefig(file, format=kind, dpi=100, **options)
     return file.getvalue()
 
 
-def with_palette(png):
-    """A PNG with a palette of 256 colours: a third of the bytes, and nothing in it about who wrote it"""
+def with_palette(png: bytes) -> bytes:
+    """A PNG with a palette of 256 colors: a third of the bytes, and nothing in it about who wrote it"""
     from PIL import Image
 
     file = io.BytesIO()

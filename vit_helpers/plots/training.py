@@ -3,11 +3,17 @@
 import json
 import math
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.curves import UNITS, draw_curves
+from vit_helpers.plots.curves import UNITS, Row, draw_curves
 
 REDRAW = 0.5  # seconds between two pictures while a model trains
 
@@ -18,10 +24,12 @@ class LiveCurves:
     epochs: how many there will be.  Outside a notebook each epoch prints a line instead.
     """
 
-    def __init__(self, epochs):
-        self.epochs, self.history, self.place, self.drawn_at = epochs, [], None, 0.0
+    def __init__(self, epochs: int) -> None:
+        self.epochs, self.drawn_at = epochs, 0.0
+        self.history: list[Row] = []
+        self.place: Any = None  # where IPython shows the picture
 
-    def __call__(self, row):
+    def __call__(self, row: Row) -> None:
         self.history.append(row)
         if not in_notebook():
             print(f"epoch {row['epoch']} of {self.epochs}: validation accuracy {row['val_accuracy']:.3f}")
@@ -29,7 +37,7 @@ class LiveCurves:
             self.draw()
             self.drawn_at = time.monotonic()
 
-    def draw(self):
+    def draw(self) -> None:
         from IPython.display import display
 
         fig = draw_curves(self.history)
@@ -41,7 +49,7 @@ class LiveCurves:
         else:
             self.place.update(image, metadata=metadata)
 
-    def alt(self):
+    def alt(self) -> str:
         """What the curves tell so far"""
         first, last = self.history[0], self.history[-1]
         ends = [f"{key} from {first['val_' + key]:.2f} to {last['val_' + key]:.2f}" for key in ("loss", "accuracy")]
@@ -49,7 +57,7 @@ class LiveCurves:
         return f"Curves after {len(self.history)} of {self.epochs} epochs, in validation {' and '.join(ends)}; {trained}."
 
 
-def in_notebook():
+def in_notebook() -> bool:
     """Whether pictures can be shown and changed in place: under Jupyter's kernel"""
     try:
         from IPython import get_ipython
@@ -58,8 +66,8 @@ def in_notebook():
     return hasattr(get_ipython(), "kernel")
 
 
-def draw_runs(runs, key="accuracy", columns=3):
-    """A panel for each run, epoch by epoch, on a figure of their own, which comes back.
+def draw_runs(runs: Mapping[str, Sequence[Row]], key: str = "accuracy", columns: int = 3) -> Figure:
+    """A panel for each run, epoch by epoch, on a new figure, which is returned.
 
     runs: {title: rows of `fit`};  key: "accuracy" or "loss"
     All panels share their axes; a loss above twice that of guessing lies outside
@@ -86,7 +94,7 @@ def draw_runs(runs, key="accuracy", columns=3):
     return fig
 
 
-def draw_confusion(counts, names, ax=None, title=None):
+def draw_confusion(counts: Tensor, names: Sequence[Any], ax: Axes | None = None, title: str | None = None) -> Axes:
     """How many images of each class (row) were given each answer (column).  counts: (K, K);  names: K texts"""
     ax = style.new_axes(ax, 7, 6)
     shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
@@ -100,8 +108,10 @@ def draw_confusion(counts, names, ax=None, title=None):
     return style.style_axes(ax, title, "answer of the model", "class of the image")
 
 
-def draw_calibration(sure, right, ax=None, title=None, groups=10):
-    """How often answers are right that the model is so and so sure of; a perfectly honest model lies on the grey line.
+def draw_calibration(
+    sure: Tensor, right: Tensor, ax: Axes | None = None, title: str | None = None, groups: int = 10
+) -> Axes:
+    """How often answers are right that the model is so and so sure of; a perfectly honest model lies on the gray line.
 
     sure  : (n,) the largest probability of each image;  right: (n,) whether its answer is right
     groups: how many of equal size, from least to most sure
@@ -118,23 +128,23 @@ def draw_calibration(sure, right, ax=None, title=None, groups=10):
     return style.style_axes(ax, title, "how sure: largest probability", "share of right answers")
 
 
-def draw_growth(rows, ax=None, title=None):
+def draw_growth(rows: pd.DataFrame, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Accuracy as the training part grows, a curve for each network, a hollow mark for each seed.
 
-    rows: of the table "growth", whose settings name `network` and `images`
+    rows: `read_results("growth")`, a DataFrame whose settings name `network` and `images`
     """
     ax = style.new_axes(ax, 9, 4)
     kinds = {"vit": ("ViT", style.CLASS_TOKEN, "o"), "cnn": ("CNN", style.QUERY, "s")}
-    points = {kind: {} for kind in kinds}
-    for row in rows:
+    points: dict[str, dict[int, list[float]]] = {kind: {} for kind in kinds}
+    for row in rows.to_dict("records"):
         settings = json.loads(row["settings"])
         points[settings.get("network", "vit")].setdefault(settings["images"], []).append(row["accuracy"])
-    for (kind, (name, colour, marker)), aside in zip(kinds.items(), (0.95, 1.05), strict=True):
+    for (kind, (name, color, marker)), aside in zip(kinds.items(), (0.95, 1.05), strict=True):
         sizes = sorted(points[kind])
         means = [torch.tensor(points[kind][n]).mean().item() for n in sizes]
-        ax.plot(sizes, means, color=colour, linewidth=2, marker=marker, label=f"{name}, mean of the seeds")
+        ax.plot(sizes, means, color=color, linewidth=2, marker=marker, label=f"{name}, mean of the seeds")
         for n in sizes:
-            ax.plot([n * aside] * len(points[kind][n]), points[kind][n], marker, color=colour, mfc="none", markersize=5)
+            ax.plot([n * aside] * len(points[kind][n]), points[kind][n], marker, color=color, mfc="none", markersize=5)
     ax.plot([], [], "D", color=style.TEXT, mfc="none", markersize=5, label="hollow: one seed")
     ax.set_xscale("log")
     sizes = sorted({n for sizes in points.values() for n in sizes})

@@ -1,11 +1,15 @@
 """A walk through a model, stop by stop, drawn from the numbers of a real pass; lines; shares of a whole."""
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import torch
+from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.images import draw_box, draw_image
@@ -13,7 +17,7 @@ from vit_helpers.plots.model import arrow, draw_patches
 
 LEFT, RIGHT, GAP = 0.01, 0.99, 0.075  # of the figure's width; arrows stand in the gaps
 ABOVE, PICTURE, BELOW, LINE = 0.5, 1.19, 0.78, 0.21  # inches: title, a row's pictures, what stands under, a line of it
-COLOURS = plt.get_cmap(style.VALUES, 10)  # few steps: a table of numbers then compresses to half the size
+COLORS = plt.get_cmap(style.VALUES, 10)  # few steps: a table of numbers then compresses to half the size
 
 
 class Stop(NamedTuple):
@@ -21,7 +25,7 @@ class Stop(NamedTuple):
 
     letters: its shape in letters, "T, D"; data: its numbers, whose shape is printed beneath
     kind   : "image" (C, H, W); "patches" (N, C*P*P) of a square image; "bars" (K,); "weights" (h, T, T) from 0 up;
-             else numbers of any sign, "tokens" (T, D), token 0 in its colour, or "plain" (n, D), (D,) or (n, T, D)
+             else numbers of any sign, "tokens" (T, D), token 0 in its color, or "plain" (n, D), (D,) or (n, T, D)
     how    : what happened on the way here, over the arrow;  width: of its picture, over the others'
     """
 
@@ -33,8 +37,8 @@ class Stop(NamedTuple):
     width: float = 1.0
 
 
-def draw_walk(rows, title, spread, in_chans=3):
-    """Rows of stops, read as one reads a page; every number of tokens on one scale.  The figure comes back.
+def draw_walk(rows: Sequence[Sequence[Stop]], title: str, spread: float, in_chans: int = 3) -> Figure:
+    """Rows of stops, read as one reads a page; every number of tokens on one scale.  Returns the figure.
 
     rows: lists of `Stop`;  spread: the scale runs from -spread to spread
     """
@@ -53,7 +57,7 @@ def draw_walk(rows, title, spread, in_chans=3):
             if place or number:
                 arrow(fig, left - GAP + 0.004, left - 0.004, bottom + PICTURE / 2 / height, stop.how)
             left += unit * stop.width + GAP
-    scale = ScalarMappable(Normalize(-spread, spread), COLOURS)
+    scale = ScalarMappable(Normalize(-spread, spread), COLORS)
     bar = fig.colorbar(scale, cax=fig.add_axes([0.72, 1 - 0.17 / height, 0.2, 0.1 / height]), orientation="horizontal")
     bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)
     fig.text(
@@ -62,7 +66,7 @@ def draw_walk(rows, title, spread, in_chans=3):
     return fig
 
 
-def write_shape(fig, middle, bottom, stop):
+def write_shape(fig: Figure, middle: float, bottom: float, stop: Stop) -> None:
     """Name, letters and numbers under a stop"""
     numbers = f"({', '.join(str(n) for n in stop.data.shape)})"
     for line, (text, weight) in enumerate(((stop.name, "bold"), (f"({stop.letters})", "normal"), (numbers, "normal"))):
@@ -70,7 +74,7 @@ def write_shape(fig, middle, bottom, stop):
         fig.text(middle, y, text, ha="center", va="top", fontsize=style.TEXT_SIZE, color=style.TEXT, weight=weight)
 
 
-def draw_stop(ax, stop, spread, in_chans):
+def draw_stop(ax: Axes, stop: Stop, spread: float, in_chans: int) -> None:
     """The numbers of one stop as a picture"""
     data = stop.data.detach()
     if stop.kind == "image":
@@ -88,16 +92,16 @@ def draw_stop(ax, stop, spread, in_chans):
                     fontsize=style.TEXT_SIZE - 3, color=style.TEXT)  # fmt: skip
         ax.set(xlim=(-1.2, 1.6), ylim=(len(data) - 0.4, -0.6))
     elif stop.kind == "weights":
-        ax.imshow(side_by_side(data, round(data.shape[0] ** 0.5)), cmap=COLOURS, vmin=0, vmax=data.quantile(0.99))
+        ax.imshow(side_by_side(data, round(data.shape[0] ** 0.5)), cmap=COLORS, vmin=0, vmax=data.quantile(0.99))
     else:
         table = data[:, None] if data.ndim == 1 else data
         table = side_by_side(table, 1) if table.ndim == 3 else table
-        ax.imshow(table, cmap=COLOURS, vmin=-spread, vmax=spread, aspect="auto", interpolation="nearest")
+        ax.imshow(table, cmap=COLORS, vmin=-spread, vmax=spread, aspect="auto", interpolation="nearest")
         if stop.kind == "tokens":
             draw_box(ax, (-0.5, -0.5, table.shape[1], 1), style.CLASS_TOKEN, linewidth=2, clip_on=False)
 
 
-def side_by_side(tables, rows):
+def side_by_side(tables: Tensor, rows: int) -> Tensor:
     """Several tables as one, with white lines between them: (n, a, b) in a grid of some rows"""
     gap = max(2, round(0.04 * tables.shape[2]))
     padded = torch.nn.functional.pad(tables, (0, gap, 0, gap if rows > 1 else 0), value=torch.nan)
@@ -105,33 +109,41 @@ def side_by_side(tables, rows):
     return lines.flatten(2).flatten(0, 1)[:, :-gap]
 
 
-def draw_lines(lines, ax, title=None, x=None, y=None):
+def draw_lines(
+    lines: Mapping[str, tuple[Any, str, str]], ax: Axes, title: str | None = None, x: str | None = None, y: str | None = None
+) -> Axes:
     """Lines over their places 0, 1, 2, ..., named in a legend; the vertical axis begins at 0 where nothing is below.
 
-    lines: {name: (values, colour, line style)}
+    lines: {name: (values, color, line style)}
     """
-    for name, (values, colour, dashes) in lines.items():
-        ax.plot(values, dashes, color=colour, label=name)
+    for name, (values, color, dashes) in lines.items():
+        ax.plot(values, dashes, color=color, label=name)
     if min(min(values) for values, *_ in lines.values()) >= 0:
         ax.set_ylim(0)
     ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
     return style.style_axes(ax, title, x, y)
 
 
-def draw_shares(shares, colours, ax=None, title=None, least=0.04):
+def draw_shares(
+    shares: Mapping[str, Mapping[str, float]],
+    colors: Mapping[str, str],
+    ax: Axes | None = None,
+    title: str | None = None,
+    least: float = 0.04,
+) -> Axes:
     """A bar from 0 to 1 for each whole, cut into its parts; parts above the least carry their share.
 
-    shares: {whole: {part: share}};  colours: {part: colour}
+    shares: {whole: {part: share}};  colors: {part: color}
     """
     ax = style.new_axes(ax, 9, 2.7)
     left = dict.fromkeys(shares, 0.0)
-    for (part, colour), hatch in zip(colours.items(), style.HATCHES, strict=False):
+    for (part, color), hatch in zip(colors.items(), style.HATCHES, strict=False):
         lengths = [parts[part] for parts in shares.values()]
-        bar = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+        bar = {"color": color, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
         ax.barh(list(shares), lengths, left=list(left.values()), label=part, **bar)
         for whole, share in zip(shares, lengths, strict=True):
             if share > least:
-                style.write_on(ax, left[whole] + share / 2, whole, f"{share:.0%}", colour)
+                style.write_on(ax, left[whole] + share / 2, whole, f"{share:.0%}", color)
             left[whole] += share
     legend = {"fontsize": style.TEXT_SIZE, "frameon": False, "ncols": 3, "loc": "upper center"}
     ax.legend(bbox_to_anchor=(0.5, -0.3), **legend)

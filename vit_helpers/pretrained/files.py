@@ -1,39 +1,45 @@
-"""A trained model as one file: its weights, its shape, how its pictures are prepared, what its classes are called."""
+"""A trained model as one file: its weights, its config, the preprocessing of its images and the names of its classes."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+from torch import Tensor
 
 from vit_helpers.encoder import Block
 from vit_helpers.pretrained.key_maps import fill
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import ViT, ViTConfig
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 PARTS = ("config", "preprocess", "class_names")
 
 
 class Pretrained(NamedTuple):
-    """A model ready for use: a `ViT` in evaluation mode, its `Preprocess`, and the names of its classes"""
+    """A model ready for use: a `ViT` in evaluation mode, its `Preprocess`, and the names of its classes."""
 
     model: ViT
     preprocess: Preprocess
     class_names: tuple[str, ...]
 
     @torch.no_grad()
-    def top(self, picture, k=5):
-        """The k likeliest classes of a picture: pairs (name, probability), the likeliest first"""
-        shares = self.model(self.preprocess(picture)[None]).softmax(dim=1)[0]
-        likeliest = shares.topk(min(k, len(shares)))
-        return [(self.class_names[i], share) for share, i in zip(*(x.tolist() for x in likeliest), strict=True)]
+    def top(self, image: "Image | Tensor", k: int = 5) -> list[tuple[str, float]]:
+        """The k most probable classes of an image: pairs (name, probability), in decreasing order."""
+        probabilities = self.model(self.preprocess(image)[None]).softmax(dim=1)[0]
+        values, classes = probabilities.topk(min(k, len(probabilities)))
+        return [(self.class_names[i], p) for p, i in zip(values.tolist(), classes.tolist(), strict=True)]
 
 
-def save_weights(path, model, preprocess, class_names):
-    """Keep a ViT in one safetensors file, with all that is needed to use it; written aside, then renamed.
+def save_weights(path: str | Path, model: ViT, preprocess: Preprocess, class_names: Sequence[str]) -> None:
+    """Save a ViT in one safetensors file, with everything that is needed to use it.
 
-    raises: ValueError when the weights are not those of `model.config`, as with LoRA not yet merged, or other blocks
+    The file is written under another name and then renamed, so an interruption leaves no half-written file.
+    raises: ValueError if the weights do not fit `model.config`, as with LoRA that is not merged, or custom blocks
     """
     from safetensors.torch import save
 
@@ -51,10 +57,10 @@ def save_weights(path, model, preprocess, class_names):
     aside.replace(path)
 
 
-def load_weights(path):
-    """What `save_weights` kept, as `Pretrained`; float32.
+def load_weights(path: str | Path) -> Pretrained:
+    """Load a file of `save_weights`, as float32.
 
-    raises: FileNotFoundError; ValueError when the file is cut short, or of another kind
+    raises: FileNotFoundError; ValueError if the file is truncated, or of another kind
     """
     from safetensors import SafetensorError, safe_open
 

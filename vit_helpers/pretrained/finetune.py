@@ -1,34 +1,42 @@
-"""Fine-tuning: a trained ViT meets new classes, or larger images (paper, section 3.2 and appendix B.1.1)."""
+"""Fine-tuning: adapt a trained ViT to new classes or larger images (paper, section 3.2 and appendix B.1.1)."""
 
 import copy
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vit_helpers.embeddings import resize_positions
+from vit_helpers.encoder import Block
 from vit_helpers.vit import ViT
 
 
-def transfer_weights(model, **changes):
-    """A new ViT with other settings that begins with the weights of a trained one; that one stays as it is.
+def transfer_weights(model: ViT, **changes: Any) -> ViT:
+    """A new ViT with some settings changed, initialized with the weights of a trained one, which is not modified.
 
-    changes: any of `num_classes` (a head of zeros in place of the old one, as in the paper), `image_size` (learned positions
-             are stretched over the new grid, `resize_positions`), `dropout`, `attn_dropout`
-    raises : ValueError for a change that would not leave the weights their shape
+    changes: any of `num_classes` (the new head is zero, as in the paper), `image_size` (learned position embeddings are
+             interpolated, see `resize_positions`), and, with the paper's blocks, `dropout` and `attn_dropout`
+    raises : ValueError for any other change: the weights would not fit, or a custom block would lose its settings
 
     >>> from vit_helpers.vit import ViTConfig
     >>> old = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=10))
-    >>> new = carry_over(old, num_classes=3, image_size=16)
+    >>> new = transfer_weights(old, num_classes=3, image_size=16)
     >>> new.config.num_tokens, new.head.weight.abs().sum().item()
     (17, 0.0)
     """
     if foreign := changes.keys() - {"num_classes", "image_size", "dropout", "attn_dropout"}:
         raise ValueError(f"{', '.join(sorted(foreign))} cannot change: the weights would not fit any more")
+    custom = any(type(block) is not Block for block in model.blocks)
+    if custom and changes.keys() & {"dropout", "attn_dropout"}:
+        raise ValueError("the dropout of custom blocks cannot change: set it in the blocks themselves")
     if "num_classes" in changes:
-        changes["representation_size"] = None  # the hidden layer of the old head goes with it
+        changes["representation_size"] = None  # the hidden layer of the old head is dropped with it
     new = ViT(replace(model.config, **changes))
+    if custom:  # their class is not in the config
+        new.blocks = copy.deepcopy(model.blocks)
     weights = model.state_dict()
     if "num_classes" in changes:
         weights = {key: w for key, w in weights.items() if not key.startswith(("head.", "pre_logits."))}
@@ -39,23 +47,24 @@ def transfer_weights(model, **changes):
     return new.train(model.training)
 
 
-def freeze(model, but=("head",)):
-    """Let only parts of a model learn, by the beginnings of their names; the model comes back"""
+def freeze(model: ViT, but: tuple[str, ...] = ("head",)) -> ViT:
+    """Freeze all parameters except those whose names start with one of `but`; returns the model."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.startswith(tuple(but)))
     return model
 
 
 class LoRA(nn.Module):
-    """A Linear that stays as it is, and beside it a product of two thin ones that learns (Hu et al., arXiv 2106.09685)
+    """A frozen linear layer plus a trainable low-rank update (Hu et al., arXiv 2106.09685).
 
     linear : (..., n) -> (..., m), frozen here
-    rank   : r: the step B A, (m, r) times (r, n), has r (n + m) numbers in place of n m
-    scale  : of the step
-    forward: W x + b + scale B A x; at first nothing is added, since B begins with zeros
+    rank   : r; the update B A, (m, r) times (r, n), has r (n + m) parameters instead of n m
+    scale  : factor of the update
+    forward: W x + b + scale B A x; B starts at zero, so at first the update is zero
+    raises : ValueError if the rank is not in 1 .. min(m, n)
     """
 
-    def __init__(self, linear, rank, scale=1.0):
+    def __init__(self, linear: nn.Linear, rank: int, scale: float = 1.0) -> None:
         super().__init__()
         m, n = linear.weight.shape
         if not 1 <= rank <= min(m, n):
@@ -65,38 +74,40 @@ class LoRA(nn.Module):
         self.B = nn.Parameter(linear.weight.new_zeros(m, rank))
         nn.init.kaiming_uniform_(self.A, a=math.sqrt(5))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return self.linear(x) + self.scale * (x @ self.A.T) @ self.B.T
 
     @torch.no_grad()
-    def merged(self):
-        """A plain Linear that does the same, for use after training"""
+    def merged(self) -> nn.Linear:
+        """One linear layer with the same output, for use after training."""
         linear = copy.deepcopy(self.linear)
         linear.weight += self.scale * self.B @ self.A
         return linear.requires_grad_()
 
 
-def add_lora(model, rank, scale=1.0):
-    """Freeze a ViT but for its head, and put a `LoRA` in place of each block's qkv; the model comes back, changed"""
+def add_lora(model: ViT, rank: int, scale: float = 1.0) -> ViT:
+    """Freeze a ViT except for its head, and replace each block's qkv by a `LoRA`, in place; returns the model."""
     freeze(model)
-    for block in model.blocks:
+    blocks: Any = model.blocks
+    for block in blocks:
         block.attn.qkv = LoRA(block.attn.qkv, rank, scale)
     return model
 
 
-def merge_lora(model):
-    """Put plain matrices back in place of every `LoRA`; the model comes back, with the same outputs"""
-    for block in model.blocks:
+def merge_lora(model: ViT) -> ViT:
+    """Replace every `LoRA` by one linear layer with the same output, in place; returns the model."""
+    blocks: Any = model.blocks
+    for block in blocks:
         if isinstance(block.attn.qkv, LoRA):
             block.attn.qkv = block.attn.qkv.merged()
     return model
 
 
-def layerwise_lr_decay(model, groups, decay):
-    """Split groups of parameters so that earlier layers learn more slowly: lr times decay^(layers above) (arXiv 2106.08254)
+def layerwise_lr_decay(model: ViT, groups: Iterable[dict[str, Any]], decay: float) -> list[dict[str, Any]]:
+    """Split parameter groups by layer, with the learning rate lr * decay^(layers above) (BEiT, arXiv 2106.08254).
 
-    groups : as an optimiser takes them, [{"params": [...], "lr": ...}, ...]
-    decay  : 1 for all alike, 0.75 and the like for fine-tuning; the head keeps its rate
+    groups : an optimizer's, [{"params": [...], "lr": ...}, ...]
+    decay  : 1 for the same rate everywhere, around 0.75 for fine-tuning; the head keeps its rate
     returns: new groups
     """
     depth = len(model.blocks)
@@ -107,7 +118,7 @@ def layerwise_lr_decay(model, groups, decay):
             layer_of[id(parameter)] = 1 + int(rest.partition(".")[0])
         else:
             layer_of[id(parameter)] = 0 if part in ("patch_embed", "token_embed") else depth + 1
-    split = {}
+    split: dict[tuple[int, int], dict[str, Any]] = {}
     for number, group in enumerate(groups):
         for parameter in group["params"]:
             layer = layer_of[id(parameter)]

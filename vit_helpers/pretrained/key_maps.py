@@ -1,12 +1,16 @@
-"""Other people's weights under our names: the same numbers, so the same model."""
+"""Key maps: the weights of other libraries under our parameter names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
+from torch import Tensor, nn
+
+StateDict = Mapping[str, Tensor]
 
 BLOCK = "blocks.{i}."
-TORCHVISION = {  # torchvision.models.vision_transformer; its older files say mlp.linear_1 and mlp.linear_2
+TORCHVISION = {  # torchvision.models.vision_transformer; older files have mlp.linear_1 and mlp.linear_2
     "conv_proj": "patch_embed.proj",
     "class_token": "token_embed.cls_token",
     "encoder.pos_embedding": "token_embed.pos_embed",
@@ -55,7 +59,7 @@ HUGGINGFACE = {  # ViTModel and ViTForImageClassification of transformers 5, the
     "classifier": "head",
 }
 
-GOOGLE = {  # the npz files of google-research/vision_transformer, with points for the slashes
+GOOGLE = {  # the npz files of google-research/vision_transformer, with dots instead of slashes
     "embedding": "patch_embed.proj",
     "cls": "token_embed.cls_token",
     "Transformer.posembed_input.pos_embedding": "token_embed.pos_embed",
@@ -73,36 +77,36 @@ GOOGLE = {  # the npz files of google-research/vision_transformer, with points f
 }
 
 
-def from_torchvision(state_dict):
+def from_torchvision(state_dict: StateDict) -> dict[str, Tensor]:
     """The state dict of a torchvision ViT (`vit_b_16`, ...) under our names.
 
-    raises: ValueError naming the keys that are no part of such a model
+    raises: ValueError that names the keys which are not part of such a model
     """
     return flatten_projection(rename(state_dict, TORCHVISION, "torchvision"))
 
 
-def from_timm(state_dict):
+def from_timm(state_dict: StateDict) -> dict[str, Tensor]:
     """The state dict of a timm ViT (`vit_base_patch16_224`, ...) under our names.
 
-    raises: ValueError naming the keys that are no part of such a model
+    raises: ValueError that names the keys which are not part of such a model
     """
     return flatten_projection(rename(state_dict, TIMM, "timm"))
 
 
-def from_huggingface(state_dict):
+def from_huggingface(state_dict: StateDict) -> dict[str, Tensor]:
     """The state dict of a Hugging Face `ViTModel` or `ViTForImageClassification` under our names.
 
     Its layer norms use eps 1e-12 unless its config says otherwise: ViTConfig(..., norm_eps=1e-12).
     A `ViTModel` brings a pooler, our hidden tanh layer: ViTConfig(..., num_classes=0, representation_size=D).
-    raises: ValueError naming the keys that are no part of such a model, or a block with only some of q, k and v
+    raises: ValueError that names the keys which are not part of such a model, or a block with only some of q, k and v
     """
     return flatten_projection(join_qkv(rename(state_dict, HUGGINGFACE, "Hugging Face")))
 
 
-def from_google(arrays):
+def from_google(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
     """The arrays of one of Google's npz files, as `dict(numpy.load(path))` gives them, under our names.
 
-    raises: ValueError naming the keys that are no part of such a model
+    raises: ValueError that names the keys which are not part of such a model
     """
     if not isinstance(arrays, Mapping):
         raise TypeError(
@@ -111,8 +115,8 @@ def from_google(arrays):
     return flatten_projection(join_qkv(rename(dict(from_flax(*item) for item in arrays.items()), GOOGLE, "Google")))
 
 
-def from_flax(key, array):
-    """A name and an array of flax as torch has them.  flax multiplies by a kernel (in, out) from the right"""
+def from_flax(key: str, array: Any) -> tuple[str, Tensor]:
+    """A key and an array of flax in torch's form.  Flax multiplies by a kernel (in, out) from the right."""
     path, _, leaf = key.rpartition("/")
     module, value = path.replace("/", "."), torch.as_tensor(array)
     if leaf == "scale":
@@ -127,18 +131,18 @@ def from_flax(key, array):
     return f"{module}.weight", (value.flatten(0, -2) if into_width else value.flatten(1)).T
 
 
-def heads_of_google(arrays):
-    """h, which the shape of the queries tells: (D, h, d)"""
+def heads_of_google(arrays: Mapping[str, Any]) -> int:
+    """The number of heads h, from the shape of the query kernel (D, h, d)."""
     query = "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel"
     if query not in arrays:
         raise ValueError(f"{query} is not there: the file is incomplete")
     return arrays[query].shape[1]
 
 
-def fill(model, state_dict):
-    """Put weights under our names into a model: all of them, or none.
+def fill(model: nn.Module, state_dict: StateDict) -> None:
+    """Load weights under our names into a model: all of them, or none.
 
-    raises: ValueError naming the keys that are missing, those that do not belong, and other shapes than expected
+    raises: ValueError that names missing keys, unexpected keys and wrong shapes
     """
     expected, complaints = model.state_dict(), []
     if missing := expected.keys() - state_dict.keys():
@@ -153,19 +157,21 @@ def fill(model, state_dict):
     model.load_state_dict(state_dict)
 
 
-def some(things):
-    """The first five of many, in order"""
-    return ", ".join(sorted(things)[:5]) + (", ..." if len(things) > 5 else "")
+def some(names: Iterable[str]) -> str:
+    """The first five of many names, in order."""
+    first = sorted(names)
+    return ", ".join(first[:5]) + (", ..." if len(first) > 5 else "")
 
 
-def rename(state_dict, table, library):
-    """Every key by the rules of a table, from its module's name to ours; a key that no rule knows is an error"""
+def rename(state_dict: StateDict, table: Mapping[str, str], library: str) -> dict[str, Tensor]:
+    """Rename every key by a key map, from the library's module names to ours; an unknown key is an error."""
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"takes a state dict, as model.state_dict() gives it; got {type(state_dict).__name__}")
     if not state_dict:
         raise ValueError(f"an empty state dict is no {library} ViT")
     rules = [(re.compile(re.escape(old).replace(r"\{i\}", r"(\d+)") + r"(\.weight|\.bias|)"), table[old]) for old in table]
-    renamed, unknown = {}, []
+    renamed: dict[str, Tensor] = {}
+    unknown = []
     for key, value in state_dict.items():
         for pattern, new in rules:
             if match := pattern.fullmatch(key.removeprefix("vit.")):  # the prefix of a Hugging Face classifier
@@ -179,8 +185,8 @@ def rename(state_dict, table, library):
     return renamed
 
 
-def join_qkv(state_dict):
-    """Stack queries, keys and values, kept apart by Hugging Face, into one matrix: three of (D, D) -> (3 D, D)"""
+def join_qkv(state_dict: StateDict) -> dict[str, Tensor]:
+    """Stack the separate matrices of queries, keys and values into one: three of (D, D) -> (3 D, D)"""
     joined = {}
     for key, value in state_dict.items():
         if match := re.fullmatch(r"(.*\.attn\.)[qkv](\.\w+)", key):
@@ -194,7 +200,7 @@ def join_qkv(state_dict):
     return joined
 
 
-def flatten_projection(state_dict):
-    """The kernel of the published convolution, (D, C, P, P), as the weight of a Linear on flat patches, (D, C*P*P)"""
+def flatten_projection(state_dict: StateDict) -> dict[str, Tensor]:
+    """The published convolution's kernel (D, C, P, P) as the weight (D, C*P*P) of a Linear on flattened patches."""
     weight = "patch_embed.proj.weight"
     return {key: value.flatten(1) if key == weight else value for key, value in state_dict.items()}

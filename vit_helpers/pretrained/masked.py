@@ -1,47 +1,55 @@
-"""Learning from images without labels: hide most patches, paint them from the rest (MAE, He et al., arXiv 2111.06377)."""
+"""Masked autoencoders: learn from images without labels (MAE, He et al., arXiv 2111.06377).
+
+Most patches are hidden, and a decoder reconstructs their pixels from the visible ones.
+"""
+
+from collections.abc import Callable, Iterator
 
 import torch
-from torch import nn
-from torch.optim.lr_scheduler import LambdaLR
+from torch import Tensor, nn
 
 from vit_helpers.embeddings import sincos_positions
 from vit_helpers.encoder import Block
 from vit_helpers.patches import patchify
-from vit_helpers.training.recipe import Recipe
+from vit_helpers.training import Epoch, Recipe, fit
+from vit_helpers.training.loop import SizedBatches
+from vit_helpers.vit import ViT
 
 
-def random_masking(B, N, share):
-    """Which patches stay visible and which are hidden, drawn anew for each image.
+def random_masking(B: int, N: int, mask_ratio: float) -> tuple[Tensor, Tensor]:
+    """Which patches stay visible and which are hidden, drawn at random for each image.
 
-    share  : of patches that are hidden, from 0 to 1; at least one stays, at least one is hidden
-    returns: (B, visible) and (B, hidden), numbers of patches
+    mask_ratio: fraction of the patches that are hidden, from 0 to 1; at least one stays, at least one is hidden
+    returns   : (B, visible) and (B, hidden), numbers of patches
+    raises    : ValueError for another fraction, or fewer than two patches
 
-    >>> visible, hidden = random_split(2, 16, 0.75)
+    >>> visible, hidden = random_masking(2, 16, 0.75)
     >>> visible.shape, hidden.shape
     (torch.Size([2, 4]), torch.Size([2, 12]))
     """
-    if not 0 < share < 1 or N < 2:
-        raise ValueError(f"hide a share between 0 and 1 of two patches or more, got {share} of {N}")
-    hidden = min(max(round(share * N), 1), N - 1)
+    if not 0 < mask_ratio < 1 or N < 2:
+        raise ValueError(f"mask_ratio must be between 0 and 1, of two patches or more, got {mask_ratio} of {N}")
+    hidden = min(max(round(mask_ratio * N), 1), N - 1)
     order = torch.rand(B, N).argsort(dim=1)
     return order[:, hidden:], order[:, :hidden]
 
 
 class MaskedAutoencoder(nn.Module):
-    """A ViT that reads the visible patches, and a small decoder that paints the hidden ones (Figure 1 of He et al.).
+    """A ViT that encodes the visible patches, and a small decoder that predicts the hidden ones (Figure 1 of He et al.).
 
-    vit      : the encoder, which is kept afterwards; it has learned nothing from its head
-    dim      : width of the decoder, a multiple of 4 and of num_heads; depth: its blocks
-    share    : of patches that are hidden
-    forward  : normalised images (B, C, H, W) -> painted (B, hidden, C*P*P), hidden (B, hidden), numbers of patches
+    vit       : the encoder, which is what one keeps; training leaves its head untouched
+    dim       : width of the decoder, a multiple of 4 and of num_heads;  depth: its blocks
+    mask_ratio: fraction of the patches that are hidden
+    forward   : normalized images (B, C, H, W) -> predicted pixels (B, hidden, C*P*P), hidden (B, hidden), patch numbers
     """
 
-    def __init__(self, vit, dim=32, depth=1, num_heads=4, share=0.75):
+    def __init__(self, vit: ViT, dim: int = 32, depth: int = 1, num_heads: int = 4, mask_ratio: float = 0.75) -> None:
         super().__init__()
+        self.positions: Tensor
         c = vit.config
         if not c.class_token:
-            raise ValueError("a masked autoencoder here reads a ViT with a class token")
-        self.vit, self.share = vit, share
+            raise ValueError("this masked autoencoder needs a ViT with a class token")
+        self.vit, self.mask_ratio = vit, mask_ratio
         self.embed = nn.Linear(c.embed_dim, dim)
         self.mask_token = nn.Parameter(nn.init.normal_(torch.empty(1, 1, dim), std=0.02))
         self.register_buffer("positions", sincos_positions(c.grid, dim), persistent=False)
@@ -49,24 +57,24 @@ class MaskedAutoencoder(nn.Module):
         self.norm = nn.LayerNorm(dim, eps=c.norm_eps)
         self.head = nn.Linear(dim, c.in_chans * c.patch_size**2)
 
-    def forward(self, images):
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         N = len(self.positions)
-        visible, hidden = random_masking(len(images), N, self.share)
+        visible, hidden = random_masking(len(images), N, self.mask_ratio)
         return self.paint(images, visible, hidden), hidden
 
-    def paint(self, images, visible, hidden):
-        """The hidden patches as the decoder paints them from the visible ones: (B, hidden, C*P*P)"""
+    def paint(self, images: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
+        """The pixels of the hidden patches as the decoder predicts them from the visible ones: (B, hidden, C*P*P)"""
         visible, hidden = visible.to(images.device), hidden.to(images.device)
-        seen = self.encode(images, visible)[:, 1:]
-        patches = self.embed(seen) + self.positions[visible]
-        holes = self.mask_token + self.positions[hidden]
-        x = torch.cat([patches, holes], dim=1)
+        encoded = self.encode(images, visible)[:, 1:]
+        patches = self.embed(encoded) + self.positions[visible]
+        masked = self.mask_token + self.positions[hidden]
+        x = torch.cat([patches, masked], dim=1)
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x[:, visible.shape[1] :]))
 
-    def encode(self, images, visible):
-        """The class token and the visible patches through the encoder: (B, 1 + visible, D); its blocks never see the rest"""
+    def encode(self, images: Tensor, visible: Tensor) -> Tensor:
+        """The class token and the visible patches after the encoder, which never sees the rest: (B, 1 + visible, D)"""
         x = self.vit.embed(images)
         kept = torch.cat([visible.new_zeros(len(visible), 1), visible + 1], dim=1)  # token 0 is the class token
         x = x.gather(1, kept[:, :, None].expand(-1, -1, x.shape[2]))
@@ -74,41 +82,48 @@ class MaskedAutoencoder(nn.Module):
             x = block(x)
         return self.vit.norm(x)
 
-    def loss(self, images):
-        """Mean squared error of the pixels painted, on hidden patches alone, in the units of the images"""
-        painted, hidden = self(images)
+    def loss(self, outputs: tuple[Tensor, Tensor], images: Tensor) -> Tensor:
+        """Mean squared error of the predicted pixels, on the hidden patches only, in the units of the images.
+
+        outputs: what `forward` returned for these images
+        """
+        predicted, hidden = outputs
         patches = patchify(images, self.vit.config.patch_size)
-        wanted = patches.gather(1, hidden.to(images.device)[:, :, None].expand_as(painted))
-        return (painted - wanted).square().mean()
+        target = patches.gather(1, hidden.to(images.device)[:, :, None].expand_as(predicted))
+        return (predicted - target).square().mean()
 
 
-def pretrain(autoencoder, batches, recipe=None, device="cpu", report=None):
-    """Train a masked autoencoder; the mean loss of each epoch comes back.  Labels in the batches are not looked at.
+class ImagesAsTargets:
+    """Batches whose labels are replaced by the images: (images, labels) -> (images, images)"""
 
-    recipe: its precision and label smoothing play no part;  report: called with the epoch's number and its loss
-    raises: FloatingPointError when the loss is not finite
+    def __init__(self, batches: SizedBatches) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((images, images) for images, _ in self.batches)
+
+
+def pretrain(
+    autoencoder: MaskedAutoencoder,
+    batches: SizedBatches,
+    recipe: Recipe | None = None,
+    device: str = "cpu",
+    report: Callable[[int, float], object] | None = None,
+) -> list[float]:
+    """Train a masked autoencoder and return the mean loss of each epoch. Labels in the batches are ignored.
+
+    recipe: its label smoothing is not used;  report: called with the epoch's number and its loss
+    raises: FloatingPointError when loss or gradient is not finite; ValueError when there is no batch
     """
-    recipe = recipe or Recipe()
-    autoencoder.to(device).train()
-    total, losses = recipe.epochs * len(batches), []
-    optimizer = recipe.make_optimizer(autoencoder)
-    schedule = LambdaLR(optimizer, lambda step: recipe.share(step, total))
-    for epoch in range(1, recipe.epochs + 1):
-        loss_sum = count = 0
-        for images, _ in batches:
-            optimizer.zero_grad()
-            loss = autoencoder.loss(images.to(device))
-            if not torch.isfinite(loss):
-                raise FloatingPointError(
-                    f"the loss is {loss.item()} in epoch {epoch}: see the causes that `training.fit` names"
-                )
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(autoencoder.parameters(), recipe.clip)
-            optimizer.step()
-            schedule.step()
-            loss_sum += loss.item() * len(images)
-            count += len(images)
-        losses.append(loss_sum / count)
+
+    def report_loss(row: Epoch) -> None:
         if report:
-            report(epoch, losses[-1])
-    return losses
+            report(row.epoch, row.loss)
+
+    history = fit(
+        autoencoder, ImagesAsTargets(batches), None, recipe, device=device, loss_fn=autoencoder.loss, report=report_loss
+    )
+    return [row.loss for row in history]

@@ -1,40 +1,45 @@
-"""One way in: trained models by name, from the libraries that have them, or from a file."""
+"""Pretrained models by name: from torchvision, timm, Hugging Face, a file, or this package."""
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vit_helpers.pretrained.files import Pretrained, load_weights
 from vit_helpers.pretrained.key_maps import fill, from_google, from_huggingface, from_timm, from_torchvision, heads_of_google
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import SIZES, ViT, ViTConfig
 
+StateDict = Mapping[str, Tensor]
+
 OURS = Path(__file__).parents[1] / "weights"
 HALF = (0.5, 0.5, 0.5)
 
 
-def load_pretrained(name):
-    """A trained model by its name, as `Pretrained`: model, preprocess, class_names.
+def load_pretrained(name: str | Path) -> Pretrained:
+    """Load a pretrained model by its name, as `Pretrained`: model, preprocess, class_names.
 
     "torchvision:vit_b_16"   : also vit_b_32, vit_l_16, vit_l_32 and vit_h_14, with their default weights; others by
                                torchvision's name for them, "torchvision:ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1"
     "timm:vit_base_patch16_224": any vit_* and deit_* that is the paper's model
     "huggingface:google/vit-base-patch16-224": any ViTModel or ViTForImageClassification, by its name or its folder
     "PATH.npz"               : one of Google's files
-    "PATH.safetensors"       : what `save_weights` kept
+    "PATH.safetensors"       : a file of `save_weights`
     "ours:scattered"         : models of this series, in `vit_helpers/weights`
 
-    raises: ValueError for an unknown name, and for weights that are not those of the paper's model, naming keys and shapes;
-            OSError when the weights cannot be had, saying what was tried; ImportError when their library is not there
+    raises: ValueError for an unknown name, and for weights that do not fit the paper's model, with their keys and shapes;
+            OSError if the weights cannot be downloaded or read; ImportError if their library is not installed
     """
     if Path(name).suffix == ".safetensors":
         return load_weights(name)
     if Path(name).suffix == ".npz":
-        return load_google(name)
+        return load_google(Path(name))
     library, _, rest = str(name).partition(":")
     if library not in LIBRARIES or not rest:
         names = ", ".join(f"{library}:NAME" for library in LIBRARIES)
@@ -42,16 +47,16 @@ def load_pretrained(name):
     return LIBRARIES[library](rest)
 
 
-def load_ours(name):
-    """One of the small models of this series"""
+def load_ours(name: str) -> Pretrained:
+    """One of the small models of this series."""
     there = sorted(path.stem for path in OURS.glob("*.safetensors"))
     if name not in there:
         raise ValueError(f"unknown weights ours:{name}, known: {', '.join(there)}")
     return load_weights(OURS / f"{name}.safetensors")
 
 
-def weights_of_torchvision(name):
-    """torchvision's description of its weights: the default ones of a model, or those of their full name"""
+def weights_of_torchvision(name: str) -> Any:
+    """torchvision's description of the default weights of a model, or of weights by their full name."""
     from torchvision.models import get_model_weights, get_weight
 
     try:
@@ -63,25 +68,25 @@ def weights_of_torchvision(name):
     return weights
 
 
-def is_cached_by_torchvision(name):
-    """Where torchvision keeps the file of a ViT's weights on this machine, there or not: a path"""
+def torchvision_cache_path(name: str) -> Path:
+    """Where torchvision caches the weights of a ViT on this machine; the file need not exist."""
     return Path(torch.hub.get_dir(), "checkpoints", weights_of_torchvision(name).url.rpartition("/")[2])
 
 
-def load_torchvision(name):
-    """A ViT with torchvision's weights, downloaded once into its own folder; the hash is checked"""
+def load_torchvision(name: str) -> Pretrained:
+    """A ViT with torchvision's weights, which torchvision downloads once; the hash is checked."""
     weights = weights_of_torchvision(name)
     try:
         state = weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
-    except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: torch's word for a wrong hash
-        raise OSError(download_error(weights.url, error, f"at {is_cached_by_torchvision(name)}")) from error
+    except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: a wrong hash
+        raise OSError(download_error(weights.url, error, f"at {torchvision_cache_path(name)}")) from error
     t = weights.transforms()
     preprocess = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
     return assemble(from_torchvision(state), None, preprocess, weights.meta["categories"])
 
 
-def load_timm(name):
-    """A ViT with timm's weights, that timm downloads"""
+def load_timm(name: str) -> Pretrained:
+    """A ViT with timm's weights, which timm downloads."""
     import timm
     from timm.data import resolve_model_data_config
     from torch import nn
@@ -110,8 +115,8 @@ def load_timm(name):
     return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, timm_classes(theirs), **rest)
 
 
-def timm_classes(model):
-    """Names of the classes, where timm knows them by their number"""
+def timm_classes(model: Any) -> Sequence[str]:
+    """Names of the classes, if timm knows them by their number."""
     from timm.data import ImageNetInfo, infer_imagenet_subset
 
     if not (subset := infer_imagenet_subset(model)):
@@ -120,8 +125,8 @@ def timm_classes(model):
     return [names.index_to_description(i) for i in range(model.num_classes)]
 
 
-def load_huggingface(name):
-    """A ViTModel or ViTForImageClassification of transformers, from the hub or a folder"""
+def load_huggingface(name: str) -> Pretrained:
+    """A ViTModel or ViTForImageClassification of transformers, from the hub or a folder."""
     from transformers import AutoConfig, AutoImageProcessor, ViTForImageClassification, ViTModel
 
     try:
@@ -130,35 +135,38 @@ def load_huggingface(name):
             what = f"a {own.model_type} with {getattr(own, 'hidden_act', 'another activation')}"
             raise ValueError(f"{name} is {what}, not a vit with gelu")
         headless = own.architectures == ["ViTModel"]
-        kind = ViTModel if headless else ViTForImageClassification
-        theirs, told = kind.from_pretrained(name, output_loading_info=True)
-        pictures = AutoImageProcessor.from_pretrained(name)
+        kind: Any = ViTModel if headless else ViTForImageClassification
+        theirs, info = kind.from_pretrained(name, output_loading_info=True)
+        processor = AutoImageProcessor.from_pretrained(name)
     except OSError as error:
         raise OSError(download_error(f"Hugging Face's {name}", error, "in a folder, and give its path")) from error
-    missing = {key for key in told["missing_keys"] if not key.startswith("pooler.")}  # a pooler may be left out
+    missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}  # a pooler may be left out
     if missing:  # transformers would have drawn them at random
         raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
     state = from_huggingface(theirs.state_dict())
-    if told["missing_keys"]:
+    if info["missing_keys"]:
         state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
+    preprocess = preprocess_of_huggingface(name, processor)
     classes = [] if headless else [own.id2label[i] for i in range(own.num_labels)]
-    return assemble(state, own.num_attention_heads, of_processor(name, pictures), classes, norm_eps=own.layer_norm_eps)
+    return assemble(state, own.num_attention_heads, preprocess, classes, norm_eps=own.layer_norm_eps)
 
 
-def of_processor(name, pictures):
-    """`Preprocess` from the processor of transformers that belongs to the weights"""
-    own = {key: getattr(pictures, key, None) for key in ("resample", "do_resize", "do_center_crop", "do_normalize")}
+def preprocess_of_huggingface(name: str, processor: Any) -> Preprocess:
+    """`Preprocess` from the image processor of transformers that belongs to the weights."""
+    own: dict[str, Any] = {
+        key: getattr(processor, key, None) for key in ("resample", "do_resize", "do_center_crop", "do_normalize")
+    }
     own["resample"] = int(own["resample"])
     require_supported(name, own, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
-    size = (pictures.size["height"], pictures.size["width"])
+    size = (processor.size["height"], processor.size["width"])
     how = {2: "bilinear", 3: "bicubic"}[own["resample"]]
-    return Preprocess(size, size, how, pictures.image_mean, pictures.image_std)
+    return Preprocess(size, size, how, processor.image_mean, processor.image_std)
 
 
-def load_google(path):
-    """One of the npz files of google-research/vision_transformer; pictures are squeezed to the model's square.
+def load_google(path: Path) -> Pretrained:
+    """One of the npz files of google-research/vision_transformer; images are resized to the model's square.
 
-    Antialiased, which Google's own reading of pictures is not: small differences in pictures that shrink much
+    Resizing is antialiased, unlike Google's own: images that shrink a lot differ slightly.
     """
     try:
         with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -171,13 +179,20 @@ def load_google(path):
     return assemble(state, heads_of_google(arrays), Preprocess(size, size, "bilinear", HALF, HALF), numbered(classes))
 
 
-LIBRARIES = {"torchvision": load_torchvision, "timm": load_timm, "huggingface": load_huggingface, "ours": load_ours}
+LIBRARIES: dict[str, Callable[[str], Pretrained]] = {
+    "torchvision": load_torchvision,
+    "timm": load_timm,
+    "huggingface": load_huggingface,
+    "ours": load_ours,
+}
 
 
-def assemble(state, num_heads, preprocess, class_names, **fields):
-    """A model of the shape that weights under our names have, filled with them.
+def assemble(
+    state: StateDict, num_heads: int | None, preprocess: Preprocess, class_names: Sequence[str], **fields: Any
+) -> Pretrained:
+    """A model whose config is inferred from the shapes of weights under our names, loaded with them.
 
-    num_heads: None for the paper's number at that width;  fields: of `ViTConfig`, that no shape tells
+    num_heads: None for the paper's number at that width;  fields: of `ViTConfig`, which no shape determines
     """
     require_keys(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
     D, numbers = state["patch_embed.proj.weight"].shape
@@ -202,32 +217,32 @@ def assemble(state, num_heads, preprocess, class_names, **fields):
     return Pretrained(model.eval(), preprocess, tuple(class_names) or numbered(config.num_classes))
 
 
-def require_supported(name, own, **values):
-    """ValueError when weights want something that `Preprocess` or `ViT` cannot do, rather than half of it"""
+def require_supported(name: str, own: Mapping[str, Any], **values: tuple[Any, ...]) -> None:
+    """Raise ValueError if the weights need something that `Preprocess` or `ViT` does not implement."""
     if other := [f"{key} = {own[key]!r}" for key, allowed in values.items() if own[key] not in allowed]:
         raise ValueError(f"{name} prepares pictures in a way that is not known here: {', '.join(other)}")
 
 
-def require_keys(state, *keys):
-    """ValueError when weights that tell a model's shape are missing"""
+def require_keys(state: StateDict, *keys: str) -> None:
+    """Raise ValueError if weights that determine the config are missing."""
     if missing := [key for key in keys if key not in state]:
         raise ValueError(f"the file is incomplete: it has no {', '.join(missing)}")
 
 
-def image_size_of(state):
-    """Pixels of the square that weights under our names were trained on"""
+def image_size_of(state: StateDict) -> int:
+    """Side in pixels of the square images that weights under our names were trained on."""
     require_keys(state, "token_embed.pos_embed", "patch_embed.proj.weight")
     rows = math.isqrt(state["token_embed.pos_embed"].shape[1])
     return rows * math.isqrt(state["patch_embed.proj.weight"].shape[1] // 3)
 
 
-def numbered(n):
-    """Names for classes that have none"""
+def numbered(n: int) -> tuple[str, ...]:
+    """Names for classes that have none."""
     return tuple(f"class {i}" for i in range(n))
 
 
-def download_error(what, error, place):
-    """What to say of weights that do not come"""
+def download_error(what: str, error: Exception, place: str) -> str:
+    """The message for weights that could not be downloaded."""
     return (
         f"could not get {what}: {type(error).__name__}: {str(error)[:300]}\n"
         f"By hand: put the file {place}. Without a network there are the models of this series: load_pretrained('ours:...')."

@@ -1,114 +1,126 @@
-"""What a ViT costs, from its config alone: parameters, multiply-adds and memory, part by part.
+"""What a ViT costs, from its config alone: parameters, multiply-adds and memory, component by component.
 
-A multiply-add is one product and one sum; FLOPs as torch counts them are twice as many. Norms, softmax, GELU and sums are
-left out: they touch each number a few times, the products below many times.
+A multiply-add is one product and one sum; torch counts it as two FLOPs. Norms, softmax, GELU and additions are left out:
+they use each number a few times, the matrix products below many times.
 """
 
+from vit_helpers.vit import ViTConfig
 
-def parameters(config):
-    """Learned numbers by part: {"projection", "tokens", "qkv", "output", "MLP", "norms", "head"}
+OPTIMIZER_STATES = {"adamw": 2, "sgd": 1}  # numbers that the optimizer keeps for each parameter
 
-    >>> from vit_helpers.vit import ViTConfig
+
+def parameters(config: ViTConfig) -> dict[str, int]:
+    """Learned parameters by component: {"projection", "tokens", "qkv", "output", "MLP", "norms", "head"}.
+
     >>> sum(parameters(ViTConfig()).values())
     86567656
     """
-    c, D, L, M, T = letters(config)
-    width, head = D, 0
-    if c.representation_size is not None:
-        width, head = c.representation_size, (D + 1) * c.representation_size
+    D, L, T, K = config.embed_dim, config.depth, config.num_tokens, config.num_classes
+    M = hidden_dim(config)
+    width, pre_logits = D, 0
+    if config.representation_size is not None:
+        width, pre_logits = config.representation_size, (D + 1) * config.representation_size
     return {
-        "projection": (c.in_chans * c.patch_size**2 + 1) * D,
-        "tokens": c.class_token * D + (T * D if c.positions == "learned" else 0),
+        "projection": (patch_dim(config) + 1) * D,
+        "tokens": config.class_token * D + (T * D if config.positions == "learned" else 0),
         "qkv": L * 3 * (D + 1) * D,
         "output": L * (D + 1) * D,
         "MLP": L * (2 * D * M + M + D),
         "norms": (2 * L + 1) * 2 * D,
-        "head": head + (width + 1) * c.num_classes,
+        "head": pre_logits + (width + 1) * K,
     }
 
 
-def multiply_adds(config):
-    """Of one image through the model, by part: {"projection", "qkv", "scores", "mixing", "output", "MLP", "head"}
+def multiply_adds(config: ViTConfig) -> dict[str, int]:
+    """Multiply-adds of one image in the forward pass: {"projection", "qkv", "scores", "mixing", "output", "MLP", "head"}.
 
-    >>> from vit_helpers.vit import ViTConfig
     >>> round(sum(multiply_adds(ViTConfig()).values()) / 1e9, 2)
     17.56
     """
-    c, D, L, M, T = letters(config)
-    width, head = D, 0
-    if c.representation_size is not None:
-        width, head = c.representation_size, D * c.representation_size
-    read = T if c.pool == "none" else 1  # tokens that the head reads
+    D, L, T, K = config.embed_dim, config.depth, config.num_tokens, config.num_classes
+    width, pre_logits = D, 0
+    if config.representation_size is not None:
+        width, pre_logits = config.representation_size, D * config.representation_size
+    pooled = T if config.pool == "none" else 1  # tokens that the head is applied to
     return {
-        "projection": num_patches(c) * c.in_chans * c.patch_size**2 * D,
+        "projection": num_patches(config) * patch_dim(config) * D,
         "qkv": L * T * D * 3 * D,
         "scores": L * T * T * D,
         "mixing": L * T * T * D,
         "output": L * T * D * D,
-        "MLP": L * T * 2 * D * M,
-        "head": read * (head + width * c.num_classes),
+        "MLP": L * T * 2 * D * hidden_dim(config),
+        "head": pooled * (pre_logits + width * K),
     }
 
 
-def training_multiply_adds(config, fused=True):
-    """Of one image in training, by part: each product costs two more on the way back, for the gradients of its two factors.
+def training_multiply_adds(config: ViTConfig, fused: bool = True) -> dict[str, int]:
+    """Multiply-adds of one image in training, forward and backward pass, by component as in `multiply_adds`.
 
-    The projection costs one more only: nobody asks for the gradient of the pixels. Fused attention, which never writes its
-    weights down, computes the scores once more.
+    The backward pass computes two more products for each one of the forward pass, for the gradients of its two factors.
+    It computes one for the projection, since the gradient of the pixels is not needed. Fused attention, which never
+    stores its weights, computes the scores once more.
     """
     times = {"projection": 2, "scores": 4 if fused else 3}
-    return {part: times.get(part, 3) * count for part, count in multiply_adds(config).items()}
+    return {name: times.get(name, 3) * count for name, count in multiply_adds(config).items()}
 
 
-def attention_crossover(config):
-    """The number of tokens at which scores and mixing, which grow with T^2, cost as much as all else in a block.
+def attention_crossover(config: ViTConfig) -> int:
+    """The number of tokens at which scores and mixing, which grow with T^2, cost as much as the rest of a block.
 
-    2 T^2 D = T (4 D^2 + 2 D M), so T = 2 D + M: six times the width where the MLP has 4 D
+    2 T^2 D = T (4 D^2 + 2 D M), so T = 2 D + M: six times the width if the MLP's hidden width M is 4 D.
 
-    >>> from vit_helpers.vit import ViTConfig
-    >>> overtakes(ViTConfig())
+    >>> attention_crossover(ViTConfig())
     4608
     """
-    _, D, _, M, _ = letters(config)
-    return 2 * D + M
+    return 2 * config.embed_dim + hidden_dim(config)
 
 
-def activations(config, fused=True):
-    """Numbers that autograd keeps of one image until the way back, by part; without dropout.
+def activations(config: ViTConfig, fused: bool = True) -> dict[str, int]:
+    """Numbers that autograd keeps of one image for the backward pass, by component; without dropout.
 
-    fused: attention that never writes its T x T weights down. Where it does (few tokens, on a CPU), it keeps them, and
-           copies of queries, keys and values that the products asked for
+    fused: attention that never stores its T x T weights. Plain attention (few tokens on a CPU) keeps them, and copies of
+           queries, keys and values in the layout that the products need
     """
-    c, D, L, M, T = letters(config)
-    attention = T * (4 * D + c.num_heads) if fused else T * (4 * D + c.num_heads * T)
+    D, L, T = config.embed_dim, config.depth, config.num_tokens
+    attention = T * (4 * D + config.num_heads) if fused else T * (4 * D + config.num_heads * T)
     return {
-        "projection": num_patches(c) * c.in_chans * c.patch_size**2,
+        "projection": num_patches(config) * patch_dim(config),
         "norms": (2 * L + 1) * T * (D + 2),
         "qkv": L * T * D,
         "attention": L * attention,
-        "MLP": L * T * (D + 2 * M),
-        "head": T * D if c.pool == "cls" else D,  # a view of one token keeps all of them
+        "MLP": L * T * (D + 2 * hidden_dim(config)),
+        "head": T * D if config.pool == "cls" else D,  # a view of one token keeps all of them
     }
 
 
-def training_bytes(config, batch, optimizer="adamw", fused=True):
-    """Bytes of memory in float32 training: weights, gradients, the optimiser's own numbers, what autograd keeps of a batch.
+def training_bytes(config: ViTConfig, batch: int, optimizer: str = "adamw", fused: bool = True) -> dict[str, int]:
+    """Bytes of memory in float32 training: {"weights", "gradients", "optimizer", "activations"}, of a batch of images.
 
-    optimizer: "adamw" keeps two numbers a parameter, "sgd" with momentum one
+    optimizer: "adamw" keeps two numbers for each parameter, "sgd" with momentum one
+    raises   : ValueError for another optimizer
     """
-    own = {"adamw": 2, "sgd": 1}
-    if optimizer not in own:
-        raise ValueError(f"unknown optimizer {optimizer!r}, known: {', '.join(own)}")
-    n = 4 * sum(parameters(config).values())
+    if optimizer not in OPTIMIZER_STATES:
+        raise ValueError(f"unknown optimizer {optimizer!r}, known: {', '.join(OPTIMIZER_STATES)}")
+    weights = 4 * sum(parameters(config).values())
     kept = 4 * batch * sum(activations(config, fused).values())
-    return {"weights": n, "gradients": n, "optimiser": own[optimizer] * n, "activations": kept}
+    return {
+        "weights": weights,
+        "gradients": weights,
+        "optimizer": OPTIMIZER_STATES[optimizer] * weights,
+        "activations": kept,
+    }
 
 
-def num_patches(config):
+def num_patches(config: ViTConfig) -> int:
     """N"""
     return config.num_tokens - config.class_token
 
 
-def letters(config):
-    """The config, and of it D, L, the MLP's hidden width, T"""
-    return config, config.embed_dim, config.depth, int(config.embed_dim * config.mlp_ratio), config.num_tokens
+def patch_dim(config: ViTConfig) -> int:
+    """Numbers of one patch, C*P*P"""
+    return config.in_chans * config.patch_size**2
+
+
+def hidden_dim(config: ViTConfig) -> int:
+    """Hidden width of the MLP"""
+    return int(config.embed_dim * config.mlp_ratio)

@@ -1,49 +1,52 @@
-"""Ways to train and answer faster, or in less memory, with the same numbers or nearly: the ideas, a function each."""
+"""Ways to train and predict faster, or in less memory, with the same or nearly the same results: one function each."""
 
 import math
 import warnings
 import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vit_helpers.training.recipe import bf16_units
 
 
-def accumulate(model, images, labels, parts):
-    """The gradient of a large batch in the memory of a small one: a part at a time, and the gradients add up in `.grad`.
+def accumulate(model: nn.Module, images: Tensor, labels: Tensor, parts: int) -> float:
+    """Gradient accumulation: the gradient of a large batch in the memory of a small one, summed over its parts in `.grad`.
 
-    A part counts by its share of the images, so that uneven parts add up to the mean over all as well.
-    images : (B, C, H, W);  labels: (B,), or shares of classes (B, K);  parts: how many, from 1 to B
-    returns: the mean loss over all images, in nats; what was in `.grad` before is gone
-    raises : ValueError when a part would be empty
+    Each part is weighted by its number of images, so that parts of unequal size also add up to the mean over the batch.
+    images : (B, C, H, W);  labels: (B,), or probabilities (B, K);  parts: how many, from 1 to B
+    returns: the mean loss over all images, in nats; earlier gradients are discarded
+    raises : ValueError if a part would be empty
     """
     if not 1 <= parts <= len(images):
         raise ValueError(f"a batch of {len(images)} images has from 1 to {len(images)} parts, got {parts}")
     model.zero_grad()
     total = torch.zeros((), device=images.device)
-    for some, their in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
-        loss = F.cross_entropy(model(some), their) * (len(some) / len(images))
+    for x, y in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
+        loss = F.cross_entropy(model(x), y) * (len(x) / len(images))
         loss.backward()  # adds to .grad, and frees what autograd kept of this part
         total += loss.detach()
     return total.item()
 
 
 @contextmanager
-def checkpoint_blocks(model):
-    """Gradient checkpointing, inside a `with`: a block keeps its input alone, and runs once more on the way back.
+def checkpoint_blocks(model: nn.Module) -> Iterator[nn.Module]:
+    """Activation checkpointing, inside a `with`: a block keeps only its input, and runs again in the backward pass.
 
-    The numbers are the same to the bit, dropout included, and weights keep their names; the price is a second forward pass.
+    The results are the same to the bit, dropout included, and weights keep their names; it costs a second forward pass.
     model : has `blocks`, as `ViT` and timm's models do
-    raises: TypeError when it has none
+    raises: TypeError if it has none
     """
     if not hasattr(model, "blocks"):
         raise TypeError(f"{type(model).__name__} has no blocks to run again")
-    before = [(block, vars(block).get("forward")) for block in model.blocks]
+    blocks: Any = model.blocks
+    before = [(block, vars(block).get("forward")) for block in blocks]
     for block, _ in before:
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
     try:
@@ -51,15 +54,15 @@ def checkpoint_blocks(model):
     finally:
         for block, forward in before:
             if forward is None:
-                del block.forward  # that of its class shows again
+                del block.forward  # its class's method is visible again
             else:
                 block.forward = forward
 
 
-def best_precision(device="cpu"):
-    """The `Recipe.precision` that is fastest on a device: "bfloat16" where there are units for it, elsewhere "float32".
+def best_precision(device: str | torch.device = "cpu") -> str:
+    """The `Recipe.precision` that is fastest on a device: "bfloat16" if it has units for it, otherwise "float32".
 
-    The trap: bfloat16 runs everywhere, and without units several times slower than float32
+    bfloat16 runs everywhere, but without such units it is several times slower than float32.
     """
     kind, has_units = torch.device(device).type, False
     if kind == "cpu":
@@ -69,11 +72,11 @@ def best_precision(device="cpu"):
     return "bfloat16" if has_units else "float32"
 
 
-def quantize(model):
-    """A copy whose linear layers hold their weights in 8 bits, a scale a layer; inputs are rounded to 8 bits as they come.
+def quantize(model: nn.Module) -> nn.Module:
+    """A copy with 8-bit weights in its linear layers, one scale for each layer; their inputs are rounded to 8 bits as well.
 
-    A quarter of the memory, for inference on a CPU alone. Torch announces that this will move to the package torchao.
-    raises: ImportError or RuntimeError where torch, or its build for this processor, has it no longer
+    It needs a quarter of the memory, and serves inference on a CPU only. Torch will move this to the package torchao.
+    raises: ImportError or RuntimeError if torch, or its build for this processor, no longer has it
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -82,15 +85,16 @@ def quantize(model):
         return quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8).eval()
 
 
-def saved_activation_bytes(function, model):
-    """The most memory that autograd keeps for the way back at any moment while function() runs, in bytes.
+def saved_activation_bytes(function: Callable[[], Any], model: nn.Module) -> int:
+    """The peak memory that autograd keeps for the backward pass while function() runs, in bytes.
 
-    The weights of the model are not counted, they are there anyway; nor what a recomputed block keeps for a moment
+    The model's weights are not counted, nor what a recomputed block keeps for a moment.
     """
     weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    alive, most = weakref.WeakSet(), 0
+    alive: weakref.WeakSet[SavedTensor] = weakref.WeakSet()
+    most = 0
 
-    def keep(tensor):
+    def keep(tensor: Tensor) -> SavedTensor:
         nonlocal most
         held = SavedTensor(tensor)
         alive.add(held)
@@ -105,16 +109,16 @@ def saved_activation_bytes(function, model):
 
 
 class SavedTensor:
-    """A tensor that autograd keeps; gone when autograd lets go of it"""
+    """A tensor that autograd keeps; the object is deleted when autograd releases the tensor."""
 
-    def __init__(self, tensor):
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
 
 
-def break_even_steps(start, before, after):
-    """Steps until a start-up of so many seconds is won back, when a step took `before` seconds and now takes `after`.
+def break_even_steps(start: float, before: float, after: float) -> float:
+    """Steps until a start-up cost of `start` seconds is recovered, if a step takes `after` instead of `before` seconds.
 
-    >>> pays_after(30, before=0.5, after=0.25), pays_after(30, before=0.25, after=0.25)
+    >>> break_even_steps(30, before=0.5, after=0.25), break_even_steps(30, before=0.25, after=0.25)
     (120, inf)
     """
     return math.ceil(start / (before - after)) if after < before else math.inf

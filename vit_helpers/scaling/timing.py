@@ -4,21 +4,25 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
+Step = Callable[[], Any]
 
-def machine():
-    """One line: processor, CPUs, threads, and the versions that decide how fast torch is"""
+
+def machine() -> str:
+    """One line: processor, CPUs, threads, and the versions that decide how fast torch is."""
     return (
         f"{processor()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads, "
         f"{torch.backends.cpu.get_cpu_capability()}; Python {platform.python_version()}, torch {torch.__version__}"
     )
 
 
-def processor():
-    """The name that the processor gives itself"""
+def processor() -> str:
+    """The processor's name, as it reports it."""
     try:
         with Path("/proc/cpuinfo").open() as lines:
             return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -26,20 +30,21 @@ def processor():
         return platform.processor() or platform.machine()
 
 
-def benchmark_interleaved(steps, rounds=7, seconds=0.4):
-    """Seconds that each step takes, one number a round: in every round all take their turn, another one first each time.
+def benchmark_interleaved(steps: Mapping[str, Step], rounds: int = 7, seconds: float = 0.4) -> dict[str, list[float]]:
+    """Seconds of each step, one number per round; every round runs all steps, and each round starts with another one.
 
-    So a machine that slows down for a while slows all of them. A step is repeated for about `seconds` in a round, after
-    two calls that warm it up.
+    So a machine that slows down for a while slows all of them, which `torch.utils.benchmark` does not ensure. A step is
+    repeated for about `seconds` in a round, after two warm-up calls.
     steps  : {name: function without arguments}
-    returns: {name: [seconds of one call, ...]}, `rounds` numbers each; their median counts
+    returns: {name: [seconds of one call, ...]}, `rounds` numbers each; report their median
     """
     repeats = {}
     for name, step in steps.items():
         step()
         step()
         repeats[name] = max(1, round(seconds / seconds_of(step)))
-    taken, order = {name: [] for name in steps}, list(steps)
+    taken: dict[str, list[float]] = {name: [] for name in steps}
+    order = list(steps)
     for _ in range(rounds):
         for name in order:
             taken[name].append(seconds_of(steps[name], repeats[name]))
@@ -47,8 +52,8 @@ def benchmark_interleaved(steps, rounds=7, seconds=0.4):
     return taken
 
 
-def seconds_of(step, repeats=1):
-    """Mean seconds of a call; a GPU is waited for"""
+def seconds_of(step: Step, repeats: int = 1) -> float:
+    """Mean seconds of a call, including the work that it queues on a GPU."""
     synchronize()
     start = time.perf_counter()
     for _ in range(repeats):
@@ -57,16 +62,16 @@ def seconds_of(step, repeats=1):
     return (time.perf_counter() - start) / repeats
 
 
-def synchronize():
-    """Until a GPU, where there is one, has done all it was told to: calls only hand it work"""
+def synchronize() -> None:
+    """Wait until a GPU, if there is one, has finished: calls only queue work on it."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def matmul_peak(dtype=torch.float32, device="cpu", size=1024, seconds=0.3):
-    """Multiply-adds a second of large square matrix products: what this machine can do at best, measured.
+def matmul_peak(dtype: torch.dtype = torch.float32, device: str = "cpu", size: int = 1024, seconds: float = 0.3) -> float:
+    """Multiply-adds per second of large square matrix products, measured: what this machine can reach at best.
 
-    size: side of the matrices; large enough that arithmetic, not memory, is what takes the time
+    size: side of the matrices; large enough that arithmetic, not memory, is the limit
     """
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     with torch.inference_mode():
@@ -74,13 +79,13 @@ def matmul_peak(dtype=torch.float32, device="cpu", size=1024, seconds=0.3):
     return size**3 / min(taken)
 
 
-def can_measure_memory(device="cpu"):
-    """Linux tells the memory of a process, and torch that of a GPU"""
+def can_measure_memory(device: str = "cpu") -> bool:
+    """Whether peak memory can be read: on Linux for a process, from torch for a GPU."""
     return device != "cpu" or sys.platform == "linux"
 
 
-def reset_peak_memory(device="cpu"):
-    """Bytes in use; the peak so far is forgotten"""
+def reset_peak_memory(device: str = "cpu") -> int:
+    """Reset the peak that `peak_memory` reports, and return the bytes in use."""
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
@@ -88,14 +93,14 @@ def reset_peak_memory(device="cpu"):
     return process_memory("VmRSS")
 
 
-def peak_memory(device="cpu"):
-    """The most bytes in use since `reset_peak_memory`"""
+def peak_memory(device: str = "cpu") -> int:
+    """The most bytes in use since `reset_peak_memory`."""
     if device != "cpu":
         return torch.cuda.max_memory_allocated()
-    return process_memory("VmHWM")  # not getrusage's: that one begins with the peak of the process that started this one
+    return process_memory("VmHWM")  # psutil has no peak that can be reset; getrusage's starts with the parent's peak
 
 
-def process_memory(kind):
-    """Bytes of this process, as Linux tells them: VmRSS now, VmHWM at the peak"""
+def process_memory(kind: str) -> int:
+    """Bytes of this process according to Linux: "VmRSS" now, "VmHWM" at the peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(kind))

@@ -1,26 +1,62 @@
-"""Checkpoints: all that a training needs to go on, kept so that no cut at any moment loses it."""
+"""Checkpoints: all that a training needs to go on, written so that an interruption at any moment does not lose it.
+
+A file holds a dict: `version`, `model`, `optimizer`, `schedule`, `random` (the generators' states), `recipe`, `total` (the
+steps of the whole run), `history` (a dict per epoch) and `about` (what the caller wants kept). A path that ends in
+".shards" is a folder with a subfolder per epoch, into which each of several processes writes its own part.
+"""
 
 import io
 import pickle
 import shutil
 from dataclasses import asdict
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
+from vit_helpers.training.callbacks import Callback, Run
 from vit_helpers.training.distributed import barrier, broadcast, is_main_process, load_sharded, save_sharded
+from vit_helpers.training.measurements import Epoch
+from vit_helpers.training.recipe import Recipe
 
-SHARDS = ".shards"  # the ending of a folder that holds a checkpoint in parts, a folder an epoch
+SHARDS = ".shards"
+VERSION = 2
+RENAMED = {"token_rate": "token_lr_mult"}  # fields of `Recipe`, since version 1, which had no "version" yet
+State = dict[str, Any]
 
 
-def make_room(path, recipe, about, resume=False):
-    """See before the first epoch, not after it, that a checkpoint can be written here and read again"""
+class Checkpoint(Callback):
+    """Keeps all that is needed to go on, after every epoch.
+
+    path  : a file, or a folder that ends in ".shards"
+    resume: first go on from there, to the same end as a run that was never stopped (on CPU and CUDA)
+    about : plain values (numbers, texts, tuples, dicts) that describe what is trained
+    raises: ValueError when the path is of the wrong kind, when `about` is not plain, or when the checkpoint belongs to
+            another recipe or number of batches; FileNotFoundError when there is nothing to resume
+    """
+
+    def __init__(self, path: str | PathLike[str], resume: bool = False, about: State | None = None) -> None:
+        self.path, self.resume, self.about = Path(path), resume, about
+
+    def on_fit_start(self, run: Run) -> None:
+        prepare(self.path, run.recipe, self.about, self.resume)
+        if self.resume:
+            restore(load_checkpoint(self.path), run)
+
+    def on_epoch_end(self, run: Run) -> None:
+        save_checkpoint(self.path, run, self.about)
+
+
+def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = False) -> None:
+    """Make the folder, and raise before the first epoch, not after it, where a checkpoint could not be read again."""
     if path.suffix == SHARDS:
         if finished(path) and not resume:
-            raise ValueError(f"{path} holds a run already: resume=True goes on with it")
+            raise ValueError(f"{path} contains a run already: resume=True goes on with it")
         path.mkdir(parents=True, exist_ok=True)
     elif path.is_dir():
-        raise ValueError(f"{path} is a folder; a checkpoint is a file, say {path / 'checkpoint.pt'}")
+        raise ValueError(f"{path} is a folder; a checkpoint is a file, for example {path / 'checkpoint.pt'}")
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = io.BytesIO()
     torch.save({"recipe": asdict(recipe), "about": about}, plain)
@@ -30,29 +66,29 @@ def make_room(path, recipe, about, resume=False):
         raise ValueError(f"recipe and about must hold plain numbers and texts: {recipe}, {about!r}") from error
 
 
-def save_checkpoint(path, model, optimizer, schedule, recipe, total, history, about=None):
-    """Keep all that is needed to go on.  Written aside, then renamed: a cut leaves the file before as it was.
+def save_checkpoint(path: Path, run: Run, about: State | None = None) -> None:
+    """Write to a temporary file, then rename it: an interruption leaves the checkpoint before as it was.
 
-    The checkpoint before stays beside it, as `<name>.previous`.  total: steps of the whole run
-    Of several processes the first writes; with a path that ends in ".shards" each writes its part into a folder there.
+    The checkpoint before stays beside it, as `<name>.previous`. Of several processes the first writes; with a path that
+    ends in ".shards" each writes its part.
     """
-    path = Path(path)
     state = {
-        "schedule": schedule.state_dict(),
+        "version": VERSION,
+        "schedule": run.schedule.state_dict(),
         "random": random_state(),
-        "recipe": asdict(recipe),
-        "total": total,
-        "history": history,
+        "recipe": asdict(run.recipe),
+        "total": run.steps,
+        "history": [asdict(row) for row in run.history],
         "about": about or {},
     }
     if path.suffix == SHARDS:
-        save_shards(path / f"epoch-{len(history):04d}", model, optimizer, state)
+        save_shards(path / f"epoch-{len(run.history):04d}", run.model, run.optimizer, state)
     elif is_main_process():
-        save_file(path, {"model": model.state_dict(), "optimizer": optimizer.state_dict(), **state})
+        save_file(path, {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), **state})
 
 
-def save_shards(folder, model, optimizer, state):
-    """A checkpoint in parts; it counts when its last file is there, and only then older ones but one may go"""
+def save_shards(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> None:
+    """A checkpoint in parts. It counts once its last file is there; only then all older ones but one are removed."""
     if is_main_process():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -64,108 +100,118 @@ def save_shards(folder, model, optimizer, state):
             shutil.rmtree(old)
 
 
-def finished(path):
-    """The checkpoints in a folder that were written to their end, the oldest first"""
+def finished(path: Path) -> list[Path]:
+    """The complete checkpoints in a folder, the oldest first."""
     return sorted(last.parent for last in path.glob("epoch-*/.metadata"))
 
 
-def save_file(path, state):
-    """Written aside, then renamed"""
+def save_file(path: Path, state: State) -> None:
+    """Write a checkpoint to a temporary file, then rename it."""
     try:
-        torch.save(state, aside(path))
-    except RuntimeError as error:  # torch's word for a disk that is full, or gone
-        aside(path).unlink(missing_ok=True)
-        raise OSError(f"could not write {aside(path)}, {path} is as it was: {error}") from error
+        torch.save(state, temporary(path))
+    except RuntimeError as error:  # what torch raises when a disk is full, or gone
+        temporary(path).unlink(missing_ok=True)
+        raise OSError(f"could not write {temporary(path)}, {path} is as it was: {error}") from error
     if path.exists():
-        shutil.copyfile(path, aside(previous(path)))  # copied, not moved: at no moment is there no checkpoint
-        aside(previous(path)).replace(previous(path))
-    aside(path).replace(path)
+        shutil.copyfile(path, temporary(previous(path)))  # copied, not moved: there is a checkpoint at every moment
+        temporary(previous(path)).replace(previous(path))
+    temporary(path).replace(path)
 
 
-def load_checkpoint(path):
-    """What `save_checkpoint` kept, as a dict; tensors on the CPU, and nothing that could run code.
+def load_checkpoint(path: str | PathLike[str]) -> State:
+    """What `save_checkpoint` wrote, as a dict with tensors on the CPU; its history is a list of `Epoch`.
 
-    raises: FileNotFoundError when there is none; ValueError when it is cut short or damaged, naming the one before
+    Reads what version 0.1 wrote, too. Of a folder of parts it reads all but weights and optimizer (see `restore`).
+    raises: FileNotFoundError when there is none; ValueError when it is truncated or damaged, naming the one before
     """
     path = Path(path)
     if path.suffix == SHARDS:
         return load_shards(path)
     if not path.is_file():
-        raise FileNotFoundError(f"no checkpoint at {path}{where_previous(path)}")
+        raise FileNotFoundError(f"no checkpoint at {path}{hint_previous(path)}")
     with path.open("rb") as file:
         try:
             state = torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
-            raise ValueError(f"the checkpoint {path} is cut short or damaged{where_previous(path)}") from error
+            raise ValueError(f"the checkpoint {path} is truncated or damaged{hint_previous(path)}") from error
     if not isinstance(state, dict) or "history" not in state:
-        raise ValueError(f"{path} is no checkpoint of this training: it holds {type(state).__name__} without a history")
-    return state
+        raise ValueError(f"{path} is not a checkpoint of this training: {type(state).__name__} without a history")
+    return upgrade(state)
 
 
-def load_shards(path):
-    """All but weights and optimiser, and under "parts" the folder where `restore` finds them"""
+def load_shards(path: Path) -> State:
+    """All but weights and optimizer, and under "parts" the folder where `restore` finds them."""
     if not finished(path):
         raise FileNotFoundError(f"no finished checkpoint in {path}")
     folder = finished(path)[-1]
     try:
-        return torch.load(folder / "state.pt", weights_only=True) | {"parts": folder}
+        return upgrade(torch.load(folder / "state.pt", weights_only=True)) | {"parts": folder}
     except Exception as error:  # as for a file
-        raise ValueError(f"{folder / 'state.pt'} is cut short or damaged{where_older(folder)}") from error
+        raise ValueError(f"{folder / 'state.pt'} is truncated or damaged{hint_older(folder)}") from error
 
 
-def restore(state, model, optimizer, schedule, recipe, total):
-    """Put a checkpoint back into model, optimizer, schedule and random generators; its history comes back."""
-    kept, wanted = state["recipe"] | {"total steps": state["total"]}, asdict(recipe) | {"total steps": total}
+def upgrade(state: State) -> State:
+    """A checkpoint's state under today's names; fields that its recipe did not have yet get their default."""
+    recipe = {RENAMED.get(name, name): value for name, value in state.get("recipe", {}).items()}
+    history = [Epoch.from_dict(row) for row in state["history"]]
+    return state | {"recipe": asdict(Recipe()) | recipe, "history": history}
+
+
+def restore(state: State, run: Run) -> None:
+    """Put a checkpoint's state back into the model, optimizer, schedule and history of a run, and the random generators.
+
+    Pickle reads a folder of parts, and pickle can run code: resume only from folders that you trust.
+    raises: ValueError when the checkpoint was made with another recipe or number of steps
+    """
+    kept, wanted = state["recipe"] | {"total steps": state["total"]}, asdict(run.recipe) | {"total steps": run.steps}
     changed = [f"{name} {kept[name]} -> {value}" for name, value in wanted.items() if kept[name] != value]
     if changed:
         raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
     if "parts" in state:
-        restore_parts(state["parts"], model, optimizer)
+        restore_parts(state["parts"], run.model, run.optimizer)
     else:
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-    schedule.load_state_dict(state["schedule"])
+        run.model.load_state_dict(state["model"])
+        run.optimizer.load_state_dict(state["optimizer"])
+    run.schedule.load_state_dict(state["schedule"])
     torch.set_rng_state(state["random"]["cpu"])
     if state["random"]["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(state["random"]["cuda"][: torch.cuda.device_count()])
-    return state["history"]
+    run.history[:] = state["history"]
 
 
-def restore_parts(folder, model, optimizer):
-    """Put back weights and optimiser from all parts of the checkpoint that all processes agree on"""
+def restore_parts(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Put back weights and optimizer from all parts of the checkpoint that all processes agree on."""
     if folder != broadcast(folder):
         raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
     try:
         load_sharded(folder, model, optimizer)
     except OSError as error:
-        raise ValueError(f"{error}{where_older(folder)}") from error
+        raise ValueError(f"{error}{hint_older(folder)}") from error
 
 
-def where_older(folder):
-    """What to say of the checkpoint in parts before this one, if there is one"""
-    older = [path for path in finished(folder.parent) if path < folder]
-    return f"; if it is damaged, remove {folder} to go on from {older[-1]}" if older else ""
-
-
-def random_state():
-    """The state of torch's generators, CPU and CUDA"""
+def random_state() -> State:
+    """The state of torch's generators, CPU and CUDA."""
     return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
 
 
-def previous(path):
-    """Where the checkpoint before lies"""
+def previous(path: Path) -> Path:
+    """Where the checkpoint before is."""
     return path.with_name(path.name + ".previous")
 
 
-def aside(path):
-    """Where a file is written before it takes its name"""
+def temporary(path: Path) -> Path:
+    """Where a file is written before it gets its name."""
     return path.with_name(path.name + ".part")
 
 
-def where_previous(path):
-    """What to say of the checkpoint before, if there is one"""
-    return (
-        f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there"
-        if previous(path).exists()
-        else ""
-    )
+def hint_previous(path: Path) -> str:
+    """The end of an error message: how to go on from the checkpoint before, if there is one."""
+    if not previous(path).exists():
+        return ""
+    return f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there"
+
+
+def hint_older(folder: Path) -> str:
+    """As `hint_previous`, for a checkpoint in parts."""
+    older = [path for path in finished(folder.parent) if path < folder]
+    return f"; if it is damaged, remove {folder} to go on from {older[-1]}" if older else ""

@@ -1,9 +1,12 @@
 """Why did it not learn?  The history of a run, read for the usual symptoms."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-CONSTANT = 0.98  # share of the validation images that get one and the same answer
+from vit_helpers.training.measurements import Epoch
+
+CONSTANT = 0.98  # fraction of the validation images that get one and the same prediction
 STUCK = 0.97  # of ln K
 GAP = 0.1  # between training and validation accuracy
 POOR = 0.9  # training accuracy
@@ -15,15 +18,15 @@ class Diagnosis(NamedTuple):
     symptom: str
     advice: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.symptom}: {self.advice}"
 
 
-def diagnose(history):
-    """Name the symptom of a run from its history, the gravest first.
+def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
+    """Name the symptom of a run from its history, the most serious first.
 
-    history: rows of `fit`
-    returns: `Diagnosis`; its symptom is "not finite", "constant prediction", "stuck at ln K", "softmax twice",
+    history: what `fit` returns, or dicts with the same names
+    returns: `Diagnosis`; its symptom is "not finite", "softmax twice", "constant prediction", "stuck at ln K",
              "overfitting", "underfitting" or "healthy"
     raises : ValueError when the history is empty
 
@@ -32,96 +35,102 @@ def diagnose(history):
     'constant prediction'
     """
     if not history:
-        raise ValueError("an empty history has nothing to tell")
-    return next(found for symptom in SYMPTOMS if (found := symptom(history)))
+        raise ValueError("an empty history cannot be diagnosed")
+    rows = [row if isinstance(row, Epoch) else Epoch.from_dict(row) for row in history]
+    return next(found for symptom in SYMPTOMS if (found := symptom(rows)))
 
 
-def not_finite(history):
+def not_finite(history: list[Epoch]) -> Diagnosis | None:
     """A loss that is NaN or infinite"""
     for row in history:
-        if not (math.isfinite(row["loss"]) and math.isfinite(row["val_loss"])):
+        if not (math.isfinite(row.loss) and math.isfinite(row.val_loss)):
             return Diagnosis(
                 "not finite",
-                f"the loss is {row['loss']} in epoch {row['epoch']}. Lower the learning rate or warm up, look for NaN in "
+                f"the loss is {row.loss} in epoch {row.epoch}. Lower the learning rate or warm up, look for NaN in "
                 "the pixels, for a division by zero or a log of zero",
             )
     return None
 
 
-def constant_prediction(history):
-    """One answer for (nearly) every image"""
+def softmax_twice(history: list[Epoch]) -> Diagnosis | None:
+    """A model whose outputs are probabilities, in a loss that applies a softmax of its own.
+
+    Loss and accuracy cannot show this for few classes: with 2 of them the loss stays above 0.31, where label smoothing alone
+    can keep that of a healthy training. The outputs show it for any number of classes, label smoothing and accuracy. Rows
+    without `probabilities`, which do not come from `fit`, never get this diagnosis.
+    """
     last = history[-1]
-    if last["val_majority_share"] < CONSTANT:
+    if not last.probabilities:
+        return None
+    least = math.log(math.e + last.num_classes - 1) - 1  # when the right output is 1 and all others are 0
+    return Diagnosis(
+        "softmax twice",
+        "every output of the model is a probability distribution already (nothing below 0, sum 1), and the loss applies a "
+        f"softmax of its own to it. It is {last.loss:.2f} and cannot fall below {least:.2f}. Remove the softmax at the "
+        "end of the model, so that it returns logits",
+    )
+
+
+def constant_prediction(history: list[Epoch]) -> Diagnosis | None:
+    """The same prediction for (nearly) every image"""
+    last = history[-1]
+    if not last.val_majority_share >= CONSTANT:  # nor where it was not measured
         return None
     return Diagnosis(
         "constant prediction",
-        f"{last['val_majority_share']:.0%} of the validation images get one and the same class, so the accuracy, "
-        f"{last['val_accuracy']:.2f}, is only that class's share. Is the decay L2 inside Adam (use AdamW)? Is the learning "
-        "rate too high or without warm-up? Do the pixels reach the model, normalised?",
+        f"{last.val_majority_share:.0%} of the validation images get one and the same class, so the accuracy, "
+        f"{last.val_accuracy:.2f}, is only that class's share. Is the decay L2 inside Adam (use AdamW)? Is the learning "
+        "rate too high or without warm-up? Do the pixels reach the model, normalized?",
     )
 
 
-def stuck(history):
-    """A training loss that never left what guessing costs"""
+def stuck(history: list[Epoch]) -> Diagnosis | None:
+    """A training loss that never left that of a uniform prediction"""
     last = history[-1]
-    K, ln_k = last["num_classes"], math.log(last["num_classes"])
-    if last["loss"] < STUCK * ln_k:
+    K, ln_k = last.num_classes, math.log(last.num_classes)
+    if last.loss < STUCK * ln_k:
         return None
     return Diagnosis(
         "stuck at ln K",
-        f"the loss is {last['loss']:.2f}; guessing among {K} classes costs ln {K} = {ln_k:.2f}. Do labels "
-        "belong to their images? Is there a softmax before the loss? Is the learning rate far too low or too high? Can the "
-        "model learn a single batch by heart?",
+        f"the loss is {last.loss:.2f}; guessing among {K} classes costs ln {K} = {ln_k:.2f}. Do the labels belong to "
+        "their images? Is there a softmax before the loss? Is the learning rate far too low or too high? Can the model "
+        "overfit a single batch?",
     )
 
 
-def softmax_twice(history):
-    """Right answers at a loss that they cannot cost, unless the logits were squeezed between 0 and 1 before it"""
-    last = history[-1]
-    least = math.log(math.e + last["num_classes"] - 1) - 1  # of the right logit 1 and all others 0
-    if last["accuracy"] < POOR or last["loss"] < least:
-        return None
-    return Diagnosis(
-        "softmax twice",
-        f"accuracy is {last['accuracy']:.2f}, and yet the loss {last['loss']:.2f}. With a softmax before the loss, which "
-        f"has one of its own, it cannot fall below {least:.2f}. Hand the loss the logits as they are",
-    )
-
-
-def overfitting(history):
-    """Training goes on getting better where validation does not"""
-    last, best = history[-1], min(history, key=lambda row: row["val_loss"])
-    gap = last["accuracy"] - last["val_accuracy"]
-    if gap < GAP:
+def overfitting(history: list[Epoch]) -> Diagnosis | None:
+    """Training still improves where validation does not"""
+    last, best = history[-1], min(history, key=lambda row: row.val_loss)
+    if last.accuracy - last.val_accuracy < GAP:
         return None
     return Diagnosis(
         "overfitting",
-        f"accuracy is {last['accuracy']:.2f} in training and {last['val_accuracy']:.2f} in validation, whose loss was "
-        f"lowest in epoch {best['epoch']} of {last['epoch']}. More images or augmentation, more decay, a smaller model, "
+        f"accuracy is {last.accuracy:.2f} in training and {last.val_accuracy:.2f} in validation, whose loss was "
+        f"lowest in epoch {best.epoch} of {last.epoch}. More images or augmentation, more decay, a smaller model, "
         "or fewer epochs",
     )
 
 
-def underfitting(history):
-    """Neither part is read well"""
+def underfitting(history: list[Epoch]) -> Diagnosis | None:
+    """Many mistakes on the training images, too"""
     last = history[-1]
-    if last["accuracy"] >= POOR:
+    if last.accuracy >= POOR:
         return None
     return Diagnosis(
         "underfitting",
-        f"accuracy is {last['accuracy']:.2f} even on the training images, {last['val_accuracy']:.2f} in validation. "
+        f"accuracy is {last.accuracy:.2f} even on the training images, {last.val_accuracy:.2f} in validation. "
         "More epochs, a larger model, a higher or a lower learning rate, less augmentation or less decay; are the "
-        "pixels normalised?",
+        "pixels normalized?",
     )
 
 
-def healthy(history):
+def healthy(history: list[Epoch]) -> Diagnosis | None:
     """None of the above"""
     last = history[-1]
     return Diagnosis(
         "healthy",
-        f"accuracy {last['accuracy']:.2f} in training and {last['val_accuracy']:.2f} in validation: no usual fault",
+        f"accuracy {last.accuracy:.2f} in training and {last.val_accuracy:.2f} in validation: no usual fault",
     )
 
 
-SYMPTOMS = (not_finite, constant_prediction, stuck, softmax_twice, overfitting, underfitting, healthy)
+SYMPTOMS = (not_finite, softmax_twice, constant_prediction, stuck, overfitting, underfitting, healthy)

@@ -1,32 +1,40 @@
-"""Several processes, one training: each has its part of every batch, and all take the same steps.
+"""Distributed training: each process has its slice of every batch, and all take the same steps.
 
 `torchrun` starts the processes and gives each its number (its *rank*); `init_distributed` connects them. In a process that
 was started alone, every function here does what one process needs: nothing.
 """
 
 import os
+import re
 import signal
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
+
+T = TypeVar("T")
+Number = TypeVar("Number", int, float)
+PEER_FAILURE = re.compile(r"\bgloo\b|\bNCCL\b|[Cc]onnection (closed|reset|refused)|Broken pipe")  # gloo's are RuntimeErrors
 
 
-def init_distributed(device="cpu"):
-    """Meet the other processes that torchrun started; the device of this one comes back.
+def init_distributed(device: str = "cpu") -> str:
+    """Connect to the other processes that torchrun started, and return the device of this one.
 
-    They talk by gloo on CPUs and by NCCL on GPUs, where each process has a GPU of its own. When torchrun ends a process,
-    because another died, that is a Ctrl-C to this one: what was finished is kept (seen with gloo; not tried with NCCL).
+    They communicate by gloo on CPUs and by NCCL on GPUs, where each process has a GPU of its own. When torchrun ends a
+    process because another died, that acts as a Ctrl-C: finished epochs are kept (seen with gloo; not tried with NCCL).
     raises: ValueError when there are more processes than GPUs
     """
     if "RANK" not in os.environ:
         return device
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    backend, more = "gloo", {}
+    backend, more = "gloo", dict[str, Any]()
     if device.startswith("cuda"):
         local, here = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if local >= here:
@@ -41,11 +49,11 @@ def init_distributed(device="cpu"):
     return device
 
 
-def rendezvous_store():
-    """Where the processes leave their addresses for one another: torch's own place, but a new one after a restart.
+def rendezvous_store() -> dict[str, Any]:
+    """The store in which processes find each other's addresses: torch's own, but a new one after a restart.
 
-    torchrun keeps its store when it starts processes again, and with it the addresses of the dead (pytorch issue 135712).
-    On several machines, which count restarts apart, it takes TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 instead.
+    torchrun keeps its store when it restarts processes, and with it the addresses of the dead (pytorch issue 135712).
+    On several machines, which count restarts separately, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 instead.
     """
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
@@ -55,10 +63,10 @@ def rendezvous_store():
     return {"store": dist.PrefixStore(f"attempt {attempt}", store), **numbers}
 
 
-def shutdown():
-    """Say good-bye to the other processes and end this one, when all is done.
+def shutdown() -> NoReturn:
+    """Leave the process group and end this process successfully.
 
-    At once, without the clearing up of an interpreter: a thread of torch that is still ending then may abort the process,
+    It ends at once, without the interpreter's clean-up: a thread of torch that is still ending then may abort the process,
     as it did once in some sixty runs, and torchrun would count the training as failed.
     """
     dist.destroy_process_group()
@@ -67,41 +75,41 @@ def shutdown():
     os._exit(0)
 
 
-def is_peer_failure(error):
-    """Whether an error says that another process is gone, and nothing of this one"""
-    words = ("onnection", "gloo", "NCCL", "store")
-    return world_size() > 1 and isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+def is_peer_failure(error: BaseException) -> bool:
+    """Whether an error means that another process is gone, and not that something is wrong in this one."""
+    lost = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and PEER_FAILURE.search(str(error)))
+    return world_size() > 1 and bool(lost)
 
 
-def ignore_sigterm():
-    """From here on torchrun's word to end is not heard: what this process has to say is short"""
+def ignore_sigterm() -> None:
+    """Do not end when torchrun says so: for the moment that a last message takes."""
     if dist.is_initialized():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def world_size():
-    """How many processes train together (the world size)"""
+def world_size() -> int:
+    """How many processes train together."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def rank():
-    """The number of this process, 0 .. world() - 1"""
+def rank() -> int:
+    """The number of this process, 0 .. world_size() - 1"""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def is_main_process():
-    """Whether this is the process that prints and writes"""
+def is_main_process() -> bool:
+    """Whether this is the process that prints and writes: the first."""
     return rank() == 0
 
 
-def barrier():
-    """Wait until every process has come here (a barrier)"""
+def barrier() -> None:
+    """Wait until every process has reached this line."""
     if world_size() > 1:
         dist.barrier()
 
 
-def broadcast(value):
-    """What the first process says, in every process (a broadcast)"""
+def broadcast(value: T) -> T:
+    """The first process's value, in every process."""
     if world_size() == 1:
         return value
     values = [value]
@@ -109,8 +117,26 @@ def broadcast(value):
     return values[0]
 
 
-def all_reduce_sum(number):
-    """The sum of a number over all processes (an all-reduce)"""
+def broadcast_result(function: Callable[[], T]) -> T:
+    """Call a function in the first process only, and return its result in every process.
+
+    raises: the ValueError or OSError of the first process, in every process
+    """
+    value: Any = None
+    error: Exception | None = None
+    if is_main_process():
+        try:
+            value = function()
+        except (ValueError, OSError) as raised:
+            error = raised
+    value, error = broadcast((value, error))
+    if error is not None:
+        raise error
+    return value
+
+
+def all_reduce_sum(number: Number) -> Number:
+    """The sum of a number over all processes."""
     if world_size() == 1:
         return number
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -119,102 +145,110 @@ def all_reduce_sum(number):
     return type(number)(numbers.item())
 
 
-def all_gather(rows):
-    """The rows of all processes, one after another (an all-gather): (n of this one, ...) -> (n of all, ...)"""
+def all_gather(rows: Tensor) -> Tensor:
+    """The rows of all processes, one after another: (n of this one, ...) -> (n of all, ...)"""
     if world_size() == 1:
         return rows
-    parts = [None] * world_size()
+    parts: list[Any] = [None] * world_size()
     dist.all_gather_object(parts, rows)
     return torch.cat(parts)
 
 
 class ShardedBatches:
-    """Of every batch the images of this process: number rank, rank + world, ...; a small last batch may leave it none.
+    """This process's slice of every batch: images rank, rank + world_size, ...; of a small last batch that may be none.
 
-    Every process draws the same order and the same augmentation, from torch's generator, which therefore has to start from
-    the same seed. Between two batches, while the model may draw dropout, each process draws on its own.
+    Every process draws the same order and the same augmentation from torch's generator, so all have to start from the same
+    seed. Between two batches, while the model may draw dropout, each process draws on its own.
     """
 
-    def __init__(self, batches):
+    def __init__(self, batches: Any) -> None:
         self.batches = batches
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.batches)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for step, (images, labels) in enumerate(self.batches):
             with fork_rng(step):
                 yield images[rank() :: world_size()], labels[rank() :: world_size()]
 
 
+def shard_batches(batches: Any) -> Any:
+    """This process's slice of the batches. A stream (`data.stream`) reads its own slice already."""
+    return batches if world_size() == 1 or hasattr(batches, "set_epoch") else ShardedBatches(batches)
+
+
 @contextmanager
-def fork_rng(step):
-    """Let the generators of this process go their own way for a while, in each step another one"""
+def fork_rng(step: int) -> Iterator[None]:
+    """Give each process random numbers of its own for a while, other ones in each step; then put the common state back."""
     if world_size() == 1:
         yield
         return
     common = torch.get_rng_state()
-    torch.manual_seed(torch.randint(2**40, ()).item() + step * world_size() + rank())
-    yield
-    torch.set_rng_state(common)
+    torch.manual_seed(int(torch.randint(2**40, ()).item()) + step * world_size() + rank())
+    try:
+        yield
+    finally:
+        torch.set_rng_state(common)
 
 
-def mean_loss(logits, labels, label_smoothing, images):
+def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float, images: int) -> Tensor:
     """Cross-entropy whose mean over the processes is the mean over all images of the step, `images` in number.
 
-    Processes average their gradients; where one has fewer images than another, the average of two means would be wrong.
+    Processes average their gradients. Where one has fewer images than another, the average of two means would be wrong.
     """
     if world_size() == 1:
         return F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
     return F.cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum") * world_size() / images
 
 
-def wrap_ddp(model):
-    """The model as it is called in training: on the way back its gradients become the mean over all processes.
+def wrap_ddp(model: nn.Module) -> nn.Module:
+    """The model as it is called in training: the backward pass averages its gradients over all processes.
 
-    DistributedDataParallel (arXiv 2006.15704) does that, for a whole model in each process; a sharded one does it itself.
+    DistributedDataParallel (arXiv 2006.15704) does that for a whole model in each process; a sharded one does it itself.
     """
     if world_size() == 1 or is_sharded(model):
         return model
     return nn.parallel.DistributedDataParallel(model)
 
 
-def shard(model):
-    """Leave each process only its part of every weight, gradient and optimiser state (FSDP2, after arXiv 2304.11277).
+def shard(model: nn.Module) -> nn.Module:
+    """Leave each process only its part of every weight, gradient and optimizer state (FSDP2, after arXiv 2304.11277).
 
-    A block's weights are brought together when it is their turn, and dropped again. Before the optimiser is made; in one
-    process nothing changes. raises: ValueError for a model without `blocks`
+    A block's weights are gathered just before they are needed, and dropped again. Call it before the optimizer is made; in
+    one process nothing changes.  raises: ValueError for a model without `blocks`
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     if world_size() == 1:
         return model
-    if not hasattr(model, "blocks"):
-        raise ValueError(f"to shard a model block by block it needs `blocks`, {type(model).__name__} has none")
+    if not isinstance(blocks := getattr(model, "blocks", None), nn.ModuleList):
+        raise ValueError(f"sharding goes block by block, and {type(model).__name__} has no `blocks`")
     mesh = init_device_mesh("cuda" if dist.get_backend() == "nccl" else "cpu", (world_size(),))
-    for block in model.blocks:
+    for block in blocks:
         fully_shard(block, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
 
 
-def is_sharded(model):
-    """Whether this process holds only its part of the weights"""
+def is_sharded(model: nn.Module) -> bool:
+    """Whether this process holds only its part of the weights."""
     return any(hasattr(p, "full_tensor") for p in model.parameters())
 
 
-def full_tensor(tensor):
-    """A tensor in one piece, in every process"""
+def full_tensor(tensor: Tensor) -> Tensor:
+    """A whole tensor in every process, sharded or not."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def full_state_dict(model):
-    """The weights of a model, sharded or not, by name, in one piece, on the CPU"""
+def full_state_dict(model: nn.Module) -> dict[str, Tensor]:
+    """The whole weights of a model, sharded or not, by name, on the CPU."""
     return {name: full_tensor(value).cpu() for name, value in model.state_dict().items()}
 
 
-def save_sharded(folder, model, optimizer):
-    """Each process writes its part of weights and optimiser; `.metadata`, the last file, says that all is there
+def save_sharded(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Write this process's part of weights and optimizer. The last file, `.metadata`, shows that all parts are there.
 
     raises: OSError when a part cannot be written
     """
@@ -226,8 +260,8 @@ def save_sharded(folder, model, optimizer):
         dcp.save({"model": weights, "optimizer": states}, checkpoint_id=folder, no_dist=world_size() == 1)
 
 
-def load_sharded(folder, model, optimizer):
-    """Put back what `save_sharded` wrote, in however many processes.  Pickle reads it: only from folders of your own.
+def load_sharded(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Put back what `save_sharded` wrote, in any number of processes. Pickle reads it: only from folders that you trust.
 
     raises: OSError when a part cannot be read
     """
@@ -235,15 +269,15 @@ def load_sharded(folder, model, optimizer):
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
     weights, states = get_state_dict(model, optimizer)
-    state = {"model": weights, "optimizer": states}
+    state: dict[str, Any] = {"model": weights, "optimizer": states}
     with reraise_dcp_errors("read", folder):
         dcp.load(state, checkpoint_id=folder, no_dist=world_size() == 1)
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
 @contextmanager
-def reraise_dcp_errors(doing, folder):
-    """Torch wraps what goes wrong in any process into an error of its own, no Exception even: here its cause comes out"""
+def reraise_dcp_errors(doing: str, folder: Path) -> Iterator[None]:
+    """Raise the cause where torch wraps what went wrong in any process into an error of its own, not even an Exception."""
     from torch.distributed.checkpoint.api import CheckpointException
 
     try:

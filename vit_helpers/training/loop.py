@@ -1,177 +1,133 @@
-"""Training: one loop, written out.  Seeds, learning rate, evaluation.  Works for any classifier."""
+"""The training loop, for any classifier and any loss. What is not part of the loop attaches as a callback."""
 
 import math
-import time
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from functools import partial
+from os import PathLike
+from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
-from torch import nn
-from torch.optim.lr_scheduler import LambdaLR
-from tqdm import tqdm
+from torch import Tensor, nn
 
-from vit_helpers.training.checkpoints import load_checkpoint, make_room, restore, save_checkpoint
-from vit_helpers.training.diagnosis import diagnose
-from vit_helpers.training.distributed import (
-    all_gather,
-    all_reduce_sum,
-    full_tensor,
-    is_main_process,
-    mean_loss,
-    world_size,
-    wrap_ddp,
-)
+from vit_helpers.training.callbacks import AverageGradients, Callback, CallbackList, PrintReport, Report, Run, progress
+from vit_helpers.training.checkpoints import Checkpoint
+from vit_helpers.training.distributed import full_tensor, world_size
+from vit_helpers.training.measurements import Batch, Epoch, TrainingSums, cross_entropy, evaluate
 from vit_helpers.training.recipe import Recipe
 
-
-class FlipTTA(nn.Module):
-    """A trained classifier that looks twice, at the image and at its mirror image, and answers the mean.
-
-    forward: (B, C, H, W) -> (B, K), logarithms of mean probabilities, to be used as logits
-    """
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, images):
-        one, two = self.model(images).softmax(dim=1), self.model(images.flip(3)).softmax(dim=1)
-        return ((one + two) / 2).log()
+Device = str | torch.device
+LossFunction = Callable[[Any, Tensor], Tensor]
 
 
-class Score(NamedTuple):
-    """loss: mean over images, in nats;  accuracy: share of images that are read right, from 0 to 1
+class SizedBatches(Protocol):
+    """(images, labels) batches that can be iterated again and again, and counted"""
 
-    majority_share: share of images that get the answer given most often; 1 means that all get the same
-    """
-
-    loss: float
-    accuracy: float
-    majority_share: float
+    def __iter__(self) -> Any: ...
+    def __len__(self) -> int: ...
 
 
-def set_seed(seed):
-    """Start torch's random generators, on the CPU and every GPU, from this seed.  The series draws from no others."""
+def set_seed(seed: int) -> None:
+    """Seed torch's random generators, on the CPU and every GPU. The series draws from no others."""
     torch.manual_seed(seed)
 
 
-def fit(model, train, validation, recipe=None, *, device="cpu", report=None, checkpoint=None, resume=False, about=None):
-    """Train a classifier; the history comes back, a dict an epoch (`print_epoch` names its units).
+def fit(
+    model: nn.Module,
+    train: SizedBatches,
+    validation: Iterable[Batch] | None,
+    recipe: Recipe | None = None,
+    *,
+    device: Device = "cpu",
+    loss_fn: LossFunction | None = None,
+    callbacks: Sequence[Callback] = (),
+    report: Callable[[Epoch], object] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    resume: bool = False,
+    about: dict[str, Any] | None = None,
+) -> list[Epoch]:
+    """Train a model and return its history, an `Epoch` for each pass over the training batches.
 
-    train, validation: give (images, labels) batches each time they are iterated, and have a length
-    report           : called with every row of the history; by default `print_epoch`, and a diagnosis in the end
-    checkpoint       : a path; after every epoch all that is needed to go on is kept there, with `about`; where it ends in
-                       ".shards" it is a folder, in which each of several processes writes its own part
-    about            : plain values (numbers, texts, tuples, dicts) that say what was trained, kept with the checkpoint
-    resume           : go on from that checkpoint, to the same end as a run that was never stopped (on CPU and CUDA)
-    raises           : FloatingPointError when loss or gradient is not finite; ValueError when there is nothing to train
-                       on, when `about` is not plain, or when resuming with another recipe or number of batches
-    Where several processes train together (`training.distributed`) each gives its share of the batches, and the first
-    alone reports and writes.  Batches that have `set_epoch` are told which one comes.
+    validation: batches that are evaluated after every epoch; None for a model that is no classifier
+    loss_fn   : loss_fn(outputs, labels) -> mean over the batch; None: cross-entropy with the recipe's label smoothing
+    callbacks : see `Callback`.  report, checkpoint, resume and about make callbacks, too: see `Report` and `Checkpoint`
+    report    : called with every epoch's measurements; None: a printed line, and a diagnosis at the end
+    raises    : FloatingPointError when loss or gradient is not finite; ValueError when there is no training batch, when
+                `about` is not plain, or when resuming with another recipe or number of batches
+    Where several processes train together (`training.distributed`), each gives its own slice of the batches.
     """
-    recipe = recipe or Recipe()
     if not len(train):
         raise ValueError("no batch to train on")
-    if checkpoint is not None:
-        make_room(Path(checkpoint), recipe, about, resume)
-    elif resume:
-        raise ValueError("resume=True needs the checkpoint to go on from")
-    steps = recipe.epochs * len(train)
-    model.to(device)
-    network = wrap_ddp(model)
-    optimizer = recipe.make_optimizer(model)
-    schedule = LambdaLR(optimizer, lambda step: recipe.share(step, steps))
-    history = []
-    if resume:
-        history = restore(load_checkpoint(checkpoint), model, optimizer, schedule, recipe, steps)
-    for epoch in range(len(history) + 1, recipe.epochs + 1):
-        if hasattr(train, "set_epoch"):
-            train.set_epoch(epoch)  # a stream's order hangs on it
-        row = {"epoch": epoch, "lr": schedule.get_last_lr()[0]}
-        row |= train_epoch(network, train, optimizer, schedule, recipe, device, epoch)
-        score = evaluate(model, validation, device, recipe.label_smoothing)
-        row |= {"val_loss": score.loss, "val_accuracy": score.accuracy, "val_majority_share": score.majority_share}
-        history.append(row)
-        if checkpoint is not None:
-            save_checkpoint(checkpoint, model, optimizer, schedule, recipe, steps, history, about)
-        if is_main_process():
-            (report or print_epoch)(row)
-    if report is None and is_main_process():
-        print(diagnose(history))
-    return history
+    recipe = recipe or Recipe()
+    run = start_run(model.to(device), recipe, steps=recipe.epochs * len(train))
+    loss_fn = loss_fn or partial(cross_entropy, label_smoothing=recipe.label_smoothing)
+    attached = attach(callbacks, report, checkpoint, resume, about)
+    attached.on_fit_start(run)
+    for epoch in range(len(run.history) + 1, recipe.epochs + 1):
+        figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device)
+        figures |= validate(run, validation, device)
+        run.history.append(Epoch(epoch, **figures))
+        attached.on_epoch_end(run)
+    attached.on_fit_end(run)
+    return run.history
 
 
-def train_epoch(model, batches, optimizer, schedule, recipe, device, epoch):
-    """One pass over the training data: mean loss and accuracy as seen while learning, and speed."""
-    model.train()
-    start = time.perf_counter()
-    loss_sum = right = count = 0
-    progress = {"desc": f"epoch {epoch} of {recipe.epochs}", "leave": False, "disable": None if is_main_process() else True}
-    for images, labels in tqdm(batches, **progress):
+def train_epoch(run: Run, batches: Iterable[Batch], loss_fn: LossFunction, device: Device) -> dict[str, Any]:
+    """One pass over the training batches; returns learning rate, loss, accuracy, number of classes and speed."""
+    run.network.train()
+    lr, sums = run.schedule.get_last_lr()[0], TrainingSums()
+    for images, labels in batches:
         images, labels = images.to(device), labels.to(device)
-        size = all_reduce_sum(len(labels))  # of the batch, over all processes
-        optimizer.zero_grad()
-        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
-            logits = model(images)
-        loss = mean_loss(logits.float(), labels, recipe.label_smoothing, size)
-        value = all_reduce_sum(loss.item()) / world_size()
-        if not math.isfinite(value):
-            raise FloatingPointError(not_finite("loss", value, schedule, epoch))
+        run.optimizer.zero_grad()
+        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=run.recipe.precision == "bfloat16"):
+            outputs = run.network(images)
+        loss = loss_fn(outputs, labels)
         loss.backward()
-        length = full_tensor(torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip))
-        if not torch.isfinite(length):
-            raise FloatingPointError(not_finite("length of the gradient", length.item(), schedule, epoch))
-        optimizer.step()
-        schedule.step()
-        loss_sum += value * size  # weigh by size: the last batch is smaller
-        right += (logits.argmax(1) == hard_labels(labels)).sum().item()
-        count += size
-    right = all_reduce_sum(right)
-    speed = count / (time.perf_counter() - start)
-    return {"loss": loss_sum / count, "accuracy": right / count, "num_classes": logits.shape[1], "images_per_second": speed}
+        norm = nn.utils.clip_grad_norm_(run.model.parameters(), run.recipe.clip)
+        check_finite(loss, norm, run)
+        run.optimizer.step()
+        run.schedule.step()
+        sums.add(loss, outputs, labels)
+    return {"lr": lr, **sums.means()}
 
 
-def hard_labels(labels):
-    """One class an image, also where labels are shares of classes: (B,) or (B, K) -> (B,)"""
-    return labels.argmax(1) if labels.ndim == 2 else labels
+def validate(run: Run, batches: Iterable[Batch] | None, device: Device) -> dict[str, float]:
+    """The score on the validation batches, under the names that `Epoch` has for it."""
+    if batches is None:
+        return {}
+    score = evaluate(run.model, batches, device, run.recipe.label_smoothing)
+    return {f"val_{name}": value for name, value in asdict(score).items()}
 
 
-def not_finite(name, value, schedule, epoch):
-    """The message of a run that stops: what is not finite, where, and the usual causes"""
-    step, lr = schedule.last_epoch + 1, schedule.get_last_lr()[0]
-    return (
-        f"the {name} is {value} at step {step} (epoch {epoch}, learning rate {lr:.2g}). Usual causes: a learning rate that "
-        "is too high or has no warm-up, pixels that are not normalised or hold NaN, a division by zero or a log of zero"
-    )
+def check_finite(loss: Tensor, norm: Tensor, run: Run) -> None:
+    """FloatingPointError, with the usual causes, unless the loss and the norm of the gradient are finite numbers."""
+    for name, value in (("loss", loss.item()), ("norm of the gradient", full_tensor(norm).item())):
+        if not math.isfinite(value):
+            step, epoch, lr = run.schedule.last_epoch + 1, len(run.history) + 1, run.schedule.get_last_lr()[0]
+            raise FloatingPointError(
+                f"the {name} is {value} at step {step} (epoch {epoch}, learning rate {lr:.2g}). Usual causes: a learning "
+                "rate that is too high or has no warm-up, pixels that are not normalized or contain NaN, a division by zero "
+                "or a log of zero"
+            )
 
 
-@torch.no_grad()
-def predict(model, batches, device="cpu"):
-    """Logits (n, K) and labels (n,) of all batches, in order, on the CPU; dropout is off meanwhile."""
-    was_training = model.training
-    model.eval()
-    pairs = [(model(images.to(device)).cpu(), labels.cpu()) for images, labels in batches]
-    model.train(was_training)
-    if not pairs:
-        raise ValueError("no batch to predict")
-    logits, labels = zip(*pairs, strict=True)
-    return torch.cat(logits), torch.cat(labels)
+def start_run(model: nn.Module, recipe: Recipe, steps: int) -> Run:
+    """A run before its first step, with the optimizer and schedule of its recipe."""
+    optimizer = recipe.make_optimizer(model)
+    return Run(model, model, recipe, optimizer, recipe.make_schedule(optimizer, steps), steps)
 
 
-def evaluate(model, batches, device="cpu", label_smoothing=0.0):
-    """Loss and accuracy over all images of the batches, and of all processes, as `Score`."""
-    logits, labels = map(all_gather, predict(model, batches, device))
-    loss = F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
-    answers = logits.argmax(1)
-    majority_share = answers.bincount().max() / len(answers)
-    return Score(loss.item(), (answers == labels).float().mean().item(), majority_share.item())
-
-
-def print_epoch(row):
-    """One line of a history.  Loss in nats; training figures are those seen while learning, on augmented images."""
-    print(
-        f"epoch {row['epoch']:3d}  loss {row['loss']:.3f}  accuracy {row['accuracy']:.3f}  "
-        f"validation loss {row['val_loss']:.3f}  accuracy {row['val_accuracy']:.3f}  "
-        f"lr {row['lr']:.1e}  {row['images_per_second']:,.0f} images/s"
-    )
+def attach(
+    callbacks: Sequence[Callback],
+    report: Callable[[Epoch], object] | None,
+    checkpoint: str | PathLike[str] | None,
+    resume: bool,
+    about: dict[str, Any] | None,
+) -> CallbackList:
+    """Callbacks, and those that `fit`'s options stand for, in the order in which they act: the report comes last."""
+    if resume and checkpoint is None:
+        raise ValueError("resume=True needs the checkpoint to go on from")
+    first: list[Callback] = [AverageGradients()] if world_size() > 1 else []
+    if checkpoint is not None:
+        first.append(Checkpoint(checkpoint, resume, about))
+    return CallbackList([*first, *callbacks, PrintReport() if report is None else Report(report)])

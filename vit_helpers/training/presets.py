@@ -1,74 +1,179 @@
-"""Settings: plain names and values that decide a whole run, and what they stand for.  For tables and commands."""
+"""Settings: plain names and values that decide a whole training run, what they stand for, and a preset per data set."""
 
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from typing import Any
 
-from vit_helpers.data import Data, Split, load
+import torch
+from torch import Tensor, nn
+
+from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
 from vit_helpers.encoder import Block
-from vit_helpers.training import FlipTTA
 from vit_helpers.training.cnn import CNN
+from vit_helpers.training.measurements import FlipTTA
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
 
 class NormLastBlock(Block):
-    """A block as the first Transformer had it: the norms stand after the sums (Vaswani et al., arXiv 1706.03762)"""
+    """A post-norm block, as in the first Transformer: the norms follow the sums (Vaswani et al., arXiv 1706.03762)."""
 
-    def forward(self, x, mask=None):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.norm1(x + self.attn(x, mask))
         return self.norm2(x + self.mlp(x))
 
+    def attention_weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """As `Block.attention_weights`, of the tokens as they come: here no norm precedes the attention."""
+        return self.attn.weights(x, mask)
 
-def flip_crop(images):
+
+def flip_crop(images: Tensor) -> Tensor:
     """Mirrored or not, and moved by up to 2 pixels: (B, C, H, W) -> (B, C, H, W)"""
     return random_crop(random_flip(images), padding=2)
 
 
-MODEL = {f.name for f in fields(ViTConfig)}
-RECIPE = {f.name for f in fields(Recipe)}
 NORMS = {"first": Block, "last": NormLastBlock}
 AUGMENT = {"affine": random_affine, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase, "none": None}
-MIX = {"mixup": mixup, "cutmix": cutmix, "none": None}
-DATA_DEFAULTS = {  # what can be set beside the fields of `ViTConfig` and `Recipe`, and what holds where it is not
-    "model": "mini/2",  # a size with its patch side
-    "network": "vit",  # or "cnn", of this width:
-    "width": 34,
-    "norm": "first",  # or "last"
-    "batch_size": 64,
-    "images": None,  # how many training images; all
-    "repeat": 1,  # how often each comes in an epoch
-    "augment": "affine",
-    "mix": "none",
-    "mirror": False,  # whether the test looks at mirror images too, `training.Mirrored`
-}
+MIX: dict[str, Callable | None] = {"mixup": mixup, "cutmix": cutmix, "none": None}
+SHAPE = {f.name for f in fields(ViTConfig)}
+RECIPE = {f.name for f in fields(Recipe)}
+RENAMED = {"token_rate": "token_lr_mult", "mirror": "tta"}  # since version 0.1
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """All that decides a training run. `from_dict` and `replace` take every setting by its own name, as in lr=1e-3.
+
+    data      : name of the data set, as for `load`
+    model     : size of the model with its patch side, as in "mini/2";  shape: fields of `ViTConfig` that differ from it
+    recipe    : how it is trained
+    network   : "vit", or "cnn" of this width
+    norm      : "first" (pre-norm) or "last" (post-norm)
+    batch_size: images per step
+    images    : how many training images; None for all;  repeat: how often each comes in an epoch
+    augment   : "affine", "flip", "flip_crop", "erase" or "none";  mix: "mixup", "cutmix" or "none"
+    tta       : whether testing also looks at the mirror images (`FlipTTA`)
+    seed      : start of all random draws
+    raises    : ValueError or TypeError naming what does not fit
+
+    >>> RunSettings.from_dict({"lr": 1e-3, "depth": 4}).replace(epochs=3)
+    RunSettings(model='mini/2', depth=4, epochs=3, lr=0.001)
+    """
+
+    data: str = "digits"
+    model: str = "mini/2"
+    shape: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Recipe = Recipe()  # noqa: RUF009  frozen
+    network: str = "vit"
+    width: int = 34
+    norm: str = "first"
+    batch_size: int = 64
+    images: int | None = None
+    repeat: int = 1
+    augment: str = "affine"
+    mix: str = "none"
+    tta: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"unknown {name} {getattr(self, name)!r}, known: {', '.join(known)}")
+        for name in ("width", "batch_size", "images", "repeat"):
+            value = getattr(self, name)
+            if not ((is_whole(value) and value >= 1) or (name == "images" and value is None)):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not is_whole(self.seed):
+            raise TypeError(f"seed must be a whole number, got {self.seed!r}")
+        if self.network == "vit":
+            patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
+            ViTConfig.from_name(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
+
+    def __repr__(self) -> str:
+        return f"RunSettings({', '.join(f'{name}={value!r}' for name, value in self.changed().items())})"
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> "RunSettings":
+        """Settings by name: fields of `ViTConfig`, of `Recipe`, or of this class. Version 0.1's names are known, too.
+
+        raises: ValueError naming what nobody knows, with all that can be set
+        """
+        return cls().replace(**settings)
+
+    def replace(self, **settings: Any) -> "RunSettings":
+        """These settings with some changed, by name as in `from_dict`."""
+        settings = {RENAMED.get(name, name): value for name, value in settings.items()}
+        if "size" in settings and "patch" in settings:  # how version 0.1's `train` kept the model
+            settings["model"] = f"{settings.pop('size')}/{settings.pop('patch')}"
+        own = {f.name for f in fields(self)} - {"shape", "recipe"}
+        if unknown := settings.keys() - (SHAPE | RECIPE | own):
+            known = ", ".join(sorted(SHAPE | RECIPE | own))
+            raise ValueError(f"unknown setting {', '.join(sorted(unknown))}, known: {known}")
+        shape, recipe = ({k: v for k, v in settings.items() if k in names} for names in (SHAPE, RECIPE))
+        rest = {name: value for name, value in settings.items() if name in own}
+        return replace(self, shape={**self.shape, **shape}, recipe=replace(self.recipe, **recipe), **rest)
+
+    def with_options(self, size: str | None = None, patch: int | None = None, **settings: Any) -> "RunSettings":
+        """As `replace`, with another size of the model, whose own width, depth and heads then hold, or patch side."""
+        old_size, _, old_patch = self.model.partition("/")
+        kept = {k: v for k, v in self.shape.items() if size is None or k not in ("embed_dim", "depth", "num_heads")}
+        model = f"{size or old_size}/{patch or old_patch}"
+        return replace(self, model=model, shape=kept).replace(**settings)
+
+    def __or__(self, settings: Mapping[str, Any]) -> "RunSettings":
+        """`settings | {"epochs": 3}` is `settings.replace(epochs=3)`"""
+        return self.replace(**settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every setting by name, a plain dict that `from_dict` reads."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("shape", "recipe")}
+        return {**own, **self.shape, **asdict(self.recipe)}
+
+    def changed(self) -> dict[str, Any]:
+        """The model, and the settings that differ from their default: what one would write into a table."""
+        default = RunSettings().to_dict()
+        return {k: v for k, v in self.to_dict().items() if k == "model" or k not in default or v != default[k]}
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is an int, and not True or False."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 PRESETS = {  # searched for digits and Fashion-MNIST (README says how); the others are places to start from, not tuned
-    "digits": {"model": "mini/4"},
-    "scattered_digits": {"model": "mini/4", "augment": "none", "optimizer": "muon", "epochs": 20},
-    "fashion_mnist": {
-        "model": "mini/14",
-        "embed_dim": 96,
-        "depth": 3,
-        "num_heads": 12,
-        "mlp_ratio": 2.0,
-        "class_token": False,
-        "pool": "avg",
-        "augment": "flip",
-        "mirror": True,
-        "optimizer": "muon",
-        "epochs": 12,
-        "batch_size": 512,
-        "lr": 4e-3,
-        "label_smoothing": 0.0,
-    },
-    "cifar10": {"model": "mini/4", "depth": 4, "augment": "flip_crop", "optimizer": "muon", "epochs": 20, "batch_size": 128},
-    "pizza_steak_sushi": {"model": "mini/8", "augment": "flip_crop"},
-    "folder": {"model": "mini/8", "augment": "flip_crop"},
+    settings["data"]: RunSettings.from_dict(settings)
+    for settings in (
+        {"data": "digits", "model": "mini/4"},
+        {"data": "scattered_digits", "model": "mini/4", "augment": "none", "optimizer": "muon", "epochs": 20},
+        {
+            "data": "fashion_mnist",
+            "model": "mini/14",
+            "embed_dim": 96,
+            "depth": 3,
+            "num_heads": 12,
+            "mlp_ratio": 2.0,
+            "class_token": False,
+            "pool": "avg",
+            "augment": "flip",
+            "tta": True,
+            "optimizer": "muon",
+            "epochs": 12,
+            "batch_size": 512,
+            "lr": 4e-3,
+            "label_smoothing": 0.0,
+        },
+        {"data": "cifar10", "model": "mini/4", "depth": 4, "augment": "flip_crop", "optimizer": "muon"}
+        | {"epochs": 20, "batch_size": 128},
+        {"data": "pizza_steak_sushi", "model": "mini/8", "augment": "flip_crop"},
+        {"data": "folder", "model": "mini/8", "augment": "flip_crop"},
+    )
 }
 
 
-def preset(data):
-    """The settings for a data set by its name, "digits" or "folder:PATH": a dict of its own
+def preset(data: str, **changes: Any) -> RunSettings:
+    """The settings for a data set by its name, "digits" or "folder:PATH", with some changed.
 
     Of "shards:PATH" they are those of the data set that was written there.
     """
@@ -76,37 +181,18 @@ def preset(data):
     if name == "shards":
         written = load(data).name
         name = written if written in PRESETS else "folder"
-    return dict(PRESETS.get(name, {}))
+    return PRESETS.get(name, RunSettings()).replace(**{"data": data, **changes})
 
 
-def check_settings(name, settings):
-    """ValueError, with the name and all that can be set, when there is a setting that nobody knows"""
-    if not isinstance(settings, dict):
-        raise ValueError(f"{name}: expected settings, as {{lr = 0.001}}, got {settings!r}")
-    known = MODEL | RECIPE | DATA_DEFAULTS.keys()
-    if unknown := settings.keys() - known:
-        raise ValueError(f"{name}: unknown setting {', '.join(sorted(unknown))}, known: {', '.join(sorted(known))}")
-    for key, choices in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn"))):
-        if settings.get(key, DATA_DEFAULTS[key]) not in choices:
-            raise ValueError(f"{name}: unknown {key} {settings[key]!r}, known: {', '.join(choices)}")
-
-
-def make_recipe(settings):
-    """The `Recipe` of a run"""
-    return replace(Recipe(), **{name: value for name, value in settings.items() if name in RECIPE})
-
-
-def make_network(data, settings):
-    """The network of a run, untrained, for the images and classes of a data set"""
-    other = DATA_DEFAULTS | settings
+def make_network(data: Data, settings: RunSettings) -> nn.Module:
+    """The network of a run, untrained, for the images and classes of a data set."""
     K = len(data.class_names)
-    if other["network"] == "cnn":
-        return CNN(data.in_chans, K, other["width"])
-    shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K}
-    shape |= {name: value for name, value in settings.items() if name in MODEL}
-    config = ViTConfig.from_name(other["model"], **shape)
+    if settings.network == "cnn":
+        return CNN(data.in_chans, K, settings.width)
+    shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K, **settings.shape}
+    config = ViTConfig.from_name(settings.model, **shape)
     block = partial(
-        NORMS[other["norm"]],
+        NORMS[settings.norm],
         mlp_ratio=config.mlp_ratio,
         dropout=config.dropout,
         attn_dropout=config.attn_dropout,
@@ -115,27 +201,27 @@ def make_network(data, settings):
     return ViT(config, block)
 
 
-def with_tta(model, settings):
-    """The trained network as it is to be tested"""
-    return FlipTTA(model) if settings.get("mirror") else model
+def with_tta(model: nn.Module, settings: RunSettings) -> nn.Module:
+    """The trained network as it is to be tested: with test-time augmentation where the settings ask for it."""
+    return FlipTTA(model) if settings.tta else model
 
 
-def make_batches(data, settings):
-    """The training batches of a run: shuffled and augmented"""
-    other = DATA_DEFAULTS | settings
-    data = with_images(data, other["images"], other["repeat"])
-    mix = MIX[other["mix"]] and partial(MIX[other["mix"]], num_classes=len(data.class_names))
-    augment = AUGMENT[other["augment"]]
-    return data.batches("train", other["batch_size"], shuffle=True, augment=augment, mix=mix)
+def make_batches(data: Data, settings: RunSettings) -> Any:
+    """The training batches of a run: shuffled and augmented."""
+    data = with_images(data, settings.images, settings.repeat)
+    mix, augment = MIX[settings.mix], AUGMENT[settings.augment]
+    mix = mix and partial(mix, num_classes=len(data.class_names))
+    return data.batches("train", settings.batch_size, shuffle=True, augment=augment, mix=mix)
 
 
-def with_images(data, images, repeat):
-    """The data set with the first `images` of its training part alone, or all for None, each `repeat` times
+def with_images(data: Data, images: int | None, repeat: int) -> Data:
+    """The data set with only the first `images` of its training split (None for all), each `repeat` times.
 
     raises: ValueError where that would change a stream
     """
     if images is None and repeat == 1:
         return data
     if not isinstance(data, Data):
-        raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory alone")
-    return replace(data, train=Split(*(values[:images].repeat_interleave(repeat, 0) for values in data.train)))
+        raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory only")
+    rows = torch.arange(len(data.train))[:images].repeat_interleave(repeat)
+    return replace(data, train=subset(data.train, rows))

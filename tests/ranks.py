@@ -1,0 +1,137 @@
+"""Three processes that torchrun starts once. They run the cases below and write what each of them printed.
+
+`test_distributed.py` starts this file and looks at the results. Each case runs in a process group of two or of three: the
+processes join the next group when the cases of one are done. A case returns an exit status, as a command does.
+"""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import sys
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+
+from vit_helpers.cli import main
+from vit_helpers.data import load
+from vit_helpers.training import fit, set_seed
+from vit_helpers.training.distributed import ShardedBatches, barrier, full_state_dict, is_main_process, shard, world_size
+from vit_helpers.training.recipe import Recipe
+from vit_helpers.vit import ViT, ViTConfig
+
+BATCH = 628  # 1,257 training images make two batches of it and one of a single image, which leaves one process none
+
+
+def train(*words):
+    try:
+        return main(["train", *map(str, words)])
+    except SystemExit as stop:  # several processes end themselves
+        return stop.code
+
+
+def train_digits(out, *words):
+    """The training that several processes and one must finish with the same model"""
+    return train("--epochs", 3, "--batch-size", BATCH, "--out", out, *words)
+
+
+def train_stream():
+    """Three epochs from shards on disk; then the last one again, from a copy of the checkpoint after two"""
+    out = f"stream{world_size()}"
+    status = train("--data", "shards:digits", "--epochs", 3, "--out", out)
+    if is_main_process():
+        Path(f"{out}-cut").mkdir()
+        shutil.copy(Path(out, "checkpoint.pt.previous"), Path(f"{out}-cut", "checkpoint.pt"))
+    barrier()
+    return status or train("--resume", f"{out}-cut")
+
+
+def resume_in_three():
+    if is_main_process():
+        forget_last_epoch(Path("shards"), Path("three"))
+    barrier()
+    return train("--resume", "three", "--shard")
+
+
+def forget_last_epoch(folder, copy):
+    """A copy of a run with sharded checkpoints, as it was after two of its three epochs"""
+    shutil.copytree(folder, copy)
+    shutil.rmtree(copy / "checkpoint.shards" / "epoch-0003")
+    (copy / "weights.safetensors").unlink()
+
+
+def train_with_muon():
+    """A few steps with Muon, which multiplies whole matrices: sharded ones have to be gathered for it"""
+    set_seed(0)
+    data = load("scattered_digits", n=400)
+    model = ViT(ViTConfig.from_name("mini/4", image_size=data.image_size, in_chans=1, num_classes=10))
+    if world_size() > 1:
+        shard(model)
+    recipe = Recipe(optimizer="muon", epochs=2)
+    fit(
+        model,
+        ShardedBatches(data.batches("train", 64, shuffle=True)),
+        ShardedBatches(data.batches("validation", 64)),
+        recipe,
+    )
+    weights = full_state_dict(model)
+    if is_main_process():
+        torch.save(weights, f"muon{world_size()}.pt")
+    return 0
+
+
+def restarted(times):
+    """As if torchrun had started its processes again this often, in a launch of its own"""
+    return {"TORCHELASTIC_RUN_ID": "another", "TORCHELASTIC_RESTART_COUNT": str(times)}
+
+
+CASES = {  # processes: name: what to run, and what to set in the environment
+    2: {
+        "two": (lambda: train_digits("two"), {}),
+        "shards": (lambda: train_digits("shards", "--shard"), {}),
+        "whole resumed with --shard": (lambda: train("--resume", "two", "--shard"), {}),
+        "older run": (lambda: train("--epochs", 4, "--out", "two"), restarted(0)),
+        "older run, second start": (lambda: train("--epochs", 4, "--out", "two"), restarted(1)),
+        "no folder": (lambda: train("--epochs", 1), {}),
+        "muon": (train_with_muon, {}),
+        "stream": (train_stream, {}),
+    },
+    3: {"three": (resume_in_three, {})},
+}
+
+
+def run_case(run, environment, path):
+    """Run one case in this process and write its status, output and errors to a file"""
+    out, err = io.StringIO(), io.StringIO()
+    with mock.patch.dict(os.environ, environment), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = run()
+        except Exception:
+            status = "an exception"
+            traceback.print_exc()
+    path.write_text(json.dumps([status, out.getvalue(), err.getvalue()]))
+
+
+def run_cases(folder):
+    me, leave = int(os.environ["RANK"]), dist.destroy_process_group
+    os.chdir(folder)
+    for count, cases in CASES.items():
+        if me >= count:
+            continue
+        store = dist.FileStore(str(folder / f"store{count}"), count)
+        dist.init_process_group("gloo", store=store, rank=me, world_size=count, timeout=timedelta(minutes=5))
+        with mock.patch("torch.distributed.destroy_process_group"), mock.patch("os._exit", sys.exit):  # how `train` ends
+            for name, (run, environment) in cases.items():
+                run_case(run, environment, folder / f"{name}.{me}.json")
+                dist.barrier()
+        leave()
+
+
+if __name__ == "__main__":
+    run_cases(Path(sys.argv[1]))
+    os._exit(0)  # a thread of torch that is still ending may abort an interpreter that clears up

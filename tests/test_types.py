@@ -1,0 +1,59 @@
+"""Types: mypy agrees with the package, and every public function says what it takes and returns."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MYPY = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
+UNTYPED = [name for group in MYPY["overrides"] if group.get("ignore_errors") for name in group["module"]]  # only shrinks
+STRICT = ("_validate", "patches", "embeddings", "attention", "encoder", "vit")
+FILES = {  # module: file
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((ROOT / "vit_helpers").rglob("*.py"))
+}
+
+
+def is_untyped(module):
+    return any(fnmatch(module, name) or fnmatch(f"{module}.", name) for name in UNTYPED)
+
+
+def mypy(*words):
+    return subprocess.run([sys.executable, "-m", "mypy", *words], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_mypy_finds_nothing():
+    done = mypy()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(f"no issues found in {len(FILES)} source files\n")
+
+
+def test_mypy_would_find_something(tmp_path):
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from vit_helpers.patches import patchify\npatchify('a photo', 16)\n")
+    assert 'Argument 1 to "patchify" has incompatible type "str"; expected "Tensor"' in mypy(str(wrong)).stdout
+
+
+def test_the_model_is_held_to_the_strict_rules():
+    assert MYPY["strict"] and not any(is_untyped(f"vit_helpers.{name}") for name in STRICT)
+
+
+def test_what_is_not_typed_yet_exists():
+    assert not [name for name in UNTYPED if name != "tools.*" and not any(fnmatch(f"{file}.", f"{name}*") for file in FILES)]
+
+
+@pytest.mark.parametrize("module", [module for module in FILES if not is_untyped(module)])
+def test_public_functions_are_typed(module):
+    missing = []
+    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and (not node.name.startswith("_") or node.name == "__init__"):
+            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
+            bare = [a.arg for a in given if a and a.annotation is None and a.arg not in ("self", "cls")]
+            if bare or node.returns is None:
+                missing.append(f"{node.name}({', '.join(bare)})")
+    assert not missing

@@ -1,0 +1,101 @@
+"""What attaches to `fit` from outside: reporting, several processes, and whatever you write. Checkpoints: see there."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+from tqdm import tqdm
+
+from vit_helpers.training.diagnosis import diagnose
+from vit_helpers.training.distributed import is_main_process, wrap_ddp
+from vit_helpers.training.measurements import Batch, Epoch, print_epoch
+from vit_helpers.training.recipe import Recipe
+
+
+@dataclass
+class Run:
+    """A training under way, as callbacks see it.
+
+    model  : the model that is trained;  network: what the loop calls, the model itself or a wrapper around it
+    steps  : how many there will be in all epochs
+    history: the epochs that are finished
+    """
+
+    model: nn.Module
+    network: nn.Module
+    recipe: Recipe
+    optimizer: torch.optim.Optimizer
+    schedule: LambdaLR
+    steps: int
+    history: list[Epoch] = field(default_factory=list)
+
+
+class Callback:
+    """Override what you need; `fit(..., callbacks=[...])` calls it."""
+
+    def on_fit_start(self, run: Run) -> None:
+        """Before the first epoch."""
+
+    def on_epoch_end(self, run: Run) -> None:
+        """After each epoch: its measurements are run.history[-1]."""
+
+    def on_fit_end(self, run: Run) -> None:
+        """After the last epoch."""
+
+
+class CallbackList(Callback):
+    """Several callbacks that act one after another."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.callbacks = callbacks
+
+    def on_fit_start(self, run: Run) -> None:
+        for callback in self.callbacks:
+            callback.on_fit_start(run)
+
+    def on_epoch_end(self, run: Run) -> None:
+        for callback in self.callbacks:
+            callback.on_epoch_end(run)
+
+    def on_fit_end(self, run: Run) -> None:
+        for callback in self.callbacks:
+            callback.on_fit_end(run)
+
+
+class AverageGradients(Callback):
+    """Lets the backward pass average the gradients of all processes (see `distributed.wrap_ddp`)."""
+
+    def on_fit_start(self, run: Run) -> None:
+        run.network = wrap_ddp(run.model)
+
+
+class Report(Callback):
+    """Calls a function with each epoch's measurements; of several processes only the first does."""
+
+    def __init__(self, report: Callable[[Epoch], object]) -> None:
+        self.report = report
+
+    def on_epoch_end(self, run: Run) -> None:
+        if is_main_process():
+            self.report(run.history[-1])
+
+
+class PrintReport(Report):
+    """Prints a line per epoch, and a diagnosis at the end."""
+
+    def __init__(self) -> None:
+        super().__init__(print_epoch)
+
+    def on_fit_end(self, run: Run) -> None:
+        if is_main_process():
+            print(diagnose(run.history))
+
+
+def progress(batches: Iterable[Batch], epoch: int, epochs: int) -> Iterable[Batch]:
+    """The batches of one epoch under a progress bar. A stream, whose order depends on the epoch, gets its `set_epoch`."""
+    if hasattr(batches, "set_epoch"):
+        batches.set_epoch(epoch)
+    hidden = None if is_main_process() else True  # None: where there is no terminal
+    return tqdm(batches, desc=f"epoch {epoch} of {epochs}", leave=False, disable=hidden)

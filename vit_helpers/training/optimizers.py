@@ -1,0 +1,135 @@
+"""Optimizers by name, and the parameter groups they share: AdamW, SGD, Adam with L2 and Muon (Jordan et al. 2024).
+
+The gradient of a matrix has a few strong directions and many weak ones, and Adam follows the strong. Muon makes the
+singular values of every step (nearly) equal, so that the weak ones count too. https://kellerjordan.github.io/posts/muon/
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+QUINTIC = (3.4445, -4.7750, 2.0315)  # a x + b x^3 + c x^5, applied five times, moves singular values in 0 .. 1 to about 1
+MOMENTUM = 0.95
+Group = dict[str, Any]
+
+
+def param_groups(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float) -> list[Group]:
+    """Parameters with their learning rate and decay: matrices, vectors, tokens; only the groups that are not empty.
+
+    The shape tells them apart: class token and position embeddings are (1, T, D), a bias or a norm has one axis, and the
+    rest are matrices and kernels. Only those decay.  token_lr_mult: the tokens' learning rate divided by lr
+    """
+    tokens = [p for p in model.parameters() if p.ndim == 3 and p.shape[0] == 1]
+    vectors = [p for p in model.parameters() if p.ndim < 2]
+    matrices = [p for p in model.parameters() if p.ndim > 1 and not (p.ndim == 3 and p.shape[0] == 1)]
+    groups = [
+        {"params": matrices, "lr": lr, "weight_decay": weight_decay},
+        {"params": vectors, "lr": lr, "weight_decay": 0.0},
+        {"params": tokens, "lr": token_lr_mult * lr, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def adamw(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov and Hutter, arXiv 1711.05101) with the groups of `param_groups`."""
+    return torch.optim.AdamW(param_groups(model, lr, weight_decay, token_lr_mult), fused=True)
+
+
+def sgd(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+    """SGD with momentum 0.9, as in the paper's fine-tuning (Table 4), with the groups of `param_groups`."""
+    return torch.optim.SGD(param_groups(model, lr, weight_decay, token_lr_mult), momentum=0.9)
+
+
+def adam_l2(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+    """Adam with L2 in the gradient, on every parameter: what `torch.optim.Adam(weight_decay=...)` does.
+
+    This is not the paper's weight decay, although it is often published as that. Adam divides the L2 term by the
+    gradient's size, so it pulls hardest where the gradient is small.
+    raises: ValueError unless token_lr_mult is 1, since all parameters are in one group
+    """
+    if token_lr_mult != 1:
+        raise ValueError(f"adam_l2 treats all parameters alike: token_lr_mult must be 1, got {token_lr_mult}")
+    return torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
+
+
+def muon(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+    """Muon for every matrix except the head's, AdamW as in `adamw` for everything else."""
+    hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("head")]
+    known = {id(p) for p in hidden}
+    rest = param_groups(model, lr, weight_decay, token_lr_mult)
+    for group in rest:
+        group["params"] = [p for p in group["params"] if id(p) not in known]
+    orthogonal = {"params": hidden, "lr": lr, "weight_decay": weight_decay, "orthogonal": True}
+    return Muon([group for group in [orthogonal, *rest] if group["params"]])
+
+
+OPTIMIZERS: dict[str, Callable[[nn.Module, float, float, float], torch.optim.Optimizer]] = {
+    "adamw": adamw,
+    "adam_l2": adam_l2,
+    "sgd": sgd,
+    "muon": muon,
+}
+
+
+class Muon(torch.optim.AdamW):
+    """AdamW, except for parameter groups with `"orthogonal": True`, whose parameters are matrices (m, n).
+
+    A matrix moves by 0.2 sqrt(max(m, n)) lr times an orthogonal one, so that its entries move about as far as under AdamW
+    (Liu et al., arXiv 2502.16982). torch.optim.Muon does the same in bfloat16, which is slow on most CPUs. A step
+    uses up the gradients of the matrices: they are None afterwards.
+    """
+
+    def __init__(self, groups: Iterable[Group], lr: float = 1e-3, momentum: float = MOMENTUM) -> None:
+        groups = [{"orthogonal": False, "momentum": momentum} | group for group in groups]
+        super().__init__(groups, lr, fused=True)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:  # a state kept by version 0.1 does not name them
+            group.setdefault("orthogonal", False)
+            group.setdefault("momentum", MOMENTUM)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()  # before any weight moves: it computes the gradients
+        for group in self.param_groups:
+            if group["orthogonal"]:
+                for matrix in group["params"]:
+                    self.step_matrix(matrix, group)
+                    matrix.grad = None  # so that AdamW leaves it alone
+        super().step()
+        return loss
+
+    def step_matrix(self, matrix: Tensor, group: Group) -> None:
+        """One step of a matrix with a gradient: decay, then a move along the averaged gradient made orthogonal."""
+        if matrix.grad is None:
+            return
+        state, momentum, lr = self.state[matrix], group["momentum"], group["lr"]
+        if not state:
+            state.update({"momentum": torch.zeros_like(matrix), "step": torch.zeros(())})  # AdamW looks for its own "step"
+        mean = state["momentum"].lerp_(matrix.grad, 1 - momentum)
+        ahead = matrix.grad.lerp(mean, momentum)  # Nesterov's look ahead
+        size = 0.2 * max(matrix.shape) ** 0.5
+        matrix.mul_(1 - lr * group["weight_decay"]).add_(orthogonal(ahead), alpha=-lr * size)
+
+
+def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
+    """About U V^T of the singular value decomposition U S V^T, by matrix products alone (Newton-Schulz): (m, n) -> (m, n)
+
+    >>> strong_and_weak = torch.diag(torch.tensor([1.0, 0.1]))
+    >>> orthogonal(strong_and_weak).diag().sub(1).abs().max() < 0.35
+    tensor(True)
+    """
+    a, b, c = QUINTIC
+    wide = matrix.shape[0] <= matrix.shape[1]
+    x = matrix if wide else matrix.T
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(steps):
+        square = x @ x.T
+        x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)  # (b s + c s s) x + a x
+    return x if wide else x.T
