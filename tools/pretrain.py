@@ -23,11 +23,13 @@ from vit_helpers.training import evaluate, fit, set_seed
 from vit_helpers.training.presets import RunSettings, make_batches, make_network
 from vit_helpers.vit import ViT
 
-CLUTTER = {"model": "mini/4", "depth": 4, "augment": "affine", "optimizer": "muon", "batch_size": 128, "epochs": 5}
-SETTINGS = {  # by the names of `RunSettings`
+CLUTTER = RunSettings.from_dict(
+    {"data": "scattered_digits", "model": "mini/4", "depth": 4, "optimizer": "muon", "batch_size": 128, "epochs": 5}
+)
+SETTINGS = {
     "scattered": CLUTTER,
     "seven": CLUTTER,
-    "masked": {"model": "mini/2", "augment": "affine", "optimizer": "muon", "epochs": 100, "pool": "avg"},
+    "masked": RunSettings.from_dict({"model": "mini/2", "optimizer": "muon", "epochs": 100, "pool": "avg"}),
 }
 
 
@@ -43,8 +45,8 @@ def run(args: Namespace) -> int:
     for name in args.names:
         data = load("digits") if name == "masked" else load("scattered_digits", n=args.images)
         data = data.filter_classes(*"0123456") if name == "seven" else data
-        settings = RunSettings.from_dict(SETTINGS[name] | ({"epochs": args.epochs} if args.epochs else {}))
-        set_seed(args.seed)
+        settings = SETTINGS[name].replace(seed=args.seed, **({"epochs": args.epochs} if args.epochs else {}))
+        set_seed(settings.seed)
         model = (train_masked if name == "masked" else train_classifier)(data, settings)
         preprocess = Preprocess(data.image_size, data.image_size, "bicubic", data.mean, data.std)
         path = args.out / f"{name}-{args.seed}.safetensors"
@@ -64,7 +66,7 @@ def train_classifier(data: Data, settings: RunSettings) -> ViT:
 def train_masked(data: Data, settings: RunSettings) -> ViT:
     """The encoder of a masked autoencoder, without a head."""
     model = make_network(data, settings)
-    pretrain(MaskedAutoencoder(model, share=0.5), make_batches(data, settings), settings.recipe, report=print_epoch)
+    pretrain(MaskedAutoencoder(model, mask_ratio=0.5), make_batches(data, settings), settings.recipe, report=print_epoch)
     return transfer_weights(model, num_classes=0)
 
 

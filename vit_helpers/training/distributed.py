@@ -58,9 +58,11 @@ def rendezvous_store() -> dict[str, Any]:
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return {}
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    from torch.distributed import PrefixStore, TCPStore
+
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
     numbers = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
-    return {"store": dist.PrefixStore(f"attempt {attempt}", store), **numbers}
+    return {"store": PrefixStore(f"attempt {attempt}", store), **numbers}
 
 
 def shutdown() -> NoReturn:
@@ -252,12 +254,12 @@ def save_sharded(folder: Path, model: nn.Module, optimizer: torch.optim.Optimize
 
     raises: OSError when a part cannot be written
     """
-    import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     weights, states = get_state_dict(model, optimizer)
     with reraise_dcp_errors("write", folder):
-        dcp.save({"model": weights, "optimizer": states}, checkpoint_id=folder, no_dist=world_size() == 1)
+        save({"model": weights, "optimizer": states}, checkpoint_id=folder, no_dist=world_size() == 1)
 
 
 def load_sharded(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -265,13 +267,13 @@ def load_sharded(folder: Path, model: nn.Module, optimizer: torch.optim.Optimize
 
     raises: OSError when a part cannot be read
     """
-    import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+    from torch.distributed.checkpoint.state_dict_loader import load
 
     weights, states = get_state_dict(model, optimizer)
     state: dict[str, Any] = {"model": weights, "optimizer": states}
     with reraise_dcp_errors("read", folder):
-        dcp.load(state, checkpoint_id=folder, no_dist=world_size() == 1)
+        load(state, checkpoint_id=folder, no_dist=world_size() == 1)
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 

@@ -36,7 +36,7 @@ def flip_crop(images: Tensor) -> Tensor:
 
 NORMS = {"first": Block, "last": NormLastBlock}
 AUGMENT = {"affine": random_affine, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase, "none": None}
-MIX: dict[str, Callable[..., Any] | None] = {"mixup": mixup, "cutmix": cutmix, "none": None}
+MIX: dict[str, Callable[..., tuple[Tensor, Tensor]] | None] = {"mixup": mixup, "cutmix": cutmix, "none": None}
 SHAPE = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
 RENAMED = {"token_rate": "token_lr_mult", "mirror": "tta"}  # since version 0.1

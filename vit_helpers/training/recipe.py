@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -94,7 +95,7 @@ class Recipe:
 
     def make_schedule(self, optimizer: torch.optim.Optimizer, total: int) -> LambdaLR:
         """The schedule that sets an optimizer's learning rates, for a training of `total` steps."""
-        return LambdaLR(optimizer, lambda step: self.lr_factor(step, total))
+        return LambdaLR(optimizer, partial(self.lr_factor, total=total))
 
     def lr_factor(self, step: int, total: int) -> float:
         """The factor on the highest learning rate at a step, 0 .. total - 1."""
