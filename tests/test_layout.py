@@ -46,7 +46,7 @@ NOT_YET = {  # what breaks a rule today; to be emptied
         "tools/libraries.py",
         "tools/speed_cases.py",
     },
-    "long functions": {"fit", "train", "count_slips", "part_slips"},
+    "long functions": {"train", "count_slips", "part_slips"},
     "sizes": {"library", "library and tools"},
     "unused": set(),
 }

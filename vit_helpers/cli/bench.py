@@ -14,7 +14,7 @@ from typing import Any
 from vit_helpers.cli import positive_int, require_known
 
 LONG = {"model": "mini/7", "depth": 4, "num_heads": 8, "embed_dim": 64, "augment": "flip_crop", "epochs": 50}
-GOALS = {  # data set, changes to its preset, what is promised
+GOALS: dict[str, tuple[str, dict[str, Any], str]] = {  # data set, changes to its preset, what is promised
     "digits-3s": ("digits", {"epochs": 8}, "97% in 3 s"),
     "digits": ("digits", {}, "99.0% in 10 s"),
     "digits-60s": ("digits", {"depth": 3, "dropout": 0.1, "epochs": 100}, "99.5% in 60 s"),

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]  # the repository, or the folder that pip installed into
 CGROUP = Path("/sys/fs/cgroup")  # where Linux says what a container may use
@@ -61,7 +61,7 @@ def packages() -> Iterator[Finding]:
     yield Finding("ok", ", ".join(found))
 
 
-def requirements(package: str = "vit_helpers", file: str = "requirements.txt") -> list:
+def requirements(package: str = "vit_helpers", file: str = "requirements.txt") -> list[Any]:
     """What a package needs by its metadata, if it is installed, and by a file of the repository."""
     from packaging.requirements import Requirement
 
@@ -153,7 +153,7 @@ def processor() -> Iterator[Finding]:
     yield finding(busy < BUSY, f"other programs use {busy:.0f}% of the processor", advice * spin, otherwise="note")
 
 
-def cgroups() -> list:
+def cgroups() -> list[Path]:
     """The folders that limit a container: this process's cgroup and those around it (version 2), and two (version 1)."""
     name = re.search(r"^0::/?(.*)$", read(Path("/proc/self/cgroup")), re.M)
     own = CGROUP / (name[1] if name else "")
@@ -203,7 +203,7 @@ def memory() -> Iterator[Finding]:
     yield finding(not short, f"{free:.1f} GiB free{what}", advice, "bad" if len(short) == len(needs) else "note")
 
 
-def notebooks_memory() -> dict:
+def notebooks_memory() -> dict[str, float]:
     """GiB that each notebook used when it was measured: {name: number}; empty without the repository."""
     texts = {path.stem: read(path) for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
     return {name: float(found[1]) for name, text in texts.items() if (found := MEMORY.search(text))}

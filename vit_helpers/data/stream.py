@@ -223,7 +223,7 @@ def draw_from_buffer(samples: Iterator[Sample], buffer_size: int, generator: ran
     yield from shuffled(buffer, generator)
 
 
-def shuffled(items: list, generator: random.Random) -> list:
+def shuffled(items: list[Any], generator: random.Random) -> list[Any]:
     """The items in random order, by `random()` alone: the one method that gives the same numbers in every Python version"""
     return sorted(items, key=lambda _: generator.random())
 
