@@ -98,6 +98,7 @@ CASES = {  # processes: name: what to run, and what to set in the environment
         "older run": (lambda: train("--epochs", 4, "--out", "two"), restarted(0)),
         "older run, second start": (lambda: train("--epochs", 4, "--out", "two"), restarted(1)),
         "no folder": (lambda: train("--epochs", 1), {}),
+        "next folder": (lambda: train("--epochs", 1, "--batch-size", BATCH), {"TORCHELASTIC_MAX_RESTARTS": "0"}),
         "muon": (train_with_muon, {}),
         "stream": (train_stream, {}),
     },

@@ -51,8 +51,14 @@ def alone(run, *words, cwd):
 
 
 def epochs(text):
-    """The lines of the history, without speed, which differs"""
-    return [line.rpartition("lr")[0] for line in text.splitlines() if line.startswith("epoch")]
+    """The numbers in the lines of the history, without speed, which differs"""
+    lines = [line.rpartition("lr")[0] for line in text.splitlines() if line.startswith("epoch")]
+    return [[float(number) for number in re.findall(r"[\d.]+", line)] for line in lines]
+
+
+def like(rows):
+    """Equal but for the last digit of each number: the same value may be rounded up in one run and down in another"""
+    return [pytest.approx(row, abs=1.1e-3) for row in rows]
 
 
 def history(folder):
@@ -75,6 +81,7 @@ def runs(tmp_path_factory):
     """The folder in which all cases ran, and what each process said: (name, rank) -> `Said`; rank 0 of "one" ran alone"""
     folder = tmp_path_factory.mktemp("runs")
     write_shards(load("digits"), folder / "digits", 200)
+    (folder / "runs" / "digits-1").mkdir(parents=True)
     group = torchrun("--nproc-per-node=3", "--max-restarts=1", ROOT / "tests" / "ranks.py", folder, cwd=folder)
     said = {("one", 0): alone(train_digits, "one", cwd=folder)}
     out, err = group.communicate(timeout=300)
@@ -91,7 +98,7 @@ def runs(tmp_path_factory):
 def test_several_processes_end_where_one_does(runs, way):
     folder, said = runs
     assert [said[way, rank].status for rank in range(2)] == [0, 0], said[way, 0].err
-    assert epochs(said[way, 0].out) == epochs(said["one", 0].out)
+    assert epochs(said[way, 0].out) == like(epochs(said["one", 0].out))
     for one, other in zip(history(folder / "one"), history(folder / way), strict=True):
         assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
         assert one["val_loss"] == pytest.approx(other["val_loss"], abs=1e-6)
@@ -125,7 +132,7 @@ def test_parts_load_into_another_number_of_processes(runs, processes):
     else:
         done, out = said["three", 0], "three"
     assert done.status == 0, done.err
-    assert epochs(done.out) == epochs(said["one", 0].out)[2:]
+    assert epochs(done.out) == like(epochs(said["one", 0].out)[2:])
     assert largest_difference(folder / "one", folder / out) < 1e-6
 
 
@@ -168,7 +175,8 @@ def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_
     assert "go on with: python -m vit_helpers train --resume run" in out
     assert "error in process 0" in err and "SIGKILL" in err
     status, out, err = alone(train, "--resume", "run", cwd=tmp_path)
-    assert status == 0 and set(epochs(out)) <= set(epochs(said["one", 0].out)), err
+    assert status == 0, err
+    assert 1 <= len(epochs(out)) <= 2 and epochs(out) == like(epochs(said["one", 0].out)[-len(epochs(out)) :])
     assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
 
 
@@ -179,16 +187,16 @@ def test_torchrun_starts_again_from_the_last_checkpoint(runs, tmp_path):
     kill_one(run, "epoch   1")
     out, err = run.communicate(timeout=300)
     assert run.returncode == 0, err
-    assert epochs(out)[-1] == epochs(said["one", 0].out)[-1]
-    assert not [line for line in epochs(out) if line.startswith("epoch   1")]  # `kill_one` has read the first one
+    assert epochs(out)[-1:] == like(epochs(said["one", 0].out)[-1:])
+    assert 1 not in [epoch for epoch, *_ in epochs(out)]  # `kill_one` has read the first one
     assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
 
 
 @pytest.mark.parametrize("start", ["older run", "older run, second start"])
 def test_a_restart_does_not_take_over_an_older_run(runs, start):
     folder, said = runs
-    status, _, err = said[start, 0]
-    assert status == 1 and "is there already: --resume two" in err
+    assert [said[start, rank].status for rank in range(2)] == [1, 1]
+    assert sum(said[start, rank].err.count("is there already: --resume two") for rank in range(2)) == 1
     assert len(history(folder / "two")) == 3
 
 
@@ -214,17 +222,12 @@ def test_a_run_that_may_start_again_needs_a_folder(runs):
     assert status == 1 and "give --out" in err
 
 
-def test_processes_of_one_run_share_the_next_free_folder(tmp_path):
-    (tmp_path / "runs" / "digits-1").mkdir(parents=True)
-    start = ("--nproc-per-node=2", "-m", "vit_helpers", "train", "--batch-size", BATCH)
-    run = torchrun(*start, "--epochs", 1, cwd=tmp_path)
-    out, err = run.communicate(timeout=300)
-    assert run.returncode == 0, err
+def test_processes_of_one_run_share_the_next_free_folder(runs):
+    folder, said = runs
+    status, out, err = said["next folder", 0]
+    assert status == 0, err
     assert "checkpoint: runs/digits-2/checkpoint.pt" in out
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"digits-1", "digits-2"}
-    run = torchrun(*start, "--out", "runs/digits-2", cwd=tmp_path)
-    _, err = run.communicate(timeout=300)
-    assert run.returncode != 0 and err.count("is there already: --resume runs/digits-2") == 1
+    assert {path.name for path in (folder / "runs").iterdir()} == {"digits-1", "digits-2"}
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -1,4 +1,4 @@
-"""The house keeps its order: who imports whom, what importing does, what is documented, what the README promises."""
+"""The layout: who imports whom, what importing does, how long things are, what is documented, what the README promises."""
 
 import ast
 import csv
@@ -10,110 +10,206 @@ import statistics
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+import vit_helpers
 from tools.libraries import markdown
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit_helpers"
-ORDER = {  # a room may import these rooms of ours and no other
-    "patches": set(),
-    "embeddings": {"patches"},
-    "attention": set(),
+FILES = sorted(PACKAGE.rglob("*.py"))
+ORDER = {  # a module, or a folder of modules, may import these of ours and no others
+    "_validate": {},
+    "patches": {"_validate"},
+    "embeddings": {"_validate", "patches"},
+    "attention": {},
     "encoder": {"attention"},
-    "vit": {"patches", "embeddings", "encoder"},
-    "data": {"data", "parallel"},
-    "parallel": set(),
-    "checkpoints": {"parallel"},
-    "muon": set(),
-    "recipe": {"muon"},
-    "diagnosis": set(),
-    "training": {"checkpoints", "diagnosis", "parallel", "recipe"},
-    "inspection": set(),
-    "grading": {"inspection"},
-    "pretrained": {"encoder", "pretrained", "vit"},
-    "finetune": {"embeddings", "vit"},
-    "masked": {"embeddings", "encoder", "patches", "recipe", "vit"},
-    "scaling": set(),
-    "timing": set(),
-    "speedups": {"recipe"},
-    "cnn": set(),
-    "settings": {"cnn", "data", "encoder", "recipe", "training", "vit"},
-    "ablation": {"data", "settings", "training"},
+    "vit": {"_validate", "patches", "embeddings", "encoder"},
+    "data": {"_validate", "data", "training.distributed"},
+    "training": {"_validate", "data", "encoder", "training", "vit"},
+    "inspection": {"data", "inspection", "vit"},
+    "pretrained": {"_validate", "embeddings", "encoder", "patches", "pretrained", "training", "vit"},
+    "ablation": {"_validate", "ablation", "data", "training"},
+    "scaling": {"_validate", "scaling", "training.recipe", "vit"},
     "plots": {"plots"},
 }
-ROOMS = sorted(ORDER)
+SIZES = {"model": 600, "library": 5500, "library and tools": 7500}  # lines at most; checks and plots are not counted
+EVERYTHING = {*ORDER, "cli", "checks"}
+NOT_YET = {  # what breaks a rule today; to be emptied
+    "imports": {"cli.bench", "cli.environment_checks"},
+    "long modules": {
+        "vit_helpers/checks",
+        "vit_helpers/cli/environment_checks.py",
+        "tools/libraries.py",
+        "tools/speed_cases.py",
+    },
+    "long functions": {"fit", "train", "count_slips", "part_slips"},
+    "sizes": {"library", "library and tools"},
+    "unused": set(),
+}
 
 
-def modules(room):
-    path = PACKAGE / f"{room}.py"
-    return [path] if path.exists() else sorted((PACKAGE / room).glob("*.py"))
+def name_of(path):
+    """data/splits.py -> data.splits, data/__init__.py -> data"""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").rstrip(".")
 
 
-def imports(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = []
+MODULES = {name_of(path): path for path in FILES}
+
+
+def statements(code):
+    """(module, name) of every import of a piece of code; the name is None for `import module`"""
+    for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            yield from ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name} imports by dots"
-            names = [node.module]
-        yield from (name.split(".") for name in names)
+            assert node.level == 0, "imports by dots"
+            yield from ((node.module, alias.name) for alias in node.names)
 
 
-def test_every_room_stands_in_the_order():
-    found = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
-    assert found - {"__init__", "__main__", "commands", "checks"} == set(ROOMS)
+def ours(code):
+    """The modules of the package that code imports, as in MODULES; the package itself is ''"""
+    for module, name in statements(code):
+        if module.partition(".")[0] == "vit_helpers":
+            inner = module.removeprefix("vit_helpers").lstrip(".")
+            inside = f"{inner}.{name}".lstrip(".")
+            exported = vit_helpers.EXPORTS.get(name, "vit_helpers").removeprefix("vit_helpers").lstrip(".")
+            yield inside if inside in MODULES else inner or exported
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_imports_run_one_way(room):
-    ours = {name[1] for path in modules(room) for name in imports(path) if name[0] == "vit_helpers"}
-    assert ours <= ORDER[room]
+def top(name):
+    return name.partition(".")[0]
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_assert_stands_between_a_user_and_an_error(room):
-    for path in modules(room):
-        assert not [node.lineno for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Assert)], path.name
+def within(folders):
+    """The modules in these folders, or with these names."""
+    return [name for name in MODULES if top(name) in folders]
 
 
-def public(room):
-    for path in modules(room):
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        module = importlib.import_module(name)
-        yield name, module
-        for thing, value in vars(module).items():
-            own = getattr(value, "__module__", None) == name
-            if own and not thing.startswith("_") and (inspect.isclass(value) or inspect.isfunction(value)):
-                yield f"{name}.{thing}", value
+def test_every_module_has_a_place_in_the_order():
+    assert {top(name) for name in MODULES} - {"", "__main__", "results"} == EVERYTHING
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_public_names_are_documented(room):
-    assert not [name for name, thing in public(room) if not thing.__doc__]
+@pytest.mark.parametrize("name", within(ORDER))
+def test_imports_run_one_way(name):
+    allowed = ORDER[top(name)]
+    imported = set(ours(MODULES[name].read_text(encoding="utf-8")))
+    assert not {other for other in imported if other not in allowed and top(other) not in allowed}
 
 
-def test_importing_runs_nothing():
-    code = """
+@pytest.mark.parametrize("name", within(EVERYTHING))
+def test_nothing_imports_tools_and_only_the_command_line_imports_itself(name):
+    if name in NOT_YET["imports"]:
+        pytest.xfail("imports tools")
+    code = MODULES[name].read_text(encoding="utf-8")
+    assert not [module for module, _ in statements(code) if top(module) == "tools"]
+    assert {top(other) for other in ours(code)} & {"cli", "checks"} <= {top(name)}
+
+
+def test_no_two_modules_import_each_other():
+    TopologicalSorter(
+        {name: set(ours(path.read_text(encoding="utf-8"))) - {name} for name, path in MODULES.items()}
+    ).prepare()
+
+
+def test_a_notebook_or_the_command_line_uses_every_module():
+    cells = [
+        "".join(cell["source"])
+        for path in (ROOT / "notebooks").rglob("*.ipynb")
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code"
+    ]
+    waiting, used = {"__main__", *within({"cli"}), *(name for code in cells for name in ours(code))}, set()
+    while waiting:
+        used.add(name := waiting.pop())
+        packages = {name.rpartition(".")[0]} if "." in name else set()
+        waiting |= {*ours(MODULES[name].read_text(encoding="utf-8")), *packages} - used
+    assert MODULES.keys() - used - {"", "results"} <= NOT_YET["unused"]
+
+
+def tools():
+    return sorted((ROOT / "tools").rglob("*.py"))
+
+
+def lines(paths):
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+@pytest.mark.parametrize("path", [*FILES, *tools()], ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_and_functions_are_short(path):
+    long = [
+        f"{node.name}: {size} lines"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and (size := node.end_lineno - node.lineno + 1) > 40
+    ]
+    assert not [name for name in long if name.partition(":")[0] not in NOT_YET["long functions"]]
+    assert lines([path]) <= 300 or any(str(path).startswith(str(ROOT / start)) for start in NOT_YET["long modules"])
+
+
+@pytest.mark.parametrize("part", SIZES)
+def test_the_package_has_the_size_of_its_subject(part):
+    if part in NOT_YET["sizes"]:
+        pytest.xfail("too long")
+    library = lines(path for name, path in MODULES.items() if top(name) not in ("checks", "plots"))
+    model = lines(MODULES[name] for name in ("patches", "embeddings", "attention", "encoder", "vit"))
+    assert {"model": model, "library": library, "library and tools": library + lines(tools())}[part] <= SIZES[part]
+
+
+@pytest.mark.parametrize("name", within({*ORDER, "cli"}))
+def test_no_assert_stands_between_a_user_and_an_error(name):
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+
+
+@pytest.mark.parametrize("name", within(ORDER))
+def test_public_names_are_documented(name):
+    module = importlib.import_module(f"vit_helpers.{name}")
+    assert module.__doc__
+    for thing, value in vars(module).items():
+        own = getattr(value, "__module__", None) == module.__name__ and not thing.startswith("_")
+        if own and (inspect.isclass(value) or inspect.isfunction(value)):
+            assert value.__doc__, thing
+
+
+QUIET = """
 import random, sys
 import torch, matplotlib
-state = (random.getstate(), torch.get_rng_state().tolist(), torch.get_num_threads(), dict(matplotlib.rcParams))
+state = lambda: (random.getstate(), torch.get_rng_state().tolist(), torch.get_num_threads(), dict(matplotlib.rcParams))
+before = state()
 import vit_helpers
-assert len([m for m in sys.modules if m.startswith("vit_helpers")]) == 1
-for room in {rooms}:
-    __import__("vit_helpers." + room)
-import vit_helpers.plots.style, vit_helpers.plots.images, vit_helpers.plots.curves, vit_helpers.plots.model
-assert state == (random.getstate(), torch.get_rng_state().tolist(), torch.get_num_threads(), dict(matplotlib.rcParams))
+assert [m for m in sys.modules if m.startswith("vit_helpers")] == ["vit_helpers"]
+for name in {names}:
+    __import__("vit_helpers." + name)
+assert state() == before
 assert "sklearn" not in sys.modules and "torchvision" not in sys.modules
 print("quiet")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code.replace("{rooms}", repr(ROOMS))], cwd=ROOT, capture_output=True, text=True
-    )
+
+
+def test_importing_runs_nothing():
+    code = QUIET.replace("{names}", repr(within(ORDER)))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("quiet\n", "")
+
+
+def test_the_package_costs_nothing_to_import():
+    code = "import sys, vit_helpers; print('torch' in sys.modules, [m for m in sys.modules if m.startswith('vit_helpers.')])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False []\n", "")
+
+
+@pytest.mark.parametrize(("name", "home"), vit_helpers.EXPORTS.items())
+def test_short_names_are_those_of_their_modules(name, home):
+    assert getattr(vit_helpers, name) is getattr(importlib.import_module(home), name)
+    assert name in dir(vit_helpers) and name in vit_helpers.__all__
+
+
+def test_other_names_are_errors():
+    with pytest.raises(AttributeError, match="module 'vit_helpers' has no attribute 'vitt'"):
+        _ = vit_helpers.vitt
 
 
 @pytest.mark.parametrize("words", [["check"], ["format", "--check"]])

@@ -75,12 +75,12 @@ def test_rows_of_a_machine_with_and_without_bfloat16_units(tiny, monkeypatch, un
 def test_attention_is_measured_in_both_forms_and_left_as_it_was(tiny, monkeypatch):
     from vit_helpers import attention
 
-    ours, asked = attention.explicit_is_faster, []
+    ours, asked = attention.use_fused_attention, []
     plain = attention.attention
     monkeypatch.setattr(attention, "attention", lambda *words: asked.append(1) or plain(*words))
     assert run_tool(speed, ["attention", "--rounds", "1"]) == 0
     rows = stored()
-    assert attention.explicit_is_faster is ours and asked
+    assert attention.use_fused_attention is ours and asked
     assert (rows["before_mb"] > rows["after_mb"]).all()
 
 

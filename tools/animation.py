@@ -26,6 +26,7 @@ BARS = (650, 62, 180, 220)
 DIM = 0.3  # brightness of a patch without attention
 THICK = 40  # width of a line for a weight of 1
 FINE = 2  # drawn this many times as large, then shrunk: smooth edges
+SIZE = style.TEXT_SIZE + 1  # of captions, in points
 STEP = 0.06  # seconds between two frames that move
 
 
@@ -74,7 +75,7 @@ def draw_moment(reading: Reading, number: int, progress: float) -> Image.Image:
     tokens = reading.tokens[int(layers)]  # those of a layer are there when its attention has been shown
     weights = between([torch.zeros_like(reading.weights[0]), *reading.weights], layers)
     canvas = Canvas()
-    canvas.words(EDGE, 28, captions[number], size=style.TEXT_SIZE + 4)
+    canvas.words(EDGE, 28, captions[number], size=SIZE + 3)
     if layers:
         layer = f"layer {math.ceil(layers)} of {len(reading.weights)}"
         draw_attention(canvas, weights, reading.fractions[math.ceil(layers) - 1], layer)
@@ -171,7 +172,7 @@ def draw_answer(canvas: "Canvas", reading: Reading, answered: float) -> None:
         canvas.words(x, top + height + 16, mark, anchor="mm")
         if mark != "probability":
             canvas.line((x, top), (x, top + height), 1, style.LINE)
-    canvas.words(left - 55, STAGE[1] + STAGE[3] / 2, "→", size=style.TEXT_SIZE + 8, color=style.LINE, anchor="mm")
+    canvas.words(left - 55, STAGE[1] + STAGE[3] / 2, "→", size=SIZE + 7, color=style.LINE, anchor="mm")
 
 
 class Canvas:
@@ -213,7 +214,16 @@ class Canvas:
         if wide := round(FINE * width):  # PIL draws a line of width 0
             self.pen.line([(FINE * x, FINE * y) for x, y in (start, end)], fill=color, width=wide)
 
-    def words(self, x, y, text, size=style.TEXT_SIZE + 1, color=style.TEXT, anchor="lm", bold=False) -> None:
+    def words(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float = SIZE,
+        color: str = style.TEXT,
+        anchor: str = "lm",
+        bold: bool = False,
+    ) -> None:
         """Text at a position.  size: points, of which 72 are 100 pixels;  anchor: PIL's, "lm" is left and middle"""
         self.pen.text((FINE * x, FINE * y), text, color, font(round(FINE * size / 0.72), bold), anchor)
 

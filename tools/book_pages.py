@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat.v4 import new_markdown_cell
@@ -159,7 +160,7 @@ def alt_texts() -> dict[str, str]:
     return {sha256(base64.b64decode(data)).hexdigest(): about["alt"] for data, about in images if "alt" in about}
 
 
-def finish_page(app, doctree, alt: dict[str, str]) -> None:
+def finish_page(app: Any, doctree: Any, alt: dict[str, str]) -> None:
     """Images get their alt text, lines of code an anchor that links can lead to (#L12, as on GitHub)."""
     from docutils import nodes
 

@@ -19,6 +19,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+
 from tools import main
 from tools.notebook_costs import card_of, format_costs, is_listed, measure, write_costs
 from vit_helpers import __version__
@@ -84,10 +89,6 @@ def lessons() -> list[Path]:
 
 def execute(path: Path, cards: bool = False) -> bool:
     """Run one notebook and store it, with `cards` also what it cost; False, and nothing stored, when that fails."""
-    import nbformat
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-
     try:
         before = path.read_text(encoding="utf-8")
         old = nbformat.reads(before, as_version=4)
@@ -113,10 +114,8 @@ def execute(path: Path, cards: bool = False) -> bool:
     return True
 
 
-def store(new, old) -> str:
+def store(new: NotebookNode, old: NotebookNode) -> str:
     """The text of the file: metadata cut down, and the stored outputs where the new ones say the same."""
-    import nbformat
-
     rules = sanitize_rules()
     for number, (cell, before) in enumerate(zip(new.cells, old.cells, strict=True)):
         cell["id"] = f"cell-{number:03d}"
@@ -144,7 +143,7 @@ def setup_source(address: str) -> str:
     return SETUP + (ONLINE.format(address=address, tag=TAG) if address else LOCAL)
 
 
-def is_setup(cell) -> bool:
+def is_setup(cell: dict) -> bool:
     """Whether this is the cell that finds vit_helpers."""
     return "setup" in cell["metadata"].get("tags", [])
 

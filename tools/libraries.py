@@ -110,7 +110,7 @@ def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device:
 def import_seconds(rounds: int) -> dict[str, list[float]]:
     """Of torch, in a fresh process each time, and of each library's module after it."""
     code = "import time; a = time.perf_counter(); import torch; b = time.perf_counter(); import {}; c = time.perf_counter()"
-    values = {name: [] for name in ("torch", *installed())}
+    values: dict[str, list[float]] = {name: [] for name in ("torch", *installed())}
     for _ in range(rounds):
         for name in installed():
             first, then = run_fresh(code.format(MODULES[name]), "[b - a, c - b]")
@@ -126,8 +126,7 @@ def speed_row(what: str, shape: str, precision: str, device: str, rounds: int, c
     for name in COMPILED if compiled else installed():
         if name in installed():
             model = MAKERS[name](SHAPES[shape]).to(device)
-            model = torch.compile(model) if compiled else model
-            steps[name] = STEPS[what](model, images, labels, precision)
+            steps[name] = STEPS[what](torch.compile(model) if compiled else model, images, labels, precision)
     work = multiply_adds(config) if what == "inference" else training_multiply_adds(config, fused=False)
     about = {"what": what, "shape": shape, "precision": precision, "compiled": compiled, "batch": len(images)}
     peak = timing.matmul_peak(

@@ -6,6 +6,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import nbformat
+import psutil  # comes with Jupyter
+from nbformat import NotebookNode
+
 CARD_ROW = re.compile(r"^\| time and memory \|.*\|$", re.MULTILINE)
 MEASURED = re.compile(r"^\| time and memory \| (\S+ s), (\S+ GiB) \(measured .*\) \|$", re.MULTILINE)
 
@@ -35,8 +39,6 @@ def memory_of_children() -> int:
 
     So no page counts twice, neither libraries nor what a fork shares, and this process does not count.
     """
-    import psutil  # comes with Jupyter
-
     me, total = psutil.Process(), 0
     for process in me.children(recursive=True):
         try:
@@ -55,13 +57,13 @@ def format_costs(costs: tuple[float, float]) -> tuple[str, str]:
     return tuple(f"{float(f'{cost:.2g}'):g} {unit}" for cost, unit in zip(costs, ("s", "GiB"), strict=True))
 
 
-def card_of(book):
+def card_of(book: NotebookNode) -> NotebookNode | None:
     """The first cell of prose, where a table gives time and memory; None where it does not (solutions)."""
     first = next((cell for cell in book.cells if cell.cell_type == "markdown"), None)
     return first if first and CARD_ROW.search(first.source) else None
 
 
-def write_costs(path: Path, card, costs: tuple[float, float]) -> None:
+def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> None:
     """Write the costs into the card, unless it is right within a quarter, and what the card says into README.md."""
     before = MEASURED.search(card.source)
     old = [float(words.split()[0]) for words in before.groups()] if before else [0, 0]
@@ -96,8 +98,6 @@ def readme_row(path: Path) -> tuple[Path, re.Pattern]:
 
 def is_listed(path: Path) -> bool:
     """Whether README.md has a row for the costs of this notebook; True for one without a card, which needs none."""
-    import nbformat
-
     if card_of(nbformat.read(path, as_version=4)) is None:
         return True
     readme, row = readme_row(path)

@@ -13,6 +13,7 @@ import sys
 import tomllib
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from tools import main
 from tools.execute import ROOT
@@ -122,7 +123,7 @@ def in_tests(file: str, name: str) -> str:
 FINDERS = {"notebook": in_notebook, "code": in_code, "test": in_tests}
 
 
-def only(found: list, what: str):
+def only(found: list, what: str) -> Any:
     """The one thing found; LookupError where there is none, or more than one."""
     if len(found) != 1:
         raise LookupError(f"{what}: {f'found {len(found)} times' if found else 'not found'}")

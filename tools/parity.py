@@ -92,7 +92,7 @@ def logits_and_gradients(model: nn.Module, images: Tensor) -> tuple[Tensor, dict
     output = model(images)
     logits = getattr(output, "logits", output)
     logits.square().sum().backward()
-    return logits.detach(), {name: p.grad for name, p in model.named_parameters()}
+    return logits.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
 def markdown(rows: pd.DataFrame) -> str:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 
 from tools import main
 from tools.animation import Reading, draw_reading, save_animation
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def draw_start_here():
+def draw_start_here() -> Figure:
     """The forward pass of one digit through a ViT that was trained with the recipe of notebook 00: a figure."""
     data = load("digits")
     set_seed(0)

@@ -9,6 +9,7 @@ import copy
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat.v4 import new_markdown_cell
@@ -61,7 +62,7 @@ def deck(path: Path) -> str:
     return nbformat.writes(book)
 
 
-def finish_deck(app, doctree, alt: dict[str, str]) -> None:
+def finish_deck(app: Any, doctree: Any, alt: dict[str, str]) -> None:
     """Images get their alt text; blocks of code what sphinx-revealjs asks of each."""
     from docutils import nodes
 

@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
             write_csv(pd.DataFrame(rows, columns=COLUMNS), args.out)
             print(" ".join(filter(None, table_line(row).values())), file=sys.stderr, flush=True)
     print(f"{machine()}\n\n{markdown_table(pd.DataFrame(map(table_line, rows)))}\n\nWhen it pays:")
-    print("\n".join(f"- {name}: {' '.join(CASES[name].__doc__.split())}" for name in names))
+    print("\n".join(f"- {name}: {' '.join(str(CASES[name].__doc__).split())}" for name in names))
     print(f"\nrows: {args.out}")
     return 0
 

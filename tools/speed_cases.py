@@ -75,14 +75,14 @@ def attention_forms(bench: Bench) -> Rows:
         config, count = replace(comparison.CONFIG, image_size=side), bench.batch // (8 if side > 32 else 1)
         model = bench.model(config)
         step = train_step(model, *bench.images(count, config))
-        explicit, fused = inside(partial(attention_form, True), step), inside(partial(attention_form, False), step)
+        explicit, fused = (inside(partial(attention_form, use_fused), step) for use_fused in (False, True))
         case = f"training step, {config.num_tokens} tokens, batch {count}"
         yield bench.compare(case, ("explicit", explicit), ("fused", fused), **saved_mb(model, explicit, fused))
 
 
-def attention_form(explicit: bool) -> AbstractContextManager:
-    """Every attention explicit, as two matrix products, or torch's fused one, whatever its tokens and precision."""
-    return patch.object(attention, "explicit_is_faster", lambda q: explicit)
+def attention_form(fused: bool) -> AbstractContextManager:
+    """Every attention by torch's fused implementation, or by two matrix products, whatever its tokens and precision."""
+    return patch.object(attention, "use_fused_attention", lambda q: fused)
 
 
 def bf16(bench: Bench) -> Rows:
@@ -93,7 +93,7 @@ def bf16(bench: Bench) -> Rows:
     before, step = train_step(model, *data), train_step(model, *data, "bfloat16")
     ways = {"bfloat16": step}
     if bench.device == "cpu":  # the backward pass of torch's fused attention is slow too
-        ways = {"bfloat16, fused attention": inside(partial(attention_form, False), step), "bfloat16, ours": step}
+        ways = {"bfloat16, fused attention": inside(partial(attention_form, True), step), "bfloat16, ours": step}
     for name, after in ways.items():
         row = bench.compare(f"training step, batch {count}", ("float32", before), (name, after))
         yield row | saved_mb(model, before, after) | {"also": f"best_precision: {best}"}
@@ -118,7 +118,7 @@ def channels_last(bench: Bench) -> Rows:
 def optimizer(bench: Bench) -> Rows:
     """Always, if not by much: one call for all parameters instead of a dozen for each."""
     model, data = bench.model(), bench.images(bench.batch)
-    ways = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+    ways: dict[str, Any] = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
     made = {way: torch.optim.AdamW(model.parameters(), 1e-6, **options) for way, options in ways.items()}
     F.cross_entropy(model(data[0]), data[1]).backward()  # gradients for the optimizers
     case = f"AdamW alone, {len(list(model.parameters()))} tensors"
@@ -153,7 +153,7 @@ def accumulation(bench: Bench) -> Rows:
     gradients = []
     for step in (before, after):
         step()
-        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     difference = ((gradients[0] - gradients[1]).abs().max() / gradients[0].abs().max()).item()
     row = bench.compare("gradient", (f"batch {count} at once", before), (f"4 parts of {count // 4}", after))
     also = f"gradients differ by at most {difference:.0e} of the largest"
@@ -190,7 +190,7 @@ def loader(bench: Bench) -> Rows:
     data, file = load("digits"), io.BytesIO()
     Image.effect_noise((448, 448), 50).convert("RGB").save(file, "JPEG")
     pairs, files = TensorDataset(data.normalize(data.train.images), data.train.labels), 64 * [file.getvalue()]
-    ours = ("slices in memory", partial(list, data.batches("train", 32, shuffle=True)))
+    ours: tuple[str, Step] = ("slices in memory", partial(list, data.batches("train", 32, shuffle=True)))
     none, two = load_with(pairs, 0), load_with(pairs, 2)
     case = f"epoch of {len(pairs):,} digits"
     yield bench.compare(case, none, ours)
@@ -206,8 +206,8 @@ def decode(files: list[bytes], side: int = 224) -> Tensor:
 
 def load_with(dataset: Any, workers: int, collate: Callable | None = None) -> tuple[str, Step]:
     """A name and a step: an epoch of a DataLoader whose workers stay for the next."""
-    words = {"shuffle": True, "num_workers": workers, "persistent_workers": workers > 0, "collate_fn": collate}
-    return f"DataLoader, {workers} workers", partial(list, DataLoader(dataset, 32, **words))
+    words: dict[str, Any] = {"shuffle": True, "num_workers": workers, "persistent_workers": workers > 0}
+    return f"DataLoader, {workers} workers", partial(list, DataLoader(dataset, 32, collate_fn=collate, **words))
 
 
 def quantized(bench: Bench) -> Rows:
@@ -262,7 +262,7 @@ def fractions_of_peak(bench: Bench, config: ViTConfig, count: int, precision: st
     side, dtype = 1024 if bench.device == "cpu" else 8192, PRECISIONS[precision]
     a, b = (torch.randn(side, side, device=bench.device, dtype=dtype) for _ in range(2))
     model, data = bench.model(config), bench.images(count, config)
-    fused = not attention.explicit_is_faster(torch.empty(1, config.num_tokens, 1, device=bench.device, dtype=dtype))
+    fused = attention.use_fused_attention(torch.empty(1, config.num_tokens, 1, device=bench.device, dtype=dtype))
     work = {"inference": multiply_adds(config), "training": training_multiply_adds(config, fused)}
     steps = {name: STEPS[name](model, *data, precision) for name in work} | {"product": lambda: torch.mm(a, b)}
     seconds = timing.benchmark_interleaved(steps, bench.rounds, comparison.SECONDS)
@@ -272,7 +272,7 @@ def fractions_of_peak(bench: Bench, config: ViTConfig, count: int, precision: st
         yield row_of(case, "at the peak", best, "measured", seconds[name])
 
 
-CASES = {
+CASES: dict[str, Callable[[Bench], Rows]] = {
     "threads": threads,
     "batch": batch,
     "attention": attention_forms,

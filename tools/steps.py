@@ -48,7 +48,7 @@ def train_step(
     return step
 
 
-STEPS = {"inference": inference_step, "training": train_step}
+STEPS: dict[str, Callable[..., Step]] = {"inference": inference_step, "training": train_step}
 
 
 def autocast(images: Tensor, precision: str) -> torch.autocast:

@@ -68,7 +68,8 @@ def train_once(task: str, way: str, labels: int, seed: int, split: str = "test",
     drawn = torch.randperm(len(data.train.labels), generator=torch.Generator().manual_seed(seed))  # the same for every way
     batches = Batches(subset(data.train, drawn[:labels]), BATCH, normalize, shuffle=True)
     validation = Batches(subset(data.validation, torch.arange(10)), 10, normalize)  # few: `fit` evaluates it every epoch
-    settings = {"label_smoothing": 0.0, "lr": RATES[task][way], "epochs": max(1, round(WAYS[way] / len(batches)))}
+    epochs = max(1, round(WAYS[way] / len(batches)))
+    settings: dict[str, Any] = {"label_smoothing": 0.0, "lr": RATES[task][way], "epochs": epochs}
     settings |= {"optimizer": "muon"} if way == "from scratch" else {"token_lr_mult": 1.0}
     start = time.perf_counter()
     fit(model, batches, validation, Recipe(**settings | changes), report=lambda row: None)

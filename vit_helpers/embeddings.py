@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers._validate import to_2tuple
+from vit_helpers._validate import check_choice, to_2tuple
 from vit_helpers.patches import grid_size, patchify
 
 POSITIONS = ("learned", "sincos", "none")
@@ -80,6 +80,7 @@ class TokenEmbed(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_choice("positions", positions, POSITIONS)
         T = grid[0] * grid[1] + class_token
         self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dim)) if class_token else None
         if positions == "learned":
@@ -88,10 +89,8 @@ class TokenEmbed(nn.Module):
             patches_only = sincos_positions(grid, embed_dim)
             with_class = F.pad(patches_only, (0, 0, int(class_token), 0))  # the class token has no place: zeros
             self.register_buffer("pos_embed", with_class[None], persistent=False)
-        elif positions == "none":
-            self.pos_embed = None
         else:
-            raise ValueError(f"unknown positions {positions!r}, known: {', '.join(POSITIONS)}")
+            self.pos_embed = None
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -150,8 +149,7 @@ def resize_positions(pos_embed: Tensor, grid: tuple[int, int], new_grid: tuple[i
     >>> resize_positions(torch.zeros(1, 1 + 4 * 4, 8), (4, 4), (6, 5)).shape
     torch.Size([1, 31, 8])
     """
-    if like not in RESIZING:
-        raise ValueError(f"unknown way {like!r}, known: {', '.join(RESIZING)}")
+    check_choice("way", like, RESIZING)
     (rows, cols), (_, T, D) = grid, pos_embed.shape
     extra = T - rows * cols
     if extra not in (0, 1):

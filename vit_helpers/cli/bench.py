@@ -9,12 +9,9 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vit_helpers.cli import positive_int, require_known
-
-if TYPE_CHECKING:  # importing torch takes seconds, which `--help` need not wait for
-    from vit_helpers.training.presets import RunSettings
 
 LONG = {"model": "mini/7", "depth": 4, "num_heads": 8, "embed_dim": 64, "augment": "flip_crop", "epochs": 50}
 GOALS = {  # data set, changes to its preset, what is promised
@@ -81,7 +78,7 @@ def bench_goal(name: str, seeds: int) -> None:
     print(f"{name} ({wanted})")
     data, accuracies, times = load(data_name), [], []
     for seed in range(seeds):
-        accuracy, seconds = train_once(data, preset(data_name, **changes, seed=seed))
+        accuracy, seconds = train_once(data, preset(data_name, seed=seed, **changes))
         accuracies.append(accuracy)
         times.append(seconds)
         print(f"  seed {seed}  test accuracy {accuracy:.4f}  training {seconds:.1f} s", flush=True)
@@ -90,7 +87,7 @@ def bench_goal(name: str, seeds: int) -> None:
     print(f"training {statistics.mean(times):.1f} s (longest {max(times):.1f} s)\n")
 
 
-def train_once(data: Any, settings: "RunSettings") -> tuple[float, float]:
+def train_once(data: Any, settings: Any) -> tuple[float, float]:
     """The test accuracy after training with these settings, and the seconds of training."""
     from vit_helpers.training import evaluate, fit, set_seed
     from vit_helpers.training.presets import make_batches, make_network, with_tta

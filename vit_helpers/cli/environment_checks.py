@@ -138,7 +138,7 @@ def processor() -> Iterator[Finding]:
     )
     what = f"{timing.processor()}, vector units {torch.backends.cpu.get_cpu_capability()}, {says}"
     yield finding(units, what, "use float32", otherwise="note")
-    count, shown = torch.get_num_threads(), os.cpu_count()
+    count, shown = torch.get_num_threads(), os.cpu_count() or 1
     usable = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else shown, cpu_limit())
     what = f"torch computes with {count} threads, on {shown} CPUs"
     what += f", of which {usable:g} may be used" if usable < shown else ""
@@ -155,8 +155,8 @@ def processor() -> Iterator[Finding]:
 
 def cgroups() -> list:
     """The folders that limit a container: this process's cgroup and those around it (version 2), and two (version 1)."""
-    own = re.search(r"^0::/?(.*)$", read(Path("/proc/self/cgroup")), re.M)
-    own = CGROUP / (own[1] if own else "")
+    name = re.search(r"^0::/?(.*)$", read(Path("/proc/self/cgroup")), re.M)
+    own = CGROUP / (name[1] if name else "")
     return [*(folder for folder in (own, *own.parents) if folder.is_relative_to(CGROUP)), CGROUP / "cpu", CGROUP / "memory"]
 
 
@@ -228,8 +228,7 @@ def room(name: str, folder: Path, advice: str) -> Finding:
 
 def data() -> Iterator[Finding]:
     """The folder of downloads, which data sets are in it, and the small trained models of this series."""
-    from vit_helpers.data.download import data_folder
-    from vit_helpers.data.downloaded import FILES, is_downloaded
+    from vit_helpers.data.downloads import FILES, data_folder, is_downloaded
     from vit_helpers.pretrained.sources import load_ours
 
     folder, here = data_folder(), [name for name in FILES if is_downloaded(name)]
@@ -278,9 +277,9 @@ def encoding() -> Iterator[Finding]:
 
 def network() -> Iterator[Finding]:
     """Whether the hosts of the data sets answer, whatever they say; nothing else fails without them."""
-    from vit_helpers.data import downloaded
+    from vit_helpers.data import downloads
 
-    urls = (downloaded.FASHION_URL, downloaded.CIFAR_URL, downloaded.PIZZA_URL)
+    urls = (downloads.FASHION_URL, downloads.CIFAR_URL, downloads.PIZZA_URL)
     for host in dict.fromkeys("/".join(url.split("/")[:3]) + "/" for url in urls):
         # in a process of its own: looking up a name has no time-out
         code = "from urllib import error, request\ntry:\n    request.urlopen(request.Request({!r}, method='HEAD'))\n"

@@ -37,16 +37,13 @@ def draw_model(
     C, H, W = image.shape
     (N, length), (T, D), K = patches.shape, tokens.shape, len(probabilities)
     fig.text(0.01, 0.985, title or "", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, va="top")
-
     ax = stop(fig, 0.01, 0.14, "image", "C, H, W", (C, H, W))
     draw_grid(draw_image(image, ax), (H, W), patch_size, style.PATCH)
-
     draw_patches(stop(fig, 0.19, 0.14, "patches", "N, C·P·P", (N, length)), patches, C, patch_size, (H, W))
     draw_tokens(stop(fig, 0.41, 0.13, "tokens", "T, D", (T, D)), tokens)
     draw_blocks(stop(fig, 0.585, 0.11, f"{depth} blocks", "", ()), depth)
     draw_tokens(stop(fig, 0.735, 0.13, "features", "T, D", (T, D)), features)
     draw_probabilities(stop(fig, 0.925, 0.07, "classes", "K", (K,)), probabilities, class_names)
-
     middle, class_row = BOTTOM + HEIGHT / 2, BOTTOM + HEIGHT * (1 - 0.5 / T)
     arrow(fig, 0.152, 0.193, middle, "cut")
     arrow(fig, 0.335, 0.405, middle, "project")

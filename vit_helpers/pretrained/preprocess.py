@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vit_helpers._validate import check_choice
+
 if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
@@ -36,8 +38,7 @@ class Preprocess:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not isinstance(self.resize, int):
             object.__setattr__(self, "resize", tuple(self.resize))
-        if self.interpolation not in ("bilinear", "bicubic"):
-            raise ValueError(f"unknown interpolation {self.interpolation!r}, known: bilinear, bicubic")
+        check_choice("interpolation", self.interpolation, ("bilinear", "bicubic"))
         if len(self.mean) != len(self.std) or not min(self.std) > 0:
             raise ValueError(f"mean and std are a number a channel, std above 0; got {self.mean} and {self.std}")
 

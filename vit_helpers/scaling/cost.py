@@ -4,6 +4,7 @@ A multiply-add is one product and one sum; torch counts it as two FLOPs. Norms, 
 they use each number a few times, the matrix products below many times.
 """
 
+from vit_helpers._validate import check_choice
 from vit_helpers.vit import ViTConfig
 
 OPTIMIZER_STATES = {"adamw": 2, "sgd": 1}  # numbers that the optimizer keeps for each parameter
@@ -99,8 +100,7 @@ def training_bytes(config: ViTConfig, batch: int, optimizer: str = "adamw", fuse
     optimizer: "adamw" keeps two numbers for each parameter, "sgd" with momentum one
     raises   : ValueError for another optimizer
     """
-    if optimizer not in OPTIMIZER_STATES:
-        raise ValueError(f"unknown optimizer {optimizer!r}, known: {', '.join(OPTIMIZER_STATES)}")
+    check_choice("optimizer", optimizer, OPTIMIZER_STATES)
     weights = 4 * sum(parameters(config).values())
     kept = 4 * batch * sum(activations(config, fused).values())
     return {
