@@ -5,6 +5,7 @@ from itertools import combinations
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from colorspacious import cspace_convert, deltaE
@@ -115,7 +116,13 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_confusion": lambda: training.draw_confusion(torch.tensor([[i + 1, 20 - i] for i in range(20)]), range(20)),
     "draw_calibration": lambda: training.draw_calibration(torch.rand(40), torch.rand(40) > 0.5),
     "draw_growth of networks": lambda: training.draw_growth(
-        [{"settings": f'{{"network": "{kind}", "images": {n}}}', "accuracy": 0.5} for kind in ("vit", "cnn") for n in (1, 2)]
+        pd.DataFrame(
+            [
+                {"settings": f'{{"network": "{kind}", "images": {n}}}', "accuracy": 0.5}
+                for kind in ("vit", "cnn")
+                for n in (1, 2)
+            ]
+        )
     ),
     "draw_shares": lambda: vit.draw_shares(
         {"one": dict.fromkeys("abcdef", 1 / 6)}, dict(zip("abcdef", scaling.COLORS, strict=False))

@@ -150,7 +150,7 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         n = len(self.split)
         order = torch.randperm(n) if self.shuffle else torch.arange(n)
-        for rows in order.split(self.batch_size):
+        for rows in order.split(self.batch_size) if n else ():  # of no rows, split gives one empty piece
             yield apply_steps(self.split.images[rows], self.split.labels[rows], self.steps, self.mix)
 
 
