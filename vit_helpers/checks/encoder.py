@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from vit_helpers.checks import attention, marks
+from vit_helpers.checks import former_attention as attention
+from vit_helpers.checks import marks
 from vit_helpers.checks.marks import same, slip
 from vit_helpers.encoder import MLP, Block
 
