@@ -296,6 +296,52 @@ def test_what_is_wrong_everywhere_is_seen(name, says, cheat, capsys):
     assert says in last_line(exercise, cheat(exercise.reference), capsys)
 
 
+def in_forward(cheat):
+    """A cheat of functions as one of modules."""
+
+    def wrong(right):
+        class Answer(right):
+            def __init__(self, *sizes):
+                super().__init__(*sizes)
+                self.answer = (cheat(super().forward),)
+
+            def forward(self, x):
+                return self.answer[0](x)
+
+        return Answer
+
+    return wrong
+
+
+def kept_in_evaluation(right):
+    class Answer(right):
+        def forward(self, x):
+            if self.training:
+                return super().forward(x)
+            self.kept = getattr(self, "kept", {})
+            return self.kept.setdefault(x.shape, super().forward(x))
+
+    return Answer
+
+
+MODULE_CHEATS = {says: in_forward(cheat) for says, cheat in (ALWAYS | TENSORS | GRADIENTS).items() if says != "[x] "}
+MODULE_CHEATS |= {f"[x] {name}": in_forward(cheat) for name, cheat in REALS.items()}
+MODULE_CHEATS |= {"[x]  ": kept_in_evaluation, "loses digits": in_forward(result(lambda x: x.float().to(x.dtype)))}
+ON_MODULES = [
+    (name, says, cheat)
+    for name, exercise in EXERCISES.items()
+    if isinstance(exercise, ModuleExercise) and name in OWN
+    for says, cheat in MODULE_CHEATS.items()
+]
+
+
+@pytest.mark.parametrize(("name", "says", "cheat"), ON_MODULES, ids=[f"{name}-{says}" for name, says, _ in ON_MODULES])
+def test_what_is_wrong_everywhere_is_seen_in_modules(name, says, cheat, capsys):
+    exercise = EXERCISES[name]
+    line = last_line(exercise, cheat(exercise.right_answer()), capsys)
+    assert says.startswith("[x]") or says in line
+
+
 def spoilt(right):
     """The right answer, which adds a tensor of the CPU."""
     return lambda *given: over_tensors(lambda x: x + torch.zeros(x.shape, dtype=x.dtype), right(*given))

@@ -174,8 +174,8 @@ class Exercise:
         """The results of an answer that should give several; Mistake when there are not as many, in this order."""
         names, many = ", ".join(self.returns), NUMBERS[len(self.returns)]
         reject_if(got is None, f"gives nothing back {when}: does it end with return?")
-        words = f"gives {short(got)} {when}; return {many} things: {names}"
-        reject_if(isinstance(got, Tensor) or not isinstance(got, (tuple, list)), words)
+        if isinstance(got, Tensor) or not isinstance(got, (tuple, list)):
+            raise Mistake(f"gives {short(got)} {when}; return {many} things: {names}")
         reject_if(len(got) != len(self.returns), f"gives {len(got)} things {when}; return {many}: {names}")
         wanted = [getattr(x, "shape", None) for x in right.values()]
         turned = [getattr(x, "shape", None) for x in got] == wanted[::-1] != wanted

@@ -1,4 +1,4 @@
-"""An exercise whose answer is a module class: the reference as a function of the parameters, wherever an answer keeps them."""
+"""An exercise whose answer is a module class: the reference is a function of the parameters, however they are kept."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +40,6 @@ class ModuleExercise:
     advice: str = ""  # for another number that no wrong class has
     unknown: str = "shapes and parameters are right, the numbers are not"
     unread: str = "build it from nn.Linear layers, so that weights can be copied"
-    layers: type | tuple[type, ...] = nn.Linear
 
     def check(self, answer: Any) -> bool:
         """Try an answer and print a line for each idea; True only when every idea is right."""

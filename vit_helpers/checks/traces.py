@@ -45,7 +45,7 @@ def restored() -> Iterator[None]:
     """Put torch's, numpy's and Python's generators and torch's switches back afterwards, with a new seed meanwhile."""
     kept = torch.get_rng_state(), np.random.get_state(), random.getstate(), torch.get_default_dtype()
     grad = torch.is_grad_enabled()
-    torch.manual_seed(next(SEEDS))
+    torch.default_generator.manual_seed(next(SEEDS))  # torch.manual_seed would write down where it was called
     try:
         yield
     finally:
