@@ -40,7 +40,7 @@ class Exercise:
     ideas    : {what is right: cases, or functions of exercise and answer that raise `Mistake`}; tried in this order.
                The traces of a good answer (`contract`) are tried in the idea that holds contract, or in the last
     mistakes : {message: a whole wrong answer}; of those that give what the answer gave, the one nearest to it in all cases
-               is named. A message may hold {0}, {1}, ... for the arguments, and so may `says`
+               is named. A message may hold {when}, and {0}, {1}, ... for the arguments, and so may `says`
     returns  : names of several results, in order; compared: the order in which they are compared
     when     : the arguments in words; says: the message about wrong numbers
     odd      : (got, right, *arguments) -> what is odd about a wrong result that no mistake gives, or None
@@ -203,6 +203,7 @@ class Exercise:
         if not words:
             unknown = self.unknown[part] if isinstance(self.unknown, dict) else self.unknown
             words = unknown if isinstance(unknown, str) else unknown(got, right, *given)
+        words = words.replace("{when}", when)
         says = self.says or (
             "{part} {when}: {words}" if isinstance(right, Tensor) else "gives {got} {when}, wanted {right}: {words}"
         )
@@ -212,7 +213,7 @@ class Exercise:
         """Mistake where a result belongs to other inputs: it was kept, or images of a batch mix."""
         again = self.tried(answer, given)
         reject_if(again and not equal(got, again[part]), self.fresh)
-        theirs = self.tried(answer, case.draw())
+        theirs = None if equal(given, other := case.draw()) else self.tried(answer, other)
         reject_if(theirs and isinstance(theirs[part], Tensor) and same(got, theirs[part]), KEPT)
         if getattr(given[0], "ndim", 0) < self.batch or not 1 < len(got) == len(given[0]):
             return
@@ -244,7 +245,7 @@ class Exercise:
             found = {words: found[words] for words, score in scores.items() if score == max(scores.values())}
             if self.whole and max(scores.values()) < len(cases):
                 return None
-        return next((words.format(*given) for words in found), None)
+        return next((words.format(*given, when="{when}") for words in found), None)
 
     def agree(self, mine: dict | None, theirs: dict | None) -> bool:
         """Whether two answers give the same, or both raise an error."""
