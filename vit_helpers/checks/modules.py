@@ -40,6 +40,7 @@ class ModuleExercise:
     advice: str = ""  # for another number that no wrong class has
     unknown: str = "shapes and parameters are right, the numbers are not"
     unread: str = "build it from nn.Linear layers, so that weights can be copied"
+    vectorized: bool = False  # whether all readings are tried at once (torch.vmap): for parts with hundreds of readings
 
     def check(self, answer: Any) -> bool:
         """Try an answer and print a line for each idea; True only when every idea is right."""
@@ -105,11 +106,11 @@ def made(answer: Any, sizes: Sizes, shape: Sizes, dtype: torch.dtype = torch.flo
     return randomized(build(answer, *sizes), x.float()).to(dtype), x
 
 
-def output(module: nn.Module, x: Tensor, when: str = "for (B, T, D)") -> Tensor:
-    """What a module gives: one tensor of the input's shape and type; Mistake for anything else."""
+def output(module: nn.Module, x: Tensor, when: str = "for (B, T, D)", shape: Sizes = ()) -> Tensor:
+    """What a module gives: one tensor of the input's type and shape, or of another shape; Mistake for anything else."""
     got = ask(module, x)
     reject_if(isinstance(got, (tuple, list)), f"gives {short(type(got).__name__)} {when}; it should give one tensor")
-    expect_tensor(got, tuple(x.shape), f"{when} = {tuple(x.shape)}")
+    expect_tensor(got, shape or tuple(x.shape), f"{when} = {tuple(x.shape)}")
     reject_if(got.dtype != x.dtype, f"gives {got.dtype} for {x.dtype}; keep the type that came in")
     return got
 
@@ -152,18 +153,33 @@ def apart(exercise: ModuleExercise, answer: Any) -> None:
 
 def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Sizes) -> tuple:
     """The reading of the parameters under which an answer is right; Mistake when there is none."""
-    got, found = output(module, x), list(exercise.readings(module, *sizes))
+    found = list(exercise.readings(module, *sizes))
+    reject_if(not found, f"for sizes {sizes} the layers have other widths than they should: is a fixed number in your code?")
+    got = output(module, x, shape=tuple(exercise.function(x, *found[0]).shape))
     atol = 1e-9 if x.dtype == torch.float64 else 1e-4
-    for reading in found:
-        right = exercise.function(x, *reading)
+    for reading, right in results(exercise, exercise.function, x, found, got):
         if same(got, right, atol):
             return reading
     for words, wrong in exercise.mistakes.items():
         with suppress(RuntimeError, IndexError):  # some need other lengths
-            reject_if(any(same(got, wrong(x, *reading), 1e-4) for reading in found), words)
-    for reading in found:
-        expect_digits(got, exercise.function(x, *reading))
+            reject_if(any(same(got, theirs, atol) for _, theirs in results(exercise, wrong, x, found, got)), words)
+    for _, right in results(exercise, exercise.function, x, found, got):
+        expect_digits(got, right)
     raise Mistake(exercise.unknown)
+
+
+def results(
+    exercise: ModuleExercise, function: Callable[..., Tensor], x: Tensor, found: Sequence[tuple], got: Tensor
+) -> Iterator[tuple[tuple, Tensor]]:
+    """What a function gives under each reading; where they are tried at once, only the nearest to the answer's result."""
+    if not exercise.vectorized:
+        yield from ((reading, function(x, *reading)) for reading in found)
+        return
+    with torch.no_grad():
+        stacked = [torch.stack(parts) for parts in zip(*found, strict=True)]
+        every = torch.vmap(lambda *reading: function(x, *reading))(*stacked)
+        place = (every - got).abs().flatten(1).amax(1).nan_to_num(torch.inf).argmin()
+    yield found[place], every[place]
 
 
 def numbers(exercise: ModuleExercise, answer: Any) -> None:
