@@ -41,9 +41,9 @@ def contract(exercise: Any, answer: Callable) -> None:
         if exercise.differentiable:
             expect_gradients(exercise, answer, case.draw())
         expect_anywhere(answer, exercise.reference, *given)
-    asked = [each.draw() for each in exercise.cases()]
-    for given in [*asked[::-1], *asked]:
-        got, right = exercise.tried(answer, given), exercise.tried(exercise.reference, given)
+    asked = [(given, exercise.tried(exercise.reference, given)) for given in (each.draw() for each in exercise.cases())]
+    for given, right in [*asked[::-1], *asked]:
+        got = exercise.tried(answer, given)
         reject_if(got is None or not exercise.agree(got, right), ORDER)
 
 

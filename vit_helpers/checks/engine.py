@@ -55,7 +55,7 @@ class Exercise:
     returns: tuple[str, ...] = ()
     compared: tuple[str, ...] = ()
     when: Callable[..., str] = lambda *given: f"for shape {tuple(given[0].shape)}"
-    says: str = ""
+    says: str | Callable[..., str] = ""  # a function: (part, got, right, words, *arguments) -> the message
     odd: Callable[..., str | None] | None = None
     unknown: str | Callable[..., str] | dict[str, Any] = "the shape is right, the numbers are not"
     kind: str = "a number"
@@ -204,6 +204,8 @@ class Exercise:
             unknown = self.unknown[part] if isinstance(self.unknown, dict) else self.unknown
             words = unknown if isinstance(unknown, str) else unknown(got, right, *given)
         words = words.replace("{when}", when)
+        if callable(self.says):
+            raise Mistake(self.says(part, got, right, words, *given))
         says = self.says or (
             "{part} {when}: {words}" if isinstance(right, Tensor) else "gives {got} {when}, wanted {right}: {words}"
         )
