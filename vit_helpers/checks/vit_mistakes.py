@@ -174,16 +174,14 @@ def hidden(name: str) -> Callable:
     return change
 
 
-def positions(number: int, token: bool = False) -> Callable:
-    """Positions of N + `number` tokens, or one for all; token: and one for the class token alone."""
+def only_patches(token: bool) -> Callable:
+    """Positions of the N patches alone; token: and one for the class token, in a parameter of its own."""
 
     def change(m: ViT, c: ViTConfig) -> None:
-        N, embed = c.num_tokens - 1, m.token_embed
-        embed.pos_embed = nn.Parameter(torch.zeros(1, N + number, c.embed_dim))
-        first = nn.Parameter(torch.zeros(1, 1, c.embed_dim)) if token else 0
-        if token:
-            embed.first = first
-        embed.forward = lambda x: torch.cat([embed.cls_token.expand(len(x), -1, -1) + first, x + embed.pos_embed], dim=1)
+        embed, first = m.token_embed, nn.Parameter(torch.zeros(1, 1, c.embed_dim))
+        embed.pos_embed = nn.Parameter(torch.zeros(1, c.num_tokens - 1, c.embed_dim))
+        embed.first = first if token else None
+        embed.forward = lambda x: torch.cat([(embed.cls_token + first).expand(len(x), -1, -1), x + embed.pos_embed], dim=1)
 
     return change
 
@@ -197,15 +195,15 @@ def set_to(**parts: Callable) -> type:
     return changed(lambda m, c: [setattr(m, name, part(m, c)) for name, part in parts.items()])
 
 
-LOST = "a plain tensor, or a parameter after .to() or an operation, is no parameter: the optimiser never moves it"
+LOST = "a plain tensor, or a parameter after .to() or an operation, is no parameter: the optimizer never moves it"
 PARTS = {  # message: a class whose parameters tell
     f"the class token and the positions are not registered; {LOST}":
         changed(lambda m, c: plain(m.token_embed, "cls_token", "pos_embed")),
     f"the positions are not registered; {LOST}": changed(lambda m, c: plain(m.token_embed, "pos_embed")),
     f"D numbers are missing: the projection's bias, half of a norm, or the class token; {LOST}":
         changed(lambda m, c: plain(m.token_embed, "cls_token")),
-    "there are N positions; the class token has one too, T = N + 1": changed(positions(0)),
-    "keep the positions of all T tokens in one parameter, the class token's too": changed(positions(0, token=True)),
+    "there are N positions; the class token has one too, T = N + 1": changed(only_patches(token=False)),
+    "keep the positions of all T tokens in one parameter, the class token's too": changed(only_patches(token=True)),
     "there are N positions and no class token: T = N + 1 of both":
         changed(lambda m, c: setattr(m, "token_embed", TokenEmbed(c.grid, c.embed_dim, class_token=False))),
     "all tokens share one position; each of the T has its own":
