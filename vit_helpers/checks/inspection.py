@@ -1,402 +1,392 @@
-"""Marks for the exercises of notebook 08."""
+"""The exercises of notebook 08."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from vit_helpers import inspection
-from vit_helpers.checks import marks
-from vit_helpers.checks.ablation import as_number, close
-from vit_helpers.checks.marks import expect_tensor, same, slip
-from vit_helpers.inspection import localization
+from vit_helpers.checks.engine import Case, Exercise, is_float
+from vit_helpers.inspection.localization import fraction_inside
 
 
-def some_weights(*shape):
-    """Attention weights, made up: rows that sum to 1, and no two alike"""
-    own = torch.Generator().manual_seed(3)
-    return (2 * torch.randn(shape, generator=own)).softmax(dim=-1)
+def some_weights(*shape: int) -> Tensor:
+    """Attention weights, made up: rows that sum to 1, and no two alike."""
+    return (2 * torch.randn(shape)).softmax(dim=-1)
 
 
-def name_slip(got, slips):
-    """Slip with the words of the first wrong way whose numbers came.  slips: pairs (words, numbers)"""
-    for words, wrong in slips:
-        slip(wrong.shape == got.shape and same(got, wrong.to(got.dtype)), words)
+def result(answer: Callable, *given: Any) -> dict:
+    """What is compared: the result alone. Weights are looked at, not learned: no gradient and no float64 is asked for."""
+    return {"": answer(*given)}
 
 
 # One token's map
 
-MAPS = [((3, 4), None), ((3, 4), (2, 1)), ((3, 4), (0, 0)), ((5, 2), (3, 1)), ((1, 6), (0, 4))]
+
+def token_of(grid: tuple, query: tuple | None) -> int:
+    """The number of a token: 0 is the class token, patches follow along the rows."""
+    return 0 if query is None else 1 + query[0] * grid[1] + query[1]
 
 
-def check_map(answer):
-    """Mark a function (weights, grid, query) -> what one token looks at, a picture for each head."""
-    ideas = [
-        ("what the class token looks at, in rows and columns of patches", map_of_class),
-        ("what any patch looks at", map_of_patches),
-        ("the weights themselves, its input left as it was", map_is_plain),
-    ]
-    return marks.check("map_of", answer, ideas)
+def looked_at(token: Callable = token_of) -> Callable:
+    """An answer that folds what one token looks at, (h, rows, cols)."""
+    return lambda w, grid, query: w[:, token(grid, query), 1:].unflatten(1, grid)
 
 
-def try_map(answer, grid, query, weights=None):
-    rows, cols = grid
-    T = rows * cols + 1
-    weights = some_weights(3, T, T) if weights is None else weights
-    who = "the class token" if query is None else f"patch {query}"
-    when = f"for {who} on {rows} x {cols} patches"
-    got = marks.untouched(lambda w: answer(w, grid, query), weights)
-    slip(got is None, f"gives nothing back {when}: does it end with return?")
-    wanted = inspection.attention_map(weights, grid, query)
-    if isinstance(got, torch.Tensor):
-        name_map_slip(got, wanted, weights, grid, query, when)
-    expect_tensor(got, (len(weights), rows, cols), when)
-    slip(marks.differ(got, wanted), f"gives other numbers than the weights {when}")
+def to_map(grid: tuple, query: tuple | None, heads: int = 3, even: int = 0) -> Case:
+    """Weights, a grid and who asks; even: as many heads look everywhere alike."""
+    T = grid[0] * grid[1] + 1
+    return Case(lambda: (torch.cat([torch.full((even, T, T), 1 / T), some_weights(heads - even, T, T)]), grid, query))
 
 
-def name_map_slip(got, wanted, weights, grid, query, when):
-    rows, cols = grid
-    slip(tuple(got.shape) == (len(weights), rows * cols), f"gives a row of {rows * cols} numbers a head {when}; fold it")
-    slip(tuple(got.shape) == (rows, cols), f"gives one picture {when}; each of the {len(weights)} heads has its own")
-    slip(tuple(got.shape) == (len(weights), cols, rows) and rows != cols, f"gives columns before rows {when}")
-    token = 0 if query is None else 1 + query[0] * cols + query[1]
-    words = (
-        (f"gives who looks at that token {when}: rows of the weights are those who ask, columns those who are asked",
-         weights[:, 1:, token]),
-        (f"forgets that the class token is token 0 {when}: patch 0 is token 1", weights[:, max(token - 1, 0), 1:]),
-        (f"takes the weights on the class token along {when}, so that every patch is off by one: leave column 0 out",
-         weights[:, token, :-1]),
-        (f"makes the picture sum to 1 {when}: what lies on the class token is then hidden",
-         weights[:, token, 1:] / weights[:, token, 1:].sum(dim=1, keepdim=True)),
-        (f"fills the picture column by column {when}; patches are numbered along the rows",
-         weights[:, token, 1:].unflatten(1, (cols, rows)).transpose(1, 2).flatten(1)),
-    )  # fmt: skip
-    if not same(got, wanted.to(got.dtype)):
-        name_slip(got, [(said, wrong.unflatten(1, grid)) for said, wrong in words])
-    if query is not None:
-        row, col = query
-        said = f"takes another patch {when}: row {row} starts at patch {row} * {cols}, the number of columns"
-        others = {1 + col * rows + row, 1 + row * rows + col} - {token}
-        name_slip(got, [(said, weights[:, n, 1:].unflatten(1, grid)) for n in others if n < weights.shape[1]])
-        name_slip(
-            got, [(f"gives what the class token looks at {when}: is `query` used?", weights[:, 0, 1:].unflatten(1, grid))]
-        )
-
-
-def map_of_class(answer):
-    for grid in ((3, 4), (2, 2), (5, 2)):
-        try_map(answer, grid, None)
-
-
-def map_of_patches(answer):
-    for grid, query in MAPS:
-        try_map(answer, grid, query)
-
-
-def map_is_plain(answer):
-    weights = some_weights(2, 13, 13)
-    weights[0] = 1 / 13  # a head that looks everywhere alike
-    try_map(answer, (3, 4), (1, 2), weights)
-    try_map(answer, (3, 4), None, weights)
+MAP = Exercise(
+    name="map_of",
+    reference=inspection.attention_map,
+    observe=result,
+    when=lambda w, grid, query: (
+        f"for {'the class token' if query is None else f'patch {query}'} on {grid[0]} x {grid[1]} patches"
+    ),
+    says="{words}",
+    unknown="gives other numbers than the weights {when}",
+    ideas={
+        "what the class token looks at, in rows and columns of patches": [to_map(g, None) for g in [(3, 4), (2, 2), (5, 2)]],
+        "what any patch looks at": [
+            *(to_map((3, 4), query) for query in (None, (2, 1), (0, 0))), to_map((5, 2), (3, 1)), to_map((1, 6), (0, 4), 1)
+        ],
+        "the weights themselves, its input left as it was": [to_map((3, 4), query, 2, even=1) for query in ((1, 2), None)],
+    },
+    mistakes={
+        "gives who looks at that token {when}: rows of the weights are those who ask, columns those who are asked":
+            lambda w, g, q: w[:, 1:, token_of(g, q)].unflatten(1, g),
+        "forgets that the class token is token 0 {when}: patch 0 is token 1":
+            looked_at(lambda g, q: max(token_of(g, q) - 1, 0)),
+        "takes the weights on the class token along {when}, so that every patch is off by one: leave column 0 out":
+            lambda w, g, q: w[:, token_of(g, q), :-1].unflatten(1, g),
+        "makes the picture sum to 1 {when}: what lies on the class token is then hidden":
+            lambda w, g, q: looked_at()(w / w[..., 1:].sum(dim=-1, keepdim=True), g, q),
+        "fills the picture column by column {when}; patches are numbered along the rows":
+            lambda w, g, q: looked_at()(w, g[::-1], q and divmod(token_of(g, q) - 1, g[0])).mT,
+        "takes another patch {when}: row {2[0]} starts at patch {2[0]} * {1[1]}, the number of columns":
+            looked_at(lambda g, q: 0 if q is None else 1 + q[0] * g[0] + q[1]),
+        "takes another patch {when}: row {2[0]} starts at patch {2[0]} * {1[1]}, and column {2[1]} is {2[1]} further":
+            looked_at(lambda g, q: 0 if q is None else 1 + q[1] * g[0] + q[0]),
+        "gives what the class token looks at {when}: is `query` used?": looked_at(lambda g, q: 0),
+        "a row of numbers a head; fold it": lambda w, g, q: w[:, token_of(g, q), 1:],
+        "one picture; each of the {0.shape[0]} heads has its own": lambda w, g, q: looked_at()(w, g, q).mean(dim=0),
+        "columns before rows": lambda w, g, q: looked_at()(w, g, q).mT,
+    },
+)  # fmt: skip
+check_map = check_map_of = MAP.check
 
 
 # How far a head looks
 
 
-def check_distance(answer):
-    """Mark a function (weights, grid, patch_size) -> the mean distance of each head, in pixels."""
-    ideas = [
-        ("who looks at itself looks 0 pixels far, who looks to its neighbour one patch side", distance_of_shifts),
-        ("a head that looks at all alike looks as far as the formula says", distance_of_even),
-        ("weighted by attention, without the class token", distance_of_any),
-    ]
-    return marks.check("distance", answer, ideas)
+def far(grid: tuple, P: int = 1, p: float = 2.0, axes: tuple = (0, 1)) -> Tensor:
+    """Distances between patches, (N, N), numbered along the rows; p: of which norm; axes: 0 is down, 1 across."""
+    places = torch.cartesian_prod(*(torch.arange(float(n)) for n in grid))[:, list(axes)]
+    return P * torch.cdist(places, places, p=p)
 
 
-def shift(rows, cols, by):
-    """Every patch looks at the one `by` columns on, around the edge; the class token at itself"""
-    T = rows * cols + 1
-    weights = torch.zeros(1, T, T)
-    weights[0, 0, 0] = 1
-    for n in range(rows * cols):
-        row, col = divmod(n, cols)
-        weights[0, 1 + n, 1 + row * cols + (col + by) % cols] = 1
-    return weights
+def shares(w: Tensor, dim: int = -1) -> Tensor:
+    """The weights among patches, which sum to 1 again."""
+    return w[:, 1:, 1:] / w[:, 1:, 1:].sum(dim=dim, keepdim=True)
 
 
-def try_distance(answer, weights, grid, patch_size, when):
-    got = marks.untouched(lambda w: answer(w, grid, patch_size), weights)
-    expect_tensor(got, (len(weights),), f"{when} (one number for each of {len(weights)} heads)")
-    wanted = inspection.attention_distance(weights[None], grid, patch_size)[0]
-    if marks.differ(got, wanted):
-        name_slip(got, distance_slips(weights, grid, patch_size, when))
-        slip(True, f"gives {got[0]:.3f} {when}; it should give {wanted[0]:.3f}")
+def mean(weights: Tensor, distances: Tensor) -> Tensor:
+    """Summed over keys, averaged over queries."""
+    return (weights * distances).sum(dim=-1).mean(dim=-1)
 
 
-def distance_slips(weights, grid, patch_size, when):
-    P = patch_size
-    rows, cols = torch.meshgrid(*(torch.arange(float(n)) for n in grid), indexing="ij")
-    places = torch.stack([rows, cols], dim=-1).flatten(0, 1)
-    along = (places[:, None] - places).abs()
-    distances = along.square().sum(dim=-1).sqrt()
-    turned = torch.stack([rows.T, cols.T], dim=-1).flatten(0, 1)
-    by_columns = torch.cdist(turned, turned)
-    among = weights[:, 1:, 1:]
-    share = among / among.sum(dim=-1, keepdim=True)
-
-    def mean(weights, distances):
-        return (weights * distances).sum(dim=-1).mean(dim=-1)
-
-    wrong = [
-        ("counts in patches {}: a patch is patch_size pixels wide", mean(share, distances)),
-        ("adds the way down and the way across {}: the straight line is shorter", mean(share, P * along.sum(dim=-1))),
-        ("gives the square of a distance {}: is the root missing?", mean(share, (P * distances) ** 2)),
-        ("leaves the class token out, but its share of the weights is missing {}: divide by what the patches keep",
-         mean(among, P * distances)),
-        ("adds the queries up {}: the mean of them is wanted", P * (share * distances).sum(dim=(-1, -2))),
-        ("does not weigh by attention {}: the mean over all pairs is the same for every head",
-         P * distances.mean().expand(len(weights))),
-        ("gives the farthest patch, not the mean {}", P * distances.max().expand(len(weights))),
-        ("averages over the numbers of all pairs {}: a query's weights sum to 1, so sum over keys, then average queries",
-         P * (share * distances).mean(dim=(-1, -2))),
-        ("divides along the wrong axis {}: each row of weights, over its keys, is to sum to 1",
-         mean(among / among.sum(dim=-2, keepdim=True), P * distances)),
-        ("numbers the patches column by column {}: they run along the rows", mean(share, P * by_columns)),
-        ("takes a softmax of weights that are shares already {}: divide each row by its sum",
-         mean(among.softmax(dim=-1), P * distances)),
-        ("looks only along the rows {}", mean(share, P * along[..., 1])),
-        ("looks only along the columns {}", mean(share, P * along[..., 0])),
-    ]  # fmt: skip
-    T = weights.shape[-1]
-    with_class = torch.zeros(T, T)
-    with_class[1:, 1:] = distances
-    wrong.append(("counts the class token as a place {}: it stands nowhere", mean(weights, P * with_class)))
-    return [(words.format(when), numbers) for words, numbers in wrong]
+def looking(to: Callable, what: str, grid: tuple, P: int) -> Case:
+    """Weights made by `to` from rows and columns of a grid, and the case in words."""
+    return Case(lambda: (to(*grid), grid, P), f"{what} on {grid[0]} x {grid[1]} patches" + f" of {P} pixels" * (to != other))
 
 
-def distance_of_shifts(answer):
-    for grid, by, P in (((2, 3), 0, 4), ((3, 5), 1, 4), ((1, 4), 1, 16)):
-        what = "where every patch looks at itself" if by == 0 else "where every patch looks at the next in its row"
-        try_distance(answer, shift(*grid, by), grid, P, f"{what}, on {grid[0]} x {grid[1]} patches of {P} pixels")
+def shift(rows: int, cols: int, by: int = 1) -> Tensor:
+    """Every patch looks at the one `by` columns on, around the edge; the class token at itself."""
+    patch, weights = torch.arange(rows * cols), torch.eye(rows * cols + 1)
+    weights[1:, 1:] = weights[1:, 1:][patch // cols * cols + (patch + by) % cols]
+    return weights[None]
 
 
-def distance_of_even(answer):
-    for grid, P in (((1, 7), 4), ((6, 1), 8), ((4, 4), 2)):
-        T = grid[0] * grid[1] + 1
-        when = f"for even attention on {grid[0]} x {grid[1]} patches of {P} pixels"
-        try_distance(answer, torch.full((2, T, T), 1 / T), grid, P, when)
+def even(rows: int, cols: int) -> Tensor:
+    """Two heads that look at all tokens alike."""
+    return torch.full((2, rows * cols + 1, rows * cols + 1), 1 / (rows * cols + 1))
 
 
-def distance_of_any(answer):
-    for grid, P in (((3, 4), 4), ((5, 2), 7)):
-        T = grid[0] * grid[1] + 1
-        try_distance(answer, some_weights(3, T, T), grid, P, f"for other weights on {grid[0]} x {grid[1]} patches")
+def other(rows: int, cols: int) -> Tensor:
+    """Three heads with any weights."""
+    return some_weights(3, rows * cols + 1, rows * cols + 1)
+
+
+DISTANCE = Exercise(
+    name="distance",
+    reference=lambda w, grid, P: inspection.attention_distance(w[None], grid, P)[0],
+    observe=result,
+    says="{words}",
+    unknown=lambda got, right, *given: f"gives {got[0]:.3f} {{when}}; it should give {right[0]:.3f}",
+    ideas={
+        "who looks at itself looks 0 pixels far, who looks to its neighbour one patch side": [
+            looking(partial(shift, by=0), "where every patch looks at itself,", (2, 3), 4),
+            looking(shift, "where every patch looks at the next in its row,", (3, 5), 4),
+            looking(shift, "where every patch looks at the next in its row,", (1, 4), 16),
+        ],
+        "a head that looks at all alike looks as far as the formula says":
+            [looking(even, "for even attention", *sizes) for sizes in [((1, 7), 4), ((6, 1), 8), ((4, 4), 2)]],
+        "weighted by attention, without the class token":
+            [looking(other, "for other weights", *sizes) for sizes in [((3, 4), 4), ((5, 2), 7)]],
+    },
+    mistakes={
+        "counts in patches {when}: a patch is patch_size pixels wide": lambda w, g, P: mean(shares(w), far(g)),
+        "adds the way down and the way across {when}: the straight line is shorter":
+            lambda w, g, P: mean(shares(w), far(g, P, p=1.0)),
+        "gives the square of a distance {when}: is the root missing?": lambda w, g, P: mean(shares(w), far(g, P) ** 2),
+        "leaves the class token out, but its share of the weights is missing {when}: divide by what the patches keep":
+            lambda w, g, P: mean(w[:, 1:, 1:], far(g, P)),
+        "adds the queries up {when}: the mean of them is wanted":
+            lambda w, g, P: (shares(w) * far(g, P)).sum(dim=(-1, -2)),
+        "does not weigh by attention {when}: the mean over all pairs is the same for every head":
+            lambda w, g, P: far(g, P).mean().expand(len(w)),
+        "gives the farthest patch, not the mean {when}": lambda w, g, P: far(g, P).max().expand(len(w)),
+        "averages over the numbers of all pairs {when}: a query's weights sum to 1, so sum over keys, then average queries":
+            lambda w, g, P: (shares(w) * far(g, P)).mean(dim=(-1, -2)),
+        "divides along the wrong axis {when}: each row of weights, over its keys, is to sum to 1":
+            lambda w, g, P: mean(shares(w, dim=-2), far(g, P)),
+        "numbers the patches column by column {when}: they run along the rows":
+            lambda w, g, P: mean(shares(w), far(g[::-1], P)),
+        "takes a softmax of weights that are shares already {when}: divide each row by its sum":
+            lambda w, g, P: mean(w[:, 1:, 1:].softmax(dim=-1), far(g, P)),
+        "looks only along the rows {when}": lambda w, g, P: mean(shares(w), far(g, P, axes=(1,))),
+        "looks only along the columns {when}": lambda w, g, P: mean(shares(w), far(g, P, axes=(0,))),
+        "one number for each head: average over the queries too": lambda w, g, P: (shares(w) * far(g, P)).sum(dim=-1),
+        "counts the class token as a place {when}: it stands nowhere":
+            lambda w, g, P: mean(w, torch.nn.functional.pad(far(g, P), (1, 0, 1, 0))),
+    },
+)  # fmt: skip
+check_distance = DISTANCE.check
 
 
 # Through all layers
 
 
-def check_rollout(answer):
-    """Mark a function of a list of L weights (h, T, T) -> (T, T), what has come from each token to each."""
-    ideas = [
-        ("one layer: half of a token stays, half is the mean of its heads", rollout_of_one),
-        ("every row sums to 1, through any number of layers", rollout_rows),
-        ("later layers stand to the left of earlier ones", rollout_order),
-    ]
-    return marks.check("rollout", answer, ideas)
+def flow(layer: Callable, step: Callable = lambda layer, through, eye: layer @ through) -> Callable:
+    """Rollout by another matrix of each layer, from its weights (h, T, T) and the identity, or by another step."""
+
+    def answer(weights: list) -> Tensor:
+        through = eye = torch.eye(weights[0].shape[-1])
+        for w in weights:
+            through = step(layer(w, eye), through, eye)
+        return through
+
+    return answer
 
 
-def try_rollout(answer, weights, when):
-    T = weights[0].shape[-1]
-    got = answer([w.clone() for w in weights])
-    expect_tensor(got, (T, T), when)
-    wanted = inspection.rollout([w[None] for w in weights])[0]
-    if marks.differ(got, wanted):
-        name_slip(got, rollout_slips(weights, when))
-        sums = got.sum(dim=-1)
-        off = (sums - 1).abs().max() > 1e-3
-        slip(off, f"gives rows that sum to {sums.min():.3f} .. {sums.max():.3f} {when}; each should sum to 1")
-        slip(True, f"gives rows that sum to 1 {when}, but other numbers")
-    keep = [w.clone() for w in weights]
-    answer(keep)
-    changed = any(not torch.equal(a, b) for a, b in zip(keep, weights, strict=True))
-    slip(changed, "changes its input; make a new tensor instead of writing into the old one")
+def heads_mean(w: Tensor, eye: Tensor) -> Tensor:
+    return w.mean(dim=0)
 
 
-def rollout_slips(weights, when):
-    T = weights[0].shape[-1]
-    eye = torch.eye(T)
-
-    def product(layers, right=False):
-        flow = eye
-        for layer in layers:
-            flow = flow @ layer if right else layer @ flow
-        return flow
-
-    means = [w.mean(dim=0) for w in weights]
-    halves = [(eye + m) / 2 for m in means]
-    added = eye
-    for m in means:
-        added = eye / 2 + m / 2 @ added
-    wrong = [
-        ("multiplies in the wrong order {}: a later layer stands to the left, layer @ flow", product(halves, right=True)),
-        ("forgets what goes around the attention {}: half of every token stays, the identity", product(means)),
-        ("adds the identity and does not share {}: rows then sum to 2, 4, 8, ...", product([eye + m for m in means])),
-        ("multiplies each number by its like {}: use @", torch.stack(halves).prod(dim=0)),
-        ("multiplies each number by its like {}: use @", torch.stack(halves).prod(dim=0) * eye),
-        (
-            "adds half of the identity once a layer, outside the product {}: all of (I + W) / 2 multiplies what came before",
-            added,
-        ),
-        ("takes the first layer twice {}", product([halves[0], *halves])),
-        ("takes the mean of the layers {}, not their product", torch.stack(halves).mean(dim=0)),
-        ("gives the last layer alone {}", halves[-1]),
-        ("adds the heads up {}: their mean keeps rows that sum to 1", product([(eye + w.sum(dim=0)) / 2 for w in weights])),
-        ("takes the largest of the heads {}: the mean is wanted", product([(eye + w.amax(dim=0)) / 2 for w in weights])),
-        ("takes the first head alone {}", product([(eye + w[0]) / 2 for w in weights])),
-        ("adds the identity once, after the product {}: every layer has its own way around", (product(means) + eye) / 2),
-        ("turns rows into columns {}", product(halves).T),
-    ]
-    return [(words.format(when), numbers) for words, numbers in wrong]
+def half(w: Tensor, eye: Tensor) -> Tensor:
+    """One layer: half of a token stays, half is the mean of its heads."""
+    return (eye + heads_mean(w, eye)) / 2
 
 
-def rollout_of_one(answer):
-    try_rollout(answer, [some_weights(3, 5, 5)], "for one layer")
+def halves(weights: list) -> Tensor:
+    """Every layer's own matrix, (L, T, T)."""
+    return torch.stack([half(w, torch.eye(w.shape[-1])) for w in weights])
 
 
-def rollout_rows(answer):
-    for L in (2, 6):
-        try_rollout(answer, list(some_weights(L, 2, 7, 7)), f"for {L} layers")
+def row_sums(got: Tensor, *given: Any) -> str:
+    """What to say of numbers that no known mistake gives."""
+    low, high = got.sum(dim=-1).aminmax()
+    off = f"gives rows that sum to {low:.3f} .. {high:.3f} {{when}}; each should sum to 1"
+    return off if max(1 - low, high - 1) > 1e-3 else "gives rows that sum to 1 {when}, but other numbers"
 
 
-def rollout_order(answer):
+def one_after_another() -> tuple:
+    """Two layers in which the last reads what the first has read."""
     first, last = torch.eye(3), torch.eye(3)
     first[1], last[0] = torch.eye(3)[2], torch.eye(3)[1]
-    try_rollout(answer, [first[None], last[None]], "where token 1 reads 2 in the first layer, and 0 reads 1 in the last,")
+    return ([first[None], last[None]],)
+
+
+ROLLOUT = Exercise(
+    name="rollout",
+    reference=lambda weights: inspection.rollout([w[None] for w in weights])[0],
+    when=lambda weights: f"for {len(weights)} layers" if len(weights) > 1 else "for one layer",
+    says="{words}",
+    unknown=row_sums,
+    ideas={
+        "one layer: half of a token stays, half is the mean of its heads": [Case(lambda: ([some_weights(3, 5, 5)],))],
+        "every row sums to 1, through any number of layers":
+            [Case(lambda L=L: (list(some_weights(L, 2, 7, 7)),)) for L in (2, 6)],
+        "later layers stand to the left of earlier ones":
+            [Case(one_after_another, "where token 1 reads 2 in the first layer, and 0 reads 1 in the last,")],
+    },
+    mistakes={
+        "multiplies in the wrong order {when}: a later layer stands to the left, layer @ flow":
+            flow(half, lambda layer, through, eye: through @ layer),
+        "forgets what goes around the attention {when}: half of every token stays, the identity": flow(heads_mean),
+        "adds the identity and does not share {when}: rows then sum to 2, 4, 8, ...":
+            flow(lambda w, eye: eye + w.mean(dim=0)),
+        "multiplies each number by its like {when}: use @": lambda weights: halves(weights).prod(dim=0),
+        "multiplies each number by its like, those of the identity too {when}: use @":
+            lambda weights: halves(weights).prod(dim=0) * torch.eye(weights[0].shape[-1]),
+        "adds half of the identity once a layer, outside the product {when}: "
+        "all of (I + W) / 2 multiplies what came before":
+            flow(heads_mean, lambda layer, through, eye: eye / 2 + layer / 2 @ through),
+        "takes the first layer twice {when}": lambda weights: flow(half)([weights[0], *weights]),
+        "takes the mean of the layers {when}, not their product": lambda weights: halves(weights).mean(dim=0),
+        "gives the last layer alone {when}": lambda weights: halves(weights)[-1],
+        "adds the heads up {when}: their mean keeps rows that sum to 1": flow(lambda w, eye: (eye + w.sum(dim=0)) / 2),
+        "takes the largest of the heads {when}: the mean is wanted": flow(lambda w, eye: (eye + w.amax(dim=0)) / 2),
+        "takes the first head alone {when}": flow(lambda w, eye: (eye + w[0]) / 2),
+        "adds the identity once, after the product {when}: every layer has its own way around":
+            lambda weights: (flow(heads_mean)(weights) + torch.eye(weights[0].shape[-1])) / 2,
+        "turns rows into columns {when}": lambda weights: flow(half)(weights).T,
+    },
+)  # fmt: skip
+check_rollout = ROLLOUT.check
 
 
 # Graded
 
 
-def check_mass(answer):
-    """Mark a function (picture, place, patch_size) -> the share of a map that lies in a place."""
-    ideas = [
-        ("a map that lies in the place in part, wholly, and not at all", mass_of_one),
-        ("an even map has the place's share of the picture", mass_of_even),
-        ("patches that the edge cuts count by their part inside", mass_of_cut),
-    ]
-    return marks.check("mass", answer, ideas)
+def pixels(picture: Tensor, P: int) -> Tensor:
+    """A number a pixel, from a number a patch."""
+    return picture.repeat_interleave(P, 0).repeat_interleave(P, 1)
 
 
-def try_mass(answer, picture, place, patch_size, when):
-    got = as_number(marks.untouched(lambda m: answer(m, place, patch_size), picture), when, "a number from 0 to 1")
-    wanted = localization.fraction_inside(picture[None], torch.tensor([place]), patch_size)[0].item()
-    if not close(got, wanted):
-        for words, wrong in mass_slips(picture, place, patch_size):
-            slip(close(got, wrong), f"{words} {when}")
-        slip(True, f"gives {got:.3f} {when}; it should give {wanted:.3f}")
+def within(box: Callable, of: Callable = pixels) -> Callable:
+    """The share of a map in (top, bottom, left, right): `box` tells them of a place and the patch side."""
+
+    def answer(picture: Tensor, place: tuple, P: int) -> float:
+        top, bottom, left, right = box(*place, P)
+        numbers = of(picture, P)
+        return (numbers[top:bottom, left:right].sum() / numbers.sum()).item()
+
+    return answer
 
 
-def mass_slips(picture, place, P):
-    left, top, width, height = place
-    pixels = picture.repeat_interleave(P, 0).repeat_interleave(P, 1)
-    H, W = pixels.shape
-
-    def share(rows, cols):
-        return (pixels[rows, cols].sum() / pixels.sum()).item()
-
-    whole = picture[top // P : -(-(top + height) // P), left // P : -(-(left + width) // P)]
-    full = picture[-(-top // P) : (top + height) // P, -(-left // P) : (left + width) // P]
-    tiled = (picture.repeat(P, P)[top : top + height, left : left + width].sum() / picture.repeat(P, P).sum()).item()
-    blocks = picture[top // P : top // P + height // P, left // P : left // P + width // P]
-    within = pixels[top : top + height, left : left + width]
-    return [
-        ("takes left for top: a place is (left, top, width, height), a tensor's first axis is from top to bottom",
-         share(slice(left, left + width), slice(top, top + height))),
-        ("takes width and height for the right and lower edge: they are lengths",
-         share(slice(top, height), slice(left, width))),
-        ("counts a patch wholly that is only partly inside: lay the place over pixels, not over patches",
-         (whole.sum() / picture.sum()).item()),
-        ("leaves out the patches that are only partly inside", (full.sum() / picture.sum()).item()),
-        ("repeats the whole picture, not each patch: `repeat_interleave`", tiled),
-        ("counts whole patches from the one where the place begins", (blocks.sum() / picture.sum()).item()),
-        ("gives the sum inside, not its share of the whole map", within.sum().item()),
-        ("gives the sum inside over that of the patches: pixels over pixels, or the parts are counted P * P times",
-         (within.sum() / picture.sum()).item()),
-        ("gives the mean inside, not the share", within.mean().item()),
-        ("gives the share that lies outside", 1 - share(slice(top, top + height), slice(left, left + width))),
-        ("gives the area of the place, whatever the map holds", width * height / (H * W)),
-        ("gives the largest value inside over the largest of all", (within.amax() / pixels.max()).item()),
-    ]  # fmt: skip
+def edges(left: int, top: int, width: int, height: int, P: int) -> tuple:
+    """The right box."""
+    return top, top + height, left, left + width
 
 
-def mass_of_one(answer):
-    for spots, said in (
-        ({(1, 1): 3.0, (0, 3): 1.0}, "to three quarters"),
-        ({(1, 1): 2.0}, "wholly"),
-        ({(2, 3): 2.0}, "not at all"),
-    ):
-        picture = torch.zeros(3, 4)
-        for (row, col), value in spots.items():
-            picture[row, col] = value
-        try_mass(answer, picture, (4, 4, 8, 8), 4, f"for a map that lies in the place {said}")
+def inside(picture: Tensor, place: tuple, P: int) -> Tensor:
+    """The pixels of a place."""
+    top, bottom, left, right = edges(*place, P)
+    return pixels(picture, P)[top:bottom, left:right]
 
 
-def mass_of_even(answer):
-    for place in ((4, 0, 8, 4), (0, 4, 4, 8)):
-        try_mass(answer, torch.full((3, 4), 0.5), place, 4, f"for an even map and the place {place} of 16 x 12 pixels")
+def a_map(values: Tensor, place: tuple, said: str) -> Case:
+    """A map in patches of 4 pixels, brighter or darker at every call."""
+    return Case(lambda: (values * (torch.rand(1) + 0.5), place, 4), f"for {said}")
 
 
-def mass_of_cut(answer):
-    picture = some_weights(3, 4)
-    for place, P in (((3, 1, 7, 5), 4), ((1, 2, 12, 9), 4), ((5, 0, 3, 6), 2)):
-        try_mass(answer, picture, place, P, f"for the place {place} and patches of {P} pixels")
+def spots(found: dict) -> Tensor:
+    """A map of 3 x 4 patches that is 0 but for a few; found: {(row, column): value}."""
+    return torch.tensor([[found.get((row, col), 0.0) for col in range(4)] for row in range(3)])
+
+
+def plain(answer: Callable, *given: Any) -> dict:
+    """What is compared: one number, Python's, numpy's or a tensor's."""
+    got = answer(*given)
+    return {"": float(got) if is_float(got) else got}
+
+
+MASS = Exercise(
+    name="mass",
+    reference=lambda picture, place, P: fraction_inside(picture[None], torch.tensor([place]), P)[0].item(),
+    observe=plain,
+    when=lambda picture, place, P: f"for the place {place} and patches of {P} pixels",
+    says="gives {got:.3f} {when}; it should give {right:.3f}: {words}",
+    kind="a number from 0 to 1",
+    unknown="add up the pixels inside, and divide by the sum of all",
+    ideas={
+        "a map that lies in the place in part, wholly, and not at all": [
+            a_map(spots(found), (4, 4, 8, 8), f"a map that lies in the place {said}")
+            for said, found in {
+                "to three quarters": {(1, 1): 3.0, (0, 3): 1.0}, "wholly": {(1, 1): 2.0}, "not at all": {(2, 3): 2.0}
+            }.items()
+        ],
+        "an even map has the place's share of the picture": [
+            a_map(torch.ones(3, 4), place, f"an even map and the place {place} of 16 x 12 pixels")
+            for place in [(4, 0, 8, 4), (0, 4, 4, 8)]
+        ],
+        "patches that the edge cuts count by their part inside": [
+            Case(lambda place=place, P=P: (some_weights(3, 4), place, P))
+            for place, P in [((3, 1, 7, 5), 4), ((1, 2, 12, 9), 4), ((5, 0, 3, 6), 2)]
+        ],
+    },
+    mistakes={
+        "takes left for top: a place is (left, top, width, height), a tensor's first axis is from top to bottom":
+            within(lambda x, y, w, h, P: (x, x + w, y, y + h)),
+        "takes width and height for the right and lower edge: they are lengths": within(lambda x, y, w, h, P: (y, h, x, w)),
+        "counts a patch wholly that is only partly inside: lay the place over pixels, not over patches":
+            within(lambda x, y, w, h, P: (y // P, -(-(y + h) // P), x // P, -(-(x + w) // P)), of=lambda m, P: m),
+        "leaves out the patches that are only partly inside":
+            within(lambda x, y, w, h, P: (-(-y // P), (y + h) // P, -(-x // P), (x + w) // P), of=lambda m, P: m),
+        "repeats the whole picture, not each patch: `repeat_interleave`": within(edges, of=lambda m, P: m.repeat(P, P)),
+        "counts whole patches from the one where the place begins":
+            within(lambda x, y, w, h, P: (y // P, y // P + h // P, x // P, x // P + w // P), of=lambda m, P: m),
+        "that is the sum inside, not its share of the whole map": lambda m, place, P: inside(m, place, P).sum().item(),
+        "that is the sum inside over that of the patches: pixels over pixels, or the parts are counted P * P times":
+            lambda m, place, P: (inside(m, place, P).sum() / m.sum()).item(),
+        "that is the mean inside, not the share": lambda m, place, P: inside(m, place, P).mean().item(),
+        "that is the share that lies outside": lambda m, place, P: 1 - within(edges)(m, place, P),
+        "that is the area of the place, whatever the map holds":
+            lambda m, place, P: place[2] * place[3] / pixels(m, P).numel(),
+        "that is the largest value inside over the largest of all":
+            lambda m, place, P: (inside(m, place, P).amax() / m.max()).item(),
+    },
+)  # fmt: skip
+check_mass = MASS.check
 
 
 # Find the mistake: every map stretched by itself
 
 
-def check_scaled(answer):
-    """Mark a function of maps (h, rows, cols) -> the same, ready to be drawn on one scale from 0 to 1."""
-    ideas = [
-        ("the largest weight of all heads becomes 1, 0 stays 0", scaled_ends),
-        ("a head that looks everywhere alike stays flat, and faint beside a sharp one", scaled_flat),
-        ("every head by the same factor", scaled_any),
-    ]
-    return marks.check("scaled", answer, ideas)
+def of_heads(maps: Tensor) -> tuple[Tensor, Tensor]:
+    """The smallest and the largest weight of each head."""
+    return maps.amin(dim=(1, 2), keepdim=True), maps.amax(dim=(1, 2), keepdim=True)
 
 
-def try_scaled(answer, maps, when):
-    got = marks.untouched(answer, maps)
-    expect_tensor(got, maps.shape, when)
-    wanted = maps / maps.max()
-    if marks.differ(got, wanted):
-        low, high = maps.amin(dim=(1, 2), keepdim=True), maps.amax(dim=(1, 2), keepdim=True)
-        slip(not got.isfinite().all(), f"gives numbers that are not finite {when}: a flat map has no spread to divide by")
-        name_slip(
-            got,
-            [
-                (f"stretches every head by itself {when}: then nobody sees which of them is sharp",
-                 (maps - low) / (high - low)),
-                (f"divides every head by its own largest {when}: heads can no longer be compared", maps / high),
-                (f"draws the smallest weight of all as 0 {when}: a flat map of 0.03 is then as dark as nothing",
-                 (maps - maps.min()) / (maps.max() - maps.min())),
-                (f"subtracts each head's smallest {when}: 0 is to stay 0", (maps - low) / maps.max()),
-                (f"divides by the sum of all {when}", maps / maps.sum()),
-                (f"divides every head by its own sum {when}", maps / maps.sum(dim=(1, 2), keepdim=True)),
-            ],
-        )  # fmt: skip
-        slip(True, f"gives numbers from {got.min():.3f} to {got.max():.3f} {when}, not the maps over their largest weight")
+def largest(*most: float) -> Tensor:
+    """Maps of 2 x 2 patches whose largest weights are these; the first head has a 0."""
+    maps = torch.rand(len(most), 2, 2)
+    maps[0, 0, 0] = 0
+    return maps / of_heads(maps)[1] * torch.tensor(most)[:, None, None]
 
 
-def scaled_ends(answer):
-    maps = torch.tensor([[[0.0, 0.1], [0.2, 0.7]], [[0.3, 0.2], [0.5, 0.1]]])
-    try_scaled(answer, maps, "for two heads whose largest weights are 0.7 and 0.5")
-
-
-def scaled_flat(answer):
-    maps = torch.full((2, 3, 3), 1 / 9)
-    maps[1] = 0.01
-    maps[1, 1, 1] = 0.9
-    try_scaled(answer, maps, "for a flat head and a sharp one")
-
-
-def scaled_any(answer):
-    try_scaled(answer, 0.1 + 0.2 * some_weights(4, 2, 3), "for four heads")
+SCALED = Exercise(
+    name="scaled",
+    reference=lambda maps: maps / maps.max(),
+    observe=result,
+    says="{words}",
+    unknown=lambda got, *given: (
+        f"gives numbers from {got.min():.3f} to {got.max():.3f} {{when}}, not the maps over their largest weight"
+    ),
+    ideas={
+        "the largest weight of all heads becomes 1, 0 stays 0":
+            [Case(lambda: (largest(0.7, 0.5),), "for two heads whose largest weights are 0.7 and 0.5")],
+        "a head that looks everywhere alike stays flat, and faint beside a sharp one": [
+            Case(lambda: (torch.stack([spots({}) + 0.1, spots({(1, 1): 0.8})]) + 0.01,), "for a flat head and a sharp one")
+        ],
+        "every head by the same factor": [Case(lambda: (0.1 + 0.2 * some_weights(4, 2, 3),), "for four heads")],
+    },
+    mistakes={
+        "stretches every head by itself {when}: then nobody sees which of them is sharp":
+            lambda maps: (maps - of_heads(maps)[0]) / (of_heads(maps)[1] - of_heads(maps)[0]),
+        "divides every head by its own largest {when}: heads can no longer be compared":
+            lambda maps: maps / of_heads(maps)[1],
+        "draws the smallest weight of all as 0 {when}: a flat map of 0.03 is then as dark as nothing":
+            lambda maps: (maps - maps.min()) / (maps.max() - maps.min()),
+        "subtracts each head's smallest {when}: 0 is to stay 0": lambda maps: (maps - of_heads(maps)[0]) / maps.max(),
+        "divides by the sum of all {when}": lambda maps: maps / maps.sum(),
+        "divides every head by its own sum {when}": lambda maps: maps / maps.sum(dim=(1, 2), keepdim=True),
+    },
+)  # fmt: skip
+check_scaled = SCALED.check

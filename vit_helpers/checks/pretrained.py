@@ -6,14 +6,19 @@ import torch
 
 from vit_helpers.checks import marks
 from vit_helpers.checks.ablation import as_list, as_number, close
-from vit_helpers.checks.inspection import name_slip
-from vit_helpers.checks.marks import expect_gradient, expect_tensor, slip
+from vit_helpers.checks.marks import expect_gradient, expect_tensor, same, slip
 from vit_helpers.vit import ViT, ViTConfig
 
 
 def some_numbers(*shape, seed=3):
     """Numbers made up, no two alike, the same each time"""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def name_slip(got, slips):
+    """Slip with the words of the first wrong way whose numbers came.  slips: pairs (words, numbers)"""
+    for words, wrong in slips:
+        slip(wrong.shape == got.shape and same(got, wrong.to(got.dtype)), words)
 
 
 # Google's convolution

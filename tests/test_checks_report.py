@@ -4,14 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from vit_helpers.attention import MultiHeadAttention, attention
-from vit_helpers.checks import marks
-from vit_helpers.checks.attention import check_attention, check_mask, check_mend, check_multi_head, check_split_heads
-from vit_helpers.checks.embeddings import check_add_class_token, check_patch_embed, check_resize_positions, check_token_embed
-from vit_helpers.checks.marks import check, short
-from vit_helpers.checks.patches import check_mended, check_patchify, check_unpatchify
-from vit_helpers.embeddings import PatchEmbed, TokenEmbed, resize_positions
-from vit_helpers.patches import patchify, unpatchify
+from vit_helpers.checks import compare, marks, report
+from vit_helpers.checks.patches import check_patchify
+from vit_helpers.patches import patchify
 
 
 class Unwritable:
@@ -53,12 +48,12 @@ def raises(error):
     ],
 )
 def test_marks(answer, says, capsys):
-    assert check("x", answer, [("works", lambda answer: answer())]) == says.startswith("[v]")
+    assert report.run_check("x", answer, [("works", lambda answer: answer())]) == says.startswith("[v]")
     assert capsys.readouterr().out.startswith(says)
 
 
 def test_a_long_value_is_shortened():
-    assert len(short("a" * 1000)) == 60
+    assert len(report.short("a" * 1000)) == 60
 
 
 @pytest.mark.parametrize("switch", [torch.no_grad, torch.inference_mode])
@@ -67,7 +62,8 @@ def test_a_right_answer_is_right_whatever_was_switched_off(switch):
         assert check_patchify(patchify) is True
 
 
-def test_a_check_leaves_no_trace():
+@pytest.mark.parametrize("right", [True, False])
+def test_a_check_leaves_no_trace(right):
     def meddles(images, patch_size):
         torch.set_grad_enabled(False)
         torch.set_default_dtype(torch.float64)
@@ -75,10 +71,15 @@ def test_a_check_leaves_no_trace():
         return patchify(images, patch_size)
 
     state = torch.get_rng_state()
-    check_patchify(meddles)
+    assert check_patchify(patchify if right else meddles) is right
     assert torch.is_grad_enabled()
     assert torch.get_default_dtype() == torch.float32
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_courses_find_share_under_its_former_name(capsys):
+    assert marks.share is report.share and marks.share(check_patchify, patchify) == 1
+    assert marks.share(check_patchify, lambda images, patch_size: images) == 0
 
 
 def test_a_check_is_silent_beside_several_gpus(monkeypatch, recwarn):
@@ -102,15 +103,15 @@ THIRD = torch.tensor([1.0, 3.0], dtype=torch.float64) / 3
     ],
 )
 def test_the_tolerance_follows_the_type(got, wanted, right):
-    assert marks.same(got, wanted) == right
-    assert marks.same(got, wanted, atol=1e-4) == (right or (got.shape == wanted.shape and not got.isnan().any()))
+    assert compare.same(got, wanted) == right
+    assert compare.same(got, wanted, atol=1e-4) == (right or (got.shape == wanted.shape and not got.isnan().any()))
 
 
 def test_lost_digits_have_words_of_their_own():
-    assert marks.differ(THIRD, THIRD) is False
-    assert marks.differ(THIRD, THIRD + 1) is True
-    with pytest.raises(marks.Slip, match="loses digits"):
-        marks.differ(THIRD.float().double(), THIRD)
+    assert compare.differ(THIRD, THIRD) is False
+    assert compare.differ(THIRD, THIRD + 1) is True
+    with pytest.raises(report.Mistake, match="loses digits"):
+        compare.differ(THIRD.float().double(), THIRD)
 
 
 class Steady(nn.Module):
@@ -145,10 +146,10 @@ def keeps(self, x):
 )
 def test_modules_are_steady(change, says):
     x = torch.randn(2, 3)
-    marks.expect_steady(Steady(), x, (2, 3))
-    with pytest.raises(marks.Slip) as slip:
-        marks.expect_steady(Steady(change), x, (2, 3))
-    assert says in str(slip.value)
+    compare.expect_steady(Steady(), x, (2, 3))
+    with pytest.raises(report.Mistake) as mistake:
+        compare.expect_steady(Steady(change), x, (2, 3))
+    assert says in str(mistake.value)
 
 
 def joined(x):
@@ -175,78 +176,18 @@ def test_answers_are_tried_on_an_accelerator_where_there_is_one(monkeypatch):
     x = torch.ones(2, 3)
 
     def words(answer, right=joined_there):
-        with pytest.raises(marks.Slip) as slip:
-            marks.expect_anywhere(answer, right, x)
-        return str(slip.value)
+        with pytest.raises(report.Mistake) as mistake:
+            compare.expect_anywhere(answer, right, x)
+        return str(mistake.value)
 
-    monkeypatch.setattr(marks, "accelerators", lambda: [torch.device("meta")])
-    marks.expect_anywhere(joined_there, joined_there, x)
-    marks.expect_anywhere(nn.Linear(3, 3), nn.Linear(3, 3), x)
-    marks.expect_anywhere(joined, joined, x)  # where the right answer itself fails, nobody is to blame
+    monkeypatch.setattr(compare, "accelerators", lambda: [torch.device("meta")])
+    compare.expect_anywhere(joined_there, joined_there, x)
+    compare.expect_anywhere(nn.Linear(3, 3), nn.Linear(3, 3), x)
+    compare.expect_anywhere(joined, joined, x)  # where the right answer itself fails, nobody is to blame
     assert "for tensors on meta it raises RuntimeError" in words(joined)
     assert "device=x.device" in words(joined)
     assert "for tensors on meta it raises" in words(Plain(), nn.Linear(3, 3))
     assert "gives a tensor on cpu for tensors on meta" in words(lambda x: torch.zeros(2, 4))
     assert "gives a tensor on cpu for tensors on meta" in words(lambda x: (x, torch.zeros(2, 4)))
-    monkeypatch.setattr(marks, "accelerators", list)
-    marks.expect_anywhere(joined, joined_there, x)
-
-
-def spoilt(right):
-    """The right answer, which adds a tensor of the CPU"""
-
-    def answer(*given):
-        got = right(*given)
-        first, *rest = got if isinstance(got, tuple) else [got]
-        first = first + torch.zeros(first.shape, dtype=first.dtype)
-        return (first, *rest) if rest else first
-
-    return answer
-
-
-class Spoilt(MultiHeadAttention):
-    def forward(self, x):
-        return spoilt(super().forward)(x)
-
-
-class SpoiltEmbed(PatchEmbed):
-    def __init__(self, P, C, D):
-        super().__init__(1, 1, C * P * P, D)
-        self.P = P
-
-    def forward(self, x):
-        return spoilt(self.proj)(patchify(x, self.P))
-
-
-class SpoiltTokens(TokenEmbed):
-    def __init__(self, *sizes):
-        (*_, D), positions = sizes, "learned" if len(sizes) == 2 else "none"
-        super().__init__((1, sizes[0]), D, positions=positions)
-
-    def forward(self, x):
-        return spoilt(super().forward)(x)
-
-
-@pytest.mark.parametrize(
-    ("check", "answer"),
-    [
-        (check_patchify, spoilt(patchify)),
-        (check_unpatchify, spoilt(unpatchify)),
-        (check_mended, spoilt(lambda x, P: patchify(x, P).unflatten(2, (-1, P, P)))),
-        (check_attention, spoilt(attention)),
-        (check_mask, spoilt(attention)),
-        (check_split_heads, spoilt(lambda x, h: x.unflatten(2, (h, -1)).transpose(1, 2))),
-        (check_resize_positions, spoilt(resize_positions)),
-        (check_multi_head, Spoilt),
-        (check_mend, Spoilt),
-        (check_patch_embed, SpoiltEmbed),
-        (check_add_class_token, SpoiltTokens),
-        (check_token_embed, SpoiltTokens),
-    ],
-)
-def test_every_check_of_tensors_asks_for_the_device(check, answer, capsys, monkeypatch):
-    monkeypatch.setattr(marks, "accelerators", list)
-    assert check(answer), capsys.readouterr().out
-    monkeypatch.setattr(marks, "accelerators", lambda: [torch.device("meta")])
-    assert not check(answer)
-    assert "right on the CPU, but for tensors on meta" in capsys.readouterr().out
+    monkeypatch.setattr(compare, "accelerators", list)
+    compare.expect_anywhere(joined, joined_there, x)

@@ -1,0 +1,550 @@
+"""Answers to the exercises of notebook 02."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange, repeat
+from torch import nn
+
+from vit_helpers.embeddings import TokenEmbed, resize_positions, sincos_1d, sincos_positions
+from vit_helpers.patches import patchify
+
+
+def module(init, forward):
+    """A module class from two functions."""
+
+    class Made(nn.Module):
+        def __init__(self, *sizes):
+            super().__init__()
+            init(self, *sizes)
+
+        def forward(self, x):
+            return forward(self, x)
+
+    return Made
+
+
+def first_of(init, **more):
+    """A module's beginning, then more attributes: functions of the sizes."""
+
+    def both(self, *sizes):
+        init(self, *sizes)
+        for name, make in more.items():
+            setattr(self, name, make(*sizes))
+
+    return both
+
+
+def frozen_too(init):
+    """A module that keeps something more, which never learns."""
+    return first_of(init, more=lambda *sizes: nn.Parameter(torch.zeros(3), requires_grad=False))
+
+
+# Projection
+
+
+def linear(self, P, C, D):
+    self.P, self.D = P, D
+    self.proj = nn.Linear(C * P * P, D)
+
+
+def conv(self, P, C, D, **options):
+    self.P = P
+    self.proj = nn.Conv2d(C, D, P, **{"stride": P, **options})
+
+
+def lazy(self, P, C, D):
+    self.P, self.proj = P, nn.LazyLinear(D)
+
+
+def lazy_conv(self, P, C, D):
+    self.proj = nn.Sequential(nn.LazyConv2d(D, P, stride=P), nn.Flatten(2))
+
+
+def plain_weights(self, P, C, D):
+    self.P = P
+    self.E, self.b = nn.Parameter(torch.randn(C * P * P, D) * 0.02), nn.Parameter(torch.zeros(D))
+
+
+def cut(order):
+    return lambda x, P: rearrange(x, f"b c (r p) (s q) -> {order}", p=P, q=P)
+
+
+def linear_of(change=lambda self, y: y, cut=patchify, init=linear):
+    """A Linear on patches, cut in one way or another, and what is done with the result."""
+    return module(init, lambda self, x: change(self, self.proj(cut(x, self.P))))
+
+
+def conv_of(change=lambda x: x.flatten(2).mT, init=conv, **options):
+    return module(lambda self, *sizes: init(self, *sizes, **options), lambda self, x: change(self.proj(x)))
+
+
+def listed_conv(self, P, C, D):
+    self.proj = [nn.Conv2d(C, D, P, stride=P)]
+
+
+def by_loop(self, x):
+    P, (_, _, H, W) = self.P, x.shape
+    rows = [x[:, :, r : r + P, c : c + P].flatten(1) for r in range(0, H, P) for c in range(0, W, P)]
+    return torch.stack([self.proj(patch) for patch in rows], dim=1)
+
+
+def by_matrix(self, x):
+    return cut("b (r s) (c p q)")(x, self.P) @ self.E + self.b
+
+
+def in_one(self, P, C, D):
+    """Weight and bias in one parameter."""
+    self.P, self.w = P, nn.Parameter(torch.zeros(1, (C * P * P + 1) * D))
+    self.parts = lambda: (self.w[0, D:].view(D, -1), self.w[0, :D])
+
+
+def made_in_forward(self, x):
+    patches = patchify(x, self.P)
+    return nn.Linear(patches.shape[2], self.D)(patches)
+
+
+def normed(where):
+    norms = {"before": lambda P, C, D: nn.LayerNorm(C * P * P), "after": lambda P, C, D: nn.LayerNorm(D)}
+    none = dict.fromkeys(norms, lambda *sizes: nn.Identity())
+    init = first_of(linear, **(none | {name: norms[name] for name in norms if name in where}))
+    return module(init, lambda self, x: self.after(self.proj(self.before(patchify(x, self.P)))))
+
+
+PATCH_RIGHT = [
+    linear_of(),
+    linear_of(init=lazy),
+    linear_of(cut=lambda x, P: F.unfold(x, P, stride=P).transpose(1, 2)),
+    conv_of(),
+    conv_of(lambda x: rearrange(x, "b d r s -> b (r s) d")),
+    module(linear, by_loop),
+    module(plain_weights, by_matrix),
+    module(lazy_conv, lambda self, x: self.proj(x).mT),
+]
+PATCH_WRONG = {
+    "without brackets behind its name": 7,
+    "hand over the class itself": PATCH_RIGHT[0](2, 3, 8),
+    "flatten the grid, then move D to the end": conv_of(lambda x: x),
+    "N and D changed places": conv_of(lambda x: x.flatten(2)),
+    "lay the rows of the grid behind each other": conv_of(lambda x: x.movedim(1, -1)),
+    "not yet projected": module(linear, lambda self, x: patchify(x, self.P)),
+    "the patches overlap": conv_of(stride=1),
+    "has a padding": conv_of(padding=1),
+    "the class token comes later": linear_of(lambda self, y: torch.cat([y[:, :1], y], 1)),
+    "Did you reshape without a permute?": linear_of(cut=lambda x, P: x.flatten(1).unflatten(1, (-1, x.shape[1] * P * P))),
+    "top to bottom first": linear_of(cut=cut("b (s r) (c p q)")),
+    "another order than the patches": linear_of(lambda self, y: y.flip(1)),
+    "drawn at random inside forward": module(linear, made_in_forward),
+    "a bias of D": conv_of(bias=False),
+    **{f"no LayerNorm here, {where} the": normed(where) for where in ("before", "after", "before and after")},
+    "learns 11 numbers, it should": module(first_of(linear, proj=lambda *sizes: nn.Linear(10, 1)), made_in_forward),
+    "is not linear": linear_of(lambda self, y: F.gelu(y)),
+    "channel by channel (C, P, P)": linear_of(cut=cut("b (r s) (p q c)")),
+    "column by column": linear_of(cut=cut("b (r s) (c q p)")),
+    "in training mode": linear_of(lambda self, y: F.dropout(y, 0.5, self.training)),
+    "images must not mix": module(linear, lambda self, x: self.proj(patchify(x, self.P)) + x.mean()),
+    "requires_grad=False (3 numbers)": linear_of(init=frozen_too(linear)),
+    "A layer in a plain list":
+        module(listed_conv, lambda self, x: self.proj[0](x).flatten(2).mT),
+    "other numbers than PatchEmbed": linear_of(lambda self, y: y * self.P),
+    "no published weight fits": module(in_one, lambda self, x: F.linear(patchify(x, self.P), *self.parts())),
+    "raises": nn.Linear,
+}  # fmt: skip
+
+
+# Class token
+
+
+def token(self, *sizes, rows=(1, 1)):
+    self.cls = nn.Parameter(torch.zeros(*rows, sizes[-1]))
+
+
+def flat_token(self, *sizes):
+    token(self, *sizes, rows=())
+
+
+def tokens_for(images):
+    """A class token for each image of a batch."""
+    return lambda self, D: token(self, D, rows=(images, 1))
+
+
+def plain_token(self, D):
+    self.cls = torch.zeros(1, 1, D)
+
+
+def embedding(self, D):
+    self.cls = nn.Embedding(1, D)
+
+
+def halves(self, D):
+    self.one, self.two = nn.Parameter(torch.zeros(D // 2)), nn.Parameter(torch.zeros(D - D // 2))
+
+
+def front(self, x):
+    return torch.cat([self.cls.expand(x.shape[0], -1, -1), x], dim=1)
+
+
+def loop_front(self, x):
+    return torch.stack([torch.cat([self.cls[None], image]) for image in x])
+
+
+def random_front(self, x):
+    return torch.cat([torch.randn(x.shape[0], 1, x.shape[2]), x], dim=1)
+
+
+def padded(self, x):
+    return F.pad(x, (0, 0, 1, 0)) + F.pad(self.cls.expand(1, 1, -1), (0, 0, 0, x.shape[1]))
+
+
+def at_end(self, x):
+    return torch.cat([x, self.cls.expand(len(x), -1, -1)], dim=1)
+
+
+def tokens_of(forward, init=token):
+    """A module around one class token."""
+    return module(init, forward)
+
+
+SHAPES_WRONG = {  # shared by the module with positions
+    "a token more": lambda self, x: x + self.cls,
+    "joined along the batch; tokens": lambda self, x: torch.cat([self.cls.expand(1, x.shape[1], -1), x], dim=0),
+    "joined along the batch, a copy": lambda self, x: torch.cat([self.cls.repeat(len(x), x.shape[1], 1), x], dim=0),
+    "not B of them": lambda self, x: torch.cat([self.cls.expand(len(x), len(x), -1), x], dim=1),
+    "not one a patch": lambda self, x: torch.cat([self.cls.expand_as(x), x], dim=1),
+    "joined along the width": lambda self, x: torch.cat([x, (x * self.cls).sum(-1, keepdim=True)], dim=-1),
+}
+CLASS_RIGHT = [
+    tokens_of(front),
+    tokens_of(lambda self, x: torch.cat((self.cls.repeat(len(x), 1, 1), x), 1)),
+    tokens_of(loop_front, flat_token),
+    tokens_of(padded, flat_token),
+    tokens_of(lambda self, x: torch.cat([self.cls(x.new_zeros(len(x), 1, dtype=torch.long)), x], dim=1), embedding),
+    tokens_of(lambda self, x: torch.cat([repeat(self.cls, "1 1 d -> b 1 d", b=len(x)), x], dim=-2)),
+]
+CLASS_WRONG = {says: tokens_of(forward) for says, forward in SHAPES_WRONG.items()} | {
+    "should be token 0": tokens_of(at_end),
+    "expand it to the batch at hand": [
+        tokens_of(lambda self, x: torch.cat([self.cls, x], dim=1), tokens_for(4)),
+        tokens_of(lambda self, x: torch.cat([self.cls, x], dim=1)),
+        tokens_of(lambda self, x: torch.cat([self.cls.squeeze(), x], dim=1)),
+    ],
+    "different class tokens": [
+        tokens_of(lambda self, x: torch.cat([self.cls[: len(x)], x], dim=1), tokens_for(32)),
+        tokens_of(lambda self, x: torch.cat([x.mean(1, keepdim=True) + 0 * self.cls, x], dim=1)),
+    ],
+    "learns 32 vectors; the class token is one vector of D = 6, whatever the batch size":
+        tokens_of(lambda self, x: torch.cat([self.cls[:1].expand(len(x), -1, -1), x], dim=1), tokens_for(32)),
+    "learns 8 vectors": tokens_of(front, first_of(token, fc=lambda D: nn.Linear(D, D))),
+    "drawn at random inside forward": tokens_of(random_front),
+    "no registered parameter": [
+        tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), lambda self, D: None),
+        tokens_of(front, plain_token),
+        tokens_of(front, lambda self, D: self.register_buffer("cls", torch.zeros(1, 1, D))),
+    ],
+    "has parameters with requires_grad=False":
+        tokens_of(front, first_of(token, cls=lambda D: nn.Parameter(torch.zeros(1, 1, D), requires_grad=False))),
+    "no gradient reaches": [
+        tokens_of(lambda self, x: torch.cat([self.cls.detach().expand(len(x), -1, -1), x], 1)),
+        tokens_of(lambda self, x: torch.cat([self.cls.data.expand(len(x), -1, -1), x], 1)),
+        tokens_of(lambda self, x: torch.cat([nn.Parameter(self.cls).expand(len(x), -1, -1), x], 1)),
+    ],
+    "no gradient flows back": tokens_of(lambda self, x: front(self, x.detach())),
+    "came out changed": tokens_of(lambda self, x: front(self, x) + 1),
+    "token 0 is not the learned vector": tokens_of(lambda self, x: torch.cat([2 * self.cls.expand(len(x), -1, -1), x], 1)),
+    "it should give a tensor": tokens_of(lambda self, x: list(front(self, x))),
+    "requires_grad=False (3 numbers)": tokens_of(front, frozen_too(token)),
+    "in several parts":
+        tokens_of(lambda self, x: torch.cat([torch.cat([self.one, self.two]).expand(len(x), 1, -1), x], 1), halves),
+    "it should be an nn.Module": lambda D: torch.zeros(1, 1, D),
+    "hand over the function or class itself": None,
+}  # fmt: skip
+
+
+# Class token and positions
+
+
+def both(rows=lambda N: N + 1, std=0.02, make=nn.Parameter):
+    """A class token and so many positions."""
+    return first_of(token, pos=lambda N, D: make(torch.randn(1, rows(N), D) * std))
+
+
+def embed_of(forward=front, add=lambda self, y: y + self.pos, init=None):
+    return module(init or both(), lambda self, x: add(self, forward(self, x)))
+
+
+def by_table(self, N, D):
+    flat_token(self, D)
+    self.pos = nn.Embedding(N + 1, D)
+    nn.init.zeros_(self.pos.weight)
+
+
+def positions_only(self, N, D):
+    self.cls, self.pos = torch.zeros(1, 1, D), nn.Parameter(torch.zeros(1, N + 1, D))
+
+
+class Subclass(TokenEmbed):
+    def __init__(self, num_patches, embed_dim, extra=None):
+        super().__init__((1, num_patches), embed_dim)
+
+
+TOKEN_RIGHT = [
+    embed_of(),
+    embed_of(loop_front, lambda self, y: y + self.pos(torch.arange(y.shape[1], device=y.device)), by_table),
+    module(both(), lambda self, x: torch.cat([(self.cls + self.pos[:, :1]).expand(len(x), -1, -1), x + self.pos[:, 1:]], 1)),
+    Subclass,
+]
+TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.items()} | {
+    "neither class token nor positions":
+        embed_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), lambda self, y: y, lambda self, N, D: None),
+    "learns the class token alone": embed_of(init=both(make=lambda x: x)),
+    "learns the positions alone": embed_of(init=positions_only),
+    "one position for all patches": embed_of(init=both(lambda N: 1)),
+    "one too few": module(both(lambda N: N), lambda self, x: front(self, x + self.pos)),
+    "learns three vectors": module(
+        both(lambda N: 2), lambda self, x: front(self, x + self.pos[:, 1:]) + F.pad(self.pos[:, :1], (0, 0, 0, x.shape[1]))
+    ),
+    "drown the patches": embed_of(init=both(std=1)),
+    "no gradient reaches": embed_of(add=lambda self, y: y + self.pos.detach()),
+    "never added": embed_of(add=lambda self, y: y),
+    "each token has its own": embed_of(add=lambda self, y: y + self.pos[:, :1]),
+    "add after the cat": embed_of(lambda self, x: front(self, x + self.pos[:, 1:]), lambda self, y: y),
+    "should be token 0": embed_of(at_end),
+    "subtracted": embed_of(add=lambda self, y: y - self.pos),
+    "multiplied": embed_of(add=lambda self, y: y * self.pos),
+    "added twice": embed_of(add=lambda self, y: y + 2 * self.pos),
+    "off by one": embed_of(add=lambda self, y: y + self.pos.roll(-1, 1)),
+    "in training mode": embed_of(add=lambda self, y: F.dropout(y + self.pos + 1, 0.5, self.training)),
+    "requires_grad=False (3 numbers)": embed_of(init=frozen_too(both())),
+    "is not [class token; patches] + positions": embed_of(add=lambda self, y: y + self.pos.flip(1)),
+}  # fmt: skip
+
+
+# Sines and cosines
+
+
+def sincos_loop(grid, dim):
+    rows, cols = grid
+    out, m = torch.zeros(rows * cols, dim), dim // 2
+    if dim % 4:
+        raise ValueError("no multiple of 4")
+    for r in range(rows):
+        for c in range(cols):
+            for i in range(m // 2):
+                for start, place in ((0, r), (m, c)):
+                    angle = place / 10000 ** (2 * i / m)
+                    out[r * cols + c, start + i] = math.sin(angle)
+                    out[r * cols + c, start + m // 2 + i] = math.cos(angle)
+    return out
+
+
+def sincos_mesh(size, width, base=10000.0, refuses=True, power=lambda m: 2 / m, first=0):
+    if width % 4 and refuses:
+        raise ValueError(width)
+    r, c = torch.meshgrid(torch.arange(size[0]) + first, torch.arange(size[1]) + first, indexing="ij")
+    w = base ** -(torch.arange(width // 4, dtype=torch.float64) * power(width // 2))
+    parts = [torch.cat([(x.flatten()[:, None] * w).sin(), (x.flatten()[:, None] * w).cos()], 1) for x in (r, c)]
+    return torch.cat(parts, 1)
+
+
+def reordered(order):
+    """The right positions with the columns, as (axis, wave, frequency), in another order."""
+    return lambda grid, dim: rearrange(sincos_positions(grid, dim), f"n (a w i) -> {order}", a=2, w=2)
+
+
+def one_wave(wave):
+    """Sines alone or cosines alone fill the half of an axis."""
+
+    def answer(grid, dim):
+        frequencies = 10000 ** (-torch.arange(dim // 2) / (dim // 2))
+        row, col = (wave(torch.outer(torch.arange(n).float(), frequencies)) for n in grid)
+        return torch.cat([row.repeat_interleave(grid[1], dim=0), col.repeat(grid[0], 1)], dim=1)
+
+    return answer
+
+
+def full_width(grid, dim):
+    return sincos_1d(grid[0], dim).repeat_interleave(grid[1], dim=0) + sincos_1d(grid[1], dim).repeat(grid[0], 1)
+
+
+EXPONENTS = {
+    "-2i/D": lambda m: 2 / (m + m),
+    "-4i/m": lambda m: 1 / (m / 4),
+    "-i/D": lambda m: 0.5 / m,
+    "2i/m": lambda m: -1 / (m / 2),
+    "-2i/(m-2)": lambda m: 1 / (m // 2 - 1),
+}
+SINCOS_RIGHT = [sincos_loop, sincos_mesh, lambda grid, dim, base=10000: sincos_positions(grid, dim).double()]
+SINCOS_WRONG = {
+    f"exponent slipped, it is {name}:": lambda grid, dim, power=power: sincos_mesh(grid, dim, power=power).float()
+    for name, power in EXPONENTS.items()
+} | {
+    "row and column changed places": lambda grid, dim: sincos_positions(grid, dim).roll(dim // 2, 1),
+    "left to right, then down": lambda grid, dim: rearrange(sincos_loop(grid, dim), "(r c) d -> (c r) d", r=grid[0]),
+    "one-dimensional form": lambda grid, dim: sincos_1d(grid[0] * grid[1], dim),
+    "the base slipped": lambda grid, dim: sincos_mesh(grid, dim, base=1000.0),
+    "places are counted from 0": lambda grid, dim: sincos_mesh(grid, dim, first=1),
+    "sines and cosines alternate": reordered("n (a i w)"),
+    "sines come first": lambda grid, dim: torch.cat([x.roll(dim // 4, 1) for x in sincos_loop(grid, dim).chunk(2, 1)], 1),
+    "no batch axis": lambda grid, dim: sincos_loop(grid, dim)[None],
+    "flatten the grid": lambda grid, dim: sincos_positions(grid, dim).reshape(*grid, dim),
+    "no class token here": lambda grid, dim: torch.cat([torch.zeros(1, dim), sincos_positions(grid, dim)]),
+    "these positions are fixed": lambda grid, dim: nn.Parameter(sincos_positions(grid, dim)),
+    "do not add": lambda grid, dim: sincos_positions(grid, dim)[:, : dim // 2],
+    "half of the width for each axis": lambda grid, dim: sincos_loop(grid, 2 * dim),
+    "place (0, 0) should": lambda grid, dim: sincos_loop(grid, dim) + 0.5,
+    "in another order": reordered("n (w a i)"),
+    "other numbers than it should": lambda grid, dim: sincos_positions((9, 9), dim)[: grid[0] * grid[1]],
+    "adds row and column at full width": full_width,
+    "holds only sines": [one_wave(torch.sin), lambda grid, dim: one_wave(torch.sin)(grid, dim)[:, ::2]],
+    "holds only cosines": one_wave(torch.cos),
+    "gives complex numbers": lambda grid, dim: sincos_positions(grid, dim) * 1j,
+    "gives whole numbers": lambda grid, dim: sincos_positions(grid, dim).round().int(),
+    "need a multiple of 4": lambda grid, dim: sincos_mesh(grid, dim, refuses=False),
+    "it should give one tensor": lambda grid, dim: sincos_positions(grid, dim).tolist(),
+}
+
+
+# Resizing
+
+
+def parts_of(pos, grid):
+    n = pos.shape[1] - grid[0] * grid[1]
+    if n not in (0, 1):
+        raise ValueError("does not fit")
+    return pos[:, :n], pos[:, n:]
+
+
+def resized(pos, grid, new, to="1 r c d -> 1 d r c", back="1 d r c -> 1 (r c) d", method=None, **options):
+    first, x = parts_of(pos, grid)
+    x = rearrange(x.reshape(1, *grid, -1), to)
+    x = (method or F.interpolate)(x, size=new, **({"mode": "bicubic"} | options))
+    return torch.cat([first, rearrange(x, back)], 1)
+
+
+def by_scale(pos, grid, new):
+    first, x = parts_of(pos, grid)
+    x = F.interpolate(x.mT.unflatten(2, grid), scale_factor=(new[0] / grid[0], new[1] / grid[1]), mode="bicubic")
+    return torch.cat([first, x.flatten(2).mT], 1)
+
+
+def with_options(**options):
+    return lambda pos, grid, new: resized(pos, grid, new, **options)
+
+
+def scrambled(pos, grid, new):
+    first, x = parts_of(pos, grid)
+    x = F.interpolate(x.contiguous().view(1, -1, *grid), new, mode="bilinear")
+    return torch.cat([first, x.permute(0, 2, 3, 1).reshape(1, -1, pos.shape[2])], 1)
+
+
+def back_scrambled(pos, grid, new):
+    first, x = parts_of(pos, grid)
+    x = F.interpolate(x.mT.reshape(1, -1, *grid), new, mode="bicubic")
+    return torch.cat([first, x.view(1, -1, pos.shape[2])], 1)
+
+
+def one_long_row(pos, grid, new):
+    first, x = parts_of(pos, grid)
+    return torch.cat([first, F.interpolate(x.mT, size=new[0] * new[1], mode="linear").mT], 1)
+
+
+def class_token_too(pos, grid, new):
+    n = pos.shape[1] - grid[0] * grid[1]
+    return F.interpolate(pos.transpose(1, 2), size=new[0] * new[1] + n, mode="linear").transpose(1, 2)
+
+
+def listed(more):
+    """A list of positions, cut off or continued."""
+
+    def answer(pos, grid, new):
+        first, x = parts_of(pos, grid)
+        return torch.cat([first, torch.cat([x, *[more(x)] * new[0] * new[1]], 1)[:, : new[0] * new[1]]], 1)
+
+    return answer
+
+
+def at_the_end(pos, grid, new):
+    good = resize_positions(pos, grid, new)
+    return good.roll(-1, 1) if pos.shape[1] > grid[0] * grid[1] else good
+
+
+def any_count(pos, grid, new):
+    N = grid[0] * grid[1]
+    n = int(pos.shape[1] > N)
+    x = F.pad(pos[:, n:], (0, 0, 0, N))[:, :N]
+    return torch.cat([pos[:, :n], resize_positions(x, grid, new)], 1)
+
+
+def only_without_gradient(pos, grid, new):
+    """Other numbers where a gradient is wanted."""
+    return resized(pos, grid, new, mode="nearest" if pos.requires_grad and grid != new else "bicubic")
+
+
+def in_place(pos, grid, new):
+    pos *= 2
+    return resized(pos, grid, new) / 2
+
+
+def number_unchanged(pos, grid, new):
+    """A shortcut seen in the wild: nothing to do where the NUMBER of patches stays the same."""
+    return pos if pos.shape[1] - new[0] * new[1] in (0, 1) else resized(pos, grid, new)
+
+
+RESIZE_RIGHT = [
+    resize_positions,
+    resized,
+    by_scale,
+    lambda pos, grid, new: resized(pos.float(), grid, new).to(pos.dtype),
+] + [
+    with_options(mode=mode, antialias=antialias, align_corners=corners)
+    for mode in ("bicubic", "bilinear")
+    for antialias in (False, True)
+    for corners in (False, True)
+]
+RESIZE_WRONG = {
+    "the class token lost its position": lambda pos, grid, new: resized(parts_of(pos, grid)[1], grid, new),
+    "a class token came from nowhere":
+        lambda pos, grid, new: torch.cat([torch.zeros(1, 1, pos.shape[2]), resized(parts_of(pos, grid)[1], grid, new)], 1),
+    "leading axis": lambda pos, grid, new: resize_positions(pos, grid, new).squeeze(0),
+    "make a row of tokens": lambda pos, grid, new: resized(pos, grid, new)[:, -new[0] * new[1] :].mT.unflatten(2, new),
+    "copies the nearest position": with_options(mode="nearest"),
+    "(that is nearest-exact)": with_options(mode="nearest-exact"),
+    "takes the mean of an area":
+        with_options(method=lambda x, size, mode: F.adaptive_avg_pool2d(x, size)),
+    "changes its input": in_place,
+    "without nn.Parameter": lambda pos, grid, new: nn.Parameter(resized(pos, grid, new)),
+    "gives complex numbers": lambda pos, grid, new: resized(pos, grid, new) * 1j,
+    "StopIteration (next() found nothing left)": lambda pos, grid, new: next(iter(())),
+    "for learned positions of torch.float32": only_without_gradient,
+    "rows and columns of the new grid changed places": [
+        lambda pos, grid, new: resized(pos, grid, new[::-1]),
+        lambda pos, grid, new: resized(pos, grid, new[::-1], mode="bilinear", antialias=True),
+    ],
+    "without moving axes": scrambled,
+    "by a reshape alone": back_scrambled,
+    "column by column": with_options(back="1 d r c -> 1 (c r) d", antialias=True),
+    "rows and columns changed places": lambda pos, grid, new: resized(pos, grid[::-1], new),
+    "one long row": one_long_row,
+    "stretch the grid instead": number_unchanged,
+    "the class token's position changed": class_token_too,
+    "repeats or cuts the list": listed(lambda x: x),
+    "fills it up with zeros": listed(torch.zeros_like),
+    "moved to the end": at_the_end,
+    "no gradient flows back":
+        lambda pos, grid, new: torch.from_numpy(resize_positions(pos.detach(), grid, new).numpy()),
+    "keep the type": lambda pos, grid, new: resize_positions(pos, grid, new).float(),
+    "raise ValueError": any_count,
+    "changed": lambda pos, grid, new: torch.randn_like(resized(pos, grid, new)),
+    "other numbers than bicubic": lambda pos, grid, new: 2 * resize_positions(pos, grid, new) - pos[:, :1],
+    "hand over the function or class itself": 3,
+}  # fmt: skip
+
+RIGHT = {
+    "patch_embed": PATCH_RIGHT, "add_class_token": CLASS_RIGHT, "token_embed": TOKEN_RIGHT, "sincos": SINCOS_RIGHT,
+    "resize_positions": RESIZE_RIGHT,
+}  # fmt: skip
+WRONG = {
+    "patch_embed": PATCH_WRONG, "add_class_token": CLASS_WRONG, "token_embed": TOKEN_WRONG, "sincos": SINCOS_WRONG,
+    "resize_positions": RESIZE_WRONG,
+}  # fmt: skip

@@ -1,0 +1,642 @@
+"""Answers to the exercises of notebook 04."""
+
+import math
+from types import MappingProxyType
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange, reduce
+from torch import nn
+
+from check_cases import attention as attention_cases
+from vit_helpers import encoder
+from vit_helpers.attention import MultiHeadAttention
+from vit_helpers.checks.attention import HEADS
+
+
+def of(base, **changes):
+    """A class with some of its parts changed."""
+    return type("Answer", (base,), changes)
+
+
+# layer norm
+
+
+def torch_norm(x, weight, bias, eps=1e-6):
+    return F.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def by_hand(x, w, b, eps=1e-6, axes=-1, correction=0):
+    mean = x.mean(axes, keepdim=True)
+    return (x - mean) / (x.var(axes, keepdim=True, correction=correction) + eps) ** 0.5 * w + b
+
+
+def by_loops(x, weight, bias, eps=1e-6):
+    rows = []
+    for token in x.reshape(-1, x.shape[-1]):
+        mean = sum(token) / len(token)
+        variance = sum((number - mean) ** 2 for number in token) / len(token)
+        rows.append((token - mean) / torch.sqrt(variance + eps))
+    return torch.stack(rows).reshape(x.shape) * weight + bias
+
+
+def by_einops(tokens, gain, shift, epsilon=0.000001):
+    mean = reduce(tokens, "... d -> ... 1", "mean")
+    off = tokens - mean
+    return off * torch.rsqrt(reduce(off**2, "... d -> ... 1", "mean") + epsilon) * gain + shift
+
+
+def by_module(x, weight, bias, eps=1e-6):
+    norm = nn.LayerNorm(x.shape[-1], eps=eps, elementwise_affine=False, dtype=x.dtype)
+    return norm(x) * weight + bias
+
+
+def in_place(x, weight, bias, eps=1e-6):
+    x = x.clone()
+    x -= x.mean(-1, keepdim=True)
+    return (x / (x.square().mean(-1, keepdim=True) + eps).sqrt()).mul_(weight).add_(bias)
+
+
+def by_groups(x, weight, bias, eps=1e-6):
+    return F.group_norm(x.reshape(-1, x.shape[-1]), 1, weight, bias, eps).reshape(x.shape)
+
+
+def center(x):
+    return x - x.mean(-1, keepdim=True)
+
+
+def std(x, correction=0):
+    return x.std(-1, keepdim=True, correction=correction)
+
+
+def root(x, eps):
+    return (std(x) ** 2 + eps).sqrt()
+
+
+def over(axes):
+    """A norm over other axes, which depend on the number of axes."""
+    return lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps, axes(x.ndim))
+
+
+NORM_WRONG = {
+    "over the tokens": [over(lambda n: (-2,)), over(lambda n: -1 if n < 2 else n - 2)],
+    "for shape (2, 5, 4): takes mean and variance over the tokens": over(lambda n: 1),
+    "over the batch;": [over(lambda n: (0,)), over(lambda n: -1 if n == 2 else 0)],
+    "over batch and tokens": [over(lambda n: list(range(n))[:-1]), over(lambda n: -1 if n == 2 else tuple(range(n - 1)))],
+    "one mean and variance for a whole image": over(lambda n: list(range(n))[1 if n > 2 else 0 :]),
+    "one mean and variance": over(lambda n: (-2, -1)),
+    "one mean and variance for all numbers": over(lambda n: list(range(n))),
+    "divides by D - 1 in the variance; layer": lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps, correction=x.shape[-1] > 1),
+    "divides by D - 1 in the variance, and eps": lambda x, w, b, eps=1e-6: center(x) / (std(x, 1) + eps) * w + b,
+    "eps stands outside the root": lambda x, w, b, eps=1e-6: center(x) / (std(x) + eps) * w + b,
+    "there is no eps": lambda x, w, b, eps=1e-6: center(x) / std(x) * w + b,
+    "missing or far too small": lambda x, w, b, eps=1e-6: (center(x) / std(x)).nan_to_num() * w + b,
+    "not the one that was given": lambda x, w, b, eps=1e-6: torch_norm(x, w, b),
+    "eps is 1e-5": [lambda x, w, b, eps=1e-5: by_hand(x, w, b, eps), lambda x, w, b, eps=1e-6: torch_norm(x, w, b, 1e-5)],
+    "eps is squared": lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps * eps),
+    "divides by the variance": lambda x, w, b, eps=1e-6: center(x) / (std(x) ** 2 + eps) * w + b,
+    "the mean is not subtracted": lambda x, w, b, eps=1e-6: x / root(x, eps) * w + b,
+    "RMSNorm": lambda x, w, b, eps=1e-6: F.rms_norm(x, w.shape, w, eps) + b,
+    "only the mean is subtracted": lambda x, w, b, eps=1e-6: center(x) * w + b,
+    "multiplies by the root": lambda x, w, b, eps=1e-6: center(x) * root(x, eps) * w + b,
+    "scale and shift are missing": lambda x, w, b, eps=1e-6: F.layer_norm(x, x.shape[-1:], eps=eps),
+    "the shift is missing": lambda x, w, b, eps=1e-6: F.layer_norm(x, w.shape, w, eps=eps),
+    "the scale is missing": lambda x, w, b, eps=1e-6: F.layer_norm(x, w.shape, None, b, eps),
+    "changed places": lambda x, w, b, eps=1e-6: torch_norm(x, b, w, eps),
+    "shifts before it scales": lambda x, w, b, eps=1e-6: by_hand(x, 1, b, eps) * w,
+    "the bias is subtracted": lambda x, w, b, eps=1e-6: by_hand(x, w, 0, eps) - b,
+    "1 + weight": lambda x, w, b, eps=1e-6: torch_norm(x, 1 + w, b, eps),
+    "gives x back":
+        [lambda x, w, b, eps=1e-6: x.clone(), lambda x, w, b, eps=1e-6: x if x.shape[-1] == 1 else by_hand(x, w, b, eps)],
+    "keepdim=True": [
+        lambda x, w, b, eps=1e-6: (x - x.mean(-1)) / std(x),
+        lambda x, w, b, eps=1e-6: (x - x.mean(-1)[:, None]) / root(x, eps) * w + b,
+    ],
+    "raises RuntimeError": lambda x, w, b, eps=1e-6: x @ x,
+    "brackets are missing": lambda x, w, b, eps=1e-6: x - x.mean(-1, True) / root(x, eps) * w + b,
+    "the root of a sum": lambda x, w, b, eps=1e-6: center(x) / center(x).norm(dim=-1, keepdim=True) * w + b,
+    "one variance for all": lambda x, w, b, eps=1e-6: center(x) / (x.std(correction=0) ** 2 + eps).sqrt() * w + b,
+    "one mean for all": lambda x, w, b, eps=1e-6: (x - torch.mean(x)) / root(x, eps) * w + b,
+    "take the mean from x": lambda x, w, b, eps=1e-6: -center(x) / root(x, eps) * w + b,
+    "divides by weight": lambda x, w, b, eps=1e-6: by_hand(x, 1, 0, eps) / w + b,
+    "weight and bias are not used, and eps": lambda x, w, b, eps=1e-6: nn.LayerNorm(x.shape[-1], dtype=x.dtype)(x),
+    "no gradient flows back": lambda x, w, b, eps=1e-6: by_hand(x, nn.Parameter(w), b, eps),
+    "gradient": lambda x, w, b, eps=1e-6: (x - x.detach().mean(-1, keepdim=True)) / root(x, eps) * w + b,
+    "the numbers are not": lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps).abs(),
+    "[x] layer_norm": lambda x, w, b, eps=1e-6: F.dropout(by_hand(x, w, b, eps), 0.1),
+    "gives shape": lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps).mean(-1),
+    "raises TypeError": lambda x, w, b: by_hand(x, w, b),
+    "hand over the function": torch.ones(3),
+}  # fmt: skip
+
+
+# the MLP
+
+
+class MLP(nn.Module):
+    """A right answer with places to go wrong."""
+
+    bias, out_bias, dropout = True, True, 0.0
+
+    def __init__(self, dim, hidden_dim):
+        super().__init__()
+        self.fc1 = nn.Linear(dim, hidden_dim, bias=self.bias)
+        self.fc2 = nn.Linear(hidden_dim, dim, bias=self.out_bias)
+        self.drop = nn.Dropout(self.dropout)
+
+    def act(self, x):
+        return F.gelu(x)
+
+    def before(self, x):
+        return x
+
+    def after(self, x):
+        return self.drop(x)
+
+    def forward(self, x):
+        return self.after(self.fc2(self.act(self.fc1(self.before(x)))))
+
+
+class Reversed(nn.Module):
+    def __init__(self, width, inner, extra=None):
+        super().__init__()
+        self.out, self.into = nn.Linear(inner, width), nn.Linear(width, inner)
+
+    def forward(self, tokens):
+        hidden = F.linear(tokens, self.into.weight, self.into.bias)
+        hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
+        return F.linear(hidden, self.out.weight, self.out.bias)
+
+
+class TokenByToken(MLP):
+    def forward(self, x):
+        rows = [MLP.forward(self, token) for token in x.reshape(-1, x.shape[-1])]
+        return torch.stack(rows).reshape(x.shape)
+
+
+class Listed(MLP):
+    place = None
+
+    def __init__(self, dim, hidden):
+        nn.Module.__init__(self)
+        self.layers = [nn.Linear(dim, hidden), nn.Linear(hidden, dim)]
+        if self.place is not None:
+            self.own = self.layers[self.place]
+
+    def forward(self, x):
+        return self.layers[1](F.gelu(self.layers[0](x)))
+
+
+class Parameters(nn.Module):
+    def __init__(self, dim, hidden):
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(2 * dim * hidden + hidden + dim))
+
+    def forward(self, x):
+        return x * self.w[0]
+
+
+def sequential(dim, hidden):
+    return nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Dropout(0.0), nn.Linear(hidden, dim))
+
+
+class Formula(nn.Module):
+    """Matrices as the formula has them, z W1 + b1."""
+
+    def __init__(self, dim, hidden):
+        super().__init__()
+        self.w1, self.b1 = nn.Parameter(torch.zeros(dim, hidden)), nn.Parameter(torch.zeros(1, hidden))
+        self.w2, self.b2 = nn.Parameter(torch.zeros(hidden, dim)), nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x):
+        return F.gelu(x @ self.w1 + self.b1) @ self.w2 + self.b2
+
+
+class Convolved(nn.Module):
+    def __init__(self, dim, hidden):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Conv1d(dim, hidden, 1), nn.Conv1d(hidden, dim, 1)
+
+    def forward(self, x):
+        return self.fc2(F.gelu(self.fc1(x.transpose(1, 2)))).transpose(1, 2)
+
+
+def deeper(dim, h):
+    return nn.Sequential(nn.Linear(dim, h), nn.GELU(), nn.Linear(h, h), nn.GELU(), nn.Linear(h, dim))
+
+
+def act(function, **changes):
+    """An MLP with another activation."""
+    return of(MLP, act=lambda self, x: function(x), **changes)
+
+
+def gelu_too(self, x):
+    return x * (1 + torch.erf(x / 2**0.5)) / 2
+
+
+def relu_too(self, x):
+    return F.relu(x)
+
+
+def as_it_is(x):
+    return x
+
+
+MLP_NUMBERS_WRONG = {  # each key is the beginning of a message, so that it serves for the block, too
+    "a GELU stands after the last layer too": of(MLP, after=gelu_too),
+    "a ReLU stands after the last layer": of(MLP, after=relu_too),
+    "GELU stands after the last layer, not between": act(as_it_is, after=gelu_too),
+    "GELU stands before the first layer, not between": act(as_it_is, before=gelu_too),
+    "GELU stands before the first layer too": of(MLP, before=gelu_too),
+    "nothing stands between the layers": act(as_it_is),
+    "has a ReLU": act(F.relu),
+    "has ReLU, and once more": act(F.relu, after=relu_too),
+    "has the tanh form": act(nn.GELU(approximate="tanh")),
+    "has x * sigmoid(1.702 x)": act(lambda x: x / (1 + torch.exp(-1.702 * x))),
+    "has a SiLU": act(lambda x: x * x.sigmoid()),
+    "has a tanh": act(nn.Tanh()),
+    "has a sigmoid": act(nn.Sigmoid()),
+    "a leaky ReLU stands": act(nn.LeakyReLU()),
+    "has Phi(x) alone": act(lambda x: (1 + torch.erf(x / 2**0.5)) / 2),
+    "GELU is twice too large": act(lambda x: x * (1 + torch.erf(x / 2**0.5))),
+    "has erf(x) in GELU": act(lambda x: (x + x * torch.erf(x)) * 0.5),
+    "adds its input": of(MLP, forward=lambda self, x: x + MLP.forward(self, x)),
+    "norms its input": of(MLP, before=lambda self, x: F.layer_norm(x, x.shape[-1:])),
+}
+MLP_WRONG = MLP_NUMBERS_WRONG | {
+    "loses digits": act(lambda x: F.gelu(x.float()).to(x.dtype)),
+    "detached nor frozen": lambda dim, hidden: MLP(dim, hidden).requires_grad_(False),
+    "in training mode": of(MLP, dropout=0.1),
+    "at a second call": [
+        of(MLP, after=lambda self, x: F.dropout(x, 0.1)),
+        of(MLP, forward=lambda self, x: nn.Linear(x.shape[-1], x.shape[-1])(MLP.forward(self, x))),
+    ],
+    "reads every token alone": act(lambda x: F.gelu(x) - F.gelu(x).mean(1, keepdim=True)),
+    "the biases are missing": of(MLP, bias=False, out_bias=False),
+    "the first layer has no bias": of(MLP, bias=False),
+    "the second layer has no bias": of(MLP, out_bias=False),
+    "always 4 D": lambda dim, hidden: MLP(dim, 4 * dim),
+    "hidden width itself, not a factor 4": lambda dim, ratio: MLP(dim, 4 * ratio),
+    "hidden width itself, not a factor on D": lambda dim, ratio: MLP(dim, dim * ratio),
+    "a layer too many": deeper,
+    "a LayerNorm too many": lambda dim, hidden: nn.Sequential(nn.LayerNorm(dim), MLP(dim, hidden)),
+    "gives shape": lambda dim, hidden: nn.Sequential(nn.Linear(dim, hidden), nn.GELU()),
+    "no plain list": Listed,
+    "only the first layer is registered": of(Listed, place=0),
+    "only the second layer is registered": of(Listed, place=1),
+    "build it from nn.Linear": Parameters,
+    "is a fixed number in your code?": lambda dim, hidden: MLP(dim, 10),
+    "no gradient flows back": of(MLP, act=lambda self, x: F.gelu(x).detach()),
+    "fc2.weight": of(MLP, forward=lambda self, x: F.linear(F.gelu(self.fc1(x)), self.fc2.weight.detach(), self.fc2.bias)),
+    "changes its input": of(MLP, forward=lambda self, x: MLP.forward(self, x.mul_(2))),
+    "hand over the class itself": MLP(6, 10),
+    "it should be an nn.Module": lambda dim, hidden: 3,
+    "raises TypeError": lambda dim: MLP(dim, 4 * dim),
+}
+
+
+# the block
+
+
+class Block(nn.Module):
+    """A right answer with places to go wrong."""
+
+    ratio, eps = 4, 1e-6
+
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, eps=self.eps)
+        self.attn = self.attention(dim, num_heads)
+        self.norm2 = nn.LayerNorm(dim, eps=self.eps)
+        self.mlp = self.make_mlp(dim, self.ratio * dim)
+
+    def attention(self, dim, num_heads):
+        return MultiHeadAttention(dim, num_heads)
+
+    def make_mlp(self, dim, hidden):
+        return encoder.MLP(dim, hidden)
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class OwnNorm(nn.Module):
+    def __init__(self, *shape):
+        super().__init__()
+        self.shift, self.gain = nn.Parameter(torch.zeros(shape)), nn.Parameter(torch.ones(shape))
+
+    def forward(self, x):
+        return by_hand(x, self.gain, self.shift)
+
+
+class OwnParts(nn.Module):
+    """Queries, keys and values apart, norms by hand, layers in another order."""
+
+    def __init__(self, width, heads, dropout=0.0):
+        super().__init__()
+        self.mlp = MLP(width, 4 * width)
+        self.after, self.first = OwnNorm(width), OwnNorm(width)
+        self.v, self.q, self.k, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.heads = heads
+
+    def forward(self, z):
+        y = self.first(z)
+        q, k, v = (rearrange(f(y), "b t (h d) -> b h t d", h=self.heads) for f in (self.q, self.k, self.v))
+        middle = z + self.out(rearrange(F.scaled_dot_product_attention(q, k, v), "b h t d -> b t (h d)"))
+        return self.mlp(self.after(middle)) + middle
+
+
+class LooseNorms(Block):
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        del self.norm1, self.norm2
+        for name in ("s1", "w1", "w2", "s2"):
+            setattr(self, name, nn.Parameter(torch.zeros(dim)))
+
+    def norm1(self, x):
+        return torch_norm(x, self.w1, self.s1)
+
+    def norm2(self, x):
+        return torch_norm(x, self.w2, self.s2)
+
+
+class Torch(Block):
+    """As published: torch's attention."""
+
+    def attention(self, dim, num_heads):
+        return nn.MultiheadAttention(dim, num_heads, batch_first=True)
+
+    def forward(self, x):
+        y = self.norm1(x)
+        x = x + self.attn(y, y, y, need_weights=False)[0]
+        return x + self.mlp(self.norm2(x))
+
+
+class Planted(Torch):
+    def forward(self, x):
+        y = self.norm1(x)
+        y, _ = self.attn(y, y, y)
+        return x + self.mlp(self.norm2(x))
+
+
+class Layer(nn.Module):
+    options = MappingProxyType({})
+
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        options = {"dropout": 0.0, "activation": "gelu", "norm_first": True, "layer_norm_eps": 1e-6, **self.options}
+        self.layer = nn.TransformerEncoderLayer(dim, num_heads, 4 * dim, batch_first=True, **options)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Heads(nn.Module):
+    """Maps for queries, keys and values of some widths, which together are 3 D; then an output projection."""
+
+    def __init__(self, dim, num_heads, widths):
+        super().__init__()
+        self.maps, self.out = nn.ModuleList(nn.Linear(dim, width) for width in widths), nn.Linear(dim, dim)
+        self.num_heads = num_heads
+
+    def forward(self, x):
+        rows = torch.cat([f(x) for f in self.maps], -1)
+        q, k, v = rearrange(rows, "b t (k h d) -> k b h t d", k=3, h=self.num_heads)
+        return self.out(rearrange(F.scaled_dot_product_attention(q, k, v), "b h t d -> b t (h d)"))
+
+
+class Apart(LooseNorms):
+    """Nothing says which vector or map is which."""
+
+    def attention(self, dim, num_heads):
+        return Heads(dim, num_heads, [dim] * 3)
+
+
+def way(function, base=Block):
+    """A block that goes through its parts in another way."""
+    return of(base, forward=lambda self, x: function(x, self.norm1, self.attn, self.norm2, self.mlp))
+
+
+def on(function):
+    """What the function makes of x after equation 2, and of what came before."""
+    return way(lambda x, n, a, m, f: function(x + a(n(x)), x, m, f))
+
+
+def till(function):
+    """What the function makes of x, as the input of equation 3."""
+
+    def forward(x, n, a, m, f):
+        x = function(x, n, a)
+        return f(m(x)) + x
+
+    return way(forward)
+
+
+def norm_last(x, n, a, m, f):
+    x = n(x + a(x))
+    return m(x + f(x))
+
+
+def normed_stream(x, n, a, m, f):
+    x = n(x)
+    x = x + a(x)
+    x = m(x)
+    return x + f(x)
+
+
+def with_mlp(cls, base=Block):
+    return of(base, make_mlp=lambda self, dim, hidden: cls(dim, hidden))
+
+
+def with_attention(cls):
+    return of(Block, attention=lambda self, dim, num_heads: cls(dim, num_heads))
+
+
+def changed(change):
+    """A block changed after it was built."""
+
+    def build(dim, num_heads):
+        block = Block(dim, num_heads)
+        change(block)
+        return block
+
+    return build
+
+
+def width(block):
+    return block.mlp.fc1.in_features
+
+
+def set_eps(*names, eps=1e-5):
+    return changed(lambda block: [setattr(getattr(block, name), "eps", eps) for name in names])
+
+
+def no_part(*sizes):
+    return nn.Identity()
+
+
+BLOCK_RIGHT = [
+    encoder.Block,
+    Block,
+    OwnParts,
+    LooseNorms,
+    Torch,
+    Layer,
+    with_mlp(MLP),
+    lambda dim, h, eps=1e-6: encoder.Block(dim, h),
+    Apart,
+    changed(lambda block: [setattr(block, name, OwnNorm(1, 1, width(block))) for name in ("norm1", "norm2")]),
+    with_mlp(Formula),
+    of(Block, attention=lambda self, dim, h: Heads(dim, h, [dim // h] * 3 * h)),
+]
+WAYS_WRONG = {
+    "attention's result is never used": Planted,
+    "the MLP's result is never used": way(lambda x, n, a, m, f: x + a(n(x))),
+    "no residual at all": on(lambda y, x, m, f: f(m(y - x))),
+    "no residual around attention": till(lambda x, n, a: a(n(x))),
+    "no residual around the MLP": way(lambda x, n, a, m, f: f(m(x + a(n(x))))),
+    "the MLP's residual is the block's input": way(lambda x, n, a, m, f: f(m(x + a(n(x)))) + x),
+    "side by side": way(lambda x, n, a, m, f: x + a(n(x)) + f(m(x))),
+    "once more at the end": way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(m(y)) + x),
+    "the norms stand last": [way(norm_last), of(Layer, options={"norm_first": False})],
+    "before the sums": way(lambda x, n, a, m, f: m(f(x + n(a(x)))) + x + n(a(x))),
+    "the first norm stands last": till(lambda x, n, a: n(a(x) + x)),
+    "the residual adds the normed tokens": way(normed_stream),
+    "the first residual adds": till(lambda x, n, a: a(n(x)) + n(x)),
+    "the second residual adds": way(lambda x, n, a, m, f: f(m(x + a(n(x)))) + m(x + a(n(x)))),
+    "one norm is used twice": way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(n(y))),
+    "tokens that no norm has touched: mlp": way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(y)),
+    "tokens that no norm has touched: attn": till(lambda x, n, a: a(x) + x),
+    "no norm is used": way(lambda x, n, a, m, f: (y := x + a(x)) + f(y)),
+    "the MLP comes before attention": way(lambda x, n, a, m, f: (y := x + f(n(x))) + a(m(y))),
+    "first x = x + attn(norm1(x))": on(lambda y, x, m, f: x + f(m(y - x))),
+    "it reads the sum": on(lambda y, x, m, f: y + f(m(y - x))),
+    "x is not added to attention's result": on(lambda y, x, m, f: y - x + f(m(x))),
+    "the second norm stands last": way(lambda x, n, a, m, f: m((y := x + a(n(x))) + f(y))),
+    "the second norm stands after the MLP": way(lambda x, n, a, m, f: (y := x + a(n(x))) + m(f(y))),
+    "the first norm stands after attention": till(lambda x, n, a: n(a(x)) + x),
+    "attention's result is subtracted": till(lambda x, n, a: x.sub(a(n(x)))),
+    "the MLP's result is subtracted": way(lambda x, n, a, m, f: (y := x + a(n(x))) - f(m(y))),
+    "applied to the result too": way(lambda x, n, a, m, f: m(f(m(x + a(n(x)))) + x + a(n(x)))),
+}
+BLOCK_WRONG = WAYS_WRONG | {f"the MLP: {says}": with_mlp(cls) for says, cls in MLP_NUMBERS_WRONG.items()}
+BLOCK_WRONG |= {  # the museum of attention, inside a block
+    says: with_attention((cls if isinstance(cls, list) else [cls])[-1])
+    for says, cls in attention_cases.MODULE_WRONG.items()
+    if any(says in words for words in HEADS)
+}
+BLOCK_WRONG |= {
+    "has a ReLU": [of(Layer, options={"activation": "relu"}), with_mlp(act(F.relu), LooseNorms)],
+    "the norms' eps is 1e-5": [of(Block, eps=1e-5), of(Layer, options={"layer_norm_eps": 1e-5})],
+    "norm1's eps is 1e-5": set_eps("norm1"),
+    "norm2's eps is 1e-5": set_eps("norm2"),
+    "eps is 1e-8": of(Block, eps=1e-8),
+    "eps is 1e-12": of(Block, eps=1e-12),
+    "the norms have no eps": set_eps("norm1", "norm2", eps=0.0),
+    "And the MLP has a ReLU": of(Layer, options={"norm_first": False, "activation": "relu"}),
+    "in training mode": of(Layer, options={"dropout": 0.1}),
+    "at a second call": way(lambda x, n, a, m, f: (y := x + F.dropout(a(n(x)), 0.1)) + f(m(y))),
+    "images mix": of(Torch, attention=lambda self, dim, h: nn.MultiheadAttention(dim, h)),
+    "right for a single head": of(Block, attention=lambda self, dim, h: MultiHeadAttention(dim, 1)),
+    **{
+        f"attention has {n} heads": of(Block, attention=lambda self, dim, h, n=n: MultiHeadAttention(dim, n))
+        for n in (2, 4, 6, 12)
+    },
+    **{f"hidden width is {n} D": of(Block, ratio=n) for n in (1, 2, 3, 8)},
+    "one LayerNorm is missing": changed(lambda block: setattr(block, "norm2", block.norm1)),
+    "a LayerNorm too many": changed(lambda block: setattr(block, "norm3", nn.LayerNorm(width(block)))),
+    "a LayerNorm and the output projection":
+        changed(lambda block: (setattr(block, "norm2", block.norm1), setattr(block.attn, "proj", nn.Identity()))),
+    "the output projection of attention is missing": changed(lambda block: setattr(block.attn, "proj", nn.Identity())),
+    "attention is missing": with_attention(no_part),
+    "the MLP is missing": with_mlp(no_part),
+    "the MLP's layers have no biases": with_mlp(of(MLP, bias=False, out_bias=False)),
+    "the Linears have no biases": of(
+        Block,
+        attention=lambda self, dim, h: attention_cases.of(bias=False, out_bias=False)(dim, h),
+        make_mlp=lambda self, dim, hidden: of(MLP, bias=False, out_bias=False)(dim, hidden),
+    ),
+    "queries, keys and values have no bias": with_attention(of(attention_cases.Base, bias=False)),
+    "attention has no biases": with_attention(of(attention_cases.Base, bias=False, out_bias=False)),
+    "has no parameters": no_part,
+    "no gradient flows back": of(Block, forward=lambda self, x: Block.forward(self, x).detach()),
+    "gradient": [
+        way(lambda x, n, a, m, f: (y := x + a(n(x).detach())) + f(m(y))),
+        way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(m(y)).detach()),
+    ],
+    "another gradient for its input": way(lambda x, n, a, m, f: (y := x.detach() + a(n(x))) + f(m(y))),
+    "changes its input": way(lambda x, n, a, m, f: (x.mul_(1.5), Block)[0]),
+    "it should give one tensor": way(lambda x, n, a, m, f: (x, a(n(x)))),
+    "gives shape": on(lambda y, x, m, f: (y + f(m(y)))[:, 0]),
+    "the numbers are not": on(lambda y, x, m, f: y * f(m(y))),
+    "detached nor frozen": changed(lambda block: block.norm1.requires_grad_(False)),
+    "is a fixed number in your code?": of(Block, make_mlp=lambda self, dim, hidden: encoder.MLP(dim, 48)),
+    "hand over the class itself": Block(12, 3),
+    "it should be an nn.Module": lambda dim, heads: 3,
+}  # fmt: skip
+
+# the count
+
+
+def by_meta(dim, mlp_ratio=4):
+    with torch.device("meta"):
+        return sum(p.numel() for p in encoder.Block(dim, 1, mlp_ratio).parameters())
+
+
+def by_parts(D, r=4, qkv=3, proj=1, norms=2, biases=1):
+    attention = (qkv + proj) * D * D + biases * (qkv + proj) * D
+    return attention + D * r * D + r * D * D + biases * (r * D + D) + norms * 2 * D
+
+
+COUNT_WRONG = {
+    "gives 7,087,872 for D = 100, it should give 121,300: the same for every size": lambda D, r=4: 7_087_872,
+    "gives 0 for D = 2": lambda D, r=4: {100: 121_300, 768: 7_087_872, 1024: 12_596_224, 1: 25, 7: 679}.get(D, 0),
+    "it should give a number": [lambda D, r=4: str(by_parts(D, r)), lambda D, r=4: "12 D² + 13 D"],
+    "gives 10,000,": lambda D, r=4: 10**400,
+    "a square is D**2": lambda D, r=4: 12 * D ^ 2 + 13 * D,
+    "first bias has mlp_ratio * D": lambda D, r=4: by_parts(D, r) - r * D + 4 * D,
+    "2 * mlp_ratio * D * D": lambda D, r=4: by_parts(D, 4) + (r - 4) * D,
+    "both weights": lambda D, r=4: by_parts(D, r) - (r - 4) * D * D,
+    "(hidden, D)": lambda D, r=4: by_parts(D, 0) + 2 * r * D * r * D + r * D,
+    "the biases and the norms are missing": [lambda D, r=4: by_parts(D, r, norms=0, biases=0), lambda D, r=4: 12 * D**2],
+    "the norms are missing": [lambda D, r=4: by_parts(D, r, norms=0), lambda D, r=4: 12 * D**2 + 9 * D],
+    "a block has two norms": [lambda D, r=4: by_parts(D, r, norms=1), lambda D, r=4: 12 * D**2 + 11 * D],
+    "a norm too many": [lambda D, r=4: by_parts(D, r, norms=3), lambda D, r=4: 12 * D**2 + 15 * D],
+    "the biases of all Linears are missing": lambda D, r=4: by_parts(D, r, biases=0),
+    "the MLP's biases": lambda D, r=4: by_parts(D, r) - D - r * D,
+    "the bias of the MLP's second layer": lambda D, r=4: by_parts(D, r) - D,
+    "the bias of the MLP's first layer": lambda D, r=4: by_parts(D, r) - r * D,
+    "3 D": lambda D, r=4: by_parts(D, r) - 3 * D,
+    "the MLP has two layers": lambda D, r=4: by_parts(D, r) - r * D * D,
+    "the output projection": lambda D, r=4: by_parts(D, r, proj=0),
+    "that is attention alone": lambda D, r=4: by_parts(D, 0, norms=0) - D,
+    "that is the MLP alone": lambda D, r=4: by_parts(D, r, 0, 0, 0),
+    "the MLP is missing": lambda D, r=4: by_parts(D, 0) - D,
+    "attention is missing": lambda D, r=4: by_parts(D, r, 0, 0),
+    "right for mlp_ratio 4 only": lambda D, r=4: by_parts(D),
+    "add up each layer": lambda D, r=4: 12 * D**2 + 13 * D + 1,
+    "raises TypeError": lambda D: by_parts(D),
+    "hand over the function": 7_087_872,
+}  # fmt: skip
+
+RIGHT = {
+    "layer_norm": [torch_norm, by_hand, by_loops, by_einops, by_module, in_place, by_groups],
+    "mlp": [encoder.MLP, MLP, Reversed, TokenByToken, sequential, Formula, Convolved],
+    "block": BLOCK_RIGHT,
+    "mend": [Torch, Block, Layer],
+    "block_parameters": [
+        by_meta,
+        by_parts,
+        lambda dim, mlp_ratio=4: (4 + 2 * mlp_ratio) * dim**2 + (9 + mlp_ratio) * dim,
+        lambda D, mlp_ratio=4.0: float(by_parts(D, mlp_ratio)),
+        lambda D, mlp_ratio=4: torch.tensor(by_parts(D, mlp_ratio), dtype=torch.float64),
+    ],
+}
+WRONG = {
+    "layer_norm": NORM_WRONG,
+    "mlp": MLP_WRONG,
+    "block": BLOCK_WRONG,
+    "mend": {says: BLOCK_WRONG[says] for says in list(WAYS_WRONG)[:6]} | {"images mix": BLOCK_WRONG["images mix"]},
+    "block_parameters": COUNT_WRONG,
+}

@@ -1,0 +1,436 @@
+"""Answers to the exercises of notebook 01."""
+
+import math
+from copy import deepcopy
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import nn
+
+from vit_helpers.patches import grid_size, patchify
+
+# num_patches
+
+
+def counted(H, W, P):
+    if H % P or W % P:
+        raise ValueError("pixels are left over")
+    return (H // P) * (W // P)
+
+
+def guarded(rule):
+    """A count that raises as it should."""
+
+    def answer(H, W, P):
+        counted(H, W, P)
+        return rule(H, W, P)
+
+    return answer
+
+
+def only_rows(H, W, P):
+    if H % P:
+        raise ValueError
+    return (H // P) * (W // P)
+
+
+def asserts(H, W, P):
+    assert H % P == 0 and W % P == 0
+    return (H // P) * (W // P)
+
+
+NUM_RIGHT = [
+    counted,
+    guarded(lambda H, W, P: H * W // P**2),
+    guarded(lambda height, width, patch, verbose=False: len(range(0, height, patch)) * len(range(0, width, patch))),
+    guarded(lambda H, W, P: H / P * W / P),
+    guarded(lambda H, W, P: np.int64(len(range(0, H, P)) * len(range(0, W, P)))),
+    guarded(lambda H, W, P: torch.tensor(H * W // P // P)),
+    lambda H, W, P: math.prod(grid_size((H, W), P)),
+]
+NUM_WRONG = {
+    "raise ValueError": lambda H, W, P: (H // P) * (W // P),
+    "Did you look at both H and W?": only_rows,
+    "raises AssertionError": asserts,
+    "where is W?": guarded(lambda H, W, P: len(range(0, H, P)) ** 2),
+    "where is H?": guarded(lambda H, W, P: len(range(0, W, P)) ** 2),
+    "so multiply": guarded(lambda H, W, P: (H + W) // P),
+    "that is one column of patches": guarded(lambda H, W, P: len(range(0, H, P))),
+    "that is one row of patches": guarded(lambda H, W, P: len(range(0, W, P))),
+    "divide by P twice": guarded(lambda H, W, P: H * W / P),
+    "counts pixels, not patches": guarded(lambda H, W, P: math.prod((H, W))),
+    "pixels of one patch": guarded(lambda H, W, P: P**2),
+    "counts the class token": guarded(lambda H, W, P: H * W // P**2 + 1),
+    "not 2 x P": guarded(lambda H, W, P: H * W // P // 2),
+    "the same for every size": guarded(lambda H, W, P: 196),
+    "one whole number": [guarded(lambda H, W, P: (H // P, W // P)), guarded(lambda H, W, P: complex(H // P * (W // P)))],
+    "gives '24'": guarded(lambda H, W, P: "24"),
+    "count the rows, then the columns": guarded(lambda H, W, P: {(224, 224): 196}.get((H, W), 0)),
+    "hand over the function": 196,
+}
+
+# patchify
+
+
+def loop(images, P):
+    B, _, H, W = images.shape
+    if H % P or W % P:
+        raise ValueError("left over")
+    out = []
+    for b in range(B):
+        rows = [images[b, :, y : y + P, x : x + P].reshape(-1) for y in range(0, H, P) for x in range(0, W, P)]
+        out.append(torch.stack(rows))
+    return torch.stack(out)
+
+
+def by_hand(x, P):
+    B, C, H, W = x.shape
+    x = x.reshape(B, C, H // P, P, W // P, P).permute(0, 2, 4, 1, 3, 5)
+    return x.flatten(3).flatten(1, 2)
+
+
+def strict(function):
+    """Raises where pixels would be left over."""
+
+    def answer(x, P):
+        if x.shape[2] % P or x.shape[3] % P:
+            raise ValueError("left over")
+        return function(x, P)
+
+    return answer
+
+
+def one_hot(x, P):
+    """A convolution whose filters each pick one pixel."""
+    length = x.shape[1] * P * P
+    weight = torch.eye(length, dtype=x.dtype, device=x.device).reshape(length, x.shape[1], P, P)
+    return F.conv2d(x, weight, stride=P).flatten(2).transpose(1, 2)
+
+
+def slow(x, P):
+    """Pixel by pixel into zeros."""
+    B, C, H, W = x.shape
+    out = x.new_zeros(B, H // P * (W // P), C * P * P)
+    for c in range(C):
+        for y in range(H):
+            for z in range(W):
+                out[:, y // P * (W // P) + z // P, c * P * P + y % P * P + z % P] = x[:, c, y, z]
+    return out
+
+
+def steps(images, patch_size=16, *, loud=False):
+    x = images.unfold(2, patch_size, patch_size).unfold(3, patch_size, patch_size)  # (B, C, rows, cols, P, P)
+    return x.permute(0, 2, 3, 1, 4, 5).reshape(len(images), -1, images.shape[1] * patch_size**2)
+
+
+def einops(to, wide=False):
+    """Patches by einops; wide: rows counted along W."""
+    axes = "b c (s p) (r q)" if wide else "b c (r p) (s q)"
+    return lambda x, P: rearrange(x, f"{axes} -> {to}", p=P, q=P)
+
+
+def counter(x, P, calls=[]):  # noqa: B006
+    calls.append(1)
+    return by_hand(x, P) + len(calls) * 1e-7
+
+
+def colour_only(x, P):
+    x = x.reshape(len(x), 3, x.shape[2] // P, P, -1, P)
+    return x.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+def square_only(x, P):
+    """einops, rows and columns of the grid exchanged"""
+    return rearrange(x.reshape(len(x), x.shape[1], -1), "b c (s p r q) -> b (s r) (c p q)", p=P, q=P, s=x.shape[3] // P)
+
+
+def count(x, P):
+    return x.shape[2] // P * (x.shape[3] // P)
+
+
+CUT_RIGHT = [
+    loop,
+    by_hand,
+    einops("b (r s) (c p q)"),
+    strict(lambda img, p, norm=None: F.unfold(img, p, stride=p).transpose(1, 2)),
+    strict(one_hot),
+    strict(slow),
+    strict(steps),
+    strict(lambda x, P: torch.cat([torch.stack([q.flatten(1) for q in r.split(P, 3)], 1) for r in x.split(P, 2)], 1)),
+]
+CUT_WRONG = {
+    "Did you permute before the last reshape?": lambda x, P: x.contiguous().view(len(x), -1, x.shape[1] * P * P),
+    "the patches run top to bottom": einops("b (s r) (c p q)"),
+    "the channels come last": einops("b (r s) (p q c)"),
+    "the channel stands between": einops("b (r s) (p c q)"),
+    "inside a patch the pixels run top to bottom": einops("b (r s) (c q p)"),
+    "pixels that lie far apart": lambda x, P: rearrange(x, "b c (p r) (q s) -> b (r s) (c p q)", p=P, q=P),
+    "use transpose(1, 2)": lambda x, P: F.unfold(x, P, stride=P).reshape(len(x), count(x, P), -1),
+    "are not (C, P, P)": lambda x, P: einops("b c r s p q")(x, P).reshape(len(x), count(x, P), -1),
+    "must become neighbours": lambda x, P: einops("b r c p s q")(x, P).reshape(len(x), count(x, P), -1),
+    "mirrored": lambda x, P: by_hand(torch.fliplr(x.movedim(3, 1)).movedim(1, 3), P),
+    "the channels come in reverse order": lambda x, P: torch.cat([by_hand(c, P) for c in x.split(1, 1)[::-1]], 2),
+    "from last to first": lambda x, P: torch.stack(by_hand(x, P).unbind(1)[::-1], 1),
+    "right on square images only": square_only,
+    "transpose them": lambda x, P: F.unfold(x, P, stride=P),
+    "should be one axis of N patches": einops("b r s (c p q)"),
+    "a last reshape is missing": einops("b r s c p q"),
+    "a last permute and reshape are missing": einops("b c r p s q"),
+    "flattened to one row of numbers": einops("b (r s) c p q"),
+    "flattened to one row of numbers, channel by channel": einops("b (r s) p q c"),
+    "images of the batch ran together; the first axis must stay B": einops("(b r s) (c p q)"),
+    "the first axis must stay B, not 1": lambda x, P: einops("(b r s) (c p q)")(x, P).unsqueeze(0),
+    "the batch axis is lost": lambda x, P: by_hand(x, P).unbind(0)[0],
+    "only one image of the batch was cut": lambda x, P: by_hand(x, P).narrow(0, 0, 1),
+    "every channel became patches of its own; the channels": einops("b (c r s) (p q)"),
+    "every channel became patches of its own, (B, C, N, P*P)": einops("b c (r s) (p q)"),
+    "the channels are lost": lambda x, P: by_hand(x.mean(1, keepdim=True), P),
+    "B and N are exchanged": einops("(r s) b (c p q)"),
+    "only one patch came back": lambda x, P: x[:, :, :P, :P].flatten(1),
+    "dropped without a word": lambda x, P: F.unfold(x, P, stride=P).transpose(1, 2),
+    "images mix": [
+        lambda x, P: by_hand(x, P)[:1].expand(len(x), -1, -1),
+        lambda x, P: by_hand(x, P).mean(0, keepdim=True).expand(len(x), -1, -1),
+    ],
+    "should not; some are lost, doubled or changed": lambda x, P: by_hand(x, P) - 0.5,
+    "in wrong places": lambda x, P: by_hand(x, P).sort(2).values,
+    "it should give a tensor": lambda x, P: by_hand(x, P).detach().numpy(),
+    "it should give one tensor": lambda x, P: list(by_hand(x, P)),
+    "another gradient": lambda x, P: torch.cat([by_hand(x, P)[:, :1].detach(), by_hand(x, P)[:, 1:]], 1),
+    "is something random in it?": counter,
+    "without nn.Parameter": lambda x, P: nn.Parameter(by_hand(x, P)),
+    "(that writes in place where a gradient is wanted": lambda x, P: by_hand(x.div_(1), P),
+    "StopIteration (next() found nothing left)": lambda x, P: next(iter(())),
+    "is one a fixed number in your code?": colour_only,
+    "gives shape (2, 6, 48)": lambda x, P: torch.zeros(2, 6, 48),
+    "raises TypeError": lambda x: x,
+    "got a tensor of shape (3,); hand over the function": torch.zeros(3),
+}
+
+# unpatchify
+
+
+def back(p, P, size):
+    B, _, length = p.shape
+    H, W = size
+    C = length // (P * P)
+    return p.reshape(B, H // P, W // P, C, P, P).permute(0, 3, 1, 4, 2, 5).reshape(B, C, H, W)
+
+
+def back_loop(p, P, size):
+    (H, W), C = size, p.shape[2] // P**2
+    out = p.new_zeros(len(p), C, H, W)
+    for n in range(p.shape[1]):
+        y, x = divmod(n, W // P)
+        out[:, :, y * P : (y + 1) * P, x * P : (x + 1) * P] = p[:, n].reshape(len(p), C, P, P)
+    return out
+
+
+def back_einops(tokens, p, hw, check=True):
+    return rearrange(tokens, "b (r s) (c p q) -> b c (r p) (s q)", r=hw[0] // p, p=p, q=p)
+
+
+def by_einops(axes, to="b c (r p) (s q)", rows=0):
+    """Wrong images by einops, as rows of numbers in the right shape."""
+
+    def answer(p, P, s):
+        return rearrange(p, f"{axes} -> {to}", r=s[rows] // P, p=P, q=P).reshape(len(p), -1, *s)
+
+    return answer
+
+
+def fixed_channels(p, P, s):
+    return p.reshape(len(p), s[0] // P, s[1] // P, 3, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), 3, *s)
+
+
+BACK_RIGHT = [back, back_loop, back_einops, lambda p, P, s: F.fold(p.transpose(1, 2), s, P, stride=P)]
+BACK_WRONG = {
+    "one after another, as rows of pixels": lambda p, P, s: p.flatten(1).unflatten(1, (-1, *s)),
+    "top to bottom": by_einops("b (s r) (c p q)"),
+    "as if they came last": by_einops("b (r s) (p q c)"),
+    "turned over": by_einops("b (r s) (c q p)"),
+    "the grid's axis must stand before": by_einops("b (r s) (c p q)", "b c (p r) (q s)"),
+    "right on square images only": by_einops("b (r s) (c p q)", rows=1),
+    "do not alternate": by_einops("b (r s) (c p q)", "b c (r s) (p q)"),
+    "use transpose(1, 2)": lambda p, P, s: F.fold(p.reshape(len(p), p.shape[2], -1), s, P, stride=P),
+    "the channels come second": lambda p, P, s: back(p, P, s).permute(0, 2, 3, 1),
+    "the batch axis is lost": lambda p, P, s: back(p, P, s).unbind(0)[0],
+    "only one image of the batch came back": lambda p, P, s: back(p, P, s).narrow(0, 0, 1),
+    "a last reshape is missing": lambda p, P, s: rearrange(p, "b (r s) (c p q) -> b c r p s q", r=s[0] // P, p=P, q=P),
+    "the channels are lost": lambda p, P, s: back(p, P, s).sum(1),
+    "the channels are lost; C is": lambda p, P, s: back(p[..., : P * P], P, s),
+    "H and W are exchanged": lambda p, P, s: back(p, P, s).transpose(2, 3),
+    "the numbers are all there, in wrong places": lambda p, P, s: back(p, P, s).flip(2),
+    "lost, doubled or changed": lambda p, P, s: back(p, P, s).clamp(max=0.5),
+    "changes its input": lambda p, P, s: back(p.sub_(1), P, s) + 1,
+    "is one a fixed number in your code?": fixed_channels,
+    "images mix": lambda p, P, s: back(p.roll(1, 0), P, s),
+    "raises TypeError": lambda p, P: p,
+}
+
+# to_linear
+
+
+def carried(conv, copy=None, **style):
+    linear = nn.Linear(conv.weight[0].numel(), conv.out_channels, bias=conv.bias is not None, dtype=conv.weight.dtype)
+    with torch.no_grad():
+        linear.weight.copy_((copy or (lambda w: w.flatten(1)))(conv.weight))
+        if conv.bias is not None:
+            linear.bias.copy_(conv.bias)
+    return linear
+
+
+def by_state(conv):
+    D, C, P, Q = conv.weight.shape
+    linear = nn.Linear(C * P * Q, D, bias=conv.bias is not None).to(conv.weight.dtype)
+    state = {k: v.reshape(D, -1) if k == "weight" else v for k, v in conv.state_dict().items()}
+    linear.load_state_dict(state)
+    return linear
+
+
+def by_parameter(conv):
+    linear = nn.Linear(1, 1)
+    linear.weight = nn.Parameter(rearrange(conv.weight.detach(), "d c p q -> d (c p q)").clone())
+    linear.bias = None if conv.bias is None else nn.Parameter(conv.bias.detach().clone())
+    return linear
+
+
+def zero_bias(conv):
+    linear = fresh(conv)
+    linear.weight.data = conv.weight.data.flatten(1).clone()
+    linear.bias.data = torch.zeros_like(linear.bias) if conv.bias is None else conv.bias.data.clone()
+    return linear
+
+
+def by_deepcopy(conv):
+    conv = deepcopy(conv)
+    linear = nn.Linear(1, 1, bias=conv.bias is not None)
+    linear.weight, linear.bias = nn.Parameter(conv.weight.flatten(1)), conv.bias
+    return linear
+
+
+def fresh(conv):
+    return nn.Linear(conv.weight[0].numel(), conv.out_channels, dtype=conv.weight.dtype)
+
+
+def changed(change):
+    """The right Linear, changed afterwards; what the change gives takes its place."""
+
+    def answer(conv):
+        linear = carried(conv)
+        return change(linear, conv) or linear
+
+    return answer
+
+
+def set_weight(weight):
+    def change(linear, conv):
+        linear.weight = nn.Parameter(weight(conv))
+
+    return changed(change)
+
+
+def tie(linear, conv):
+    del linear.weight
+    linear.weight = conv.weight.flatten(1)
+
+
+def set_bias(bias):
+    def change(linear, conv):
+        if linear.bias is not None:
+            linear.bias = bias(linear, conv)
+
+    return changed(change)
+
+
+def without_no_grad(conv):
+    linear = fresh(conv)
+    linear.weight.copy_(conv.weight.flatten(1))
+    return linear
+
+
+def always_bias(conv):
+    linear = fresh(conv)
+    linear.weight.data = conv.weight.data.flatten(1)
+    if conv.bias is not None:
+        linear.bias.data = conv.bias.data
+    return linear
+
+
+LINEAR_RIGHT = [carried, by_state, by_parameter, zero_bias, by_deepcopy, lambda conv: carried(conv).eval()]
+LINEAR_WRONG = {
+    "random weights of its own": fresh,
+    "flatten(1) alone": lambda conv: carried(conv, lambda w: rearrange(w, "d c p q -> d (p q c)")),
+    "y and x are exchanged": lambda conv: carried(conv, lambda w: rearrange(w, "d c p q -> d (c q p)")),
+    "transposed by a reshape": lambda conv: carried(conv, lambda w: w.flatten(1).T.reshape(len(w), -1)),
+    "mirrored": lambda conv: carried(conv, lambda w: torch.rot90(w, 2, (2, 3)).flatten(1)),
+    "come in another order": lambda conv: carried(conv, lambda w: torch.cat(w.flatten(1).split(1)[::-1])),
+    "filter i must become row i": lambda conv: carried(conv, lambda w: w.reshape(-1, len(w)).T),
+    "is not the convolution's, filter by filter": lambda conv: carried(conv, lambda w: w.flatten(1) / 2),
+    "build it with bias=False": always_bias,
+    "the bias is lost": set_bias(lambda linear, conv: None),
+    "copy it too": set_bias(lambda linear, conv: nn.Parameter(linear.bias.detach() * 0)),
+    "torch's Linear keeps (out, in)": set_weight(lambda conv: conv.weight.detach().flatten(1).t()),
+    "the convolution's own weight": set_weight(lambda conv: conv.weight.detach().clone()),
+    "frozen": lambda conv: carried(conv).requires_grad_(False),
+    "its weight is frozen": changed(lambda linear, conv: linear.weight.requires_grad_(False) is None),
+    "changes the numbers of the convolution":
+        [changed(lambda linear, conv: nn.init.zeros_(conv.weight) is None), lambda conv: carried(conv.double())],
+    "freezes the convolution": lambda conv: carried(conv.requires_grad_(False)),
+    "its weight lies in the convolution's memory: training one would silently change the other":
+        set_weight(lambda conv: conv.weight.flatten(1)),
+    "its bias lies in the convolution's memory": set_bias(lambda linear, conv: conv.bias),
+    "its weight is no parameter of its own": changed(tie),
+    "loses digits": lambda conv: carried(conv).float().to(conv.weight.dtype),
+    "has numbers of torch.float32":
+        [set_bias(lambda linear, conv: nn.Parameter(linear.bias.detach().float())), lambda conv: carried(conv).float()],
+    "write into weights under torch.no_grad()": without_no_grad,
+    "wanted an nn.Linear": lambda conv: conv,
+    "wanted a whole nn.Linear": lambda conv: conv.weight.flatten(1),
+}  # fmt: skip
+
+# the planted mistake
+
+
+def cut(function):
+    """(B, N, C*P*P) -> (B, N, C, P, P)"""
+    return lambda x, P: function(x, P).unflatten(2, (x.shape[1], P, P))
+
+
+PLACED = [  # of `patchify`, the messages about places
+    "Did you permute before the last reshape?", "the patches run top to bottom", "the channels come last",
+    "the channel stands between", "inside a patch the pixels run top to bottom", "pixels that lie far apart",
+    "use transpose(1, 2)", "are not (C, P, P)", "must become neighbours", "mirrored",
+    "the channels come in reverse order", "from last to first",
+]  # fmt: skip
+FIX_RIGHT = [
+    cut(by_hand),
+    cut(loop),
+    cut(patchify),
+    lambda images, patch, extra=1: rearrange(images, "b c (r p) (s q) -> b (r s) c p q", p=patch, q=patch),
+    lambda x, P: x.unfold(2, P, P).unfold(3, P, P).flatten(2, 3).transpose(1, 2),
+]
+FIX_WRONG = {says: cut(CUT_WRONG[says]) for says in PLACED} | {
+    "still the planted mistake": cut(square_only),
+    "here the patches stay pictures": by_hand,
+    "in wrong places": cut(lambda x, P: by_hand(x, P).roll(1, 1)),
+    "it should give": lambda x, P: rearrange(x, "b c (r p) (s q) -> b (r s) p q c", p=P, q=P),
+    "raises RuntimeError": lambda x, P: x.reshape(7),
+}
+
+RIGHT = {
+    "num_patches": NUM_RIGHT,
+    "patchify": CUT_RIGHT,
+    "unpatchify": BACK_RIGHT,
+    "to_linear": LINEAR_RIGHT,
+    "mended": FIX_RIGHT,
+}
+WRONG = {
+    "num_patches": NUM_WRONG,
+    "patchify": CUT_WRONG,
+    "unpatchify": BACK_WRONG,
+    "to_linear": LINEAR_WRONG,
+    "mended": FIX_WRONG,
+}

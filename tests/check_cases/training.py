@@ -1,0 +1,429 @@
+"""Answers to the exercises of notebook 07: right ones as people write them, wrong ones as programs with a part exchanged."""
+
+import copy
+import itertools
+import math
+from textwrap import indent
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+
+from vit_helpers.training import evaluate
+
+NAMES = {"copy": copy, "math": math, "np": np, "torch": torch, "F": F, "cos": math.cos, "pi": math.pi, "evaluate": evaluate}
+NAMES |= {"clip_grad_norm_": clip_grad_norm_, "clip_grad_value_": clip_grad_value_}
+
+
+def written(program, **parts):
+    """The function that a program defines, with parts put in; a part of several statements has ; between them."""
+    for name, part in parts.items():
+        place = next(line for line in program.split("\n") if f"{{{name}}}" in line)
+        if place.strip() == f"{{{name}}}":
+            depth = place[: len(place) - len(place.lstrip())]
+            program = program.replace(place, indent(part.replace("; ", "\n"), depth))
+        program = program.replace(f"{{{name}}}", part)
+    names = dict(NAMES)
+    exec(program, names)
+    return names["answer"]
+
+
+def each(change, table):
+    """A table with every answer, or every one of several, changed."""
+    return {says: list(map(change, some)) if isinstance(some, list) else change(some) for says, some in table.items()}
+
+
+# schedule
+
+
+def by_hand(step, total, warmup):
+    if step < warmup:
+        return (step + 1) / warmup
+    return (1 + math.cos(math.pi * (step - warmup) / (total - warmup))) / 2
+
+
+def by_square(i, n, w, floor=0.0):
+    rise = (i + 1) / max(1, w)
+    fall = math.cos(math.pi / 2 * max(0, i - w) / (n - w)) ** 2
+    return min(rise, 1) * fall if i < w else fall
+
+
+def by_linspace(step, total, warmup):
+    rise = np.linspace(0, 1, warmup + 1)[1:]
+    fall = 0.5 * (1 + np.cos(np.linspace(0, np.pi, total - warmup, endpoint=False)))
+    return np.concatenate([rise, fall])[step]
+
+
+def by_torch(step, total, warmup):
+    step = torch.tensor(float(step))
+    fall = 0.5 * (1 + torch.cos(torch.pi * (step - warmup) / (total - warmup)))
+    return torch.where(step < warmup, (step + 1) / max(warmup, 1), fall)
+
+
+def counting_by_itself():
+    """As a scheduler object does."""
+    calls = {}
+
+    def answer(step, total, warmup):
+        count = calls.setdefault((total, warmup), itertools.count())
+        return by_hand(next(count) % total, total, warmup)
+
+    return answer
+
+
+SCHEDULE = """
+def answer(s, T, w):
+    {begin}
+    wave = lambda turns: 0.5 + 0.5 * cos(pi * turns)
+    if s < w:
+        return {rise}
+    t = (s - w) / (T - w)
+    return {fall}
+"""
+
+
+def rising(rise, fall="wave(t)", begin="pass"):
+    return written(SCHEDULE, rise=rise, fall=fall, begin=begin)
+
+
+RISES = {
+    "so the first step is lost": "s / w", "(step + 1) / warmup, without - 1": "s / (w - 1)",
+    "(step + 1) / warmup, not total": "s / T", "ends a step late": "(s + 1) / (w + 1)",
+    "divided by total; it takes": "(s + 1) / T", "not divided by warmup": "s + 1", "no rise: the share is 1": "1",
+    "no rise: the cosine begins at step 0": "wave(s / T)", "formula is used in the warm-up": "wave((s - w) / (T - w))",
+    "0 during the warm-up: // instead of /": "(s + 1) // w", "0 during all of the warm-up": "s // w",
+    "the cosine is at work in the warm-up": "(s + 1) / w * wave(s / T)", "is something squared": "((s + 1) / w) ** 2",
+    "a curve; it should be straight": "0.5 * (1 - cos(pi * (s + 1) / w))", "the warm-up falls; it should": "1 - s / w",
+    "the warm-up falls to 0": "1 - (s + 1) / w", "wanted 0.1: a share is between 0 and 1": "-(s + 1) / w",
+    "the rise is (step + 1) / warmup": "math.exp(s - w)",
+}  # fmt: skip
+FALLS = {
+    "counted from step 0; it begins where": "wave(s / T)", "counted from step 0, past its end": "wave(s / (T - w))",
+    "divided by total, so it ends above 0": "wave((s - w) / T)",
+    "the last step is lost": "wave((s - w) / max(1, T - w - 1))", "a step early": "wave((s - w + 1) / (T - w))",
+    "a step late: step - warmup": "wave((s - w - 1) / (T - w))", "a straight fall, counted from step 0": "1 - s / T",
+    "the rise goes on": "(s + 1) / w if w else 1", "a step too long": "(s + 1) / w if s <= w else wave(t)",
+    "rises again on the way": "wave((s - w) % (T // 2) / (T // 2))", "the fall ends at 0.37": "math.exp(-t)",
+    "a whole cosine, which rises again": "wave(2 * t)", "ends at 0.5": "wave(t / 2)",
+    "a quarter of a cosine": "cos(pi / 2 * t)", "the bare cosine falls to -1": "cos(pi * t)",
+    "cut off at 0": "max(0, cos(pi * t))", "without its sign": "abs(cos(pi * t))",
+    "the factor 0.5 is missing": "1 + cos(pi * t)", "the 1 + is missing": "0.5 * cos(pi * t)",
+    "not 0.5 * 1 + cos": "0.5 * 1 + cos(pi * t)", "not 1 + 0.5 * cos": "1 + 0.5 * cos(pi * t)",
+    "1 - cos rises": "0.5 * (1 - cos(pi * t))", "a sine": "0.5 * (1 + math.sin(pi * t))",
+    "a straight fall; it should be half a cosine": "1 - t", "is the fall missing": "1", "the share is 0 after": "0",
+    "half a turn is pi, not 180": "0.5 * (1 + cos(180 * t))", "pi is missing": "0.5 * (1 + cos(t))",
+    "the cosine's value is squared": "wave(t) ** 2", "jumps from 1 to 0.7": "0.7 - 0.7 * t",
+    "a share is between 0 and 1": ["1 + t", "-t"], "the fall ends at 0.05": "max(0.05, wave(t))",
+    "the fall 0.5": "0.01 + 0.99 * wave(t) - 0.01 * t",
+}  # fmt: skip
+SCHEDULE_WRONG = each(lambda fall: rising("(s + 1) / w", fall), FALLS) | each(rising, RISES) | {
+    "got 0.5; hand over": 0.5,
+    "it should give a number from 0 to 1": [
+        lambda *a: str(by_hand(*a)),
+        lambda s, T, w: [by_hand(i, T, w) for i in range(T)],
+        lambda s, T, w: torch.tensor([by_hand(i, T, w) for i in range(T)]),
+        lambda *a: by_hand(*a) + 0j,
+    ],
+    "gives nan": lambda *a: math.nan,
+    "is it the rate itself": lambda *a: 3e-3 * by_hand(*a),
+    "per cent": lambda *a: 100 * by_hand(*a),
+    "divides by 0 for total = 12, warmup = 0: divide in the branch of the warm-up": rising("r", begin="r = (s + 1) / w"),
+    "warmup = 0": [lambda s, T, w: by_hand(s, T, max(w, 1)), lambda s, T, w: by_hand(s, T, max(w, 2))],
+    "is it rounded": lambda s, T, w: round(by_hand(s, T, w), 2),
+    "is a number fixed in your code": lambda s, T, w: by_hand(s, T, 10) if w > 1 else by_hand(s, T, w),
+    "is something kept between calls": counting_by_itself(),
+}  # fmt: skip
+
+# train_step
+
+
+def by_closure(model, images, labels, optimizer, max_norm):
+    def closure():
+        optimizer.zero_grad()
+        loss = torch.nn.CrossEntropyLoss()(model(images), labels)
+        loss.backward()
+        clip_grad_norm_(list(model.parameters()), max_norm)
+        return loss
+
+    return optimizer.step(closure).item()
+
+
+STEP = """
+def answer(model, images, labels, optimizer, max_norm):
+    weights, groups = list(model.parameters()), [group["params"] for group in optimizer.param_groups]
+    {acts}
+    return {give}
+"""
+EPOCH = """
+def answer(model, batches, optimizer):
+    {start}
+    x, n, max_norm = [], [], 1.0
+    for images, labels in batches:
+        {acts}
+        x, n = np.append(x, {give}), np.append(n, len(labels))
+    {end}
+    return {mean}
+"""
+LINES = {
+    "zero": "optimizer.zero_grad()", "forward": "logits = model(images)", "loss": "loss = F.cross_entropy(logits, labels)",
+    "backward": "loss.backward()", "clip": "clip_grad_norm_(model.parameters(), max_norm)", "step": "optimizer.step()",
+}  # fmt: skip
+ALL = "zero; forward; loss; backward; clip; step"
+
+
+def step(acts=ALL, give="loss.item()", program=STEP, **parts):
+    """A program of these acts: short names of lines, or lines."""
+    return written(program, acts="; ".join(LINES.get(act, act) for act in acts.split("; ")), give=give, **parts)
+
+
+LOSSES = {
+    "a softmax stands before the loss": "F.cross_entropy(logits.softmax(1), labels)",
+    "nll_loss takes logarithms": "F.nll_loss(logits.softmax(1), labels)",
+    "the sum over the images; it should": "F.cross_entropy(logits, labels, reduction='sum')",
+    "the wrong sign": "-F.cross_entropy(logits, labels)",
+    "the labels are smoothed": "F.cross_entropy(logits, labels, label_smoothing=0.1)",
+    "squared differences from": "(logits.softmax(1) - F.one_hot(labels, logits.shape[1])).square().mean()",
+    "squared differences of the logits": "(logits - F.one_hot(labels, logits.shape[1])).square().mean()",
+}  # fmt: skip
+CLIPS = {
+    "single numbers are clipped": "clip_grad_value_(weights, max_norm)",
+    "each parameter is clipped alone": "[clip_grad_norm_(p, max_norm) for p in weights]",
+    "each of the optimizer's groups is clipped alone": "[clip_grad_norm_(group, max_norm) for group in groups]",
+    "only the optimizer's first group is clipped": "clip_grad_norm_(groups[0], max_norm)",
+    "with SGD with momentum and max_norm = 0.05": "clip_grad_norm_(model[1].parameters(), max_norm)",
+    "whatever max_norm is": "clip_grad_norm_(weights, 1.0)",
+    "the largest number of the gradient": "clip_grad_norm_(weights, max_norm, float('inf'))",
+    "the sum of sizes is clipped": "clip_grad_norm_(weights, max_norm, 1)",
+    "stretched to the length max_norm":
+        "length = clip_grad_norm_(weights, 1e9); [p.grad.mul_(max_norm / length) for p in weights]",
+    "divided by its squared length":
+        "length = clip_grad_norm_(weights, 1e9); [p.grad.mul_(max_norm / length**2) for p in weights]",
+    "the length of the gradient": "loss = clip_grad_norm_(weights, max_norm)",
+}  # fmt: skip
+ACTS = {
+    "old gradients are not forgotten": "forward; loss; backward; clip; step",
+    "zero_grad stands after the step": "forward; loss; backward; clip; step; zero",
+    "zero_grad stands between": ["forward; loss; backward; zero; clip; step", "forward; loss; backward; clip; zero; step"],
+    "is loss.backward() missing": "zero; forward; loss; clip; step",
+    "optimizer.step() is missing": "zero; forward; loss; backward; clip", "takes 6 steps for 3 batches": f"{ALL}; step",
+    "calls backward 6 times for 3 batches": "zero; forward; loss; loss.backward(retain_graph=True); backward; clip; step",
+    "step stands before backward":
+        ["forward; loss; step; zero; backward; clip", "zero; forward; loss; step; backward; clip"],
+    "in evaluation mode while it learns":
+        [f"model.eval(); {ALL}", f"model.eval(); {ALL}; model.train()", f"{ALL}; model.eval()"],
+    "not clipped when": ["zero; forward; loss; backward; step", "zero; clip; forward; loss; backward; step"],
+    "clipped after the step": "zero; forward; loss; backward; step; clip",
+    "the loss is cut off": "zero; forward; loss; loss.clamp(max=max_norm).backward(); step",
+    "the loss is computed anew after the step": f"{ALL}; forward; loss",
+    "sets a seed for everybody": f"torch.manual_seed(0); {ALL}",
+    "requires_grad is off": f"model[1].requires_grad_(False); {ALL}",
+    "changes the optimizer's settings": f"{ALL}; optimizer.param_groups[0].update(lr=0.01)",
+    "asks the model 6 times": f"forward; {ALL}", "changes its input": f"images.sub_(images.mean()); {ALL}",
+    "is another one made inside": f"optimizer = torch.optim.SGD(weights, 0.1, 0.9); {ALL}",
+    "the model copied": f"model = copy.deepcopy(model); {ALL}",
+    "raises RuntimeError": f"zero; forward; loss = F.cross_entropy(logits, F.one_hot(labels).float()); {ALL}",
+    "it should be the cross-entropy":
+        "forward; loss = F.mse_loss(logits.argmax(1).float().requires_grad_(), labels.float()); backward; step",
+}  # fmt: skip
+GIVEN = {
+    "divided by the size of the batch twice": "loss.item() / len(labels)",
+    "that is the share of right answers": "(logits.argmax(1) == labels).float().mean().item()",
+    "comes back with its graph": "loss", "brackets are missing": "loss.item",
+    "it should give the loss as a number": ["str(loss.item())", "(loss.item(), 0.5)"], "does it end with return": "None",
+}  # fmt: skip
+STEP_WRONG = each(step, ACTS) | each(lambda give: step(give=give), GIVEN)
+STEP_WRONG |= each(lambda clip: step(ALL.replace("clip", clip)), CLIPS) | {
+    says: step(ALL.replace("loss", f"loss = {loss}")) for says, loss in LOSSES.items()
+} | {
+    "was the first one kept": lambda *a: 1.0,
+    "wanted": step(ALL.replace("loss", "loss = 6 * F.cross_entropy(logits, labels)", 1), "loss.item() / len(labels)"),
+    "the weights are not those of one step of the optimizer":
+        step(ALL.replace("loss", "loss = 3 * F.cross_entropy(logits, labels)", 1), "loss.item() / 3"),
+    "the loss is the sum over the images":
+        step(ALL.replace("loss", f"loss = {LOSSES['the sum over the images; it should']}", 1), "loss.item() / len(labels)"),
+}  # fmt: skip
+
+# accuracy
+
+
+def gathered(net, loader, *, device="cpu"):
+    mode = net.training
+    net.eval()
+    with torch.inference_mode():
+        pairs = [(net(x.to(device)).max(1).indices, y) for x, y in loader]
+    if mode:
+        net.train()
+    answers, labels = map(torch.cat, zip(*pairs, strict=True))
+    return (answers == labels).double().mean()
+
+
+def by_a_copy(model, batches):
+    twin = copy.deepcopy(model).eval().requires_grad_(False)
+    scores = [float(a == b) for x, y in batches for a, b in zip(twin(x).argmax(-1), y, strict=True)]
+    return sum(scores) / len(scores)
+
+
+ACCURACY = """
+def answer(model, batches):
+    mode, x, y, h, n = model.training, [], [], [], []
+    {before}
+    with torch.set_grad_enabled({grad}):
+        for images, labels in batches:
+            logits = model(images)
+            {meanwhile}
+            x, y, h, n = x + [logits], y + [labels], h + [(logits.argmax(1) == labels).sum().item()], n + [len(labels)]
+    {after}
+    every, labels, s, h, n = torch.cat(x), torch.cat(y), np.divide(h, n), np.array(h), np.array(n)
+    return {give}
+"""
+
+
+def share(give="sum(h) / sum(n)", before="model.eval()", after="model.train(mode)", grad="False", meanwhile="pass"):
+    return written(ACCURACY, give=give, before=before, after=after, grad=grad, meanwhile=meanwhile)
+
+
+def forget_gradients(model):
+    for p in model.parameters():
+        p.grad = None
+
+
+SHARES = {
+    "a smaller last batch counts too much": "s.mean()", "the batches' shares, in per cent": "100 * s.mean()",
+    "the sum of the batches' shares": "s.sum()", "divided twice": "s.sum() / n.sum()",
+    "per cent; a share": "100 * h.sum() / n.sum()", "divided by //": "h.sum() // n.sum()",
+    "the number of right answers": "h.sum()", "the share of wrong answers": "1 - h.sum() / n.sum()",
+    "the last batch alone": "s[-1]", "the first batch alone": "s[0]", "is the sum started anew": "h[-1] / n.sum()",
+    "divided by the number of batches": "h.sum() / len(n)", "by the size of the last batch": "h.sum() / n[-1]",
+    "by the size of the first batch": "h.sum() / n[0]", "counted as large as the first": "h.sum() / (len(n) * n[0])",
+    "counted as large as the last": "h.sum() / (len(n) * n[-1])", "is it rounded": "round(h.sum() / n.sum(), 2)",
+    "count the images whose largest logit": "0.123", "that is the loss": "F.cross_entropy(every, labels).item()",
+    "it should give a share": ["f'{s.mean():.1%}'", "every.argmax(1) == labels"], "does it end with return": "None",
+    "the mean of the batches' losses": "np.mean([F.cross_entropy(a, b).item() for a, b in zip(x, y)])",
+    "the smallest logit": "(every.argmin(1) == labels).float().mean()",
+    "argmax runs over the images": "(torch.cat([a.argmax(0) for a in x]) == labels).float().mean()",
+    "the probability of the right class": "every.softmax(1)[range(len(labels)), labels].mean()",
+}  # fmt: skip
+ACCURACY_WRONG = each(share, SHARES) | {
+    "the first batch alone: does return": lambda model, batches: share()(model, [next(iter(batches))]),
+    "asks the model in training mode": [
+        share(before="pass"),
+        share(before="model.train()"),
+        share(before="model.eval(); [m.train() for m in model if isinstance(m, torch.nn.BatchNorm1d)]"),
+    ],
+    "came in training mode and goes in the other one": share(after="pass"),
+    "came in evaluation mode and goes in the other one": share(after="model.train()"),
+    "builds a graph": share(grad="True"),
+    "changes the numbers of the model": share(after="model.train(mode); model[1].weight.data.mul_(0.9)"),
+    "changes the gradients": [
+        share(grad="True", meanwhile="F.cross_entropy(logits, labels).backward()"),
+        share(before="model.eval(); model.zero_grad()"),
+        lambda m, b: (share()(m, b), forget_gradients(m))[0],
+    ],
+    "changes its input": share(meanwhile="images.sub_(1)"),
+    "requires_grad is off": share(before="model.eval().requires_grad_(False)"),
+    "raises TypeError": [lambda m, b: share()(m, b[:]), lambda m, b: share()(m, b) + 0 * len(b)],
+}
+
+# mended
+
+
+FOUR = "zero; forward; loss; backward; step"
+
+
+def epoch(acts=FOUR, mean="x @ n / n.sum()", start="model.train()", end="pass", give="loss.item()"):
+    return step(acts, give, EPOCH, mean=mean, start=start, end=end)
+
+
+MEANS = {
+    "the second slip is still there": "x.mean()", "the loss of the last batch": "x[-1]",
+    "the loss of the first batch": "x[0]", "the smallest of the batches' losses": "np.sort(x)[0]",
+    "the sum of the batches' losses": "x.sum()", "divide by their number": "x @ n",
+    "divided by the number of batches": "x @ n / len(n)", "multiply each by len": "x.sum() / n.sum()",
+    "counted as large as the first": "x @ n / (n[0] * len(n))", "counted as large as the last": "x @ n / (n[-1] * len(n))",
+    "by the size of the last batch": "x @ n / n[-1]", "weigh inside the loop": "x.sum() * n[-1] / n.sum()",
+    "is it rounded": "round(x @ n / n.sum(), 2)", "does it end with return": "None",
+    "it should give the mean loss": "list(x)",
+}  # fmt: skip
+EPOCHS = {
+    "the first slip is still there: zero_grad stands between backward and step, so nothing is learned":
+        "forward; loss; backward; zero; step",
+    "zero_grad belongs inside the loop": "forward; loss; backward; step",
+    "step stands before backward": ["zero; forward; loss; step; backward", "forward; loss; step; zero; backward"],
+    "optimizer.step() is missing": "zero; forward; loss; backward",
+    "is loss.backward() missing": "zero; forward; loss; step", "takes 6 steps for 3 batches": f"{FOUR}; step",
+    "not those of one step": ALL, "changes the optimizer's settings": f"{FOUR}; optimizer.param_groups[0].update(lr=0.01)",
+    "requires_grad is off": f"model[1].requires_grad_(False); {FOUR}",
+    "asks the model 6 times for 3 batches": "zero; forward; loss; backward; forward; loss; step",
+}  # fmt: skip
+MENDED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) | {
+    says: epoch(FOUR.replace("loss", f"loss = {loss}", 1)) for says, loss in LOSSES.items()
+} | {
+    "So is the second": epoch("forward; loss; backward; zero; step", "x.mean()"),
+    "zero_grad belongs inside the loop, once a batch":
+        epoch("forward; loss; backward; step", start="model.train(); optimizer.zero_grad()"),
+    "takes 1 steps for 3 batches":
+        epoch("forward; loss; backward", start="model.train(); optimizer.zero_grad()", end="optimizer.step()"),
+    "comes back with its graph": epoch(mean="loss"),
+    "adds up losses with their graphs": epoch(
+        f"{FOUR}; total = total + loss * len(labels)", start="model.train(); total = 0", mean="total.item() / sum(n)"
+    ),
+    "computed after the epoch": epoch(start="batches = list(batches); model.train()", mean="evaluate(model, batches).loss"),
+    "raises TypeError": epoch(start="print(len(batches))"),
+    "evaluation mode": epoch(start="model.eval()"),
+    "model.train() is missing": epoch(start="pass"),
+    "leaves the model in evaluation mode": epoch(end="model.eval()"),
+    "asks the model 1 times": lambda model, batches, optimizer: epoch()(model, [next(iter(batches))], optimizer),
+    "sets a seed for everybody": epoch(start="model.train(); torch.manual_seed(0)"),
+}  # fmt: skip
+
+RIGHT = {
+    "schedule": [
+        by_hand, by_square, by_linspace, by_torch,
+        rising("np.interp(s + 1, [0, w], [0, 1])", "0.5 * (1 + np.cos(np.interp(s, [w, T], [0, pi])))"),
+        rising("(1 + s) / w", "0.5 + 0.5 * cos(math.radians(180 * t))"),
+        lambda s, T, w: torch.tensor([by_hand(s, T, w)]),
+        lambda s, T, w: np.float32(by_hand(s, T, w)),
+        lambda s, T, w: torch.tensor(by_hand(s, T, w), requires_grad=True),
+    ],
+    "train_step": [
+        step(), by_closure,
+        step(
+            "model.zero_grad(set_to_none=False); forward; loss = -logits.log_softmax(-1)[range(len(labels)), labels].mean()"
+            "; backward; length = math.sqrt(sum(float((p.grad**2).sum()) for p in weights)); "
+            "[p.grad.mul_(min(1, max_norm / length)) for p in weights]; step", "loss.detach()",
+        ),
+        step(
+            "forward; loss = F.nll_loss(F.log_softmax(logits, 1), labels); found = torch.autograd.grad(loss, weights); "
+            "scale = min(1, max_norm / torch.cat([g.flatten() for g in found]).norm().item()); "
+            "[setattr(p, 'grad', g * scale) for p, g in zip(weights, found)]; step; model.zero_grad()",
+            "np.float32(loss.item())",
+        ),
+        step(
+            "model.train(); zero; forward; loss = F.cross_entropy(logits, F.one_hot(labels, logits.shape[1]).float()); "
+            "backward; clip_grad_norm_(sum(groups, []), max_norm); step; zero", "round(loss.item(), 7)",
+        ),
+    ],
+    "accuracy": [
+        share(), gathered, by_a_copy, lambda m, b: evaluate(m, b).accuracy,
+        share("np.mean(np.argmax(every.numpy(), 1) == labels.numpy())", "modes = [m.training for m in model.modules()]; "
+              "model.eval()", "[setattr(m, 'training', was) for m, was in zip(model.modules(), modes)]"),
+        share("torch.tensor(s).float() @ torch.tensor(n).float() / len(labels)", "model.training = False; model.eval()"),
+        share("(every.softmax(1).topk(1).indices[:, 0] == labels).float().mean()"),
+    ],
+    "mended": [
+        epoch(), epoch("forward; loss; backward; step; zero", "np.average(x, weights=n)"),
+        epoch("forward; loss; zero; backward; step", "np.repeat(x, n.astype(int)).mean()"),
+        epoch(
+            "forward; each = F.cross_entropy(logits, labels, reduction='none'); model.zero_grad(); each.mean().backward()"
+            "; step; losses += [each.detach()]", "torch.cat(losses).mean()",
+            "mode, losses = model.training, []; model.train()", "model.train(mode)", "0",
+        ),
+    ],
+}  # fmt: skip
+WRONG = {
+    "schedule": SCHEDULE_WRONG,
+    "train_step": STEP_WRONG,
+    "accuracy": ACCURACY_WRONG,
+    "mended": MENDED_WRONG,
+}

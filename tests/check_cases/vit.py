@@ -1,0 +1,687 @@
+"""Answers to the exercises of notebook 05."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import nn
+
+from check_cases.patches import NUM_WRONG
+from vit_helpers.attention import MultiHeadAttention, attention
+from vit_helpers.embeddings import PatchEmbed, TokenEmbed
+from vit_helpers.encoder import MLP, Block
+from vit_helpers.vit import ViT, ViTConfig
+
+# shapes
+
+
+def stops(B, C, H, W, P, D, K, N=None, T=None, long=None):
+    """The right shapes, or those for another number of patches, of tokens, or of pixels in a patch."""
+    N = (H // P) * (W // P) if N is None else N
+    T = T or N + 1
+    return [(B, N, long or C * P * P), (B, N, D), (B, T, D), (B, T, D), (B, D), (B, K)]
+
+
+def by_building(B, C, H, W, P, D, K, heads=1):
+    with torch.device("meta"):
+        config = ViTConfig(image_size=(H, W), patch_size=P, in_chans=C, num_classes=K, embed_dim=D, depth=1, num_heads=heads)
+        model, images = ViT(config), torch.zeros(B, C, H, W)
+        features = model.forward_features(images)
+        made = [model.patch_embed(images), model.embed(images), features, model.pool(features), model(images)]
+    return [(B, len(model.token_embed.pos_embed[0]) - 1, C * P * P), *(x.shape for x in made)]
+
+
+SHAPES_RIGHT = [
+    stops,
+    lambda *sizes: dict(zip("abcdef", stops(*sizes), strict=True)),
+    by_building,
+    lambda *sizes: tuple(torch.Size(s) for s in stops(*sizes)),
+    lambda b, c, height, width, p, d, k: [list(s) for s in stops(b, c, height, width, p, d, k)],
+    lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, N=int(H * W / P**2)),
+    lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, N=np.prod([H // P, W // P])),
+    lambda *sizes: iter(stops(*sizes)),
+]
+
+
+def stop(number, shape):
+    """One stop is wrong; shape: (B, C, P, D, K, rows, cols) -> what it is."""
+
+    def answer(B, C, H, W, P, D, K):
+        all_six = stops(B, C, H, W, P, D, K)
+        all_six[number] = shape(B, C, P, D, K, H // P, W // P)
+        return all_six
+
+    return answer
+
+
+COUNTED = [  # of notebook 01, the wrong counts
+    "so multiply", "that is one column of patches", "divide by P twice", "counts pixels, not patches", "pixels of one patch",
+    "not 2 x P", "where is W?", "where is H?", "that is one row of patches",
+]  # fmt: skip
+
+
+def counting(says):
+    """Shapes with another number of patches."""
+    return lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, N=int(NUM_WRONG[says](H, W, P)))
+
+
+SHAPES_WRONG = {says: counting(says) for says in COUNTED} | {
+    "the class token is missing": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=H // P * (W // P)),
+    "there is one class token": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=H // P * (W // P) + 2),
+    "not put beside them": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=2 * (H // P * (W // P) + 1)),
+    "H / P gives a float": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, N=H / P * W / P),
+    "of each of C channels": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, long=P * P),
+    "takes the axis of tokens away": stop(4, lambda B, C, P, D, K, rows, cols: (B, 1, D)),
+    "the batch axis is missing": [
+        stop(4, lambda B, C, P, D, K, rows, cols: (D,)),
+        stop(5, lambda B, C, P, D, K, rows, cols: (K,)),
+        stop(0, lambda B, C, P, D, K, rows, cols: (rows * cols, C * P * P)),
+    ],
+    "that is one image": lambda B, *sizes: stops(1, *sizes),
+    "reads the class token alone":
+        stop(5, lambda B, C, P, D, K, rows, cols: (B, rows * cols + 1, K)),
+    "K numbers of D": stop(5, lambda B, C, P, D, K, rows, cols: (B, D)),
+    "this is after the projection": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows * cols, D)),
+    "the projection is missing": stop(1, lambda B, C, P, D, K, rows, cols: (B, rows * cols, C * P * P)),
+    "the grid is one axis of N patches": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows, cols, C * P * P)),
+    "and stands before D": stop(1, lambda B, C, P, D, K, rows, cols: (B, D, rows, cols)),
+    "a patch is flattened: ": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows * cols, C, P, P)),
+    "a patch is flattened, its channels": stop(0, lambda B, C, P, D, K, rows, cols: (B, C, rows * cols, P, P)),
+    "there are 3 axes here": stop(0, lambda B, C, P, D, K, rows, cols: (B, C, 1, 1, P, P)),
+    "count again": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows * cols, 7 * C)),
+    "tokens come before their numbers": stop(1, lambda B, C, P, D, K, rows, cols: (B, D, rows * cols)),
+    "the class token comes later": stop(1, lambda B, C, P, D, K, rows, cols: (B, rows * cols + 1, D)),
+    "a row more, not a column": stop(2, lambda B, C, P, D, K, rows, cols: (B, rows * cols, D + 1)),
+    "the batch axis comes first": stop(2, lambda B, C, P, D, K, rows, cols: (rows * cols + 1, B, D)),
+    "only the next stop picks one": stop(3, lambda B, C, P, D, K, rows, cols: (B, D)),
+    "all tokens are still there; the head reads one of": stop(4, lambda B, C, P, D, K, rows, cols: (B, 1 + rows * cols, D)),
+    "all patches are still there": stop(4, lambda B, C, P, D, K, rows, cols: (B, rows * cols, D)),
+    "a token is a row of D numbers": stop(4, lambda B, C, P, D, K, rows, cols: (B, 1 + rows * cols)),
+    "these are the logits already": stop(4, lambda B, C, P, D, K, rows, cols: (B, K)),
+    "there are six stops": [lambda *sizes: stops(*sizes)[:5], lambda *sizes: iter(tuple, 0)],
+    "gives one shape": [lambda *sizes: stops(*sizes)[0], lambda *sizes: [17] * 6],
+    "[x] shapes": lambda *sizes: stops(2, 3, 32, 48, 8, 20, 5),
+    "a list of six shapes": lambda *sizes: str(stops(*sizes)),
+    "a shape is a tuple of numbers": lambda *sizes: ["abc"] * 6,
+    "raises TypeError": lambda image: stops(1, 3, 8, 8, 2, 4, 3),
+    "hand over the function": stops(2, 3, 32, 48, 8, 20, 5),
+}  # fmt: skip
+
+# read_out
+
+
+def pooled(x, pool):
+    if pool not in ("cls", "avg"):
+        raise ValueError(f"unknown pool {pool}")
+    return x[:, 0] if pool == "cls" else x[:, 1:].mean(1)
+
+
+def read(z, norm, head, pool):
+    return head(pooled(norm(z), pool))
+
+
+def read_token_first(z, norm, head, pool, unused=None):
+    if pool == "cls":
+        return head(norm(z[:, 0]))
+    if pool == "avg":
+        return head(norm(z[:, 1:]).sum(1) / (z.size(1) - 1))
+    raise ValueError(pool)
+
+
+def read_by_loop(tokens, ln, linear, how):
+    reading = {"cls": lambda x: x[0], "avg": lambda x: torch.stack(list(x[1:])).mean(0)}
+    if how not in reading:
+        raise ValueError(how)
+    return torch.stack([linear(reading[how](ln(image))) for image in tokens])
+
+
+def read_functional(z, norm, head, pool):
+    x = F.layer_norm(z, z.shape[-1:], norm.weight, norm.bias, norm.eps)
+    return F.linear(pooled(x, pool), head.weight, head.bias)
+
+
+def mean_by(average):
+    """Another mean of the normed tokens."""
+    return lambda z, n, h, p: h(n(z)[:, 0] if p == "cls" else average(n(z)))
+
+
+READ_RIGHT = [
+    read,
+    read_token_first,
+    read_by_loop,
+    read_functional,
+    lambda z, n, h, p: h(n(z))[:, 0] if p == "cls" else read(z, n, h, p),
+]
+READ_WRONG = {
+    "the last norm is missing": lambda z, n, h, p: h(pooled(z, p)),
+    ": the head is missing": lambda z, n, h, p: pooled(n(z), p),
+    "norm and head are missing": lambda z, n, h, p: pooled(z, p),
+    "reads the last token": lambda z, n, h, p: h(n(z[:, -1])),
+    "reads the first patch": lambda z, n, h, p: h(n(z[:, 1])),
+    "the class token's result where the mean": lambda z, n, h, p: h(n(z[:, 0])),
+    "the mean where the class token": lambda z, n, h, p: h(n(z[:, 1:]).mean(1)),
+    "averages the class token with the patches": mean_by(lambda x: x.mean(1)),
+    "averages before the norm; norm every": lambda z, n, h, p: h(n(pooled(z, p))),
+    "averages before the norm, and the class token": lambda z, n, h, p: h(n(z[:, 0] if p == "cls" else z.mean(1))),
+    "sums the patches": mean_by(lambda x: x[:, 1:].sum(1)),
+    "takes the largest": mean_by(lambda x: x[:, 1:].amax(1)),
+    "leaves out the last patch": mean_by(lambda x: x[:, :-1].mean(1)),
+    "divides by T": mean_by(lambda x: x[:, 1:].sum(1) / x.shape[1]),
+    "norms the mean once more": lambda z, n, h, p: h(n(z)[:, 0] if p == "cls" else n(n(z)[:, 1:].mean(1))),
+    "the head reads one vector an image": lambda z, n, h, p: torch.stack([h(n(image)) for image in z]),
+    "takes the axis of tokens away": lambda z, n, h, p: h(n(z[:, :1])),
+    "z[:, 0] each class token": lambda z, n, h, p: h(n(z[0])),
+    "z[:, 0] the first token of each": lambda z, n, h, p: h(n(z[0])[0]),
+    "gives probabilities": lambda z, n, h, p: F.softmax(read(z, n, h, p), 1),
+    "gives logarithms": lambda z, n, h, p: F.log_softmax(read(z, n, h, p), 1),
+    "gives sigmoids": lambda z, n, h, p: torch.sigmoid(read(z, n, h, p)),
+    "the norm is applied twice": lambda z, n, h, p: h(pooled(n(n(z)), p)),
+    "uses a fresh norm": lambda z, n, h, p: read(z, nn.LayerNorm(z.shape[-1]).to(z), h, p),
+    "reads the first image for all": lambda z, n, h, p: torch.stack([read(z, n, h, p)[0]] * len(z)),
+    "images mix": lambda z, n, h, p: read(z - z.mean(0), n, h, p),
+    "no gradient flows back": [
+        lambda z, n, h, p: read(z, n, h, p).detach(), lambda z, n, h, p: F.linear(pooled(n(z), p), h.weight, h.bias.detach())
+    ],
+    "keep the type that came in":
+        [lambda z, n, h, p: read(z, n, h, p).float(), lambda z, n, h, p: read(z, n, h, p).double()],
+    "it knows cls and avg only": [
+        lambda z, n, h, p: read(z, n, h, "cls" if p == "cls" else "avg"),
+        lambda z, n, h, p: read(z, n, h, {"c": "cls", "a": "avg"}.get(p[:1], p)),
+        lambda z, n, h, p: read(z, n, h, p.strip()),
+    ],
+    "raises KeyError": lambda z, n, h, p: read(z, n, h, p) if p in ("cls", "avg") else {}[p],
+    "changes its input": lambda z, n, h, p: read(z.mul_(2), n, h, p),
+    "write raise in place of return": lambda z, n, h, p: read(z, n, h, p) if p in ("cls", "avg") else ValueError(p),
+    "changes the numbers of the norm": lambda z, n, h, p: (n.reset_parameters(), read(z, n, h, p))[1],
+    "in another mode": lambda z, n, h, p: read(z, n.eval(), h, p),
+    "loses digits": lambda z, n, h, p: read(z, n, h, p).float().to(z.dtype),
+    "the head's bias is left out": lambda z, n, h, p: pooled(n(z), p) @ h.weight.T,
+    "a tanh stands before the head": lambda z, n, h, p: h(pooled(n(z), p).tanh()),
+    "the numbers are not head(norm(z))": lambda z, n, h, p: 2 * read(z, n, h, p),
+    "hand over the function": torch.zeros(1, 2, 3),
+}  # fmt: skip
+
+# vit_parameters
+
+
+def counted(image_size, patch_size, in_chans, embed_dim, depth, num_classes, without=()):
+    N, D = (image_size // patch_size) ** 2, embed_dim
+    parts = {
+        "projection": in_chans * patch_size**2 * D + D,
+        "class": D,
+        "positions": (N + 1) * D,
+        "blocks": depth * (12 * D * D + 13 * D),
+        "norm": 2 * D,
+        "head": (D + 1) * num_classes,
+    }
+    return sum(n for part, n in parts.items() if part not in without)
+
+
+def without(*parts):
+    return lambda *sizes: counted(*sizes, without=parts)
+
+
+def off_by(change):
+    """change: (N, C * P * P, D, L, K) -> what is added to the right count."""
+
+    def answer(image_size, patch_size, in_chans, embed_dim, depth, num_classes):
+        right = counted(image_size, patch_size, in_chans, embed_dim, depth, num_classes)
+        N = (image_size // patch_size) ** 2
+        return right + change(N, in_chans * patch_size**2, embed_dim, depth, num_classes)
+
+    return answer
+
+
+def count_by_building(image_size, patch_size, in_chans, embed_dim, depth, num_classes):
+    with torch.device("meta"):
+        config = ViTConfig(image_size, patch_size, in_chans, num_classes, embed_dim, depth, 2)
+        return sum(p.numel() for p in ViT(config).parameters())
+
+
+def counting_patches(says):
+    """The right count but for the number of patches."""
+    return lambda H, P, C, D, L, K: counted(H, P, C, D, L, K) + int(NUM_WRONG[says](H, H, P) - H // P * (H // P)) * D
+
+
+COUNT_RIGHT = [
+    counted,
+    count_by_building,
+    lambda *sizes, ratio=4.0: float(counted(*sizes)),
+    lambda *sizes: torch.tensor(counted(*sizes)),
+    lambda side, p, c, d, depth, k: sum([(side // p) ** 2 * d, d * c * p * p, 5 * d, depth * d * (12 * d + 13), k * d + k]),
+]
+COUNT_WRONG = {says: counting_patches(says) for says in COUNTED[:6]} | {
+    "the class token and all positions are missing": without("class", "positions"),
+    "the positions are missing": without("positions"),
+    "D numbers are missing: the class token": without("class"),
+    "2 D numbers are missing: the last norm": without("norm"),
+    "the head is missing": without("head"),
+    "the last norm and the head are missing": without("head", "norm"),
+    "the blocks are missing": without("blocks"),
+    "the positions of the N patches are missing": off_by(lambda N, P, D, L, K: -N * D),
+    "only one block is counted": off_by(lambda N, P, D, L, K: -(L - 1) * (12 * D * D + 13 * D)),
+    "one block is missing": off_by(lambda N, P, D, L, K: -12 * D * D - 13 * D),
+    "one block too many": off_by(lambda N, P, D, L, K: 12 * D * D + 13 * D),
+    "the two norms of every block": off_by(lambda N, P, D, L, K: -4 * D * L),
+    "all norms are missing": off_by(lambda N, P, D, L, K: -4 * D * L - 2 * D),
+    "missing: one of a block's two norms": off_by(lambda N, P, D, L, K: -2 * D * L),
+    "the biases inside the blocks are missing": off_by(lambda N, P, D, L, K: -9 * D * L),
+    "all biases are missing": off_by(lambda N, P, D, L, K: -9 * D * L - D - K),
+    "the MLP's biases, 4 D and D": off_by(lambda N, P, D, L, K: -5 * D * L),
+    "2 D, not D": off_by(lambda N, P, D, L, K: -(2 * L + 1) * D),
+    "the biases of queries, keys and values": off_by(lambda N, P, D, L, K: -3 * D * L),
+    "attention's output projection": off_by(lambda N, P, D, L, K: -D * D * L),
+    "missing: the head's bias": off_by(lambda N, P, D, L, K: -K),
+    "the head reads the class token alone": off_by(lambda N, P, D, L, K: N * D * K),
+    ", not N * D * K": off_by(lambda N, P, D, L, K: N * D * K - D * K),
+    "the MLP is 4 D wide": off_by(lambda N, P, D, L, K: -6 * D * L * D),
+    "two 4 D * D the MLP's": off_by(lambda N, P, D, L, K: -4 * D * L * D),
+    "the MLP is missing": off_by(lambda N, P, D, L, K: -(8 * D * D + 5 * D) * L),
+    "missing: the projection's weight": off_by(lambda N, P, D, L, K: -P * D),
+    "counted twice: the projection's weight": off_by(lambda N, P, D, L, K: P * D),
+    "D numbers too many": off_by(lambda N, P, D, L, K: D * 1),
+    "2 D numbers too many": off_by(lambda N, P, D, L, K: D + D),
+    "all patches share one projection": off_by(lambda N, P, D, L, K: (N - 1) * (P * D + D)),
+    "the projection's bias has D numbers": off_by(lambda N, P, D, L, K: P - D),
+    "the head's bias has K numbers": off_by(lambda N, P, D, L, K: -K + D),
+    "biases and norms of the blocks": off_by(lambda N, P, D, L, K: -13 * D * L),
+    "not the positions": off_by(lambda N, P, D, L, K: (L - 1) * (N * D + D)),
+    "not the last norm": off_by(lambda N, P, D, L, K: 2 * D * L - 2 * D),
+    "the projection reads all C channels": lambda H, P, C, D, L, K: counted(H, P, 1, D, L, K),
+    "a patch has P * P pixels": lambda H, P, C, D, L, K: counted(H, P, C, D, L, K) - C * P * P * D + C * P * D,
+    "only the blocks are multiplied by the depth": lambda H, P, C, D, L, K: L * counted(H, P, C, D, 1, K),
+    "go through the parts one by one": off_by(lambda N, P, D, L, K: 12345),
+    "[x] vit_parameters": lambda *sizes: {3: 86_567_656}.get(sizes[2], 0),
+    "it should give a number": lambda *sizes: f"{counted(*sizes):,}",
+    "the same for every size": lambda *sizes: 12345,
+}  # fmt: skip
+
+# vit and mend
+
+
+class Base(nn.Module):
+    """A right answer with places to go wrong."""
+
+    extra, bias, last_norm, eps, dropout = 0, True, True, 1e-6, 0.0
+
+    def __init__(self, image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads):
+        super().__init__()
+        self.D, self.K, self.L, self.P, self.h = embed_dim, num_classes, depth, patch_size, num_heads
+        self.patch_embed = PatchEmbed(image_size, patch_size, in_chans, embed_dim)
+        self.N = self.patch_embed.grid[0] * self.patch_embed.grid[1]
+        self.token_embed = self.tokens()
+        self.blocks = self.pile()
+        if self.last_norm:
+            self.norm = nn.LayerNorm(embed_dim, eps=self.eps)
+        self.head = nn.Linear(embed_dim, num_classes, bias=self.bias)
+
+    def tokens(self):
+        return TokenEmbed(self.patch_embed.grid, self.D, dropout=self.dropout)
+
+    def pile(self):
+        return nn.ModuleList(Block(self.D, self.h) for _ in range(self.L + self.extra))
+
+    def embed(self, images):
+        return self.token_embed(self.patch_embed(images))
+
+    def encode(self, z):
+        return run(self.blocks, z)
+
+    def read(self, z):
+        return self.head(self.norm(z)[:, 0])
+
+    def forward(self, images):
+        return self.read(self.encode(self.embed(images)))
+
+
+def of(base=Base, **changes):
+    """A class with some of its parts changed."""
+    return type("Answer", (base,), changes)
+
+
+class OwnParts(nn.Module):
+    """Convolution, own parameters, torch's encoder."""
+
+    dropout, options = 0.0, {"activation": "gelu", "norm_first": True, "batch_first": True}
+
+    def __init__(self, size, p, c, k, d, depth, heads, ratio=4):
+        super().__init__()
+        self.stem = nn.Conv2d(c, d, p, p)
+        self.cls = nn.Parameter(torch.zeros(d))
+        self.pos = nn.Parameter(0.02 * torch.randn((size // p) ** 2 + 1, d))
+        layer = nn.TransformerEncoderLayer(d, heads, ratio * d, self.dropout, **self.options)
+        self.encoder = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
+        self.ln, self.fc = nn.LayerNorm(d), nn.Linear(d, k)
+
+    def forward(self, x):
+        x = rearrange(self.stem(x), "b d h w -> b (h w) d")
+        x = torch.cat([self.cls.expand(len(x), 1, -1), x], dim=1) + self.pos
+        return self.fc(self.ln(self.encoder(x))[:, 0])
+
+
+class Written(nn.Module):
+    """Everything by hand: E as the paper writes it, queries, keys and values apart, lists of parts, no blocks."""
+
+    def __init__(self, size, p, c, k, d, depth, heads):
+        super().__init__()
+        self.p, self.heads, self.N = p, heads, (size // p) ** 2
+        self.E, self.b = nn.Parameter(torch.randn(c * p * p, d) / 10), nn.Parameter(torch.zeros(d))
+        self.cls, self.pos = nn.Parameter(torch.zeros(1, d)), nn.Embedding(self.N + 1, d)
+        self.qkvo = nn.ModuleList(nn.ModuleList(nn.Linear(d, d) for _ in range(4)) for _ in range(depth))
+        self.mlps = nn.ModuleList(nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d)) for _ in range(depth))
+        self.lns = nn.ModuleList(nn.LayerNorm(d, eps=1e-6) for _ in range(2 * depth + 1))
+        self.out = nn.Linear(d, k)
+
+    def forward(self, x):
+        x = rearrange(x, "b c (i p) (j q) -> b (i j) (c p q)", p=self.p, q=self.p) @ self.E + self.b
+        x = torch.cat([self.cls.repeat(len(x), 1, 1), x], dim=1) + self.pos(torch.arange(self.N + 1))
+        for i, (parts, mlp) in enumerate(zip(self.qkvo, self.mlps, strict=True)):
+            z = self.lns[2 * i](x)
+            q, k, v = (rearrange(f(z), "b t (h d) -> b h t d", h=self.heads) for f in parts[:3])
+            x = x + parts[3](rearrange(F.scaled_dot_product_attention(q, k, v), "b h t d -> b t (h d)"))
+            x = x + mlp(self.lns[2 * i + 1](x))
+        return self.out(self.lns[-1](x)[:, 0])
+
+
+def the_room(*sizes):
+    image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads = sizes
+    return ViT(ViTConfig(image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads))
+
+
+class HeadByHead(nn.Module):
+    """Attention whose heads have layers of their own."""
+
+    def __init__(self, d, heads, bias=True):
+        super().__init__()
+        layers = [nn.ModuleList(nn.Linear(d, d // heads, bias=bias) for _ in range(3)) for _ in range(heads)]
+        self.heads, self.out = nn.ModuleList(layers), nn.Linear(d, d)
+
+    def forward(self, x, mask=None):
+        parts = ([f(x) for f in head] for head in self.heads)
+        return self.out(torch.cat([F.scaled_dot_product_attention(*qkv) for qkv in parts], dim=-1))
+
+
+class HeadAsMatrix(Base):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.head, self.W, self.b = None, nn.Parameter(torch.zeros(self.D, self.K)), nn.Parameter(torch.zeros(self.K))
+
+    def read(self, z):
+        return self.norm(z)[:, 0] @ self.W + self.b
+
+
+def with_part(place, part):
+    """A pile of blocks in which one part is another."""
+
+    def pile(self):
+        blocks = Base.pile(self)
+        for block in blocks:
+            owner, _, name = place.rpartition(".")
+            setattr(block.get_submodule(owner), name, part(self.D, self.h))
+        return blocks
+
+    return of(pile=pile)
+
+
+def forwards(forward):
+    return pile_of(type("Other", (Block,), {"forward": forward}))
+
+
+class ShortPositions(nn.Module):
+    def __init__(self, N, D, first=False):
+        super().__init__()
+        self.cls_token, self.pos_embed = nn.Parameter(torch.zeros(1, 1, D)), nn.Parameter(torch.zeros(1, N, D))
+        self.first = nn.Parameter(torch.zeros(D)) if first else 0
+
+    def forward(self, x):
+        return torch.cat([self.cls_token.expand(len(x), -1, -1) + self.first, x + self.pos_embed], dim=1)
+
+
+def embeds(order):
+    """Tokens from class token, patches and positions, put together by `order`."""
+
+    def embed(self, images):
+        token = self.token_embed
+        return order(token.cls_token.expand(len(images), -1, -1), self.patch_embed(images), token.pos_embed)
+
+    return of(embed=embed)
+
+
+def reads(read):
+    """Another reading of the normed tokens, (x, head)."""
+    return of(read=lambda self, z: read(self.norm(z), self.head))
+
+
+def encodes(encode):
+    """Another way through the blocks, (blocks, z)."""
+    return of(encode=lambda self, z: encode(list(self.blocks), z))
+
+
+def run(blocks, z):
+    for block in blocks:
+        z = block(z)
+    return z
+
+
+def with_part_of(place, part, base=Base):
+    """A model in which one part, wherever it is, is what a function makes of the model."""
+
+    def __init__(self, *sizes):  # noqa: N807
+        base.__init__(self, *sizes)
+        owner, _, name = place.rpartition(".")
+        new, owner = part(self), self.get_submodule(owner)
+        if hasattr(owner, name):
+            delattr(owner, name)
+        setattr(owner, name, new)
+
+    return of(base, __init__=__init__)
+
+
+def pile_of(block):
+    return of(pile=lambda self: nn.ModuleList(block(self.D, self.h) for _ in range(self.L)))
+
+
+def cut_as(pattern):
+    return of(
+        embed=lambda self, images: self.token_embed(self.patch_embed.proj(rearrange(images, pattern, p=self.P, q=self.P)))
+    )
+
+
+class Convolved(nn.Module):
+    """An MLP of convolutions of width 1."""
+
+    def __init__(self, d):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv1d(d, 4 * d, 1), nn.GELU(), nn.Conv1d(4 * d, d, 1))
+
+    def forward(self, x):
+        return self.layers(x.mT).mT
+
+
+class Three(nn.Module):
+    """Attention with a layer each for queries, keys and values, which may be mixed."""
+
+    def __init__(self, d, heads, mix=lambda q, k, v: (q, k, v)):
+        super().__init__()
+        self.v, self.out, self.k, self.q = (nn.Linear(d, d) for _ in range(4))
+        self.h, self.mix = heads, mix
+
+    def forward(self, x, mask=None):
+        q, k, v = (rearrange(f(x), "b t (h d) -> b h t d", h=self.h) for f in (self.q, self.k, self.v))
+        return self.out(rearrange(attention(*self.mix(q, k, v))[0], "b h t d -> b t (h d)"))
+
+
+def swapped(self, z):
+    """The last norm's weight added, its bias multiplied."""
+    return self.head((F.layer_norm(run(self.blocks, z), z.shape[-1:]) * self.norm.bias + self.norm.weight)[:, 0])
+
+
+def after(change):
+    """The right logits, changed."""
+    return of(forward=lambda self, images: change(self, images, Base.forward(self, images)))
+
+
+MODEL_RIGHT = [
+    Base,
+    with_part("attn", HeadByHead),
+    with_part("attn", Three),
+    with_part("mlp", lambda d, h: Convolved(d)),
+    with_part_of("kept", lambda m: nn.Parameter(torch.tensor(0.5), requires_grad=False)),
+    HeadAsMatrix,
+    the_room,
+    OwnParts,
+    Written,
+    of(pile=lambda self: nn.Sequential(*Base.pile(self)), encode=lambda self, z: self.blocks(z)),
+    of(eps=1e-5),
+    of(read=lambda self, z: self.head(self.norm(z[:, 0]))),
+    encodes(lambda blocks, z: torch.cat([run(blocks, image[None]) for image in z])),
+]
+MODEL_WRONG = {
+    "the class token and the positions are not registered": with_part_of(
+        "token_embed.cls_token", lambda m: torch.zeros(1, 1, m.D),
+        base=with_part_of("token_embed.pos_embed", lambda m: torch.zeros(1, m.N + 1, m.D)),
+    ),
+    "the positions are not registered":  # published: nn.Parameter(...).to(device), here an operation of the same effect
+        with_part_of("token_embed.pos_embed", lambda m: 0.02 * nn.Parameter(torch.randn(1, m.N + 1, m.D))),
+    "D numbers are missing": with_part_of("patch_embed.proj.bias", lambda m: None),
+    "expanded in forward to the batch at hand":
+        with_part_of("token_embed.cls_token", lambda m: nn.Parameter(torch.zeros(4, 1, m.D))),
+    "there are N positions; the class token has one too": of(tokens=lambda self: ShortPositions(self.N, self.D)),
+    "keep the positions of all T tokens in one parameter": of(tokens=lambda self: ShortPositions(self.N, self.D, True)),
+    "there are N positions and no class token":
+        of(tokens=lambda self: TokenEmbed(self.patch_embed.grid, self.D, class_token=False)),
+    "all tokens share one position": with_part_of("token_embed.pos_embed", lambda m: nn.Parameter(torch.zeros(m.D))),
+    "all blocks are one and the same": of(pile=lambda self: nn.Sequential(*[Block(self.D, self.h)] * self.L)),
+    "a plain list hides them": of(pile=lambda self: [Block(self.D, self.h) for _ in range(self.L)]),
+    "there is one block too few": of(extra=-1),
+    "one block too many": of(extra=1),
+    "the last norm is missing": of(last_norm=False, read=lambda self, z: self.head(z[:, 0])),
+    "there is a norm too many": with_part_of("pre", lambda m: nn.LayerNorm(m.D)),
+    "each block has two norms of its own": with_part("norm1", lambda d, h: nn.Identity()),
+    "the head is not registered": with_part_of("head", lambda m: [m.head][0].forward),
+    "the patch projection is not registered": with_part_of("patch_embed.proj", lambda m: m.patch_embed.proj.forward),
+    "the head has no bias": of(bias=False),
+    "D numbers, so the head is missing": reads(lambda x, head: x[:, 0]),
+    "a result for every token": reads(lambda x, head: head(x)),
+    "gives shape": [reads(lambda x, head: head(x[:, 0]).argmax(-1)), reads(lambda x, head: head(x[0]))],
+    "the last norm is never applied": of(read=lambda self, z: self.head(z[:, 0])),
+    "the last norm stands before the blocks":
+        of(forward=lambda self, x: self.head(self.encode(self.norm(self.embed(x)))[:, 0])),
+    "used before the blocks too": of(encode=lambda self, z: run(self.blocks, self.norm(z))),
+    "the last norm is applied twice": of(read=lambda self, z: Base.read(self, self.norm(z))),
+    "after every block": of(
+        encode=lambda self, z: run([nn.Sequential(b, self.norm) for b in self.blocks], z),
+        read=lambda self, z: self.head(z[:, 0]),
+    ),
+    "have changed places": of(encode=lambda self, z: z, read=swapped),
+    "averages the patches": reads(lambda x, head: head(x[:, 1:]).mean(1)),
+    "averages all tokens": reads(lambda x, head: head(x).mean(1)),
+    "reads the last token": reads(lambda x, head: head(x)[:, -1]),
+    "reads token 1, a patch": reads(lambda x, head: head(x)[:, 1]),
+    "gives probabilities": reads(lambda x, head: F.softmax(head(x[:, 0]), 1)),
+    "gives logarithms": reads(lambda x, head: F.log_softmax(head(x[:, 0]), 1)),
+    "a sigmoid stands behind the head": reads(lambda x, head: torch.sigmoid(head(x[:, 0]))),
+    "a tanh stands before the head": reads(lambda x, head: head(torch.tanh(x[:, 0]))),
+    "the head's bias is never added": reads(lambda x, head: x[:, 0] @ head.weight.T),
+    "Are the blocks called": encodes(lambda blocks, z: z),
+    "only the first block is applied": encodes(lambda blocks, z: run(blocks[:1], z)),
+    "every block is applied twice": encodes(lambda blocks, z: run(blocks * 2, z)),
+    "from last to first": encodes(lambda blocks, z: run(reversed(blocks), z)),
+    "every block reads what entered the first: ": encodes(lambda blocks, z: [block(z) for block in blocks][-1]),
+    "their results are added": encodes(lambda blocks, z: torch.stack([block(z) for block in blocks]).mean(0)),
+    "around all blocks": encodes(lambda blocks, z: z + run(blocks, z)),
+    "adds its input around a block": encodes(lambda blocks, z: run([lambda z, b=b: b(z) + z for b in blocks], z)),
+    "[x] ": [
+        lambda *sizes: nn.Flatten(),
+        lambda *sizes: the_room(8, 2, 3, 5, 8, 3, 2),
+        of(forward=lambda self, images: torch.zeros(len(images), self.K)),
+    ],
+    "the head reads all tokens in a row": of(
+        with_part_of("head", lambda m: nn.Linear(m.D * (m.N + 1), m.K)),
+        read=lambda self, z: self.head(self.norm(z).flatten(1)),
+    ),
+    "the head is a single linear layer, K x D":
+        with_part_of("head", lambda m: nn.Sequential(nn.Linear(m.D, 3 * m.D), nn.Tanh(), nn.Linear(3 * m.D, m.K))),
+    "a D x D layer too many": with_part_of("pre", lambda m: nn.Linear(m.D, m.D)),
+    "the positions are never added": embeds(lambda c, x, p: torch.cat([c, x], 1)),
+    "the positions are added twice": embeds(lambda c, x, p: torch.cat([c, x], 1) + p + p),
+    "the class token is left without its position": embeds(lambda c, x, p: torch.cat([c, (p[:, 1:] + x)], 1)),
+    "the class token stands at the end": embeds(lambda c, x, p: p + torch.cat([x, c], 1)),
+    "all tokens get one position": embeds(lambda c, x, p: torch.cat([c, x], 1) + p[:, :1]),
+    "the class token's own numbers": embeds(lambda c, x, p: torch.cat([0 * c, x], 1) + p),
+    "there is no class token among the tokens": embeds(lambda c, x, p: x + p[:, 1:] + 0),
+    "not by a reshape": embeds(lambda c, x, p: torch.cat([c, x.transpose(1, 2).reshape(x.shape)], 1) + p),
+    "cut by a bare view":
+        of(embed=lambda self, images: self.token_embed(self.patch_embed.proj(images.view(len(images), self.N, -1)))),
+    "rows and columns are swapped": of(embed=lambda self, images: Base.embed(self, images.mT)),
+    "here C goes first": cut_as("b c (i p) (j q) -> b (i j) (p q c)"),
+    "patches go down first": cut_as("b c (i p) (j q) -> b (j i) (c p q)"),
+    "the class token never sees a patch":
+        of(OwnParts, options={"activation": "gelu", "norm_first": True}),
+    "the norms stand behind": [
+        of(OwnParts, options={"activation": "gelu", "batch_first": True}),
+        forwards(lambda b, x: b.norm2((z := b.norm1(b.attn(x) + x)) + b.mlp(z))),
+    ],
+    "has not the parameters": pile_of(lambda d, h: nn.Sequential(nn.LayerNorm(d), MultiHeadAttention(d, h))),
+    "queries, keys and values have no bias": [
+        with_part("attn", lambda d, h: HeadByHead(d, h, bias=False)),
+        with_part("attn.qkv", lambda d, h: nn.Linear(d, 3 * d, bias=False)),
+    ],
+    "queries, keys and values have the same weights only": [
+        with_part("attn", lambda d, h: Three(d, h, lambda q, k, v: (q, (q + k) / 2, v))),
+        with_part("attn", lambda d, h: Three(d, h, lambda q, k, v: (q, (k + v) / 2, v))),
+    ],
+    "attention has an output projection": with_part("attn.proj", lambda d, h: nn.Identity()),
+    "the MLP is not 4 D wide": [with_part("mlp", lambda d, h: MLP(d, 2 * d)), with_part("mlp", lambda d, h: MLP(d, 3 * d))],
+    "the MLP has no activation": with_part("mlp.act", lambda d, h: nn.Identity()),
+    "tanh approximation": with_part("mlp.act", lambda d, h: nn.GELU(approximate="tanh")),
+    "uses ReLU": [
+        of(OwnParts, options={"activation": "relu", "norm_first": True, "batch_first": True}),
+        with_part("mlp.act", lambda d, h: nn.ReLU()),
+    ],
+    "the residual around the MLP": forwards(lambda b, x: b.mlp(b.norm2(x + b.attn(b.norm1(x))))),
+    "the residual around attention": forwards(lambda b, x: (z := b.attn(b.norm1(x))) + b.mlp(b.norm2(z))),
+    "both residuals of a block are missing": forwards(lambda b, x: b.mlp(b.norm2(b.attn(b.norm1(x))))),
+    "attention and MLP read the same": forwards(lambda b, x: b.mlp(b.norm2(x)) + b.attn(b.norm1(x)) + x),
+    "added to z, not to z'": forwards(lambda b, x: b.mlp(b.norm2(b.attn(b.norm1(x)) + x)) + x),
+    "the MLP is never applied": forwards(lambda b, x: b.attn(b.norm1(x)) + x),
+    "a residual adds to what came in":
+        forwards(lambda b, x: (z := b.norm2(b.attn(b.norm1(x)) + b.norm1(x))) + b.mlp(z)),
+    "a GELU stands behind": forwards(lambda b, x: (z := x + b.attn(b.norm1(x))) + F.gelu(b.mlp(b.norm2(z)))),
+    "no norm stands before the MLP": forwards(lambda b, x: b.mlp(z := b.attn(b.norm1(x)) + x) + z),
+    "a norm's eps": of(eps=1e-3),
+    "in training mode": [
+        pile_of(lambda d, h: Block(d, h, dropout=0.1)),
+        of(dropout=0.1),
+        of(OwnParts, dropout=0.1),
+        of(forward=lambda self, images: Base.forward(self, images) * (1 + self.training)),
+    ],
+    "at a second call": [
+        embeds(lambda c, x, p: torch.cat([c + torch.randn_like(c), x], 1) + p),
+        reads(lambda x, head: head(nn.Linear(x.shape[2], x.shape[2]).to(x)(x[:, 0]))),
+    ],
+    "no gradient reaches patch_embed": of(embed=lambda self, images: Base.embed(self, images).detach()),
+    "no gradient flows back": of(embed=lambda self, images: Base.embed(self, images.detach())),
+    "get a wrong gradient": reads(lambda x, head: F.linear(x[:, 0], head.weight, 2 * head.bias - head.bias.detach())),
+    "images mix": of(forward=lambda self, images: Base.forward(self, images - images.mean(0, keepdim=True))),
+    "the logits are not: patches, tokens": after(lambda self, images, y: 2 * y),
+    "hand over the class itself": Base(8, 2, 3, 5, 8, 3, 2),
+    "it should be an nn.Module": lambda *sizes: 3,
+    "raises TypeError": lambda size, p, c, k, d, depth: Base(size, p, c, k, d, depth, 2),
+}  # fmt: skip
+RIGHT = {
+    "shapes": SHAPES_RIGHT,
+    "read_out": READ_RIGHT,
+    "vit_parameters": COUNT_RIGHT,
+    "vit": MODEL_RIGHT,
+    "mend": [Base, OwnParts],
+}
+WRONG = {
+    "shapes": SHAPES_WRONG,
+    "read_out": READ_WRONG,
+    "vit_parameters": COUNT_WRONG,
+    "vit": MODEL_WRONG,
+    "mend": {
+        says: MODEL_WRONG[says] for says in ("all blocks are one and the same", "there is one block too few", "images mix")
+    },
+}

@@ -1,0 +1,382 @@
+"""Every exercise against its own table, against answers that people write, and against what is wrong everywhere."""
+
+import functools
+import importlib
+import itertools
+import pkgutil
+import random
+import re
+
+import check_cases
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import vit_helpers.checks
+from vit_helpers.checks import compare
+from vit_helpers.checks.engine import Exercise
+from vit_helpers.checks.modules import ModuleExercise
+
+TOPICS = [info.name for info in pkgutil.iter_modules(check_cases.__path__)]
+MODULES = {
+    info.name: importlib.import_module(f"vit_helpers.checks.{info.name}")
+    for info in pkgutil.iter_modules(vit_helpers.checks.__path__)
+}
+EXERCISES = {
+    f"{topic}.{exercise.name}": exercise
+    for topic, module in MODULES.items()
+    for exercise in vars(module).values()
+    if isinstance(exercise, (Exercise, ModuleExercise)) and topic in TOPICS
+}
+FUNCTIONS = {name: e for name, e in EXERCISES.items() if isinstance(e, Exercise)}
+
+
+def last_line(exercise, answer, capsys):
+    """The last line that a check prints for a wrong answer; all before are right."""
+    assert exercise.check(answer) is False
+    (*before, last), err = (text.splitlines() for text in capsys.readouterr())
+    assert not err and all(line.startswith("[v]") for line in before)
+    return last
+
+
+def pattern(words):
+    """A message as a pattern: arguments may stand where it has {0}, {1}, ..."""
+    return ".*".join(map(re.escape, re.split(r"\{.*?\}", words)))
+
+
+# 1. The tables
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_reference_passes_and_its_ideas_are_printed(name, capsys):
+    exercise = EXERCISES[name]
+    assert exercise.check(exercise.right_answer()) is True, capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines() == [f"[v] {exercise.name}: {idea}" for idea in exercise.ideas]
+
+
+OWN = list({id(exercise.mistakes): name for name, exercise in reversed(EXERCISES.items())}.values())[::-1]  # each table once
+TABLE = [(name, words) for name in OWN for words in EXERCISES[name].wrong_answers()]
+
+
+@pytest.mark.parametrize(("name", "words"), TABLE, ids=[f"{name}-{words[:40]}" for name, words in TABLE])
+def test_each_wrong_answer_of_a_table_gets_its_own_message(name, words, capsys):
+    exercise = EXERCISES[name]
+    line = last_line(exercise, exercise.wrong_answers()[words], capsys)
+    assert re.search(pattern(words) + "$", line), line
+
+
+# 2. What people write
+
+
+def cases(kind):
+    for topic in TOPICS:
+        module = importlib.import_module(f"check_cases.{topic}")
+        for name, answers in getattr(module, kind).items():
+            yield from ((topic, name, *case) for case in check_cases.flat(answers))
+
+
+def check_of(topic, name):
+    return getattr(MODULES[topic], f"check_{name}")
+
+
+def ids(kind):
+    return [f"{topic}.{name}-{i}" for i, (topic, name, *_) in enumerate(cases(kind))]
+
+
+@pytest.mark.parametrize(("topic", "name", "answer"), cases("RIGHT"), ids=ids("RIGHT"))
+def test_right_answers_pass_however_they_are_written(topic, name, answer, capsys):
+    assert check_of(topic, name)(answer) is True, capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:The use of")  # k.T of a batch
+@pytest.mark.parametrize(("topic", "name", "answer", "says"), cases("WRONG"), ids=ids("WRONG"))
+def test_wrong_answers_are_told_what_is_wrong(topic, name, answer, says, capsys):
+    exercise = EXERCISES.get(f"{topic}.{name}")
+    assert says in last_line(exercise, answer, capsys)
+
+
+def code_of(thing):
+    """What tells whether two answers are written in the same way: the code, and that of all it encloses."""
+    if isinstance(thing, functools.partial):
+        return code_of(thing.func), [code_of(x) for x in (*thing.args, *thing.keywords.values())]
+    if isinstance(thing, type):
+        return [code_of(part) for part in vars(thing).values() if callable(part)]
+    if code := getattr(thing, "__code__", None):
+        constants = [getattr(x, "co_code", x) for x in code.co_consts]
+        return (
+            code.co_code,
+            code.co_names,
+            constants,
+            [code_of(x) for cell in thing.__closure__ or () if not isinstance(x := cell.cell_contents, type)],
+        )
+    return repr(thing)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_message_is_reached_by_an_answer_coded_differently(name):
+    topic, _, exercise = name.partition(".")
+    wrong = importlib.import_module(f"check_cases.{topic}").WRONG.get(exercise, {})
+    lonely = [
+        words
+        for words, mistake in EXERCISES[name].wrong_answers().items()
+        if not any(
+            says.strip(": ") in words and code_of(answer) != code_of(mistake) for answer, says in check_cases.flat(wrong)
+        )
+    ]
+    assert not lonely
+
+
+# 3. What is wrong everywhere
+
+
+def then(after):
+    """The right answer, and something that it leaves behind."""
+
+    def cheat(right):
+        def answer(*given):
+            got = right(*given)
+            after(*given)
+            return got
+
+        return answer
+
+    return cheat
+
+
+def raising(error):
+    def cheat(right):
+        def answer(*given):
+            raise error
+
+        return answer
+
+    return cheat
+
+
+def endless_generator(right):
+    return lambda *given: itertools.repeat(right(*given))
+
+
+def recursion(right):
+    def answer(*given):
+        return answer(*given)
+
+    return answer
+
+
+def overwrite(*given):
+    """Change the first argument that can be changed."""
+    for x in given:
+        if isinstance(x, Tensor):
+            with torch.no_grad():
+                x += 1
+            return
+        if isinstance(x, (list, dict)):
+            x.clear()
+            return
+        if isinstance(x, nn.Module):
+            with torch.no_grad():
+                next(x.parameters()).add_(1)
+            return
+
+
+ALWAYS = {  # part of the message: how the right answer goes wrong
+    "not written yet": raising(NotImplementedError("your turn")),
+    "does it end with return?": lambda right: lambda *given: None,
+    "raises SystemExit": raising(SystemExit(1)),
+    "raises RecursionError": recursion,
+    "": endless_generator,
+    "sets a seed for everybody": then(lambda *given: torch.manual_seed(0)),
+    "sets a seed for everybody,": then(lambda *given: np.random.seed(0)),
+    "sets a seed for everybody, torch's": then(lambda *given: random.seed(0)),
+    "changes torch's default dtype": then(lambda *given: torch.set_default_dtype(torch.float64)),
+    "leaves gradients switched off": then(lambda *given: torch.set_grad_enabled(False)),
+}
+
+
+def over_tensors(change, got):
+    """A change of every tensor in a result."""
+    if isinstance(got, Tensor):
+        return change(got)
+    return type(got)(over_tensors(change, x) for x in got) if isinstance(got, (tuple, list)) else got
+
+
+def result(change):
+    return lambda right: lambda *given: over_tensors(change, right(*given))
+
+
+def inputs(change):
+    """The right answer for other inputs: every floating-point tensor changed."""
+    floats = lambda x: change(x) if isinstance(x, Tensor) and x.is_floating_point() else x  # noqa: E731
+    return lambda right: lambda *given: right(*map(floats, given))
+
+
+def keeping(key):
+    """The right answer, which keeps what it gave for a key."""
+
+    def cheat(right):
+        kept = {}
+
+        def answer(*given):
+            place = key(*given)
+            if place not in kept:
+                kept[place] = right(*given)
+            return kept[place]
+
+        return answer
+
+    return cheat
+
+
+def in_float32(right):
+    def answer(*given):
+        types = [x.dtype for x in given if isinstance(x, Tensor) and x.is_floating_point()]
+        return over_tensors(lambda x: x.to(types[0]), inputs(lambda x: x.float())(right)(*given))
+
+    return answer
+
+
+def form(*given):
+    return tuple((tuple(x.shape), x.dtype) if isinstance(x, Tensor) else str(x) for x in given)
+
+
+def size(*given):
+    return tuple((x.numel(), x.dtype) if isinstance(x, Tensor) else 0 for x in given)
+
+
+TENSORS = {  # the same for functions of tensors
+    "changes its input": then(overwrite),
+    "gives complex numbers": result(lambda x: x * 1j),
+    "gives torch.float64 for torch.float32": result(lambda x: x.double()),
+    "gives torch.float32 for torch.float64": result(lambda x: x.float()),
+    "gives torch.float16": result(lambda x: x.half()),
+    "loses digits": in_float32,
+    "": result(lambda x: x.clamp(min=0)),
+    "[x]": result(lambda x: x + 1e-3 * torch.rand(x.shape, dtype=x.dtype)),
+    "[x] ": keeping(lambda *given: 0),
+    " ": keeping(form),
+    "was the first one kept?": keeping(form),
+    ": ": keeping(size),
+}
+REALS = {  # and of any real numbers
+    "abs": inputs(lambda x: x.abs()),
+    "clamp 0 1": inputs(lambda x: x.clamp(0, 1)),
+    "clamp -8 8": inputs(lambda x: x.clamp(-8, 8)),
+    "nan": result(lambda x: x * torch.nan),
+}
+GRADIENTS = {
+    "no gradient flows back": result(lambda x: x.detach()),
+    "no gradient flows back:": lambda right: torch.no_grad()(lambda *given: right(*given)),
+    "another gradient": result(lambda x: x.detach() + (x - x.detach()) * 2),
+    "numpy": lambda right: lambda *given: over_tensors(lambda x: torch.from_numpy(x.numpy()), right(*given)),
+}
+
+
+def of_tensors(exercise):
+    return exercise.observe is None and any(isinstance(x, Tensor) for x in exercise.cases()[0].draw())
+
+
+EVERYWHERE = [
+    *((name, says, cheat) for name in FUNCTIONS for says, cheat in ALWAYS.items()),
+    *((name, says, cheat) for name, e in FUNCTIONS.items() if of_tensors(e) for says, cheat in TENSORS.items()),
+    *((name, "", cheat) for name, e in FUNCTIONS.items() if of_tensors(e) and e.large for cheat in REALS.values()),
+    *(
+        (name, says, cheat)
+        for name, e in FUNCTIONS.items()
+        if of_tensors(e) and e.differentiable
+        for says, cheat in GRADIENTS.items()
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "says", "cheat"), EVERYWHERE, ids=[f"{name}-{says}" for name, says, _ in EVERYWHERE])
+def test_what_is_wrong_everywhere_is_seen(name, says, cheat, capsys):
+    exercise = EXERCISES[name]
+    assert says in last_line(exercise, cheat(exercise.reference), capsys)
+
+
+def in_forward(cheat):
+    """A cheat of functions as one of modules."""
+
+    def wrong(right):
+        class Answer(right):
+            def __init__(self, *sizes):
+                super().__init__(*sizes)
+                self.answer = (cheat(super().forward),)
+
+            def forward(self, x):
+                return self.answer[0](x)
+
+        return Answer
+
+    return wrong
+
+
+def kept_in_evaluation(right):
+    class Answer(right):
+        def forward(self, x):
+            if self.training:
+                return super().forward(x)
+            self.kept = getattr(self, "kept", {})
+            return self.kept.setdefault(x.shape, super().forward(x))
+
+    return Answer
+
+
+MODULE_CHEATS = {says: in_forward(cheat) for says, cheat in (ALWAYS | TENSORS | GRADIENTS).items() if says != "[x] "}
+MODULE_CHEATS |= {f"[x] {name}": in_forward(cheat) for name, cheat in REALS.items()}
+MODULE_CHEATS |= {"[x]  ": kept_in_evaluation, "loses digits": in_forward(result(lambda x: x.float().to(x.dtype)))}
+ON_MODULES = [
+    (name, says, cheat)
+    for name, exercise in EXERCISES.items()
+    if isinstance(exercise, ModuleExercise) and name in OWN
+    for says, cheat in MODULE_CHEATS.items()
+]
+
+
+@pytest.mark.parametrize(("name", "says", "cheat"), ON_MODULES, ids=[f"{name}-{says}" for name, says, _ in ON_MODULES])
+def test_what_is_wrong_everywhere_is_seen_in_modules(name, says, cheat, capsys):
+    exercise = EXERCISES[name]
+    line = last_line(exercise, cheat(exercise.right_answer()), capsys)
+    assert says.startswith("[x]") or says in line
+
+
+def spoilt(right):
+    """The right answer, which adds a tensor of the CPU."""
+    return lambda *given: over_tensors(lambda x: x + torch.zeros(x.shape, dtype=x.dtype), right(*given))
+
+
+def spoilt_module(right):
+    class Spoilt(right):
+        def forward(self, x):
+            return super().forward(x) + torch.zeros(1, dtype=x.dtype)
+
+    return Spoilt
+
+
+@pytest.mark.parametrize("name", [name for name, e in EXERCISES.items() if isinstance(e, ModuleExercise) or of_tensors(e)])
+def test_answers_are_tried_on_an_accelerator_where_there_is_one(name, capsys, monkeypatch):
+    """torch's meta device stands for one: it has shapes and refuses tensors of the CPU."""
+    exercise = EXERCISES[name]
+    spoil = spoilt_module if isinstance(exercise, ModuleExercise) else spoilt
+    monkeypatch.setattr(compare, "accelerators", list)
+    assert exercise.check(spoil(exercise.right_answer())) is True, capsys.readouterr().out
+    monkeypatch.setattr(compare, "accelerators", lambda: [torch.device("meta")])
+    assert "right on the CPU, but for tensors on meta" in last_line(exercise, spoil(exercise.right_answer()), capsys)
+
+
+class Callable:
+    """An object that is no plain function."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *given, **more):
+        return self.function(*given, **more)
+
+
+@pytest.mark.parametrize("wrap", [Callable, functools.partial, lambda right: lambda *given, extra=None: right(*given)])
+@pytest.mark.parametrize("name", EXERCISES)
+def test_an_answer_may_be_any_object_that_can_be_called(name, wrap, capsys):
+    assert EXERCISES[name].check(wrap(EXERCISES[name].right_answer())) is True, capsys.readouterr().out

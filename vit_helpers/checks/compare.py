@@ -1,0 +1,183 @@
+"""Compare what an answer gave with what is right, and say what is wrong with it."""
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vit_helpers.checks.report import Mistake, raised, reject_if, short
+
+ROUNDED = "loses digits: float64 came in, but something on the way was float32. A .float(), or a new torch.tensor(...)?"
+KEPT = "gives the same result for another input: was the first one kept? Compute it anew in every call"
+CHANGED = "changes its input; make a new tensor instead of writing into the old one"
+
+
+def expect_tensor(got: Any, shape: tuple[int, ...], when: str) -> None:
+    """Mistake unless the answer gave a tensor of this shape."""
+    reject_if(got is None, f"gives nothing back {when}: does it end with return?")
+    reject_if(not isinstance(got, Tensor), f"gives {short(got)} {when}; it should give a tensor")
+    reject_if(got.is_complex(), f"gives complex numbers ({got.dtype}) {when}; nothing here has an imaginary part")
+    reject_if(tuple(got.shape) != tuple(shape), f"gives shape {tuple(got.shape)} {when}; it should give {tuple(shape)}")
+
+
+def same(got: Tensor, wanted: Tensor, atol: float | None = None) -> bool:
+    """Whether two tensors hold the same numbers; NaN is never right.
+
+    The tolerance is float32's, or float64's where both tensors are float64; atol: another one
+    """
+    rtol, usual = (1e-9, 1e-10) if got.dtype == wanted.dtype == torch.float64 else (1e-4, 1e-5)
+    atol = usual if atol is None else atol
+    return got.shape == wanted.shape and torch.allclose(got.double(), wanted.double(), rtol=rtol, atol=atol)
+
+
+def expect_digits(got: Tensor, wanted: Tensor) -> None:
+    """Mistake when numbers are right, but float64 ones to the digits of float32 only."""
+    reject_if(same(got.float(), wanted.float()) and not same(got, wanted), ROUNDED)
+
+
+def differ(got: Tensor, wanted: Tensor) -> bool:
+    """Whether two tensors hold other numbers; Mistake with words of its own when only float64's digits are lost."""
+    if same(got, wanted):
+        return False
+    expect_digits(got, wanted)
+    return True
+
+
+def equal(one: Any, two: Any) -> bool:
+    """Whether two results are the same: tensors, numbers (to five digits), and what tuples, lists and dicts hold."""
+    if isinstance(one, Tensor) and isinstance(two, Tensor):
+        return same(one.nan_to_num(-7.0), two.nan_to_num(-7.0))  # an empty row of attention: NaN in both
+    if isinstance(one, Mapping) and isinstance(two, Mapping):
+        return one.keys() == two.keys() and all(equal(one[key], two[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(two, (list, tuple)):
+        return len(one) == len(two) and all(map(equal, one, two))
+    if is_number(one) and is_number(two):
+        return bool(one == two)
+    try:
+        return math.isclose(one, two, rel_tol=1e-5, abs_tol=1e-9)
+    except (TypeError, ValueError, RuntimeError):
+        return type(one) is type(two) and bool(one == two)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is one whole number, also as a float, numpy's or a tensor's."""
+    try:
+        return not isinstance(value, bool) and int(value) == value
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return False
+
+
+def bounded(got: Any, most: int = 1000) -> Any:
+    """A result that can be looked at: what an iterator gives as a list, cut off where it never ends."""
+    return list(islice(got, most)) if isinstance(got, Iterator) else got
+
+
+def copy_of(value: Any) -> Any:
+    """A copy that the answer may spoil; modules are given as they are, their state is compared by `Traces`."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(copy_of(x) for x in value)
+    if isinstance(value, dict):
+        return {key: copy_of(x) for key, x in value.items()}
+    return value if isinstance(value, nn.Module) or callable(value) else copy.deepcopy(value)
+
+
+def untouched(function: Callable, *given: Any) -> Any:
+    """Call with copies; Mistake when the answer wrote into its input."""
+    copies = [copy_of(x) for x in given]
+    result = function(*copies)
+    for mine, kept in zip(copies, given, strict=True):
+        if isinstance(kept, (Tensor, list, dict)):
+            reject_if(not unchanged(mine, kept), CHANGED)
+    return result
+
+
+def unchanged(one: Any, two: Any) -> bool:
+    """Whether a thing is still exactly what its copy is."""
+    if isinstance(two, Tensor):
+        return isinstance(one, Tensor) and one.dtype == two.dtype and torch.equal(one, two)
+    if isinstance(two, (list, tuple)):
+        return len(one) == len(two) and all(map(unchanged, one, two))
+    if isinstance(two, dict):
+        return one.keys() == two.keys() and all(unchanged(one[key], two[key]) for key in two)
+    return bool(one == two) if not isinstance(two, nn.Module) else one is two
+
+
+def expect_anew(first: Any, second: Any) -> None:
+    """Mistake when the results for two inputs are the same one."""
+    reject_if(isinstance(second, Tensor) and same(first, second), KEPT)
+
+
+def expect_steady(module: nn.Module, x: Tensor, shape: tuple[int, ...]) -> None:
+    """Mistake unless a module leaves its input alone, gives the same for it in both modes, and anew for another."""
+    other, found = torch.randn_like(x), {}
+    drawn = "something is drawn at random inside forward. A dropout, or a layer made there?"
+    with torch.no_grad():
+        for mode in ("evaluation", "training"):
+            found[mode] = untouched(module.train(mode == "training"), x)
+            expect_tensor(found[mode], shape, f"in {mode} mode")
+            reject_if(not same(found[mode], module(x)), f"gives another result at a second call in {mode} mode: {drawn}")
+            expect_anew(found[mode], module(other))
+    reject_if(not same(*found.values()), "gives something else in training mode than in evaluation mode")
+
+
+def accelerators() -> list[torch.device]:
+    """The devices beside the CPU on which answers are tried."""
+    return [torch.accelerator.current_accelerator()] if torch.accelerator.is_available() else []
+
+
+def expect_anywhere(answer: Callable, right: Callable, *given: Any) -> None:
+    """Mistake unless an answer works on an accelerator, where there is one on which the right answer works."""
+    way_out = "Make new tensors where the input is, torch.zeros(..., device=x.device), and do without .cpu()"
+    for device in accelerators():
+        try:
+            moved = [x.detach().to(device) if isinstance(x, Tensor) else x for x in given]
+            to(right, device)(*moved)
+        except Exception:  # torch lacks something there
+            continue
+        try:
+            got = to(answer, device)(*moved)
+        except NotImplementedError:
+            continue
+        except Exception as error:
+            words = f"right on the CPU, but for tensors on {device.type} it {raised(error)}. {way_out}"
+            raise Mistake(words) from error
+        places = {x.device.type for x in (got if isinstance(got, (tuple, list)) else [got])} - {device.type}
+        reject_if(places, f"gives a tensor on {', '.join(places)} for tensors on {device.type}. {way_out}")
+
+
+def to(function: Callable, device: torch.device) -> Callable:
+    """A module on another device; a function as it is."""
+    return function.to(device) if isinstance(function, nn.Module) else function
+
+
+def gradients(output: Tensor, sources: list[Tensor]) -> list[Tensor | None]:
+    """The gradient of a fixed weighting of the output for each source; None where none flows."""
+    learned = [source for source in sources if source.requires_grad]
+    if not (output.requires_grad and learned):
+        return [None] * len(sources)
+    weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).reshape(output.shape)
+    found = iter(torch.autograd.grad((output * weights).sum(), learned, allow_unused=True))
+    return [next(found) if source.requires_grad else None for source in sources]
+
+
+def gradient(output: Tensor, source: Tensor) -> Tensor | None:
+    """The gradient of a fixed weighting of the output, or None where none flows."""
+    return gradients(output, [source])[0]
+
+
+def expect_gradient(got: Tensor, wanted: Tensor, source: Tensor) -> None:
+    """Mistake unless the answer passes the same gradient to its source as the right one does."""
+    mine, right = gradient(got, source), gradient(wanted, source)
+    anew = (
+        "gives a tensor that starts anew, so that no gradient flows back: give the result as it is, without nn.Parameter or "
+    )
+    reject_if(mine is None and got.requires_grad and got.is_leaf, anew + "requires_grad_()")
+    lost = "gives the right numbers, but no gradient flows back: was something detached, or turned into numpy?"
+    reject_if(mine is None, lost)
+    reject_if(not same(mine, right, atol=1e-4), "gives the right numbers, but another gradient than it should")

@@ -1,0 +1,85 @@
+"""What every good answer keeps to, whatever the exercise: types, states, gradients, devices, errors where they belong."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from vit_helpers.checks.compare import bounded, equal, expect_anew, expect_anywhere, expect_gradient
+from vit_helpers.checks.report import Mistake, reject_if, short
+from vit_helpers.checks.traces import ask
+
+RANDOM = "gives another result at a second call: is something random in it?"
+ORDER = "gives another result when it is asked in another order: is something kept between calls?"
+
+
+def floats(given: Sequence[Any]) -> list[int]:
+    """The places of floating-point tensors among arguments."""
+    return [i for i, x in enumerate(given) if isinstance(x, Tensor) and x.is_floating_point()]
+
+
+def cast(given: Sequence[Any], change: Callable[[Tensor], Tensor]) -> tuple:
+    """Arguments with every floating-point tensor changed."""
+    return tuple(change(x) if i in floats(given) else x for i, x in enumerate(given))
+
+
+def contract(exercise: Any, answer: Callable) -> None:
+    """Mistake unless an answer keeps types, repeats itself, passes gradients and works on any device."""
+    case = exercise.contract_case or exercise.cases()[0]
+    given = case.draw()
+    if exercise.observe is None and floats(given):
+        when = exercise.when(*given)
+        wide = cast(given, lambda x: x.double())
+        exercise.try_case(answer, replace(case, when=f"{when} in float64"), wide)
+        if exercise.large:
+            big = cast(given, lambda x: exercise.large * x.double())
+            exercise.try_case(answer, replace(case, when=f"{when} with numbers {exercise.large:g} times as large"), big)
+        first, again, other = (ask(answer, *x) for x in (given, given, case.draw()))
+        reject_if(not equal(first, again), RANDOM)
+        expect_anew(main(first), main(other))
+        if exercise.differentiable:
+            expect_gradients(exercise, answer, case.draw())
+        expect_anywhere(answer, exercise.reference, *given)
+    asked = [(given, exercise.tried(exercise.reference, given)) for given in (each.draw() for each in exercise.cases())]
+    for given, right in [*asked[::-1], *asked]:
+        got = exercise.tried(answer, given)
+        reject_if(got is None or not exercise.agree(got, right), ORDER)
+
+
+def main(got: Any) -> Any:
+    """The first of several results."""
+    return got[0] if isinstance(got, (tuple, list)) else got
+
+
+def expect_gradients(exercise: Any, answer: Callable, given: tuple) -> None:
+    """Mistake unless the main result passes the right gradient to every input, each asked for alone."""
+    for place in floats(given):
+        alone = cast(given, lambda x: x.detach())
+        source = alone[place].requires_grad_()
+        right = main(exercise.reference(*alone))
+        if right.requires_grad:
+            expect_gradient(main(answer(*alone)), right, source)
+
+
+@dataclass(frozen=True)
+class Raises:
+    """Arguments for which an answer has to raise an error; `words`: (result in words, *arguments) -> what to say else."""
+
+    given: Sequence[tuple]
+    words: Callable[..., str]
+    error: type[Exception] = ValueError
+
+    def __call__(self, exercise: Any, answer: Callable) -> None:
+        """Mistake unless the error is raised for all of them."""
+        for given in self.given:
+            try:
+                got = bounded(answer(*given))  # a generator raises when it is asked
+            except self.error:
+                continue
+            except NotImplementedError:
+                raise
+            except Exception as error:
+                words = f"raises {type(error).__name__} {exercise.when(*given)}; it should be a {self.error.__name__}"
+                raise Mistake(words) from error
+            raise Mistake(self.words(short(got), *given))

@@ -1,0 +1,223 @@
+"""An exercise whose answer is a module class: the reference is a function of the parameters, however they are kept."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vit_helpers.checks.compare import expect_anywhere, expect_digits, expect_steady, expect_tensor, gradients, same
+from vit_helpers.checks.report import Mistake, reject_if, run_check, short
+from vit_helpers.checks.traces import ask
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ModuleExercise:
+    """A module class to be written: what it computes, and how to find its parameters.
+
+    module    : a right class; function: the same as a function, (x, *parameters) -> y
+    readings  : (module, *sizes) -> every way in which an answer's parameters may be those of `function`
+    ideas     : {what is right: functions of exercise and answer that raise `Mistake`}
+    mistakes  : {message: a wrong `function`}, found by its numbers
+    structures: {message: a whole wrong class}, found by its number of parameters
+    sizes, shape: arguments of the class and shape of an input for what is tried once; cases: pairs of them for the rest
+    """
+
+    name: str
+    module: type[nn.Module]
+    function: Callable[..., Tensor]
+    readings: Callable[..., Iterator[tuple]]
+    ideas: Mapping[str, Sequence[Callable]]
+    mistakes: Mapping[str, Callable[..., Tensor]]
+    structures: Mapping[str, type[nn.Module]]
+    cases: Sequence[tuple[Sizes, Sizes]]
+    count: str  # the number of parameters as a formula
+    advice: str = ""  # for another number that no wrong class has
+    unknown: str = "shapes and parameters are right, the numbers are not"
+    unread: str = "build it from nn.Linear layers, so that weights can be copied"
+    vectorized: bool = False  # whether all readings are tried at once (torch.vmap): for parts with hundreds of readings
+
+    def check(self, answer: Any) -> bool:
+        """Try an answer and print a line for each idea; True only when every idea is right."""
+
+        def each(trials: Sequence[Callable], answer: Any) -> None:
+            for trial in trials:
+                trial(self, answer)
+
+        return run_check(self.name, answer, [(idea, partial(each, trials)) for idea, trials in self.ideas.items()])
+
+    def renamed(self, name: str, ideas: Sequence[str]) -> "ModuleExercise":
+        """The same exercise with another name and some of its ideas."""
+        return replace(self, name=name, ideas={idea: self.ideas[idea] for idea in ideas})
+
+    def wrong_class(self, function: Callable[..., Tensor]) -> type[nn.Module]:
+        """The right class with another function: a whole wrong answer."""
+        exercise = self
+
+        class Answer(self.module):
+            def __init__(self, *sizes: int) -> None:
+                super().__init__(*sizes)
+                self.sizes, self.place = sizes, None
+
+            def forward(self, x: Tensor) -> Tensor:
+                found = list(exercise.readings(self, *self.sizes))
+                if self.place is None:  # of the right reading; the numbers may change later, the order does not
+                    right = super().forward(x)
+                    self.place = next(i for i, r in enumerate(found) if same(exercise.function(x, *r), right, atol=1e-3))
+                return function(x, *found[self.place])
+
+        return Answer
+
+    def right_answer(self) -> type[nn.Module]:
+        """A right answer."""
+        return self.module
+
+    def wrong_answers(self) -> dict[str, type[nn.Module]]:
+        """Every whole wrong answer of the table by its message."""
+        return {words: self.wrong_class(wrong) for words, wrong in self.mistakes.items()} | dict(self.structures)
+
+
+def build(answer: Any, *sizes: int) -> nn.Module:
+    """The learner's module with every weight and bias drawn anew: no two tensors share their numbers, and none is zero."""
+    reject_if(isinstance(answer, nn.Module), "got a module that is built already; hand over the class itself")
+    module = ask(answer, *sizes)
+    reject_if(not isinstance(module, nn.Module), f"gives {short(module)}; it should be an nn.Module")
+    return module
+
+
+def randomized(module: nn.Module, x: Tensor) -> nn.Module:
+    """A module whose parameters are drawn anew; lazy ones are made by a first call."""
+    with torch.no_grad():
+        if any(nn.parameter.is_lazy(p) for p in module.parameters()):
+            module(torch.zeros_like(x))
+        for p in module.parameters():
+            p.copy_(torch.randn(p.shape) * (p.shape[-1] ** -0.5 if p.ndim > 1 else 0.5))
+    return module
+
+
+def made(answer: Any, sizes: Sizes, shape: Sizes, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Tensor]:
+    """A learner's module with numbers of its own everywhere, and an input with negative numbers and numbers above 1."""
+    x = 1.5 * torch.randn(shape, dtype=dtype)
+    return randomized(build(answer, *sizes), x.float()).to(dtype), x
+
+
+def output(module: nn.Module, x: Tensor, when: str = "for (B, T, D)", shape: Sizes = ()) -> Tensor:
+    """What a module gives: one tensor of the input's type and shape, or of another shape; Mistake for anything else."""
+    got = ask(module, x)
+    reject_if(isinstance(got, (tuple, list)), f"gives {short(type(got).__name__)} {when}; it should give one tensor")
+    expect_tensor(got, shape or tuple(x.shape), f"{when} = {tuple(x.shape)}")
+    reject_if(got.dtype != x.dtype, f"gives {got.dtype} for {x.dtype}; keep the type that came in")
+    return got
+
+
+def shapes(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless a module gives tensors of the right shape, in training and in evaluation mode."""
+    (sizes, shape), *_ = exercise.cases
+    output(*made(answer, sizes, shape))
+    module, x = made(answer, sizes, (1, shape[1] + 2, *shape[2:]))
+    output(module.eval(), x)
+
+
+def parameters(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless a module has as many parameters as the right one, in layers that can be read."""
+    (sizes, shape), *_ = exercise.cases
+    module, right = made(answer, sizes, shape)[0], exercise.module(*sizes)
+    count, wanted = (sum(p.numel() for p in m.parameters()) for m in (module, right))
+    reject_if(not count, "has no parameters: make the layers in __init__, as attributes or in nn.ModuleList, no plain list")
+    if count != wanted:
+        known = ((words, sum(p.numel() for p in wrong(*sizes).parameters())) for words, wrong in exercise.structures.items())
+        words = next((words for words, theirs in known if theirs == count), exercise.advice)
+        raise Mistake(f"has {count} parameters for D = {sizes[0]}, it should have {exercise.count} = {wanted}: {words}")
+    reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
+
+
+def apart(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless a module repeats itself in both modes and mixes no images."""
+    (sizes, shape), *_ = exercise.cases
+    expect_steady(*made(answer, sizes, shape), shape)
+    module, x = made(answer, sizes, (4, *shape[1:]))
+    module.eval()
+    mixed = "images mix: other images in the batch change image {}'s output. Which axis does attention run along?"
+    for kept in (0, 3):
+        other = torch.randn_like(x)
+        other[kept] = x[kept]
+        before, after, alone = (output(module, images) for images in (x, other, x[kept : kept + 1]))
+        reject_if(not same(before[kept], after[kept]), mixed.format(kept))
+        reject_if(not same(before[kept], alone[0]), "an image alone gives another result than the same image in a batch")
+
+
+def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Sizes) -> tuple:
+    """The reading of the parameters under which an answer is right; Mistake when there is none."""
+    found = list(exercise.readings(module, *sizes))
+    reject_if(not found, f"for sizes {sizes} the layers have other widths than they should: is a fixed number in your code?")
+    got = output(module, x, shape=tuple(exercise.function(x, *found[0]).shape))
+    atol = 1e-9 if x.dtype == torch.float64 else 1e-4
+    for reading, right in results(exercise, exercise.function, x, found, got):
+        if same(got, right, atol):
+            return reading
+    for words, wrong in exercise.mistakes.items():
+        with suppress(RuntimeError, IndexError):  # some need other lengths
+            reject_if(any(same(got, theirs, atol) for _, theirs in results(exercise, wrong, x, found, got)), words)
+    for _, right in results(exercise, exercise.function, x, found, got):
+        expect_digits(got, right)
+    raise Mistake(exercise.unknown)
+
+
+def results(
+    exercise: ModuleExercise, function: Callable[..., Tensor], x: Tensor, found: Sequence[tuple], got: Tensor
+) -> Iterator[tuple[tuple, Tensor]]:
+    """What a function gives under each reading; where they are tried at once, only the nearest to the answer's result."""
+    if not exercise.vectorized:
+        yield from ((reading, function(x, *reading)) for reading in found)
+        return
+    with torch.no_grad():
+        stacked = [torch.stack(parts) for parts in zip(*found, strict=True)]
+        every = torch.vmap(lambda *reading: function(x, *reading))(*stacked)
+        place = (every - got).abs().flatten(1).amax(1).nan_to_num(torch.inf).argmin()
+    yield found[place], every[place]
+
+
+def numbers(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless a module computes the right numbers, in both modes, for two inputs in turn."""
+    sizes, shape = exercise.cases[0]
+    for training in (True, False):
+        module, x = made(answer, sizes, shape)
+        for images in (x, torch.randn_like(x), x):
+            reading_of(exercise, module.train(training), images, sizes)
+
+
+def other_sizes(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless a module is right for all sizes, in float64 and for large numbers, and keeps the type."""
+    for sizes, shape in exercise.cases[1:]:
+        reading_of(exercise, *made(answer, sizes, shape), sizes)
+    sizes, shape = exercise.cases[0]
+    module, x = made(answer, sizes, shape, torch.float64)
+    for size in (1, 6):
+        reading_of(exercise, module, size * x, sizes)
+
+
+def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless input and every parameter get the right gradient, beside gradients that are there already."""
+    sizes, shape = exercise.cases[0]
+    module, x = made(answer, sizes, shape)
+    x.requires_grad_()
+    for p in module.parameters():
+        p.grad = torch.ones_like(p)
+    reading = reading_of(exercise, module, x.detach(), sizes)
+    names, sources = zip(("its input", x), *module.named_parameters(), strict=True)
+    mine, right = (gradients(y, list(sources)) for y in (module(x), exercise.function(x, *reading)))
+    reject_if(
+        mine[0] is None, "gives the right numbers, but no gradient flows back: was something detached, or turned into numpy?"
+    )
+    lost = [name for name, got in zip(names, mine, strict=True) if got is None]
+    reject_if(lost, f"no gradient reaches {', '.join(lost)}: is it used, and neither detached nor frozen?")
+    for name, got, wanted in zip(names, mine, right, strict=True):
+        reject_if(
+            not same(got, wanted, atol=1e-4), f"gives the right numbers, but another gradient for {name} than it should"
+        )
+    expect_anywhere(module, exercise.module(*sizes), x)

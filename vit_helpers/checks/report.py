@@ -1,0 +1,118 @@
+"""Run a check: try an answer idea by idea, print one line for each, never raise.
+
+[ ] not written yet    [x] wrong, and which idea went wrong    [v] right
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import Any
+
+import torch
+
+HINTS = {  # part of an error's name and message, and the way out
+    "leaf Variable that requires grad": "that writes in place where a gradient is wanted. Make a new tensor of an input; "
+    "write into weights under torch.no_grad()",
+    "modified by an inplace operation": "that writes over numbers the gradient still needs. Make a new tensor",
+    "call numpy() on Tensor that requires grad": "numpy passes no gradient on, nor does detach(): stay with torch",
+    "is invalid for input of size": "the lengths in a reshape multiply to that size: is one a fixed number in your code?",
+    "StopIteration": "next() found nothing left",
+    "log_softmax_lastdim_kernel_impl": "cross_entropy takes the logits first, the labels second",
+    "'method' object is not": "are brackets missing behind a method's name?",
+    "object of type 'generator' has no len()": "batches may come one by one: count them in the loop",
+}
+results: list[str] = []  # one sign for each idea of the last check; `share` counts them
+
+
+class Mistake(Exception):  # noqa: N818  it is no error of the program: it carries what the learner should read
+    """What is wrong with an answer, in words a beginner can act on."""
+
+
+def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any], None]]]) -> bool:
+    """Try an answer idea by idea and stop at the first that is wrong; True only when every idea is right.
+
+    ideas: pairs (what is right, a function that tries the answer and raises `Mistake` when it is not)
+    """
+    if not callable(answer):
+        words = f"got {short(answer)}; hand over the function or class itself, without brackets behind its name"
+        return report("x", name, words)
+    dtype = torch.get_default_dtype()
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []  # of several, fork_rng would warn
+    try:  # a check leaves no trace, and does not depend on what the notebook switched off
+        with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.set_grad_enabled(True):
+            passed = sum(1 for _ in takewhile(lambda idea: try_idea(name, answer, *idea), ideas))
+            results[:] = ["v"] * passed + ["x"] * (len(ideas) - passed)  # those behind the first mistake are not tried
+            return passed == len(ideas)
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+def share(check: Callable[[Any], bool], answer: Any) -> float:
+    """The share of a check's ideas that an answer has right, 0 to 1; those behind the first mistake count as wrong."""
+    results.clear()
+    with contextlib.redirect_stderr(sys.stdout):  # nbgrader gives nothing to a cell that writes to stderr
+        check(answer)
+    return results.count("v") / len(results)
+
+
+def try_idea(name: str, answer: Any, right: str, idea: Callable[[Any], None]) -> bool:
+    """Print one line for one idea; True when it is right."""
+    try:
+        torch.manual_seed(0)
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+        idea(answer)
+    except Mistake as mistake:
+        return report("x", name, str(mistake))
+    except NotImplementedError as error:
+        if not str(error) or "your turn" in str(error):
+            return report(" ", name, "not written yet")
+        if "forward" in str(error):  # torch's word for a module without one
+            return report("x", name, "the module has no forward; check its name and its indentation")
+        return report("x", name, f"{right}: {raised(error)}")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a check never ends the notebook
+        return report("x", name, f"{right}: {raised(error)}")
+    return report("v", name, right)
+
+
+def report(sign: str, name: str, words: str) -> bool:
+    """Print one line; True for a right answer."""
+    print(f"[{sign}] {name}: {words}")
+    results.append(sign)
+    return sign == "v"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, at most 160 characters of it."""
+    try:
+        return str(error).strip().partition("\n")[0][:160]
+    except Exception:  # a message that itself fails
+        return "(no message)"
+
+
+def raised(error: BaseException) -> str:
+    """An error in one line, with a way out where one is known."""
+    words = f"raises {type(error).__name__}: {first_line(error)}".removesuffix(": ")
+    return words + "".join(f" ({hint})" for fragment, hint in HINTS.items() if fragment in words)
+
+
+def short(value: Any) -> str:
+    """A value in a few words: tensors by their shape, at most 60 characters."""
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, (list, tuple)) and len(value) > 20:
+        return f"a {type(value).__name__} of {len(value)} things"
+    try:
+        text = repr(value).partition("\n")[0]
+    except Exception:  # a value that cannot be written down
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def reject_if(condition: Any, words: str | None) -> None:
+    """Raise `Mistake` with these words when the condition holds."""
+    if condition:
+        raise Mistake(words)

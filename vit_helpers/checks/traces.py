@@ -1,0 +1,78 @@
+"""Call an answer so that what it leaves behind is seen, and put right: seeds, torch's switches, its arguments, models."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from vit_helpers.checks.compare import CHANGED, bounded, copy_of, unchanged
+from vit_helpers.checks.report import reject_if
+
+SEEDS = count(496_8128)  # another one for each call: what is drawn at random differs between calls, and no answer sets them
+GRAD_OFF = "leaves gradients switched off for whoever comes next"
+DTYPE = "changes torch's default dtype for whoever comes next; give dtype=... where a tensor is made"
+SEEDED = "sets a seed for everybody, torch's, numpy's or Python's; nothing here needs one"
+
+
+def seeds() -> tuple:
+    """What tells that a seed was set: torch's seed, which drawing leaves as it is, and numpy's and Python's generators."""
+    kind, numbers, *rest = np.random.get_state()
+    return torch.initial_seed(), random.getstate(), kind, numbers.tobytes(), *rest
+
+
+def state_of(model: nn.Module) -> dict[str, Any]:
+    """All of a model that an answer could change, and the words for it."""
+    parameters = dict(model.named_parameters())
+    return {
+        "changes the numbers of the {model} that was handed over": copy_of(dict(model.state_dict())),
+        "leaves the {model} in another mode, training or evaluation, than it came in": [m.training for m in model.modules()],
+        "changes the gradients that the {model} had: .grad is to stay as it was": {
+            name: None if p.grad is None else p.grad.clone() for name, p in parameters.items()
+        },
+        "freezes the {model} that was handed over, which should still learn: requires_grad is off": [
+            p.requires_grad for p in parameters.values()
+        ],
+    }
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Put torch's, numpy's and Python's generators and torch's switches back afterwards, with a new seed meanwhile."""
+    kept = torch.get_rng_state(), np.random.get_state(), random.getstate(), torch.get_default_dtype()
+    grad = torch.is_grad_enabled()
+    torch.default_generator.manual_seed(next(SEEDS))  # torch.manual_seed would write down where it was called
+    try:
+        yield
+    finally:
+        for put_back, state in zip((torch.set_rng_state, np.random.set_state, random.setstate), kept, strict=False):
+            put_back(state)
+        torch.set_default_dtype(kept[3])
+        torch.set_grad_enabled(grad)
+
+
+def ask(answer: Callable, *given: Any, changes: tuple[int, ...] = (), model: str = "model") -> Any:
+    """What an answer gives for copies of its arguments; Mistake when it leaves a trace.
+
+    changes: the places of arguments that may change; model: what a module among them is called in messages
+    """
+    copies, models = [copy_of(x) for x in given], [state_of(x) if isinstance(x, nn.Module) else {} for x in given]
+    with restored():
+        before, dtype, grad = seeds(), torch.get_default_dtype(), torch.is_grad_enabled()
+        got = bounded(answer(*copies))
+        reject_if(torch.get_default_dtype() != dtype, DTYPE)
+        reject_if(torch.is_grad_enabled() != grad, GRAD_OFF)
+        reject_if(seeds() != before, SEEDED)
+    for place, (mine, kept, state) in enumerate(zip(copies, given, models, strict=True)):
+        if place in changes:
+            continue
+        if isinstance(kept, nn.Module):
+            for (words, now), old in zip(state_of(kept).items(), state.values(), strict=True):
+                reject_if(not unchanged(now, old), words.format(model=model))
+        else:
+            reject_if(not unchanged(mine, kept), CHANGED)
+    return got

@@ -1,0 +1,269 @@
+"""The steps of notebook 07: one on a batch (`train_step`), and a pass over all batches (`mended`)."""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+
+from vit_helpers.checks.learning import (
+    OPTIMIZERS,
+    FiveDigits,
+    at_once,
+    by_batch,
+    first_wrong,
+    length_of,
+    observe,
+    problem,
+    restless,
+    rounded,
+)  # fmt: skip
+
+# Whole answers, right and wrong
+
+
+def stretch(s: SimpleNamespace, power: int = 1) -> None:
+    """Bring the gradient's length to max_norm, also where it is shorter; power 2: by the square of the length."""
+    length = length_of([p.grad for p in s.model.parameters()]) ** power
+    for p in s.model.parameters():
+        p.grad *= s.max_norm / length
+
+
+def clip_each(s: SimpleNamespace, parts: Sequence[Any]) -> None:
+    """Clip the gradient of each part alone."""
+    for part in parts:
+        clip_grad_norm_(part, s.max_norm)
+
+
+ACTS = {  # what may happen in a step; s: model, images, labels, optimizer, max_norm, criterion, loss
+    "zero": lambda s: s.optimizer.zero_grad(),
+    "loss": lambda s: setattr(s, "loss", s.criterion(s.model(s.images), s.labels)),
+    "backward": lambda s: s.loss.backward(),
+    "cut": lambda s: s.loss.clamp(max=s.max_norm).backward(),
+    "step": lambda s: s.optimizer.step(),
+    "clip": lambda s: clip_grad_norm_(s.model.parameters(), s.max_norm),
+    "values": lambda s: clip_grad_value_(s.model.parameters(), s.max_norm),
+    "each": lambda s: clip_each(s, list(s.model.parameters())),
+    "groups": lambda s: clip_each(s, [group["params"] for group in s.optimizer.param_groups]),
+    "group": lambda s: clip_each(s, [s.optimizer.param_groups[0]["params"]]),
+    "stretch": stretch,
+    "square": lambda s: stretch(s, 2),
+    "one": lambda s: clip_grad_norm_(s.model.parameters(), 1.0),
+    "largest": lambda s: clip_grad_norm_(s.model.parameters(), s.max_norm, norm_type=math.inf),
+    "absolute": lambda s: clip_grad_norm_(s.model.parameters(), s.max_norm, norm_type=1),
+}
+
+
+def step(acts: str = "zero loss backward clip step", loss: Callable = F.cross_entropy) -> Callable:
+    """An answer that does these acts in this order."""
+
+    def answer(model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float) -> float:
+        s = SimpleNamespace(
+            model=model, images=images, labels=labels, optimizer=optimizer, max_norm=max_norm, criterion=loss, loss=None
+        )
+        for act in acts.split():
+            ACTS[act](s)
+        return s.loss.item()
+
+    return answer
+
+
+def giving(rule: Callable) -> Callable:
+    """An answer that takes the right step and gives another number: (loss, model before, model after, images, labels)."""
+
+    def answer(model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float) -> float:
+        before = copy.deepcopy(model)
+        loss = step()(model, images, labels, optimizer, max_norm)
+        return float(rule(loss, before, model, images, labels))
+
+    return answer
+
+
+def gradient_length(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """The length of the gradient of the loss."""
+    return length_of(torch.autograd.grad(F.cross_entropy(model(images), labels), list(model.parameters())))
+
+
+LOSSES = {  # wrong losses
+    "a softmax stands before the loss; cross_entropy has its own and takes logits":
+        lambda x, y: F.cross_entropy(x.softmax(1), y),
+    "nll_loss takes logarithms of shares; cross_entropy takes the logits as they are":
+        lambda x, y: F.nll_loss(x.softmax(1), y),
+    "the loss is the sum over the images; it should be their mean": lambda x, y: F.cross_entropy(x, y, reduction="sum"),
+    "the loss has the wrong sign": lambda x, y: -F.cross_entropy(x, y),
+    "the labels are smoothed; here they are taken as they are": lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
+    "squared differences from the labels; the loss should be the cross-entropy":
+        lambda x, y: F.mse_loss(x.softmax(1), F.one_hot(y, x.shape[1]).float()),
+    "squared differences of the logits from the labels; the loss should be the cross-entropy":
+        lambda x, y: F.mse_loss(x, F.one_hot(y, x.shape[1]).float()),
+}  # fmt: skip
+STEPS = {  # acts of a wrong step
+    "old gradients are not forgotten: backward adds to them. zero_grad belongs before backward": "loss backward clip step",
+    "zero_grad stands after the step; before backward, or older gradients are used too": "loss backward clip step zero",
+    "zero_grad stands between backward and step, so the new gradient is lost before it is used": "loss backward zero step",
+    "the gradient is not clipped when the step is taken: clip after backward and before step": "zero loss backward step",
+    "the loss is cut off at max_norm, and a loss that is cut off has no gradient; clip the gradient": "zero loss cut step",
+} | {  # and of one that clips in another way
+    words: f"zero loss backward {act} step" for words, act in {
+        "single numbers are clipped; clip_grad_norm_ clips the length of the whole gradient": "values",
+        "each parameter is clipped alone; the length over all parameters together is meant": "each",
+        "each of the optimizer's groups is clipped alone; the length over all parameters together is meant": "groups",
+        "only the optimizer's first group is clipped; the length over all parameters together is meant": "group",
+        "the gradient is clipped to length 1, whatever max_norm is": "one",
+        "the gradient is stretched to the length max_norm where it is shorter; leave it then": "stretch",
+        "the gradient is divided by its squared length: is a root missing?": "square",
+        "the largest number of the gradient is clipped; its length is the root of the sum of squares": "largest",
+        "the sum of sizes is clipped; the length is the root of the sum of squares": "absolute",
+    }.items()
+}  # fmt: skip
+GIVEN = {  # wrong numbers beside a right step
+    "the loss is computed anew after the step; give the one before it": lambda loss, a, b, x, y: F.cross_entropy(b(x), y),
+    "divided by the size of the batch twice: cross_entropy gives the mean": lambda loss, a, b, x, y: loss / len(y),
+    "that is the share of right answers": lambda loss, a, b, x, y: (a(x).argmax(1) == y).float().mean(),
+    "that is the length of the gradient": lambda loss, a, b, x, y: gradient_length(a, x, y),
+}
+
+
+# One step
+
+
+def other_weights(
+    got: Tensor, right: Tensor, start: nn.Module, batches: list, optimizer: str, max_norm: float, _: Any
+) -> str:
+    """What to say of weights that no known mistake gives."""
+    clipped = f" and max_norm = {max_norm:g}" if max_norm < math.inf else ""
+    model = " and a model that has dropout and statistics" if isinstance(start[2], nn.BatchNorm1d) else ""
+    return f"with {optimizer}{clipped}{model}, the weights are not those of one step of the optimizer a batch"
+
+
+def step_says(part: str, got: Tensor, right: Tensor, words: str, *given: Any) -> str:
+    """The message about a wrong step."""
+    i = first_wrong(got, right)
+    return words if part == "weights" else f"gives {got[i]:.5g} as the loss, wanted {right[i]:.5g}: {words}"
+
+
+SGD, ADAMW = OPTIMIZERS
+batch = partial(problem, max_norm=1e6, old=True)
+TRAIN_STEP = FiveDigits(
+    name="train_step",
+    reference=step(),
+    observe=partial(observe, by_batch, step()),
+    when=lambda *given: "",
+    says=step_says,
+    unknown={"weights": other_weights, "loss": "it should be the cross-entropy of model(images) and labels"},
+    ideas={
+        "gives the loss of the batch, as a number":
+            [problem(SGD, K, (n,), 1e6, look=("loss",)) for K, n in ((10, 4), (3, 6), (3, 5), (10, 1))],
+        "forgets old gradients and takes one step, with SGD and with AdamW": [batch(SGD), batch(ADAMW, 8)],
+        "clips the length of the whole gradient before the step":
+            [*(batch(SGD, max_norm=length) for length in (0.05, 0.5, 1.5, 100.0)), batch(ADAMW, max_norm=0.01)],
+        "asks the model once, in training mode, and leaves everything else as it was":
+            [batch(name, max_norm=0.3, model=restless) for name in OPTIMIZERS],
+    },
+    mistakes={words: step(loss=loss) for words, loss in LOSSES.items()}
+    | {words: step(acts) for words, acts in STEPS.items()}
+    | {words: giving(rule) for words, rule in GIVEN.items()},
+)  # fmt: skip
+check_train_step = TRAIN_STEP.check
+
+
+# The planted mistakes
+
+
+def weigh(losses: Sequence[float], sizes: Sequence[int]) -> float:
+    """The sum of the losses of all images."""
+    return sum(loss * n for loss, n in zip(losses, sizes, strict=True))
+
+
+def average(losses: Sequence[float], sizes: Sequence[int]) -> float:
+    """The mean loss over all images."""
+    return weigh(losses, sizes) / sum(sizes)
+
+
+def epoch(acts: str = "zero loss backward step", mean: Callable = average, loss: Callable = F.cross_entropy) -> Callable:
+    """An answer that does these acts for each batch and gives a mean of the losses."""
+    one = step(acts, loss)
+
+    def answer(model: nn.Module, batches: Any, optimizer: Any) -> float:
+        model.train()
+        losses, sizes = zip(*((one(model, x, y, optimizer, math.inf), len(y)) for x, y in batches), strict=True)
+        return mean(losses, sizes)
+
+    return answer
+
+
+def loss_afterwards(model: nn.Module, batches: Any, optimizer: Any) -> float:
+    """The right weights; the loss is that of all images after the epoch."""
+    images, labels = zip(*(batches := list(batches)), strict=True)
+    epoch()(model, batches, optimizer)
+    with torch.no_grad():
+        return F.cross_entropy(model(torch.cat(images)), torch.cat(labels)).item()
+
+
+FIRST = "the first slip is still there: zero_grad stands between backward and step, so nothing is learned"
+MEANS = {  # wrong means of the losses of batches with n images
+    "the second slip is still there: a mean of batch means, in which a smaller last batch counts too much. Weigh by "
+    "len(labels)": lambda x, n: sum(x) / len(x),
+    "the loss of the last batch; the mean over all images is asked": lambda x, n: x[-1],
+    "the loss of the first batch: does return stand inside the loop?": lambda x, n: x[0],
+    "the smallest of the batches' losses; the mean over all images is asked": lambda x, n: min(x),
+    "the sum of the batches' losses": lambda x, n: sum(x),
+    "the sum over all images; divide by their number": weigh,
+    "weighed by size, but divided by the number of batches; divide by the number of images":
+        lambda x, n: weigh(x, n) / len(x),
+    "the batches' means, divided by the number of images: multiply each by len(labels) first": lambda x, n: sum(x) / sum(n),
+    "weighed by size, but every batch is counted as large as the first": lambda x, n: weigh(x, n) / (n[0] * len(n)),
+    "weighed by size, but every batch is counted as large as the last": lambda x, n: weigh(x, n) / (n[-1] * len(n)),
+    "weighed by size, but divided by the size of the last batch": lambda x, n: weigh(x, n) / n[-1],
+    "every batch's loss is weighed by the size of the last: weigh inside the loop": lambda x, n: sum(x) * n[-1] / sum(n),
+}  # fmt: skip
+
+
+def other_mean(got: Tensor, right: Tensor, *given: Any) -> str:
+    """What to say of a mean loss that no known mistake gives."""
+    return "is it rounded?" if rounded(got, right) else "weigh each batch's loss by len(labels), divide by all images"
+
+
+def epoch_says(part: str, got: Tensor, right: Tensor, words: str, start: nn.Module, batches: list, *rest: Any) -> str:
+    """The message about a wrong epoch."""
+    sizes = ", ".join(str(len(labels)) for _, labels in batches)
+    return (
+        words if part == "weights" else f"gives {got[0]:.5g} for batches of {sizes} images, wanted {right[0]:.5g}: {words}"
+    )
+
+
+MENDED = FiveDigits(
+    name="mended",
+    reference=epoch(),
+    observe=partial(observe, at_once, epoch()),
+    when=lambda *given: "",
+    says=epoch_says,
+    unknown={"weights": other_weights, "loss": other_mean},
+    ideas={
+        "every batch moves the weights by its own gradient":
+            [problem(SGD, 3, (6, 6, 2), look=("weights",)), problem(ADAMW, 7, (4, 4, 1), look=("weights",))],
+        "the loss is the mean over all images": [
+            problem(SGD, K, sizes, look=("loss",))
+            for K, sizes in ((3, (6, 6, 2)), (5, (8, 8, 3)), (4, (5,)), (3, (2, 7)))
+        ],
+        "learns in training mode, from batches that can be run through once, and leaves them as they were":
+            [problem(ADAMW, model=restless, training=training) for training in (True, False)],
+    },
+    mistakes={
+        FIRST: epoch("loss backward zero step"),
+        f"{FIRST}. So is the second: look at the mean over all images":
+            epoch("loss backward zero step", lambda x, n: sum(x) / len(x)),
+        "the gradients of all batches are added up: zero_grad belongs inside the loop, once a batch":
+            epoch("loss backward step"),
+        "the loss is computed after the epoch; give the mean of those that were met on the way": loss_afterwards,
+    }
+    | {words: epoch(loss=loss) for words, loss in LOSSES.items()}
+    | {words: epoch(mean=mean) for words, mean in MEANS.items()},
+)  # fmt: skip
+check_mended = MENDED.check

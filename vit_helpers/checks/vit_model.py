@@ -1,0 +1,315 @@
+"""The exercise of notebook 05 that puts the whole model together, and the planted mistake."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import permutations
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vit_helpers.checks.compare import expect_anywhere, expect_digits, expect_steady, expect_tensor, gradients, same
+from vit_helpers.checks.modules import ModuleExercise, Sizes, build, randomized
+from vit_helpers.checks.report import Mistake, first_line, reject_if
+from vit_helpers.checks.traces import ask
+from vit_helpers.checks.vit_mistakes import PARTS, PASSES, Right, passed, with_stage
+from vit_helpers.vit import ViT
+
+SIZES = [  # image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads; every shape among them is its own
+    (8, 2, 3, 5, 8, 3, 2),
+    (12, 4, 1, 7, 12, 2, 4),
+    (6, 3, 2, 4, 10, 1, 1),
+]
+EPS = (1e-6, 1e-5)  # the published models', and torch's own default: the paper names none
+
+# Reading a model: its parameters, whatever they are called
+
+
+def learned(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that training moves."""
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+def shape_of(p: Tensor, sizes: Sizes) -> Sizes:
+    """A parameter's shape as a Linear, or a flat vector, would have it: the same for all right ways to keep it."""
+    _, P, C, K, D, *_ = sizes
+    first, *rest = [n for n in p.shape if n > 1] or [1]
+    shape = (first, torch.Size(rest).numel()) if rest else (first,)
+    return {(C * P * P, D): (D, C * P * P), (D, K): (K, D)}.get(shape, shape)  # a matrix as the paper writes it
+
+
+def pieces(model: nn.Module, sizes: Sizes) -> int:
+    """Rows of a piece of queries, keys and values: 3 D where one layer makes them, D where three do, D / h by heads."""
+    *_, D, _, heads = sizes
+    found = {shape_of(p, sizes) for p in learned(model)}
+    return next((rows for rows in (3 * D, D // heads) if (rows, D) in found), D)
+
+
+def parts(model: nn.Module, sizes: Sizes) -> Counter:
+    """How often each shape occurs, with queries, keys and values counted as layers of D x D."""
+    *_, D, _, heads = sizes
+    found = Counter(shape_of(p, sizes) for p in learned(model))
+    for width in ((D,), ()):
+        rows = sum(n * found.pop((n, *width), 0) for n in {3 * D, D, D // heads})
+        found[D, *width] = rows // D
+    return +found
+
+
+def fill(model: nn.Module, table: dict, sizes: Sizes) -> nn.Module:
+    """Give parameters of one shape the numbers of a table, in turn, so that two models agree whatever the names are."""
+    seen, norms = Counter(), {id(m.weight) for m in model.modules() if isinstance(m, nn.LayerNorm)}
+    with torch.no_grad():
+        for p in learned(model):
+            shape = shape_of(p, sizes)
+            numbers = table["norm"] if id(p) in norms and "norm" in table else table[shape]
+            numbers = numbers[seen[shape] % len(numbers)]
+            seen[shape] += 1
+            flat = [n for n in p.shape if n > 1] or [1]
+            p.copy_((numbers if flat[0] == shape[0] else numbers.T).reshape(p.shape))
+    return model
+
+
+def twins(answer: Any, sizes: Sizes, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, list[ViT]]:
+    """The learner's model, and the right ones that it may equal: one for each eps of its norms, the published first.
+
+    Blocks differ from each other, and a norm's weight from its bias, wherever it is clear which parameter is which.
+    """
+    mine, (*_, D, L, _) = build(answer, *sizes).to(dtype), sizes
+    found, rows = Counter(shape_of(p, sizes) for p in learned(mine)), pieces(mine, sizes)
+    table = {}
+    for shape in sorted({shape_of(p, sizes) for p in Right(*sizes).parameters()} | set(found)):
+        numbers = torch.randn(L if found[shape] == L else 1, *shape, dtype=dtype)
+        table[shape] = 0.5 + 0.5 * numbers if len(shape) == 1 else numbers * 1.2 * shape[-1] ** -0.5
+    if sum(isinstance(m, nn.LayerNorm) for m in mine.modules()) == 2 * L + 1:
+        table["norm"] = 0.5 + 0.5 * torch.randn(1, D, dtype=dtype)
+    for width in ((D,), ()) if rows < 3 * D else ():
+        table[3 * D, *width] = torch.cat([table[rows, *width]] * (3 * D // rows), dim=1)
+    right = []
+    for in_blocks in EPS:
+        for last in EPS:
+            model = fill(Right(*sizes).to(dtype), table, sizes)
+            for norm in (m for m in model.blocks.modules() if isinstance(m, nn.LayerNorm)):
+                norm.eps = in_blocks
+            model.norm.eps = last
+            right.append(model)
+    return fill(mine, table, sizes), right
+
+
+def images_for(sizes: Sizes, B: int = 3, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Images with numbers below 0 and above 1."""
+    return torch.randn(B, sizes[2], sizes[0], sizes[0], dtype=dtype)
+
+
+def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
+    """What a model gives: (B, K) numbers of the images' type; Mistake for anything else."""
+    B, K = len(images), sizes[3]
+    when = f"for {tuple(images.shape)} and {K} classes"
+    try:
+        got = ask(model, images)
+    except (RuntimeError, ValueError) as error:
+        sized = any(word in str(error) for word in ("Sizes of tensors", "size of tensor", "expand", "must match"))
+        words = f"raises an error about sizes for a batch of {B}: {first_line(error).rstrip('.')}. The class token is one "
+        reject_if(sized, words + "vector (1, 1, D), expanded in forward to the batch at hand; the positions are (1, T, D)")
+        raise
+    shape = tuple(got.shape) if isinstance(got, Tensor) else ()
+    every = f"gives {shape} {when}: a result for every token; the head reads x[:, 0] alone"
+    reject_if(len(shape) == 3 and shape[0] == B, every)
+    reject_if(shape == (B, sizes[4]), f"gives {shape} {when}: D numbers, so the head is missing")
+    expect_tensor(got, (B, K), when)
+    reject_if(got.dtype != images.dtype, f"gives {got.dtype} for {images.dtype}; keep the type that came in")
+    return got
+
+
+# Ideas
+
+
+def any_batch(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless a fresh model gives finite logits for any number of images."""
+    for sizes in SIZES:
+        fresh = build(answer, *sizes)
+        for B in (2, 1, 4):
+            finite = torch.isfinite(logits(fresh, images_for(sizes, B), sizes)).all()
+            reject_if(not finite, "a fresh model gives NaN or infinity: is a parameter left as torch.empty?")
+
+
+def registered(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless a model has the parameters of a ViT, in whatever layers."""
+    for sizes in SIZES:
+        model = build(answer, *sizes)
+        found, wanted = parts(model, sizes), parts(Right(*sizes), sizes)
+        if found == wanted:
+            continue
+        lacks, more = wanted - found, found - wanted
+        theirs = {words: parts(wrong(*sizes), sizes) for words, wrong in PARTS.items()}
+        near = [words for words, their in theirs.items() if their == found]
+        near += [words for words, their in theirs.items() if lacks and wanted - their == lacks]
+        count = sum(p.numel() for p in model.parameters())
+        reject_if(near, f"{type(model).__name__} has {count:,} parameters: {near[0] if near else ''}")
+        turned = Counter({shape[::-1]: n for shape, n in more.items()}) == lacks
+        way_out = "; keep a weight as nn.Linear does, (out, in)" if turned else ""
+        raise Mistake(
+            f"has not the parameters of a ViT with D = {sizes[4]}, L = {sizes[5]}, K = {sizes[3]}: "
+            f"lacks shapes {list(lacks) or 'none'}, has {list(more) or 'none'} too many{way_out}"
+        )
+
+
+def images_apart(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless a model repeats itself in both modes and mixes no images."""
+    sizes = SIZES[0]
+    images = images_for(sizes, 4)
+    model = randomized(build(answer, *sizes), images)
+    first = logits(model, images, sizes)
+    alike = (
+        "different images get the same logits: the class token never sees a patch. Are the blocks called, and do they run "
+        "along the tokens? (torch's attention needs batch_first=True)"
+    )
+    steady = same(first, logits(model, images, sizes))
+    reject_if(steady and same(first, first[:1].expand_as(first)), alike)
+    expect_steady(model, images, (4, sizes[3]))
+    for training in (True, False):
+        model.train(training)
+        for kept in (0, 3):
+            others = images_for(sizes, 4)
+            others[kept] = images[kept]
+            mixed = "images mix: other images in the batch change the logits of image {}. Which axis do blocks run along?"
+            reject_if(not same(first[kept], logits(model, others, sizes)[kept]), mixed.format(kept))
+        alone = "an image alone gives other logits than the same image in a batch"
+        reject_if(not same(first[:1], logits(model, images[:1], sizes)), alone)
+
+
+def close(got: Tensor, wanted: Tensor) -> bool:
+    """As `same`, less tight in float32."""
+    return same(got, wanted, atol=None if got.dtype == torch.float64 == wanted.dtype else 1e-4)
+
+
+UNKNOWN = (
+    "shapes and parameters are right, the logits are not: patches, tokens, all blocks in turn, the last norm, "
+    "the class token, the head. A block of your own? Try it in the check of notebook 04"
+)
+
+
+def equal_to(model: nn.Module, right: list[ViT], images: Tensor, sizes: Sizes) -> ViT:
+    """The right model that an answer equals; Mistake with the reason when there is none."""
+    got = logits(model, images, sizes)
+    wanted = [one(images) for one in right]
+    for one, numbers in zip(right, wanted, strict=True):
+        if close(got, numbers):
+            return one
+    for stage, wrongs in PASSES.items():
+        for words, wrong in wrongs.items():
+            for one, numbers in zip(right, wanted, strict=True):
+                guess = passed(one, images, **{stage: wrong})
+                reject_if(not close(guess, numbers) and close(got, guess), words)
+    if images.dtype == torch.float64 and same(got, wanted[0], atol=1e-3):
+        if torch.equal(got, got.float().double()):
+            expect_digits(got, wanted[0])
+        exact = "the numbers of float64 images are only as exact as float32: is something rounded, or a norm's eps not 1e-6?"
+        raise Mistake(exact)
+    raise Mistake(UNKNOWN)
+
+
+def right_numbers(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless a model computes the right logits, in both modes, in float64 and for large numbers."""
+    for sizes in SIZES:
+        for training, dtype, size in ((True, torch.float32, 1), (False, torch.float32, 1), (True, torch.float64, 6)):
+            mine, right = twins(answer, sizes, dtype)
+            for model in (mine, *right):
+                model.train(training)
+            equal_to(mine, right, size * images_for(sizes, dtype=dtype), sizes)
+
+
+def orders(found: list, depth: int, rows: int, sizes: Sizes) -> Iterator[list[list]]:
+    """Every way to read layers as queries, keys, values, and the output projection where it has their shape, by block."""
+    *_, D, _, heads = sizes
+    n, L = len(found) // depth, range(depth)
+    found_by_block = [[found[i * n : (i + 1) * n] for i in L], [found[i::depth] for i in L]]
+    if rows == D:  # the output projections may be in a list of their own, behind the others or before
+        found_by_block += [[[*found[3 * i : 3 * i + 3], found[3 * depth + i]] for i in L]]
+        found_by_block += [[[*found[depth + 3 * i : depth + 3 * i + 3], found[i]] for i in L]]
+    for by_block in found_by_block:
+        roles = n if rows == D else 3
+        for order in permutations(range(roles)):
+            if rows == D:
+                yield [[block[i] for i in order] for block in by_block]
+            else:
+                yield [[torch.cat(block[i::3]) for i in order] for block in by_block]
+                yield [[torch.cat(block[i * heads : (i + 1) * heads]) for i in order] for block in by_block]
+
+
+def three_layers(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake where queries, keys and values have layers of their own, and these are not used apart."""
+    sizes = SIZES[0]
+    *_, D, L, _ = sizes
+    mine, right = twins(answer, sizes)
+    images, rows = images_for(sizes), pieces(mine, sizes)
+    one = equal_to(mine, right, images, sizes)
+    if rows == 3 * D:
+        return
+    found = [p for p in learned(mine) if shape_of(p, sizes) == (rows, D)]
+    with torch.no_grad():
+        for p in found:
+            p.copy_(torch.randn(p.shape) * 1.2 * D**-0.5)
+        got = logits(mine, images, sizes)
+        for blocks in orders([p.reshape(rows, D) for p in found], L, rows, sizes):
+            for block, (q, k, v, *out) in zip(one.blocks, blocks, strict=True):
+                block.attn.qkv.weight.copy_(torch.cat([q, k, v]))
+                for weight in out:
+                    block.attn.proj.weight.copy_(weight)
+            if close(got, one(images)):
+                return
+    raise Mistake("right where queries, keys and values have the same weights only: each is made by its own layer alone")
+
+
+def summed(model: nn.Module, images: Tensor, sizes: Sizes, rows: int) -> dict[Sizes, Tensor]:
+    """The gradients of all parameters, those of one shape added up; rows: of a piece of queries, keys and values."""
+    sums: dict = {}
+    for p, slope in zip(learned(model), gradients(model(images), learned(model)), strict=True):
+        shape = shape_of(p, sizes)
+        flat = [n for n in p.shape if n > 1] or [1]
+        slope = slope.reshape(shape) if flat[0] == shape[0] else slope.reshape(shape[::-1]).T
+        if shape[0] == 3 * sizes[4] > rows:
+            shape, slope = (rows, *shape[1:]), slope.unflatten(0, (-1, rows)).sum(dim=0)
+        sums[shape] = sums.get(shape, 0) + slope
+    return sums
+
+
+def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
+    """Mistake unless images and all parameters get the right gradient."""
+    for sizes in SIZES:
+        mine, right = twins(answer, sizes)
+        images = images_for(sizes).requires_grad_()
+        one = equal_to(mine, right, images.detach(), sizes)
+        names = [name for name, p in mine.named_parameters() if p.requires_grad]
+        entered, *found = gradients(mine(images), [images, *learned(mine)])
+        none = "gives the right numbers, but no gradient flows back: was something detached, or turned into numpy?"
+        lost = [name for name, slope in zip(names, found, strict=True) if slope is None]
+        reject_if(lost == names, none)
+        reject_if(lost, f"no gradient reaches {', '.join(lost[:4])}: is it used, and not detached?")
+        reject_if(entered is None, none)
+        wrong = not same(entered, gradients(one(images), [images])[0], atol=1e-4)
+        reject_if(wrong, "gives the right numbers, but another gradient than it should")
+        rows = pieces(mine, sizes)
+        got, wanted = (summed(model, images, sizes, rows) for model in (mine, one))
+        off = [shape for shape in got if not same(got[shape], wanted[shape], atol=1e-3)]
+        reject_if(off, f"gives the right logits, but parameters of shape {off} get a wrong gradient")
+    expect_anywhere(mine, one, images)
+
+
+VIT = ModuleExercise(
+    name="vit",
+    module=Right,
+    function=passed,
+    readings=lambda model, *sizes: iter(()),
+    ideas={
+        "images in, K numbers out, for any batch": [any_batch],
+        "every part is registered: L separate blocks, class token, T positions, norm, head": [registered],
+        "images in a batch do not mix, a second call gives the same": [images_apart],
+        "the numbers of equations 1 to 4, float64 too": [right_numbers, three_layers],
+        "gradients flow to the images and to every parameter": [every_gradient],
+    },
+    mistakes={},
+    structures=PARTS
+    | {words: with_stage(stage, wrong) for stage, wrongs in PASSES.items() for words, wrong in wrongs.items()},
+    cases=[(sizes, (3, sizes[2], sizes[0], sizes[0])) for sizes in SIZES],
+    count="",
+)
