@@ -17,6 +17,7 @@ def module(init, forward):
     class Made(nn.Module):
         def __init__(self, *sizes):
             super().__init__()
+            self.P = sizes[0]
             init(self, *sizes)
 
         def forward(self, x):
@@ -25,46 +26,37 @@ def module(init, forward):
     return Made
 
 
-def first_of(init, **more):
-    """A module's beginning, then more attributes: functions of the sizes."""
+def having(**parts):
+    """A module's beginning: its parts, as functions of the sizes."""
 
-    def both(self, *sizes):
-        init(self, *sizes)
-        for name, make in more.items():
+    def init(self, *sizes):
+        for name, make in parts.items():
             setattr(self, name, make(*sizes))
 
-    return both
+    return init
 
 
-def frozen_too(init):
-    """A module that keeps something more, which never learns."""
-    return first_of(init, more=lambda *sizes: nn.Parameter(torch.zeros(3), requires_grad=False))
+def zeros(*shape):
+    return nn.Parameter(torch.zeros(*shape))
+
+
+def frozen(*sizes):
+    return nn.Parameter(torch.zeros(1, 1, sizes[-1]), requires_grad=False)
+
+
+def nothing(*sizes):
+    return nn.Identity()
 
 
 # Projection
 
-
-def linear(self, P, C, D):
-    self.P, self.D = P, D
-    self.proj = nn.Linear(C * P * P, D)
-
-
-def conv(self, P, C, D, **options):
-    self.P = P
-    self.proj = nn.Conv2d(C, D, P, **{"stride": P, **options})
-
-
-def lazy(self, P, C, D):
-    self.P, self.proj = P, nn.LazyLinear(D)
-
-
-def lazy_conv(self, P, C, D):
-    self.proj = nn.Sequential(nn.LazyConv2d(D, P, stride=P), nn.Flatten(2))
-
-
-def plain_weights(self, P, C, D):
-    self.P = P
-    self.E, self.b = nn.Parameter(torch.randn(C * P * P, D) * 0.02), nn.Parameter(torch.zeros(D))
+LINEAR = {"proj": lambda P, C, D: nn.Linear(C * P * P, D)}
+linear = having(**LINEAR)
+lazy = having(proj=lambda P, C, D: nn.LazyLinear(D))
+lazy_conv = having(proj=lambda P, C, D: nn.Sequential(nn.LazyConv2d(D, P, stride=P), nn.Flatten(2)))
+listed_conv = having(proj=lambda P, C, D: [nn.Conv2d(C, D, P, stride=P)])
+plain_weights = having(E=lambda P, C, D: zeros(C * P * P, D), b=lambda P, C, D: zeros(D))
+in_one = having(w=lambda P, C, D: zeros(1, (C * P * P + 1) * D))  # weight and bias
 
 
 def cut(order):
@@ -76,12 +68,9 @@ def linear_of(change=lambda self, y: y, cut=patchify, init=linear):
     return module(init, lambda self, x: change(self, self.proj(cut(x, self.P))))
 
 
-def conv_of(change=lambda x: x.flatten(2).mT, init=conv, **options):
-    return module(lambda self, *sizes: init(self, *sizes, **options), lambda self, x: change(self.proj(x)))
-
-
-def listed_conv(self, P, C, D):
-    self.proj = [nn.Conv2d(C, D, P, stride=P)]
+def conv_of(change=lambda x: x.flatten(2).mT, **options):
+    init = having(proj=lambda P, C, D: nn.Conv2d(C, D, P, **{"stride": P, **options}))
+    return module(init, lambda self, x: change(self.proj(x)))
 
 
 def by_loop(self, x):
@@ -94,22 +83,17 @@ def by_matrix(self, x):
     return cut("b (r s) (c p q)")(x, self.P) @ self.E + self.b
 
 
-def in_one(self, P, C, D):
-    """Weight and bias in one parameter."""
-    self.P, self.w = P, nn.Parameter(torch.zeros(1, (C * P * P + 1) * D))
-    self.parts = lambda: (self.w[0, D:].view(D, -1), self.w[0, :D])
-
-
-def made_in_forward(self, x):
-    patches = patchify(x, self.P)
-    return nn.Linear(patches.shape[2], self.D)(patches)
-
-
-def normed(where):
-    norms = {"before": lambda P, C, D: nn.LayerNorm(C * P * P), "after": lambda P, C, D: nn.LayerNorm(D)}
-    none = dict.fromkeys(norms, lambda *sizes: nn.Identity())
-    init = first_of(linear, **(none | {name: norms[name] for name in norms if name in where}))
+def normed(**norms):
+    init = having(**LINEAR | {"before": nothing, "after": nothing} | norms)
     return module(init, lambda self, x: self.after(self.proj(self.before(patchify(x, self.P)))))
+
+
+def before(P, C, D):
+    return nn.LayerNorm(C * P * P)
+
+
+def after(P, C, D):
+    return nn.LayerNorm(D)
 
 
 PATCH_RIGHT = [
@@ -135,20 +119,28 @@ PATCH_WRONG = {
     "Did you reshape without a permute?": linear_of(cut=lambda x, P: x.flatten(1).unflatten(1, (-1, x.shape[1] * P * P))),
     "top to bottom first": linear_of(cut=cut("b (s r) (c p q)")),
     "another order than the patches": linear_of(lambda self, y: y.flip(1)),
-    "drawn at random inside forward": module(linear, made_in_forward),
+    "drawn at random inside forward":
+        module(linear, lambda self, x: nn.Linear(x.shape[1] * self.P**2, self.proj.out_features)(patchify(x, self.P))),
     "a bias of D": conv_of(bias=False),
-    **{f"no LayerNorm here, {where} the": normed(where) for where in ("before", "after", "before and after")},
-    "learns 11 numbers, it should": module(first_of(linear, proj=lambda *sizes: nn.Linear(10, 1)), made_in_forward),
+    "no LayerNorm here, before the": normed(before=before),
+    "no LayerNorm here, after the": normed(after=after),
+    "no LayerNorm here, before and after the": normed(before=before, after=after),
+    "learns 11 numbers, it should": module(
+        having(proj=lambda *sizes: nn.Linear(10, 1), D=lambda *sizes: sizes[2]),
+        lambda self, x: patchify(x, self.P).mean(-1, keepdim=True).expand(-1, -1, self.D),
+    ),
     "is not linear": linear_of(lambda self, y: F.gelu(y)),
     "channel by channel (C, P, P)": linear_of(cut=cut("b (r s) (p q c)")),
     "column by column": linear_of(cut=cut("b (r s) (c q p)")),
     "in training mode": linear_of(lambda self, y: F.dropout(y, 0.5, self.training)),
     "images must not mix": module(linear, lambda self, x: self.proj(patchify(x, self.P)) + x.mean()),
-    "requires_grad=False (3 numbers)": linear_of(init=frozen_too(linear)),
+    "let them learn, or leave them out": linear_of(init=having(more=frozen, **LINEAR)),
     "A layer in a plain list":
         module(listed_conv, lambda self, x: self.proj[0](x).flatten(2).mT),
     "other numbers than PatchEmbed": linear_of(lambda self, y: y * self.P),
-    "no published weight fits": module(in_one, lambda self, x: F.linear(patchify(x, self.P), *self.parts())),
+    "no published weight fits": module(
+        in_one, lambda self, x: F.pad(patchify(x, self.P), (0, 1), value=1.0) @ self.w.view(x.shape[1] * self.P**2 + 1, -1)
+    ),
     "raises": nn.Linear,
 }  # fmt: skip
 
@@ -156,29 +148,17 @@ PATCH_WRONG = {
 # Class token
 
 
-def token(self, *sizes, rows=(1, 1)):
-    self.cls = nn.Parameter(torch.zeros(*rows, sizes[-1]))
-
-
-def flat_token(self, *sizes):
-    token(self, *sizes, rows=())
+TOKEN = {"cls": lambda *sizes: zeros(1, 1, sizes[-1])}
+token = having(**TOKEN)
+flat_token = having(cls=lambda *sizes: zeros(sizes[-1]))
+plain_token = having(cls=lambda *sizes: torch.zeros(1, 1, sizes[-1]))
+embedding = having(cls=lambda D: nn.Embedding(1, D))
+halves = having(one=lambda D: zeros(D // 2), two=lambda D: zeros(D - D // 2))
 
 
 def tokens_for(images):
     """A class token for each image of a batch."""
-    return lambda self, D: token(self, D, rows=(images, 1))
-
-
-def plain_token(self, D):
-    self.cls = torch.zeros(1, 1, D)
-
-
-def embedding(self, D):
-    self.cls = nn.Embedding(1, D)
-
-
-def halves(self, D):
-    self.one, self.two = nn.Parameter(torch.zeros(D // 2)), nn.Parameter(torch.zeros(D - D // 2))
+    return having(cls=lambda D: zeros(images, 1, D))
 
 
 def front(self, x):
@@ -235,15 +215,14 @@ CLASS_WRONG = {says: tokens_of(forward) for says, forward in SHAPES_WRONG.items(
     ],
     "learns 32 vectors; the class token is one vector of D = 6, whatever the batch size":
         tokens_of(lambda self, x: torch.cat([self.cls[:1].expand(len(x), -1, -1), x], dim=1), tokens_for(32)),
-    "learns 8 vectors": tokens_of(front, first_of(token, fc=lambda D: nn.Linear(D, D))),
+    "learns 8 vectors": tokens_of(front, having(**TOKEN, fc=lambda D: nn.Linear(D, D))),
     "drawn at random inside forward": tokens_of(random_front),
     "no registered parameter": [
-        tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), lambda self, D: None),
+        tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), having()),
         tokens_of(front, plain_token),
         tokens_of(front, lambda self, D: self.register_buffer("cls", torch.zeros(1, 1, D))),
     ],
-    "has parameters with requires_grad=False":
-        tokens_of(front, first_of(token, cls=lambda D: nn.Parameter(torch.zeros(1, 1, D), requires_grad=False))),
+    "has parameters with requires_grad=False": tokens_of(front, having(cls=frozen)),
     "no gradient reaches": [
         tokens_of(lambda self, x: torch.cat([self.cls.detach().expand(len(x), -1, -1), x], 1)),
         tokens_of(lambda self, x: torch.cat([self.cls.data.expand(len(x), -1, -1), x], 1)),
@@ -253,7 +232,7 @@ CLASS_WRONG = {says: tokens_of(forward) for says, forward in SHAPES_WRONG.items(
     "came out changed": tokens_of(lambda self, x: front(self, x) + 1),
     "token 0 is not the learned vector": tokens_of(lambda self, x: torch.cat([2 * self.cls.expand(len(x), -1, -1), x], 1)),
     "it should give a tensor": tokens_of(lambda self, x: list(front(self, x))),
-    "requires_grad=False (3 numbers)": tokens_of(front, frozen_too(token)),
+    "let them learn, or leave them out": tokens_of(front, having(more=frozen, **TOKEN)),
     "in several parts":
         tokens_of(lambda self, x: torch.cat([torch.cat([self.one, self.two]).expand(len(x), 1, -1), x], 1), halves),
     "it should be an nn.Module": lambda D: torch.zeros(1, 1, D),
@@ -264,23 +243,19 @@ CLASS_WRONG = {says: tokens_of(forward) for says, forward in SHAPES_WRONG.items(
 # Class token and positions
 
 
-def both(rows=lambda N: N + 1, std=0.02, make=nn.Parameter):
+def both(rows=lambda N: N + 1, std=0.02, make=nn.Parameter, **more):
     """A class token and so many positions."""
-    return first_of(token, pos=lambda N, D: make(torch.randn(1, rows(N), D) * std))
+    return having(**TOKEN, pos=lambda N, D: make(torch.randn(1, rows(N), D) * std), **more)
 
 
 def embed_of(forward=front, add=lambda self, y: y + self.pos, init=None):
     return module(init or both(), lambda self, x: add(self, forward(self, x)))
 
 
-def by_table(self, N, D):
-    flat_token(self, D)
-    self.pos = nn.Embedding(N + 1, D)
-    nn.init.zeros_(self.pos.weight)
-
-
-def positions_only(self, N, D):
-    self.cls, self.pos = torch.zeros(1, 1, D), nn.Parameter(torch.zeros(1, N + 1, D))
+by_table = having(
+    cls=lambda N, D: zeros(D), pos=lambda N, D: nn.Embedding.from_pretrained(torch.zeros(N + 1, D), freeze=False)
+)
+positions_only = having(cls=lambda N, D: torch.zeros(1, 1, D), pos=lambda N, D: zeros(1, N + 1, D))
 
 
 class Subclass(TokenEmbed):
@@ -296,7 +271,7 @@ TOKEN_RIGHT = [
 ]
 TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.items()} | {
     "neither class token nor positions":
-        embed_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), lambda self, y: y, lambda self, N, D: None),
+        embed_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), lambda self, y: y, having()),
     "learns the class token alone": embed_of(init=both(make=lambda x: x)),
     "learns the positions alone": embed_of(init=positions_only),
     "one position for all patches": embed_of(init=both(lambda N: 1)),
@@ -315,7 +290,7 @@ TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.i
     "added twice": embed_of(add=lambda self, y: y + 2 * self.pos),
     "off by one": embed_of(add=lambda self, y: y + self.pos.roll(-1, 1)),
     "in training mode": embed_of(add=lambda self, y: F.dropout(y + self.pos + 1, 0.5, self.training)),
-    "requires_grad=False (3 numbers)": embed_of(init=frozen_too(both())),
+    "let them learn, or leave them out": embed_of(init=both(more=frozen)),
     "is not [class token; patches] + positions": embed_of(add=lambda self, y: y + self.pos.flip(1)),
 }  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Answers to the exercises of notebook 04."""
 
 import math
+from functools import partial
 from types import MappingProxyType
 
 import torch
@@ -44,11 +45,6 @@ def by_einops(tokens, gain, shift, epsilon=0.000001):
     mean = reduce(tokens, "... d -> ... 1", "mean")
     off = tokens - mean
     return off * torch.rsqrt(reduce(off**2, "... d -> ... 1", "mean") + epsilon) * gain + shift
-
-
-def by_module(x, weight, bias, eps=1e-6):
-    norm = nn.LayerNorm(x.shape[-1], eps=eps, elementwise_affine=False, dtype=x.dtype)
-    return norm(x) * weight + bias
 
 
 def in_place(x, weight, bias, eps=1e-6):
@@ -136,25 +132,17 @@ NORM_WRONG = {
 class MLP(nn.Module):
     """A right answer with places to go wrong."""
 
-    bias, out_bias, dropout = True, True, 0.0
+    bias = out_bias = True
+    act, before, after = F.gelu, nn.Identity(), nn.Identity()
 
     def __init__(self, dim, hidden_dim):
         super().__init__()
         self.fc1 = nn.Linear(dim, hidden_dim, bias=self.bias)
         self.fc2 = nn.Linear(hidden_dim, dim, bias=self.out_bias)
-        self.drop = nn.Dropout(self.dropout)
-
-    def act(self, x):
-        return F.gelu(x)
-
-    def before(self, x):
-        return x
-
-    def after(self, x):
-        return self.drop(x)
 
     def forward(self, x):
-        return self.after(self.fc2(self.act(self.fc1(self.before(x)))))
+        cls = type(self)  # functions among a class's attributes would be methods of its objects
+        return cls.after(self.fc2(cls.act(self.fc1(cls.before(x)))))
 
 
 class Reversed(nn.Module):
@@ -166,12 +154,6 @@ class Reversed(nn.Module):
         hidden = F.linear(tokens, self.into.weight, self.into.bias)
         hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
         return F.linear(hidden, self.out.weight, self.out.bias)
-
-
-class TokenByToken(MLP):
-    def forward(self, x):
-        rows = [MLP.forward(self, token) for token in x.reshape(-1, x.shape[-1])]
-        return torch.stack(rows).reshape(x.shape)
 
 
 class Listed(MLP):
@@ -225,17 +207,8 @@ def deeper(dim, h):
     return nn.Sequential(nn.Linear(dim, h), nn.GELU(), nn.Linear(h, h), nn.GELU(), nn.Linear(h, dim))
 
 
-def act(function, **changes):
-    """An MLP with another activation."""
-    return of(MLP, act=lambda self, x: function(x), **changes)
-
-
-def gelu_too(self, x):
+def gelu_too(x):
     return x * (1 + torch.erf(x / 2**0.5)) / 2
-
-
-def relu_too(self, x):
-    return F.relu(x)
 
 
 def as_it_is(x):
@@ -244,34 +217,33 @@ def as_it_is(x):
 
 MLP_NUMBERS_WRONG = {  # each key is the beginning of a message, so that it serves for the block, too
     "a GELU stands after the last layer too": of(MLP, after=gelu_too),
-    "a ReLU stands after the last layer": of(MLP, after=relu_too),
-    "GELU stands after the last layer, not between": act(as_it_is, after=gelu_too),
-    "GELU stands before the first layer, not between": act(as_it_is, before=gelu_too),
+    "a ReLU stands after the last layer": of(MLP, after=F.relu),
+    "GELU stands after the last layer, not between": of(MLP, act=as_it_is, after=gelu_too),
+    "GELU stands before the first layer, not between": of(MLP, act=as_it_is, before=gelu_too),
     "GELU stands before the first layer too": of(MLP, before=gelu_too),
-    "nothing stands between the layers": act(as_it_is),
-    "has a ReLU": act(F.relu),
-    "has ReLU, and once more": act(F.relu, after=relu_too),
-    "has the tanh form": act(nn.GELU(approximate="tanh")),
-    "has x * sigmoid(1.702 x)": act(lambda x: x / (1 + torch.exp(-1.702 * x))),
-    "has a SiLU": act(lambda x: x * x.sigmoid()),
-    "has a tanh": act(nn.Tanh()),
-    "has a sigmoid": act(nn.Sigmoid()),
-    "a leaky ReLU stands": act(nn.LeakyReLU()),
-    "has Phi(x) alone": act(lambda x: (1 + torch.erf(x / 2**0.5)) / 2),
-    "GELU is twice too large": act(lambda x: x * (1 + torch.erf(x / 2**0.5))),
-    "has erf(x) in GELU": act(lambda x: (x + x * torch.erf(x)) * 0.5),
+    "nothing stands between the layers": of(MLP, act=as_it_is),
+    "has a ReLU": of(MLP, act=F.relu),
+    "has ReLU, and once more": of(MLP, act=F.relu, after=F.relu),
+    "has the tanh form": of(MLP, act=nn.GELU(approximate="tanh")),
+    "has x * sigmoid(1.702 x)": of(MLP, act=lambda x: x / (1 + torch.exp(-1.702 * x))),
+    "has a SiLU": of(MLP, act=lambda x: x * x.sigmoid()),
+    "has a tanh": of(MLP, act=nn.Tanh()),
+    "has a sigmoid": of(MLP, act=nn.Sigmoid()),
+    "a leaky ReLU stands": of(MLP, act=nn.LeakyReLU()),
+    "has Phi(x) alone": of(MLP, act=lambda x: (1 + torch.erf(x / 2**0.5)) / 2),
+    "GELU is twice too large": of(MLP, act=lambda x: x * (1 + torch.erf(x / 2**0.5))),
+    "has erf(x) in GELU": of(MLP, act=lambda x: (x + x * torch.erf(x)) * 0.5),
     "adds its input": of(MLP, forward=lambda self, x: x + MLP.forward(self, x)),
-    "norms its input": of(MLP, before=lambda self, x: F.layer_norm(x, x.shape[-1:])),
+    "norms its input": of(MLP, before=lambda x: F.layer_norm(x, x.shape[-1:])),
 }
 MLP_WRONG = MLP_NUMBERS_WRONG | {
-    "loses digits": act(lambda x: F.gelu(x.float()).to(x.dtype)),
     "detached nor frozen": lambda dim, hidden: MLP(dim, hidden).requires_grad_(False),
-    "in training mode": of(MLP, dropout=0.1),
+    "in training mode": lambda *sizes: nn.Sequential(MLP(*sizes), nn.Dropout(0.1)),
     "at a second call": [
-        of(MLP, after=lambda self, x: F.dropout(x, 0.1)),
+        of(MLP, after=lambda x: F.dropout(x, 0.1)),
         of(MLP, forward=lambda self, x: nn.Linear(x.shape[-1], x.shape[-1])(MLP.forward(self, x))),
     ],
-    "reads every token alone": act(lambda x: F.gelu(x) - F.gelu(x).mean(1, keepdim=True)),
+    "reads every token alone": of(MLP, act=lambda x: F.gelu(x) - F.gelu(x).mean(1, keepdim=True)),
     "the biases are missing": of(MLP, bias=False, out_bias=False),
     "the first layer has no bias": of(MLP, bias=False),
     "the second layer has no bias": of(MLP, out_bias=False),
@@ -286,9 +258,8 @@ MLP_WRONG = MLP_NUMBERS_WRONG | {
     "only the second layer is registered": of(Listed, place=1),
     "build it from nn.Linear": Parameters,
     "is a fixed number in your code?": lambda dim, hidden: MLP(dim, 10),
-    "no gradient flows back": of(MLP, act=lambda self, x: F.gelu(x).detach()),
+    "no gradient flows back": of(MLP, act=lambda x: F.gelu(x).detach()),
     "fc2.weight": of(MLP, forward=lambda self, x: F.linear(F.gelu(self.fc1(x)), self.fc2.weight.detach(), self.fc2.bias)),
-    "changes its input": of(MLP, forward=lambda self, x: MLP.forward(self, x.mul_(2))),
     "hand over the class itself": MLP(6, 10),
     "it should be an nn.Module": lambda dim, hidden: 3,
     "raises TypeError": lambda dim: MLP(dim, 4 * dim),
@@ -301,20 +272,14 @@ MLP_WRONG = MLP_NUMBERS_WRONG | {
 class Block(nn.Module):
     """A right answer with places to go wrong."""
 
-    ratio, eps = 4, 1e-6
+    ratio, eps, attention, make_mlp = 4, 1e-6, MultiHeadAttention, encoder.MLP
 
     def __init__(self, dim, num_heads):
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=self.eps)
-        self.attn = self.attention(dim, num_heads)
+        self.attn = type(self).attention(dim, num_heads)
         self.norm2 = nn.LayerNorm(dim, eps=self.eps)
-        self.mlp = self.make_mlp(dim, self.ratio * dim)
-
-    def attention(self, dim, num_heads):
-        return MultiHeadAttention(dim, num_heads)
-
-    def make_mlp(self, dim, hidden):
-        return encoder.MLP(dim, hidden)
+        self.mlp = type(self).make_mlp(dim, self.ratio * dim)
 
     def forward(self, x):
         x = x + self.attn(self.norm1(x))
@@ -364,8 +329,7 @@ class LooseNorms(Block):
 class Torch(Block):
     """As published: torch's attention."""
 
-    def attention(self, dim, num_heads):
-        return nn.MultiheadAttention(dim, num_heads, batch_first=True)
+    attention = partial(nn.MultiheadAttention, batch_first=True)
 
     def forward(self, x):
         y = self.norm1(x)
@@ -395,8 +359,9 @@ class Layer(nn.Module):
 class Heads(nn.Module):
     """Maps for queries, keys and values of some widths, which together are 3 D; then an output projection."""
 
-    def __init__(self, dim, num_heads, widths):
+    def __init__(self, dim, num_heads, *widths):
         super().__init__()
+        widths = widths or [dim] * 3
         self.maps, self.out = nn.ModuleList(nn.Linear(dim, width) for width in widths), nn.Linear(dim, dim)
         self.num_heads = num_heads
 
@@ -409,8 +374,7 @@ class Heads(nn.Module):
 class Apart(LooseNorms):
     """Nothing says which vector or map is which."""
 
-    def attention(self, dim, num_heads):
-        return Heads(dim, num_heads, [dim] * 3)
+    attention = Heads
 
 
 def way(function, base=Block):
@@ -445,14 +409,6 @@ def normed_stream(x, n, a, m, f):
     return x + f(x)
 
 
-def with_mlp(cls, base=Block):
-    return of(base, make_mlp=lambda self, dim, hidden: cls(dim, hidden))
-
-
-def with_attention(cls):
-    return of(Block, attention=lambda self, dim, num_heads: cls(dim, num_heads))
-
-
 def changed(change):
     """A block changed after it was built."""
 
@@ -476,20 +432,13 @@ def no_part(*sizes):
     return nn.Identity()
 
 
+NO_BIAS = attention_cases.of(bias=False, out_bias=False), of(MLP, bias=False, out_bias=False)
 BLOCK_RIGHT = [
-    encoder.Block,
-    Block,
-    OwnParts,
-    LooseNorms,
-    Torch,
-    Layer,
-    with_mlp(MLP),
-    lambda dim, h, eps=1e-6: encoder.Block(dim, h),
-    Apart,
+    encoder.Block, Block, OwnParts, LooseNorms, Torch, Layer, Apart, lambda dim, h, eps=1e-6: encoder.Block(dim, h),
+    of(Block, make_mlp=MLP), of(Block, make_mlp=Formula),
+    of(Block, attention=lambda dim, h: Heads(dim, h, *[dim // h] * 3 * h)),
     changed(lambda block: [setattr(block, name, OwnNorm(1, 1, width(block))) for name in ("norm1", "norm2")]),
-    with_mlp(Formula),
-    of(Block, attention=lambda self, dim, h: Heads(dim, h, [dim // h] * 3 * h)),
-]
+]  # fmt: skip
 WAYS_WRONG = {
     "attention's result is never used": Planted,
     "the MLP's result is never used": way(lambda x, n, a, m, f: x + a(n(x))),
@@ -520,14 +469,14 @@ WAYS_WRONG = {
     "the MLP's result is subtracted": way(lambda x, n, a, m, f: (y := x + a(n(x))) - f(m(y))),
     "applied to the result too": way(lambda x, n, a, m, f: m(f(m(x + a(n(x)))) + x + a(n(x)))),
 }
-BLOCK_WRONG = WAYS_WRONG | {f"the MLP: {says}": with_mlp(cls) for says, cls in MLP_NUMBERS_WRONG.items()}
+BLOCK_WRONG = WAYS_WRONG | {f"the MLP: {says}": of(Block, make_mlp=cls) for says, cls in MLP_NUMBERS_WRONG.items()}
 BLOCK_WRONG |= {  # the museum of attention, inside a block
-    says: with_attention((cls if isinstance(cls, list) else [cls])[-1])
+    says: of(Block, attention=(cls if isinstance(cls, list) else [cls])[-1])
     for says, cls in attention_cases.MODULE_WRONG.items()
     if any(says in words for words in HEADS)
 }
 BLOCK_WRONG |= {
-    "has a ReLU": [of(Layer, options={"activation": "relu"}), with_mlp(act(F.relu), LooseNorms)],
+    "has a ReLU": [of(Layer, options={"activation": "relu"}), of(LooseNorms, make_mlp=of(MLP, act=F.relu))],
     "the norms' eps is 1e-5": [of(Block, eps=1e-5), of(Layer, options={"layer_norm_eps": 1e-5})],
     "norm1's eps is 1e-5": set_eps("norm1"),
     "norm2's eps is 1e-5": set_eps("norm2"),
@@ -537,10 +486,10 @@ BLOCK_WRONG |= {
     "And the MLP has a ReLU": of(Layer, options={"norm_first": False, "activation": "relu"}),
     "in training mode": of(Layer, options={"dropout": 0.1}),
     "at a second call": way(lambda x, n, a, m, f: (y := x + F.dropout(a(n(x)), 0.1)) + f(m(y))),
-    "images mix": of(Torch, attention=lambda self, dim, h: nn.MultiheadAttention(dim, h)),
-    "right for a single head": of(Block, attention=lambda self, dim, h: MultiHeadAttention(dim, 1)),
+    "images mix": of(Torch, attention=nn.MultiheadAttention),
+    "right for a single head": of(Block, attention=lambda dim, h: MultiHeadAttention(dim, 1)),
     **{
-        f"attention has {n} heads": of(Block, attention=lambda self, dim, h, n=n: MultiHeadAttention(dim, n))
+        f"attention has {n} heads": of(Block, attention=lambda dim, h, n=n: MultiHeadAttention(dim, n))
         for n in (2, 4, 6, 12)
     },
     **{f"hidden width is {n} D": of(Block, ratio=n) for n in (1, 2, 3, 8)},
@@ -549,29 +498,24 @@ BLOCK_WRONG |= {
     "a LayerNorm and the output projection":
         changed(lambda block: (setattr(block, "norm2", block.norm1), setattr(block.attn, "proj", nn.Identity()))),
     "the output projection of attention is missing": changed(lambda block: setattr(block.attn, "proj", nn.Identity())),
-    "attention is missing": with_attention(no_part),
-    "the MLP is missing": with_mlp(no_part),
-    "the MLP's layers have no biases": with_mlp(of(MLP, bias=False, out_bias=False)),
-    "the Linears have no biases": of(
-        Block,
-        attention=lambda self, dim, h: attention_cases.of(bias=False, out_bias=False)(dim, h),
-        make_mlp=lambda self, dim, hidden: of(MLP, bias=False, out_bias=False)(dim, hidden),
-    ),
-    "queries, keys and values have no bias": with_attention(of(attention_cases.Base, bias=False)),
-    "attention has no biases": with_attention(of(attention_cases.Base, bias=False, out_bias=False)),
+    "attention is missing": of(Block, attention=no_part),
+    "the MLP is missing": of(Block, make_mlp=no_part),
+    "the MLP's layers have no biases": of(Block, make_mlp=NO_BIAS[1]),
+    "the Linears have no biases":
+        of(Block, attention=NO_BIAS[0], make_mlp=NO_BIAS[1]),
+    "queries, keys and values have no bias": of(Block, attention=attention_cases.of(bias=False)),
+    "attention has no biases": of(Block, attention=NO_BIAS[0]),
     "has no parameters": no_part,
-    "no gradient flows back": of(Block, forward=lambda self, x: Block.forward(self, x).detach()),
     "gradient": [
         way(lambda x, n, a, m, f: (y := x + a(n(x).detach())) + f(m(y))),
         way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(m(y)).detach()),
     ],
     "another gradient for its input": way(lambda x, n, a, m, f: (y := x.detach() + a(n(x))) + f(m(y))),
-    "changes its input": way(lambda x, n, a, m, f: (x.mul_(1.5), Block)[0]),
     "it should give one tensor": way(lambda x, n, a, m, f: (x, a(n(x)))),
     "gives shape": on(lambda y, x, m, f: (y + f(m(y)))[:, 0]),
     "the numbers are not": on(lambda y, x, m, f: y * f(m(y))),
     "detached nor frozen": changed(lambda block: block.norm1.requires_grad_(False)),
-    "is a fixed number in your code?": of(Block, make_mlp=lambda self, dim, hidden: encoder.MLP(dim, 48)),
+    "is a fixed number in your code?": of(Block, make_mlp=lambda dim, hidden: encoder.MLP(dim, 48)),
     "hand over the class itself": Block(12, 3),
     "it should be an nn.Module": lambda dim, heads: 3,
 }  # fmt: skip
@@ -621,8 +565,8 @@ COUNT_WRONG = {
 }  # fmt: skip
 
 RIGHT = {
-    "layer_norm": [torch_norm, by_hand, by_loops, by_einops, by_module, in_place, by_groups],
-    "mlp": [encoder.MLP, MLP, Reversed, TokenByToken, sequential, Formula, Convolved],
+    "layer_norm": [torch_norm, by_hand, by_loops, by_einops, in_place, by_groups],
+    "mlp": [encoder.MLP, MLP, Reversed, sequential, Formula, Convolved],
     "block": BLOCK_RIGHT,
     "mend": [Torch, Block, Layer],
     "block_parameters": [

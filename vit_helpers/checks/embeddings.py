@@ -626,8 +626,7 @@ RESIZE_POSITIONS = Exercise(
     when=from_to,
     unknown=lambda got, right, *given: f"gives other numbers than bicubic interpolation over the grid, {from_to(*given)}",
     ideas={
-        "gives (1, T', D), with and without a class token":
-            [forms],
+        "gives (1, T', D), with and without a class token": [forms],
         "the class token keeps its position": [class_token_kept],
         "stretches in two directions, non-square grids too": [positions(*grids, e) for grids in STRETCHES for e in (1, 0)],
         "keeps the type, passes gradients, leaves its input": [as_tensors_go, contract],

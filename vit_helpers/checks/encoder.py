@@ -139,23 +139,21 @@ check_layer_norm = LAYER_NORM.check
 # The MLP
 
 
-def mlp(
-    x: Tensor,
-    w1: Tensor,
-    b1: Tensor,
-    w2: Tensor,
-    b2: Tensor,
-    act: Callable = F.gelu,
-    before: Callable = lambda x: x,
-    after: Callable = lambda x: x,
-    residual: float = 0.0,
-) -> Tensor:
-    """Linear, GELU, Linear; a mistake is another activation, or something before or after the layers."""
-    return after(F.linear(act(F.linear(before(x), w1, b1)), w2, b2)) + residual * x
-
-
 def identity(x: Tensor) -> Tensor:
     return x
+
+
+def mlp(
+    x: Tensor,
+    *layers: Tensor,
+    act: Callable = F.gelu,
+    before: Callable = identity,
+    after: Callable = identity,
+    residual: int = 0,
+) -> Tensor:
+    """Linear, GELU, Linear; a mistake is another activation, or something before or after the layers."""
+    w1, b1, w2, b2 = layers
+    return after(F.linear(act(F.linear(before(x), w1, b1)), w2, b2)) + residual * x
 
 
 MLPS = {
@@ -180,7 +178,7 @@ MLPS = {
         "has Phi(x) alone; GELU is x * Phi(x)": {"act": torch.special.ndtr},
         "GELU is twice too large: the factor 1/2 is missing": {"act": lambda x: 2 * F.gelu(x)},
         "has erf(x) in GELU; it is erf(x / sqrt(2))": {"act": lambda x: x * (1 + torch.erf(x)) / 2},
-        "adds its input; the residual belongs to the block": {"residual": 1.0},
+        "adds its input; the residual belongs to the block": {"residual": 1},
         "norms its input; that belongs to the block": {"before": lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-6)},
     }.items()
 }  # fmt: skip
@@ -471,14 +469,7 @@ BLOCK = ModuleExercise(
         "attention has no biases, or the norms are missing, or their scale and shift": with_parts(NO_BIAS),
     }
     | {f"the MLP's hidden width is {ratio} D; it is 4 D": with_parts(ratio=ratio) for ratio in (1, 2, 3, 8)},
-    cases=[
-        ((12, 3), (2, 5, 12)),
-        ((8, 2), (1, 1, 8)),
-        ((6, 1), (3, 4, 6)),
-        ((5, 5), (2, 7, 5)),
-        ((16, 4), (4, 4, 16)),
-        ((24, 6), (2, 17, 24)),
-    ],
+    cases=MULTI_HEAD.cases,
     count="12 D^2 + 13 D",
     advice="4 D^2 + 4 D of attention, 8 D^2 + 5 D of the MLP, 2 D of each norm",
     unknown="shapes and parameters are right, the numbers are not: x = x + attn(norm1(x)), then x = x + mlp(norm2(x))",

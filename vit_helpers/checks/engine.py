@@ -4,6 +4,7 @@ A check compares an answer with the reference in every case, and names the wrong
 The tests hand in the same table: each wrong answer must get exactly its own message.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class Exercise:
     whole: bool = False  # whether a mistake is named only when it gives the same as the answer in every case
     batch: int = 99  # from how many axes on the first one holds images, which must not mix
     differentiable: bool = True
+    rtol: float = 0.0  # how far a number may be off, as a share of it; 0: five digits, and whole numbers exactly
     large: float = 10.0  # factor for inputs outside of the comfortable range
     model: str = "model"  # what a module among the arguments is called
     changes: tuple[int, ...] = ()  # places of arguments that an answer may change
@@ -134,7 +136,7 @@ class Exercise:
 
     def right(self, got: Any, wanted: Any) -> bool:
         """Whether one part of a result is right."""
-        return same(got, wanted) if isinstance(wanted, Tensor) else equal(got, wanted)
+        return same(got, wanted) if isinstance(wanted, Tensor) else self.like(got, wanted)
 
     def asked(self, answer: Callable, given: tuple) -> Any:
         """What an answer gives, as a dictionary where the exercise observes more than that."""
@@ -228,6 +230,8 @@ class Exercise:
         """Whether a wrong answer of ours gives this result, rounded as it may be."""
         if isinstance(got, Tensor) and isinstance(theirs, Tensor):
             return equal(got, theirs.to(got.dtype))
+        if self.rtol and is_float(got) and is_float(theirs):
+            return math.isclose(got, theirs, rel_tol=self.rtol)
         return equal(got, theirs)
 
     def explain(self, answer: Callable, given: tuple, part: str, matches: Callable[[Any], bool]) -> str | None:

@@ -20,6 +20,9 @@ HINTS = {  # part of an error's name and message, and the way out
     "StopIteration": "next() found nothing left",
     "log_softmax_lastdim_kernel_impl": "cross_entropy takes the logits first, the labels second",
     "'method' object is not": "are brackets missing behind a method's name?",
+    "cannot assign to field": "a config is frozen. dataclasses.replace(config, ...) makes a new one",
+    "an image size is": "image_size is a pair, and (H, W) * 2 is (H, W, H, W). Multiply each side",
+    "'NoneType' object has no attribute 'zero_'": "a fresh model's .grad is None. model.zero_grad() copes with that",
     "object of type 'generator' has no len()": "batches may come one by one: count them in the loop",
 }
 results: list[str] = []  # one sign for each idea of the last check; `share` counts them
