@@ -1,6 +1,6 @@
 """What attaches to `fit` from outside: reporting, several processes, and whatever you write. Checkpoints: see there."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -43,25 +43,6 @@ class Callback:
 
     def on_fit_end(self, run: Run) -> None:
         """After the last epoch."""
-
-
-class CallbackList(Callback):
-    """Several callbacks that act one after another."""
-
-    def __init__(self, callbacks: Sequence[Callback]) -> None:
-        self.callbacks = callbacks
-
-    def on_fit_start(self, run: Run) -> None:
-        for callback in self.callbacks:
-            callback.on_fit_start(run)
-
-    def on_epoch_end(self, run: Run) -> None:
-        for callback in self.callbacks:
-            callback.on_epoch_end(run)
-
-    def on_fit_end(self, run: Run) -> None:
-        for callback in self.callbacks:
-            callback.on_fit_end(run)
 
 
 class AverageGradients(Callback):

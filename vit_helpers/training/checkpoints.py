@@ -75,7 +75,7 @@ def save_checkpoint(path: Path, run: Run, about: State | None = None) -> None:
     state = {
         "version": VERSION,
         "schedule": run.schedule.state_dict(),
-        "random": random_state(),
+        "random": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
         "recipe": asdict(run.recipe),
         "total": run.steps,
         "history": [asdict(row) for row in run.history],
@@ -107,47 +107,42 @@ def finished(path: Path) -> list[Path]:
 
 def save_file(path: Path, state: State) -> None:
     """Write a checkpoint to a temporary file, then rename it."""
+    part, older = path.with_name(path.name + ".part"), previous(path)
     try:
-        torch.save(state, temporary(path))
+        torch.save(state, part)
     except RuntimeError as error:  # what torch raises when a disk is full, or gone
-        temporary(path).unlink(missing_ok=True)
-        raise OSError(f"could not write {temporary(path)}, {path} is as it was: {error}") from error
+        part.unlink(missing_ok=True)
+        raise OSError(f"could not write {part}, {path} is as it was: {error}") from error
     if path.exists():
-        shutil.copyfile(path, temporary(previous(path)))  # copied, not moved: there is a checkpoint at every moment
-        temporary(previous(path)).replace(previous(path))
-    temporary(path).replace(path)
+        copy = older.with_name(older.name + ".part")
+        shutil.copyfile(path, copy)  # copied, not moved: there is a checkpoint at every moment
+        copy.replace(older)
+    part.replace(path)
 
 
 def load_checkpoint(path: str | PathLike[str]) -> State:
     """What `save_checkpoint` wrote, as a dict with tensors on the CPU; its history is a list of `Epoch`.
 
-    Reads what version 0.1 wrote, too. Of a folder of parts it reads all but weights and optimizer (see `restore`).
+    Reads what version 0.1 wrote, too. Of a folder of parts it reads all but weights and optimizer, which
+    `restore` finds in the folder "parts".
     raises: FileNotFoundError when there is none; ValueError when it is truncated or damaged, naming the one before
     """
-    path = Path(path)
-    if path.suffix == SHARDS:
-        return load_shards(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no checkpoint at {path}{hint_previous(path)}")
-    with path.open("rb") as file:
-        try:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
-            raise ValueError(f"the checkpoint {path} is truncated or damaged{hint_previous(path)}") from error
-    if not isinstance(state, dict) or "history" not in state:
-        raise ValueError(f"{path} is not a checkpoint of this training: {type(state).__name__} without a history")
-    return upgrade(state)
-
-
-def load_shards(path: Path) -> State:
-    """All but weights and optimizer, and under "parts" the folder where `restore` finds them."""
-    if not finished(path):
-        raise FileNotFoundError(f"no finished checkpoint in {path}")
-    folder = finished(path)[-1]
+    file, parts = Path(path), dict[str, Path]()
+    if file.suffix == SHARDS:
+        if not finished(file):
+            raise FileNotFoundError(f"no finished checkpoint in {file}")
+        parts = {"parts": finished(file)[-1]}
+        file = parts["parts"] / "state.pt"
+    hint = hint_older(parts.get("parts", file))
+    if not file.is_file():
+        raise FileNotFoundError(f"no checkpoint at {file}{hint}")
     try:
-        return upgrade(torch.load(folder / "state.pt", weights_only=True)) | {"parts": folder}
-    except Exception as error:  # as for a file
-        raise ValueError(f"{folder / 'state.pt'} is truncated or damaged{hint_older(folder)}") from error
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
+        raise ValueError(f"the checkpoint {file} is truncated or damaged{hint}") from error
+    if not isinstance(state, dict) or "history" not in state:
+        raise ValueError(f"{file} is not a checkpoint of this training: {type(state).__name__} without a history")
+    return upgrade(state) | parts
 
 
 def upgrade(state: State) -> State:
@@ -168,30 +163,20 @@ def restore(state: State, run: Run) -> None:
     if changed:
         raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
     if "parts" in state:
-        restore_parts(state["parts"], run.model, run.optimizer)
+        folder = state["parts"]
+        if folder != broadcast(folder):
+            raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
+        try:
+            load_sharded(folder, run.model, run.optimizer)
+        except OSError as error:
+            raise ValueError(f"{error}{hint_older(folder)}") from error
     else:
         run.model.load_state_dict(state["model"])
         run.optimizer.load_state_dict(state["optimizer"])
     run.schedule.load_state_dict(state["schedule"])
     torch.set_rng_state(state["random"]["cpu"])
-    if state["random"]["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["random"]["cuda"][: torch.cuda.device_count()])
+    torch.cuda.set_rng_state_all(state["random"]["cuda"][: torch.cuda.device_count()])
     run.history[:] = state["history"]
-
-
-def restore_parts(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put back weights and optimizer from all parts of the checkpoint that all processes agree on."""
-    if folder != broadcast(folder):
-        raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
-    try:
-        load_sharded(folder, model, optimizer)
-    except OSError as error:
-        raise ValueError(f"{error}{hint_older(folder)}") from error
-
-
-def random_state() -> State:
-    """The state of torch's generators, CPU and CUDA."""
-    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
 
 
 def previous(path: Path) -> Path:
@@ -199,19 +184,11 @@ def previous(path: Path) -> Path:
     return path.with_name(path.name + ".previous")
 
 
-def temporary(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
-    return path.with_name(path.name + ".part")
-
-
-def hint_previous(path: Path) -> str:
-    """The end of an error message: how to go on from the checkpoint before, if there is one."""
+def hint_older(path: Path) -> str:
+    """The end of an error message: how to go on from the checkpoint before this file or folder of parts, if there is one."""
+    if path.parent.suffix == SHARDS:
+        older = [folder for folder in finished(path.parent) if folder < path]
+        return f"; if it is damaged, remove {path} to go on from {older[-1]}" if older else ""
     if not previous(path).exists():
         return ""
     return f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there"
-
-
-def hint_older(folder: Path) -> str:
-    """As `hint_previous`, for a checkpoint in parts."""
-    older = [path for path in finished(folder.parent) if path < folder]
-    return f"; if it is damaged, remove {folder} to go on from {older[-1]}" if older else ""

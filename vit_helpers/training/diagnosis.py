@@ -1,7 +1,7 @@
 """Why did it not learn?  The history of a run, read for the usual symptoms."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vit_helpers.training.measurements import Epoch
@@ -37,100 +37,61 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
     if not history:
         raise ValueError("an empty history cannot be diagnosed")
     rows = [row if isinstance(row, Epoch) else Epoch.from_dict(row) for row in history]
-    return next(found for symptom in SYMPTOMS if (found := symptom(rows)))
+    broken = next((row for row in rows if not (math.isfinite(row.loss) and math.isfinite(row.val_loss))), None)
+    last = broken or rows[-1]
+    best = min(rows, key=lambda row: row.val_loss)
+    ln_k = math.log(max(last.num_classes, 1))
+    least = math.log(math.e + max(last.num_classes, 1) - 1) - 1  # loss when the right output is 1 and all others are 0
+    symptom, advice = next((symptom, advice) for symptom, seen, advice in SYMPTOMS if seen(last))
+    return Diagnosis(symptom, advice.format(last=last, best=best, ln_k=ln_k, least=least))
 
 
-def not_finite(history: list[Epoch]) -> Diagnosis | None:
-    """A loss that is NaN or infinite"""
-    for row in history:
-        if not (math.isfinite(row.loss) and math.isfinite(row.val_loss)):
-            return Diagnosis(
-                "not finite",
-                f"the loss is {row.loss} in epoch {row.epoch}. Lower the learning rate or warm up, look for NaN in "
-                "the pixels, for a division by zero or a log of zero",
-            )
-    return None
-
-
-def softmax_twice(history: list[Epoch]) -> Diagnosis | None:
-    """A model whose outputs are probabilities, in a loss that applies a softmax of its own.
-
-    Loss and accuracy cannot show this for few classes: with 2 of them the loss stays above 0.31, where label smoothing alone
-    can keep that of a healthy training. The outputs show it for any number of classes, label smoothing and accuracy. Rows
-    without `probabilities`, which do not come from `fit`, never get this diagnosis.
-    """
-    last = history[-1]
-    if not last.probabilities:
-        return None
-    least = math.log(math.e + last.num_classes - 1) - 1  # when the right output is 1 and all others are 0
-    return Diagnosis(
+# Loss and accuracy cannot show a softmax before the loss for few classes: with 2 of them the loss stays above 0.31, where
+# label smoothing alone can keep that of a healthy training. The outputs show it always. Rows that do not come from `fit`
+# have no `probabilities`, and perhaps no `val_majority_share` (NaN), and never get the diagnosis.
+SYMPTOMS: tuple[tuple[str, Callable[[Epoch], bool], str], ...] = (  # the most serious first: name, test, advice
+    (
+        "not finite",
+        lambda row: not (math.isfinite(row.loss) and math.isfinite(row.val_loss)),
+        "the loss is {last.loss} in epoch {last.epoch}. Lower the learning rate or warm up, look for NaN in the pixels, for "
+        "a division by zero or a log of zero",
+    ),
+    (
         "softmax twice",
+        lambda row: row.probabilities,
         "every output of the model is a probability distribution already (nothing below 0, sum 1), and the loss applies a "
-        f"softmax of its own to it. It is {last.loss:.2f} and cannot fall below {least:.2f}. Remove the softmax at the "
-        "end of the model, so that it returns logits",
-    )
-
-
-def constant_prediction(history: list[Epoch]) -> Diagnosis | None:
-    """The same prediction for (nearly) every image"""
-    last = history[-1]
-    if not last.val_majority_share >= CONSTANT:  # nor where it was not measured
-        return None
-    return Diagnosis(
+        "softmax of its own to it. It is {last.loss:.2f} and cannot fall below {least:.2f}. Remove the softmax at the end "
+        "of the model, so that it returns logits",
+    ),
+    (
         "constant prediction",
-        f"{last.val_majority_share:.0%} of the validation images get one and the same class, so the accuracy, "
-        f"{last.val_accuracy:.2f}, is only that class's share. Is the decay L2 inside Adam (use AdamW)? Is the learning "
-        "rate too high or without warm-up? Do the pixels reach the model, normalized?",
-    )
-
-
-def stuck(history: list[Epoch]) -> Diagnosis | None:
-    """A training loss that never left that of a uniform prediction"""
-    last = history[-1]
-    K, ln_k = last.num_classes, math.log(last.num_classes)
-    if last.loss < STUCK * ln_k:
-        return None
-    return Diagnosis(
+        lambda row: row.val_majority_share >= CONSTANT,
+        "{last.val_majority_share:.0%} of the validation images get one and the same class, so the accuracy, "
+        "{last.val_accuracy:.2f}, is only that class's share. Is the decay L2 inside Adam (use AdamW)? Is the learning rate "
+        "too high or without warm-up? Do the pixels reach the model, normalized?",
+    ),
+    (
         "stuck at ln K",
-        f"the loss is {last.loss:.2f}; guessing among {K} classes costs ln {K} = {ln_k:.2f}. Do the labels belong to "
-        "their images? Is there a softmax before the loss? Is the learning rate far too low or too high? Can the model "
-        "overfit a single batch?",
-    )
-
-
-def overfitting(history: list[Epoch]) -> Diagnosis | None:
-    """Training still improves where validation does not"""
-    last, best = history[-1], min(history, key=lambda row: row.val_loss)
-    if last.accuracy - last.val_accuracy < GAP:
-        return None
-    return Diagnosis(
+        lambda row: row.loss >= STUCK * math.log(row.num_classes),
+        "the loss is {last.loss:.2f}; guessing among {last.num_classes} classes costs ln {last.num_classes} = {ln_k:.2f}. "
+        "Do the labels belong to their images? Is there a softmax before the loss? Is the learning rate far too low or too "
+        "high? Can the model overfit a single batch?",
+    ),
+    (
         "overfitting",
-        f"accuracy is {last.accuracy:.2f} in training and {last.val_accuracy:.2f} in validation, whose loss was "
-        f"lowest in epoch {best.epoch} of {last.epoch}. More images or augmentation, more decay, a smaller model, "
-        "or fewer epochs",
-    )
-
-
-def underfitting(history: list[Epoch]) -> Diagnosis | None:
-    """Many mistakes on the training images, too"""
-    last = history[-1]
-    if last.accuracy >= POOR:
-        return None
-    return Diagnosis(
+        lambda row: row.accuracy - row.val_accuracy >= GAP,
+        "accuracy is {last.accuracy:.2f} in training and {last.val_accuracy:.2f} in validation, whose loss was lowest in "
+        "epoch {best.epoch} of {last.epoch}. More images or augmentation, more decay, a smaller model, or fewer epochs",
+    ),
+    (
         "underfitting",
-        f"accuracy is {last.accuracy:.2f} even on the training images, {last.val_accuracy:.2f} in validation. "
-        "More epochs, a larger model, a higher or a lower learning rate, less augmentation or less decay; are the "
-        "pixels normalized?",
-    )
-
-
-def healthy(history: list[Epoch]) -> Diagnosis | None:
-    """None of the above"""
-    last = history[-1]
-    return Diagnosis(
+        lambda row: row.accuracy < POOR,
+        "accuracy is {last.accuracy:.2f} even on the training images, {last.val_accuracy:.2f} in validation. More epochs, a "
+        "larger model, a higher or a lower learning rate, less augmentation or less decay; are the pixels normalized?",
+    ),
+    (
         "healthy",
-        f"accuracy {last.accuracy:.2f} in training and {last.val_accuracy:.2f} in validation: no usual fault",
-    )
-
-
-SYMPTOMS = (not_finite, softmax_twice, constant_prediction, stuck, overfitting, underfitting, healthy)
+        lambda row: True,
+        "accuracy {last.accuracy:.2f} in training and {last.val_accuracy:.2f} in validation: no usual fault",
+    ),
+)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.training.callbacks import AverageGradients, Callback, CallbackList, PrintReport, Report, Run, progress
+from vit_helpers.training.callbacks import AverageGradients, Callback, PrintReport, Report, Run, progress
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.distributed import full_tensor, world_size
 from vit_helpers.training.measurements import Batch, Epoch, TrainingSums, cross_entropy, evaluate
@@ -62,13 +62,16 @@ def fit(
     run = start_run(model.to(device), recipe, steps=recipe.epochs * len(train))
     loss_fn = loss_fn or partial(cross_entropy, label_smoothing=recipe.label_smoothing)
     attached = attach(callbacks, report, checkpoint, resume, about)
-    attached.on_fit_start(run)
+    for callback in attached:
+        callback.on_fit_start(run)
     for epoch in range(len(run.history) + 1, recipe.epochs + 1):
         figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device)
         figures |= validate(run, validation, device)
         run.history.append(Epoch(epoch, **figures))
-        attached.on_epoch_end(run)
-    attached.on_fit_end(run)
+        for callback in attached:
+            callback.on_epoch_end(run)
+    for callback in attached:
+        callback.on_fit_end(run)
     return run.history
 
 
@@ -123,11 +126,11 @@ def attach(
     checkpoint: str | PathLike[str] | None,
     resume: bool,
     about: dict[str, Any] | None,
-) -> CallbackList:
+) -> list[Callback]:
     """Callbacks, and those that `fit`'s options stand for, in the order in which they act: the report comes last."""
     if resume and checkpoint is None:
         raise ValueError("resume=True needs the checkpoint to go on from")
     first: list[Callback] = [AverageGradients()] if world_size() > 1 else []
     if checkpoint is not None:
         first.append(Checkpoint(checkpoint, resume, about))
-    return CallbackList([*first, *callbacks, PrintReport() if report is None else Report(report)])
+    return [*first, *callbacks, PrintReport() if report is None else Report(report)]
