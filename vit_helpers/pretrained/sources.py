@@ -103,15 +103,14 @@ def load_timm(name: str) -> Pretrained:
         raise ValueError(f"{name} has {act} in its MLPs, the paper's model the exact GELU")
     own = resolve_model_data_config(theirs)
     require_supported(name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic"))
-    if theirs.global_pool not in ("token", "avg"):
-        raise ValueError(
-            f"{name} reads its tokens by {theirs.global_pool!r}, the paper's model the class token or their mean"
-        )
+    pools = {"token": "cls", "avg": "avg"}
+    if theirs.global_pool not in pools:
+        raise ValueError(f"{name} pools by {theirs.global_pool!r}, the paper's model by the class token or the mean")
     size = tuple(own["input_size"][1:])
     scaled = tuple(math.floor(side / own["crop_pct"]) for side in size)
     resize = scaled if own["crop_mode"] == "squash" else scaled[0]
     preprocess = Preprocess(resize, size, own["interpolation"], own["mean"], own["std"])
-    rest = {"norm_eps": theirs.norm.eps, "pool": "avg" if theirs.global_pool == "avg" else "cls"}
+    rest = {"norm_eps": theirs.norm.eps, "pool": pools[theirs.global_pool]}
     return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, timm_classes(theirs), **rest)
 
 
@@ -120,7 +119,7 @@ def timm_classes(model: Any) -> Sequence[str]:
     from timm.data import ImageNetInfo, infer_imagenet_subset
 
     if not (subset := infer_imagenet_subset(model)):
-        return numbered(model.num_classes)
+        return ()
     names = ImageNetInfo(subset)
     return [names.index_to_description(i) for i in range(model.num_classes)]
 
@@ -213,7 +212,7 @@ def assemble(
     )
     model = ViT(config)
     fill(model, state)
-    return Pretrained(model.eval(), preprocess, tuple(class_names) or numbered(config.num_classes))
+    return Pretrained(model.eval(), preprocess, tuple(class_names) or tuple(f"class {i}" for i in range(config.num_classes)))
 
 
 def require_supported(name: str, own: Mapping[str, Any], **values: tuple[Any, ...]) -> None:
@@ -226,11 +225,6 @@ def require_keys(state: StateDict, *keys: str) -> None:
     """Raise ValueError if weights that determine the config are missing."""
     if missing := [key for key in keys if key not in state]:
         raise ValueError(f"the file is incomplete: it has no {', '.join(missing)}")
-
-
-def numbered(n: int) -> tuple[str, ...]:
-    """Names for classes that have none."""
-    return tuple(f"class {i}" for i in range(n))
 
 
 def download_error(what: str, error: Exception, place: str) -> str:
