@@ -86,8 +86,7 @@ class TokenEmbed(nn.Module):
         if positions == "learned":
             self.pos_embed = nn.Parameter(nn.init.normal_(torch.empty(1, T, embed_dim), std=0.02))
         elif positions == "sincos":
-            patches_only = sincos_positions(grid, embed_dim)
-            with_class = F.pad(patches_only, (0, 0, int(class_token), 0))  # the class token has no place: zeros
+            with_class = F.pad(sincos_positions(grid, embed_dim), (0, 0, int(class_token), 0))  # the class token's: zeros
             self.register_buffer("pos_embed", with_class[None], persistent=False)
         else:
             self.pos_embed = None
@@ -154,9 +153,9 @@ def resize_positions(pos_embed: Tensor, grid: tuple[int, int], new_grid: tuple[i
     extra = T - rows * cols
     if extra not in (0, 1):
         raise ValueError(f"{T} positions do not belong to a grid of {rows} x {cols} = {rows * cols} patches")
-    prefix, patches = pos_embed[:, :extra], pos_embed[:, extra:]
     if tuple(grid) == tuple(new_grid):
         return pos_embed
+    prefix, patches = pos_embed[:, :extra], pos_embed[:, extra:]
     x = patches.reshape(1, rows, cols, D).permute(0, 3, 1, 2)  # (1, D, rows, cols)
     x = F.interpolate(x.float(), size=tuple(new_grid), **RESIZING[like]).to(pos_embed.dtype)  # (1, D, rows', cols')
     return torch.cat([prefix, x.flatten(2).transpose(1, 2)], dim=1)  # (1, T', D)

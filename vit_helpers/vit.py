@@ -14,9 +14,8 @@ from vit_helpers.embeddings import POSITIONS, PatchEmbed, TokenEmbed
 from vit_helpers.encoder import Block
 from vit_helpers.patches import grid_size
 
-SIZES: dict[
-    str, dict[str, int]
-] = {  # Base, Large, Huge: the paper's Table 1; Tiny, Small: DeiT (arXiv 2012.12877), Steiner et al. (2106.10270)
+# Base, Large, Huge: the paper's Table 1; Tiny, Small: DeiT (arXiv 2012.12877), Steiner et al. (2106.10270)
+SIZES: dict[str, dict[str, int]] = {
     "mini": {"depth": 2, "embed_dim": 64, "num_heads": 4},  # ours, for images of 8 x 8 pixels
     "Ti": {"depth": 12, "embed_dim": 192, "num_heads": 3},
     "S": {"depth": 12, "embed_dim": 384, "num_heads": 6},
@@ -128,9 +127,8 @@ class ViT(nn.Module):
         if not isinstance(config, ViTConfig):
             raise TypeError(f"ViT takes a ViTConfig, got {type(config).__name__}: ViT(ViTConfig.from_name('B/16'))")
         c = self.config = config
-        block = block or partial(
-            Block, mlp_ratio=c.mlp_ratio, dropout=c.dropout, attn_dropout=c.attn_dropout, norm_eps=c.norm_eps
-        )
+        options = {"mlp_ratio": c.mlp_ratio, "dropout": c.dropout, "attn_dropout": c.attn_dropout, "norm_eps": c.norm_eps}
+        block = block or partial(Block, **options)
         self.patch_embed = PatchEmbed(c.image_size, c.patch_size, c.in_chans, c.embed_dim)
         self.token_embed = TokenEmbed(c.grid, c.embed_dim, c.class_token, c.positions, c.dropout)
         self.blocks = nn.ModuleList(block(c.embed_dim, c.num_heads) for _ in range(c.depth))
@@ -148,8 +146,7 @@ class ViT(nn.Module):
     def forward_features(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
         """The tokens after the last block, normalized: (B, C, H, W) -> (B, T, D)"""
         x = self.embed(images)  # Eq. 1
-        if mask is not None:
-            self.check_mask(mask)
+        self.check_mask(mask)
         for block in self.blocks:
             x = block(x) if mask is None else block(x, mask=mask)  # Eq. 2 and 3
         return self.norm(x)  # Eq. 4, for every token
@@ -177,8 +174,7 @@ class ViT(nn.Module):
         raises: TypeError if a custom block has no method `attention_weights(x)`
         """
         x, weights = self.embed(images), []
-        if mask is not None:
-            self.check_mask(mask)
+        self.check_mask(mask)
         for block in self.blocks:
             layer_weights = getattr(block, "attention_weights", None)
             if layer_weights is None:
@@ -188,9 +184,11 @@ class ViT(nn.Module):
             x = block(x, **extra)
         return weights
 
-    def check_mask(self, mask: Tensor) -> None:
+    def check_mask(self, mask: Tensor | None) -> None:
         """Raise ValueError if a mask hides every patch of an image."""
         first = int(self.config.class_token)
+        if mask is None:
+            return
         if not torch.compiler.is_compiling() and mask.ndim == 2 and not mask[:, first:].any(dim=1).all():
             raise ValueError("a mask hides every patch of an image: leave at least one")
 

@@ -6,9 +6,7 @@ answer of the server therefore leave nothing behind that could be taken for the 
 
 import gzip
 import os
-import shutil
 import tarfile
-import tempfile
 import warnings
 import zipfile
 from pathlib import Path
@@ -17,7 +15,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from vit_helpers.data.folders import read_images
+from vit_helpers.data.folders import list_images, new_folder, read_files
 from vit_helpers.data.splits import Data, Split, split_rows, subset
 
 TIMEOUT = 20  # seconds without a byte
@@ -89,7 +87,8 @@ def pizza_steak_sushi(image_size: int = 64) -> Data:
     root = data_folder()
     archive = fetch(PIZZA_URL, root / "pizza_steak_sushi.zip", PIZZA_SHA256)
     unpacked = unpack(archive, root / "pizza_steak_sushi")
-    (names, train), (_, test) = (read_images(unpacked / split, image_size) for split in ("train", "test"))
+    (names, train_files), (_, test_files) = (list_images(unpacked / split) for split in ("train", "test"))
+    train, test = read_files((train_files, test_files), image_size)
     return with_validation("pizza_steak_sushi", train, test, names, count=45)
 
 
@@ -150,19 +149,14 @@ def unpack(archive: str | Path, folder: str | Path) -> Path:
     archive, folder = Path(archive), Path(folder)
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        unpack_into(archive, temporary)
-        try:
-            temporary.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # otherwise another process was faster, and its folder is as good
-                raise
+        with new_folder(folder) as new:
+            unpack_into(archive, new)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
         raise ValueError(f"{archive} is broken, or has a name that leads out of its folder: {error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    except OSError:
+        if not folder.is_dir():  # otherwise another process was faster, and its folder is as good
+            raise
     return folder
 
 

@@ -1,5 +1,8 @@
 """Your own images: a folder with a folder for each class."""
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,51 +42,65 @@ def folder(path: str | Path, image_size: int = 64) -> Data:
     return Data.from_splits(Path(path).name, train, validation, test, names)
 
 
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder that appears complete or not at all: what is written to the path given here, beside it, is moved there
+
+    raises: FileExistsError if the folder is not empty
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} already exists and is not empty: nothing is overwritten, choose another")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+        new = Path(temporary) / folder.name  # the temporary folder itself is closed to all but its owner
+        new.mkdir()
+        yield new
+        new.rename(folder)
+
+
 def list_splits(path: str | Path) -> tuple[tuple[str, ...], tuple[Files, Files, Files]]:
     """The class names of a folder, and its training, validation and test files; no image is read"""
     path = Path(path)
     if not path.is_dir():
         raise FileNotFoundError(f"no folder at {path}")
-    train = split_folder(path, "train")
-    names, files = list_images(train or path)
+    own = {split: next((path / name for name in FOLDERS[split] if (path / name).is_dir()), None) for split in FOLDERS}
+    names, files = list_images(own["train"] or path)
     found = {}
     for split in ("validation", "test"):
-        if train and (own := split_folder(path, split)):
-            others, found[split] = list_images(own)
+        if own["train"] and (there := own[split]):
+            others, found[split] = list_images(there)
             if others != names:
-                raise ValueError(f"{own} has the classes {', '.join(others)}, the training split {', '.join(names)}")
-    for split in ("validation", "test"):
-        if split not in found:
-            found[split], files = hold_out(files, path)
+                raise ValueError(f"{there} has the classes {', '.join(others)}, the training split {', '.join(names)}")
+        else:
+            n = len(files.labels)
+            count = round(HELD_OUT * n)
+            if not 0 < count < n:
+                raise ValueError(f"{path} has too few images to hold some out: {n}")
+            found[split], files = (
+                Files([files.files[row] for row in rows], files.labels[rows]) for rows in split_rows(n, count)
+            )
     return names, (files, found["validation"], found["test"])
 
 
-def split_folder(path: Path, split: str) -> Path | None:
-    """The folder of a split, or None"""
-    return next((path / name for name in FOLDERS[split] if (path / name).is_dir()), None)
-
-
-def hold_out(files: Files, path: Path) -> tuple[Files, Files]:
-    """Some of the files as a split of their own, and the rest"""
-    n = len(files.labels)
-    count = round(HELD_OUT * n)
-    if not 0 < count < n:
-        raise ValueError(f"{path} has too few images to hold some out: {n}")
-    held_out, rest = (Files([files.files[row] for row in rows], files.labels[rows]) for rows in split_rows(n, count))
-    return held_out, rest
-
-
 def list_images(path: Path) -> tuple[tuple[str, ...], Files]:
-    """The class names of a folder of classes, and all its image files"""
+    """The class names of a folder of classes, and all image files inside, sorted by class and path"""
+    from torchvision.datasets.folder import IMG_EXTENSIONS
+
     classes = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
         raise ValueError(f"{path} needs a folder for each of two classes or more, it has {found}")
-    files = [image_files(one) for one in classes]
-    if empty := [one.name for one, found in zip(classes, files, strict=True) if not found]:
-        raise ValueError(f"no images in {', '.join(empty)} of {path}; image files end with {', '.join(extensions())}")
-    labels = torch.tensor([label for label, found in enumerate(files) for _ in found])
-    return tuple(one.name for one in classes), Files([file for found in files for file in found], labels)
+    files: list[Path] = []
+    labels: list[int] = []
+    empty = []
+    for label, one in enumerate(classes):
+        images = sorted(p for p in one.rglob("*") if p.suffix.lower() in IMG_EXTENSIONS and not p.name.startswith("."))
+        files, labels = files + images, labels + [label] * len(images)
+        if not images:
+            empty.append(one.name)
+    if empty:
+        raise ValueError(f"no images in {', '.join(empty)} of {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
+    return tuple(one.name for one in classes), Files(files, torch.tensor(labels))
 
 
 def read_files(splits: tuple[Files, ...], image_size: int) -> list[Split]:
@@ -98,25 +115,6 @@ def read_files(splits: tuple[Files, ...], image_size: int) -> list[Split]:
             "choose a smaller image_size, or write them as shards, which are read as a stream"
         )
     return [Split(torch.stack([read_image(file, image_size) for file in files]), labels) for files, labels in splits]
-
-
-def read_images(path: Path, image_size: int) -> tuple[tuple[str, ...], Split]:
-    """All images of a folder of classes: the class names, and a `Split` of (n, 3, S, S)"""
-    names, files = list_images(path)
-    (split,) = read_files((files,), image_size)
-    return names, split
-
-
-def extensions() -> tuple[str, ...]:
-    """The extensions of image files"""
-    from torchvision.datasets.folder import IMG_EXTENSIONS
-
-    return IMG_EXTENSIONS
-
-
-def image_files(path: Path) -> list[Path]:
-    """The image files in a folder and the folders inside it, sorted by path"""
-    return sorted(p for p in path.rglob("*") if p.suffix.lower() in extensions() and not p.name.startswith("."))
 
 
 def read_image(file: Path, image_size: int) -> Tensor:

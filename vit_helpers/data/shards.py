@@ -9,19 +9,16 @@ import io
 import json
 import math
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from vit_helpers.data.folders import list_splits, read_image
+from vit_helpers.data.folders import list_splits, new_folder, read_image
 from vit_helpers.data.splits import SPLITS, Data, check_std, split_rows
 
 INDEX = "index.json"
@@ -68,22 +65,6 @@ def write_shards_of_folder(source: str | Path, folder: str | Path, image_size: i
     return Path(folder)
 
 
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder that appears complete or not at all: what is written to the path given here, beside it, is moved there
-
-    raises: FileExistsError if the folder is not empty
-    """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} already exists and is not empty: shards never overwrite anything, choose another")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
-        new = Path(temporary) / folder.name  # the temporary folder itself is closed to all but its owner
-        new.mkdir()
-        yield new
-        new.rename(folder)
-
-
 def write_splits(
     splits: Iterable[tuple[Any, Tensor]], read: Callable[[Any], Tensor], folder: Path, per_shard: int
 ) -> dict[str, list[Entry]]:
@@ -120,16 +101,15 @@ def to_png(image: Tensor) -> bytes:
 
     raises: ValueError if C is not 1 or 3, or if a value is not from 0 to 1
     """
-    from PIL import Image
+    from torchvision.transforms.v2 import functional as TF
 
     if len(image) not in MODES:
         raise ValueError(f"shards hold images of 1 or 3 channels, got {len(image)}")
     low, high = image.min().item(), image.max().item()
     if not (low >= 0 and high <= 1):  # false for NaN too
         raise ValueError(f"shards hold pixels from 0 to 1, got {low:.3g} to {high:.3g}: write them before normalizing")
-    pixels = (image * 255).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
     file = io.BytesIO()
-    Image.fromarray(pixels.squeeze(2) if len(image) == 1 else pixels).save(file, "png")
+    TF.to_pil_image((image * 255).round().to(torch.uint8).cpu()).save(file, "png")
     return file.getvalue()
 
 
@@ -139,14 +119,13 @@ def from_png(content: bytes, shape: tuple[int, ...]) -> Tensor:
     raises: ValueError if it cannot be decoded, or has another shape
     """
     from PIL import Image
+    from torchvision.transforms.v2 import functional as TF
 
     try:
         with Image.open(io.BytesIO(content)) as picture:
-            pixels = torch.from_numpy(np.array(picture))
-            mode = picture.mode
+            pixels, mode = TF.pil_to_tensor(picture), picture.mode
     except Exception as error:  # PIL raises many kinds here: OSError, SyntaxError, ValueError, struct.error, ...
         raise ValueError(f"its image cannot be decoded: {error}") from error
-    pixels = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
     if tuple(pixels.shape) != shape or mode != MODES[shape[0]]:
         raise ValueError(f"its image has the shape {tuple(pixels.shape)} and mode {mode}, the index says {shape}")
     return pixels

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from vit_helpers._validate import check_choice
+
 SPLITS = ("train", "validation", "test")
 
 Batch = tuple[Tensor, Tensor]  # images and labels
@@ -76,8 +78,7 @@ class Data:
     @property
     def image_size(self) -> tuple[int, int]:
         """(H, W) in pixels"""
-        H, W = self.train.images.shape[2:]
-        return H, W
+        return self.train.images.shape[2], self.train.images.shape[3]
 
     @property
     def in_chans(self) -> int:
@@ -86,7 +87,7 @@ class Data:
 
     def get_split(self, split: str) -> Split:
         """A split by its name: "train", "validation" or "test"."""
-        check_split(split)
+        check_choice("split", split, SPLITS)
         return getattr(self, split)
 
     def count(self, split: str) -> int:
@@ -94,7 +95,7 @@ class Data:
         return len(self.get_split(split))
 
     def normalize(self, images: Tensor) -> Tensor:
-        """Shift and scale each channel to mean 0 and standard deviation 1: (B, C, H, W) -> (B, C, H, W)"""
+        """`normalize` by this data set's mean and std: (B, C, H, W) -> (B, C, H, W)"""
         return normalize(images, self.mean, self.std)
 
     def filter_classes(self, *class_names: str) -> "Data":
@@ -127,19 +128,13 @@ class Batches:
     Each pass yields (images, labels) of shapes (B, C, H, W) and (B,); the last batch may be smaller.
     Shuffling and augmentation use torch's global generator, so a single seed determines both.
 
-    prepare: applied to each batch of images; augment: applied before it, to images from 0 to 1
-    mix    : (images, labels) -> (images, labels of shape (B, K)), applied last: mixup or cutmix
+    prepare: applied to each batch of images; augment: before it, to images from 0 to 1; mix: last, mixup or cutmix
     """
 
     def __init__(
-        self,
-        split: Split,
-        batch_size: int,
-        prepare: Transform | None = None,
-        shuffle: bool = False,
-        augment: Transform | None = None,
-        mix: Mix | None = None,
-    ):
+        self, split: Split, batch_size: int, prepare: Transform | None = None, shuffle: bool = False,
+        augment: Transform | None = None, mix: Mix | None = None,
+    ):  # fmt: skip
         check_batch_size(batch_size)
         self.split, self.batch_size, self.shuffle, self.mix = split, batch_size, shuffle, mix
         self.steps = [step for step in (augment, prepare) if step]
@@ -190,12 +185,6 @@ def check_std(name: str, std: tuple[float, ...]) -> None:
     """Raise ValueError if a channel is constant"""
     if not min(std) > 0:
         raise ValueError(f"{name}: a channel of the training images is constant (std {std}), so it cannot be normalized")
-
-
-def check_split(split: str, known: Iterable[str] = SPLITS) -> None:
-    """Raise ValueError for an unknown name"""
-    if split not in known:
-        raise ValueError(f"unknown split {split!r}, known: {', '.join(known)}")
 
 
 def check_batch_size(batch_size: int) -> None:

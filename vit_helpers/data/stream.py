@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vit_helpers._validate import check_choice
 from vit_helpers.data.shards import BrokenShardError, Entry, decode_sample, find_damage, fingerprint, read_index, read_shard
-from vit_helpers.data.splits import Batch, Mix, Transform, apply_steps, check_batch_size, check_split, normalize
+from vit_helpers.data.splits import Batch, Mix, Transform, apply_steps, check_batch_size, normalize
 from vit_helpers.training.distributed import fork_rng, rank, world_size
 
 BUFFER = 1000  # encoded images in the shuffle buffer
@@ -42,12 +43,12 @@ class Shards:
         self.std: tuple[float, ...] = tuple(index["std"])
 
     def normalize(self, images: Tensor) -> Tensor:
-        """Shift and scale each channel to mean 0 and standard deviation 1: (B, C, H, W) -> (B, C, H, W)"""
+        """`normalize` by the index's mean and std: (B, C, H, W) -> (B, C, H, W)"""
         return normalize(images, self.mean, self.std)
 
     def count(self, split: str) -> int:
         """The number of images in a split"""
-        check_split(split, self.splits)
+        check_choice("split", split, self.splits)
         return sum(entry["images"] for entry in self.splits[split])
 
     def batches(
@@ -67,13 +68,12 @@ class Stream:
     `seed` and the number of the pass. Augmentation uses torch's global generator, as for `Batches`; processes that train
     together (`vit_helpers.training.distributed`) draw different random numbers.
 
-    folder     : written by `write_shards`; split: "train", "validation" or "test"
+    folder     : written by `write_shards`
     batch_size : images in a batch over all ranks; each rank gets an equal share, rounded up at most
     buffer_size: encoded images in memory to draw the next one from. Each pass also reads the shards in a new order.
                  0: no shuffling, so all images come in the order in which they were written
-    rank       : of this process, and world_size: the number of processes
-    prepare    : applied to each batch, instead of normalizing by the index's mean and std
-    augment    : applied before it, to images from 0 to 1; mix: applied last, as for `Batches`
+    rank       : of this process, of world_size processes
+    prepare    : as for `Batches`, like augment and mix; by default normalizing by the index's mean and std
     on_broken  : "raise" a `BrokenShardError` that names shard and sample, or "skip": warn, leave the images out of their
                  batches, and count them by cause in `lost`, which starts anew in each pass
     raises     : ValueError for a bad option; FileNotFoundError; `BrokenShardError`
@@ -95,8 +95,7 @@ class Stream:
             raise ValueError(f"ranks are 0 to world_size - 1, got rank={rank}, world_size={world_size}")
         if buffer_size < 0:
             raise ValueError(f"buffer_size is a number of images, 0 or more, got {buffer_size}")
-        if on_broken not in ("raise", "skip"):
-            raise ValueError(f'on_broken is "raise" or "skip", got {on_broken!r}')
+        check_choice("on_broken", on_broken, ("raise", "skip"))
         self.data = Shards(folder)
         self.images = self.data.count(split)  # over all ranks
         self.entries = self.data.splits[split]
@@ -131,10 +130,8 @@ class Stream:
 
         raises: ValueError if the order would differ: another seed, batch_size, world_size, shards, or version of this class
         """
-        changed = [
-            f"{name} {state.get(name)} -> {getattr(self, name)}" for name in ORDER if state.get(name) != getattr(self, name)
-        ]
-        if changed:
+        own = self.state_dict()
+        if changed := [f"{name} {state.get(name)} -> {own[name]}" for name in ORDER if state.get(name) != own[name]]:
             raise ValueError(f"the state is of a stream in another order: {', '.join(changed)}")
         self.epoch, self.batch = state["epoch"], state["batch"]
         self.resumed = self.batch < len(self)
@@ -165,11 +162,10 @@ class Stream:
         """This rank's samples of one pass, in order"""
         counts = [entry["images"] for entry in self.entries]
         order = list(range(len(counts)))
-        if self.buffer_size:
-            order = shuffled(order, random.Random(f"{self.seed} {epoch}"))
-        samples = self.read_pieces(cut_pieces(counts, order, *self.bounds()))
         if not self.buffer_size:
-            return samples
+            return self.read_pieces(cut_pieces(counts, order, *self.bounds()))
+        order = shuffled(order, random.Random(f"{self.seed} {epoch}"))
+        samples = self.read_pieces(cut_pieces(counts, order, *self.bounds()))
         return draw_from_buffer(samples, self.buffer_size, random.Random(f"{self.seed} {epoch} {self.rank}"))
 
     def read_pieces(self, pieces: Iterable[tuple[int, int, int]]) -> Iterator[Sample]:

@@ -24,15 +24,12 @@ def attention_map(weights: Tensor, grid: tuple[int, int], query: tuple[int, int]
     """
     extra = class_tokens(weights, grid)
     rows, cols = grid
-    if query is None:
-        if not extra:
-            raise ValueError(f"{rows * cols} tokens are the patches alone, no class token: say query=(row, column)")
-        token = 0
-    else:
-        row, col = query
-        if not (0 <= row < rows and 0 <= col < cols):
-            raise ValueError(f"no patch ({row}, {col}) in a grid of {rows} x {cols}")
-        token = extra + row * cols + col
+    if query is None and not extra:
+        raise ValueError(f"{rows * cols} tokens are the patches alone, no class token: say query=(row, column)")
+    row, col = query or (0, 0)
+    if not (0 <= row < rows and 0 <= col < cols):
+        raise ValueError(f"no patch ({row}, {col}) in a grid of {rows} x {cols}")
+    token = 0 if query is None else extra + row * cols + col
     return weights[..., token, extra:].unflatten(-1, (rows, cols))
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vit_helpers.data.splits import Split
 from vit_helpers.inspection.attention_maps import attention_map
-from vit_helpers.inspection.occlusion import occlusion
+from vit_helpers.inspection.features import occlusion
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
 from vit_helpers.vit import ViT
 
@@ -24,8 +24,7 @@ Method = Callable[[ViT, Tensor, Tensor], Tensor]
 @torch.no_grad()
 def layer_attention(model: ViT, images: Tensor, classes: Tensor, layer: int) -> Tensor:
     """The attention of the class token in one layer, averaged over its heads."""
-    weights = model.attention_weights(images)[layer]
-    return attention_map(weights, model.config.grid).mean(dim=1)
+    return attention_map(model.attention_weights(images)[layer], model.config.grid).mean(dim=1)
 
 
 @torch.no_grad()

@@ -1,10 +1,9 @@
 """Attention rollout: attention combined across all layers, plain or weighted by the gradient of a class."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vit_helpers.vit import ViT
 
@@ -41,12 +40,8 @@ def attention_gradients(model: ViT, images: Tensor, classes: Tensor | None = Non
     blocks: Any = model.blocks
     entered: list[Tensor] = []  # the input of each attention layer
     mixed: list[Tensor] = []  # the concatenated values of its heads, the input of its output projection
-
-    def append_to(inputs: list[Tensor]) -> Callable[[nn.Module, Any], None]:
-        return lambda module, args: inputs.append(args[0])
-
-    hooks = [block.attn.register_forward_pre_hook(append_to(entered)) for block in blocks]
-    hooks += [block.attn.proj.register_forward_pre_hook(append_to(mixed)) for block in blocks]
+    hooks = [block.attn.register_forward_pre_hook(lambda _, args: entered.append(args[0])) for block in blocks]
+    hooks += [block.attn.proj.register_forward_pre_hook(lambda _, args: mixed.append(args[0])) for block in blocks]
     try:
         with torch.enable_grad():
             logits = model(images.detach().requires_grad_())  # so that gradients flow through a frozen model too

@@ -1,4 +1,8 @@
-"""Key maps: the weights of other libraries under our parameter names."""
+"""Key maps: the weights of other libraries under our parameter names.
+
+Each `from_*` raises ValueError, with the keys, for weights that are not part of such a model, or for a block with only some
+of q, k and v.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,88 +13,60 @@ from torch import Tensor, nn
 
 StateDict = Mapping[str, Tensor]
 
-BLOCK = "blocks.{i}."
-TORCHVISION = {  # torchvision.models.vision_transformer; older files have mlp.linear_1 and mlp.linear_2
-    "conv_proj": "patch_embed.proj",
-    "class_token": "token_embed.cls_token",
-    "encoder.pos_embedding": "token_embed.pos_embed",
-    "encoder.layers.encoder_layer_{i}.ln_1": BLOCK + "norm1",
-    "encoder.layers.encoder_layer_{i}.self_attention.in_proj_weight": BLOCK + "attn.qkv.weight",
-    "encoder.layers.encoder_layer_{i}.self_attention.in_proj_bias": BLOCK + "attn.qkv.bias",
-    "encoder.layers.encoder_layer_{i}.self_attention.out_proj": BLOCK + "attn.proj",
-    "encoder.layers.encoder_layer_{i}.ln_2": BLOCK + "norm2",
-    "encoder.layers.encoder_layer_{i}.mlp.0": BLOCK + "mlp.fc1",
-    "encoder.layers.encoder_layer_{i}.mlp.3": BLOCK + "mlp.fc2",
-    "encoder.layers.encoder_layer_{i}.mlp.linear_1": BLOCK + "mlp.fc1",
-    "encoder.layers.encoder_layer_{i}.mlp.linear_2": BLOCK + "mlp.fc2",
-    "encoder.ln": "norm",
-    "heads.pre_logits": "pre_logits.0",
-    "heads.head": "head",
-}
-TIMM = {  # timm.models.vision_transformer
-    "patch_embed.proj": "patch_embed.proj",
-    "cls_token": "token_embed.cls_token",
-    "pos_embed": "token_embed.pos_embed",
-    "norm": "norm",
-    "head": "head",
-} | {BLOCK + part: BLOCK + part for part in ("norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2")}
-HUGGINGFACE = {  # ViTModel and ViTForImageClassification of transformers 5, then the block's names before
-    "embeddings.patch_embeddings.projection": "patch_embed.proj",
-    "embeddings.cls_token": "token_embed.cls_token",
-    "embeddings.position_embeddings": "token_embed.pos_embed",
-    "layers.{i}.layernorm_before": BLOCK + "norm1",
-    "layers.{i}.attention.q_proj": BLOCK + "attn.q",
-    "layers.{i}.attention.k_proj": BLOCK + "attn.k",
-    "layers.{i}.attention.v_proj": BLOCK + "attn.v",
-    "layers.{i}.attention.o_proj": BLOCK + "attn.proj",
-    "layers.{i}.layernorm_after": BLOCK + "norm2",
-    "layers.{i}.mlp.fc1": BLOCK + "mlp.fc1",
-    "layers.{i}.mlp.fc2": BLOCK + "mlp.fc2",
-    "encoder.layer.{i}.layernorm_before": BLOCK + "norm1",
-    "encoder.layer.{i}.attention.attention.query": BLOCK + "attn.q",
-    "encoder.layer.{i}.attention.attention.key": BLOCK + "attn.k",
-    "encoder.layer.{i}.attention.attention.value": BLOCK + "attn.v",
-    "encoder.layer.{i}.attention.output.dense": BLOCK + "attn.proj",
-    "encoder.layer.{i}.layernorm_after": BLOCK + "norm2",
-    "encoder.layer.{i}.intermediate.dense": BLOCK + "mlp.fc1",
-    "encoder.layer.{i}.output.dense": BLOCK + "mlp.fc2",
-    "layernorm": "norm",
-    "pooler.dense": "pre_logits.0",  # a tanh layer on the class token: the paper's pre-training head
-    "classifier": "head",
-}
+OUTSIDE = {  # our modules: in torchvision, timm, Hugging Face, Google's files with dots instead of slashes
+    "patch_embed.proj": ("conv_proj", "patch_embed.proj", "embeddings.patch_embeddings.projection", "embedding"),
+    "token_embed.cls_token": ("class_token", "cls_token", "embeddings.cls_token", "cls"),
+    "token_embed.pos_embed": (
+        "encoder.pos_embedding", "pos_embed", "embeddings.position_embeddings", "Transformer.posembed_input.pos_embedding",
+    ),
+    "norm": ("encoder.ln", "norm", "layernorm", "Transformer.encoder_norm"),
+    "pre_logits.0": ("heads.pre_logits", "", "pooler.dense", "pre_logits"),  # both tanh layers on the class token
+    "head": ("heads.head", "head", "classifier", "head"),
+}  # fmt: skip
+BLOCK = {  # our modules in a block: in torchvision, timm, transformers 5, transformers before, Google's files
+    "norm1": ("ln_1", "norm1", "layernorm_before", "layernorm_before", "LayerNorm_0"),
+    "attn.qkv": ("", "attn.qkv", "", "", ""),
+    "attn.qkv.weight": ("self_attention.in_proj_weight", "", "", "", ""),
+    "attn.qkv.bias": ("self_attention.in_proj_bias", "", "", "", ""),
+    "attn.q": ("", "", "attention.q_proj", "attention.attention.query", "MultiHeadDotProductAttention_1.query"),
+    "attn.k": ("", "", "attention.k_proj", "attention.attention.key", "MultiHeadDotProductAttention_1.key"),
+    "attn.v": ("", "", "attention.v_proj", "attention.attention.value", "MultiHeadDotProductAttention_1.value"),
+    "attn.proj": (
+        "self_attention.out_proj", "attn.proj", "attention.o_proj", "attention.output.dense",
+        "MultiHeadDotProductAttention_1.out",
+    ),
+    "norm2": ("ln_2", "norm2", "layernorm_after", "layernorm_after", "LayerNorm_2"),
+    "mlp.fc1": ("mlp.0", "mlp.fc1", "mlp.fc1", "intermediate.dense", "MlpBlock_3.Dense_0"),
+    "mlp.fc2": ("mlp.3", "mlp.fc2", "mlp.fc2", "output.dense", "MlpBlock_3.Dense_1"),
+}  # fmt: skip
 
-GOOGLE = {  # the npz files of google-research/vision_transformer, with dots instead of slashes
-    "embedding": "patch_embed.proj",
-    "cls": "token_embed.cls_token",
-    "Transformer.posembed_input.pos_embedding": "token_embed.pos_embed",
-    "Transformer.encoderblock_{i}.LayerNorm_0": BLOCK + "norm1",
-    "Transformer.encoderblock_{i}.MultiHeadDotProductAttention_1.query": BLOCK + "attn.q",
-    "Transformer.encoderblock_{i}.MultiHeadDotProductAttention_1.key": BLOCK + "attn.k",
-    "Transformer.encoderblock_{i}.MultiHeadDotProductAttention_1.value": BLOCK + "attn.v",
-    "Transformer.encoderblock_{i}.MultiHeadDotProductAttention_1.out": BLOCK + "attn.proj",
-    "Transformer.encoderblock_{i}.LayerNorm_2": BLOCK + "norm2",
-    "Transformer.encoderblock_{i}.MlpBlock_3.Dense_0": BLOCK + "mlp.fc1",
-    "Transformer.encoderblock_{i}.MlpBlock_3.Dense_1": BLOCK + "mlp.fc2",
-    "Transformer.encoder_norm": "norm",
-    "pre_logits": "pre_logits.0",
-    "head": "head",
-}
+
+def key_map(outside: int, blocks: dict[str, int]) -> dict[str, str]:
+    """{a library's name: ours} from columns of the tables; blocks: the prefix of its blocks, with {i} for their number"""
+    return {names[outside]: ours for ours, names in OUTSIDE.items() if names[outside]} | {
+        prefix + names[column]: f"blocks.{{i}}.{ours}"
+        for prefix, column in blocks.items()
+        for ours, names in BLOCK.items()
+        if names[column]
+    }
+
+
+LAYER = "encoder.layers.encoder_layer_{i}."
+TORCHVISION = key_map(0, {LAYER: 0})
+TORCHVISION |= {f"{LAYER}mlp.linear_{n}": f"blocks.{{i}}.mlp.fc{n}" for n in (1, 2)}  # in older files
+TIMM = key_map(1, {"blocks.{i}.": 1})
+HUGGINGFACE = key_map(2, {"layers.{i}.": 2, "encoder.layer.{i}.": 3})
+GOOGLE = key_map(3, {"Transformer.encoderblock_{i}.": 4})
 
 
 def from_torchvision(state_dict: StateDict) -> dict[str, Tensor]:
-    """The state dict of a torchvision ViT (`vit_b_16`, ...) under our names.
-
-    raises: ValueError that names the keys which are not part of such a model
-    """
-    return flatten_projection(rename(state_dict, TORCHVISION, "torchvision"))
+    """The state dict of a torchvision ViT (`vit_b_16`, ...) under our names."""
+    return rename(state_dict, TORCHVISION, "torchvision")
 
 
 def from_timm(state_dict: StateDict) -> dict[str, Tensor]:
-    """The state dict of a timm ViT (`vit_base_patch16_224`, ...) under our names.
-
-    raises: ValueError that names the keys which are not part of such a model
-    """
-    return flatten_projection(rename(state_dict, TIMM, "timm"))
+    """The state dict of a timm ViT (`vit_base_patch16_224`, ...) under our names."""
+    return rename(state_dict, TIMM, "timm")
 
 
 def from_huggingface(state_dict: StateDict) -> dict[str, Tensor]:
@@ -98,21 +74,17 @@ def from_huggingface(state_dict: StateDict) -> dict[str, Tensor]:
 
     Its layer norms use eps 1e-12 unless its config says otherwise: ViTConfig(..., norm_eps=1e-12).
     A `ViTModel` brings a pooler, our hidden tanh layer: ViTConfig(..., num_classes=0, representation_size=D).
-    raises: ValueError that names the keys which are not part of such a model, or a block with only some of q, k and v
     """
-    return flatten_projection(join_qkv(rename(state_dict, HUGGINGFACE, "Hugging Face")))
+    return rename(state_dict, HUGGINGFACE, "Hugging Face")
 
 
 def from_google(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The arrays of one of Google's npz files, as `dict(numpy.load(path))` gives them, under our names.
-
-    raises: ValueError that names the keys which are not part of such a model
-    """
+    """The arrays of one of Google's npz files, as `dict(numpy.load(path))` gives them, under our names."""
     if not isinstance(arrays, Mapping):
         raise TypeError(
             f"takes the arrays of an npz file, as dict(numpy.load(path)) gives them; got {type(arrays).__name__}"
         )
-    return flatten_projection(join_qkv(rename(dict(from_flax(*item) for item in arrays.items()), GOOGLE, "Google")))
+    return rename(dict(from_flax(*item) for item in arrays.items()), GOOGLE, "Google")
 
 
 def from_flax(key: str, array: Any) -> tuple[str, Tensor]:
@@ -129,14 +101,6 @@ def from_flax(key: str, array: Any) -> tuple[str, Tensor]:
         return f"{module}.weight", value.permute(3, 2, 0, 1)
     into_width = module.endswith(".out")  # (h, d, D); queries, keys and values have (D, h, d)
     return f"{module}.weight", (value.flatten(0, -2) if into_width else value.flatten(1)).T
-
-
-def heads_of_google(arrays: Mapping[str, Any]) -> int:
-    """The number of heads h, from the shape of the query kernel (D, h, d)."""
-    query = "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel"
-    if query not in arrays:
-        raise ValueError(f"{query} is not there: the file is incomplete")
-    return arrays[query].shape[1]
 
 
 def fill(model: nn.Module, state_dict: StateDict) -> None:
@@ -164,29 +128,32 @@ def some(names: Iterable[str]) -> str:
 
 
 def rename(state_dict: StateDict, table: Mapping[str, str], library: str) -> dict[str, Tensor]:
-    """Rename every key by a key map, from the library's module names to ours; an unknown key is an error."""
+    """Weights under our names and in our shapes, by a key map; an unknown key is an error."""
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"takes a state dict, as model.state_dict() gives it; got {type(state_dict).__name__}")
     if not state_dict:
         raise ValueError(f"an empty state dict is no {library} ViT")
-    rules = [(re.compile(re.escape(old).replace(r"\{i\}", r"(\d+)") + r"(\.weight|\.bias|)"), table[old]) for old in table]
     renamed: dict[str, Tensor] = {}
     unknown = []
     for key, value in state_dict.items():
-        for pattern, new in rules:
-            if match := pattern.fullmatch(key.removeprefix("vit.")):  # the prefix of a Hugging Face classifier
-                *layer, leaf = match.groups()
-                renamed[new.format(i=layer[0] if layer else None) + leaf] = value
-                break
-        else:
+        name = key.removeprefix("vit.")  # of a Hugging Face classifier
+        module, leaf, _ = re.split(r"(\.weight|\.bias|)$", name, maxsplit=1)
+        layer = re.search(r"\d+", module)
+        ours = table.get(re.sub(r"\d+", "{i}", module, count=1))
+        if ours is None:
             unknown.append(key)
+        else:
+            renamed[ours.format(i=layer and layer[0]) + leaf] = value
     if unknown:
         raise ValueError(f"{len(unknown)} of {len(state_dict)} keys are not of a {library} ViT: {', '.join(unknown[:5])}")
-    return renamed
+    return to_our_shapes(renamed)
 
 
-def join_qkv(state_dict: StateDict) -> dict[str, Tensor]:
-    """Stack the separate matrices of queries, keys and values into one: three of (D, D) -> (3 D, D)"""
+def to_our_shapes(state_dict: StateDict) -> dict[str, Tensor]:
+    """Stack the separate matrices of queries, keys and values into one: three of (D, D) -> (3 D, D)
+
+    The published convolution's kernel (D, C, P, P) becomes the weight (D, C*P*P) of a Linear on flattened patches.
+    """
     joined = {}
     for key, value in state_dict.items():
         if match := re.fullmatch(r"(.*\.attn\.)[qkv](\.\w+)", key):
@@ -196,11 +163,5 @@ def join_qkv(state_dict: StateDict) -> dict[str, Tensor]:
                 raise ValueError(f"{key} is there, but {', '.join(missing)} not: the file is incomplete")
             joined[f"{before}qkv{leaf}"] = torch.cat([state_dict[part] for part in parts])
         else:
-            joined[key] = value
+            joined[key] = value.flatten(1) if key == "patch_embed.proj.weight" else value
     return joined
-
-
-def flatten_projection(state_dict: StateDict) -> dict[str, Tensor]:
-    """The published convolution's kernel (D, C, P, P) as the weight (D, C*P*P) of a Linear on flattened patches."""
-    weight = "patch_embed.proj.weight"
-    return {key: value.flatten(1) if key == weight else value for key, value in state_dict.items()}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vit_helpers.pretrained.files import Pretrained, load_weights
-from vit_helpers.pretrained.key_maps import fill, from_google, from_huggingface, from_timm, from_torchvision, heads_of_google
+from vit_helpers.pretrained.key_maps import fill, from_google, from_huggingface, from_timm, from_torchvision
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import SIZES, ViT, ViTConfig
 
@@ -103,15 +103,14 @@ def load_timm(name: str) -> Pretrained:
         raise ValueError(f"{name} has {act} in its MLPs, the paper's model the exact GELU")
     own = resolve_model_data_config(theirs)
     require_supported(name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic"))
-    if theirs.global_pool not in ("token", "avg"):
-        raise ValueError(
-            f"{name} reads its tokens by {theirs.global_pool!r}, the paper's model the class token or their mean"
-        )
+    pools = {"token": "cls", "avg": "avg"}
+    if theirs.global_pool not in pools:
+        raise ValueError(f"{name} pools by {theirs.global_pool!r}, the paper's model by the class token or the mean")
     size = tuple(own["input_size"][1:])
     scaled = tuple(math.floor(side / own["crop_pct"]) for side in size)
     resize = scaled if own["crop_mode"] == "squash" else scaled[0]
     preprocess = Preprocess(resize, size, own["interpolation"], own["mean"], own["std"])
-    rest = {"norm_eps": theirs.norm.eps, "pool": "avg" if theirs.global_pool == "avg" else "cls"}
+    rest = {"norm_eps": theirs.norm.eps, "pool": pools[theirs.global_pool]}
     return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, timm_classes(theirs), **rest)
 
 
@@ -120,7 +119,7 @@ def timm_classes(model: Any) -> Sequence[str]:
     from timm.data import ImageNetInfo, infer_imagenet_subset
 
     if not (subset := infer_imagenet_subset(model)):
-        return numbered(model.num_classes)
+        return ()
     names = ImageNetInfo(subset)
     return [names.index_to_description(i) for i in range(model.num_classes)]
 
@@ -153,13 +152,10 @@ def load_huggingface(name: str) -> Pretrained:
 
 def preprocess_of_huggingface(name: str, processor: Any) -> Preprocess:
     """`Preprocess` from the image processor of transformers that belongs to the weights."""
-    own: dict[str, Any] = {
-        key: getattr(processor, key, None) for key in ("resample", "do_resize", "do_center_crop", "do_normalize")
-    }
-    own["resample"] = int(own["resample"])
+    own = vars(processor)
     require_supported(name, own, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
     size = (processor.size["height"], processor.size["width"])
-    how = {2: "bilinear", 3: "bicubic"}[own["resample"]]
+    how = {2: "bilinear", 3: "bicubic"}[processor.resample]
     return Preprocess(size, size, how, processor.image_mean, processor.image_std)
 
 
@@ -173,10 +169,12 @@ def load_google(path: Path) -> Pretrained:
             arrays = dict(file)
     except (BadZipFile, ValueError, EOFError) as error:
         raise ValueError(f"{path} is cut short, or no npz file: {error}") from error
-    state = from_google(arrays)
-    size = (image_size_of(state),) * 2
-    classes = len(state.get("head.bias", ()))
-    return assemble(state, heads_of_google(arrays), Preprocess(size, size, "bilinear", HALF, HALF), numbered(classes))
+    state, query = from_google(arrays), "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel"
+    require_keys({**state, **arrays}, "token_embed.pos_embed", "patch_embed.proj.weight", query)
+    rows = math.isqrt(state["token_embed.pos_embed"].shape[1])
+    size = (rows * math.isqrt(state["patch_embed.proj.weight"].shape[1] // 3),) * 2
+    num_heads = arrays[query].shape[1]  # (D, h, d)
+    return assemble(state, num_heads, Preprocess(size, size, "bilinear", HALF, HALF), ())
 
 
 LIBRARIES: dict[str, Callable[[str], Pretrained]] = {
@@ -214,12 +212,12 @@ def assemble(
     )
     model = ViT(config)
     fill(model, state)
-    return Pretrained(model.eval(), preprocess, tuple(class_names) or numbered(config.num_classes))
+    return Pretrained(model.eval(), preprocess, tuple(class_names) or tuple(f"class {i}" for i in range(config.num_classes)))
 
 
 def require_supported(name: str, own: Mapping[str, Any], **values: tuple[Any, ...]) -> None:
     """Raise ValueError if the weights need something that `Preprocess` or `ViT` does not implement."""
-    if other := [f"{key} = {own[key]!r}" for key, allowed in values.items() if own[key] not in allowed]:
+    if other := [f"{key} = {own.get(key)!r}" for key, allowed in values.items() if own.get(key) not in allowed]:
         raise ValueError(f"{name} prepares pictures in a way that is not known here: {', '.join(other)}")
 
 
@@ -227,18 +225,6 @@ def require_keys(state: StateDict, *keys: str) -> None:
     """Raise ValueError if weights that determine the config are missing."""
     if missing := [key for key in keys if key not in state]:
         raise ValueError(f"the file is incomplete: it has no {', '.join(missing)}")
-
-
-def image_size_of(state: StateDict) -> int:
-    """Side in pixels of the square images that weights under our names were trained on."""
-    require_keys(state, "token_embed.pos_embed", "patch_embed.proj.weight")
-    rows = math.isqrt(state["token_embed.pos_embed"].shape[1])
-    return rows * math.isqrt(state["patch_embed.proj.weight"].shape[1] // 3)
-
-
-def numbered(n: int) -> tuple[str, ...]:
-    """Names for classes that have none."""
-    return tuple(f"class {i}" for i in range(n))
 
 
 def download_error(what: str, error: Exception, place: str) -> str:

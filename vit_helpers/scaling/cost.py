@@ -18,17 +18,15 @@ def parameters(config: ViTConfig) -> dict[str, int]:
     """
     D, L, T, K = config.embed_dim, config.depth, config.num_tokens, config.num_classes
     M = hidden_dim(config)
-    width, pre_logits = D, 0
-    if config.representation_size is not None:
-        width, pre_logits = config.representation_size, (D + 1) * config.representation_size
+    hidden = config.representation_size  # of the head
     return {
-        "projection": (patch_dim(config) + 1) * D,
+        "projection": (config.in_chans * config.patch_size**2 + 1) * D,
         "tokens": config.class_token * D + (T * D if config.positions == "learned" else 0),
         "qkv": L * 3 * (D + 1) * D,
         "output": L * (D + 1) * D,
         "MLP": L * (2 * D * M + M + D),
         "norms": (2 * L + 1) * 2 * D,
-        "head": pre_logits + (width + 1) * K,
+        "head": (hidden or D) * K + K + (hidden or 0) * (D + 1),
     }
 
 
@@ -39,18 +37,16 @@ def multiply_adds(config: ViTConfig) -> dict[str, int]:
     17.56
     """
     D, L, T, K = config.embed_dim, config.depth, config.num_tokens, config.num_classes
-    width, pre_logits = D, 0
-    if config.representation_size is not None:
-        width, pre_logits = config.representation_size, D * config.representation_size
+    hidden = config.representation_size  # of the head
     pooled = T if config.pool == "none" else 1  # tokens that the head is applied to
     return {
-        "projection": num_patches(config) * patch_dim(config) * D,
+        "projection": patch_numbers(config) * D,
         "qkv": L * T * D * 3 * D,
         "scores": L * T * T * D,
         "mixing": L * T * T * D,
         "output": L * T * D * D,
         "MLP": L * T * 2 * D * hidden_dim(config),
-        "head": pooled * (pre_logits + width * K),
+        "head": pooled * ((hidden or D) * K + (hidden or 0) * D),
     }
 
 
@@ -83,9 +79,9 @@ def activations(config: ViTConfig, fused: bool = True) -> dict[str, int]:
            queries, keys and values in the layout that the products need
     """
     D, L, T = config.embed_dim, config.depth, config.num_tokens
-    attention = T * (4 * D + config.num_heads) if fused else T * (4 * D + config.num_heads * T)
+    attention = T * (4 * D + config.num_heads * (1 if fused else T))
     return {
-        "projection": num_patches(config) * patch_dim(config),
+        "projection": patch_numbers(config),
         "norms": (2 * L + 1) * T * (D + 2),
         "qkv": L * T * D,
         "attention": L * attention,
@@ -101,24 +97,14 @@ def training_bytes(config: ViTConfig, batch: int, optimizer: str = "adamw", fuse
     raises   : ValueError for another optimizer
     """
     check_choice("optimizer", optimizer, OPTIMIZER_STATES)
-    weights = 4 * sum(parameters(config).values())
-    kept = 4 * batch * sum(activations(config, fused).values())
-    return {
-        "weights": weights,
-        "gradients": weights,
-        "optimizer": OPTIMIZER_STATES[optimizer] * weights,
-        "activations": kept,
-    }
+    weights, kept = (4 * sum(counts.values()) for counts in (parameters(config), activations(config, fused)))
+    states = OPTIMIZER_STATES[optimizer] * weights
+    return {"weights": weights, "gradients": weights, "optimizer": states, "activations": batch * kept}
 
 
-def num_patches(config: ViTConfig) -> int:
-    """N"""
-    return config.num_tokens - config.class_token
-
-
-def patch_dim(config: ViTConfig) -> int:
-    """Numbers of one patch, C*P*P"""
-    return config.in_chans * config.patch_size**2
+def patch_numbers(config: ViTConfig) -> int:
+    """Numbers in the patches of one image, N*C*P*P"""
+    return (config.num_tokens - config.class_token) * config.in_chans * config.patch_size**2
 
 
 def hidden_dim(config: ViTConfig) -> int:

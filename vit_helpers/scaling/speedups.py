@@ -64,12 +64,9 @@ def best_precision(device: str | torch.device = "cpu") -> str:
 
     bfloat16 runs everywhere, but without such units it is several times slower than float32.
     """
-    kind, has_units = torch.device(device).type, False
-    if kind == "cpu":
-        has_units = bf16_units()
-    elif kind == "cuda" and torch.cuda.is_available():
-        has_units = torch.cuda.is_bf16_supported(including_emulation=False)
-    return "bfloat16" if has_units else "float32"
+    kind = torch.device(device).type
+    cuda = kind == "cuda" and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bfloat16" if cuda or (kind == "cpu" and bf16_units()) else "float32"
 
 
 def quantize(model: nn.Module) -> nn.Module:
