@@ -38,20 +38,16 @@ def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[
     mark  : the file by which a folder is known to hold such a site already; any other that is not empty is left alone
     needed: modules without which it cannot be made
     """
-    try:
-        if missing := [name for name in needed if find_spec(name) is None]:
-            raise ValueError(f"this needs {', '.join(missing)}, not found here: pip install -e '.[book]'")
-        if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ValueError(f"{folder} holds something else: empty it, or name another folder")
-        with tempfile.TemporaryDirectory() as scratch:
-            site = Path(scratch, "site")
-            make(Path(scratch, "pages"), site)
-            (folder / mark).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(site / mark, folder / mark)  # first: what is stopped from here on can be made again
-            shutil.copytree(site, folder, dirs_exist_ok=True)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    if missing := [name for name in needed if find_spec(name) is None]:
+        raise ValueError(f"this needs {', '.join(missing)}, not found here: pip install -e '.[book]'")
+    if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} holds something else: empty it, or name another folder")
+    with tempfile.TemporaryDirectory() as scratch:
+        site = Path(scratch, "site")
+        make(Path(scratch, "pages"), site)
+        (folder / mark).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(site / mark, folder / mark)  # first: what is stopped from here on can be made again
+        shutil.copytree(site, folder, dirs_exist_ok=True)
     print(f"written: {folder / 'index.html'}")
     return 0
 

@@ -7,9 +7,9 @@ From there on nbgrader does the work, in that folder: `nbgrader generate_assignm
 """
 
 import argparse
-import importlib.util
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -31,15 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        if importlib.util.find_spec("nbgrader") is None:
-            raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
-        require_empty(args.folder)
-        books = {name: assignment(name, *pair) for name, pair in chosen(args.notebooks).items()}
-        make(args.folder, books)
-    except (OSError, SyntaxError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    if find_spec("nbgrader") is None:
+        raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
+    require_empty(args.folder)
+    books = {name: assignment(name, *pair) for name, pair in chosen(args.notebooks).items()}
+    make(args.folder, books)
     print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(books))}")
     return 0
 

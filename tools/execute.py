@@ -69,11 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     notebooks = args.notebooks or all_notebooks()
     if missing := [str(path) for path in notebooks if not path.is_file()]:
-        print(f"error: no notebook at {', '.join(missing)}", file=sys.stderr)
-        return 1
+        raise ValueError(f"no notebook at {', '.join(missing)}")
     if args.cards and (unlisted := [str(path) for path in notebooks if not is_listed(path)]):
-        print(f"error: no row with time and memory in README.md for {', '.join(unlisted)}", file=sys.stderr)
-        return 1
+        raise ValueError(f"no row with time and memory in README.md for {', '.join(unlisted)}")
     return max([not execute(path, args.cards) for path in notebooks], default=0)
 
 
