@@ -19,8 +19,7 @@ from browser import accessibility, broken_pictures, browser, contrast, in_browse
 
 from tools import book, slides
 from tools import main as run_tool
-from tools.book import put_into
-from tools.book_pages import EXERCISE, README, page_name
+from tools.book import EXERCISE, README, page_name, put_into
 from tools.execute import ROOT, all_notebooks, home, lessons
 
 pytestmark = pytest.mark.book

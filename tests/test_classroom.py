@@ -17,7 +17,7 @@ import pytest
 
 from tools import classroom
 from tools import main as run_tool
-from tools.assignment import assignment
+from tools.classroom import assignment
 from vit_helpers.checks import marks
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.checks.training import check_reading

@@ -13,8 +13,7 @@ import pytest
 
 from tools import execute
 from tools import main as run_tool
-from tools.execute import METADATA, ROOT, TAG, all_notebooks, blur, sanitize_rules, setup_source
-from tools.notebook_costs import MEASURED, measure
+from tools.execute import MEASURED, METADATA, ROOT, TAG, all_notebooks, blur, measure, sanitize_rules, setup_source
 
 # The setup cell
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tools.execute import METADATA, ROOT, WIDGET, all_notebooks, home, lessons, setup_source, store
-from tools.notebook_costs import MEASURED
+from tools.execute import MEASURED, METADATA, ROOT, WIDGET, all_notebooks, home, lessons, setup_source, store
 
 pytestmark = pytest.mark.repo
 

@@ -8,10 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
-from tools import libraries, library_models, steps
+from tools import libraries, steps
 from tools import main as run_tool
-from tools.libraries import markdown
-from tools.library_models import MAKERS, SHAPES, Shape, installed
+from tools.libraries import MAKERS, SHAPES, Shape, installed, markdown
 from vit_helpers.scaling import parameters, speedups, timing, training_bytes
 
 TINY = Shape(8, 4, 1, 16, 2, 2, 2)
@@ -76,8 +75,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(timing, "benchmark_interleaved", partial(timing.benchmark_interleaved, seconds=0.01))
     monkeypatch.setitem(SHAPES, "tiny", TINY)
     here = {name: libraries.MODULES[name] for name in ("ours", "timm")} | {"vit-pytorch": "no_such_package.vit"}
-    for module in (libraries, library_models):
-        monkeypatch.setattr(module, "MODULES", here)
+    monkeypatch.setattr(libraries, "MODULES", here)
 
 
 def measure_tiny(folder, *words):
@@ -169,10 +167,3 @@ def test_memory_is_that_of_the_model():
     taken = steps.in_own_process(libraries.training_memory, shape, "float32", "cpu", "ours")
     wanted = sum(training_bytes(MAKERS["ours"](SHAPES[shape]).config, SHAPES[shape].batch).values())
     assert 0.8 * wanted < taken < 2 * wanted
-
-
-def test_float32_means_float32_for_as_long_as_it_is_measured():
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    with libraries.full_float32():
-        assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("highest", False)
-    assert before == (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)

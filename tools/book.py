@@ -6,22 +6,42 @@ appear once the repository is published (`python -m tools.publish`).
 """
 
 import argparse
+import base64
+import os
+import re
 import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat.v4 import new_markdown_cell
 
 from tools import main
-from tools.book_pages import alt_texts, finish_page, write_pages
-from tools.execute import ROOT, home
+from tools.execute import ROOT, all_notebooks, home, is_setup, lessons
 
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
 NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
 SETTINGS = tomllib.loads((ROOT / "tools" / "static" / "sphinx.toml").read_text(encoding="utf-8"))
+README, PACKAGE = ROOT / "README.md", ROOT / "vit_helpers" / "__init__.py"
+SOLUTIONS, TESTS = ROOT / "notebooks" / "solutions" / "index.md", ROOT / "tests" / "index.md"  # pages of the book alone
+BESIDE = (ROOT / "notebooks" / "paper_index.md", ROOT / "TEACHING.md")
+
+LINK = re.compile(r"(?<!!)\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s]+)\)")
+LEFT_OUT = re.compile(  # the theme has its own navigation; images from other hosts (badges) need a network
+    r"^.*(\[Contents\]\(\S*README\.md\)|!\[[^]]*\]\(https?:).*\n*", re.MULTILINE
+)
+EXERCISE = re.compile(r"^done = (check_\w+)\(", re.MULTILINE)
+SOLVED = re.compile(r"^assert (check_\w+)\(", re.MULTILINE)
+SOLUTION = "``````{admonition} A solution\n:class: tip\n:collapsible: closed\n\n%s\n``````"
+STATIC = ROOT / "tools" / "static"
+FOLDED = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Setup", "code_prompt_hide": "Setup"}}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,20 +58,16 @@ def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[
     mark  : the file by which a folder is known to hold such a site already; any other that is not empty is left alone
     needed: modules without which it cannot be made
     """
-    try:
-        if missing := [name for name in needed if find_spec(name) is None]:
-            raise ValueError(f"this needs {', '.join(missing)}, not found here: pip install -e '.[book]'")
-        if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ValueError(f"{folder} holds something else: empty it, or name another folder")
-        with tempfile.TemporaryDirectory() as scratch:
-            site = Path(scratch, "site")
-            make(Path(scratch, "pages"), site)
-            (folder / mark).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(site / mark, folder / mark)  # first: what is stopped from here on can be made again
-            shutil.copytree(site, folder, dirs_exist_ok=True)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    if missing := [name for name in needed if find_spec(name) is None]:
+        raise ValueError(f"this needs {', '.join(missing)}, not found here: pip install -e '.[book]'")
+    if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} holds something else: empty it, or name another folder")
+    with tempfile.TemporaryDirectory() as scratch:
+        site = Path(scratch, "site")
+        make(Path(scratch, "pages"), site)
+        (folder / mark).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(site / mark, folder / mark)  # first: what is stopped from here on can be made again
+        shutil.copytree(site, folder, dirs_exist_ok=True)
     print(f"written: {folder / 'index.html'}")
     return 0
 
@@ -73,6 +89,149 @@ def run_sphinx(pages: Path, site: Path, builder: str, settings: dict, finish: Ca
     app.build()
     if app.statuscode:
         raise ValueError("nothing was written: see the warnings above")
+
+
+def write_pages(folder: Path, address: str) -> None:
+    """Write what Sphinx reads, in folders like those of the repository.
+
+    address: where the repository is published, for links to files that are not pages; "" before that
+    """
+    solutions = [path for path in all_notebooks() if path not in lessons()]
+    beside = [path for path in BESIDE if path.is_file()]
+    prose = [README, *beside, *lessons(), *solutions]
+    code = code_files(prose)
+    tidy = partial(tidied, pages={*prose, *code}, address=address)
+
+    texts = {path: tidy(path.read_text(encoding="utf-8"), path) for path in (README, *beside)}
+    texts |= {path: notebook_page(path, tidy) for path in (*lessons(), *solutions)}
+    texts |= {path: code_page(path, code) for path in code}
+    texts[SOLUTIONS] = "# Solutions" + contents(solutions)
+    texts[TESTS] = "# Tests" + contents(path for path in code if path.parent == TESTS.parent)
+    texts[README] += contents(lessons(), "The notebooks") + contents([SOLUTIONS, *beside, PACKAGE, TESTS], "Beside them")
+    lay_out(folder, texts, "vit_helpers.css", "favicon.svg")
+
+
+def lay_out(folder: Path, texts: dict[Path, str], *static: str) -> None:
+    """Write {path of a file: text of its page}, and what all pages share, to where Sphinx reads them."""
+    for path, text in texts.items():
+        page = folder / (page_name(path) + (".ipynb" if path.suffix == ".ipynb" else ".md"))
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+    shutil.copytree(ROOT / "images", folder / "images")
+    (folder / "_static").mkdir()
+    for name in static:
+        shutil.copy(STATIC / name, folder / "_static")
+
+
+def page_name(path: Path) -> str:
+    """What Sphinx calls the page of a file
+
+    >>> page_name(README), page_name(ROOT / "vit_helpers" / "attention.py")
+    ('index', 'vit_helpers/attention')
+    """
+    return "index" if path == README else path.relative_to(ROOT).with_suffix("").as_posix()
+
+
+def contents(paths: Iterable[Path], caption: str | None = None) -> str:
+    """A list of pages, with a caption only in the sidebar; notebooks have the names that README gives them."""
+    named = {target(link, README): words for words, link in LINK.findall(markdown(README)) if words[:2].isdigit()}
+    options = f":caption: {caption}\n:hidden:" if caption else ":maxdepth: 1"
+    lines = (f"{named[path]} </{page_name(path)}>" if path in named else f"/{page_name(path)}" for path in paths)
+    return f"\n\n```{{toctree}}\n{options}\n\n" + "\n".join(lines) + "\n```\n"
+
+
+def target(link: str, path: Path) -> Path | None:
+    """The file that a link in the file at `path` leads to, for a folder its __init__.py; None outside of ROOT."""
+    found = Path(os.path.normpath(path.parent / link.partition("#")[0]))
+    if "://" in link or link.startswith("#") or not found.is_relative_to(ROOT) or not found.exists():
+        return None
+    return found / "__init__.py" if (found / "__init__.py").is_file() else found
+
+
+def tidied(text: str, path: Path, pages: Iterable[Path], address: str) -> str:
+    """Markdown of the file at `path`, for its page: links lead to pages, else to the repository, else nowhere."""
+
+    def relinked(match):
+        words, link = match.groups()
+        found = target(link, path)
+        if found in pages:
+            suffix, anchor = ".ipynb" if found.suffix == ".ipynb" else ".md", re.sub("-L.*", "", link.partition("#")[2])
+            return f"[{words}](/{page_name(found)}{suffix}{'#' if anchor else ''}{anchor})"
+        if found:
+            return f"[{words}]({address}/blob/main/{found.relative_to(ROOT).as_posix()})" if address else words
+        return match.group()
+
+    return LINK.sub(relinked, LEFT_OUT.sub("", text))
+
+
+def code_files(prose: Iterable[Path]) -> list[Path]:
+    """The modules that notebooks teach, every other code file that the prose links to, and the __init__.py above them."""
+    taught = [path for path in PACKAGE.parent.rglob("*.py") if not {"checks", "cli", "__main__.py"} & {*path.parts}]
+    linked = [target(link, path) for path in prose for _, link in LINK.findall(markdown(path))]
+    found = {*taught, *(path for path in linked if path and path.suffix == ".py")}
+    return sorted(found | {path.with_name("__init__.py") for path in found if path.with_name("__init__.py").is_file()})
+
+
+def markdown(path: Path) -> str:
+    """The Markdown of a file, a notebook or not."""
+    if path.suffix == ".md":
+        return path.read_text(encoding="utf-8")
+    return "\n\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown")
+
+
+def code_page(path: Path, code: list[Path]) -> str:
+    """The source of a file; that of a folder's __init__.py also lists the others."""
+    is_folder = path.name == "__init__.py"
+    page = f"# {path.parent.name if is_folder else path.name}\n\n``````python\n{path.read_text(encoding='utf-8')}\n``````\n"
+    below = [o for o in code if o.parent == path.parent or (o.parent.parent == path.parent and o.name == "__init__.py")]
+    return page + contents(other for other in below if other != path) if is_folder else page
+
+
+def notebook_page(path: Path, tidy: Callable[[str, Path], str]) -> str:
+    """A notebook with its setup folded, and after each exercise a solution, folded too."""
+    book, answers, cells = nbformat.read(path, as_version=4), solutions_of(path, tidy), []
+    for cell in book.cells:
+        cells.append(cell)
+        if cell.cell_type == "markdown":
+            cell.source = tidy(cell.source, path)
+        elif is_setup(cell):
+            cell.metadata = FOLDED
+        for name in EXERCISE.findall(cell.source):
+            if name in answers:  # the answer to the exercise of notebook 00 is in its own text
+                cells.append(new_markdown_cell(SOLUTION % answers[name], id=name.replace("_", "-")))
+    book.cells = cells
+    return nbformat.writes(book)
+
+
+def solutions_of(path: Path, tidy: Callable[[str, Path], str]) -> dict[str, str]:
+    """{name of an exercise's check: how to solve it, as Markdown}, from the solutions to the notebook at `path`."""
+    path = path.parent / "solutions" / path.name
+    if not path.is_file():
+        return {}
+    cells = nbformat.read(path, as_version=4).cells
+    shown = (tidy(c.source, path) if c.cell_type == "markdown" else f"```python\n{c.source}\n```" for c in cells)
+    sections = re.split(r"^## .*\n", "\n\n".join(shown), flags=re.MULTILINE)
+    return {name: section.strip() for section in sections for name in SOLVED.findall(section)}
+
+
+def alt_texts() -> dict[str, str]:
+    """{sha256 of a stored image: its alt text}: MyST-NB names images so, and drops the text."""
+    outputs = [o for path in all_notebooks() for c in nbformat.read(path, as_version=4).cells for o in c.get("outputs", [])]
+    images = [(o.data[kind], about) for o in outputs for kind, about in o.get("metadata", {}).items()]
+    return {sha256(base64.b64decode(data)).hexdigest(): about["alt"] for data, about in images if "alt" in about}
+
+
+def finish_page(app: Any, doctree: Any, alt: dict[str, str]) -> None:
+    """Images get their alt text, lines of code an anchor that links can lead to (#L12, as on GitHub)."""
+    from docutils import nodes
+
+    for image in doctree.findall(nodes.image):
+        image["alt"] = image.get("alt") or alt.get(Path(image["uri"]).stem, "")
+    if app.env.docname.startswith(("vit_helpers/", "tests/")):
+        slugs = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
+        for block in doctree.findall(nodes.literal_block):
+            block["highlight_args"] = {"linespans": "L"}
+            slugs |= {f"L{number}": (number, f"L-{number}", "") for number in range(1, block.rawsource.count("\n") + 2)}
 
 
 if __name__ == "__main__":

@@ -7,20 +7,42 @@ From there on nbgrader does the work, in that folder: `nbgrader generate_assignm
 """
 
 import argparse
-import importlib.util
+import ast
+import builtins
+import re
 import shutil
+import symtable
 import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools import main
-from tools.assignment import assignment, exercises
-from tools.execute import ROOT, lessons
+from tools.execute import METADATA, ROOT, is_setup, lessons
 
 CONFIG = "nbgrader_config.py"
 SETTINGS = (ROOT / "tools" / "static" / "nbgrader_config.txt").read_text(encoding="utf-8")
+ABOUT = (ROOT / "tools" / "static" / "assignment.md").read_text(encoding="utf-8").strip()
+COMMON = """import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn"""
+MARKS = """# The marks for {answer}, of {points}
+import sys
+
+for _name in [*sys.modules]:  # our package is read again, whatever was done to it above
+    if _name.startswith("vit_helpers"):
+        del sys.modules[_name]
+from {module} import {check} as _check
+from vit_helpers.checks.marks import share as _share
+
+{worth}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,15 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        if importlib.util.find_spec("nbgrader") is None:
-            raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
-        require_empty(args.folder)
-        books = {name: assignment(name, *pair) for name, pair in chosen(args.notebooks).items()}
-        make(args.folder, books)
-    except (OSError, SyntaxError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    if find_spec("nbgrader") is None:
+        raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
+    require_empty(args.folder)
+    books = {name: assignment(name, *pair) for name, pair in chosen(args.notebooks).items()}
+    make(args.folder, books)
     print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(books))}")
     return 0
 
@@ -89,6 +107,145 @@ def write(folder: Path, name: str, notebook: NotebookNode) -> None:
     nbformat.write(notebook, path)
     points = [cell.metadata.nbgrader.points for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
     print(f"{path}: {len(points)} exercises, {sum(points)} points")
+
+
+class Exercise(NamedTuple):
+    """One exercise: its check, the name to answer under, its cells from the heading to the answer, and their metadata."""
+
+    check: str
+    answer: str
+    cells: list[NotebookNode]
+    before: list[str]  # the statements of the notebook up to its heading, without those of other answers
+
+    @property
+    def level(self) -> int:
+        return self.cells[-1].metadata["exercise"]["level"]
+
+    @property
+    def prose(self) -> str:
+        return self.cells[0].source[self.cells[0].source.index("### Exercise") :]
+
+
+def exercises(lesson: NotebookNode) -> list[Exercise]:
+    """The exercises of a notebook: from the heading before it to each cell with `exercise` in its metadata."""
+    found, before = [], []
+    for number, cell in enumerate(lesson.cells):
+        if cell.cell_type == "markdown":
+            if "### Exercise" in cell.source:
+                heading, so_far = number, list(before)
+        elif "exercise" in cell.metadata:
+            check, answer = re.search(r"^done = (check_\w+)\((\w+)\)", cell.source, re.M).groups()
+            found.append(Exercise(check, answer, lesson.cells[heading : number + 1], so_far))
+        elif not is_setup(cell):
+            before += statements(cell.source)
+    return found
+
+
+def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
+    """The notebook for nbgrader's folder `source`, from a notebook of the series and the one with its solutions."""
+    setup = next(cell.source for cell in lesson.cells if is_setup(cell))
+    cells = [new_markdown_cell(ABOUT.format(name=name)), new_code_cell(setup), new_code_cell(COMMON)]
+    known = names(COMMON)[0]
+    for exercise in exercises(lesson):
+        prose = re.sub(r"(\*Level [^*]+)\.\*", rf"\1, {points(exercise)}.*", exercise.prose)
+        cells.append(new_markdown_cell(prose.removeprefix("#")))  # one level up, under the title
+        if along := comes_along(exercise, known):
+            cells.append(new_code_cell(page(along)))
+        for cell in exercise.cells[1:-1]:
+            cells.append((new_code_cell if cell.cell_type == "code" else new_markdown_cell)(cell.source))
+        known |= names(page([*along, *code(exercise.cells)]))[0]
+        grade_id = exercise.check.removeprefix("check_")
+        cells.append(graded(new_code_cell(solved(exercise, solutions, known)), grade_id, solution=True))
+        cells.append(graded(new_code_cell(marks(exercise)), f"{grade_id}-marks", grade=True, points=exercise.level))
+    for number, cell in enumerate(cells):
+        cell.id = f"cell-{number:03d}"
+    return new_notebook(cells=cells, metadata=METADATA)
+
+
+def graded(cell: NotebookNode, grade_id: str, grade: bool = False, solution: bool = False, **points: int) -> NotebookNode:
+    """The cell as nbgrader knows it."""
+    kind = {"grade": grade, "solution": solution, "locked": grade, "task": False}
+    cell.metadata["nbgrader"] = kind | {"grade_id": grade_id, "schema_version": 3} | points
+    return cell
+
+
+def comes_along(exercise: Exercise, known: set[str]) -> list[str]:
+    """The statements that an exercise needs from its notebook: for its code, and for the names that its prose mentions."""
+    _, wanted = names(page(code(exercise.cells)))
+    tools = [text for text in exercise.before if re.match(r"import |from |def |class |@", text)]
+    named = re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", exercise.prose)))
+    wanted |= (names(page(tools))[0] & set(named)) - {exercise.answer}
+    return needed(wanted - known, exercise.before, known)
+
+
+def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
+    """The cell of the answer: the stub, and the solution between nbgrader's marks, which it removes for the students."""
+    stub, done = re.split(r"^(?=done = )", exercise.cells[-1].source, flags=re.M)
+    before = []
+    for source in code(solutions.cells):
+        if worked := re.search(rf"^assert {exercise.check}\((\w+)\)", source, re.M):
+            own = re.sub(rf"from \S+ import {exercise.check}\n+", "", source[: worked.start()]).strip()
+            alias = [] if worked[1] == exercise.answer else [f"{exercise.answer} = {worked[1]}"]
+            solution = page([*needed(names(own)[1] - known, before, known), own, *alias])
+            return "\n".join([stub.rstrip(), "", "### BEGIN SOLUTION", solution, "### END SOLUTION", done])
+        before += statements(source)
+    raise ValueError(f"no solution is worked out for {exercise.check}")
+
+
+def points(exercise: Exercise) -> str:
+    """ "1 point" or "2 points" """
+    return f"{exercise.level} point{'s' * (exercise.level > 1)}"
+
+
+def marks(exercise: Exercise) -> str:
+    """The cell that gives the points; its last line is a number, which nbgrader takes for them."""
+    module = re.search(rf"^from (\S+) import {exercise.check}$", "\n".join(code(exercise.cells)), re.M)[1]
+    share = f"_share(_check, {exercise.answer})"
+    if exercise.cells[-1].metadata["exercise"]["all_or_nothing"]:  # the given code has some ideas right already
+        share = f"({share} == 1)"
+    worth = f"{exercise.level} * {share}"
+    return MARKS.format(module=module, worth=worth, points=points(exercise), check=exercise.check, answer=exercise.answer)
+
+
+def code(cells: Iterable[NotebookNode]) -> list[str]:
+    """The sources of code cells, without that of the setup cell."""
+    return [cell.source for cell in cells if cell.cell_type == "code" and not is_setup(cell)]
+
+
+def statements(source: str) -> list[str]:
+    """The statements of a cell, one text each."""
+    lines, nodes = source.splitlines(), ast.parse(source).body
+    starts = [min([node.lineno, *(line.lineno for line in getattr(node, "decorator_list", []))]) for node in nodes]
+    return ["\n".join(lines[start - 1 : node.end_lineno]) for start, node in zip(starts, nodes, strict=True)]
+
+
+def names(source: str) -> tuple[set[str], set[str]]:
+    """The names that code binds for what comes after it, and those that it needs from what came before."""
+    top = symtable.symtable(source, "cell", "exec")
+    binds = {name.get_name() for name in top.get_symbols() if name.is_assigned() or name.is_imported()}
+    needs, tables = set(), [top]
+    for table in tables:
+        tables += table.get_children()
+        found = (name for name in table.get_symbols() if name.is_referenced() and (table is top or name.is_global()))
+        needs.update(name.get_name() for name in found)
+    return binds, needs - binds - set(dir(builtins))
+
+
+def page(texts: Iterable[str]) -> str:
+    """Pieces of code as one: two empty lines around those of several lines."""
+    loose = "\n".join(f"\n\n{text}\n\n" if "\n" in text else text for text in texts)
+    return re.sub(r"\n{3,}", "\n\n\n", loose).strip()
+
+
+def needed(wanted: set[str], before: list[str], known: set[str]) -> list[str]:
+    """Those of the statements before that bind the wanted names, and what these need in turn."""
+    found = []
+    for text in reversed(before):
+        binds, needs = names(text)
+        if binds & wanted:
+            wanted = (wanted - binds) | (needs - known)
+            found.insert(0, text)
+    return found
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ In inference torchvision's attention is a single call if the number of heads is 
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from collections import namedtuple
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +23,6 @@ from torch import Tensor, nn
 
 import vit_helpers
 from tools import main
-from tools.library_models import CLASSES, MAKERS, MODULES, SHAPES, installed
 from tools.steps import STEPS, in_own_process, train_step
 from tools.tables import markdown_table, significant
 from vit_helpers.cli import positive_int, require_known
@@ -30,7 +30,24 @@ from vit_helpers.cli.bench import run_fresh
 from vit_helpers.cli.train import pick_device
 from vit_helpers.scaling import multiply_adds, timing, training_multiply_adds
 from vit_helpers.scaling.speedups import best_precision
+from vit_helpers.vit import ViT, ViTConfig
 
+Shape = namedtuple("Shape", "side patch channels width depth heads batch")
+SHAPES = {
+    "8 px/P2/D64/L2": Shape(8, 2, 1, 64, 2, 4, 64),
+    "32 px/P4/D192/L6": Shape(32, 4, 3, 192, 6, 3, 32),
+    "Ti/16": Shape(224, 16, 3, 192, 12, 3, 8),
+    "B/16": Shape(224, 16, 3, 768, 12, 12, 4),
+}
+CLASSES = 10
+PACKAGES = {"Hugging Face": "transformers"}  # where the name is another
+MODULES = {  # what is imported for a ViT, the smallest part of each library
+    "ours": "vit_helpers.vit",
+    "torchvision": "torchvision.models.vision_transformer",
+    "timm": "timm.models.vision_transformer",
+    "Hugging Face": "transformers.models.vit.modeling_vit",
+    "vit-pytorch": "vit_pytorch.vit",
+}
 LARGER = 32  # times the batch on a GPU, which a small one leaves idle
 COMPILED = ("ours", "timm")  # those that are measured with torch.compile too
 SHORT = {"float32": "fp32", "bfloat16": "bf16"}
@@ -70,25 +87,20 @@ def fast_precisions(device: str) -> list[str]:
 def measure(shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu") -> dict:
     """Everything that the tables need, for JSON: the numbers of all rounds (3 at most for memory), machine and versions."""
     names, rows = installed(), []
-    with full_float32():
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # float32 means float32 on a GPU too
         for row in measured_rows(shapes, precisions, rounds, device):
             print(label(row), file=sys.stderr, flush=True)
             rows.append(row)
     return {
         "machine": timing.machine(),
         "device": "CPU" if device == "cpu" else f"{torch.cuda.get_device_name()}, TF32 off",
-        "versions": {name: version(name) for name in names},
+        "versions": {"ours": vit_helpers.__version__}
+        | {name: metadata.version(PACKAGES.get(name, name)) for name in names[1:]},
         "left_out": [name for name in MODULES if name not in names],
         "precisions": list(precisions),
         "bf16_units": "bfloat16" in fast_precisions(device),
         "rows": rows,
     }
-
-
-def version(name: str) -> str:
-    if name == "ours":
-        return vit_helpers.__version__
-    return metadata.version("transformers" if name == "Hugging Face" else name)
 
 
 def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device: str) -> Iterator[dict]:
@@ -129,9 +141,7 @@ def speed_row(what: str, shape: str, precision: str, device: str, rounds: int, c
             steps[name] = STEPS[what](torch.compile(model) if compiled else model, images, labels, precision)
     work = multiply_adds(config) if what == "inference" else training_multiply_adds(config, fused=False)
     about = {"what": what, "shape": shape, "precision": precision, "compiled": compiled, "batch": len(images)}
-    peak = timing.matmul_peak(
-        getattr(torch, precision), device, 1024 if device == "cpu" else 8192
-    )  # multiply-adds per second
+    peak = timing.matmul_peak(getattr(torch, precision), device, 1024 if device == "cpu" else 8192)  # per second
     values = timing.benchmark_interleaved(steps, rounds)
     return about | {"multiply_adds": sum(work.values()), "peak": peak, "values": values}
 
@@ -143,19 +153,6 @@ def random_batch(shape: str, device: str) -> tuple[Tensor, Tensor]:
     return images, torch.randint(CLASSES, (len(images),), device=device)
 
 
-@contextmanager
-def full_float32() -> Iterator[None]:
-    """float32 means float32: no TF32 on a GPU, neither in matrix products nor in convolutions."""
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
-
-
 def training_memory(shape: str, precision: str, device: str, name: str) -> int:
     """Bytes at the peak of three training steps, besides those of torch (after a small step), the library and the images.
 
@@ -163,7 +160,7 @@ def training_memory(shape: str, precision: str, device: str, name: str) -> int:
     """
     import_module(MODULES[name])
     images, labels = random_batch(shape, device)
-    with full_float32():
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # float32 means float32 on a GPU too
         small = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * SHAPES[shape].channels, CLASSES))
         train_step(small.to(device), images, labels, precision)()
         before = timing.reset_peak_memory(device)
@@ -171,6 +168,54 @@ def training_memory(shape: str, precision: str, device: str, name: str) -> int:
         for _ in range(3):
             step()
         return timing.peak_memory(device) - before
+
+
+def installed() -> list[str]:
+    """The names of the libraries that are installed, ours first."""
+    return [name for name, module in MODULES.items() if find_spec(module.partition(".")[0])]
+
+
+def ours(s: Shape) -> nn.Module:
+    return ViT(ViTConfig(s.side, s.patch, s.channels, CLASSES, s.width, s.depth, s.heads))
+
+
+def torchvision_vit(s: Shape) -> nn.Module:
+    from torchvision.models.vision_transformer import VisionTransformer
+
+    model = VisionTransformer(s.side, s.patch, s.depth, s.heads, s.width, 4 * s.width, num_classes=CLASSES)
+    if s.channels != 3:  # torchvision's builder knows color images only
+        model.conv_proj = nn.Conv2d(s.channels, s.width, s.patch, s.patch)
+    return model
+
+
+def timm_vit(s: Shape) -> nn.Module:
+    from timm.models.vision_transformer import VisionTransformer
+
+    return VisionTransformer(s.side, s.patch, s.channels, CLASSES, embed_dim=s.width, depth=s.depth, num_heads=s.heads)
+
+
+def huggingface_vit(s: Shape) -> nn.Module:
+    from transformers.models.vit.configuration_vit import ViTConfig
+    from transformers.models.vit.modeling_vit import ViTForImageClassification
+
+    names = {"image_size": s.side, "patch_size": s.patch, "num_channels": s.channels, "num_labels": CLASSES}
+    names |= {"hidden_size": s.width, "intermediate_size": 4 * s.width}
+    return ViTForImageClassification(ViTConfig(**names, num_hidden_layers=s.depth, num_attention_heads=s.heads))
+
+
+def lucidrains_vit(s: Shape) -> nn.Module:
+    """As close as it can be built; the docstring above says what still differs."""
+    from vit_pytorch.vit import ViT
+
+    names = {"image_size": s.side, "patch_size": s.patch, "channels": s.channels, "num_classes": CLASSES}
+    names |= {"dim": s.width, "depth": s.depth, "heads": s.heads, "mlp_dim": 4 * s.width}
+    model = ViT(**names, dim_head=s.width // s.heads)  # dim_head is 64 by default
+    for attention, _ in model.transformer.layers if s.heads == 1 else ():  # it has no projection for one head
+        attention.to_out = nn.Linear(s.width, s.width)
+    return model
+
+
+MAKERS = dict(zip(MODULES, (ours, torchvision_vit, timm_vit, huggingface_vit, lucidrains_vit), strict=True))
 
 
 def markdown(results: dict) -> str:

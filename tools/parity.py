@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tools import main
-from tools.library_models import CLASSES, MAKERS, SHAPES, Shape, installed
+from tools.libraries import CLASSES, MAKERS, SHAPES, Shape, installed
 from tools.tables import markdown_table, write_csv
 from vit_helpers import pretrained
 from vit_helpers.cli import require_known

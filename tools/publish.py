@@ -38,11 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        changed = write("" if args.undo else address(args.repository))
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    changed = write("" if args.undo else address(args.repository))
     print("\n".join(f"{path.relative_to(ROOT).as_posix()}: written" for path in changed) or "nothing to change")
     if changed and not args.undo:
         print(f"next: commit, tag that {TAG}, and push both: the notebooks install the package at this tag")

@@ -15,8 +15,7 @@ import nbformat
 from nbformat.v4 import new_markdown_cell
 
 from tools import main
-from tools.book import NEEDED, SETTINGS, put_into, run_sphinx
-from tools.book_pages import README, contents, finish_page, lay_out, tidied
+from tools.book import NEEDED, README, SETTINGS, contents, finish_page, lay_out, put_into, run_sphinx, tidied
 from tools.execute import all_notebooks, home, is_setup, lessons
 
 MARK = Path("_static", "slides.css")  # by this file a folder is known to hold slides

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms.functional import pil_to_tensor
 
-from tools import comparison
-from tools.comparison import Bench, images_per_second, inside, row_of, saved_mb
-from tools.steps import STEPS, Step, first_line, in_own_process, inference_step, num_threads, train_step
+from tools import steps
+from tools.steps import STEPS, Bench, Step, in_own_process, inference_step, inside, saved_mb, train_step
 from vit_helpers import attention
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches
@@ -44,7 +43,7 @@ def measure(name: str, bench: Bench) -> Rows:
         for row in CASES[name](bench):
             yield {"row": name} | row
     except Exception as error:  # whatever torch or a compiler may raise: the other rows go on
-        yield {"row": name, "also": f"not measured: {first_line(error)}"}
+        yield {"row": name, "also": f"not measured: {steps.first_line(error)}"}
 
 
 def threads(bench: Bench) -> Rows:
@@ -57,7 +56,7 @@ def threads(bench: Bench) -> Rows:
         (f"inference, batch {bench.batch}", inference_step(bench.model(), images)),
         (f"training step, batch {bench.batch}", train_step(bench.model(), images, labels)),
     ):
-        yield bench.compare(case, ("1 thread", inside(partial(num_threads, 1), step)), (f"{most} threads", step))
+        yield bench.compare(case, ("1 thread", inside(partial(steps.num_threads, 1), step)), (f"{most} threads", step))
 
 
 def batch(bench: Bench) -> Rows:
@@ -66,13 +65,13 @@ def batch(bench: Bench) -> Rows:
     for case, make in STEPS.items():
         before, after = make(bench.model(), *data, size=1), make(bench.model(), *data)
         row = bench.compare(f"{case}, {count} images", ("one by one", before), (f"batch {count}", after))
-        yield images_per_second(row, count, count)
+        yield steps.images_per_second(row, count, count)
 
 
 def attention_forms(bench: Bench) -> Rows:
     """In memory at any length, since the explicit form keeps a number a pair of tokens; in time, ask the machine."""
     for side in SIDES:
-        config, count = replace(comparison.CONFIG, image_size=side), bench.batch // (8 if side > 32 else 1)
+        config, count = replace(steps.CONFIG, image_size=side), bench.batch // (8 if side > 32 else 1)
         model = bench.model(config)
         step = train_step(model, *bench.images(count, config))
         explicit, fused = (inside(partial(attention_form, use_fused), step) for use_fused in (False, True))
@@ -142,8 +141,8 @@ def compiled(bench: Bench, kind: str) -> dict:
         before, after = STEPS[kind](model, *data), STEPS[kind](torch.compile(model), *data)
         start = timing.seconds_of(after)
         row = bench.compare(f"{kind}, batch {bench.batch}", ("as written", before), ("compiled", after), start_s=start)
-    steps = speedups.break_even_steps(start, row["before_ms"] / 1000, row["after_ms"] / 1000)
-    return row | {"also": f"has paid after {steps:,} steps" if steps < math.inf else "never pays"}
+    count = speedups.break_even_steps(start, row["before_ms"] / 1000, row["after_ms"] / 1000)
+    return row | {"also": f"has paid after {count:,} steps" if count < math.inf else "never pays"}
 
 
 def accumulation(bench: Bench) -> Rows:
@@ -246,7 +245,7 @@ def latency(bench: Bench) -> Rows:
     model, (images, _) = bench.model(), bench.images(64)
     for old, new in ((1, 8), (8, 64)):
         before, after = ((f"batch {count}", inference_step(model, images[:count])) for count in (old, new))
-        yield images_per_second(bench.compare("until the answer", before, after), old, new)
+        yield steps.images_per_second(bench.compare("until the answer", before, after), old, new)
 
 
 def peak(bench: Bench) -> Rows:
@@ -264,12 +263,12 @@ def fractions_of_peak(bench: Bench, config: ViTConfig, count: int, precision: st
     model, data = bench.model(config), bench.images(count, config)
     fused = attention.use_fused_attention(torch.empty(1, config.num_tokens, 1, device=bench.device, dtype=dtype))
     work = {"inference": multiply_adds(config), "training": training_multiply_adds(config, fused)}
-    steps = {name: STEPS[name](model, *data, precision) for name in work} | {"product": lambda: torch.mm(a, b)}
-    seconds = timing.benchmark_interleaved(steps, bench.rounds, comparison.SECONDS)
+    ways = {name: STEPS[name](model, *data, precision) for name in work} | {"product": lambda: torch.mm(a, b)}
+    seconds = timing.benchmark_interleaved(ways, bench.rounds, steps.SECONDS)
     for name, counts in work.items():
         best = [count * sum(counts.values()) / side**3 * product for product in seconds["product"]]
         case = f"{'forward' if name == 'inference' else name}, width {config.embed_dim}, batch {count}, {precision}"
-        yield row_of(case, "at the peak", best, "measured", seconds[name])
+        yield steps.row_of(case, "at the peak", best, "measured", seconds[name])
 
 
 CASES: dict[str, Callable[[Bench], Rows]] = {
