@@ -103,6 +103,7 @@ SEE_WRONG = {
     "leaves out std": of_cut(lambda x, m, s: x - m),
     "pixels of 255": of_cut(lambda x, m, s: (x * 255 - m) / s),
     "the square of std": of_cut(lambda x, m, s: (x - m) / s / s),
+    "mirrors the image": lambda x, *given: see_by_slices(torch.stack(x.unbind(2)[::-1], 2), *given),
     "uses the image's own mean": see_by_itself,
     "the whole image's own mean": lambda *given: see_by_itself(*given, of=lambda image, side: image),
     "first channel's": lambda x, side, m, s: (cut(x, side) - m[0]) / s[0],

@@ -173,14 +173,30 @@ TIMES_WRONG = {
 # accumulate
 
 
-def accumulate_weighed(model, images, labels, parts):
-    model.zero_grad()
-    total = 0.0
-    for x, y in zip(images.chunk(parts), labels.chunk(parts), strict=True):
-        loss = F.cross_entropy(model(x), y) * len(y) / len(labels)
-        loss.backward()
-        total += loss.item()
-    return total
+def accumulate(  # the right answer, and every way to leave it
+    zero="before", weigh=lambda y, labels, parts: len(y) / len(labels), split=lambda x: x, after=lambda model, losses: None,
+    inside=lambda model, losses: None, give=lambda losses, *_: sum(losses).item(), backward=True, retain=False,
+):  # fmt: skip
+    def answer(model, images, labels, parts):
+        if zero == "before":
+            model.zero_grad()
+        losses = []
+        for x, y in split(list(zip(images.chunk(parts), labels.chunk(parts), strict=True))):
+            if zero == "inside":
+                model.zero_grad()
+            losses.append(F.cross_entropy(model(x), y) * weigh(y, labels, parts))
+            if backward:
+                losses[-1].backward(retain_graph=retain)
+            inside(model, losses)
+        if not backward:
+            sum(losses).backward()
+        after(model, losses)
+        return give(losses, labels, parts)
+
+    return answer
+
+
+accumulate_weighed = accumulate()
 
 
 def accumulate_scaled(model, images, labels, parts):
@@ -243,29 +259,6 @@ def accumulate_func(model, images, labels, parts):
         for name, p in model.named_parameters():
             p.grad = gradients[name] if p.grad is None else p.grad + gradients[name]
     return total
-
-
-def accumulate(  # the right answer, and every way to leave it
-    zero="before", weigh=lambda y, labels, parts: len(y) / len(labels), split=lambda x: x, after=lambda model, losses: None,
-    inside=lambda model, losses: None, give=lambda losses, *_: sum(losses).item(), backward=True, retain=False,
-):  # fmt: skip
-    def answer(model, images, labels, parts):
-        if zero == "before":
-            model.zero_grad()
-        losses = []
-        for x, y in split(list(zip(images.chunk(parts), labels.chunk(parts), strict=True))):
-            if zero == "inside":
-                model.zero_grad()
-            losses.append(F.cross_entropy(model(x), y) * weigh(y, labels, parts))
-            if backward:
-                losses[-1].backward(retain_graph=retain)
-            inside(model, losses)
-        if not backward:
-            sum(losses).backward()
-        after(model, losses)
-        return give(losses, labels, parts)
-
-    return answer
 
 
 def step(model, losses):
@@ -432,10 +425,8 @@ COMBINE_WRONG = {
     "weight of another": lambda gs, ns: products(gs[::-1], ns) / sum(ns),
     "gives zeros": lambda gs, ns: sum(g * (n // sum(ns)) for g, n in zip(gs, ns, strict=True)),
     "combines two processes only (": lambda gs, ns: products(gs[:2], ns[:2]) / sum(ns[:2]),
-    "combines two processes only, though": [
-        lambda gs, ns: (ns[0] * gs[0] + ns[1] * gs[1]) / sum(ns),
-        lambda gs, ns: products(gs[:2], ns) / sum(ns),
-    ],
+    "combines two processes only, though":
+        [lambda gs, ns: (ns[0] * gs[0] + ns[1] * gs[1]) / sum(ns), lambda gs, ns: products(gs[:2], ns) / sum(ns)],
     "of the first process alone": [lambda gs, ns: next(iter(gs)), lambda gs, ns: gs[ns.index(max(ns))]],
     "of the last process alone": lambda gs, ns: gs[ns.index(min(ns))],
     "other numbers":

@@ -1,0 +1,210 @@
+"""The exercises of notebook 09 about learning: LoRA, a rate for each layer, the loss of a masked autoencoder."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vit_helpers.checks.compare import bounded
+from vit_helpers.checks.contract import contract, expect_gradients
+from vit_helpers.checks.engine import Case, Exercise
+from vit_helpers.checks.learning import as_number
+from vit_helpers.checks.report import reject_if, short
+
+# LoRA
+
+
+def lora(rule: Callable) -> Callable:
+    """An answer: (W x, bias, B A x, scale) -> the result. What is frozen needs no gradient."""
+    return lambda x, W, b, A, B, scale: rule(x @ W.detach().T, b.detach(), (x @ A.T) @ B.T, scale)
+
+
+def maps(shape: tuple, m: int, r: int, scale: float, zero: bool = False) -> Case:
+    """Numbers for x of this shape, W (m, n), b, A (r, n), B (m, r), and the scale."""
+    n = shape[-1]
+
+    def draw() -> tuple:
+        x, W, b, A, B = (torch.randn(size) for size in (shape, (m, n), (m,), (r, n), (m, r)))
+        return x, W, b, A, torch.zeros(m, r) if zero else B, scale
+
+    words = f"for x {shape}, W ({m}, {n}), A ({r}, {n}), B ({m}, {r})" + (", all of B 0" if zero else f", scale {scale}")
+    return Case(draw, words)
+
+
+LORA = Exercise(
+    name="lora",
+    reference=lora(lambda y, b, thin, s: y + b + s * thin),
+    says="{words}",
+    unknown="gives other numbers {when} than W x + b + scale B A x",
+    contract_case=maps((5, 6), 4, 2, 0.5),
+    ideas={
+        "with B of zeros, the linear map as it was": [maps((5, 6), 4, 2, 1.0, zero=True)],
+        "the thin product, scaled, beside it": [
+            maps(*sizes) for sizes in
+            [((5, 6), 4, 2, 0.5), ((2, 3, 8), 24, 1, 2.0), ((4, 4), 4, 4, 3.0), ((1, 5, 6), 4, 2, 0.5), ((7,), 3, 2, -1.5)]
+        ],
+        "gradients for A and B": [contract],
+    },
+    mistakes={
+        "forgets the bias {when}": lora(lambda y, b, thin, s: y + s * thin),
+        "forgets the bias, and the thin product {when}": lora(lambda y, b, thin, s: y),
+        "leaves the thin product out {when}": lora(lambda y, b, thin, s: y + b),
+        "forgets the scale {when}": lora(lambda y, b, thin, s: y + b + thin),
+        "scales all of it {when}; only the thin product is scaled": lora(lambda y, b, thin, s: s * (y + b + thin)),
+        "scales the matrix and not the thin product {when}": lora(lambda y, b, thin, s: s * (y + b) + thin),
+        "divides by the scale {when}": lora(lambda y, b, thin, s: y + b + thin / s),
+        "leaves the frozen map out {when}: LoRA adds to it": lora(lambda y, b, thin, s: s * thin),
+        "leaves W x out {when}": lora(lambda y, b, thin, s: s * thin + b),
+        "adds the bias twice {when}": lora(lambda y, b, thin, s: y + 2 * b + s * thin),
+        "scales the bias too {when}": lora(lambda y, b, thin, s: y + s * (thin + b)),
+        "subtracts the thin product {when}": lora(lambda y, b, thin, s: y + b - s * thin),
+    },
+)  # fmt: skip
+check_lora = LORA.check
+
+
+# Rates by layer
+
+
+def layers(rule: Callable) -> Callable:
+    """An answer: (lr, decay, how many layers below the head, depth) -> the rate of one layer."""
+    return lambda lr, decay, depth: [rule(lr, decay, depth + 1 - i, depth) for i in range(depth + 2)]
+
+
+def listed(answer: Callable, lr: float, decay: float, depth: int) -> dict[str, list]:
+    """The rates as numbers; Mistake unless there is one for each layer."""
+    when, kind = f"for lr {lr}, decay {decay}, {depth} blocks", f"{depth + 2} learning rates"
+    got = bounded(answer(lr, decay, depth))
+    reject_if(got is None, f"gives nothing back {when}: does it end with return?")
+    words = f"gives {short(got)} {when}; it should give {kind}"
+    reject_if(isinstance(got, (str, dict)) or not isinstance(got, Iterable), words)
+    reject_if(getattr(got, "ndim", 1) == 0, f"gives one number {when}; it should give {kind}")
+    got = [as_number(rate, when) for rate in got]
+    words = f"gives a rate for each block alone {when}; the embedding and the head have rates too"
+    reject_if(len(got) == depth, words)
+    reject_if(len(got) != depth + 2, f"gives {len(got)} rates {when}: embedding, {depth} blocks, head are {depth + 2}")
+    return {"rates": got}
+
+
+def other_rates(got: list, right: list, *given: Any) -> str:
+    """What to say of rates that no known mistake gives."""
+    mine, theirs = (", ".join(f"{x:.4g}" for x in rates) for rates in (got, right))
+    return f"gives {mine} {{when}}, not {theirs}"
+
+
+RATES = Exercise(
+    name="rates",
+    reference=layers(lambda lr, decay, n, depth: lr * decay**n),
+    observe=listed,
+    when="for lr {}, decay {}, {} blocks".format,
+    says="{words}",
+    unknown=other_rates,
+    ideas={
+        "one rate for the embedding, for each block, and for the head":
+            [lambda exercise, answer: exercise.try_form(answer, (1.0, 0.5, 3))],
+        "the head at the full rate, each layer below it slower by the same factor":
+            [Case(partial(tuple, given)) for given in [(1.0, 0.5, 2), (3e-3, 0.75, 4), (0.1, 0.9, 12)]],
+        "a decay of 1 leaves all alike": [Case(partial(tuple, (2e-3, 1.0, 3)))],
+    },
+    mistakes={
+        f"{words} {{when}}": layers(rule) for words, rule in {
+            "runs the wrong way: the head is to learn fastest": lambda lr, decay, n, depth: lr * decay ** (depth + 1 - n),
+            "decays the head too; it has the full rate": lambda lr, decay, n, depth: lr * decay ** (n + 1),
+            "stops one layer short: the embedding is decayed depth + 1 times":
+                lambda lr, decay, n, depth: lr * decay ** max(n - 1, 0),
+            "divides by decay where it should multiply": lambda lr, decay, n, depth: lr / decay**n,
+            "gives the head more than lr: its exponent is 0, the embedding's depth + 1":
+                lambda lr, decay, n, depth: lr * decay ** (n - 1),
+            "falls by equal steps; each layer has the one above times decay":
+                lambda lr, decay, n, depth: lr * (1 - (1 - decay) * n),
+            "gives all the same rate": lambda lr, decay, n, depth: lr,
+            "leaves lr out": lambda lr, decay, n, depth: decay**n,
+            "decays once for all below the head": lambda lr, decay, n, depth: lr * decay ** min(n, 1),
+        }.items()
+    },
+)  # fmt: skip
+check_rates = RATES.check
+
+
+# The loss of a masked autoencoder
+
+
+def taken(x: Tensor, hidden: Tensor) -> Tensor:
+    """The hidden patches of each image, in the order of its list."""
+    return x[torch.arange(len(x))[:, None], hidden]
+
+
+def laid(p: Tensor, on: Tensor, hidden: Tensor) -> Tensor:
+    """Painted patches at their places."""
+    return on.scatter(1, hidden[:, :, None].expand(-1, -1, on.shape[2]), p)
+
+
+def masked(B: int, N: int, M: int, painted: bool = False) -> Case:
+    """What is painted, patches, numbers of the hidden ones; painted: as they are."""
+
+    def draw() -> tuple:
+        x, hidden = torch.randn(B, N, 4), torch.stack([torch.randperm(N)[:M] for _ in range(B)])
+        return taken(x, hidden) if painted else torch.randn(B, M, 4), x, hidden
+
+    return Case(draw, "for patches painted as they are" if painted else "")
+
+
+def for_images(p: Tensor, x: Tensor, hidden: Tensor) -> str:
+    """The arguments in words."""
+    return f"for {len(x)} images of {x.shape[1]} patches, of which {hidden.shape[1]} are hidden"
+
+
+def back_to_painted(exercise: Exercise, answer: Callable) -> None:
+    """Mistake unless the gradient goes back to what was painted."""
+    given = masked(3, 6, 4).draw()
+    got = answer(*given)
+    reject_if(not isinstance(got, Tensor), f"gives {short(got)}, which passes no gradient on: leave .item() out")
+    expect_gradients(exercise, answer, given)
+
+
+MASKED = Exercise(
+    name="masked_loss",
+    reference=lambda p, x, h: (p - taken(x.detach(), h)).square().mean(),
+    observe=lambda answer, *given: {"": as_number(answer(*given), for_images(*given))},
+    when=for_images,
+    says="{words}",
+    unknown=lambda got, right, *given: f"gives {got:.4f} {{when}}; it should give {right:.4f}",
+    ideas={
+        "0 when every hidden patch is painted as it is": [masked(3, 6, 4, painted=True)],
+        "the mean square on hidden patches, each image by its own list":
+            [masked(*sizes) for sizes in [(3, 6, 4), (3, 6, 1), (2, 9, 6), (1, 5, 3)]],
+        "the gradient that goes with it": [back_to_painted, contract],
+    },
+    mistakes={
+        f"{words} ({{when}})": wrong for words, wrong in {
+            "compares the first patches, whichever are hidden": lambda p, x, h: F.mse_loss(p, x[:, : h.shape[1]]),
+            "takes the first image's list for all: each image hides its own": lambda p, x, h: F.mse_loss(p, x[:, h[0]]),
+            "compares with the hidden patches in the order of the image; painted ones come in the order of `hidden`":
+                lambda p, x, h: F.mse_loss(p, taken(x, h.sort(dim=1).values)),
+            "picks one pixel of each patch: the index for gather must be as wide as a patch, expand it":
+                lambda p, x, h: (p - x.gather(1, h[:, :, None])).square().mean(),
+            "picks every image's list for every image: patches[:, hidden] is too much, index images and patches together":
+                lambda p, x, h: (p - x[:, h]).square().mean(),
+            "divides by the patches of one image, though it sums over all images":
+                lambda p, x, h: (p - taken(x, h)).square().sum() / p[0].numel(),
+            "divides by all patches, though only the hidden ones count": lambda p, x, h: F.mse_loss(laid(p, x, h), x),
+            "counts visible patches as wrong: nobody painted them":
+                lambda p, x, h: F.mse_loss(laid(p, torch.zeros_like(x), h), x),
+            "gives the sum, not the mean: it then depends on the batch": lambda p, x, h: (p - taken(x, h)).square().sum(),
+            "sums over the pixels of a patch, and takes the mean of that":
+                lambda p, x, h: (p - taken(x, h)).square().sum(dim=2).mean(),
+            "sums over patches and pixels, and takes the mean over images":
+                lambda p, x, h: (p - taken(x, h)).square().sum() / len(p),
+            "takes the root": lambda p, x, h: F.mse_loss(p, taken(x, h)).sqrt(),
+            "takes absolute differences; squares are wanted": lambda p, x, h: F.l1_loss(p, taken(x, h)),
+            "gives the mean difference, where too bright and too dark cancel": lambda p, x, h: (p - taken(x, h)).mean(),
+            "halves it": lambda p, x, h: F.mse_loss(p, taken(x, h)) / 2,
+            "counts each hidden patch as one of all":
+                lambda p, x, h: F.mse_loss(p, taken(x, h)) * x.shape[1] / h.shape[1],
+        }.items()
+    },
+)  # fmt: skip
+check_masked_loss = MASKED.check

@@ -1,0 +1,205 @@
+"""The exercises of notebook 11 that count multiply-adds: of one block, and of a larger image."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from vit_helpers.checks.engine import Case, Exercise
+from vit_helpers.checks.learning import as_number
+from vit_helpers.checks.report import reject_if, short
+from vit_helpers.scaling import multiply_adds, parameters, training_multiply_adds
+from vit_helpers.vit import ViTConfig
+
+# What the checks share
+
+B16, S16, L16 = (ViTConfig.from_name(name) for name in ("B/16", "S/16", "L/16"))
+SMALL = ViTConfig((24, 40), 4, 3, 10, 64, 2, 4)
+AVERAGED = ViTConfig(32, 4, 1, 10, 96, 3, 3, mlp_ratio=2, class_token=False, pool="avg")
+KEYS = {"'int' and 'str'": "sum() of a dictionary adds up its keys. sum(... .values()) is meant"}
+
+
+def cases(*several: tuple) -> list[Case]:
+    """A case for each tuple of arguments."""
+    return [Case(partial(tuple, given)) for given in several]
+
+
+def unless_first(first: Any, words: str) -> Callable:
+    """Words about a number that no known mistake gives: others where the first case, which has this argument, was right."""
+    earlier = "an earlier try was right. Is a number, or a config, fixed in your code?"
+    return lambda got, right, *given: words if first in given else earlier
+
+
+def named(config: ViTConfig) -> str:
+    """A config in a few words."""
+    H, W = config.image_size
+    return f"{config.depth} blocks of width {config.embed_dim}, {H} x {W} pixels in patches of {config.patch_size}"
+
+
+# One block
+
+EACH, PAIRS = ("qkv", "output", "MLP"), ("scores", "mixing")  # each token through matrices; every token with every token
+BLOCKS = [(197, 768, 3072), (50, 192, 1000), (17, 384, 384), (1, 768, 128)]  # T, D, M; D splits into many numbers of heads
+
+
+def right_parts(T: int, D: int, M: int) -> dict[str, int]:
+    """Multiply-adds of one block."""
+    return {"qkv": 3 * T * D * D, "scores": T * T * D, "mixing": T * T * D, "output": T * D * D, "MLP": 2 * T * D * M}
+
+
+def changed(parts: Sequence[str], rule: Callable) -> Callable:
+    """The right answer with other numbers for some parts: rule(right number, T, D, M, biases of the part)."""
+
+    def answer(T: int, D: int, M: int) -> dict:
+        right, biases = right_parts(T, D, M), {"qkv": 3 * D, "output": D, "MLP": M + D}
+        return right | {part: rule(right[part], T, D, M, biases.get(part, 0)) for part in parts}
+
+    return answer
+
+
+def counted(answer: Callable, T: int, D: int, M: int, look: Sequence[str]) -> dict[str, float]:
+    """The numbers for some parts; Mistake unless the answer gives a dictionary of all five."""
+    when, parts = f"for T = {T}, D = {D}, M = {M}", list(right_parts(T, D, M))
+    got, wanted = answer(T, D, M), ", ".join(f'"{part}"' for part in parts)
+    reject_if(got is None, f"gives nothing back {when}: does it end with return?")
+    words = f"it should give a dictionary of {wanted}: one by one they show what grows with T"
+    reject_if(not isinstance(got, Mapping), f"gives {short(got)} {when}; {words}")
+    missing = [part for part in parts if part not in got]
+    extra = ", ".join(short(key) for key in got if key not in parts)
+    reject_if(missing, f"lacks {', '.join(missing)} (it has also: {extra or 'nothing else'}); the keys are {wanted}")
+    reject_if(extra, f"has {extra}, which is none of the five: {wanted}")
+    return {part: as_number(got[part], f'as "{part}" {when}') for part in look}
+
+
+def odd_pairs(got: float, right: float, T: int, D: int, M: int, look: Sequence[str]) -> str | None:
+    """What is odd about a wrong number of scores or mixing."""
+    found = {
+        "every pair counts, in both directions, and a token meets itself too: T * T": abs(2 * got - right) in (0, T * D),
+        "the number of heads changes nothing: h heads of width D / h do as much as one of width D, T * T * D":
+            got and max(got / right, right / got) in (3, 4, 6, 8, 12, 16),
+        "softmax or the scale is counted; products of matrices only": (got - right) / (T * T) in (1, 2, 3, 4),
+    }  # fmt: skip
+    return next((words for words, so in found.items() if so and look == PAIRS), None)
+
+
+BLOCK = Exercise(
+    name="block_multiply_adds",
+    reference=right_parts,
+    observe=counted,
+    when=lambda T, D, M, look: f"for T = {T}, D = {D}, M = {M}",
+    says='gives {got:,} as "{part}" {when}; it should give {right:,}: {words}',
+    odd=odd_pairs,
+    unknown=unless_first(197, "products of matrices, (rows x inner) @ (inner x columns), are counted"),
+    rtol=1e-6,
+    ideas={
+        "a dictionary with a number for each of the five parts":
+            [lambda exercise, answer: [exercise.try_form(answer, (*sizes, (*EACH, *PAIRS))) for sizes in BLOCKS]],
+        "qkv, output and MLP: each token through matrices": cases(*((*sizes, EACH) for sizes in BLOCKS)),
+        "scores and mixing: every token with every token": cases(*((*sizes, PAIRS) for sizes in BLOCKS)),
+    },
+    mistakes={
+        "these are FLOPs: a multiply-add is one product and one sum, so there are half as many":
+            changed((*EACH, *PAIRS), lambda n, *_: 2 * n),
+        "biases are counted; they are sums without a product": changed(EACH, lambda n, T, D, M, biases: n + T * biases),
+        "these are the learned weights: each of them works once a token, so T is missing":
+            changed(EACH, lambda n, T, *_: n / T),
+        "these are the learned weights and biases: each weight works once a token, so T is missing":
+            changed(EACH, lambda n, T, D, M, biases: n / T + biases),
+        "every token goes through alone here: T counts once, not squared": changed(EACH, lambda n, T, *_: n * T),
+        "one map of three: queries, keys and values have one each": changed(["qkv"], lambda n, *_: n / 3),
+        "two maps of three: queries, keys and values have one each": changed(["qkv"], lambda n, *_: n * 2 / 3),
+        "one map of D x D puts the heads together; three belong to qkv": changed(["output"], lambda n, *_: 3 * n),
+        "one matrix of two: D to M, and M back to D": changed(["MLP"], lambda n, *_: n / 2),
+        "M is taken as 4 D, whatever M is": changed(["MLP"], lambda n, T, D, M, _: 8 * T * D * D),
+        "one matrix of M x M is counted; there are two, D x M and M x D":
+            changed(["MLP"], lambda n, T, D, M, _: T * M * M),
+        "the second matrix is taken as M x M; it is M x D": changed(["MLP"], lambda n, T, D, M, _: T * M * (D + M)),
+        "two matrices of M x M are counted; the two are D x M and M x D":
+            changed(["MLP"], lambda n, T, D, M, _: 2 * T * M * M),
+        "two matrices of D x D are counted; the two are D x M and M x D":
+            changed(["MLP"], lambda n, T, D, M, _: 2 * T * D * D),
+        "GELU is counted; products of matrices only": changed(["MLP"], lambda n, T, D, M, _: n + T * M),
+        "T is missing once: every token meets every token, T * T pairs": changed(PAIRS, lambda n, T, *_: n / T),
+        "T and D are swapped: T * T pairs, and a sum of D products for each":
+            changed(PAIRS, lambda n, T, D, M, _: T * D * D),
+        "these are the pairs; each is a sum of D products": changed(PAIRS, lambda n, T, *_: T * T),
+    },
+)  # fmt: skip
+check_block_multiply_adds = BLOCK.check
+
+
+# Twice the resolution
+
+
+def cost(config: ViTConfig, count: Callable = multiply_adds, **changes: Any) -> int:
+    """The sum of all parts, of a config with changes."""
+    return sum(count(replace(config, **changes)).values())
+
+
+def sides(c: ViTConfig, f: int) -> tuple[int, int]:
+    """Height and width of the larger image."""
+    return f * c.image_size[0], f * c.image_size[1]
+
+
+def times(changes: Callable, count: Callable = multiply_adds) -> Callable:
+    """How many times more a config with changes costs: (config, factor) -> its new fields."""
+    return lambda c, f: cost(c, count, **changes(c, f)) / cost(c, count)
+
+
+def larger(c: ViTConfig, f: int) -> dict[str, tuple]:
+    """What changes."""
+    return {"image_size": sides(c, f)}
+
+
+def grown_tokens(c: ViTConfig, f: int) -> float:
+    """How many times more tokens the larger image has."""
+    return replace(c, **larger(c, f)).num_tokens / c.num_tokens
+
+
+def rounded(got: float, right: float, *given: Any) -> str | None:
+    """What is odd about a number with few digits."""
+    if any(got == round(right, digits) for digits in (1, 2, 3)):
+        return "leave the rounding to whoever prints it"
+    return None
+
+
+TIMES = Exercise(
+    name="times_more",
+    reference=times(larger),
+    when=lambda config, factor: f"for factor {factor} and {named(config)}",
+    says="gives {got:.5g} {when}; it should give {right:.5g}: {words}",
+    kind="a number of times",
+    odd=rounded,
+    unknown=unless_first(B16, "divide the cost of the larger image by that of the smaller one"),
+    hints=KEYS,
+    ideas={
+        "twice the side of B/16: more than 4 times, for attention grows faster": cases((B16, 2)),
+        "other models, images that are not square, other factors": cases((SMALL, 2), (SMALL, 3), (S16, 4), (L16, 2)),
+        "no class token, and nothing grown": cases((AVERAGED, 2), (AVERAGED, 4), (SMALL, 1)),
+    },
+    mistakes={
+        "the patches grew with the image, so there are as many as before: leave patch_size alone":
+            times(lambda c, f: larger(c, f) | {"patch_size": f * c.patch_size}),
+        "there are as many patches as before: the cost of a new config is asked": lambda c, f: 1,
+        "the patches become smaller here; the image is to become larger":
+            times(lambda c, f: {"patch_size": max(c.patch_size // f, 1)}),
+        "the tokens grow like that, nearly; scores and mixing grow with T * T": lambda c, f: f**2,
+        "the tokens grow like that; scores and mixing grow with T * T": grown_tokens,
+        "scores and mixing alone grow like that, nearly; the rest grows with T": lambda c, f: f**4,
+        "scores and mixing alone grow like that; the rest grows with T": lambda c, f: grown_tokens(c, f) ** 2,
+        "each part grows by its own share of the whole, and the shares are no halves": lambda c, f: (f**2 + f**4) / 2,
+        "that is the factor itself; the patches fill an area": lambda c, f: f,
+        "one side grew; both do": times(lambda c, f: {"image_size": (sides(c, f)[0], c.image_size[1])}),
+        "the height is taken for the width: image_size is a pair (H, W)": times(lambda c, f: {"image_size": sides(c, f)[0]}),
+        "the width is taken for the height: image_size is a pair (H, W)": times(lambda c, f: {"image_size": sides(c, f)[1]}),
+        "upside down: the larger image belongs above the line": lambda c, f: 1 / times(larger)(c, f),
+        "that is what is added, as a share of the cost; how many times as much is asked":
+            lambda c, f: times(larger)(c, f) - 1,
+        "that is what is added; how many times as much is asked": lambda c, f: cost(c, **larger(c, f)) - cost(c),
+        "that is the cost itself; divide by that of the smaller image": lambda c, f: cost(c, **larger(c, f)),
+        "the class token is left out": lambda c, f: times(larger)(replace(c, class_token=False, pool="avg"), f),
+        "these are parameters; multiply-adds are asked": times(larger, parameters),
+        "the way back is counted too; one image through the model is asked": times(larger, training_multiply_adds),
+    },
+)  # fmt: skip
+check_times_more = TIMES.check

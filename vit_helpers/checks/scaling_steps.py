@@ -1,0 +1,265 @@
+"""The exercises of notebook 11 about the gradient of a batch in parts, and of several processes."""
+
+import copy
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vit_helpers.checks.contract import contract
+from vit_helpers.checks.engine import Case, Exercise
+from vit_helpers.checks.learning import leave_gradients, loss_of, plain
+from vit_helpers.checks.report import reject_if
+
+# A large batch, part by part
+
+
+class Watched(nn.Module):
+    """A copy of a model that notes how many images it is passed, in which mode, and what is still kept of earlier passes."""
+
+    def __init__(self, start: nn.Module) -> None:
+        super().__init__()
+        self.net = copy.deepcopy(start)
+        for mine, p in zip(self.net.parameters(), start.parameters(), strict=True):
+            mine.grad = None if p.grad is None else p.grad.clone()
+        self.passed, self.modes, self.left, self.kept = [], [], [], []
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.passed.append(len(images))
+        self.modes.append(self.training)
+        self.left.append(sum(kept() is not None for kept in self.kept))
+        return self.net(images)
+
+    def keep(self, tensor: Tensor) -> Tensor:
+        """What autograd keeps in place of a tensor, noted as long as it does."""
+        kept = tensor.detach()
+        self.kept.append(weakref.ref(kept))
+        return kept
+
+
+def a_batch(n: int, parts: int, look: str, old: bool = False) -> Case:
+    """A model, a batch of n images, and what is compared; `old`: whether an earlier batch left its gradient."""
+
+    def draw() -> tuple:
+        model = plain(3)
+        if old:
+            leave_gradients(model)
+        return model, 2 * torch.randn(n, 1, 2, 3), torch.randint(3, (n,)), parts, look
+
+    return Case(draw)
+
+
+def for_batch(model: nn.Module, images: Tensor, labels: Tensor, parts: int, look: str) -> str:
+    """The arguments in words."""
+    return f"for {len(images)} images and parts = {parts}"
+
+
+def flat(tensors: Any) -> Tensor:
+    """All numbers of some tensors in a row."""
+    return torch.cat([t.detach().flatten() for t in tensors])
+
+
+def run(answer: Callable, start: nn.Module, images: Tensor, labels: Tensor, parts: int, watch: bool = False) -> tuple:
+    """The model that an answer has asked, and what it gave; `watch`: see what autograd keeps."""
+    model, when = Watched(start), for_batch(start, images, labels, parts, "")
+    with torch.autograd.graph.saved_tensors_hooks(model.keep, lambda kept: kept) if watch else nullcontext():
+        got = answer(model, images, labels, parts)
+    nothing = ", and gives nothing back: does it end with return?" if got is None else ""
+    reject_if(not model.passed, f"never calls the model {when}{nothing}")
+    moved = not torch.equal(flat(start.parameters()), flat(model.parameters()))
+    reject_if(moved, f"moves the weights {when}: only .grad is wanted, the step is left to whoever calls")
+    return model, got
+
+
+def left_behind(
+    answer: Callable, start: nn.Module, images: Tensor, labels: Tensor, parts: int, look: str
+) -> dict[str, Tensor]:
+    """The gradient that an answer leaves in .grad, or the loss that it gives."""
+    model, got = run(answer, start, images, labels, parts)
+    when = for_batch(start, images, labels, parts, look)
+    if look == "loss":
+        words = "the model in evaluation mode, though it came in training mode: dropout would be off"
+        reject_if(not all(model.modes), f"passes {words}")
+        reject_if(not model.training, f"leaves {words}")
+        return {look: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)}
+    none = [name for name, p in model.named_parameters() if p.grad is None]
+    words = "is loss.backward() missing, or was zero_grad() called after it?"
+    reject_if(none, f"leaves no gradient in .grad of {', '.join(none)} {when}: {words}")
+    return {look: flat(p.grad for p in model.parameters())}
+
+
+def apart(exercise: Exercise, answer: Callable) -> None:
+    """Mistake unless the model gets one part at a time, and nothing of it is kept when the next one comes."""
+    for n, parts in ((12, 4), (10, 4), (14, 2)):
+        given = a_batch(n, parts, "").draw()
+        try:
+            model, _ = run(answer, *given[:4], watch=True)
+        except RuntimeError as error:
+            if "saved tensor hooks" not in str(error):
+                raise
+            model, _ = run(answer, *given[:4])  # torch.func does not let itself be watched
+        passed, size, when = model.passed, math.ceil(n / parts), for_batch(*given)
+        whole = "the gradient is right, but no memory is saved"
+        reject_if(max(passed) == n, f"passes the model all {n} images at once {when}: {whole}")
+        reject_if(max(passed) > size, f"passes the model {max(passed)} images at once {when}; {size} are enough")
+        words = "each once is enough. Keep the loss of its pass"
+        reject_if(sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {words}")
+        wasted = len(passed) > math.ceil(n / (n // parts))
+        reject_if(wasted, f"calls the model {len(passed)} times {when}: parts smaller than asked waste time")
+        words = "the gradient is right, but memory holds all parts. Call backward() in the loop, without retain_graph"
+        reject_if(any(model.left), f"keeps the numbers of earlier parts when the next one comes {when}: {words}")
+
+
+def weighed(values: Sequence[Any], weights: Sequence[float]) -> Any:
+    """Values times weights, added up."""
+    return sum(weight * value for weight, value in zip(weights, values, strict=True))
+
+
+def by_parts(
+    weigh: Callable = lambda n, N, k: n / N,
+    zero: str = "before",
+    pick: Callable = lambda chunks: chunks,
+    mean: Callable = lambda losses, sizes: weighed(losses, sizes) / sum(sizes),
+) -> Callable:
+    """An answer: weight of a part of n images out of N in k parts, when gradients are set to 0, which parts, which loss."""
+
+    def answer(model: nn.Module, images: Tensor, labels: Tensor, parts: int) -> float:
+        if zero == "before":
+            model.zero_grad()
+        losses, chunks = [], list(zip(images.chunk(parts), labels.chunk(parts), strict=True))
+        for x, y in pick(chunks):
+            if zero == "inside":
+                model.zero_grad()
+            losses.append(F.cross_entropy(model(x), y))
+            (losses[-1] * weigh(len(y), len(labels), len(chunks))).backward()
+        if zero == "after":
+            model.zero_grad(set_to_none=False)
+        return mean([loss.item() for loss in losses], [len(y) for _, y in pick(chunks)])
+
+    return answer
+
+
+WEIGH = "weigh each mean loss by its number of images, divide by the number of all ({when})"
+LOST = {  # parts that are missing, whatever the others are multiplied by
+    "only the last part is in .grad: zero_grad() once, before the loop, for backward() adds up ({when})":
+        by_parts(zero="inside"),
+    "only the first part is in .grad: does return stand inside the loop? ({when})": by_parts(pick=lambda x: x[:1]),
+    "the last part is missing in .grad; take it too, however small it is ({when})": by_parts(pick=lambda x: x[:-1]),
+}  # fmt: skip
+
+
+def multiple(got: Tensor, of: Tensor) -> float:
+    """How many times another gradient this one is; 0 where it points elsewhere."""
+    factor = (got @ of / (of @ of)).item()
+    return factor if factor and (got - factor * of).norm() < 1e-4 * (factor * of).norm() else 0
+
+
+def other_gradient(got: Tensor, right: Tensor, *given: Any) -> str:
+    """What to say of a gradient that no known mistake gives."""
+    for words, wrong in LOST.items():
+        theirs = ACCUMULATE.tried(wrong, given)
+        if theirs and multiple(got, theirs["gradient"]):
+            return words
+    if factor := multiple(got, right):
+        return f"the gradient is {factor:.3g} times what it should be: {WEIGH}"
+    off = (got - right).norm() / right.norm()
+    return f"another gradient in .grad, off by {off:.0%}: has each part its own labels? ({{when}})"
+
+
+def accumulate_says(part: str, got: Tensor, right: Tensor, words: str, *given: Any) -> str:
+    """The message about a wrong gradient or loss."""
+    said = f"gives {got:.5g} as the loss {for_batch(*given)}; it should give {right:.5g}: " if part == "loss" else ""
+    return said + words
+
+
+ACCUMULATE = Exercise(
+    name="accumulate",
+    reference=by_parts(),
+    observe=left_behind,
+    when=for_batch,
+    says=accumulate_says,
+    unknown={"gradient": other_gradient, "loss": "each part's mean loss counts as often as it has images"},
+    ideas={
+        "equal parts: the gradient of the mean over all images":
+            [a_batch(*sizes, "gradient") for sizes in ((12, 4), (6, 1), (12, 2))],
+        "a smaller last part: every image counts the same":
+            [a_batch(*sizes, "gradient") for sizes in ((10, 4), (9, 4), (7, 2))],
+        "starts from zero, whatever an earlier batch left":
+            [a_batch(*sizes, "gradient", old=True) for sizes in ((12, 4), (10, 4))],
+        "one part at a time, its numbers given back before the next": [apart],
+        "the mean loss, and the model in the mode in which it came":
+            [*(a_batch(*sizes, "loss") for sizes in ((10, 4), (12, 4), (7, 2))), contract],
+    },
+    mistakes=LOST | {
+        "adds up the means of {3} parts: the gradient is about {3} times too long ({when})":
+            by_parts(weigh=lambda n, N, k: 1),
+        f"weighs all parts alike, though the last is smaller: {WEIGH}": by_parts(weigh=lambda n, N, k: 1 / k),
+        "an earlier batch's gradient is still in .grad: zero_grad() once, before the loop ({when})": by_parts(zero="never"),
+        "leaves zeros in .grad: is zero_grad() called after backward()? ({when})": by_parts(zero="after"),
+        "that is one part's share; add the parts up": by_parts(mean=lambda x, n: x[-1] * n[-1] / sum(n)),
+        "that is one part's mean loss; add up all, weighed by images": by_parts(mean=lambda x, n: x[-1]),
+        "that is the sum of the parts' means": by_parts(mean=lambda x, n: sum(x)),
+        "that weighs all parts alike; weigh by images": by_parts(mean=lambda x, n: sum(x) / len(x)),
+        "that is the sum over images; divide by their number": by_parts(mean=weighed),
+        "that is divided twice, by the images and by the parts":
+            by_parts(mean=lambda x, n: weighed(x, n) / sum(n) / len(n)),
+    },
+)  # fmt: skip
+check_accumulate = ACCUMULATE.check
+
+
+# Two processes, one gradient
+
+
+def processes(counts: Sequence[int], shape: tuple) -> Case:
+    """The gradient of each process, and the number of its images."""
+    return Case(lambda: ([torch.randn(shape) if n else torch.zeros(shape) for n in counts], list(counts)))
+
+
+COMBINE = Exercise(
+    name="combine",
+    reference=lambda gs, ns: weighed(gs, ns) / sum(ns),
+    when=lambda gs, ns: f"for processes with {', '.join(map(str, ns))} images",
+    says="{words}",
+    unknown="gives other numbers {when} than each gradient times its share of the images, added up",
+    ideas={
+        "two processes: each weighs as much as it has images": [processes((6, 3), (2, 3))],
+        "one process, or many, with equal counts too":
+            [processes((5, 1, 2, 4), (4,)), processes((7,), (2, 2)), processes((3, 3, 3), (3,))],
+        "a process without images changes nothing": [processes((4, 0, 3), (2, 3)), processes((0, 5), (1,))],
+    },
+    mistakes={
+        f"{words} ({{when}})": wrong for words, wrong in {
+            "takes the plain mean, where a process with few images weighs as much as one with many":
+                lambda gs, ns: sum(gs) / len(ns),
+            "adds the gradients up; each is a mean, and the mean of them all is wanted": lambda gs, ns: sum(gs),
+            "weighs by the counts, but divides by the number of processes; divide by that of all images":
+                lambda gs, ns: weighed(gs, ns) / len(ns),
+            "weighs by the counts, but does not divide; divide by the number of all images": weighed,
+            "weighs by the counts, but divides by the largest; divide by their sum":
+                lambda gs, ns: weighed(gs, ns) / max(ns),
+            "divides twice: by the images, and by the processes once more":
+                lambda gs, ns: weighed(gs, ns) / sum(ns) / len(ns),
+            "divides each by its count; it is a mean already, so multiply by the count and divide by the sum of all":
+                lambda gs, ns: sum(g / n for g, n in zip(gs, ns, strict=True)),
+            "divides by all images, but weighs by nothing; each gradient is a mean already, so multiply by its count":
+                lambda gs, ns: sum(gs) / sum(ns),
+            "gives each process the weight of another: in which order are the counts?":
+                lambda gs, ns: weighed(gs, ns[::-1]) / sum(ns),
+            "gives zeros: c // n leaves nothing, use /": lambda gs, ns: weighed(gs, [n // sum(ns) for n in ns]),
+            "combines two processes only": lambda gs, ns: weighed(gs[:2], ns[:2]) / sum(ns[:2]),
+            "combines two processes only, though it divides by all images":
+                lambda gs, ns: weighed(gs[:2], ns[:2]) / sum(ns),
+            "gives the gradient of the first process alone": lambda gs, ns: gs[0],
+            "gives the gradient of the last process alone": lambda gs, ns: gs[-1],
+            "gives numbers that are not finite: never divide by one process's own count":
+                lambda gs, ns: weighed([g / n for g, n in zip(gs, ns, strict=True)], [n * n / sum(ns) for n in ns]),
+        }.items()
+    },
+)  # fmt: skip
+check_combine = COMBINE.check
