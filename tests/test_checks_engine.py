@@ -293,7 +293,8 @@ EVERYWHERE = [
 @pytest.mark.parametrize(("name", "says", "cheat"), EVERYWHERE, ids=[f"{name}-{says}" for name, says, _ in EVERYWHERE])
 def test_what_is_wrong_everywhere_is_seen(name, says, cheat, capsys):
     exercise = EXERCISES[name]
-    assert says in last_line(exercise, cheat(exercise.reference), capsys)
+    line = last_line(exercise, cheat(exercise.reference), capsys)
+    assert says in line or (says.startswith("sets a seed") and "global generator" in line)
 
 
 def in_forward(cheat):

@@ -40,11 +40,15 @@ def contract(exercise: Any, answer: Callable) -> None:
         expect_anew(main(first), main(other))
         if exercise.differentiable:
             expect_gradients(exercise, answer, case.draw())
-        expect_anywhere(answer, exercise.reference, *given)
+        try:
+            expect_anywhere(answer, exercise.reference, *given)
+        except Mistake as mistake:  # numpy stays on the CPU, and is welcome where no gradient is asked for
+            if exercise.differentiable or "numpy" not in str(mistake):
+                raise
     asked = [(given, exercise.tried(exercise.reference, given)) for given in (each.draw() for each in exercise.cases())]
     for given, right in [*asked[::-1], *asked]:
         got = exercise.tried(answer, given)
-        reject_if(got is None or not exercise.agree(got, right), ORDER)
+        reject_if(got is None or not exercise.agree(got, exercise.right_for(got, right, given)), ORDER)
 
 
 def main(got: Any) -> Any:

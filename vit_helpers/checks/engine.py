@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vit_helpers.checks.compare import KEPT, equal, expect_digits, expect_tensor, is_number, same
@@ -47,6 +48,8 @@ class Exercise:
     odd      : (got, right, *arguments) -> what is odd about a wrong result that no mistake gives, or None
     unknown  : words for any other wrong result, or a function as `odd`, or one of both for each name in `returns`
     observe  : what is compared, where it is not what the answer returns: (answer, *arguments) -> a dictionary
+    also     : other whole right answers, whose numbers differ: a small eps, n in place of n - 1
+    wider    : the results that may be float64 where float32 came in
     """
 
     name: str
@@ -70,6 +73,8 @@ class Exercise:
     model: str = "model"  # what a module among the arguments is called
     changes: tuple[int, ...] = ()  # places of arguments that an answer may change
     observe: Callable[..., Mapping[str, Any]] | None = None
+    also: Sequence[Callable] = ()
+    wider: tuple[str, ...] = ()
     contract_case: Case | None = None
     hints: Mapping[str, str] = field(default_factory=dict)  # part of an error: the way out
 
@@ -125,9 +130,16 @@ class Exercise:
             if case.hint and not isinstance(error, TypeError):
                 raise Mistake(case.hint.format(error=f"raises {type(error).__name__}: {first_line(error)}")) from error
             raise
+        right = self.right_for(got, right, given)
         for part in self.compared or right:
             if not self.right(got[part], right[part]):
                 self.name_mistake(answer, case, given, part, got[part], right[part], when)
+
+    def right_for(self, got: dict[str, Any], right: dict[str, Any], given: tuple) -> dict[str, Any]:
+        """The right result that an answer agrees with: the reference's, or that of another right answer."""
+        if not self.also or self.agree(got, right):
+            return right
+        return next((other for other in (self.outcome(each, given) for each in self.also) if self.agree(got, other)), right)
 
     def try_form(self, answer: Callable, given: tuple) -> None:
         """Mistake unless an answer gives things of the right number, type and shape, whatever numbers they hold."""
@@ -164,6 +176,10 @@ class Exercise:
                 reject_if(many, f"gives {len(parts[part]) if many else 0} things {name}; it should give one tensor")
                 self.expect_shape(parts[part], part, wanted, name, answer, given)
                 expect_tensor(parts[part], tuple(wanted.shape), name)
+                if part in self.wider:
+                    parts[part] = parts[part].to(wanted.dtype) if parts[part].dtype == torch.float64 else parts[part]
+                    words = f"gives {parts[part].dtype} {name}; it should give {wanted.dtype}"
+                    reject_if(parts[part].dtype != wanted.dtype, words)
                 words = f"gives {parts[part].dtype} for {wanted.dtype}; keep the type that came in"
                 reject_if(parts[part].dtype != wanted.dtype, words)
             elif is_number(wanted) or isinstance(wanted, float):
@@ -229,6 +245,7 @@ class Exercise:
     def like(self, got: Any, theirs: Any) -> bool:
         """Whether a wrong answer of ours gives this result, rounded as it may be."""
         if isinstance(got, Tensor) and isinstance(theirs, Tensor):
+            got = got.float() if (got.dtype, theirs.dtype) == (torch.float64, torch.float32) else got
             return equal(got, theirs.to(got.dtype))
         if self.rtol and is_float(got) and is_float(theirs):
             return math.isclose(got, theirs, rel_tol=self.rtol)

@@ -106,6 +106,8 @@ def short(value: Any) -> str:
     """A value in a few words: tensors by their shape, at most 60 characters."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 0):
+        return f"a numpy array of shape {value.shape}"
     if isinstance(value, (list, tuple)) and len(value) > 20:
         return f"a {type(value).__name__} of {len(value)} things"
     try:
