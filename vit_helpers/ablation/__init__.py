@@ -1,6 +1,5 @@
 """Ablation: change one thing at a time, train several seeds of each, and see which changes are larger than the noise."""
 
-from vit_helpers.ablation.runs import Table, read_runs, run_table
-from vit_helpers.ablation.statistics import standard_deviation, summarize
+from vit_helpers.ablation.runs import Table, read_runs, run_table, summarize
 
-__all__ = ["Table", "read_runs", "run_table", "standard_deviation", "summarize"]
+__all__ = ["Table", "read_runs", "run_table", "summarize"]

@@ -1,4 +1,4 @@
-"""Tables of runs: a baseline and changes to it, each trained with several seeds and kept in a CSV file."""
+"""Tables of runs: a baseline and changes to it, each trained with several seeds, kept in a CSV file and summarized."""
 
 import csv
 import json
@@ -25,16 +25,9 @@ from vit_helpers.training.presets import RunSettings, make_batches, make_network
 
 Row = dict[str, Any]
 COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its type
-    "change": str,
-    "seed": int,
-    "accuracy": float,
-    "loss": float,
-    "train_accuracy": float,
-    "majority_share": float,
-    "parameters": int,
-    "multiply_adds": int,
-    "seconds": float,
-    "settings": str,
+    **{"change": str, "seed": int},
+    **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
+    **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
 }
 RENAMED = {"commonest": "majority_share"}  # since version 0.1
 
@@ -56,7 +49,7 @@ class Table:
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if isinstance(self.seeds, bool) or not isinstance(self.seeds, int) or self.seeds < 1:
+        if type(self.seeds) is not int or self.seeds < 1:
             raise ValueError(f"seeds must be a whole number of at least 1, got {self.seeds!r}")
         if "baseline" in self.changes:
             raise ValueError('"baseline" is the name of the runs without a change: call the change something else')
@@ -228,3 +221,36 @@ def append_row(path: Path, row: Row) -> None:
         if not file.tell():
             writer.writeheader()
         writer.writerow(row)
+
+
+def summarize(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per change, in the order in which they first appear.
+
+    runs   : what `run_table` or `read_results` returns, with columns change, seed, accuracy, parameters, ...
+    returns: indexed by change: runs (how many), accuracy (mean), spread (standard deviation), difference (mean over the
+             seeds of change minus baseline), error (standard error of that difference), parameters, multiply_adds, seconds
+             (mean). Spread and error are 0 for a single run; without a baseline of the same seed the difference is NaN
+
+    >>> columns = {"change": ["baseline", "new"], "seed": 0, "accuracy": [0.5, 0.75], "seconds": 1.0}
+    >>> summarize(pd.DataFrame(columns | {"parameters": 9, "multiply_adds": 9})).difference.to_list()
+    [0.0, 0.25]
+    """
+    baseline = runs[runs["change"] == "baseline"].set_index("seed")["accuracy"]
+    differences = runs["accuracy"] - runs["seed"].map(baseline)
+    lines = (
+        runs.assign(difference=differences)
+        .groupby("change", sort=False)
+        .agg(
+            runs=("seed", "size"),
+            accuracy=("accuracy", "mean"),
+            spread=("accuracy", "std"),
+            difference=("difference", "mean"),
+            error=("difference", "sem"),
+            parameters=("parameters", "first"),
+            multiply_adds=("multiply_adds", "first"),
+            seconds=("seconds", "mean"),
+        )
+    )
+    lines["spread"] = lines["spread"].fillna(0.0)
+    lines.loc[lines["difference"].notna(), "error"] = lines["error"].fillna(0.0)
+    return lines

@@ -91,15 +91,13 @@ def last_line(executable: str, code: str, timeout: float = 120) -> str:
 
 
 def pytorch() -> Iterator[Finding]:
-    """Whether it can be imported, what it was built for, and whether torchvision belongs to it."""
+    """Whether it can be imported, and whether torchvision belongs to it."""
     if error := import_error():
         yield Finding("bad", f"import torch, torchvision: {error}", "install both again, together, as pytorch.org says")
         return
     import torch
 
-    cuda, hip = torch.version.cuda, torch.version.hip
-    built = f"CUDA {cuda}" if cuda else f"ROCm {hip}" if hip else "CPUs"
-    yield Finding("ok", f"torch {torch.__version__}, built for {built}; torchvision {metadata.version('torchvision')}")
+    yield Finding("ok", f"torch {torch.__version__}; torchvision {metadata.version('torchvision')}")
     for need in requirements("torchvision", file="none"):
         if need.name == "torch" and not need.specifier.contains(torch.__version__, prereleases=True):
             yield Finding("bad", f"this torchvision belongs to torch {need.specifier}", "install both again, together")
@@ -110,39 +108,33 @@ def device() -> Iterator[Finding]:
     import torch
     from torch.utils import collect_env
 
-    if not torch.cuda.is_available():
-        yield Finding("ok", "mps: Apple's GPU" if torch.backends.mps.is_available() else "no GPU, and none is needed")
-        if driver := collect_env.get_nvidia_driver_version(collect_env.run):
-            yield Finding(
-                "note", f"there is NVIDIA's driver {driver}, but torch sees no GPU", "install torch built for CUDA"
-            )
-        return
     try:
-        torch.ones(1, device="cuda").sum().item()
-        free, total = (size / GIB for size in torch.cuda.mem_get_info())
-        yield Finding("ok", f"{torch.cuda.get_device_name()}, {free:.0f} of {total:.0f} GiB free")
+        if torch.cuda.is_available():
+            torch.ones(1, device="cuda").sum().item()
+            yield Finding("ok", f"{torch.cuda.get_device_name()} works")
+        elif driver := collect_env.get_nvidia_driver_version(collect_env.run):
+            what = f"there is NVIDIA's driver {driver}, but torch sees no GPU"
+            yield Finding("note", what, "install torch built for CUDA")
+        else:
+            yield Finding("ok", "mps: Apple's GPU" if torch.backends.mps.is_available() else "no GPU, and none is needed")
     except RuntimeError as error:  # torch is not built for this GPU, or others have taken all its memory
         yield Finding("bad", f"torch sees a GPU, but cannot use it: {str(error).partition(chr(10))[0]}", "use --device cpu")
 
 
 def processor() -> Iterator[Finding]:
-    """Its units, as many threads as there are CPUs (a container may have fewer than it shows), and other work."""
+    """Whether it has units for bfloat16, as many threads as it lets a container use, and no other work."""
     import psutil
     import torch
 
-    from vit_helpers.scaling import speedups, timing
+    from vit_helpers.scaling import speedups
 
     units = speedups.best_precision() == "bfloat16"
-    says = (
-        "with units for bfloat16: faster than float32" if units else "none for bfloat16: several times slower than float32"
-    )
-    what = f"{timing.processor()}, vector units {torch.backends.cpu.get_cpu_capability()}, {says}"
+    what = f"bfloat16 is {'faster' if units else 'several times slower'} than float32 here"
     yield finding(units, what, "use float32", otherwise="note")
     count, shown = torch.get_num_threads(), os.cpu_count() or 1
     usable = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else shown, cpu_limit())
-    what = f"torch computes with {count} threads, on {shown} CPUs"
-    what += f", of which {usable:g} may be used" if usable < shown else ""
     most, advice = max(1, usable), f"set OMP_NUM_THREADS={max(1, int(usable))}"
+    what = f"torch computes with {count} threads, on {shown} CPUs, of which {usable:g} may be used"
     yield finding(count <= most, what + ": they wait for one another" * (count > most), advice)
     value = os.environ.get("OMP_NUM_THREADS", "1")
     if not value.isdecimal() or int(value) > max(most, count):
@@ -162,12 +154,12 @@ def cgroups() -> list[Path]:
 
 def cpu_limit() -> float:
     """How many CPUs the cgroups of a container leave it, which psutil does not know; infinity if there is no limit."""
-    texts = [
-        read(folder / "cpu.max") + read(folder / "cpu.cfs_quota_us") + read(folder / "cpu.cfs_period_us")
-        for folder in cgroups()
-    ]
-    found = filter(None, (re.match(r"(\d+)\s(\d+)", text) for text in texts))
-    return min((int(quota) / int(period) for quota, period in map(re.Match.groups, found)), default=float("inf"))
+    found = []
+    for folder in cgroups():
+        text = read(folder / "cpu.max") + read(folder / "cpu.cfs_quota_us") + read(folder / "cpu.cfs_period_us")
+        if numbers := re.match(r"(\d+)\s(\d+)", text):
+            found.append(int(numbers[1]) / int(numbers[2]))
+    return min(found, default=float("inf"))
 
 
 def memory_left() -> float:
@@ -196,9 +188,7 @@ def memory() -> Iterator[Finding]:
 
     free, needs = min(psutil.virtual_memory().available, memory_left()) / GIB, notebooks_memory()
     short = [name for name, need in needs.items() if need > free]
-    what = (
-        f", too little for {', '.join(short)}" if short else f"; a notebook used {max(needs.values(), default=0):g} at most"
-    )
+    what = f", too little for {', '.join(short)}" if short else ", enough for every notebook"
     advice = "close other programs, and the kernels of other notebooks"
     yield finding(not short, f"{free:.1f} GiB free{what}", advice, "bad" if len(short) == len(needs) else "note")
 
@@ -212,7 +202,7 @@ def notebooks_memory() -> dict[str, float]:
 def disk() -> Iterator[Finding]:
     """Free space in the two folders that everything writes to."""
     yield room("temporary files", Path(tempfile.gettempdir()), "set TMPDIR to a folder with free space")
-    yield room("home", Path.home(), "set HOME to a folder that can be written to: Jupyter and others keep files there")
+    yield room("home", Path.home(), "set HOME to a folder that can be written to")
 
 
 def room(name: str, folder: Path, advice: str) -> Finding:
@@ -267,12 +257,8 @@ def jupyter() -> Iterator[Finding]:
 
 def encoding() -> Iterator[Finding]:
     """Whether the characters that commands and checks print can be written."""
-    known = sys.stdout.encoding or "ascii"
-    try:
-        "±×→".encode(known)
-        yield Finding("ok", f"stdout writes {known}")
-    except (UnicodeEncodeError, LookupError):
-        yield Finding("bad", f"stdout writes {known}, which has no ± or →: commands fail", "set PYTHONUTF8=1")
+    written = "±×→".encode(sys.stdout.encoding or "ascii", "replace")
+    yield finding(b"?" not in written, f"stdout writes {sys.stdout.encoding}", "set PYTHONUTF8=1: commands print ± and →")
 
 
 def network() -> Iterator[Finding]:
