@@ -10,11 +10,12 @@ import torch
 
 from tools import libraries, steps
 from tools import main as run_tool
-from tools.libraries import MAKERS, SHAPES, Shape, installed, markdown
+from tools.libraries import MAKERS, SHAPES, installed, markdown
 from vit_helpers.scaling import parameters, speedups, timing, training_bytes
+from vit_helpers.vit import ViTConfig
 
-TINY = Shape(8, 4, 1, 16, 2, 2, 2)
-SIZES = {**SHAPES, "one head": Shape(8, 2, 1, 64, 2, 1, 2)}
+TINY = ViTConfig(8, 4, 1, 10, 16, 2, 2)
+SIZES = {**SHAPES, "one head": ViTConfig(8, 2, 1, 10, 64, 2, 1)}
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the resident memory")
 
 
@@ -25,7 +26,7 @@ def test_every_library_builds_the_same_size(shape):
         models = {name: MAKERS[name](s) for name in installed()}
     sizes = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
     assert {"ours", "torchvision", "timm", "Hugging Face"} <= set(sizes)
-    two_norms, no_biases = 2 * s.channels * s.patch**2 + 2 * s.width, 3 * s.width * s.depth
+    two_norms, no_biases = 2 * s.in_chans * s.patch_size**2 + 2 * s.embed_dim, 3 * s.embed_dim * s.depth
     assert sizes.pop("vit-pytorch", sizes["ours"] + two_norms - no_biases) == sizes["ours"] + two_norms - no_biases
     assert set(sizes.values()) == {sum(parameters(models["ours"].config).values())}
 
@@ -35,6 +36,7 @@ def test_every_library_builds_the_same_size(shape):
 def test_every_library_does_the_same_work(monkeypatch, name, precision):
     pytest.importorskip(libraries.MODULES[name])
     monkeypatch.setitem(SHAPES, "tiny", TINY)
+    monkeypatch.setitem(libraries.BATCH, "tiny", 2)
     model, batch, outputs = MAKERS[name](TINY), libraries.random_batch("tiny", "cpu"), []
     model.register_forward_hook(lambda module, args, output: outputs.append(getattr(output, "logits", output)))
     before = [p.clone() for p in model.parameters()]
@@ -74,6 +76,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(timing, "matmul_peak", lambda dtype, device, size: peak(dtype, device, size=32, seconds=0.01))
     monkeypatch.setattr(timing, "benchmark_interleaved", partial(timing.benchmark_interleaved, seconds=0.01))
     monkeypatch.setitem(SHAPES, "tiny", TINY)
+    monkeypatch.setitem(libraries.BATCH, "tiny", 2)
     here = {name: libraries.MODULES[name] for name in ("ours", "timm")} | {"vit-pytorch": "no_such_package.vit"}
     monkeypatch.setattr(libraries, "MODULES", here)
 
@@ -165,5 +168,5 @@ def test_ours_alone_has_no_ratio():
 def test_memory_is_that_of_the_model():
     shape = "32 px/P4/D192/L6"
     taken = steps.in_own_process(libraries.training_memory, shape, "float32", "cpu", "ours")
-    wanted = sum(training_bytes(MAKERS["ours"](SHAPES[shape]).config, SHAPES[shape].batch).values())
+    wanted = sum(training_bytes(SHAPES[shape], libraries.BATCH[shape]).values())
     assert 0.8 * wanted < taken < 2 * wanted

@@ -11,7 +11,6 @@ In inference torchvision's attention is a single call if the number of heads is 
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections import namedtuple
 from collections.abc import Iterator
 from importlib import import_module, metadata
 from importlib.util import find_spec
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 
 import vit_helpers
 from tools import main
-from tools.steps import STEPS, in_own_process, train_step
+from tools.steps import STEPS, in_own_process, random_images, train_step
 from tools.tables import markdown_table, significant
 from vit_helpers.cli import positive_int, require_known
 from vit_helpers.cli.bench import run_fresh
@@ -32,14 +31,14 @@ from vit_helpers.scaling import multiply_adds, timing, training_multiply_adds
 from vit_helpers.scaling.speedups import best_precision
 from vit_helpers.vit import ViT, ViTConfig
 
-Shape = namedtuple("Shape", "side patch channels width depth heads batch")
-SHAPES = {
-    "8 px/P2/D64/L2": Shape(8, 2, 1, 64, 2, 4, 64),
-    "32 px/P4/D192/L6": Shape(32, 4, 3, 192, 6, 3, 32),
-    "Ti/16": Shape(224, 16, 3, 192, 12, 3, 8),
-    "B/16": Shape(224, 16, 3, 768, 12, 12, 4),
-}
 CLASSES = 10
+SHAPES = {
+    "8 px/P2/D64/L2": ViTConfig(8, 2, 1, CLASSES, 64, 2, 4),
+    "32 px/P4/D192/L6": ViTConfig(32, 4, 3, CLASSES, 192, 6, 3),
+    "Ti/16": ViTConfig.from_name("Ti/16", num_classes=CLASSES),
+    "B/16": ViTConfig.from_name("B/16", num_classes=CLASSES),
+}
+BATCH = dict(zip(SHAPES, (64, 32, 8, 4), strict=True))  # images, on a CPU
 PACKAGES = {"Hugging Face": "transformers"}  # where the name is another
 MODULES = {  # what is imported for a ViT, the smallest part of each library
     "ours": "vit_helpers.vit",
@@ -134,7 +133,7 @@ def import_seconds(rounds: int) -> dict[str, list[float]]:
 def speed_row(what: str, shape: str, precision: str, device: str, rounds: int, compiled: bool = False) -> dict:
     """Seconds of a batch, its size, multiply-adds of one image, and how many the machine does per second at best."""
     torch.compiler.reset()  # it silently gives up on a model that it has compiled for many shapes
-    config, (images, labels), steps = MAKERS["ours"](SHAPES[shape]).config, random_batch(shape, device), {}
+    config, (images, labels), steps = SHAPES[shape], random_batch(shape, device), {}
     for name in COMPILED if compiled else installed():
         if name in installed():
             model = MAKERS[name](SHAPES[shape]).to(device)
@@ -148,9 +147,7 @@ def speed_row(what: str, shape: str, precision: str, device: str, rounds: int, c
 
 def random_batch(shape: str, device: str) -> tuple[Tensor, Tensor]:
     """Random images and labels, as many as the shape's batch."""
-    s = SHAPES[shape]
-    images = torch.randn(s.batch if device == "cpu" else LARGER * s.batch, s.channels, s.side, s.side, device=device)
-    return images, torch.randint(CLASSES, (len(images),), device=device)
+    return random_images(SHAPES[shape], BATCH[shape] if device == "cpu" else LARGER * BATCH[shape], device)
 
 
 def training_memory(shape: str, precision: str, device: str, name: str) -> int:
@@ -161,7 +158,7 @@ def training_memory(shape: str, precision: str, device: str, name: str) -> int:
     import_module(MODULES[name])
     images, labels = random_batch(shape, device)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # float32 means float32 on a GPU too
-        small = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * SHAPES[shape].channels, CLASSES))
+        small = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * SHAPES[shape].in_chans, CLASSES))
         train_step(small.to(device), images, labels, precision)()
         before = timing.reset_peak_memory(device)
         step = train_step(MAKERS[name](SHAPES[shape]).to(device), images, labels, precision)
@@ -175,47 +172,47 @@ def installed() -> list[str]:
     return [name for name, module in MODULES.items() if find_spec(module.partition(".")[0])]
 
 
-def ours(s: Shape) -> nn.Module:
-    return ViT(ViTConfig(s.side, s.patch, s.channels, CLASSES, s.width, s.depth, s.heads))
-
-
-def torchvision_vit(s: Shape) -> nn.Module:
+def torchvision_vit(c: ViTConfig) -> nn.Module:
     from torchvision.models.vision_transformer import VisionTransformer
 
-    model = VisionTransformer(s.side, s.patch, s.depth, s.heads, s.width, 4 * s.width, num_classes=CLASSES)
-    if s.channels != 3:  # torchvision's builder knows color images only
-        model.conv_proj = nn.Conv2d(s.channels, s.width, s.patch, s.patch)
+    model = VisionTransformer(
+        c.image_size[0], c.patch_size, c.depth, c.num_heads, c.embed_dim, 4 * c.embed_dim, num_classes=CLASSES
+    )
+    if c.in_chans != 3:  # torchvision's builder knows color images only
+        model.conv_proj = nn.Conv2d(c.in_chans, c.embed_dim, c.patch_size, c.patch_size)
     return model
 
 
-def timm_vit(s: Shape) -> nn.Module:
+def timm_vit(c: ViTConfig) -> nn.Module:
     from timm.models.vision_transformer import VisionTransformer
 
-    return VisionTransformer(s.side, s.patch, s.channels, CLASSES, embed_dim=s.width, depth=s.depth, num_heads=s.heads)
+    return VisionTransformer(
+        c.image_size[0], c.patch_size, c.in_chans, CLASSES, embed_dim=c.embed_dim, depth=c.depth, num_heads=c.num_heads
+    )
 
 
-def huggingface_vit(s: Shape) -> nn.Module:
-    from transformers.models.vit.configuration_vit import ViTConfig
+def huggingface_vit(c: ViTConfig) -> nn.Module:
+    from transformers.models.vit.configuration_vit import ViTConfig as TheirConfig
     from transformers.models.vit.modeling_vit import ViTForImageClassification
 
-    names = {"image_size": s.side, "patch_size": s.patch, "num_channels": s.channels, "num_labels": CLASSES}
-    names |= {"hidden_size": s.width, "intermediate_size": 4 * s.width}
-    return ViTForImageClassification(ViTConfig(**names, num_hidden_layers=s.depth, num_attention_heads=s.heads))
+    names = {"image_size": c.image_size[0], "patch_size": c.patch_size, "num_channels": c.in_chans, "num_labels": CLASSES}
+    names |= {"hidden_size": c.embed_dim, "intermediate_size": 4 * c.embed_dim}
+    return ViTForImageClassification(TheirConfig(**names, num_hidden_layers=c.depth, num_attention_heads=c.num_heads))
 
 
-def lucidrains_vit(s: Shape) -> nn.Module:
+def lucidrains_vit(c: ViTConfig) -> nn.Module:
     """As close as it can be built; the docstring above says what still differs."""
     from vit_pytorch.vit import ViT
 
-    names = {"image_size": s.side, "patch_size": s.patch, "channels": s.channels, "num_classes": CLASSES}
-    names |= {"dim": s.width, "depth": s.depth, "heads": s.heads, "mlp_dim": 4 * s.width}
-    model = ViT(**names, dim_head=s.width // s.heads)  # dim_head is 64 by default
-    for attention, _ in model.transformer.layers if s.heads == 1 else ():  # it has no projection for one head
-        attention.to_out = nn.Linear(s.width, s.width)
+    names = {"image_size": c.image_size[0], "patch_size": c.patch_size, "channels": c.in_chans, "num_classes": CLASSES}
+    names |= {"dim": c.embed_dim, "depth": c.depth, "heads": c.num_heads, "mlp_dim": 4 * c.embed_dim}
+    model = ViT(**names, dim_head=c.embed_dim // c.num_heads)  # dim_head is 64 by default
+    for attention, _ in model.transformer.layers if c.num_heads == 1 else ():  # it has no projection for one head
+        attention.to_out = nn.Linear(c.embed_dim, c.embed_dim)
     return model
 
 
-MAKERS = dict(zip(MODULES, (ours, torchvision_vit, timm_vit, huggingface_vit, lucidrains_vit), strict=True))
+MAKERS = dict(zip(MODULES, (ViT, torchvision_vit, timm_vit, huggingface_vit, lucidrains_vit), strict=True))
 
 
 def markdown(results: dict) -> str:

@@ -14,6 +14,7 @@ from torch import nn
 from tools import main
 from tools.tables import mean_and_std, write_csv
 from vit_helpers.data import load
+from vit_helpers.data.splits import Batches
 from vit_helpers.inspection.localization import localization_scores
 from vit_helpers.pretrained import load_weights
 from vit_helpers.training import evaluate, set_seed
@@ -49,8 +50,8 @@ def score_file(seed: int, path: Path) -> list[dict]:
     nn.init.trunc_normal_(untrained.head.weight, std=0.02)  # from a head of zeros no class has a gradient
     normalize = loaded.preprocess.normalize
     for name, model in (("untrained", untrained), ("trained", loaded.model)):
-        batches = [(normalize(x), y) for x, y in zip(data.test.images.split(250), data.test.labels.split(250), strict=True)]
-        about = {"model": name, "seed": seed, "accuracy": evaluate(model, batches).accuracy}
+        accuracy = evaluate(model, Batches(data.test, 250, normalize)).accuracy
+        about = {"model": name, "seed": seed, "accuracy": accuracy}
         for method, scores in localization_scores(model, data.test, normalize).items():
             rows.append(about | {"method": method} | scores)
     return rows

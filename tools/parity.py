@@ -6,6 +6,7 @@ published weights. Then both get the same images, and the gradients of the same 
 
 import sys
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,19 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from tools import main
-from tools.libraries import CLASSES, MAKERS, SHAPES, Shape, installed
+from tools.libraries import CLASSES, MAKERS, SHAPES, installed
+from tools.steps import random_images
 from tools.tables import markdown_table, write_csv
 from vit_helpers import pretrained
 from vit_helpers.cli import require_known
 from vit_helpers.vit import ViT, ViTConfig
 
-MORE = {
-    "S/16": Shape(224, 16, 3, 384, 12, 6, 4),
-    "B/32": Shape(224, 32, 3, 768, 12, 12, 4),
-    "L/16": Shape(224, 16, 3, 1024, 24, 16, 2),
-    "H/14": Shape(224, 14, 3, 1280, 32, 16, 1),
-}
-SIZES = dict(sorted((SHAPES | MORE).items(), key=lambda item: item[1].width))
+MORE = {name: ViTConfig.from_name(name, num_classes=CLASSES) for name in ("S/16", "B/32", "L/16", "H/14")}
+SIZES = dict(sorted((SHAPES | MORE).items(), key=lambda item: item[1].embed_dim))
 KEY_MAPS = {
     "torchvision": pretrained.from_torchvision,
     "timm": pretrained.from_timm,
@@ -61,13 +58,13 @@ def compare(size: str, library: str) -> dict:
     gradients: the largest difference of any parameter's gradient, over the largest gradient of that parameter
     """
     torch.manual_seed(0)
-    s, renamed = SIZES[size], KEY_MAPS[library]
-    theirs = MAKERS[library](s).eval()
+    config, renamed = SIZES[size], KEY_MAPS[library]
+    theirs = MAKERS[library](config).eval()
     add_noise(theirs)
     eps = next(m.eps for m in theirs.modules() if isinstance(m, nn.LayerNorm))
-    ours = ViT(ViTConfig(s.side, s.patch, s.channels, CLASSES, s.width, s.depth, s.heads, norm_eps=eps)).eval()
+    ours = ViT(replace(config, norm_eps=eps)).eval()
     pretrained.fill(ours, renamed(theirs.state_dict()))
-    images = torch.randn(IMAGES, s.channels, s.side, s.side)
+    images, _ = random_images(config, IMAGES)
     (expected, gradients), (logits, mine) = logits_and_gradients(theirs, images), logits_and_gradients(ours, images)
     gradients = renamed(gradients)
     return {

@@ -55,6 +55,12 @@ def train_step(
     return step
 
 
+def random_images(config: ViTConfig, count: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
+    """Images and labels, drawn from a normal and a uniform distribution."""
+    images = torch.randn(count, config.in_chans, *config.image_size, device=device)
+    return images, torch.randint(config.num_classes, (count,), device=device)
+
+
 STEPS: dict[str, Callable[..., Step]] = {"inference": inference_step, "training": train_step}
 
 
@@ -113,9 +119,7 @@ class Bench:
 
     def images(self, count: int, config: ViTConfig | None = None) -> tuple[Tensor, Tensor]:
         """Random images and labels."""
-        config = config or CONFIG
-        images = torch.randn(count, config.in_chans, *config.image_size, device=self.device)
-        return images, torch.randint(config.num_classes, (count,), device=self.device)
+        return random_images(config or CONFIG, count, self.device)
 
     def compare(self, case: str, before: tuple[str, Step], after: tuple[str, Step], **more: Any) -> dict:
         """A row: two steps, each with its name, measured in turn."""
