@@ -18,6 +18,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    import pandas as pd
+
     from vit_helpers.data import load
 
     try:
@@ -25,8 +27,8 @@ def run(args: Namespace) -> int:
     except TypeError as error:  # the data set has no such option
         raise ValueError(error) from error
     data = load(f"shards:{args.folder}")
-    for split, entries in data.splits.items():
-        print(f"{split:10}  {data.count(split):5,} images  shards: {len(entries):,}")
+    sizes = {split: {"images": data.count(split), "shards": len(entries)} for split, entries in data.splits.items()}
+    print(pd.DataFrame(sizes).T.to_string())
     print(f"train on them with: python -m vit_helpers train --data shards:{args.folder}")
     return 0
 
