@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.training.callbacks import AverageGradients, Callback, PrintReport, Report, Run, progress
+from vit_helpers.training.callbacks import AverageGradients, Callback, Report, Run, progress
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.distributed import full_tensor, world_size
 from vit_helpers.training.measurements import Batch, Epoch, TrainingSums, cross_entropy, evaluate
@@ -133,4 +133,4 @@ def attach(
     first: list[Callback] = [AverageGradients()] if world_size() > 1 else []
     if checkpoint is not None:
         first.append(Checkpoint(checkpoint, resume, about))
-    return [*first, *callbacks, PrintReport() if report is None else Report(report)]
+    return [*first, *callbacks, Report(report)]
