@@ -65,8 +65,8 @@ def fit(
     for callback in attached:
         callback.on_fit_start(run)
     for epoch in range(len(run.history) + 1, recipe.epochs + 1):
-        figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device) | validate(run, validation, device)
-        run.history.append(Epoch(epoch, **figures))
+        figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device)
+        run.history.append(Epoch(epoch, **figures, **validate(run, validation, device)))
         for callback in attached:
             callback.on_epoch_end(run)
     for callback in attached:
