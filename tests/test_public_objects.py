@@ -97,7 +97,6 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "Callback": lambda cls, _: cls(),
     "AverageGradients": lambda cls, _: cls(),
     "Report": lambda cls, _: cls(print),
-    "PrintReport": lambda cls, _: cls(),
     "Checkpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),
     "ImagesAsTargets": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))]),
     "Score": lambda cls, _: cls(0.5, 0.9, 0.2),

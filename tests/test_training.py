@@ -11,7 +11,7 @@ from torch import nn
 
 from vit_helpers.data import Batches
 from vit_helpers.training import Callback, Epoch, FlipTTA, Score, evaluate, fit, predict, set_seed
-from vit_helpers.training.callbacks import PrintReport, Report
+from vit_helpers.training.callbacks import Report
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.diagnosis import diagnose
@@ -344,9 +344,7 @@ def test_models_survive_copies_and_pickles(make):
         assert torch.equal(twin(images), model(images))
 
 
-@pytest.mark.parametrize(
-    "thing", [Checkpoint("a.pt", about={"x": 1}), Report(print), PrintReport(), ShardedBatches(batches())]
-)
+@pytest.mark.parametrize("thing", [Checkpoint("a.pt", about={"x": 1}), Report(print), Report(), ShardedBatches(batches())])
 def test_what_attaches_survives_copies_and_pickles(thing):
     for twin in (copy.deepcopy(thing), pickle.loads(pickle.dumps(thing))):
         assert type(twin) is type(thing) and vars(twin).keys() == vars(thing).keys()

@@ -98,8 +98,9 @@ def run_table(
     path, runs = Path(path), list(table.runs())
     done = {(row["change"], row["seed"]): row for row in read_runs(path).to_dict("records")}
     for name, seed, settings in runs:
-        if (name, seed) in done:
-            check_settings(path, done[name, seed], settings)
+        text = done[name, seed]["settings"] if (name, seed) in done else as_text(settings)
+        if RunSettings.from_dict({**json.loads(text), "seed": seed}) != settings:
+            raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}")
     todo = [partial(train_run, *one) for one in runs if one[:2] not in done]
     if todo:
         remove_partial_row(path)
@@ -109,13 +110,6 @@ def run_table(
         result = f"{row['change']}, seed {row['seed']}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
         report(f"{number} of {len(runs)}: {result}")
     return pd.DataFrame([done[name, seed] for name, seed, _ in runs], columns=list(COLUMNS))
-
-
-def check_settings(path: Path, row: Row, settings: RunSettings) -> None:
-    """ValueError when a stored row comes from other settings."""
-    if RunSettings.from_dict({**json.loads(row["settings"]), "seed": settings.seed}) != settings:
-        run = f"{row['change']}, seed {row['seed']}"
-        raise ValueError(f"{path} holds {run} with other settings: {row['settings']}, now {as_text(settings)}")
 
 
 def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:

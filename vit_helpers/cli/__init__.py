@@ -9,18 +9,8 @@ from pathlib import Path
 
 COMMANDS = ("train", "predict", "ablate", "shards", "bench", "doctor")
 MOVED = {  # commands of version 0.1 that maintainers and teachers run, and where they are now (remove in 0.3)
-    "pretrain": "pretrain",
-    "grade": "localization",
-    "transfer": "transfer",
-    "parity": "parity",
-    "speed": "speed",
-    "rerun": "execute",
-    "pictures": "pictures",
-    "index": "paper_index",
-    "book": "book",
-    "slides": "slides",
-    "publish": "publish",
-    "classroom": "classroom",
+    **{name: name for name in ("pretrain", "transfer", "parity", "speed", "pictures", "book", "slides", "publish")},
+    **{"classroom": "classroom", "grade": "localization", "rerun": "execute", "index": "paper_index"},
 }
 
 

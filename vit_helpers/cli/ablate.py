@@ -23,13 +23,9 @@ from pathlib import Path
 from vit_helpers.cli import positive_int
 
 FORMATS = {
-    "accuracy": "{:.4f}",
-    "spread": "{:.4f}",
-    "difference": "{:+.4f}",
-    "error": "{:.4f}",
-    "parameters": "{:,}",
-    "multiply_adds": "{:,}",
-    "seconds": "{:.1f}",
+    **dict.fromkeys(("accuracy", "spread", "error"), "{:.4f}"),
+    **dict.fromkeys(("parameters", "multiply_adds"), "{:,}"),
+    **{"difference": "{:+.4f}", "seconds": "{:.1f}"},
 }
 
 

@@ -76,12 +76,11 @@ def bench_goal(name: str, seeds: int) -> None:
 
     data_name, changes, wanted = GOALS[name]
     print(f"{name} ({wanted})")
-    data, accuracies, times = load(data_name), [], []
+    data, results = load(data_name), []
     for seed in range(seeds):
-        accuracy, seconds = train_once(data, preset(data_name, seed=seed, **changes))
-        accuracies.append(accuracy)
-        times.append(seconds)
-        print(f"  seed {seed}  test accuracy {accuracy:.4f}  training {seconds:.1f} s", flush=True)
+        results.append(train_once(data, preset(data_name, seed=seed, **changes)))
+        print("  seed {}  test accuracy {:.4f}  training {:.1f} s".format(seed, *results[-1]), flush=True)
+    accuracies, times = zip(*results, strict=True)
     std = statistics.stdev(accuracies) if seeds > 1 else 0.0
     print(f"  mean    test accuracy {statistics.mean(accuracies):.4f}, standard deviation {std:.4f}, ", end="")
     print(f"training {statistics.mean(times):.1f} s (longest {max(times):.1f} s)\n")

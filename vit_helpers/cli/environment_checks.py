@@ -122,7 +122,7 @@ def device() -> Iterator[Finding]:
 
 
 def processor() -> Iterator[Finding]:
-    """Whether it has units for bfloat16, as many threads as it lets a container use, and no other work."""
+    """Its bfloat16 units, threads (no more than the CPUs that a container may use, which shows them all), other work."""
     import psutil
     import torch
 
@@ -188,7 +188,7 @@ def memory() -> Iterator[Finding]:
 
     free, needs = min(psutil.virtual_memory().available, memory_left()) / GIB, notebooks_memory()
     short = [name for name, need in needs.items() if need > free]
-    what = f", too little for {', '.join(short)}" if short else ", enough for every notebook"
+    what = f", too little for {', '.join(short)}" if short else ", enough for every notebook" * bool(needs)
     advice = "close other programs, and the kernels of other notebooks"
     yield finding(not short, f"{free:.1f} GiB free{what}", advice, "bad" if len(short) == len(needs) else "note")
 

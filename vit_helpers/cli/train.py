@@ -17,6 +17,8 @@ What does not fit into memory is written once by `python -m vit_helpers shards`,
 part, with --data shards:FOLDER; its order depends on the number of processes.
 """
 
+import os
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
@@ -75,7 +77,7 @@ def run(args: Namespace) -> int:
 
 def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; returns the exit status."""
-    from vit_helpers.training.distributed import ignore_sigterm, init_distributed, is_main_process, is_peer_failure
+    from vit_helpers.training.distributed import init_distributed, is_main_process, is_peer_failure
     from vit_helpers.training.presets import preset
     from vit_helpers.training.run_folder import choose_folder, how_to_resume, kept_settings
 
@@ -94,7 +96,8 @@ def train(args: Namespace) -> int:
             interrupted = isinstance(error, KeyboardInterrupt)
             if not interrupted and not is_peer_failure(error):
                 raise
-            ignore_sigterm()
+            if "RANK" in os.environ:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun's, for the moment that a last message takes
             if is_main_process():
                 print("\n" + how_to_resume(out, "stopped" if interrupted else "stopped, as another process failed"))
             if not interrupted:
@@ -110,7 +113,7 @@ def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: s
     from vit_helpers.training.checkpoints import Checkpoint
     from vit_helpers.training.distributed import full_state_dict, is_main_process, shard, shard_batches
     from vit_helpers.training.presets import make_batches, make_network, with_tta
-    from vit_helpers.training.run_folder import describe
+    from vit_helpers.training.run_folder import launch
 
     set_seed(settings.seed)
     data = load(settings.data)
@@ -120,7 +123,9 @@ def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: s
         print(first_line(data, settings, model, device))
     if sharded:
         shard(model)
-    keep = Checkpoint(checkpoint, resume, describe(settings, data))
+    about = {"options": settings.to_dict(), "launch": launch()}
+    about |= {"mean": data.mean, "std": data.std, "class_names": data.class_names}
+    keep = Checkpoint(checkpoint, resume, about)
     history = fit(model, train, validation, settings.recipe, device=device, callbacks=[keep])
     score = evaluate(with_tta(model, settings), test, device)
     weights = full_state_dict(model)
@@ -130,7 +135,8 @@ def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: s
         print(f"test loss {score.loss:.3f} nats, without label smoothing\ncheckpoint: {checkpoint}")
         whole = make_network(data, settings)
         whole.load_state_dict(weights)
-        print(f"weights:    {keep_weights(whole, data, out)}\ncurves:     {save_curves(history, out)}")
+        save_results(whole, history, data, out)
+        print(f"weights:    {out / 'weights.safetensors'}\ncurves:     {out / 'curves.png'}")
 
 
 def first_line(data: "Data", settings: "RunSettings", model: "Module", device: str) -> str:
@@ -147,26 +153,18 @@ def first_line(data: "Data", settings: "RunSettings", model: "Module", device: s
     )
 
 
-def keep_weights(model: "Module", data: "Data", out: Path) -> Path:
-    """Write the model as one file, for `predict`; it scales images to the shorter side and crops, as `data.folders` does."""
-    from vit_helpers.pretrained import Preprocess, save_weights
-
-    preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
-    save_weights(out / "weights.safetensors", model, preprocess, data.class_names)
-    return out / "weights.safetensors"
-
-
-def save_curves(history: "list[Epoch]", out: Path) -> Path:
-    """Draw the history into a file."""
+def save_results(model: "Module", history: "list[Epoch]", data: "Data", out: Path) -> None:
+    """Write the model as one file, for `predict`, and draw the history."""
     import matplotlib
 
     matplotlib.use("Agg")
     from vit_helpers.plots.curves import draw_curves
+    from vit_helpers.pretrained import Preprocess, save_weights
 
-    path = out / "curves.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draw_curves(history).savefig(path, dpi=100)
-    return path
+    size = data.image_size  # `data.folders` scales images to the shorter side, and crops
+    preprocess = Preprocess(min(size), size, "bilinear", data.mean, data.std)
+    save_weights(out / "weights.safetensors", model, preprocess, data.class_names)
+    draw_curves(history).savefig(out / "curves.png", dpi=100)
 
 
 def pick_device(name: str) -> str:

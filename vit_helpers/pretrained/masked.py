@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vit_helpers.embeddings import sincos_positions
 from vit_helpers.encoder import Block
 from vit_helpers.patches import patchify
-from vit_helpers.training import Epoch, Recipe, fit
+from vit_helpers.training import Recipe, fit
 from vit_helpers.training.loop import SizedBatches
 from vit_helpers.vit import ViT
 
@@ -118,12 +118,6 @@ def pretrain(
     recipe: its label smoothing is not used;  report: called with the epoch's number and its loss
     raises: FloatingPointError when loss or gradient is not finite; ValueError when there is no batch
     """
-
-    def report_loss(row: Epoch) -> None:
-        if report:
-            report(row.epoch, row.loss)
-
-    history = fit(
-        autoencoder, ImagesAsTargets(batches), None, recipe, device=device, loss_fn=autoencoder.loss, report=report_loss
-    )
+    said = (lambda row: report(row.epoch, row.loss)) if report else lambda row: None
+    history = fit(autoencoder, ImagesAsTargets(batches), None, recipe, device=device, loss_fn=autoencoder.loss, report=said)
     return [row.loss for row in history]

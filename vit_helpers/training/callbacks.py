@@ -53,24 +53,20 @@ class AverageGradients(Callback):
 
 
 class Report(Callback):
-    """Calls a function with each epoch's measurements; of several processes only the first does."""
+    """Calls a function with each epoch's measurements; without one, prints a line per epoch and a diagnosis at the end.
 
-    def __init__(self, report: Callable[[Epoch], object]) -> None:
+    Of several processes only the first does.
+    """
+
+    def __init__(self, report: Callable[[Epoch], object] | None = None) -> None:
         self.report = report
 
     def on_epoch_end(self, run: Run) -> None:
         if is_main_process():
-            self.report(run.history[-1])
-
-
-class PrintReport(Report):
-    """Prints a line per epoch, and a diagnosis at the end."""
-
-    def __init__(self) -> None:
-        super().__init__(print_epoch)
+            (self.report or print_epoch)(run.history[-1])
 
     def on_fit_end(self, run: Run) -> None:
-        if is_main_process():
+        if is_main_process() and self.report is None:
             print(diagnose(run.history))
 
 

@@ -58,11 +58,9 @@ def rendezvous_store() -> dict[str, Any]:
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return {}
-    from torch.distributed import PrefixStore, TCPStore
-
-    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
     numbers = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
-    return {"store": PrefixStore(f"attempt {attempt}", store), **numbers}
+    return {"store": dist.PrefixStore(f"attempt {attempt}", store), **numbers}
 
 
 def shutdown() -> NoReturn:
@@ -81,12 +79,6 @@ def is_peer_failure(error: BaseException) -> bool:
     """Whether an error means that another process is gone, and not that something is wrong in this one."""
     lost = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and PEER_FAILURE.search(str(error)))
     return world_size() > 1 and bool(lost)
-
-
-def ignore_sigterm() -> None:
-    """Do not end when torchrun says so: for the moment that a last message takes."""
-    if dist.is_initialized():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def world_size() -> int:
@@ -124,17 +116,16 @@ def broadcast_result(function: Callable[[], T]) -> T:
 
     raises: the ValueError or OSError of the first process, in every process
     """
-    value: Any = None
-    error: Exception | None = None
+    result: Any = None
     if is_main_process():
         try:
-            value = function()
-        except (ValueError, OSError) as raised:
-            error = raised
-    value, error = broadcast((value, error))
-    if error is not None:
-        raise error
-    return value
+            result = function()
+        except (ValueError, OSError) as error:
+            result = error
+    result = broadcast(result)
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def all_reduce_sum(number: Number) -> Number:
@@ -186,12 +177,9 @@ def fork_rng(step: int) -> Iterator[None]:
     if world_size() == 1:
         yield
         return
-    common = torch.get_rng_state()
-    torch.manual_seed(int(torch.randint(2**40, ()).item()) + step * world_size() + rank())
-    try:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**40, ()).item()) + step * world_size() + rank())
         yield
-    finally:
-        torch.set_rng_state(common)
 
 
 def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float, images: int) -> Tensor:
@@ -209,7 +197,7 @@ def wrap_ddp(model: nn.Module) -> nn.Module:
 
     DistributedDataParallel (arXiv 2006.15704) does that for a whole model in each process; a sharded one does it itself.
     """
-    if world_size() == 1 or is_sharded(model):
+    if world_size() == 1 or any(hasattr(p, "full_tensor") for p in model.parameters()):
         return model
     return nn.parallel.DistributedDataParallel(model)
 
@@ -232,11 +220,6 @@ def shard(model: nn.Module) -> nn.Module:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     return model
-
-
-def is_sharded(model: nn.Module) -> bool:
-    """Whether this process holds only its part of the weights."""
-    return any(hasattr(p, "full_tensor") for p in model.parameters())
 
 
 def full_tensor(tensor: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.training.callbacks import AverageGradients, Callback, PrintReport, Report, Run, progress
+from vit_helpers.training.callbacks import AverageGradients, Callback, Report, Run, progress
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.distributed import full_tensor, world_size
 from vit_helpers.training.measurements import Batch, Epoch, TrainingSums, cross_entropy, evaluate
@@ -66,8 +66,7 @@ def fit(
         callback.on_fit_start(run)
     for epoch in range(len(run.history) + 1, recipe.epochs + 1):
         figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device)
-        figures |= validate(run, validation, device)
-        run.history.append(Epoch(epoch, **figures))
+        run.history.append(Epoch(epoch, **figures, **validate(run, validation, device)))
         for callback in attached:
             callback.on_epoch_end(run)
     for callback in attached:
@@ -133,4 +132,4 @@ def attach(
     first: list[Callback] = [AverageGradients()] if world_size() > 1 else []
     if checkpoint is not None:
         first.append(Checkpoint(checkpoint, resume, about))
-    return [*first, *callbacks, PrintReport() if report is None else Report(report)]
+    return [*first, *callbacks, Report(report)]

@@ -21,15 +21,13 @@ def param_groups(model: nn.Module, lr: float, weight_decay: float, token_lr_mult
     The shape tells them apart: class token and position embeddings are (1, T, D), a bias or a norm has one axis, and the
     rest are matrices and kernels. Only those decay.  token_lr_mult: the tokens' learning rate divided by lr
     """
-    tokens = [p for p in model.parameters() if p.ndim == 3 and p.shape[0] == 1]
-    vectors = [p for p in model.parameters() if p.ndim < 2]
-    matrices = [p for p in model.parameters() if p.ndim > 1 and not (p.ndim == 3 and p.shape[0] == 1)]
-    groups = [
-        {"params": matrices, "lr": lr, "weight_decay": weight_decay},
-        {"params": vectors, "lr": lr, "weight_decay": 0.0},
-        {"params": tokens, "lr": token_lr_mult * lr, "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]
+    matrices: Group = {"params": [], "lr": lr, "weight_decay": weight_decay}
+    vectors: Group = {"params": [], "lr": lr, "weight_decay": 0.0}
+    tokens: Group = {"params": [], "lr": token_lr_mult * lr, "weight_decay": 0.0}
+    for p in model.parameters():
+        group = tokens if p.ndim == 3 and p.shape[0] == 1 else vectors if p.ndim < 2 else matrices
+        group["params"].append(p)
+    return [group for group in (matrices, vectors, tokens) if group["params"]]
 
 
 def adamw(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:

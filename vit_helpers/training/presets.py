@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vit_helpers._validate import check_choice
 from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
 from vit_helpers.encoder import Block
@@ -79,13 +80,12 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}, known: {', '.join(known)}")
+            check_choice(name, getattr(self, name), known)
         for name in ("width", "batch_size", "images", "repeat"):
             value = getattr(self, name)
-            if not ((is_whole(value) and value >= 1) or (name == "images" and value is None)):
+            if not (value is None and name == "images") and (type(value) is not int or value < 1):
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if not is_whole(self.seed):
+        if type(self.seed) is not int:
             raise TypeError(f"seed must be a whole number, got {self.seed!r}")
         if self.network == "vit":
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
@@ -137,33 +137,14 @@ class RunSettings:
         return {k: v for k, v in self.to_dict().items() if k == "model" or k not in default or v != default[k]}
 
 
-def is_whole(value: object) -> bool:
-    """Whether a value is an int, and not True or False."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 PRESETS = {  # searched for digits and Fashion-MNIST (README says how); the others are places to start from, not tuned
     settings["data"]: RunSettings.from_dict(settings)
     for settings in (
         {"data": "digits", "model": "mini/4"},
         {"data": "scattered_digits", "model": "mini/4", "augment": "none", "optimizer": "muon", "epochs": 20},
-        {
-            "data": "fashion_mnist",
-            "model": "mini/14",
-            "embed_dim": 96,
-            "depth": 3,
-            "num_heads": 12,
-            "mlp_ratio": 2.0,
-            "class_token": False,
-            "pool": "avg",
-            "augment": "flip",
-            "tta": True,
-            "optimizer": "muon",
-            "epochs": 12,
-            "batch_size": 512,
-            "lr": 4e-3,
-            "label_smoothing": 0.0,
-        },
+        {"data": "fashion_mnist", "model": "mini/14", "embed_dim": 96, "depth": 3, "num_heads": 12, "mlp_ratio": 2.0}
+        | {"class_token": False, "pool": "avg", "augment": "flip", "tta": True, "optimizer": "muon"}
+        | {"epochs": 12, "batch_size": 512, "lr": 4e-3, "label_smoothing": 0.0},
         {"data": "cifar10", "model": "mini/4", "depth": 4, "augment": "flip_crop", "optimizer": "muon"}
         | {"epochs": 20, "batch_size": 128},
         {"data": "pizza_steak_sushi", "model": "mini/8", "augment": "flip_crop"},
@@ -207,21 +188,15 @@ def with_tta(model: nn.Module, settings: RunSettings) -> nn.Module:
 
 
 def make_batches(data: Data, settings: RunSettings) -> Any:
-    """The training batches of a run: shuffled and augmented."""
-    data = with_images(data, settings.images, settings.repeat)
-    mix, augment = MIX[settings.mix], AUGMENT[settings.augment]
-    mix = mix and partial(mix, num_classes=len(data.class_names))
-    return data.batches("train", settings.batch_size, shuffle=True, augment=augment, mix=mix)
-
-
-def with_images(data: Data, images: int | None, repeat: int) -> Data:
-    """The data set with only the first `images` of its training split (None for all), each `repeat` times.
+    """The training batches of a run, shuffled and augmented: `settings.images` images, each `settings.repeat` times.
 
     raises: ValueError where that would change a stream
     """
-    if images is None and repeat == 1:
-        return data
-    if not isinstance(data, Data):
-        raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory only")
-    rows = torch.arange(len(data.train))[:images].repeat_interleave(repeat)
-    return replace(data, train=subset(data.train, rows))
+    if (settings.images, settings.repeat) != (None, 1):
+        if not isinstance(data, Data):
+            raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory only")
+        rows = torch.arange(len(data.train))[: settings.images].repeat_interleave(settings.repeat)
+        data = replace(data, train=subset(data.train, rows))
+    mix, augment = MIX[settings.mix], AUGMENT[settings.augment]
+    mix = mix and partial(mix, num_classes=len(data.class_names))
+    return data.batches("train", settings.batch_size, shuffle=True, augment=augment, mix=mix)

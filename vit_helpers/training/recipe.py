@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from vit_helpers._validate import check_choice, check_int, check_range
 from vit_helpers.training.optimizers import OPTIMIZERS
 
 
@@ -73,21 +74,14 @@ class Recipe:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        if isinstance(self.epochs, bool) or not isinstance(self.epochs, int):
-            raise TypeError(f"epochs must be a whole number, got {self.epochs!r}")
-        if self.epochs < 1:
-            raise ValueError(f"epochs must be at least 1, got {self.epochs}")
+        check_int("epochs", self.epochs)
         for name in ("lr", "token_lr_mult", "clip"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
-        for name in ("warmup", "label_smoothing"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay must be 0 or more and finite, got {self.weight_decay}")
+        for name, below in (("warmup", 1), ("label_smoothing", 1), ("weight_decay", math.inf)):
+            check_range(name, getattr(self, name), below)
         for name, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}, known: {', '.join(known)}")
+            check_choice(name, getattr(self, name), known)
 
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """The optimizer that this recipe names, for a model's parameters."""

@@ -1,13 +1,13 @@
 """The folder of a run: chosen, locked, and read again when the run goes on."""
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from vit_helpers.data import Data
+from filelock import FileLock, Timeout
+
 from vit_helpers.training.checkpoints import finished, load_checkpoint
 from vit_helpers.training.distributed import all_reduce_sum, broadcast, broadcast_result
 from vit_helpers.training.presets import RunSettings
@@ -46,8 +46,8 @@ def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack) ->
     folder = given or next_free(Path("runs"), name)
     folder.mkdir(parents=True, exist_ok=True)
     if new:
-        stack.callback(remove_if_empty, folder)
-    stack.enter_context(locked(folder))
+        stack.callback(remove, folder)
+    lock(folder, stack)
     return folder
 
 
@@ -60,28 +60,21 @@ def next_free(parent: Path, name: str) -> Path:
     return parent / f"{name}-{number}"
 
 
-def remove_if_empty(folder: Path) -> None:
-    """Remove a folder unless there is something in it."""
+def remove(path: Path) -> None:
+    """Remove a file that is not in use, or a folder that is empty; leave any other."""
     with suppress(OSError):
-        folder.rmdir()
+        path.rmdir() if path.is_dir() else path.unlink()
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on a folder. The operating system releases it when the process ends, however it ends."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / ".lock")
+def lock(folder: Path, stack: ExitStack) -> None:
+    """Hold a lock on a folder until `stack` closes. The operating system releases it however the process ends."""
+    file = FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=0)
+        file.acquire(timeout=0)
     except Timeout:
         raise ValueError(f"another run is writing into {folder}: wait for it to end, or choose another --out") from None
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # Windows removes no open file; there the library does it
-            (folder / ".lock").unlink()
-        lock.release()
+    stack.callback(file.release)
+    stack.callback(remove, folder / ".lock")  # first; Windows removes no open file, there the library does it
 
 
 def launch() -> str | None:
@@ -94,12 +87,6 @@ def find_checkpoint(folder: Path) -> Path | None:
     """The checkpoint in a run's folder, one file or a folder of parts; None when none was finished."""
     whole, parts = folder / "checkpoint.pt", folder / "checkpoint.shards"
     return whole if whole.exists() else parts if finished(parts) else None
-
-
-def describe(settings: RunSettings, data: Data) -> dict[str, Any]:
-    """What a checkpoint should say about a run: its settings, and what the model was trained to read."""
-    about = {"mean": data.mean, "std": data.std, "class_names": data.class_names}
-    return {"options": settings.to_dict(), **about, "launch": launch()}
 
 
 def kept_settings(checkpoint: Path, given: dict[str, Any]) -> RunSettings:
