@@ -186,9 +186,9 @@ class ViT(nn.Module):
 
     def check_mask(self, mask: Tensor | None) -> None:
         """Raise ValueError if a mask hides every patch of an image."""
-        first = int(self.config.class_token)
         if mask is None:
             return
+        first = int(self.config.class_token)
         if not torch.compiler.is_compiling() and mask.ndim == 2 and not mask[:, first:].any(dim=1).all():
             raise ValueError("a mask hides every patch of an image: leave at least one")
 
