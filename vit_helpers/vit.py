@@ -127,8 +127,9 @@ class ViT(nn.Module):
         if not isinstance(config, ViTConfig):
             raise TypeError(f"ViT takes a ViTConfig, got {type(config).__name__}: ViT(ViTConfig.from_name('B/16'))")
         c = self.config = config
-        options = {"mlp_ratio": c.mlp_ratio, "dropout": c.dropout, "attn_dropout": c.attn_dropout, "norm_eps": c.norm_eps}
-        block = block or partial(Block, **options)
+        block = block or partial(
+            Block, mlp_ratio=c.mlp_ratio, dropout=c.dropout, attn_dropout=c.attn_dropout, norm_eps=c.norm_eps
+        )
         self.patch_embed = PatchEmbed(c.image_size, c.patch_size, c.in_chans, c.embed_dim)
         self.token_embed = TokenEmbed(c.grid, c.embed_dim, c.class_token, c.positions, c.dropout)
         self.blocks = nn.ModuleList(block(c.embed_dim, c.num_heads) for _ in range(c.depth))
@@ -186,9 +187,9 @@ class ViT(nn.Module):
 
     def check_mask(self, mask: Tensor | None) -> None:
         """Raise ValueError if a mask hides every patch of an image."""
-        first = int(self.config.class_token)
         if mask is None:
             return
+        first = int(self.config.class_token)
         if not torch.compiler.is_compiling() and mask.ndim == 2 and not mask[:, first:].any(dim=1).all():
             raise ValueError("a mask hides every patch of an image: leave at least one")
 

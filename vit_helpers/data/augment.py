@@ -99,9 +99,7 @@ def mixup(images: Tensor, labels: Tensor, num_classes: int, alpha: float = 0.2) 
 def cutmix(images: Tensor, labels: Tensor, num_classes: int, alpha: float = 1.0) -> tuple[Tensor, Tensor]:
     """Paste a box of another image of the batch into each; labels are weighted by area (Yun et al., arXiv 1905.04899).
 
-    images : (B, C, H, W); labels: (B,); alpha: as for `mixup`. Boxes have one size per batch and a position per image
-    returns: images (B, C, H, W), and soft labels (B, K) whose rows sum to 1
-    raises : ValueError if alpha is below 0.01
+    Arguments, results and errors are those of `mixup`. Boxes have one size per batch and a position per image.
     """
     partner = torch.randperm(len(images), device=images.device)
     box = random_boxes(images, 1 - draw_weights(images, alpha)[0].item())

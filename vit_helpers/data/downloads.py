@@ -13,7 +13,6 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from torch import Tensor
 
 from vit_helpers.data.folders import list_images, new_folder, read_files
 from vit_helpers.data.splits import Data, Split, split_rows, subset
@@ -55,16 +54,10 @@ def fashion_mnist() -> Data:
     """Clothing, 28 x 28 gray: 55,000 images for training, 5,000 of the training files for validation, 10,000 for the test"""
     raw = data_folder() / "FashionMNIST" / "raw"
     files = [gzip.decompress(fetch(FASHION_URL + name, raw / name, sha256).read_bytes()) for name, sha256 in FASHION.items()]
-    train, test = (
-        Split(read_idx(images, 16).view(-1, 1, 28, 28) / 255, read_idx(labels, 8).long())
-        for images, labels in (files[:2], files[2:])
-    )
+    headers = (16, 8, 16, 8)  # bytes that say the shape
+    arrays = [torch.frombuffer(bytearray(x), dtype=torch.uint8, offset=n) for x, n in zip(files, headers, strict=True)]
+    train, test = (Split(arrays[i].view(-1, 1, 28, 28) / 255, arrays[i + 1].long()) for i in (0, 2))
     return with_validation("fashion_mnist", train, test, FASHION_CLASSES)
-
-
-def read_idx(content: bytes, header: int) -> Tensor:
-    """The bytes of a file in MNIST's format after its header, which says the shape"""
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header)
 
 
 def cifar10() -> Data:
@@ -151,23 +144,19 @@ def unpack(archive: str | Path, folder: str | Path) -> Path:
         return folder
     try:
         with new_folder(folder) as new:
-            unpack_into(archive, new)
+            if not zipfile.is_zipfile(archive):
+                with tarfile.open(archive) as tarred:
+                    tarred.extractall(new, filter="data")  # refuses absolute names, "..", and links that lead out
+            else:
+                with zipfile.ZipFile(archive) as zipped:
+                    if out := [
+                        name for name in zipped.namelist() if not (new / name).resolve().is_relative_to(new.resolve())
+                    ]:
+                        raise zipfile.BadZipFile(f"{out[0]!r}")
+                    zipped.extractall(new)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
         raise ValueError(f"{archive} is broken, or has a name that leads out of its folder: {error}") from error
     except OSError:
         if not folder.is_dir():  # otherwise another process was faster, and its folder is as good
             raise
     return folder
-
-
-def unpack_into(archive: Path, folder: Path) -> None:
-    """Write the files of a zip or tar file into a folder, or none if a name leads out of it"""
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as zipped:
-            names = [name for name in zipped.namelist() if not (folder / name).resolve().is_relative_to(folder.resolve())]
-            if names:
-                raise zipfile.BadZipFile(f"{names[0]!r}")
-            zipped.extractall(folder)
-    else:
-        with tarfile.open(archive) as tarred:
-            tarred.extractall(folder, filter="data")  # refuses absolute names, "..", and links that lead out

@@ -4,16 +4,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from vit_helpers.data.splits import Data, Split, split_rows
-
-if TYPE_CHECKING:
-    from PIL.Image import Image as Picture
 
 FOLDERS = {"train": ("train",), "validation": ("validation", "valid", "val"), "test": ("test",)}  # accepted names
 HELD_OUT = 0.15  # fraction of the images for a split that has no folder
@@ -125,7 +123,7 @@ def read_image(file: Path, image_size: int) -> Tensor:
     return TF.pil_to_tensor(TF.center_crop(small, [image_size])) / 255
 
 
-def open_picture(file: str | Path) -> "Picture":
+def open_picture(file: str | Path) -> Image.Image:
     """Read an image file as an RGB PIL image with 8 bits per channel, rotated the way a viewer rotates it.
 
     Grayscale images with more than 8 bits are scaled to 8, as `gray_to_8_bits` says. Transparency is ignored: a
@@ -133,8 +131,6 @@ def open_picture(file: str | Path) -> "Picture":
     raises: FileNotFoundError; ValueError when the file is broken or not an image, or when the range of its gray values
             cannot be known
     """
-    from PIL import Image, ImageOps
-
     if not Path(file).is_file():
         raise FileNotFoundError(f"no picture at {file}")
     try:
@@ -147,7 +143,7 @@ def open_picture(file: str | Path) -> "Picture":
         raise ValueError(f"{file}: {error}") from error
 
 
-def to_rgb(picture: "Picture", mode: str | None = None) -> "Picture":
+def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
     """A PIL image of any mode as RGB, 8 bits per channel.  mode: how to read its gray values, by default its own mode"""
     mode = mode or picture.mode
     if mode in WHITE or mode.startswith("I;16"):
@@ -157,15 +153,13 @@ def to_rgb(picture: "Picture", mode: str | None = None) -> "Picture":
     return picture.convert("RGB")
 
 
-def gray_to_8_bits(picture: "Picture", mode: str) -> "Picture":
+def gray_to_8_bits(picture: Image.Image, mode: str) -> Image.Image:
     """Scale gray values of 16 bits (modes I;16...), of 32-bit integers (I) or of floats (F) to 0..255, black to black.
 
     In 16 bits, white is 65535. The other two modes do not define white: integers up to 255 are read as 8-bit and others up
     to 65535 as 16-bit values; floats up to 1 are multiplied by 255, others up to 255 are left as they are.
     raises: ValueError for values outside these ranges
     """
-    from PIL import Image
-
     values = np.asarray(picture).astype(np.float64)
     low, high = values.min(), values.max()
     white = next((white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from vit_helpers.data.folders import list_splits, new_folder, read_image
@@ -45,15 +46,15 @@ def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
     with new_folder(Path(folder)) as new:
         splits = [(split.images, split.labels) for split in map(data.get_split, SPLITS)]
         entries = write_splits(splits, lambda image: image, new, per_shard)
-        write_index(new, entries, data.name, data.class_names, data.mean, data.std, data.image_size)
+        fields = {name: getattr(data, name) for name in ("name", "class_names", "mean", "std")}
+        write_index(new, entries, data.image_size, **fields)
     return Path(folder)
 
 
 def write_shards_of_folder(source: str | Path, folder: str | Path, image_size: int = 64, per_shard: int = 1000) -> Path:
     """The same for a folder of images, with a folder for each class, keeping one image in memory at a time.
 
-    source, image_size: path, and side of the squares; splits, order, pixels and errors are those of `data.folders.folder`,
-                        which keeps all images in memory
+    Splits, order, pixels and errors are those of `data.folders.folder`, which keeps all images in memory.
     """
     names, splits = list_splits(source)
     with new_folder(Path(folder)) as new:
@@ -61,7 +62,7 @@ def write_shards_of_folder(source: str | Path, folder: str | Path, image_size: i
         samples = (sample for entry in entries["train"] for sample in read_shard(new / entry["file"], 0, entry["images"]))
         mean, std = streamed_mean_and_std(from_png(sample["png"], (3, image_size, image_size)) for sample in samples)
         check_std(str(source), std)
-        write_index(new, entries, Path(source).name, names, mean, std, (image_size, image_size))
+        write_index(new, entries, (image_size, image_size), name=Path(source).name, class_names=names, mean=mean, std=std)
     return Path(folder)
 
 
@@ -97,10 +98,7 @@ def add_file(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def to_png(image: Tensor) -> bytes:
-    """(C, H, W), from 0 to 1 -> the bytes of an 8-bit PNG
-
-    raises: ValueError if C is not 1 or 3, or if a value is not from 0 to 1
-    """
+    """(C, H, W), C = 1 or 3, from 0 to 1 -> the bytes of an 8-bit PNG; ValueError for anything else"""
     from torchvision.transforms.v2 import functional as TF
 
     if len(image) not in MODES:
@@ -114,11 +112,7 @@ def to_png(image: Tensor) -> bytes:
 
 
 def from_png(content: bytes, shape: tuple[int, ...]) -> Tensor:
-    """The bytes of an image -> (C, H, W), 0 to 255
-
-    raises: ValueError if it cannot be decoded, or has another shape
-    """
-    from PIL import Image
+    """The bytes of an image -> (C, H, W), 0 to 255; ValueError if it cannot be decoded, or has another shape"""
     from torchvision.transforms.v2 import functional as TF
 
     try:
@@ -152,22 +146,16 @@ def fingerprint(index: Any) -> str:
     return hashlib.sha256(json.dumps(index, sort_keys=True).encode()).hexdigest()
 
 
-def write_index(
-    folder: Path, entries: dict[str, list[Entry]], name: str, class_names: tuple[str, ...],
-    mean: tuple[float, ...], std: tuple[float, ...], image_size: tuple[int, int],
-) -> None:  # fmt: skip
-    """Record in index.json what the shards of a folder hold"""
-    index = {"name": name, "class_names": class_names, "mean": mean, "std": std, "in_chans": len(mean)}
-    index |= {"image_size": image_size, "parts": entries}  # "parts", not "splits": shards written before are still read
+def write_index(folder: Path, entries: dict[str, list[Entry]], image_size: tuple[int, int], **fields: Any) -> None:
+    """Record in index.json what the shards of a folder hold; fields: name, class_names, mean and std"""
+    index = fields | {"in_chans": len(fields["mean"]), "image_size": image_size}
+    index["parts"] = entries  # not "splits": shards written before are still read
     index["sha256"] = fingerprint(index)
     (folder / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 
 
 def read_index(folder: str | Path) -> dict[str, Any]:
-    """The index that `write_shards` wrote.
-
-    raises: FileNotFoundError if there is none; ValueError if it is not as it was written
-    """
+    """The index that `write_shards` wrote; FileNotFoundError if there is none, ValueError if it has changed since"""
     path = Path(folder) / INDEX
     if not path.is_file():
         raise FileNotFoundError(f"no {INDEX} in {folder}: a folder of shards is made by write_shards")

@@ -17,13 +17,12 @@ Mix = Callable[[Tensor, Tensor], Batch]  # images and labels -> images and label
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The images of one split, their labels and, where they are known, the objects' bounding boxes.
+    """The images of one split, their labels and, where they are known, the objects' bounding boxes; `len(split)` is n.
 
-    images: (n, C, H, W), float32 from 0 to 1
-    labels: (n,), int64
+    images: (n, C, H, W), float32 from 0 to 1; labels: (n,), int64
     boxes : (n, 4), int64: x, y, width and height in pixels, where x, y is the top left corner; or None
 
-    `len(split)` is n. `images, labels = split` still works, because splits were pairs in the first edition.
+    `images, labels = split` still works, because splits were pairs in the first edition.
     """
 
     images: Tensor
@@ -48,10 +47,9 @@ def subset(split: Split, rows: Tensor | slice) -> Split:
 
 @dataclass(frozen=True)
 class Data:
-    """A data set in memory, in three splits that share no image.
+    """A data set in memory, in three splits that share no image, with the names of its K classes.
 
-    class_names: K names
-    mean, std  : one number per channel, computed from the training split alone
+    mean, std: one number per channel, computed from the training split alone
     """
 
     name: str
@@ -64,10 +62,7 @@ class Data:
 
     @classmethod
     def from_splits(cls, name: str, train: Split, validation: Split, test: Split, class_names: Iterable[str]) -> "Data":
-        """A data set of three splits; mean and std are computed.
-
-        raises: ValueError if a split is empty, or if a channel of the training split is constant
-        """
+        """A data set of three splits; ValueError if one is empty, or if a channel of the training split is constant"""
         for known, split in zip(SPLITS, (train, validation, test), strict=True):
             if not len(split):
                 raise ValueError(f"{name}: the {known} split has no images")
@@ -166,10 +161,7 @@ def split_rows(n: int, *sizes: int) -> tuple[Tensor, ...]:
 
 
 def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """(images - mean) / std for each channel: (B, C, H, W) -> (B, C, H, W)
-
-    raises: ValueError if the images do not have one channel for each number
-    """
+    """(images - mean) / std for each channel: (B, C, H, W) -> (B, C, H, W); ValueError for another number of channels"""
     if images.shape[1] != len(mean):
         raise ValueError(f"mean and std are of {len(mean)} channels, the images have {images.shape[1]}")
     return (images - images.new_tensor(mean).view(-1, 1, 1)) / images.new_tensor(std).view(-1, 1, 1)

@@ -64,9 +64,8 @@ class Shards:
 class Stream:
     """Batches of one split of a folder of shards, read from disk as they are needed; for `fit`, as `Batches` is.
 
-    Each pass yields (images, labels), (B, C, H, W) float32 and (B,) int64, in a different order. The order depends on
-    `seed` and the number of the pass. Augmentation uses torch's global generator, as for `Batches`; processes that train
-    together (`vit_helpers.training.distributed`) draw different random numbers.
+    Each pass yields (images, labels), (B, C, H, W) float32 and (B,) int64, in an order that `seed` and its number determine.
+    Augmentation uses torch's global generator, as for `Batches`, with different numbers in each rank.
 
     folder     : written by `write_shards`
     batch_size : images in a batch over all ranks; each rank gets an equal share, rounded up at most
@@ -78,11 +77,10 @@ class Stream:
                  batches, and count them by cause in `lost`, which starts anew in each pass
     raises     : ValueError for a bad option; FileNotFoundError; `BrokenShardError`
 
-    The shards are concatenated and cut into `world_size` slices with equally many images, give or take one. Every image is
-    read by one rank, whatever the number of shards, and only a shard that a cut goes through is opened by two. All ranks
-    yield `len()` batches, so none waits for another forever; images are distributed evenly over them: 1,257 in batches of
-    64 are 20 batches of 62 or 63. A rank may get batches of 0 images, if there are more ranks than images in a batch or if
-    a shard is lost. With one rank such a batch is left out.
+    The shards are concatenated and cut into `world_size` slices with equally many images, give or take one, so every image
+    is read by one rank. All ranks yield `len()` batches, so none waits for another forever; images are distributed evenly
+    over them: 1,257 in batches of 64 are 20 batches of 62 or 63. If there are more ranks than images in a batch, or if a
+    shard is lost, a rank may get batches of 0 images. With one rank such a batch is left out.
     """
 
     def __init__(
@@ -95,13 +93,15 @@ class Stream:
             raise ValueError(f"ranks are 0 to world_size - 1, got rank={rank}, world_size={world_size}")
         if buffer_size < 0:
             raise ValueError(f"buffer_size is a number of images, 0 or more, got {buffer_size}")
-        check_choice("on_broken", on_broken, ("raise", "skip"))
+        if on_broken not in ("raise", "skip"):
+            raise ValueError(f'on_broken is "raise" or "skip", got {on_broken!r}')
         self.data = Shards(folder)
         self.images = self.data.count(split)  # over all ranks
         self.entries = self.data.splits[split]
         self.version, self.shards = VERSION, fingerprint(self.entries)[:8]
         self.batch_size, self.buffer_size, self.seed = batch_size, buffer_size, seed
         self.rank, self.world_size = rank, world_size
+        self.first, self.last = (self.images * r // world_size for r in (rank, rank + 1))  # of its slice, over all shards
         self.steps = [step for step in (augment, prepare or self.data.normalize) if step]
         self.mix, self.on_broken = mix, on_broken
         self.lost: Counter[str] = Counter()
@@ -127,7 +127,6 @@ class Stream:
         """Continue from there: the next pass yields what the other one had not yielded yet, in the same order.
 
         The shuffle buffer is not stored. Instead, samples already seen are read once more, but not decoded.
-
         raises: ValueError if the order would differ: another seed, batch_size, world_size, shards, or version of this class
         """
         own = self.state_dict()
@@ -140,8 +139,8 @@ class Stream:
         if not self.resumed:
             self.epoch, self.batch = self.epoch + 1, 0
         self.resumed, self.lost = False, Counter()
-        first, last = self.bounds()
-        ends = [(last - first) * k // len(self) for k in range(len(self) + 1)]
+        count = self.last - self.first
+        ends = [count * k // len(self) for k in range(len(self) + 1)]
         samples = islice(self.samples(self.epoch), ends[self.batch], None)
         for batch in range(self.batch, len(self)):
             images, labels = self.decode(islice(samples, ends[batch + 1] - ends[batch]))
@@ -152,26 +151,21 @@ class Stream:
                 elif self.world_size > 1:
                     yield images, labels
         if self.lost:
-            warnings.warn(f"{self.lost.total():,} of {last - first:,} images were lost in pass {self.epoch}", stacklevel=2)
-
-    def bounds(self) -> tuple[int, int]:
-        """This rank's slice of the images, counted over all shards: first, and one after the last"""
-        return self.images * self.rank // self.world_size, self.images * (self.rank + 1) // self.world_size
+            warnings.warn(f"{self.lost.total():,} of {count:,} images were lost in pass {self.epoch}", stacklevel=2)
 
     def samples(self, epoch: int) -> Iterator[Sample]:
         """This rank's samples of one pass, in order"""
         counts = [entry["images"] for entry in self.entries]
         order = list(range(len(counts)))
         if not self.buffer_size:
-            return self.read_pieces(cut_pieces(counts, order, *self.bounds()))
+            return self.read_pieces(cut_pieces(counts, order, self.first, self.last))
         order = shuffled(order, random.Random(f"{self.seed} {epoch}"))
-        samples = self.read_pieces(cut_pieces(counts, order, *self.bounds()))
+        samples = self.read_pieces(cut_pieces(counts, order, self.first, self.last))
         return draw_from_buffer(samples, self.buffer_size, random.Random(f"{self.seed} {epoch} {self.rank}"))
 
     def read_pieces(self, pieces: Iterable[tuple[int, int, int]]) -> Iterator[Sample]:
-        """The samples of pieces of shards, one after another.
+        """The samples first .. last - 1 of shards, one after another; pieces: (shard, first, last)
 
-        pieces: (shard, first, last): samples first .. last - 1 of it
         Each sample of a broken shard is replaced by a dict with name and error, so damage never shortens the stream.
         """
         for shard, first, last in pieces:

@@ -5,15 +5,6 @@ from vit_helpers.inspection.features import filters, occlusion, position_similar
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
 
 __all__ = [
-    "attention_distance",
-    "attention_gradients",
-    "attention_map",
-    "class_tokens",
-    "entropy",
-    "filters",
-    "gradient_rollout",
-    "occlusion",
-    "position_similarity",
-    "rollout",
-    "token_layers",
-]
+    "attention_distance", "attention_gradients", "attention_map", "class_tokens", "entropy", "filters",
+    "gradient_rollout", "occlusion", "position_similarity", "rollout", "token_layers",
+]  # fmt: skip

@@ -34,10 +34,7 @@ def attention_map(weights: Tensor, grid: tuple[int, int], query: tuple[int, int]
 
 
 def class_tokens(weights: Tensor, grid: tuple[int, int]) -> int:
-    """1 if the tokens are a class token and the patches of a grid, 0 if they are the patches alone.
-
-    raises: ValueError if they are neither
-    """
+    """1 if the tokens are a class token and the patches of a grid, 0 if they are the patches alone; else ValueError"""
     T, N = weights.shape[-1], math.prod(grid)
     if T not in (N, N + 1):
         raise ValueError(f"{T} tokens do not belong to a grid of {grid[0]} x {grid[1]} = {N} patches")

@@ -21,8 +21,7 @@ def rollout(weights: list[Tensor], residual: float = 0.5) -> Tensor:
     """
     if not 0 <= residual <= 1:
         raise ValueError(f"residual is a share from 0 to 1, got {residual}")
-    eye = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device)
-    flow = eye.expand(len(weights[0]), -1, -1)
+    eye = flow = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device)
     for layer in weights:
         flow = (residual * eye + (1 - residual) * layer.mean(dim=1)) @ flow  # (B, T, T)
     return flow
@@ -66,8 +65,7 @@ def gradient_rollout(weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
     weights, gradients: from `attention_gradients`
     returns: (B, T, T), relevance of at least 0; rows do not sum to 1
     """
-    eye = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device)
-    relevance = eye.expand(len(weights[0]), -1, -1)
+    relevance = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device)
     for layer, slope in zip(weights, gradients, strict=True):
         relevance = relevance + (layer * slope).clamp(min=0).mean(dim=1) @ relevance
     return relevance

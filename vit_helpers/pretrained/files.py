@@ -4,18 +4,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
+from PIL.Image import Image
 from torch import Tensor
 
 from vit_helpers.encoder import Block
 from vit_helpers.pretrained.key_maps import fill
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import ViT, ViTConfig
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 PARTS = ("config", "preprocess", "class_names")
 
@@ -28,7 +26,7 @@ class Pretrained(NamedTuple):
     class_names: tuple[str, ...]
 
     @torch.no_grad()
-    def top(self, image: "Image | Tensor", k: int = 5) -> list[tuple[str, float]]:
+    def top(self, image: Image | Tensor, k: int = 5) -> list[tuple[str, float]]:
         """The k most probable classes of an image: pairs (name, probability), in decreasing order."""
         probabilities = self.model(self.preprocess(image)[None]).softmax(dim=1)[0]
         values, classes = probabilities.topk(min(k, len(probabilities)))
@@ -58,10 +56,7 @@ def save_weights(path: str | Path, model: ViT, preprocess: Preprocess, class_nam
 
 
 def load_weights(path: str | Path) -> Pretrained:
-    """Load a file of `save_weights`, as float32.
-
-    raises: FileNotFoundError; ValueError if the file is truncated, or of another kind
-    """
+    """Load a file of `save_weights`, as float32; ValueError if it is truncated, or of another kind."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)

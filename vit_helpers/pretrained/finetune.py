@@ -110,18 +110,14 @@ def layerwise_lr_decay(model: ViT, groups: Iterable[dict[str, Any]], decay: floa
     decay  : 1 for the same rate everywhere, around 0.75 for fine-tuning; the head keeps its rate
     returns: new groups
     """
-    depth = len(model.blocks)
-    layer_of = {}
-    for name, parameter in model.named_parameters():
-        part, _, rest = name.partition(".")
-        if part == "blocks":
-            layer_of[id(parameter)] = 1 + int(rest.partition(".")[0])
-        else:
-            layer_of[id(parameter)] = 0 if part in ("patch_embed", "token_embed") else depth + 1
+    top = len(model.blocks) + 1
+    layer_of = dict.fromkeys(map(id, model.parameters()), top)  # the last norm and the head
+    for layer, part in enumerate([nn.ModuleList([model.patch_embed, model.token_embed]), *model.blocks]):
+        layer_of |= dict.fromkeys(map(id, part.parameters()), layer)
     split: dict[tuple[int, int], dict[str, Any]] = {}
     for number, group in enumerate(groups):
         for parameter in group["params"]:
             layer = layer_of[id(parameter)]
-            lr = group["lr"] * decay ** (depth + 1 - layer)
+            lr = group["lr"] * decay ** (top - layer)
             split.setdefault((number, layer), {**group, "params": [], "lr": lr})["params"].append(parameter)
     return list(split.values())

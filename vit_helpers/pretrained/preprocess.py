@@ -1,13 +1,11 @@
 """Preprocessing: from an image to the input that a model was trained on."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from PIL.Image import Image
+from torch import Tensor
 
 from vit_helpers._validate import check_choice
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -47,16 +45,15 @@ class Preprocess:
         """C: 1 for gray, 3 for color"""
         return len(self.mean)
 
-    def __call__(self, image: "Image | Tensor") -> "Tensor":
+    def __call__(self, image: Image | Tensor) -> Tensor:
         return self.normalize(self.frame(image))
 
-    def frame(self, image: "Image | Tensor") -> "Tensor":
+    def frame(self, image: Image | Tensor) -> Tensor:
         """The part of an image that the model sees, before normalization: (C, *crop), from 0 to 1"""
-        import torch
         from torchvision.transforms import InterpolationMode
         from torchvision.transforms import functional as TF
 
-        if isinstance(image, torch.Tensor):
+        if isinstance(image, Tensor):
             if image.ndim != 3 or len(image) != self.in_chans:
                 raise ValueError(f"a picture is (C, H, W) with C = {self.in_chans}, got {tuple(image.shape)}")
         else:
@@ -64,9 +61,9 @@ class Preprocess:
         resize = list(self.resize) if isinstance(self.resize, tuple) else self.resize
         image = TF.resize(image, resize, InterpolationMode(self.interpolation), antialias=True)
         image = TF.center_crop(image, list(self.crop))
-        return image if isinstance(image, torch.Tensor) else TF.pil_to_tensor(image) / 255
+        return image if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255
 
-    def normalize(self, images: "Tensor") -> "Tensor":
+    def normalize(self, images: Tensor) -> Tensor:
         """Subtract the mean of each channel and divide by its std: (..., C, H, W) -> (..., C, H, W)"""
         mean, std = (images.new_tensor(x).view(-1, 1, 1) for x in (self.mean, self.std))
         return (images - mean) / std

@@ -88,7 +88,7 @@ def load_torchvision(name: str) -> Pretrained:
 def load_timm(name: str) -> Pretrained:
     """A ViT with timm's weights, which timm downloads."""
     import timm
-    from timm.data import resolve_model_data_config
+    from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_model_data_config
     from torch import nn
 
     if not timm.is_model_pretrained(name):
@@ -111,17 +111,10 @@ def load_timm(name: str) -> Pretrained:
     resize = scaled if own["crop_mode"] == "squash" else scaled[0]
     preprocess = Preprocess(resize, size, own["interpolation"], own["mean"], own["std"])
     rest = {"norm_eps": theirs.norm.eps, "pool": pools[theirs.global_pool]}
-    return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, timm_classes(theirs), **rest)
-
-
-def timm_classes(model: Any) -> Sequence[str]:
-    """Names of the classes, if timm knows them by their number."""
-    from timm.data import ImageNetInfo, infer_imagenet_subset
-
-    if not (subset := infer_imagenet_subset(model)):
-        return ()
-    names = ImageNetInfo(subset)
-    return [names.index_to_description(i) for i in range(model.num_classes)]
+    classes: list[str] = []
+    if subset := infer_imagenet_subset(theirs):  # timm knows their names by their number
+        classes = [ImageNetInfo(subset).index_to_description(i) for i in range(theirs.num_classes)]
+    return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, classes, **rest)
 
 
 def load_huggingface(name: str) -> Pretrained:
@@ -145,18 +138,13 @@ def load_huggingface(name: str) -> Pretrained:
     state = from_huggingface(theirs.state_dict())
     if info["missing_keys"]:
         state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
-    preprocess = preprocess_of_huggingface(name, processor)
-    classes = [] if headless else [own.id2label[i] for i in range(own.num_labels)]
-    return assemble(state, own.num_attention_heads, preprocess, classes, norm_eps=own.layer_norm_eps)
-
-
-def preprocess_of_huggingface(name: str, processor: Any) -> Preprocess:
-    """`Preprocess` from the image processor of transformers that belongs to the weights."""
-    own = vars(processor)
-    require_supported(name, own, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
+    own_way = vars(processor)
+    require_supported(name, own_way, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
     size = (processor.size["height"], processor.size["width"])
     how = {2: "bilinear", 3: "bicubic"}[processor.resample]
-    return Preprocess(size, size, how, processor.image_mean, processor.image_std)
+    preprocess = Preprocess(size, size, how, processor.image_mean, processor.image_std)
+    classes = [] if headless else [own.id2label[i] for i in range(own.num_labels)]
+    return assemble(state, own.num_attention_heads, preprocess, classes, norm_eps=own.layer_norm_eps)
 
 
 def load_google(path: Path) -> Pretrained:

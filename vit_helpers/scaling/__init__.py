@@ -10,10 +10,5 @@ from vit_helpers.scaling.cost import (
 )
 
 __all__ = [
-    "activations",
-    "attention_crossover",
-    "multiply_adds",
-    "parameters",
-    "training_bytes",
-    "training_multiply_adds",
-]
+    "activations", "attention_crossover", "multiply_adds", "parameters", "training_bytes", "training_multiply_adds",
+]  # fmt: skip

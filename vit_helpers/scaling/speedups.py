@@ -4,9 +4,10 @@ import math
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -46,17 +47,11 @@ def checkpoint_blocks(model: nn.Module) -> Iterator[nn.Module]:
     if not hasattr(model, "blocks"):
         raise TypeError(f"{type(model).__name__} has no blocks to run again")
     blocks: Any = model.blocks
-    before = [(block, vars(block).get("forward")) for block in blocks]
-    for block, _ in before:
-        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-    try:
+    with ExitStack() as stack:
+        for block in blocks:
+            again = partial(checkpoint, block.forward, use_reentrant=False)
+            stack.enter_context(patch.object(block, "forward", again))  # until the `with` ends
         yield model
-    finally:
-        for block, forward in before:
-            if forward is None:
-                del block.forward  # its class's method is visible again
-            else:
-                block.forward = forward
 
 
 def best_precision(device: str | torch.device = "cpu") -> str:
