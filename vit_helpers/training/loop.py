@@ -93,7 +93,7 @@ def train_epoch(run: Run, batches: Iterable[Batch], loss_fn: LossFunction, devic
     return {"lr": lr, **sums.means()}
 
 
-def validate(run: Run, batches: Iterable[Batch] | None, device: Device) -> dict[str, float]:
+def validate(run: Run, batches: Iterable[Batch] | None, device: Device) -> dict[str, Any]:
     """The score on the validation batches, under the names that `Epoch` has for it."""
     if batches is None:
         return {}
