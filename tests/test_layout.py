@@ -38,18 +38,13 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
 }
 SIZES = {"model": 600, "library": 5500, "library and tools": 7500}  # lines at most; checks and plots are not counted
 EVERYTHING = {*ORDER, "cli", "checks"}
-NOT_YET = {  # what breaks a rule today; to be emptied
-    "imports": {"cli.bench", "cli.environment_checks"},
-    "long modules": {
-        "vit_helpers/checks",
-        "vit_helpers/cli/environment_checks.py",
-        "tools/libraries.py",
-        "tools/speed_cases.py",
-    },
-    "long functions": {"train", "count_slips", "part_slips"},
-    "sizes": {"library", "library and tools"},
-    "unused": set(),
-}
+NOT_YET = {  # what breaks a rule today: may shrink, not grow
+    "long modules": {f"checks/{name}.py": lines for name, lines in {
+        "ablation": 601, "attention": 449, "data": 411, "data_mixing": 365, "embeddings": 653, "encoder": 531, "engine": 305,
+        "inspection": 392, "patches": 415, "vit": 362, "vit_model": 315,
+    }.items()},
+    "sizes": {"library": 6088, "library and tools": 8727},
+}  # fmt: skip
 
 
 def name_of(path):
@@ -102,8 +97,6 @@ def test_imports_run_one_way(name):
 
 @pytest.mark.parametrize("name", within(EVERYTHING))
 def test_nothing_imports_tools_and_only_the_command_line_imports_itself(name):
-    if name in NOT_YET["imports"]:
-        pytest.xfail("imports tools")
     code = MODULES[name].read_text(encoding="utf-8")
     assert not [module for module, _ in statements(code) if top(module) == "tools"]
     assert {top(other) for other in ours(code)} & {"cli", "checks"} <= {top(name)}
@@ -127,7 +120,7 @@ def test_a_notebook_or_the_command_line_uses_every_module():
         used.add(name := waiting.pop())
         packages = {name.rpartition(".")[0]} if "." in name else set()
         waiting |= {*ours(MODULES[name].read_text(encoding="utf-8")), *packages} - used
-    assert MODULES.keys() - used - {"", "results"} <= NOT_YET["unused"]
+    assert MODULES.keys() - used - {"", "results"} <= set()
 
 
 def tools():
@@ -145,17 +138,18 @@ def test_modules_and_functions_are_short(path):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef) and (size := node.end_lineno - node.lineno + 1) > 40
     ]
-    assert not [name for name in long if name.partition(":")[0] not in NOT_YET["long functions"]]
-    assert lines([path]) <= 300 or any(str(path).startswith(str(ROOT / start)) for start in NOT_YET["long modules"])
+    assert not long
+    known = NOT_YET["long modules"].get(path.relative_to(ROOT / "vit_helpers").as_posix()) if path in FILES else None
+    assert lines([path]) <= (known or 300)
 
 
 @pytest.mark.parametrize("part", SIZES)
 def test_the_package_has_the_size_of_its_subject(part):
-    if part in NOT_YET["sizes"]:
-        pytest.xfail("too long")
     library = lines(path for name, path in MODULES.items() if top(name) not in ("checks", "plots"))
     model = lines(MODULES[name] for name in ("patches", "embeddings", "attention", "encoder", "vit"))
-    assert {"model": model, "library": library, "library and tools": library + lines(tools())}[part] <= SIZES[part]
+    assert {"model": model, "library": library, "library and tools": library + lines(tools())}[part] <= (
+        NOT_YET["sizes"].get(part, SIZES[part])
+    )
 
 
 @pytest.mark.parametrize("name", within({*ORDER, "cli"}))
