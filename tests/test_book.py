@@ -289,9 +289,9 @@ def small(tmp_path):
         (root / "notebooks" / "solutions").mkdir(parents=True, exist_ok=True)
         text = (ROOT / "notebooks" / name).read_text(encoding="utf-8")
         (root / "notebooks" / name).write_text(re.sub(r"\[([^][]*)\]\(0[02]_\w+\.ipynb\)", r"\1", text), encoding="utf-8")
-    (root / "vit_helpers").mkdir()
-    for name in ("__init__.py", "__main__.py", "patches.py"):
-        shutil.copy(ROOT / "vit_helpers" / name, root / "vit_helpers")
+    (root / "vit_helpers" / "cli").mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py", "patches.py", "cli/__init__.py"):  # tools report errors as the commands do
+        shutil.copy(ROOT / "vit_helpers" / name, root / "vit_helpers" / name)
     (root / "pyproject.toml").write_text('[project]\nurls = {Repository = "https://github.com/someone/series"}\n')
     (root / "LICENSE").write_text("as you like\n")
     (root / "README.md").write_text(
