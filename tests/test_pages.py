@@ -115,9 +115,17 @@ def our_html(path):
             parts.append(markdown2html_mistune(cell.source))
         else:
             parts += [
-                output.data["text/html"] for output in cell.get("outputs", []) if "text/html" in output.get("data", {})
+                without_alignment(output.data["text/html"])
+                for output in cell.get("outputs", [])
+                if "text/html" in output.get("data", {})
             ]
     return "\n".join(parts)
+
+
+def without_alignment(html):
+    """A table of pandas without its own style, which only aligns cells: GitHub strips it, and the table stays whole"""
+    html = re.sub(r"<style scoped>\n    \.dataframe tbody tr th:only-of-type [^<]*</style>\n", "", html)
+    return html.replace('<tr style="text-align: right;">', "<tr>").replace(' halign="left">', ">")
 
 
 def stripped(html):
