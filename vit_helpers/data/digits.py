@@ -1,5 +1,7 @@
 """Data that ships with scikit-learn: handwritten digits, alone or scattered among clutter, and two photos."""
 
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -83,5 +85,5 @@ def photos() -> dict[str, Tensor]:
     from sklearn.datasets import load_sample_images
 
     raw = load_sample_images()
-    names = [name.rpartition("/")[2].rpartition("\\")[2].removesuffix(".jpg") for name in raw.filenames]
-    return {name: torch.tensor(image).permute(2, 0, 1) / 255 for name, image in zip(names, raw.images, strict=True)}
+    pairs = zip(raw.filenames, raw.images, strict=True)
+    return {Path(name).stem: torch.tensor(image).permute(2, 0, 1) / 255 for name, image in pairs}

@@ -6,6 +6,7 @@ answer of the server therefore leave nothing behind that could be taken for the 
 
 import gzip
 import os
+import shutil
 import tarfile
 import warnings
 import zipfile
@@ -114,13 +115,9 @@ def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tri
     if path.exists():
         if (found := pooch.file_hash(path)) == sha256:
             return path
-        raise DownloadError(
-            f"{path} is not the file it should be (its sha256 is {found}, not {sha256})."
-            " Nothing was changed: move it away to download it again."
-        )
-    files = pooch.create(
-        path.parent, "", registry={path.name: f"sha256:{sha256}"}, urls={path.name: url}, retry_if_failed=tries - 1
-    )
+        about = f"{path} is not the file it should be (its sha256 is {found}, not {sha256})."
+        raise DownloadError(f"{about} Nothing was changed: move it away to download it again.")
+    files = pooch.create(path.parent, "", registry={path.name: sha256}, urls={path.name: url}, retry_if_failed=tries - 1)
     pooch.get_logger().setLevel("WARNING")
     try:
         files.fetch(path.name, downloader=pooch.HTTPDownloader(progressbar=True, timeout=timeout))
@@ -137,24 +134,16 @@ def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tri
 def unpack(archive: str | Path, folder: str | Path) -> Path:
     """Unpack a zip or tar file into a new folder, completely or not at all; a folder that exists is returned as it is.
 
-    raises: ValueError if the archive is broken, or if a name in it is outside the folder
+    What has a name that leads out of the folder is not unpacked.
+    raises: ValueError if the archive is broken, or if a tar file has such a name
     """
     archive, folder = Path(archive), Path(folder)
-    if folder.is_dir():
-        return folder
+    safely = {} if archive.suffix == ".zip" else {"filter": "data"}  # a zip file has no links to follow
     try:
-        with new_folder(folder) as new:
-            if not zipfile.is_zipfile(archive):
-                with tarfile.open(archive) as tarred:
-                    tarred.extractall(new, filter="data")  # refuses absolute names, "..", and links that lead out
-            else:
-                with zipfile.ZipFile(archive) as zipped:
-                    if out := [
-                        name for name in zipped.namelist() if not (new / name).resolve().is_relative_to(new.resolve())
-                    ]:
-                        raise zipfile.BadZipFile(f"{out[0]!r}")
-                    zipped.extractall(new)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+        if not folder.is_dir():
+            with new_folder(folder) as new:
+                shutil.unpack_archive(archive, new, **safely)
+    except (shutil.ReadError, zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
         raise ValueError(f"{archive} is broken, or has a name that leads out of its folder: {error}") from error
     except OSError:
         if not folder.is_dir():  # otherwise another process was faster, and its folder is as good

@@ -88,17 +88,14 @@ def list_images(path: Path) -> tuple[tuple[str, ...], Files]:
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
         raise ValueError(f"{path} needs a folder for each of two classes or more, it has {found}")
-    files: list[Path] = []
-    labels: list[int] = []
-    empty = []
-    for label, one in enumerate(classes):
-        images = sorted(p for p in one.rglob("*") if p.suffix.lower() in IMG_EXTENSIONS and not p.name.startswith("."))
-        files, labels = files + images, labels + [label] * len(images)
-        if not images:
-            empty.append(one.name)
-    if empty:
+    files = {
+        one.name: sorted(p for p in one.rglob("*") if p.suffix.lower() in IMG_EXTENSIONS and not p.name.startswith("."))
+        for one in classes
+    }
+    if empty := [name for name, images in files.items() if not images]:
         raise ValueError(f"no images in {', '.join(empty)} of {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
-    return tuple(one.name for one in classes), Files(files, torch.tensor(labels))
+    labels = torch.arange(len(files)).repeat_interleave(torch.tensor([len(images) for images in files.values()]))
+    return tuple(files), Files([file for images in files.values() for file in images], labels)
 
 
 def read_files(splits: tuple[Files, ...], image_size: int) -> list[Split]:
