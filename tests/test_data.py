@@ -173,8 +173,10 @@ def test_boxes_stay_with_their_images():
     assert torch.equal(few.train.boxes, data.train.boxes[kept]) and torch.equal(few.train.images, data.train.images[kept])
 
 
-@pytest.mark.parametrize(("names", "says"), [(("7", "x"), "unknown class of digits 'x', known: 0, 1"), (("7", "7"), "each only once"),
-                                             ((), "each only once")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [(("7", "x"), "unknown class of digits 'x', known: 0, 1"), (("7", "7"), "each only once"), ((), "each only once")],
+)
 def test_classes_that_are_not_there_are_named(digits, names, says):
     with pytest.raises(ValueError, match=says):
         digits.filter_classes(*names)

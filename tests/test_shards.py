@@ -524,7 +524,8 @@ def test_a_count_that_was_changed_is_noticed(broken):
 @pytest.mark.parametrize(
     ("words", "says"),
     [({"batch_size": 0}, "batch_size must be at least 1, got 0"), ({"rank": 2, "world_size": 2}, "got rank=2, world_size=2"),
-     ({"buffer_size": -1}, "buffer_size must be at least 0, got -1"), ({"split": "dev"}, "unknown split 'dev', known: train, validation, test"),
+     ({"buffer_size": -1}, "buffer_size must be at least 0, got -1"),
+     ({"split": "dev"}, "unknown split 'dev', known: train, validation, test"),
      ({"on_broken": "ignore"}, "unknown on_broken 'ignore', known: raise, skip")],
 )  # fmt: skip
 def test_bad_options_are_named(written, words, says):

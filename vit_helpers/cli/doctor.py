@@ -20,11 +20,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     states = []
     for check in CHECKS:
-        for finding in findings(check) if not (args.offline and check is network) else ():
-            states.append(finding.state)
-            print_wrapped(f"{finding.state:<5} {check.__name__:<10} ", finding.what)
-            if finding.advice:
-                print_wrapped(f"{'':<17}-> ", finding.advice)
+        for state, what, advice in findings(check) if not (args.offline and check is network) else ():
+            states.append(state)
+            print_wrapped(f"{state:<5} {check.__name__:<10} ", what)
+            if advice:
+                print_wrapped(f"{'':<17}-> ", advice)
     if args.report and not import_error():
         from torch.utils.collect_env import get_pretty_env_info
 

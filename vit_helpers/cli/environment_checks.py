@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ def finding(good: bool, what: str, advice: str = "", otherwise: str = "bad") -> 
 
 
 def python() -> Iterator[Finding]:
-    """Its version, whether pip has an environment of its own, and which vit_helpers is imported."""
+    """Its version, whether pip has an environment of its own, which vit_helpers is imported, what stdout can write."""
     fits = sys.version_info >= (3, 11) and sys.maxsize > 2**32
     what = f"{platform.python_version()}, {platform.architecture()[0]}: {sys.executable}"
     yield finding(fits, what, "install Python 3.11 or later, 64 bit, from python.org")
@@ -46,12 +46,15 @@ def python() -> Iterator[Finding]:
     homes = dict.fromkeys(Path(p).resolve() for p in sys.path if (Path(p) / "vit_helpers" / "__init__.py").is_file())
     if others := ", ".join(str(home) for home in homes if home != ROOT):
         yield Finding("note", f"the vit_helpers in {ROOT} is used, but there are more: {others}", "uninstall the others")
+    written = "±×→".encode(sys.stdout.encoding or "ascii", "replace")
+    yield finding(b"?" not in written, f"stdout writes {sys.stdout.encoding}", "set PYTHONUTF8=1: commands print ± and →")
 
 
 def packages() -> Iterator[Finding]:
     """Those that a reader needs, and whether their versions are within the bounds."""
+    from_pip = [line for one in metadata.distributions(name="vit_helpers") for line in one.requires or []]
     found = []
-    for need in requirements():
+    for need in requirements(read(ROOT / "requirements.txt").splitlines() or from_pip):
         try:
             found.append(f"{need.name} {metadata.version(need.name)}")
             if not need.specifier.contains(metadata.version(need.name), prereleases=True):
@@ -61,15 +64,12 @@ def packages() -> Iterator[Finding]:
     yield Finding("ok", ", ".join(found))
 
 
-def requirements(package: str = "vit_helpers", file: str = "requirements.txt") -> list[Any]:
-    """What a package needs by its metadata, if it is installed, and by a file of the repository."""
+def requirements(lines: Iterable[str]) -> list[Any]:
+    """The requirements in lines of requirements.txt or of a package's metadata, without those of its extras."""
     from packaging.requirements import Requirement
 
-    lines = [line.partition("#")[0] for line in read(ROOT / file).splitlines()]
-    with suppress(metadata.PackageNotFoundError):
-        lines += metadata.requires(package) or []
-    needs = {str(need): need for need in map(Requirement, filter(str.strip, lines))}
-    return [need for need in needs.values() if not need.marker or need.marker.evaluate({"extra": ""})]
+    needs = [Requirement(text) for line in lines if (text := line.partition("#")[0].strip())]
+    return [need for need in needs if not need.marker or need.marker.evaluate({"extra": ""})]
 
 
 @cache
@@ -91,28 +91,22 @@ def last_line(executable: str, code: str, timeout: float = 120) -> str:
 
 
 def pytorch() -> Iterator[Finding]:
-    """Whether it can be imported, and whether torchvision belongs to it."""
+    """Whether it can be imported, whether torchvision belongs to it, and whether it can use the GPU if there is one."""
     if error := import_error():
         yield Finding("bad", f"import torch, torchvision: {error}", "install both again, together, as pytorch.org says")
         return
     import torch
+    from torch.utils.collect_env import get_nvidia_driver_version, run
 
     yield Finding("ok", f"torch {torch.__version__}; torchvision {metadata.version('torchvision')}")
-    for need in requirements("torchvision", file="none"):
+    for need in requirements(metadata.requires("torchvision") or []):
         if need.name == "torch" and not need.specifier.contains(torch.__version__, prereleases=True):
             yield Finding("bad", f"this torchvision belongs to torch {need.specifier}", "install both again, together")
-
-
-def device() -> Iterator[Finding]:
-    """A GPU is used if there is one that works."""
-    import torch
-    from torch.utils import collect_env
-
     try:
         if torch.cuda.is_available():
             torch.ones(1, device="cuda").sum().item()
             yield Finding("ok", f"{torch.cuda.get_device_name()} works")
-        elif driver := collect_env.get_nvidia_driver_version(collect_env.run):
+        elif driver := get_nvidia_driver_version(run):
             what = f"there is NVIDIA's driver {driver}, but torch sees no GPU"
             yield Finding("note", what, "install torch built for CUDA")
         else:
@@ -126,13 +120,13 @@ def processor() -> Iterator[Finding]:
     import psutil
     import torch
 
-    from vit_helpers.scaling import speedups
+    from vit_helpers.scaling.speedups import best_precision
 
-    units = speedups.best_precision() == "bfloat16"
+    units = best_precision() == "bfloat16"
     what = f"bfloat16 is {'faster' if units else 'several times slower'} than float32 here"
     yield finding(units, what, "use float32", otherwise="note")
     count, shown = torch.get_num_threads(), os.cpu_count() or 1
-    usable = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else shown, cpu_limit())
+    usable = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else shown, container()[0])
     most, advice = max(1, usable), f"set OMP_NUM_THREADS={max(1, int(usable))}"
     what = f"torch computes with {count} threads, on {shown} CPUs, of which {usable:g} may be used"
     yield finding(count <= most, what + ": they wait for one another" * (count > most), advice)
@@ -145,58 +139,39 @@ def processor() -> Iterator[Finding]:
     yield finding(busy < BUSY, f"other programs use {busy:.0f}% of the processor", advice * spin, otherwise="note")
 
 
-def cgroups() -> list[Path]:
-    """The folders that limit a container: this process's cgroup and those around it (version 2), and two (version 1)."""
-    name = re.search(r"^0::/?(.*)$", read(Path("/proc/self/cgroup")), re.M)
-    own = CGROUP / (name[1] if name else "")
-    return [*(folder for folder in (own, *own.parents) if folder.is_relative_to(CGROUP)), CGROUP / "cpu", CGROUP / "memory"]
-
-
-def cpu_limit() -> float:
-    """How many CPUs the cgroups of a container leave it, which psutil does not know; infinity if there is no limit."""
-    found = []
-    for folder in cgroups():
-        text = read(folder / "cpu.max") + read(folder / "cpu.cfs_quota_us") + read(folder / "cpu.cfs_period_us")
-        if numbers := re.match(r"(\d+)\s(\d+)", text):
-            found.append(int(numbers[1]) / int(numbers[2]))
-    return min(found, default=float("inf"))
-
-
-def memory_left() -> float:
-    """How many bytes the cgroups of a container leave free, which psutil does not know; infinity if there is no limit."""
-    left = []
-    for folder in cgroups():
-        limit = read(folder / "memory.max") or read(folder / "memory.limit_in_bytes")
-        used = read(folder / "memory.current") or read(folder / "memory.usage_in_bytes")
-        if limit.strip().isdecimal():
-            cached = re.search(r"^inactive_file (\d+)$", read(folder / "memory.stat"), re.M)  # freed when it is needed
-            left.append(int(limit) - int(used or 0) + int(cached[1] if cached else 0))
-    return min(left, default=float("inf"))
-
-
-def read(path: Path) -> str:
-    """The text of a file, "" if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""
-
-
 def memory() -> Iterator[Finding]:
-    """What is free, compared with what the notebooks used."""
+    """What is free, compared with what the notebooks used; without the repository that is unknown."""
     import psutil
 
-    free, needs = min(psutil.virtual_memory().available, memory_left()) / GIB, notebooks_memory()
+    pages = {path.stem: MEMORY.search(read(path)) for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
+    needs = {name: float(cost[1]) for name, cost in pages.items() if cost}
+    free = min(psutil.virtual_memory().available, container()[1]) / GIB
     short = [name for name, need in needs.items() if need > free]
     what = f", too little for {', '.join(short)}" if short else ", enough for every notebook" * bool(needs)
     advice = "close other programs, and the kernels of other notebooks"
     yield finding(not short, f"{free:.1f} GiB free{what}", advice, "bad" if len(short) == len(needs) else "note")
 
 
-def notebooks_memory() -> dict[str, float]:
-    """GiB that each notebook used when it was measured: {name: number}; empty without the repository."""
-    texts = {path.stem: read(path) for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
-    return {name: float(found[1]) for name, text in texts.items() if (found := MEMORY.search(text))}
+def container() -> tuple[float, float]:
+    """The CPUs, and the bytes beside those in use, that Linux's cgroups allow, which psutil does not read; or infinity."""
+    name = re.search(r"^0::/?(.*)$", read(Path("/proc/self/cgroup")), re.M)
+    own = CGROUP / (name[1] if name else "")
+    cpus, left = [inf], [inf]
+    for folder in (own, *own.parents, CGROUP / "cpu", CGROUP / "memory"):  # the last two in version 1
+        shares = re.match(r"(\d+)\s(\d+)", read(*(folder / f"cpu.{x}" for x in ("max", "cfs_quota_us", "cfs_period_us"))))
+        limit = read(folder / "memory.max", folder / "memory.limit_in_bytes")
+        used = read(folder / "memory.current", folder / "memory.usage_in_bytes")
+        cached = re.search(r"^inactive_file (\d+)$", read(folder / "memory.stat"), re.M)  # freed when it is needed
+        if shares:
+            cpus.append(int(shares[1]) / int(shares[2]))
+        if limit.strip().isdecimal():
+            left.append(int(limit) - int(used or 0) + int(cached[1] if cached else 0))
+    return min(cpus), min(left)
+
+
+def read(*paths: Path) -> str:
+    """The texts of files in a row, of those that can be read."""
+    return "".join(path.read_text(encoding="utf-8") for path in paths if os.access(path, os.R_OK))
 
 
 def disk() -> Iterator[Finding]:
@@ -221,7 +196,7 @@ def data() -> Iterator[Finding]:
     from vit_helpers.data.downloads import FILES, data_folder, is_downloaded
     from vit_helpers.pretrained.sources import load_ours
 
-    folder, here = data_folder(), [name for name in FILES if is_downloaded(name)]
+    folder, here = data_folder(), ["digits", "scattered_digits", *filter(is_downloaded, FILES)]
     yield room("downloads", folder, "set VIT_HELPERS_DATA to a folder that can be written to")
     for name in FILES.keys() - set(here):
         if part := [path for group in FILES[name] for path in group if (folder / path).exists()]:
@@ -232,33 +207,26 @@ def data() -> Iterator[Finding]:
             here.append(f"the weights ours:{name}")
         except (ValueError, OSError) as error:
             yield Finding("bad", str(error), "restore the file: git checkout vit_helpers/weights")
-    yield Finding("ok", f"available: {', '.join(['digits', 'scattered_digits', *here])}")
+    yield Finding("ok", f"available: {', '.join(here)}")
 
 
 def jupyter() -> Iterator[Finding]:
     """Whether the notebooks' kernel runs in this environment."""
-    from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+    from jupyter_client.kernelspec import NoSuchKernel
+    from jupyter_client.manager import KernelManager
     from jupyter_core.paths import jupyter_runtime_dir
 
     yield room("Jupyter's own files", Path(jupyter_runtime_dir()), "set JUPYTER_RUNTIME_DIR")
     advice = f"{PIP} ipykernel, and then {PYTHON} -m ipykernel install --sys-prefix"
     try:
-        executable = KernelSpecManager().get_kernel_spec("python3").argv[0]
+        executable = KernelManager(kernel_name="python3").format_kernel_cmd()[0]
     except NoSuchKernel:
         yield Finding("bad", "there is no kernel python3, which the notebooks use", advice)
         return
-    if executable in ("python", "python3", f"python3.{sys.version_info[1]}"):
-        executable = sys.executable  # as Jupyter does
     prefix = last_line(executable, "import os, sys, ipykernel; print(ascii(os.path.realpath(sys.prefix)))")
     same = prefix == ascii(os.path.realpath(sys.prefix))
     what = "runs in this environment" if same else f"is another Python's, {executable}: {prefix}"
     yield finding(same, f"the kernel python3 {what}", advice)
-
-
-def encoding() -> Iterator[Finding]:
-    """Whether the characters that commands and checks print can be written."""
-    written = "±×→".encode(sys.stdout.encoding or "ascii", "replace")
-    yield finding(b"?" not in written, f"stdout writes {sys.stdout.encoding}", "set PYTHONUTF8=1: commands print ± and →")
 
 
 def network() -> Iterator[Finding]:
@@ -274,5 +242,5 @@ def network() -> Iterator[Finding]:
         yield finding(not error, what, otherwise="note")
 
 
-WITH_TORCH = (device, processor, data, network)
-CHECKS = (python, packages, pytorch, memory, disk, jupyter, encoding, *WITH_TORCH)
+WITH_TORCH = (processor, data, network)
+CHECKS = (python, packages, pytorch, memory, disk, jupyter, *WITH_TORCH)

@@ -12,6 +12,7 @@ import warnings
 import zipfile
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -138,7 +139,7 @@ def unpack(archive: str | Path, folder: str | Path) -> Path:
     raises: ValueError if the archive is broken, or if a tar file has such a name
     """
     archive, folder = Path(archive), Path(folder)
-    safely = {} if archive.suffix == ".zip" else {"filter": "data"}  # a zip file has no links to follow
+    safely: dict[str, Any] = {} if archive.suffix == ".zip" else {"filter": "data"}  # a zip file has no links to follow
     try:
         if not folder.is_dir():
             with new_folder(folder) as new:

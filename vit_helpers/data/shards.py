@@ -64,21 +64,16 @@ def write_shards_of_folder(source: str | Path, folder: str | Path, image_size: i
                 _, image = decode_sample(sample, len(names), (3, image_size, image_size))
                 counts += torch.stack([channel.flatten().bincount(minlength=256) for channel in image])
         n, values = counts[0].sum(), torch.arange(256.0, dtype=torch.float64)
-        mean = counts @ values / n
-        std = ((counts * (values - mean[:, None]) ** 2).sum(1) / (n - 1)).sqrt()
-        fields = {
-            "name": Path(source).name,
-            "class_names": names,
-            "mean": (mean / 255).tolist(),
-            "std": (std / 255).tolist(),
-        }
-        check_std(str(source), fields["std"])
-        write_index(new, entries, (image_size, image_size), **fields)
+        average = counts @ values / n
+        deviation = ((counts * (values - average[:, None]) ** 2).sum(1) / (n - 1)).sqrt()
+        mean, std = (tuple((x / 255).tolist()) for x in (average, deviation))
+        check_std(str(source), std)
+        write_index(new, entries, (image_size, image_size), name=Path(source).name, class_names=names, mean=mean, std=std)
     return Path(folder)
 
 
 def write_splits(
-    splits: Iterable[tuple[Any, Tensor]], read: Callable[[Any], Tensor], folder: Path, per_shard: int
+    splits: Iterable[Iterable[Any]], read: Callable[[Any], Tensor], folder: Path, per_shard: int
 ) -> dict[str, list[Entry]]:
     """Write the training, validation and test split as shards and return their entries in the index.
 

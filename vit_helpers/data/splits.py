@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -105,7 +106,7 @@ class Data:
         new = torch.full((len(self.class_names),), -1)
         new[[self.class_names.index(name) for name in class_names]] = torch.arange(len(class_names))
         chosen = {split: subset(getattr(self, split), new[getattr(self, split).labels] >= 0) for split in SPLITS}
-        relabeled = {name: replace(split, labels=new[split.labels]) for name, split in chosen.items()}
+        relabeled: dict[str, Any] = {name: replace(split, labels=new[split.labels]) for name, split in chosen.items()}
         return replace(self, class_names=class_names, **relabeled)
 
     def batches(
