@@ -65,19 +65,15 @@ def scatter(split: Split, n: int, image_size: int, digit_size: int, clutter: int
     for i, (canvas,) in enumerate(images):
         for _ in range(clutter):
             other, y, x = large[draw(len(large))], draw(digit_size - piece + 1), draw(digit_size - piece + 1)
-            paste(canvas, other[y : y + piece, x : x + piece], draw(image_size - piece + 1), draw(image_size - piece + 1))
+            top, left = draw(image_size - piece + 1), draw(image_size - piece + 1)
+            canvas[top : top + piece, left : left + piece].clamp_(
+                min=other[y : y + piece, x : x + piece]
+            )  # the brighter wins
         row, y, x = draw(len(large)), draw(image_size - digit_size + 1), draw(image_size - digit_size + 1)
-        paste(canvas, large[row], y, x)
+        canvas[y : y + digit_size, x : x + digit_size].clamp_(min=large[row])
         labels[i] = split.labels[row]
         boxes[i] = torch.tensor([x, y, digit_size, digit_size])
     return Split(images, labels, boxes)
-
-
-def paste(canvas: Tensor, picture: Tensor, y: int, x: int) -> None:
-    """Draw a picture (h, w) on the canvas (H, W), in place; where both have ink, the brighter value wins"""
-    h, w = picture.shape
-    region = canvas[y : y + h, x : x + w]
-    torch.maximum(region, picture, out=region)
 
 
 def photos() -> dict[str, Tensor]:

@@ -1,10 +1,9 @@
 """Your own images: a folder with a folder for each class."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +17,7 @@ HELD_OUT = 0.15  # fraction of the images for a split that has no folder
 MAX_BYTES = 4 * 2**30  # in memory
 WHITE = {"I": (255, 65535), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 
-
-class Files(NamedTuple):
-    """Image files of a split, not read yet.  files: n paths; labels: (n,), int64"""
-
-    files: list[Path]
-    labels: Tensor
+Files = list[tuple[Path, int]]  # the image files of a split, not read yet, each with its label
 
 
 def folder(path: str | Path, image_size: int = 64) -> Data:
@@ -56,28 +50,26 @@ def new_folder(folder: Path) -> Iterator[Path]:
         new.rename(folder)
 
 
-def list_splits(path: str | Path) -> tuple[tuple[str, ...], tuple[Files, Files, Files]]:
+def list_splits(path: str | Path) -> tuple[tuple[str, ...], list[Files]]:
     """The class names of a folder, and its training, validation and test files; no image is read"""
     path = Path(path)
     if not path.is_dir():
         raise FileNotFoundError(f"no folder at {path}")
     own = {split: next((path / name for name in FOLDERS[split] if (path / name).is_dir()), None) for split in FOLDERS}
     names, files = list_images(own["train"] or path)
-    found = {}
-    for split in ("validation", "test"):
-        if own["train"] and (there := own[split]):
-            others, found[split] = list_images(there)
+    held_out = []
+    for there in (own["validation"], own["test"]):
+        if own["train"] and there:
+            others, found = list_images(there)
             if others != names:
                 raise ValueError(f"{there} has the classes {', '.join(others)}, the training split {', '.join(names)}")
         else:
-            n = len(files.labels)
-            count = round(HELD_OUT * n)
+            n, count = len(files), round(HELD_OUT * len(files))
             if not 0 < count < n:
                 raise ValueError(f"{path} has too few images to hold some out: {n}")
-            found[split], files = (
-                Files([files.files[row] for row in rows], files.labels[rows]) for rows in split_rows(n, count)
-            )
-    return names, (files, found["validation"], found["test"])
+            found, files = ([files[row] for row in rows] for rows in split_rows(n, count))
+        held_out.append(found)
+    return names, [files, *held_out]
 
 
 def list_images(path: Path) -> tuple[tuple[str, ...], Files]:
@@ -88,28 +80,31 @@ def list_images(path: Path) -> tuple[tuple[str, ...], Files]:
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
         raise ValueError(f"{path} needs a folder for each of two classes or more, it has {found}")
-    files = {
-        one.name: sorted(p for p in one.rglob("*") if p.suffix.lower() in IMG_EXTENSIONS and not p.name.startswith("."))
-        for one in classes
-    }
-    if empty := [name for name, images in files.items() if not images]:
-        raise ValueError(f"no images in {', '.join(empty)} of {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
-    labels = torch.arange(len(files)).repeat_interleave(torch.tensor([len(images) for images in files.values()]))
-    return tuple(files), Files([file for images in files.values() for file in images], labels)
+    files = [
+        (file, label)
+        for label, one in enumerate(classes)
+        for file in sorted(one.rglob("*"))
+        if file.suffix.lower() in IMG_EXTENSIONS and not file.name.startswith(".")
+    ]
+    labels = {label for _, label in files}
+    if empty := ", ".join(one.name for label, one in enumerate(classes) if label not in labels):
+        raise ValueError(f"no images in {empty} of {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
+    return tuple(one.name for one in classes), files
 
 
-def read_files(splits: tuple[Files, ...], image_size: int) -> list[Split]:
+def read_files(splits: Sequence[Files], image_size: int) -> list[Split]:
     """The images of some splits, all in memory: a `Split` of (n, 3, S, S) for each
 
     raises: ValueError if they need more than 4 GiB
     """
-    count = sum(len(split.labels) for split in splits)
+    count = sum(map(len, splits))
     if (size := count * 3 * image_size**2 * 4) > MAX_BYTES:
         raise ValueError(
             f"{count:,} images of {image_size} x {image_size} pixels need {size / 2**30:.1f} GiB of memory; "
             "choose a smaller image_size, or write them as shards, which are read as a stream"
         )
-    return [Split(torch.stack([read_image(file, image_size) for file in files]), labels) for files, labels in splits]
+    images = [torch.stack([read_image(file, image_size) for file, _ in files]) for files in splits]
+    return [Split(x, torch.tensor([label for _, label in files])) for x, files in zip(images, splits, strict=True)]
 
 
 def read_image(file: Path, image_size: int) -> Tensor:

@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -44,7 +44,8 @@ def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
     give shards of a single class. A sample is named by its row in the split.
     """
     with new_folder(Path(folder)) as new:
-        entries = write_splits(map(data.get_split, SPLITS), lambda image: image, new, per_shard)
+        pairs = [list(zip(*data.get_split(split), strict=True)) for split in SPLITS]
+        entries = write_splits(pairs, lambda image: image, new, per_shard)
         fields = {name: getattr(data, name) for name in ("name", "class_names", "mean", "std")}
         write_index(new, entries, data.image_size, **fields)
     return Path(folder)
@@ -73,27 +74,27 @@ def write_shards_of_folder(source: str | Path, folder: str | Path, image_size: i
 
 
 def write_splits(
-    splits: Iterable[Iterable[Any]], read: Callable[[Any], Tensor], folder: Path, per_shard: int
+    splits: Sequence[Sequence[tuple[Any, Any]]], read: Callable[[Any], Tensor], folder: Path, per_shard: int
 ) -> dict[str, list[Entry]]:
     """Write the training, validation and test split as shards and return their entries in the index.
 
-    splits: three pairs of n images, or of n things that `read` turns into images (C, H, W) one by one, and labels (n,)
+    splits: pairs of an image, or of something that `read` turns into an image (C, H, W), and its label
     """
-    entries: dict[str, list[Entry]] = {}
-    for split, (images, labels) in zip(SPLITS, splits, strict=True):
-        n, entries[split] = len(labels), []
-        order = split_rows(n)[0] if split == "train" else torch.arange(n)
+    entries: dict[str, list[Entry]] = {name: [] for name in SPLITS}
+    for name, pairs in zip(SPLITS, splits, strict=True):
+        order = split_rows(len(pairs))[0] if name == "train" else torch.arange(len(pairs))
         for number, rows in enumerate(order.split(check_int("per_shard", per_shard))):
-            path = folder / f"{split}-{number:05d}.tar"
+            path = folder / f"{name}-{number:05d}.tar"
             with tarfile.open(path, "w") as tar:
                 for row in rows.tolist():
-                    files = {"png": to_png(read(images[row])), "cls": str(labels[row].item()).encode()}
+                    image, label = pairs[row]
+                    files = {"png": to_png(read(image)), "cls": str(int(label)).encode()}
                     for extension, content in files.items():
                         member = tarfile.TarInfo(f"{row:06d}.{extension}")
                         member.size = len(content)
                         tar.addfile(member, io.BytesIO(content))
             entry = {"file": path.name, "images": len(rows), "bytes": path.stat().st_size, "sha256": file_hash(path)}
-            entries[split].append(entry)
+            entries[name].append(entry)
     return entries
 
 
