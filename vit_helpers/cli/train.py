@@ -119,10 +119,8 @@ def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: s
     validation, test = (shard_batches(data.batches(split, 512)) for split in ("validation", "test"))
     if is_main_process():
         size, processes = sum(p.numel() for p in model.parameters()), f"{world_size()} processes of " * (world_size() > 1)
-        print(
-            f"{settings.data}: {data.count('train'):,} training images; ViT {settings.model}, {size:,} parameters; ", end=""
-        )
-        print(f"{device}, {processes}{torch.get_num_threads()} threads")
+        about_model = f"{data.count('train'):,} training images; ViT {settings.model}, {size:,} parameters"
+        print(f"{settings.data}: {about_model}; {device}, {processes}{torch.get_num_threads()} threads")
     if sharded:
         shard(model)
     about = {"options": settings.to_dict(), "launch": launch()}

@@ -8,10 +8,8 @@ import gzip
 import os
 import shutil
 import tarfile
-import warnings
 import zipfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -95,15 +93,9 @@ def with_validation(name: str, train: Split, test: Split, class_names: tuple[str
 
 def data_folder() -> Path:
     """The folder for downloads: $VIT_HELPERS_DATA, or one in the user's cache"""
-    return Path(os.environ.get("VIT_HELPERS_DATA") or import_pooch().os_cache("vit_helpers")).expanduser()
+    import pooch
 
-
-def import_pooch() -> ModuleType:
-    """pooch, without the warning of its progress bar in a notebook that has no widgets"""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pooch
-    return pooch
+    return Path(os.environ.get("VIT_HELPERS_DATA") or pooch.os_cache("vit_helpers")).expanduser()
 
 
 def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tries: int = TRIES) -> Path:
@@ -112,7 +104,9 @@ def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tri
     sha256: of the correct file, in hexadecimal; timeout: seconds without a byte; tries: in total
     raises: `DownloadError`
     """
-    pooch, path = import_pooch(), Path(path)
+    import pooch
+
+    path = Path(path)
     if path.exists():
         if (found := pooch.file_hash(path)) == sha256:
             return path

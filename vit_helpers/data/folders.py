@@ -118,7 +118,7 @@ def read_image(file: Path, image_size: int) -> Tensor:
 def open_picture(file: str | Path) -> Image.Image:
     """Read an image file as an RGB PIL image with 8 bits per channel, rotated the way a viewer rotates it.
 
-    Grayscale images with more than 8 bits are scaled to 8, as `gray_to_8_bits` says. Transparency is ignored: a
+    Grayscale images with more than 8 bits are scaled to 8, as `to_rgb` says. Transparency is ignored: a
     transparent pixel keeps the color that is stored for it.
     raises: FileNotFoundError; ValueError when the file is broken or not an image, or when the range of its gray values
             cannot be known
@@ -136,25 +136,21 @@ def open_picture(file: str | Path) -> Image.Image:
 
 
 def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
-    """A PIL image of any mode as RGB, 8 bits per channel.  mode: how to read its gray values, by default its own mode"""
+    """A PIL image of any mode as RGB, 8 bits per channel.  mode: how to read its gray values, by default its own mode
+
+    Gray values of 16 bits (modes I;16...), 32-bit integers (I) and floats (F) are scaled to 0..255, black to black. In 16
+    bits, white is 65535. The other two modes do not define white: integers up to 255 are read as 8-bit and others up to
+    65535 as 16-bit values; floats up to 1 are multiplied by 255, others up to 255 are left as they are.
+    raises: ValueError for values outside these ranges
+    """
     mode = mode or picture.mode
     if mode in WHITE or mode.startswith("I;16"):
-        picture = gray_to_8_bits(picture, mode)
+        values = np.asarray(picture).astype(np.float64)
+        low, high = values.min(), values.max()
+        white = next((white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None)
+        if white is None:  # also where values are NaN
+            raise ValueError(f"gray values from {low:g} to {high:g} have no known range; save it with 8 or 16 bits")
+        picture = Image.fromarray((values / white * 255).round().astype(np.uint8))
     elif mode in ("P", "La"):  # PIL warns about, or refuses, the direct way
         picture = picture.convert({"P": "RGBA", "La": "LA"}[mode])
     return picture.convert("RGB")
-
-
-def gray_to_8_bits(picture: Image.Image, mode: str) -> Image.Image:
-    """Scale gray values of 16 bits (modes I;16...), of 32-bit integers (I) or of floats (F) to 0..255, black to black.
-
-    In 16 bits, white is 65535. The other two modes do not define white: integers up to 255 are read as 8-bit and others up
-    to 65535 as 16-bit values; floats up to 1 are multiplied by 255, others up to 255 are left as they are.
-    raises: ValueError for values outside these ranges
-    """
-    values = np.asarray(picture).astype(np.float64)
-    low, high = values.min(), values.max()
-    white = next((white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None)
-    if white is None:  # also where values are NaN
-        raise ValueError(f"gray values from {low:g} to {high:g} have no range that is known; save it with 8 or 16 bits")
-    return Image.fromarray((values / white * 255).round().astype(np.uint8))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vit_helpers._validate import check_choice, check_int
-from vit_helpers.data.shards import BrokenShardError, Entry, decode_sample, find_damage, fingerprint, read_index, read_shard
+from vit_helpers.data.shards import BrokenShardError, decode_sample, find_damage, fingerprint, read_index, read_shard
 from vit_helpers.data.splits import Batch, Mix, Transform, apply_steps, normalize
 from vit_helpers.training.distributed import fork_rng, rank, world_size
 
@@ -33,14 +33,10 @@ class Shards:
 
     def __init__(self, path: str | Path):
         index = read_index(path)
-        self.folder: Path = Path(path)
-        self.splits: dict[str, list[Entry]] = index["parts"]
-        self.name: str = index["name"]
-        self.in_chans: int = index["in_chans"]
-        self.image_size: tuple[int, ...] = tuple(index["image_size"])
-        self.class_names: tuple[str, ...] = tuple(index["class_names"])
-        self.mean: tuple[float, ...] = tuple(index["mean"])
-        self.std: tuple[float, ...] = tuple(index["std"])
+        self.folder, self.splits = Path(path), index["parts"]
+        self.name, self.in_chans = index["name"], index["in_chans"]
+        names = ("image_size", "class_names", "mean", "std")
+        self.image_size, self.class_names, self.mean, self.std = (tuple(index[name]) for name in names)
 
     def normalize(self, images: Tensor) -> Tensor:
         """`normalize` by the index's mean and std: (B, C, H, W) -> (B, C, H, W)"""
