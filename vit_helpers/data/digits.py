@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vit_helpers._validate import check_int
 from vit_helpers.data.splits import Data, Split, split_rows, subset
 
 DIGITS_TEST, DIGITS_VALIDATION = 360, 180
@@ -40,11 +41,7 @@ def scattered_digits(n: int = 5000, image_size: int = 24, digit_size: int = 12, 
     """
     if not 2 <= digit_size <= image_size:
         raise ValueError(f"a digit of {digit_size} pixels does not fit on a canvas of {image_size}")
-    if n < 10:
-        raise ValueError(f"three splits need at least n = 10 training images, got {n}")
-    if clutter < 0:
-        raise ValueError(f"clutter is a number of pieces, 0 or more, got {clutter}")
-    plain = digits()
+    n, clutter, plain = check_int("n", n, least=10), check_int("clutter", clutter, least=0), digits()
     train, validation, test = (
         scatter(split, count, image_size, digit_size, clutter, torch.Generator().manual_seed(3 * seed + i))
         for i, (split, count) in enumerate(((plain.train, n), (plain.validation, n // 10), (plain.test, n // 5)))

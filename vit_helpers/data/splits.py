@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -105,9 +104,9 @@ class Data:
             raise ValueError(f"expected at least one class, and each only once, got {class_names}")
         new = torch.full((len(self.class_names),), -1)
         new[[self.class_names.index(name) for name in class_names]] = torch.arange(len(class_names))
-        chosen = {split: subset(getattr(self, split), new[getattr(self, split).labels] >= 0) for split in SPLITS}
-        relabeled: dict[str, Any] = {name: replace(split, labels=new[split.labels]) for name, split in chosen.items()}
-        return replace(self, class_names=class_names, **relabeled)
+        chosen = [subset(split, new[split.labels] >= 0) for split in (self.train, self.validation, self.test)]
+        train, validation, test = (replace(split, labels=new[split.labels]) for split in chosen)
+        return replace(self, class_names=class_names, train=train, validation=validation, test=test)
 
     def batches(
         self, split: str, batch_size: int, shuffle: bool = False, augment: Transform | None = None, mix: Mix | None = None
