@@ -127,12 +127,9 @@ def processor() -> Iterator[Finding]:
     yield finding(units, what, "use float32", otherwise="note")
     count, shown = torch.get_num_threads(), os.cpu_count() or 1
     usable = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else shown, container()[0])
-    most, advice = max(1, usable), f"set OMP_NUM_THREADS={max(1, int(usable))}"
     what = f"torch computes with {count} threads, on {shown} CPUs, of which {usable:g} may be used"
-    yield finding(count <= most, what + ": they wait for one another" * (count > most), advice)
-    value = os.environ.get("OMP_NUM_THREADS", "1")
-    if not value.isdecimal() or int(value) > max(most, count):
-        yield Finding("note", f"OMP_NUM_THREADS={value} does not fit this machine", advice)
+    what += ": they wait for one another" * (count > max(1, usable))
+    yield finding(count <= max(1, usable), what, f"set OMP_NUM_THREADS={max(1, int(usable))}")
     busy = psutil.cpu_percent(interval=0.5)
     spin = count > 1 and os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE"
     advice = "threads wait by spinning, which may take all but a sixth of their speed: set OMP_WAIT_POLICY=PASSIVE"
@@ -196,11 +193,8 @@ def data() -> Iterator[Finding]:
     from vit_helpers.data.downloads import FILES, data_folder, is_downloaded
     from vit_helpers.pretrained.sources import load_ours
 
-    folder, here = data_folder(), ["digits", "scattered_digits", *filter(is_downloaded, FILES)]
-    yield room("downloads", folder, "set VIT_HELPERS_DATA to a folder that can be written to")
-    for name in FILES.keys() - set(here):
-        if part := [path for group in FILES[name] for path in group if (folder / path).exists()]:
-            yield Finding("note", f"{name} is incomplete, there is {', '.join(part)}", "load downloads the rest")
+    yield room("downloads", data_folder(), "set VIT_HELPERS_DATA to a folder that can be written to")
+    here = ["digits", "scattered_digits", *filter(is_downloaded, FILES)]
     for name in ("scattered", "seven", "masked"):
         try:
             load_ours(name)
