@@ -19,9 +19,8 @@ import pytest
 import torch
 
 from vit_helpers.cli import COMMANDS, main
-from vit_helpers.cli import environment_checks as checks
-from vit_helpers.cli.doctor import findings, print_wrapped
-from vit_helpers.cli.environment_checks import CHECKS, WITH_TORCH, Finding
+from vit_helpers.cli import doctor as checks
+from vit_helpers.cli.doctor import CHECKS, WITH_TORCH, Finding, findings, print_wrapped
 from vit_helpers.data import downloads
 from vit_helpers.pretrained.sources import OURS
 
@@ -361,7 +360,7 @@ def test_a_kernel_by_another_way_to_the_same_folder_is_well(tmp_path, monkeypatc
 
 
 def test_advice_can_be_pasted_where_the_path_has_a_space(tmp_path):
-    code = "import sys; sys.executable = '/my env/python'; from vit_helpers.cli import environment_checks as c; print(c.PIP)"
+    code = "import sys; sys.executable = '/my env/python'; from vit_helpers.cli.doctor import PIP; print(PIP)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip().removeprefix("& ") == '"/my env/python" -m pip install'
 
