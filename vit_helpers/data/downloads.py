@@ -9,6 +9,7 @@ import os
 import shutil
 import tarfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,7 @@ FASHION = {
     "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
     "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
 }
-FASHION_CLASSES = (
-    "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
-)  # fmt: skip
+FASHION_CLASSES = "T-shirt/top, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag, ankle boot"
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 CIFAR_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
 PIZZA_URL = "https://github.com/mrdbourke/pytorch-deep-learning/raw/main/data/pizza_steak_sushi.zip"
@@ -57,7 +56,7 @@ def fashion_mnist() -> Data:
     headers = (16, 8, 16, 8)  # bytes that say the shape
     arrays = [torch.frombuffer(bytearray(x), dtype=torch.uint8, offset=n) for x, n in zip(files, headers, strict=True)]
     train, test = (Split(arrays[i].view(-1, 1, 28, 28) / 255, arrays[i + 1].long()) for i in (0, 2))
-    return with_validation("fashion_mnist", train, test, FASHION_CLASSES)
+    return with_validation("fashion_mnist", train, test, FASHION_CLASSES.split(", "))
 
 
 def cifar10() -> Data:
@@ -85,7 +84,7 @@ def pizza_steak_sushi(image_size: int = 64) -> Data:
     return with_validation("pizza_steak_sushi", train, test, names, count=45)
 
 
-def with_validation(name: str, train: Split, test: Split, class_names: tuple[str, ...], count: int = VALIDATION) -> Data:
+def with_validation(name: str, train: Split, test: Split, class_names: Sequence[str], count: int = VALIDATION) -> Data:
     """`Data` whose validation split is `count` of the training images, the same ones every time"""
     validation, rest = (subset(train, rows) for rows in split_rows(len(train), count))
     return Data.from_splits(name, rest, validation, test, class_names)
