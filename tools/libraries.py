@@ -24,7 +24,7 @@ import vit_helpers
 from tools import main
 from tools.steps import STEPS, in_own_process, random_images, train_step
 from tools.tables import markdown_table, significant
-from vit_helpers.cli import positive_int, require_known
+from vit_helpers.cli import positive_int
 from vit_helpers.cli.bench import run_fresh
 from vit_helpers.cli.train import pick_device
 from vit_helpers.scaling import multiply_adds, timing, training_multiply_adds
@@ -54,7 +54,9 @@ SHORT = {"float32": "fp32", "bfloat16": "bf16"}
 
 def add_arguments(parser: ArgumentParser) -> None:
     known = ", ".join(SHAPES)
-    parser.add_argument("--shapes", nargs="+", default=list(SHAPES), help=f"of {known} (default: all of them)")
+    parser.add_argument(
+        "--shapes", nargs="+", metavar="SHAPE", choices=SHAPES, default=list(SHAPES), help=f"default: {known}"
+    )
     parser.add_argument("--precision", nargs="+", choices=SHORT, help="default: those that the machine has units for")
     parser.add_argument("--rounds", type=positive_int, default=7, help="rounds of each row (default: 7)")
     parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
@@ -67,7 +69,6 @@ def run(args: Namespace) -> int:
     if args.stored:
         print(markdown(json.loads(args.stored.read_text(encoding="utf-8"))))
         return 0
-    require_known("shape", args.shapes, SHAPES)
     torch.set_num_threads(args.threads)
     device = pick_device(args.device)
     results = measure(args.shapes, args.precision or fast_precisions(device), args.rounds, device)

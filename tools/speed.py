@@ -14,7 +14,7 @@ from tools import main
 from tools.speed_cases import CASES, measure
 from tools.steps import Bench
 from tools.tables import markdown_table, significant, write_csv
-from vit_helpers.cli import positive_int, require_known
+from vit_helpers.cli import positive_int
 from vit_helpers.cli.train import pick_device
 from vit_helpers.scaling.timing import machine
 
@@ -23,14 +23,14 @@ COLUMNS += ["before_mb", "after_mb", "start_s", "also", "machine"]  # MB that au
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"what to measure: {', '.join(CASES)} (default: all)")
+    about = f"what to measure: {', '.join(CASES)} (default: all)"
+    parser.add_argument("rows", nargs="*", metavar="ROW", choices=CASES, help=about)
     parser.add_argument("--rounds", type=positive_int, default=5, help="rounds of each comparison (default: 5)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the model runs (default: cpu)")
     parser.add_argument("--out", type=Path, default=Path("runs/speed.csv"), help="the CSV file (default: runs/speed.csv)")
 
 
 def run(args: Namespace) -> int:
-    require_known("row", args.rows, CASES)
     bench, rows, names = Bench(pick_device(args.device), args.rounds), [], list(dict.fromkeys(args.rows or CASES))
     for name in names:
         for row in measure(name, bench):
