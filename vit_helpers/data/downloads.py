@@ -11,7 +11,6 @@ import tarfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -125,18 +124,27 @@ def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tri
     return path
 
 
+def refuse_names_outside(archive: Path) -> None:
+    """BadZipFile if a name in a zip file leads out of its folder: shutil would leave it out in silence"""
+    with zipfile.ZipFile(archive) as file:
+        if out := [name for name in file.namelist() if name.startswith("/") or ".." in Path(name).parts]:
+            raise zipfile.BadZipFile(f"{out[0]!r}")
+
+
 def unpack(archive: str | Path, folder: str | Path) -> Path:
     """Unpack a zip or tar file into a new folder, completely or not at all; a folder that exists is returned as it is.
 
-    What has a name that leads out of the folder is not unpacked.
-    raises: ValueError if the archive is broken, or if a tar file has such a name
+    raises: ValueError if the archive is broken, or if a name in it leads out of the folder
     """
     archive, folder = Path(archive), Path(folder)
-    safely: dict[str, Any] = {} if archive.suffix == ".zip" else {"filter": "data"}  # a zip file has no links to follow
     try:
         if not folder.is_dir():
             with new_folder(folder) as new:
-                shutil.unpack_archive(archive, new, **safely)
+                if archive.suffix == ".zip":
+                    refuse_names_outside(archive)
+                    shutil.unpack_archive(archive, new)
+                else:
+                    shutil.unpack_archive(archive, new, filter="data")
     except (shutil.ReadError, zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
         raise ValueError(f"{archive} is broken, or has a name that leads out of its folder: {error}") from error
     except OSError:
