@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from tools import libraries, steps
+from tools import libraries, measuring
 from tools import main as run_tool
 from tools.libraries import MAKERS, SHAPES, installed, markdown
 from vit_helpers.scaling import parameters, speedups, timing, training_bytes
@@ -40,9 +40,9 @@ def test_every_library_does_the_same_work(monkeypatch, name, precision):
     model, batch, outputs = MAKERS[name](TINY), libraries.random_batch("tiny", "cpu"), []
     model.register_forward_hook(lambda module, args, output: outputs.append(getattr(output, "logits", output)))
     before = [p.clone() for p in model.parameters()]
-    steps.inference_step(model, *batch, precision)()
+    measuring.inference_step(model, *batch, precision)()
     assert not model.training and all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
-    steps.train_step(model, *batch, precision)()
+    measuring.train_step(model, *batch, precision)()
     logits, in_training = outputs
     assert logits.shape == (2, 10) and logits.dtype == getattr(torch, precision)
     assert torch.equal(logits, in_training)  # no dropout
@@ -167,6 +167,6 @@ def test_ours_alone_has_no_ratio():
 @linux
 def test_memory_is_that_of_the_model():
     shape = "32 px/P4/D192/L6"
-    taken = steps.in_own_process(libraries.training_memory, shape, "float32", "cpu", "ours")
+    taken = measuring.in_own_process(libraries.training_memory, shape, "float32", "cpu", "ours")
     wanted = sum(training_bytes(SHAPES[shape], libraries.BATCH[shape]).values())
     assert 0.8 * wanted < taken < 2 * wanted

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from tools import main as run_tool
-from tools import speed, speed_cases, steps
+from tools import measuring, speed, speed_cases
 from tools.speed_cases import CASES
 from vit_helpers.scaling import speedups, timing
 from vit_helpers.vit import ViTConfig
@@ -25,9 +25,9 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(steps, "SECONDS", 0.001)
-    monkeypatch.setattr(steps, "CONFIG", ViTConfig(32, 8, 3, 10, 64, 2, 1))
-    monkeypatch.setattr(steps.Bench, "batch", 4)
+    monkeypatch.setattr(measuring, "SECONDS", 0.001)
+    monkeypatch.setattr(measuring, "CONFIG", ViTConfig(32, 8, 3, 10, 64, 2, 1))
+    monkeypatch.setattr(measuring.Bench, "batch", 4)
     monkeypatch.setattr(speed_cases, "SIDES", (16, 32))
     monkeypatch.setattr(speed_cases, "WIDTHS", (64,))
 
@@ -97,7 +97,7 @@ def test_compiling_starts_in_an_empty_folder(tiny, monkeypatch, kind):
     folders = []
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
     monkeypatch.setattr(torch, "compile", lambda x: folders.append(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])) or x)
-    row = speed_cases.compiled(steps.Bench("cpu", 1), kind)
+    row = speed_cases.compiled(measuring.Bench("cpu", 1), kind)
     assert not folders[0].exists() and folders[0].name != "elsewhere"  # gone again
     assert row["start_s"] > 0 and "pa" in row["also"]
 
@@ -132,7 +132,7 @@ def test_what_cannot_run_says_so_and_the_rest_goes_on(tiny, monkeypatch, capsys)
 
 def test_errors_of_a_process_of_its_own_come_back_as_words():
     with pytest.raises(RuntimeError, match=r"TypeError: .*unsupported operand"):
-        steps.with_threads(torch.get_num_threads(), lambda: 1 + "1")
+        measuring.with_threads(torch.get_num_threads(), lambda: 1 + "1")
 
 
 def test_unknown_rows_are_named(capsys):

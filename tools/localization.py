@@ -12,7 +12,7 @@ import pandas as pd
 from torch import nn
 
 from tools import main
-from tools.tables import mean_and_std, write_csv
+from tools.measuring import mean_and_std, write_csv
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches
 from vit_helpers.inspection.localization import localization_scores

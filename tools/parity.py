@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from tools import main
 from tools.libraries import CLASSES, MAKERS, SHAPES, installed
-from tools.steps import random_images
-from tools.tables import markdown_table, write_csv
+from tools.measuring import markdown_table, random_images, write_csv
 from vit_helpers import pretrained
 from vit_helpers.cli import require_known
 from vit_helpers.vit import ViT, ViTConfig

@@ -11,9 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 from tools import main
+from tools.measuring import Bench, markdown_table, significant, write_csv
 from tools.speed_cases import CASES, measure
-from tools.steps import Bench
-from tools.tables import markdown_table, significant, write_csv
 from vit_helpers.cli import positive_int, require_known
 from vit_helpers.cli.train import pick_device
 from vit_helpers.scaling.timing import machine

@@ -5,10 +5,11 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 from unittest.mock import patch
 
@@ -19,8 +20,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms.functional import pil_to_tensor
 
-from tools import steps
-from tools.steps import STEPS, Bench, Step, in_own_process, inference_step, inside, saved_mb, train_step
+from tools import measuring
+from tools.measuring import STEPS, Bench, Step, in_own_process, inference_step, train_step
 from vit_helpers import attention
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches
@@ -34,7 +35,7 @@ from vit_helpers.vit import ViTConfig
 SIDES = (16, 32, 96)  # of images with 17, 65 and 577 tokens, to compare the implementations of attention
 WIDTHS = (64, 192, 768)  # of the models that are compared with the machine's peak
 RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "131072"}  # glibc would keep freed tensors, and hide what a process needs
-Rows = Iterator[dict]
+Rows = Iterator[dict[str, Any]]
 
 
 def measure(name: str, bench: Bench) -> Rows:
@@ -43,12 +44,12 @@ def measure(name: str, bench: Bench) -> Rows:
         for row in CASES[name](bench):
             yield {"row": name} | row
     except Exception as error:  # whatever torch or a compiler may raise: the other rows go on
-        yield {"row": name, "also": f"not measured: {steps.first_line(error)}"}
+        yield {"row": name, "also": f"not measured: {measuring.first_line(error)}"}
 
 
 def threads(bench: Bench) -> Rows:
     """In batches; one image alone gains less, and trainings that run side by side are better off with one thread each."""
-    most, (images, labels) = torch.get_num_threads(), bench.images(bench.batch)
+    most, (images, labels) = torch.get_num_threads(), bench.images()
     if bench.device != "cpu" or most == 1:
         raise ValueError("torch has one thread here" if most == 1 else "only on the CPU")
     for case, step in (
@@ -56,51 +57,65 @@ def threads(bench: Bench) -> Rows:
         (f"inference, batch {bench.batch}", inference_step(bench.model(), images)),
         (f"training step, batch {bench.batch}", train_step(bench.model(), images, labels)),
     ):
-        yield bench.compare(case, ("1 thread", inside(partial(steps.num_threads, 1), step)), (f"{most} threads", step))
+        yield bench.compare(case, ("1 thread", num_threads(1)(step)), (f"{most} threads", step))
+
+
+@contextmanager
+def num_threads(count: int) -> Iterator[None]:
+    """Torch uses this many threads inside a `with`."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def batch(bench: Bench) -> Rows:
     """Up to the batch that fills the cores; beyond it only memory grows."""
-    count, data = bench.batch, bench.images(bench.batch)
     for case, make in STEPS.items():
-        before, after = make(bench.model(), *data, size=1), make(bench.model(), *data)
-        row = bench.compare(f"{case}, {count} images", ("one by one", before), (f"batch {count}", after))
-        yield steps.images_per_second(row, count, count)
+        one, together = make(bench.model(), *bench.images(1)), make(bench.model(), *bench.images())
+        single = ("one by one", partial(timing.seconds_of, one, bench.batch))  # runs it once for each image
+        row = bench.compare(f"{case}, {bench.batch} images", single, (f"batch {bench.batch}", together))
+        yield images_per_second(row, bench.batch, bench.batch)
 
 
-def attention_forms(bench: Bench) -> Rows:
+def images_per_second(row: dict[str, Any], old: int, new: int) -> dict[str, Any]:
+    """The row with the speeds of both, in words; old, new: how many images their steps take."""
+    return row | {"also": f"{1000 * old / row['before_ms']:,.0f} → {1000 * new / row['after_ms']:,.0f} images/s"}
+
+
+def attention_(bench: Bench) -> Rows:
     """In memory at any length, since the explicit form keeps a number a pair of tokens; in time, ask the machine."""
     for side in SIDES:
-        config, count = replace(steps.CONFIG, image_size=side), bench.batch // (8 if side > 32 else 1)
+        config, count = replace(measuring.CONFIG, image_size=side), bench.batch // (8 if side > 32 else 1)
         model = bench.model(config)
         step = train_step(model, *bench.images(count, config))
-        explicit, fused = (inside(partial(attention_form, use_fused), step) for use_fused in (False, True))
-        case = f"training step, {config.num_tokens} tokens, batch {count}"
-        yield bench.compare(case, ("explicit", explicit), ("fused", fused), **saved_mb(model, explicit, fused))
+        explicit, fused = ("explicit", with_attention(False, step)), ("fused", with_attention(True, step))
+        yield bench.compare(f"training step, {config.num_tokens} tokens, batch {count}", explicit, fused, model)
 
 
-def attention_form(fused: bool) -> AbstractContextManager:
-    """Every attention by torch's fused implementation, or by two matrix products, whatever its tokens and precision."""
-    return patch.object(attention, "use_fused_attention", lambda q: fused)
+def with_attention(fused: bool, step: Step) -> Step:
+    """The step with torch's fused attention everywhere, or with two matrix products, whatever its tokens and precision."""
+    return patch.object(attention, "use_fused_attention", lambda q: fused)(step)
 
 
 def bf16(bench: Bench) -> Rows:
     """Where the processor has units for it, and `best_precision` says so; elsewhere it is slower than float32."""
-    best = speedups.best_precision(bench.device)
-    count = bench.batch if best == "bfloat16" else 4  # without units it is slow
-    model, data = bench.model(), bench.images(count)
-    before, step = train_step(model, *data), train_step(model, *data, "bfloat16")
+    best, model = speedups.best_precision(bench.device), bench.model()
+    images, labels = bench.images(None if best == "bfloat16" else 4)  # without units it is slow
+    before, step = train_step(model, images, labels), train_step(model, images, labels, "bfloat16")
     ways = {"bfloat16": step}
     if bench.device == "cpu":  # the backward pass of torch's fused attention is slow too
-        ways = {"bfloat16, fused attention": inside(partial(attention_form, True), step), "bfloat16, ours": step}
-    for name, after in ways.items():
-        row = bench.compare(f"training step, batch {count}", ("float32", before), (name, after))
-        yield row | saved_mb(model, before, after) | {"also": f"best_precision: {best}"}
+        ways = {"bfloat16, fused attention": with_attention(True, step), "bfloat16, ours": step}
+    for way in ways.items():
+        row = bench.compare(f"training step, batch {len(images)}", ("float32", before), way, model)
+        yield row | {"also": f"best_precision: {best}"}
 
 
 def channels_last(bench: Bench) -> Rows:
     """For convolutions; our ViT cuts patches by a reshape, where the order of memory decides next to nothing."""
-    images, labels = bench.images(bench.batch)
+    images, labels = bench.images()
     last, vit = images.to(memory_format=torch.channels_last), bench.model()
     cnn, embed = CNN(3, 10).to(bench.device), nn.Conv2d(3, 192, 4, stride=4).to(bench.device)
     for case, make, model in (
@@ -116,7 +131,7 @@ def channels_last(bench: Bench) -> Rows:
 
 def optimizer(bench: Bench) -> Rows:
     """Always, if not by much: one call for all parameters instead of a dozen for each."""
-    model, data = bench.model(), bench.images(bench.batch)
+    model, data = bench.model(), bench.images()
     ways: dict[str, Any] = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
     made = {way: torch.optim.AdamW(model.parameters(), 1e-6, **options) for way, options in ways.items()}
     F.cross_entropy(model(data[0]), data[1]).backward()  # gradients for the optimizers
@@ -127,15 +142,15 @@ def optimizer(bench: Bench) -> Rows:
     yield bench.compare(f"training step, batch {bench.batch}", before, after)
 
 
-def compiling(bench: Bench) -> Rows:
+def compile_(bench: Bench) -> Rows:
     """In long runs, from the step named on, when the start-up is won back; more so on a GPU than on a CPU."""
     for kind in STEPS:
         yield in_own_process(compiled, bench, kind)
 
 
-def compiled(bench: Bench, kind: str) -> dict:
+def compiled(bench: Bench, kind: str) -> dict[str, Any]:
     """A row of torch.compile; for a process that has compiled nothing before."""
-    model, data = bench.model(), bench.images(bench.batch)
+    model, data = bench.model(), bench.images()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         before, after = STEPS[kind](model, *data), STEPS[kind](torch.compile(model), *data)
@@ -147,25 +162,23 @@ def compiled(bench: Bench, kind: str) -> dict:
 
 def accumulation(bench: Bench) -> Rows:
     """Where the batch you want does not fit into memory; it saves no time."""
-    model, data, count = bench.model(), bench.images(bench.batch), bench.batch
+    model, data, count = bench.model(), bench.images(), bench.batch
     before, after = (partial(speedups.accumulate, model, *data, parts) for parts in (1, 4))
     gradients = []
     for step in (before, after):
         step()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     difference = ((gradients[0] - gradients[1]).abs().max() / gradients[0].abs().max()).item()
-    row = bench.compare("gradient", (f"batch {count} at once", before), (f"4 parts of {count // 4}", after))
-    also = f"gradients differ by at most {difference:.0e} of the largest"
-    yield row | saved_mb(model, before, after) | {"also": also}
+    row = bench.compare("gradient", (f"batch {count} at once", before), (f"4 parts of {count // 4}", after), model)
+    yield row | {"also": f"gradients differ by at most {difference:.0e} of the largest"}
 
 
 def checkpointing(bench: Bench) -> Rows:
     """Where what autograd keeps does not fit into memory: a third more time for a small part of it."""
     model = bench.model()
-    step = train_step(model, *bench.images(bench.batch))
-    again = inside(partial(speedups.checkpoint_blocks, model), step)
-    row = bench.compare(f"training step, batch {bench.batch}", ("keep all", step), ("recompute blocks", again))
-    row |= saved_mb(model, step, again)
+    step = train_step(model, *bench.images())
+    keep, again = ("keep all", step), ("recompute blocks", speedups.checkpoint_blocks(model)(step))
+    row = bench.compare(f"training step, batch {bench.batch}", keep, again, model)
     if timing.can_measure_memory() and bench.device == "cpu":
         with patch.dict(os.environ, RETURN_MEMORY):
             grown = [in_own_process(growth, bench, recompute) for recompute in (False, True)]
@@ -175,7 +188,7 @@ def checkpointing(bench: Bench) -> Rows:
 
 def growth(bench: Bench, recompute: bool) -> float:
     """Megabytes by which three training steps make a fresh process grow, at their peak."""
-    model, (images, labels) = bench.model(), bench.images(bench.batch)
+    model, (images, labels) = bench.model(), bench.images()
     train_step(model, images[:1], labels[:1])()  # loads what torch needs for its first step
     step, before = train_step(model, images, labels), timing.reset_peak_memory()
     with speedups.checkpoint_blocks(model) if recompute else nullcontext():
@@ -213,7 +226,7 @@ def quantized(bench: Bench) -> Rows:
     """For memory, and for time where the weights take it: wide layers, few images. The rest is to be measured."""
     if bench.device != "cpu":
         raise ValueError("only on the CPU")
-    model, (images, _) = bench.model(), bench.images(bench.batch)
+    model, (images, _) = bench.model(), bench.images()
     others = {"int8": (speedups.quantize(model), images), "bfloat16": (deepcopy(model).bfloat16(), images.bfloat16())}
     for name, (other, inputs) in others.items():
         logits, changed = model(images), other(inputs)
@@ -245,44 +258,27 @@ def latency(bench: Bench) -> Rows:
     model, (images, _) = bench.model(), bench.images(64)
     for old, new in ((1, 8), (8, 64)):
         before, after = ((f"batch {count}", inference_step(model, images[:count])) for count in (old, new))
-        yield steps.images_per_second(bench.compare("until the answer", before, after), old, new)
+        yield images_per_second(bench.compare("until the answer", before, after), old, new)
 
 
 def peak(bench: Bench) -> Rows:
     """The ratio is the share of the machine's multiply-adds that a model turns into its own: what is left to win."""
-    for precision in dict.fromkeys(("float32", speedups.best_precision(bench.device))):
-        for width in WIDTHS:
-            count = bench.batch if width < 768 else bench.batch // 4
-            yield from fractions_of_peak(bench, ViTConfig(32, 4, 3, 10, width, 2, width // 64), count, precision)
+    side = 1024 if bench.device == "cpu" else 8192  # of matrices whose product is timed in turn with the model
+    for precision, width in product(dict.fromkeys(("float32", speedups.best_precision(bench.device))), WIDTHS):
+        config, dtype = ViTConfig(32, 4, 3, 10, width, 2, width // 64), PRECISIONS[precision]
+        count = bench.batch if width < 768 else bench.batch // 4
+        a, b = (torch.randn(side, side, device=bench.device, dtype=dtype) for _ in range(2))
+        model, data = bench.model(config), bench.images(count, config)
+        fused = attention.use_fused_attention(torch.empty(1, config.num_tokens, 1, device=bench.device, dtype=dtype))
+        work = {"inference": multiply_adds(config), "training": training_multiply_adds(config, fused)}
+        ways = {name: STEPS[name](model, *data, precision) for name in work} | {"product": partial(torch.mm, a, b)}
+        seconds = timing.benchmark_interleaved(ways, bench.rounds, measuring.SECONDS)
+        for name, counts in work.items():
+            best = [count * sum(counts.values()) / side**3 * taken for taken in seconds["product"]]
+            case = f"{'forward' if name == 'inference' else name}, width {width}, batch {count}, {precision}"
+            yield measuring.row_of(case, "at the peak", best, "measured", seconds[name])
 
 
-def fractions_of_peak(bench: Bench, config: ViTConfig, count: int, precision: str) -> Rows:
-    """Forward pass and training of a model beside a large matrix product, in turn."""
-    side, dtype = 1024 if bench.device == "cpu" else 8192, PRECISIONS[precision]
-    a, b = (torch.randn(side, side, device=bench.device, dtype=dtype) for _ in range(2))
-    model, data = bench.model(config), bench.images(count, config)
-    fused = attention.use_fused_attention(torch.empty(1, config.num_tokens, 1, device=bench.device, dtype=dtype))
-    work = {"inference": multiply_adds(config), "training": training_multiply_adds(config, fused)}
-    ways = {name: STEPS[name](model, *data, precision) for name in work} | {"product": lambda: torch.mm(a, b)}
-    seconds = timing.benchmark_interleaved(ways, bench.rounds, steps.SECONDS)
-    for name, counts in work.items():
-        best = [count * sum(counts.values()) / side**3 * product for product in seconds["product"]]
-        case = f"{'forward' if name == 'inference' else name}, width {config.embed_dim}, batch {count}, {precision}"
-        yield steps.row_of(case, "at the peak", best, "measured", seconds[name])
-
-
-CASES: dict[str, Callable[[Bench], Rows]] = {
-    "threads": threads,
-    "batch": batch,
-    "attention": attention_forms,
-    "bf16": bf16,
-    "channels-last": channels_last,
-    "optimizer": optimizer,
-    "compile": compiling,
-    "accumulation": accumulation,
-    "checkpointing": checkpointing,
-    "loader": loader,
-    "quantized": quantized,
-    "latency": latency,
-    "peak": peak,
-}
+TRAINING = threads, batch, attention_, bf16, channels_last, optimizer, compile_, accumulation, checkpointing
+ROWS = (*TRAINING, loader, quantized, latency, peak)
+CASES: dict[str, Callable[[Bench], Rows]] = {case.__name__.strip("_").replace("_", "-"): case for case in ROWS}

@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 
 from tools import main
-from tools.tables import mean_and_std, write_csv
+from tools.measuring import mean_and_std, write_csv
 from vit_helpers.cli import positive_int
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches, Data, subset
