@@ -79,7 +79,7 @@ def make_book(pages: Path, site: Path) -> None:
     run_sphinx(pages, site, "html", SETTINGS["book"] | {"html_theme_options": theme}, finish_page)
 
 
-def run_sphinx(pages: Path, site: Path, builder: str, settings: dict, finish: Callable) -> None:
+def run_sphinx(pages: Path, site: Path, builder: str, settings: dict[str, Any], finish: Callable[..., None]) -> None:
     """Make a site of all pages, each of which `finish(app, doctree, alt)` may change; ValueError where Sphinx warned."""
     from sphinx.application import Sphinx
 

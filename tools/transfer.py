@@ -48,18 +48,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    tables = []
+    rows: list[dict[str, Any]] = []
     for task in args.tasks:
         for labels, way in product(TASKS[task][3], WAYS):
-            tables.append(pd.DataFrame([train_once(task, way, labels, seed) for seed in range(args.seeds)]))
-            print(f"{task:18s} {labels:5d} labels  {way:14s} {mean_and_std(tables[-1]['accuracy'])}", flush=True)
-    write_csv(pd.concat(tables), args.out)
+            rows += (train_once(task, way, labels, seed) for seed in range(args.seeds))
+            accuracies = pd.DataFrame(rows[-args.seeds :])["accuracy"]
+            print(f"{task:18s} {labels:5d} labels  {way:14s} {mean_and_std(accuracies)}", flush=True)
+    write_csv(pd.DataFrame(rows), args.out)
     print(f"\nrows: {args.out}")
     return 0
 
 
-def train_once(task: str, way: str, labels: int, seed: int, split: str = "test", **changes: Any) -> dict:
-    """One training with so many labels, drawn by the seed; changes: of its recipe."""
+def train_once(task: str, way: str, labels: int, seed: int) -> dict[str, Any]:
+    """One training with so many labels, drawn by the seed."""
     weights, name, classes, _ = TASKS[task]
     data, pretrained = load_images(name).filter_classes(*classes), load_pretrained(f"ours:{weights}")
     normalize = pretrained.preprocess.normalize
@@ -68,16 +69,15 @@ def train_once(task: str, way: str, labels: int, seed: int, split: str = "test",
     drawn = torch.randperm(len(data.train.labels), generator=torch.Generator().manual_seed(seed))  # the same for every way
     batches = Batches(subset(data.train, drawn[:labels]), BATCH, normalize, shuffle=True)
     validation = Batches(subset(data.validation, torch.arange(10)), 10, normalize)  # few: `fit` evaluates it every epoch
-    epochs = max(1, round(WAYS[way] / len(batches)))
-    settings: dict[str, Any] = {"label_smoothing": 0.0, "lr": RATES[task][way], "epochs": epochs}
-    settings |= {"optimizer": "muon"} if way == "from scratch" else {"token_lr_mult": 1.0}
+    settings: dict[str, Any] = {"optimizer": "muon"} if way == "from scratch" else {"token_lr_mult": 1.0}
+    settings |= {"label_smoothing": 0.0, "lr": RATES[task][way], "epochs": max(1, round(WAYS[way] / len(batches)))}
     start = time.perf_counter()
-    fit(model, batches, validation, Recipe(**settings | changes), report=lambda row: None)
+    fit(model, batches, validation, Recipe(**settings), report=lambda row: None)
     seconds = round(time.perf_counter() - start, 2)
-    accuracy = evaluate(model, Batches(getattr(data, split), 500, normalize)).accuracy
+    accuracy = evaluate(model, Batches(data.test, 500, normalize)).accuracy
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    row = {"task": task, "way": way, "labels": labels, "seed": seed, "accuracy": accuracy}
-    return row | {"trained": trained, "seconds": seconds}
+    about = {"task": task, "way": way, "labels": labels, "seed": seed}
+    return about | {"accuracy": accuracy, "trained": trained, "seconds": seconds}
 
 
 @cache
@@ -91,7 +91,7 @@ def prepare(model: ViT, way: str, num_classes: int) -> ViT:
     if way == "from scratch":
         return ViT(replace(model.config, num_classes=num_classes))
     new = transfer_weights(model, num_classes=num_classes)
-    return {"full": lambda x: x, "probe": freeze, "LoRA": lambda x: add_lora(x, rank=4)}[way](new)
+    return freeze(new) if way == "probe" else add_lora(new, rank=4) if way == "LoRA" else new
 
 
 if __name__ == "__main__":
