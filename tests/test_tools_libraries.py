@@ -122,9 +122,10 @@ def test_the_tables_say_what_is_missing(quick, monkeypatch, tmp_path, capsys):
 
 def results(**changes):
     """A stored run of known numbers: at a batch of 4, ours reads 2, 4 and 4 images a second, timm 2, 2 and 1"""
-    speed = {"what": "training", "shape": "Ti/16", "precision": "float32", "compiled": False, "batch": 4}
+    speed = {"what": "training", "shape": "Ti/16", "precision": "float32", "batch": 4}
     speed |= {"multiply_adds": 100, "peak": 500, "values": {"ours": [2, 1, 1], "timm": [2, 2, 4], "torchvision": [5, 5, 5]}}
-    faster = speed | {"compiled": True, "peak": 1000, "values": {"ours": [0.5] * 3, "timm": [0.25] * 3}}
+    faster = speed | {"what": "inference", "peak": 1000}
+    faster |= {"values": {"ours": [0.5] * 3, "timm": [0.25] * 3, "torchvision": [0.5] * 3}}
     costs = [
         {"what": "import", "values": {"torch": [2, 2, 2], "ours": [0.01] * 3, "timm": [3, 4, 5], "torchvision": [2] * 3}},
         {"what": "build", "shape": "Ti/16", "values": {name: [0.25] for name in ("ours", "timm", "torchvision")}},
@@ -151,7 +152,7 @@ def test_the_tables_of_a_stored_run():
         "share of peak",
     ]
     assert lines[1] == ["Ti/16", "training", "fp32", "4", "0.8", "2", "2.00 (1.00 to 4.00)", "100%", "40%"]
-    assert lines[2] == ["Ti/16", "training", "fp32, compiled", "8", "", "16", "0.50 (0.50 to 0.50)", "0%", "80%"]
+    assert lines[2] == ["Ti/16", "inference", "fp32", "8", "8", "16", "0.50 (0.50 to 0.50)", "0%", "80%"]
     assert lines[4] == ["import, s (after torch's 2)", "", "0.01", "2", "4", "0.01 (0.01 to 0.01)"]
     assert lines[5] == ["build, ms", "Ti/16", "250", "250", "250", "1.00 (1.00 to 1.00)"]
     assert lines[6][:5] == ["training's memory, MB, bf16", "Ti/16", "1,000", "3,000", "2,000"]

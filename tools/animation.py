@@ -1,31 +1,33 @@
 """The animation of the README: a ViT classifies an image, from patches to tokens to attention, layer by layer.
 
-All numbers are given and drawn as they are; between two moments, positions and widths change gradually. Drawn with PIL: a
-hundred frames take seconds, and a GIF with few colors stays small.
+All numbers are given and drawn as they are; between two moments, positions and widths change gradually.
 """
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
+import numpy as np
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
-from matplotlib.font_manager import FontProperties, findfont
-from PIL import Image, ImageDraw, ImageFont
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+from torch import Tensor
 
 from vit_helpers.plots import style
 
-Box = tuple[float, float, float, float]  # left, top, width, height, in pixels of a frame
-WIDTH, HEIGHT = 880, 440
+WIDTH, HEIGHT = 880, 440  # of a frame, in pixels, like all positions; boxes are left, top, width and height
 LARGE, SMALL = (308, 62, 264, 264), (24, 62, 216, 216)  # the image, at first and then
 EDGE, ROW, COLUMN, TALL = 24, 338, 360, 64  # left of the row; top of its patches; top and height of its tokens
 STAGE = (430, 150, 24, 90)  # the class token when it attends
 BARS = (650, 62, 180, 220)
 DIM = 0.3  # brightness of a patch without attention
 THICK = 40  # width of a line for a weight of 1
-FINE = 2  # drawn this many times as large, then shrunk: smooth edges
 SIZE = style.TEXT_SIZE + 1  # of captions, in points
 STEP = 0.06  # seconds between two frames that move
 
@@ -33,12 +35,12 @@ STEP = 0.06  # seconds between two frames that move
 class Reading(NamedTuple):
     """The forward pass of a ViT with L layers on one image: all the numbers that the animation shows."""
 
-    image: torch.Tensor  # (C, H, W), H = W, from 0 to 1
+    image: Tensor  # (C, H, W), H = W, from 0 to 1
     patch_size: int
-    tokens: list[torch.Tensor]  # L + 1 of (T, D), before the first layer and after each; the class token is token 0
-    weights: list[torch.Tensor]  # L of (T,), the attention of the class token to each token
+    tokens: list[Tensor]  # L + 1 of (T, D), before the first layer and after each; the class token is token 0
+    weights: list[Tensor]  # L of (T,), the attention of the class token to each token
     fractions: list[float]  # L, the fraction of it inside the digit's bounding box
-    probabilities: torch.Tensor  # (K,)
+    probabilities: Tensor  # (K,)
     class_names: tuple[str, ...]
 
 
@@ -52,17 +54,16 @@ class Moment(NamedTuple):
 
 def moments(reading: Reading) -> list[Moment]:
     """The ideas in their order: question, patches, row, tokens, class token, one for each layer, answer."""
-    (T, D), L = reading.tokens[0].shape, len(reading.weights)
-    best = int(reading.probabilities.argmax())
-    attends = "Attention: which patches are worth looking at?"
+    (T, D), best = reading.tokens[0].shape, int(reading.probabilities.argmax())
+    attends = Moment("Attention: which patches are worth looking at?", 0.4, 0.4)
     return [
         Moment("Which digit stands here, among scraps of others?", 0, 1.2),
         Moment(f"Cut the image into {T - 1} patches", 0.4, 0.5),
         Moment("Lay them in a row, like the words of a sentence", 1.3, 0.2),
         Moment(f"Each becomes a token: {D} numbers for what it shows, and where", 0.7, 0.8),
         Moment("A class token joins them, to gather the answer", 1.3, 0.2),
-        *[Moment(attends, 0.4, 0.4) for _ in range(L - 1)],
-        Moment(attends, 0.4, 0.6),
+        *[attends for _ in reading.weights[1:]],
+        attends._replace(rest=0.6),
         Moment(f"It reads a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}", 0.4, 2.6),
     ]
 
@@ -76,21 +77,22 @@ def draw_moment(reading: Reading, number: int, progress: float) -> Image.Image:
     weights = between([torch.zeros_like(reading.weights[0]), *reading.weights], layers)
     canvas = Canvas()
     canvas.words(EDGE, 28, captions[number], size=SIZE + 3)
-    if layers:
-        layer = f"layer {math.ceil(layers)} of {len(reading.weights)}"
-        draw_attention(canvas, weights, reading.fractions[math.ceil(layers) - 1], layer)
     draw_patches(canvas, reading.image, reading.patch_size, cut, row, weights[1:])
     for i in range(1, len(tokens)):
         if (grown := eased(turn(made, i - 1, len(tokens) - 1))) > 0:
             canvas.column(tokens, i, (*slot(i, len(tokens)), TALL * grown), style.PATCH)
     if joined:
         draw_class_token(canvas, tokens, joined)
+    if layers:
+        layer = math.ceil(layers)
+        draw_attention(canvas, weights, reading.fractions[layer - 1], f"layer {layer} of {len(reading.weights)}")
     if answered:
         draw_answer(canvas, reading, answered)
-    return canvas.image.resize((WIDTH, HEIGHT), Image.Resampling.BOX)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
-def between(values: list, done: float) -> torch.Tensor:
+def between(values: Sequence[Any], done: float) -> Tensor:
     """The value after `done` of the steps between values (tensors, or tuples of numbers), the last one in part."""
     k = max(0, min(int(done), len(values) - 2))
     a, b = (torch.as_tensor(value) for value in values[k : k + 2])
@@ -114,29 +116,26 @@ def slot(i: int, n: int) -> tuple[float, float, float]:
     return EDGE + i * pitch, COLUMN, pitch - 3
 
 
-def draw_patches(canvas: "Canvas", image: torch.Tensor, P: int, cut: float, row: float, weights: torch.Tensor) -> None:
+def draw_patches(canvas: "Canvas", image: Tensor, P: int, cut: float, row: float, weights: Tensor) -> None:
     """The image, cut; its patches fly into the row; a dim copy stays, bright where weights (N,) are large."""
     n, N = image.shape[1] // P, len(weights)
     left, top, side, _ = between([LARGE, SMALL], row / 0.4).tolist()
     gap, step = 5 * eased(cut), side / n
     bright = DIM + (1 - DIM) * weights / weights.max().clamp(min=1e-9)
-    flying = []
     for i in range(N):
         r, c = divmod(i, n)
-        pixels = image[:, r * P : (r + 1) * P, c * P : (c + 1) * P].permute(1, 2, 0)
+        pixels = image[:, r * P : (r + 1) * P, c * P : (c + 1) * P].permute(1, 2, 0).expand(-1, -1, 3)
         at = (left + c * step + gap / 2, top + r * step + gap / 2, step - gap, step - gap)
         flown = turn(row, i, N)
         canvas.picture(pixels * (bright[i] if flown > 0 else 1), at)
         if flown > 0:
             x, _, width = slot(i + 1, N + 1)
             x, y, width, height = between([at, (x, ROW, width, width)], flown).tolist()
-            flying.append((pixels, (x, y - 50 * math.sin(math.pi * eased(flown)), width, height)))
-    for pixels, at in flying:
-        canvas.picture(pixels, at)
-        canvas.frame(at, style.PATCH)
+            box = (x, y - 50 * math.sin(math.pi * eased(flown)), width, height)
+            canvas.picture(pixels, box, style.PATCH, zorder=3)
 
 
-def draw_class_token(canvas: "Canvas", tokens: torch.Tensor, joined: float) -> None:
+def draw_class_token(canvas: "Canvas", tokens: Tensor, joined: float) -> None:
     """It moves to the front of the row, and rises from there to where it attends from; its slot stays free."""
     x, _, width = slot(0, len(tokens))
     front, rise = (x - 50 * (1 - eased(joined / 0.3)), COLUMN, width, TALL), (joined - 0.6) / 0.4
@@ -148,90 +147,62 @@ def draw_class_token(canvas: "Canvas", tokens: torch.Tensor, joined: float) -> N
         canvas.words(STAGE[0] + STAGE[2] + 12, STAGE[1] + STAGE[3] / 2, "class token")
 
 
-def draw_attention(canvas: "Canvas", weights: torch.Tensor, fraction: float, layer: str) -> None:
+def draw_attention(canvas: "Canvas", weights: Tensor, fraction: float, layer: str) -> None:
     """A line from the class token to every token of the row, as wide as its weight; how much is on the digit."""
     start = STAGE[0] + STAGE[2] / 2, STAGE[1] + STAGE[3]
     for i in weights.argsort().tolist():
         x, _, width = slot(i, len(weights))
         canvas.line(start, (x + width / 2, ROW if i else COLUMN), THICK * weights[i].item(), style.CLASS_TOKEN)
-    canvas.words(start[0], STAGE[1] - 58, layer, anchor="mm", bold=True)
-    canvas.words(start[0], STAGE[1] - 32, f"{fraction:.0%} of its attention is on the digit", anchor="mm")
+    canvas.words(start[0], STAGE[1] - 58, layer, ha="center", weight="bold")
+    canvas.words(start[0], STAGE[1] - 32, f"{fraction:.0%} of its attention is on the digit", ha="center")
 
 
 def draw_answer(canvas: "Canvas", reading: Reading, answered: float) -> None:
     """A bar for each class, on a scale from 0 to 1."""
     left, top, width, height = BARS
-    values = reading.probabilities.tolist()
-    pitch, best = height / len(values), max(values)
-    for i, value in enumerate(values):
-        y = top + i * pitch
-        box = (left, y + 0.15 * pitch, width * value * eased(answered), 0.7 * pitch)
-        canvas.bar(box, style.CLASS_TOKEN if value == best else style.LINE)
-        canvas.words(left - 10, y + pitch / 2, reading.class_names[i], anchor="rm", bold=value == best)
-    for x, mark in ((left, "0"), (left + width / 2, "probability"), (left + width, "1")):
-        canvas.words(x, top + height + 16, mark, anchor="mm")
-        if mark != "probability":
-            canvas.line((x, top), (x, top + height), 1, style.LINE)
-    canvas.words(left - 55, STAGE[1] + STAGE[3] / 2, "→", size=SIZE + 7, color=style.LINE, anchor="mm")
+    pitch, best = height / len(reading.probabilities), reading.probabilities.max()
+    for i, value in enumerate(reading.probabilities):
+        y, color = top + (i + 0.5) * pitch, style.CLASS_TOKEN if value == best else style.LINE
+        canvas.axes.barh(y, width * value.item() * eased(answered), 0.7 * pitch, left=left, color=color)
+        canvas.words(left - 10, y, reading.class_names[i], ha="right", weight="bold" if value == best else "normal")
+    for x, mark in ((0.0, "0"), (0.5, "probability"), (1.0, "1")):
+        canvas.words(left + x * width, top + height + 16, mark, ha="center")
+        if x != 0.5:
+            canvas.line((left + x * width, top), (left + x * width, top + height), 1, style.LINE)
+    canvas.words(left - 55, STAGE[1] + STAGE[3] / 2, "→", size=SIZE + 7, color=style.LINE, ha="center")
 
 
-class Canvas:
-    """A white image to draw on, in pixels of the finished frame."""
+class Canvas(FigureCanvasAgg):
+    """A white image to draw on, in pixels from the top left."""
 
-    def __init__(self):
-        self.image = Image.new("RGB", (FINE * WIDTH, FINE * HEIGHT), "white")
-        self.pen = ImageDraw.Draw(self.image)
+    def __init__(self) -> None:
+        super().__init__(Figure((WIDTH / 100, HEIGHT / 100), dpi=100))
+        self.axes = self.figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
+        self.axes.set_axis_off()
 
-    def corners(self, box: Box) -> list[int]:
-        """Left, top, right and bottom of a box, in whole pixels of the finished frame, so that edges stay sharp."""
-        left, top, width, height = box
-        return [FINE * round(x) for x in (left, top, left + width, top + height)]
+    def picture(self, pixels: Tensor, box: Sequence[float], color: str = "", width: int = 1, zorder: int = 2) -> None:
+        """Colors (H, W, 3) from 0 to 1 as squares, with a frame of this color if there is one."""
+        left, top, wide, high = map(round, box)
+        extent = (left, left + max(1, wide), top + max(1, high), top)
+        self.axes.imshow(pixels, extent=extent, aspect="auto", interpolation="nearest", zorder=zorder)
+        if color:
+            self.frame((left, top, wide, high), color, width, zorder)
 
-    def picture(self, pixels: torch.Tensor, box: Box) -> None:
-        """Numbers from 0 to 1 as squares, (H, W, C): gray or color."""
-        left, top, right, bottom = self.corners(box)
-        values = (255 * pixels.clamp(0, 1)).round().byte().expand(-1, -1, 3).numpy()
-        size = (max(1, right - left), max(1, bottom - top))
-        self.image.paste(Image.fromarray(values).resize(size, Image.Resampling.NEAREST), (left, top))
-
-    def column(self, tokens: torch.Tensor, i: int, box: Box, color: str, width: int = 1) -> None:
+    def column(self, tokens: Tensor, i: int, box: Sequence[float], color: str, width: int = 1) -> None:
         """Token i as a column of numbers in a frame, on the color scale of all tokens."""
-        values = ((tokens[i] / tokens.abs().quantile(0.98) + 1) / 2).clamp(0, 1).numpy()
-        self.picture(torch.tensor(matplotlib.colormaps[style.VALUES](values)[:, None, :3]), box)
-        self.frame(box, color, width)
+        values = ((tokens[i] / tokens.abs().quantile(0.98) + 1) / 2).clamp(0, 1)
+        self.picture(matplotlib.colormaps[style.VALUES](values.numpy())[:, None, :3], box, color, width, zorder=4)
 
-    def frame(self, box: Box, color: str, width: int = 1) -> None:
-        left, top, right, bottom = self.corners(box)
-        self.pen.rectangle((left - 1, top - 1, max(left, right), max(top, bottom)), outline=color, width=FINE * width)
+    def frame(self, box: Sequence[float], color: str, width: int = 1, zorder: int = 4) -> None:
+        self.axes.add_patch(Rectangle(box[:2], *box[2:], fill=False, color=color, linewidth=0.72 * width, zorder=zorder))
 
-    def bar(self, box: Box, color: str) -> None:
-        """A filled rectangle; its width is exact."""
-        left, top, _, bottom = self.corners(box)
-        if (right := left + round(FINE * box[2])) > left:
-            self.pen.rectangle((left, top, right - 1, bottom - 1), fill=color)
+    def line(self, start: Sequence[float], end: Sequence[float], width: float, color: str) -> None:
+        xs, ys = zip(start, end, strict=True)  # 72 points are 100 pixels
+        self.axes.plot(xs, ys, color=color, linewidth=0.72 * width, solid_capstyle="butt", zorder=1)
 
-    def line(self, start: tuple[float, float], end: tuple[float, float], width: float, color: str) -> None:
-        if wide := round(FINE * width):  # PIL draws a line of width 0
-            self.pen.line([(FINE * x, FINE * y) for x, y in (start, end)], fill=color, width=wide)
-
-    def words(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        size: float = SIZE,
-        color: str = style.TEXT,
-        anchor: str = "lm",
-        bold: bool = False,
-    ) -> None:
-        """Text at a position.  size: points, of which 72 are 100 pixels;  anchor: PIL's, "lm" is left and middle"""
-        self.pen.text((FINE * x, FINE * y), text, color, font(round(FINE * size / 0.72), bold), anchor)
-
-
-@cache
-def font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
-    path = findfont(FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal"))  # comes with matplotlib
-    return ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)
+    def words(self, x: float, y: float, text: str, size: float = SIZE, color: str = style.TEXT, **how: Any) -> None:
+        """Text, its middle at this height, its left end here (or as `how` says)."""
+        self.axes.text(x, y, text, fontsize=size, color=color, va="center", family="DejaVu Sans", zorder=5, **how)
 
 
 def draw_reading(reading: Reading, step: float = STEP) -> list[tuple[Image.Image, int]]:
@@ -254,11 +225,10 @@ def save_animation(path: Path, frames: list[tuple[Image.Image, int]]) -> None:
 @cache
 def palette() -> Image.Image:
     """The colors of the animation: grays, those of numbers, and those of the drawing, also paler."""
-    grays = [(x, x, x) for x in torch.linspace(0, 1, 32).tolist()]
-    numbers = matplotlib.colormaps[style.VALUES](torch.linspace(0, 1, 40).numpy())[:, :3].tolist()
-    roles = [to_rgb(color) for color in (style.CLASS_TOKEN, style.PATCH)]
-    pale = [[1 - share * (1 - x) for x in color] for color in roles for share in (1, 0.75, 0.5, 0.25)]
+    grays = [(x, x, x) for x in np.linspace(0, 1, 32)]
+    roles = [to_rgb(color) for color in (style.CLASS_TOKEN, style.PATCH, style.TEXT, style.LINE)]
+    pale = [[1 - share * (1 - x) for x in color] for color in roles[:2] for share in (0.5, 0.25)]
+    colors = [*grays, *matplotlib.colormaps[style.VALUES](np.linspace(0, 1, 16))[:, :3], *roles, *pale]
     holder = Image.new("P", (1, 1))
-    colors = [*grays, *numbers, *pale, to_rgb(style.TEXT), to_rgb(style.LINE)]
     holder.putpalette([round(255 * x) for color in colors for x in color])
     return holder

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from functools import partial
 from importlib import import_module, metadata
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +55,6 @@ ARGUMENTS = {  # for side of image and of patch, channels, classes, width, width
     "num_attention_heads",
     "vit-pytorch": "image_size patch_size channels num_classes dim mlp_dim depth heads",
 }
-LARGER = 32  # times the batch on a GPU, which a small one leaves idle
-COMPILED = ("ours", "timm")  # those that are measured with torch.compile too
 SHORT = {"float32": "fp32", "bfloat16": "bf16"}
 Row = dict[str, Any]  # a measurement, as it is stored
 
@@ -124,8 +121,8 @@ def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device:
                 words = (training_memory, shape, precision, device)
                 values = {name: [in_own_process(*words, name) for _ in range(min(rounds, 3))] for name in installed()}
                 yield {"what": "memory", **about, "values": values}
-            for compiled, what in product((False,) if device == "cpu" else (False, True), STEPS):
-                yield {"what": what, **about, **speed(what, shape, precision, device, rounds, compiled)}
+            for what in STEPS:
+                yield {"what": what, **about, **speed(what, shape, precision, device, rounds)}
 
 
 def import_seconds(rounds: int) -> dict[str, list[float]]:
@@ -140,23 +137,19 @@ def import_seconds(rounds: int) -> dict[str, list[float]]:
     return values
 
 
-def speed(what: str, shape: str, precision: str, device: str, rounds: int, compiled: bool) -> Row:
+def speed(what: str, shape: str, precision: str, device: str, rounds: int) -> Row:
     """Seconds of a batch, its size, multiply-adds of one image, and how many the machine does per second at best."""
-    torch.compiler.reset()  # it silently gives up on a model that it has compiled for many shapes
-    config, batch, steps = SHAPES[shape], random_batch(shape, device), {}
-    for name in installed():
-        if name in COMPILED or not compiled:
-            model = MAKERS[name](config).to(device)
-            steps[name] = STEPS[what](torch.compile(model) if compiled else model, *batch, precision)
+    config, batch = SHAPES[shape], random_batch(shape, device)
+    steps = {name: STEPS[what](MAKERS[name](config).to(device), *batch, precision) for name in installed()}
     work = multiply_adds(config) if what == "inference" else training_multiply_adds(config, fused=False)
     peak = timing.matmul_peak(getattr(torch, precision), device, 1024 if device == "cpu" else 8192)  # per second
-    about = {"compiled": compiled, "batch": len(batch[0]), "multiply_adds": sum(work.values()), "peak": peak}
+    about = {"batch": len(batch[0]), "multiply_adds": sum(work.values()), "peak": peak}
     return about | {"values": timing.benchmark_interleaved(steps, rounds)}
 
 
 def random_batch(shape: str, device: str) -> tuple[Tensor, Tensor]:
-    """Random images and labels, as many as the shape's batch."""
-    return random_images(SHAPES[shape], BATCH[shape] if device == "cpu" else LARGER * BATCH[shape], device)
+    """Random images and labels, as many as the shape's batch; 32 times as many on a GPU, which few leave idle."""
+    return random_images(SHAPES[shape], BATCH[shape] * (1 if device == "cpu" else 32), device)
 
 
 def training_memory(shape: str, precision: str, device: str, name: str) -> int:
@@ -224,10 +217,9 @@ def speed_line(row: Row, names: list[str], peaks: dict[str, float]) -> dict[str,
     seconds = pd.DataFrame(row["values"])
     speeds = row["batch"] / seconds.median()
     spread = ((seconds.max() - seconds.min()) / seconds.median()).max()
-    precision = SHORT[row["precision"]] + ", compiled" * row["compiled"]
     return {
-        **{"images/s": row["shape"], "work": row["what"], "precision": precision},
-        **{name: significant(speeds[name]) if name in speeds else "" for name in names},
+        **{"images/s": row["shape"], "work": row["what"], "precision": SHORT[row["precision"]]},
+        **speeds[names].map(significant),
         "ours / best peer": ratio(1 / seconds, best="idxmax"),
         "spread": f"{spread:.0%}",
         "share of peak": f"{speeds['ours'] * row['multiply_adds'] / peaks[row['precision']]:.0%}",
@@ -249,7 +241,7 @@ def label(row: Row) -> str:
         return "build, ms"
     if row["what"] == "memory":
         return f"training's memory, MB, {SHORT[row['precision']]}"
-    return f"{row['shape']} {row['what']} {SHORT[row['precision']]}{', compiled' * row['compiled']}"
+    return f"{row['shape']} {row['what']} {SHORT[row['precision']]}"
 
 
 def ratio(values: pd.DataFrame, best: str = "idxmin") -> str:

@@ -106,19 +106,15 @@ class Bench:
         self, case: str, before: tuple[str, Step], after: tuple[str, Step], model: nn.Module | None = None, **more: Any
     ) -> dict[str, Any]:
         """A row: two steps, each with its name, measured in turn.  model: to add what autograd keeps for it, in megabytes"""
-        seconds = benchmark_interleaved({"before": before[1], "after": after[1]}, self.rounds, SECONDS)
+        taken = benchmark_interleaved({"before": before[1], "after": after[1]}, self.rounds, SECONDS)
+        seconds = pd.DataFrame(taken)
+        ratios, ms = seconds["before"] / seconds["after"], 1000 * seconds.median()
+        row = {"case": case, "before": before[0], "before_ms": ms["before"], "after": after[0], "after_ms": ms["after"]}
+        row |= {"ratio": ratios.median(), "lowest": ratios.min(), "highest": ratios.max()}
         if model is not None:
-            more |= {"before_mb": saved_activation_bytes(before[1], model) / 1e6}
-            more |= {"after_mb": saved_activation_bytes(after[1], model) / 1e6}
-        return row_of(case, before[0], seconds["before"], after[0], seconds["after"]) | more
-
-
-def row_of(case: str, before: str, old: list[float], after: str, new: list[float]) -> dict[str, Any]:
-    """A row, from the names and the seconds of each round of both."""
-    seconds = pd.DataFrame({"old": old, "new": new})
-    ratios, ms = seconds["old"] / seconds["new"], 1000 * seconds.median()
-    times = {"case": case, "before": before, "before_ms": ms["old"], "after": after, "after_ms": ms["new"]}
-    return times | {"ratio": ratios.median(), "lowest": ratios.min(), "highest": ratios.max()}
+            row |= {"before_mb": saved_activation_bytes(before[1], model) / 1e6}
+            row |= {"after_mb": saved_activation_bytes(after[1], model) / 1e6}
+        return row | more
 
 
 def write_csv(rows: pd.DataFrame, path: Path) -> None:

@@ -9,12 +9,10 @@ from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import Any
 from unittest.mock import patch
 
 import torch
-import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -26,14 +24,11 @@ from vit_helpers import attention
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches
 from vit_helpers.pretrained import load_pretrained
-from vit_helpers.scaling import multiply_adds, speedups, timing, training_multiply_adds
+from vit_helpers.scaling import speedups, timing
 from vit_helpers.training import evaluate
 from vit_helpers.training.cnn import CNN
-from vit_helpers.training.recipe import PRECISIONS
-from vit_helpers.vit import ViTConfig
 
 SIDES = (16, 32, 96)  # of images with 17, 65 and 577 tokens, to compare the implementations of attention
-WIDTHS = (64, 192, 768)  # of the models that are compared with the machine's peak
 RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "131072"}  # glibc would keep freed tensors, and hide what a process needs
 Rows = Iterator[dict[str, Any]]
 
@@ -48,16 +43,13 @@ def measure(name: str, bench: Bench) -> Rows:
 
 
 def threads(bench: Bench) -> Rows:
-    """In batches; one image alone gains less, and trainings that run side by side are better off with one thread each."""
-    most, (images, labels) = torch.get_num_threads(), bench.images()
+    """In batches; trainings that run side by side are better off with one thread each."""
+    most = torch.get_num_threads()
     if bench.device != "cpu" or most == 1:
         raise ValueError("torch has one thread here" if most == 1 else "only on the CPU")
-    for case, step in (
-        ("inference, batch 1", inference_step(bench.model(), images[:1])),
-        (f"inference, batch {bench.batch}", inference_step(bench.model(), images)),
-        (f"training step, batch {bench.batch}", train_step(bench.model(), images, labels)),
-    ):
-        yield bench.compare(case, ("1 thread", num_threads(1)(step)), (f"{most} threads", step))
+    for case, make in (("inference", inference_step), ("training step", train_step)):
+        step = make(bench.model(), *bench.images())
+        yield bench.compare(f"{case}, batch {bench.batch}", ("1 thread", num_threads(1)(step)), (f"{most} threads", step))
 
 
 @contextmanager
@@ -77,12 +69,8 @@ def batch(bench: Bench) -> Rows:
         one, together = make(bench.model(), *bench.images(1)), make(bench.model(), *bench.images())
         single = ("one by one", partial(timing.seconds_of, one, bench.batch))  # runs it once for each image
         row = bench.compare(f"{case}, {bench.batch} images", single, (f"batch {bench.batch}", together))
-        yield images_per_second(row, bench.batch, bench.batch)
-
-
-def images_per_second(row: dict[str, Any], old: int, new: int) -> dict[str, Any]:
-    """The row with the speeds of both, in words; old, new: how many images their steps take."""
-    return row | {"also": f"{1000 * old / row['before_ms']:,.0f} → {1000 * new / row['after_ms']:,.0f} images/s"}
+        old, new = (1000 * bench.batch / row[ms] for ms in ("before_ms", "after_ms"))
+        yield row | {"also": f"{old:,.0f} → {new:,.0f} images/s"}
 
 
 def attention_(bench: Bench) -> Rows:
@@ -116,30 +104,20 @@ def bf16(bench: Bench) -> Rows:
 def channels_last(bench: Bench) -> Rows:
     """For convolutions; our ViT cuts patches by a reshape, where the order of memory decides next to nothing."""
     images, labels = bench.images()
-    last, vit = images.to(memory_format=torch.channels_last), bench.model()
-    cnn, embed = CNN(3, 10).to(bench.device), nn.Conv2d(3, 192, 4, stride=4).to(bench.device)
-    for case, make, model in (
-        ("CNN, training step", train_step, cnn),
-        ("patches by Conv2d, forward", inference_step, embed),
-        ("patches by ours, forward", inference_step, vit.patch_embed),
-        ("ViT, training step", train_step, vit),
-    ):
-        converted = deepcopy(model).to(memory_format=torch.channels_last) if model in (cnn, embed) else model
-        before, after = make(model, images, labels), make(converted, last, labels)
-        yield bench.compare(f"{case}, batch {bench.batch}", ("channels first", before), ("channels last", after))
+    last, vit, cnn = images.to(memory_format=torch.channels_last), bench.model(), CNN(3, 10).to(bench.device)
+    converted = deepcopy(cnn).to(memory_format=torch.channels_last)
+    for case, model, other in (("CNN", cnn, converted), ("ViT", vit, vit)):
+        before, after = train_step(model, images, labels), train_step(other, last, labels)
+        case = f"{case}, training step, batch {bench.batch}"
+        yield bench.compare(case, ("channels first", before), ("channels last", after))
 
 
 def optimizer(bench: Bench) -> Rows:
     """Always, if not by much: one call for all parameters instead of a dozen for each."""
     model, data = bench.model(), bench.images()
-    ways: dict[str, Any] = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
-    made = {way: torch.optim.AdamW(model.parameters(), 1e-6, **options) for way, options in ways.items()}
-    F.cross_entropy(model(data[0]), data[1]).backward()  # gradients for the optimizers
-    case = f"AdamW alone, {len(list(model.parameters()))} tensors"
-    for way in ("foreach", "fused"):
-        yield bench.compare(case, ("for-loop", made["for-loop"].step), (way, made[way].step))
-    before, after = ((way, train_step(model, *data, optimizer=made[way])) for way in ("for-loop", "fused"))
-    yield bench.compare(f"training step, batch {bench.batch}", before, after)
+    loop, fused = (torch.optim.AdamW(model.parameters(), 1e-6, fused=way, foreach=False) for way in (False, True))
+    before, after = (train_step(model, *data, optimizer=made) for made in (loop, fused))
+    yield bench.compare(f"training step, batch {bench.batch}", ("for-loop", before), ("fused", after))
 
 
 def compile_(bench: Bench) -> Rows:
@@ -216,7 +194,7 @@ def decode(files: list[bytes], side: int = 224) -> Tensor:
     return torch.stack([pil_to_tensor(Image.open(io.BytesIO(file)).resize((side, side))) for file in files])
 
 
-def load_with(dataset: Any, workers: int, collate: Callable | None = None) -> tuple[str, Step]:
+def load_with(dataset: Any, workers: int, collate: Callable[[list[Any]], Any] | None = None) -> tuple[str, Step]:
     """A name and a step: an epoch of a DataLoader whose workers stay for the next."""
     words: dict[str, Any] = {"shuffle": True, "num_workers": workers, "persistent_workers": workers > 0}
     return f"DataLoader, {workers} workers", partial(list, DataLoader(dataset, 32, collate_fn=collate, **words))
@@ -227,17 +205,15 @@ def quantized(bench: Bench) -> Rows:
     if bench.device != "cpu":
         raise ValueError("only on the CPU")
     model, (images, _) = bench.model(), bench.images()
-    others = {"int8": (speedups.quantize(model), images), "bfloat16": (deepcopy(model).bfloat16(), images.bfloat16())}
-    for name, (other, inputs) in others.items():
-        logits, changed = model(images), other(inputs)
-        difference = ((logits - changed).abs().max() / logits.std()).item()
-        notes = f"weights {file_mb(model):.1f} → {file_mb(other):.1f} MB, "
-        notes += f"logits differ by at most {difference:.2f} of their standard deviation"
-        if name == "int8":
-            notes += f", accuracy of a trained model {accuracy_of(lambda x: x):.3f} → {accuracy_of(speedups.quantize):.3f}"
-        for count in (1, bench.batch):
-            before, after = inference_step(model, images[:count]), inference_step(other, inputs[:count])
-            yield bench.compare(f"inference, batch {count}", ("float32", before), (name, after), also=notes)
+    small = speedups.quantize(model)
+    logits = model(images)
+    difference = ((logits - small(images)).abs().max() / logits.std()).item()
+    notes = f"weights {file_mb(model):.1f} → {file_mb(small):.1f} MB, "
+    notes += f"logits differ by at most {difference:.2f} of their standard deviation, "
+    notes += f"accuracy of a trained model {accuracy_of(lambda x: x):.3f} → {accuracy_of(speedups.quantize):.3f}"
+    for count in (1, bench.batch):
+        before, after = inference_step(model, images[:count]), inference_step(small, images[:count])
+        yield bench.compare(f"inference, batch {count}", ("float32", before), ("int8", after), also=notes)
 
 
 def accuracy_of(change: Callable[[nn.Module], nn.Module]) -> float:
@@ -253,32 +229,5 @@ def file_mb(model: nn.Module) -> float:
     return file.tell() / 1e6
 
 
-def latency(bench: Bench) -> Rows:
-    """One image at a time where somebody waits for it; in batches where only the number of images a second counts."""
-    model, (images, _) = bench.model(), bench.images(64)
-    for old, new in ((1, 8), (8, 64)):
-        before, after = ((f"batch {count}", inference_step(model, images[:count])) for count in (old, new))
-        yield images_per_second(bench.compare("until the answer", before, after), old, new)
-
-
-def peak(bench: Bench) -> Rows:
-    """The ratio is the share of the machine's multiply-adds that a model turns into its own: what is left to win."""
-    side = 1024 if bench.device == "cpu" else 8192  # of matrices whose product is timed in turn with the model
-    for precision, width in product(dict.fromkeys(("float32", speedups.best_precision(bench.device))), WIDTHS):
-        config, dtype = ViTConfig(32, 4, 3, 10, width, 2, width // 64), PRECISIONS[precision]
-        count = bench.batch if width < 768 else bench.batch // 4
-        a, b = (torch.randn(side, side, device=bench.device, dtype=dtype) for _ in range(2))
-        model, data = bench.model(config), bench.images(count, config)
-        fused = attention.use_fused_attention(torch.empty(1, config.num_tokens, 1, device=bench.device, dtype=dtype))
-        work = {"inference": multiply_adds(config), "training": training_multiply_adds(config, fused)}
-        ways = {name: STEPS[name](model, *data, precision) for name in work} | {"product": partial(torch.mm, a, b)}
-        seconds = timing.benchmark_interleaved(ways, bench.rounds, measuring.SECONDS)
-        for name, counts in work.items():
-            best = [count * sum(counts.values()) / side**3 * taken for taken in seconds["product"]]
-            case = f"{'forward' if name == 'inference' else name}, width {width}, batch {count}, {precision}"
-            yield measuring.row_of(case, "at the peak", best, "measured", seconds[name])
-
-
-TRAINING = threads, batch, attention_, bf16, channels_last, optimizer, compile_, accumulation, checkpointing
-ROWS = (*TRAINING, loader, quantized, latency, peak)
+ROWS = threads, batch, attention_, bf16, channels_last, optimizer, compile_, accumulation, checkpointing, loader, quantized
 CASES: dict[str, Callable[[Bench], Rows]] = {case.__name__.strip("_").replace("_", "-"): case for case in ROWS}
