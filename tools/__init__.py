@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 
@@ -13,7 +14,7 @@ def main(tool: ModuleType, words: Sequence[str] | None = None) -> int:
     from vit_helpers.cli import run_safely
 
     parser = argparse.ArgumentParser(
-        prog=f"python -m {tool.__spec__.name}",
+        prog=f"python -m tools.{Path(str(tool.__file__)).stem}",
         description=tool.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

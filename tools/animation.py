@@ -88,8 +88,8 @@ def draw_moment(reading: Reading, number: int, progress: float) -> Image.Image:
         draw_attention(canvas, weights, reading.fractions[layer - 1], f"layer {layer} of {len(reading.weights)}")
     if answered:
         draw_answer(canvas, reading, answered)
-    canvas.draw()
-    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    canvas.pixels.draw()
+    return Image.fromarray(np.asarray(canvas.pixels.buffer_rgba())).convert("RGB")
 
 
 def between(values: Sequence[Any], done: float) -> Tensor:
@@ -172,12 +172,12 @@ def draw_answer(canvas: "Canvas", reading: Reading, answered: float) -> None:
     canvas.words(left - 55, STAGE[1] + STAGE[3] / 2, "→", size=SIZE + 7, color=style.LINE, ha="center")
 
 
-class Canvas(FigureCanvasAgg):
+class Canvas:
     """A white image to draw on, in pixels from the top left."""
 
     def __init__(self) -> None:
-        super().__init__(Figure((WIDTH / 100, HEIGHT / 100), dpi=100))
-        self.axes = self.figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
+        self.pixels = FigureCanvasAgg(Figure((WIDTH / 100, HEIGHT / 100), dpi=100))
+        self.axes = self.pixels.figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
         self.axes.set_axis_off()
 
     def picture(self, pixels: Tensor, box: Sequence[float], color: str = "", width: int = 1, zorder: int = 2) -> None:

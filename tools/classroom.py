@@ -167,7 +167,7 @@ def comes_along(exercise: Exercise, known: set[str]) -> list[str]:
 def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
     """The cell of the answer: the stub, and the solution between nbgrader's marks, which it removes for the students."""
     stub, done = re.split(r"^(?=done = )", exercise.cells[-1].source, flags=re.M)
-    before = []
+    before: list[str] = []
     for source in code(solutions.cells):
         if worked := re.search(rf"^assert {exercise.check}\((\w+)\)", source, re.M):
             own = re.sub(rf"from \S+ import {exercise.check}\n+", "", source[: worked.start()]).strip()

@@ -76,7 +76,7 @@ def lessons() -> list[Path]:
 
 def execute(path: Path, cards: bool = False) -> bool:
     """Run one notebook and store it, with `cards` also what it cost; False, and nothing stored, when that fails."""
-    options = {"timeout": 600, "kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
+    options: dict[str, Any] = {"timeout": 600, "kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
     try:
         before = path.read_text(encoding="utf-8")
         old = nbformat.reads(before, as_version=4)

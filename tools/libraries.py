@@ -25,6 +25,7 @@ from torch import Tensor, nn
 import vit_helpers
 from tools import main
 from tools.measuring import STEPS, in_own_process, markdown_table, random_images, significant, train_step
+from vit_helpers._validate import to_2tuple
 from vit_helpers.cli import positive_int, require_known
 from vit_helpers.cli.bench import run_fresh
 from vit_helpers.cli.train import pick_device
@@ -178,7 +179,7 @@ def make_model(name: str, c: ViTConfig) -> nn.Module:
     """A library's ViT of the shape of ours; what still differs is in the docstring above."""
     if name == "ours":
         return ViT(c)
-    shape = c.image_size[0], c.patch_size, c.in_chans, CLASSES, c.embed_dim, 4 * c.embed_dim, c.depth, c.num_heads
+    shape = to_2tuple(c.image_size)[0], c.patch_size, c.in_chans, CLASSES, c.embed_dim, 4 * c.embed_dim, c.depth, c.num_heads
     module, words = import_module(MODULES[name]), dict(zip(ARGUMENTS[name].split(), shape, strict=True))
     words.pop("-", None)
     if name == "Hugging Face":

@@ -49,7 +49,7 @@ def score_file(seed: int, path: Path) -> Iterator[dict[str, Any]]:
         raise ValueError(f"{path} does not name the ten digits, its classes: {', '.join(loaded.class_names) or 'none'}")
     set_seed(seed)
     untrained, normalize = ViT(loaded.model.config), loaded.preprocess.normalize
-    nn.init.trunc_normal_(untrained.head.weight, std=0.02)  # from a head of zeros no class has a gradient
+    nn.init.trunc_normal_(untrained.get_parameter("head.weight"), std=0.02)  # from a head of zeros no class has a gradient
     for name, model in (("untrained", untrained), ("trained", loaded.model)):
         accuracy = evaluate(model, Batches(data.test, 250, normalize)).accuracy
         for method, scores in localization_scores(model, data.test, normalize).items():

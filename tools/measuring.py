@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit_helpers._validate import to_2tuple
 from vit_helpers.scaling.speedups import saved_activation_bytes
 from vit_helpers.scaling.timing import Step, benchmark_interleaved
 from vit_helpers.vit import ViT, ViTConfig
@@ -57,7 +58,7 @@ def autocast(images: Tensor, precision: str) -> torch.autocast:
 
 def random_images(config: ViTConfig, count: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
     """Images and labels, drawn from a normal and a uniform distribution."""
-    images = torch.randn(count, config.in_chans, *config.image_size, device=device)
+    images = torch.randn(count, config.in_chans, *to_2tuple(config.image_size), device=device)
     return images, torch.randint(config.num_classes, (count,), device=device)
 
 
@@ -95,7 +96,7 @@ class Bench:
     def model(self, config: ViTConfig | None = None) -> ViT:
         """A model whose head is not zero, so that there is a gradient everywhere."""
         model = ViT(config or CONFIG)
-        nn.init.trunc_normal_(model.head.weight, std=0.02)
+        nn.init.trunc_normal_(model.get_parameter("head.weight"), std=0.02)
         return model.to(self.device)
 
     def images(self, count: int | None = None, config: ViTConfig | None = None) -> tuple[Tensor, Tensor]:

@@ -11,9 +11,10 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tools import main
 from tools.execute import ROOT
@@ -99,7 +100,7 @@ def in_notebook(name: str, heading: str, cell: str | None = None) -> str:
 def in_code(module: str, name: str, text: str = "") -> str:
     """Link to an object of a module, and to the one of its lines that contains `text`; by default the first."""
     source = read(f"vit_helpers/{module}.py")
-    lines, node = source.split("\n"), ast.parse(source)
+    lines, node = source.split("\n"), cast(Any, ast.parse(source))
     for part in name.split("."):  # a definition, or an assignment
         found = [child for child in node.body if re.match(rf" *(def |class )?{part}\b", lines[child.lineno - 1])]
         node = only(found, f"{part} of {name} in {module}.py")
@@ -116,7 +117,7 @@ def in_tests(file: str, name: str) -> str:
     return f"[{name.removeprefix('test_').replace('_', ' ')}](../tests/{file}.py#L{number}) ({file}.py)"
 
 
-FINDERS = {"notebook": in_notebook, "code": in_code, "test": in_tests}
+FINDERS: dict[str, Callable[..., str]] = {"notebook": in_notebook, "code": in_code, "test": in_tests}
 
 
 def only(found: list[Any], what: str) -> Any:

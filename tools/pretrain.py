@@ -11,6 +11,7 @@ which `load_pretrained("ours:NAME")` returns, have seed 0. The first two take so
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import cast
 
 from tools import main
 from vit_helpers.cli import positive_int
@@ -57,8 +58,7 @@ def run(args: Namespace) -> int:
 
 def train(data: Data, settings: RunSettings, masked: bool) -> ViT:
     """A ViT that classifies the images; or the encoder of a masked autoencoder, without a head."""
-    model = make_network(data, settings)
-    batches = make_batches(data, settings)
+    model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
     if masked:
         pretrain(MaskedAutoencoder(model, mask_ratio=0.5), batches, settings.recipe, report=print_epoch)
         return transfer_weights(model, num_classes=0)

@@ -15,7 +15,7 @@ import nbformat
 from nbformat.v4 import new_markdown_cell
 
 from tools import main
-from tools.book import NEEDED, README, SETTINGS, contents, finish_page, lay_out, put_into, run_sphinx, tidied
+from tools.book import NEEDED, README, SETTINGS, contents, finish_page, make_site, put_into, tidied
 from tools.execute import all_notebooks, home, is_setup, lessons
 
 MARK = Path("_static", "slides.css")  # by this file a folder is known to hold slides
@@ -38,8 +38,8 @@ def make_decks(pages: Path, site: Path, notebooks: list[Path]) -> None:
     if unknown := [str(path) for path in notebooks if path.resolve() not in ours]:
         raise ValueError(f"no notebook of the series at {', '.join(unknown)}")
     decks = {path: deck(path) for path in [ours[path.resolve()] for path in notebooks] or lessons()}
-    lay_out(pages, {README: "# Slides" + contents(decks)} | decks, MARK.name)
-    run_sphinx(pages, site, "revealjs", SETTINGS["slides"], finish_deck)
+    texts = {README: "# Slides" + contents(decks)} | decks
+    make_site(texts, pages, site, "revealjs", SETTINGS["slides"], [MARK.name], finish_deck)
 
 
 def deck(path: Path) -> str:

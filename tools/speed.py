@@ -7,6 +7,7 @@ ratio of 2 means twice as fast. What cannot run here is reported, and the rest g
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -42,7 +43,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def table_line(row: dict) -> dict[str, str]:
+def table_line(row: dict[str, Any]) -> dict[str, str]:
     """A row as the printed table shows it."""
     notes = []
     if "before_mb" in row:

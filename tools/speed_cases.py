@@ -19,12 +19,13 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms.functional import pil_to_tensor
 
 from tools import measuring
-from tools.measuring import STEPS, Bench, Step, in_own_process, inference_step, train_step
+from tools.measuring import STEPS, Bench, in_own_process, inference_step, train_step
 from vit_helpers import attention
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.scaling import speedups, timing
+from vit_helpers.scaling.timing import Step
 from vit_helpers.training import evaluate
 from vit_helpers.training.cnn import CNN
 
