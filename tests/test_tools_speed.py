@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 
 from tools import main as run_tool
-from tools import measuring, speed, speed_cases
-from tools.speed_cases import CASES
+from tools import measuring, speed
+from tools.speed import CASES
 from vit_helpers.scaling import speedups, timing
 from vit_helpers.vit import ViTConfig
 
@@ -28,7 +28,7 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(measuring, "SECONDS", 0.001)
     monkeypatch.setattr(measuring, "CONFIG", ViTConfig(32, 8, 3, 10, 64, 2, 1))
     monkeypatch.setattr(measuring.Bench, "batch", 4)
-    monkeypatch.setattr(speed_cases, "SIDES", (16, 32))
+    monkeypatch.setattr(speed, "SIDES", (16, 32))
 
 
 def stored(path="runs/speed.csv"):
@@ -82,7 +82,7 @@ def test_attention_is_measured_in_both_forms_and_left_as_it_was(tiny, monkeypatc
 
 
 def test_checkpointing_tells_memory_twice(tiny, monkeypatch):
-    monkeypatch.setattr(speed_cases, "in_own_process", lambda function, *words: function(*words))
+    monkeypatch.setattr(speed, "in_own_process", lambda function, *words: function(*words))
     assert run_tool(speed, ["checkpointing", "--rounds", "1"]) == 0
     (row,) = stored().to_dict("records")
     assert row["before_mb"] > row["after_mb"]
@@ -94,7 +94,7 @@ def test_compiling_starts_in_an_empty_folder(tiny, monkeypatch, kind):
     folders = []
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
     monkeypatch.setattr(torch, "compile", lambda x: folders.append(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])) or x)
-    row = speed_cases.compiled(measuring.Bench("cpu", 1), kind)
+    row = speed.compiled(measuring.Bench("cpu", 1), kind)
     assert not folders[0].exists() and folders[0].name != "elsewhere"  # gone again
     assert row["start_s"] > 0 and "pa" in row["also"]
 
@@ -111,7 +111,7 @@ def test_what_is_quantized_is_smaller(tiny):
 def test_jpeg_files_are_decoded_by_the_loader():
     file = io.BytesIO()
     Image.new("RGB", (64, 64), (255, 0, 0)).save(file, "JPEG")
-    name, epoch = speed_cases.load_with(3 * [file.getvalue()], 0, partial(speed_cases.decode, side=16))
+    name, epoch = speed.load_with(3 * [file.getvalue()], 0, partial(speed.decode, side=16))
     (batch,) = epoch()
     assert name == "DataLoader, 0 workers" and batch.shape == (3, 3, 16, 16)
     assert batch[:, 0].min() > 250 and batch[:, 1:].max() < 5
@@ -121,7 +121,7 @@ def test_what_cannot_run_says_so_and_the_rest_goes_on(tiny, monkeypatch, capsys)
     def broken(*words):
         raise RuntimeError("no compiler | here\nand a long story")
 
-    monkeypatch.setattr(speed_cases, "in_own_process", broken)
+    monkeypatch.setattr(speed, "in_own_process", broken)
     assert run_tool(speed, ["compile", "accumulation", "--rounds", "1"]) == 0
     assert "| compile |  |  |  |  |  |  | not measured: RuntimeError: no compiler / here |" in capsys.readouterr().out
     assert list(stored()["row"]) == ["compile", "accumulation"]

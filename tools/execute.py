@@ -59,8 +59,10 @@ def run(args: argparse.Namespace) -> int:
     notebooks = args.notebooks or all_notebooks()
     if missing := [str(path) for path in notebooks if not path.is_file()]:
         raise ValueError(f"no notebook at {', '.join(missing)}")
-    if args.cards and (unlisted := [str(path) for path in notebooks if not is_listed(path)]):
-        raise ValueError(f"no row with time and memory in README.md for {', '.join(unlisted)}")
+    for path in notebooks if args.cards else ():
+        readme, row = readme_row(path)
+        if card_of(nbformat.read(path, as_version=4)) and not row.search(readme.read_text(encoding="utf-8")):
+            raise ValueError(f"no row with time and memory in README.md for {path}")
     return max([not execute(path, args.cards) for path in notebooks], default=0)
 
 
@@ -154,9 +156,14 @@ def measure(work: Callable[[], object]) -> tuple[float, float]:
     """Seconds that `work()` took, and the peak memory in GiB of the processes it started, sampled ten times a second."""
     peaks, done, start = [0], threading.Event(), time.perf_counter()
 
-    def watch() -> None:
+    def watch() -> None:  # so that no page counts twice, a child's children count with what they share with nobody
         while not done.wait(0.1):
-            peaks.append(memory_of_children())
+            total = 0
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    ours = process.ppid() == os.getpid()
+                    total += process.memory_info().rss if ours else process.memory_full_info().uss
+            peaks.append(total)
 
     (watcher := threading.Thread(target=watch, daemon=True)).start()
     try:
@@ -165,18 +172,6 @@ def measure(work: Callable[[], object]) -> tuple[float, float]:
         done.set()
         watcher.join()
     return time.perf_counter() - start, max(peaks) / 2**30
-
-
-def memory_of_children() -> int:
-    """Bytes in use by the children of this process (a kernel), and by *their* children what they share with nobody.
-
-    So no page counts twice, neither libraries nor what a fork shares, and this process does not count.
-    """
-    total = 0
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has ended meanwhile
-            total += process.memory_info().rss if process.ppid() == os.getpid() else process.memory_full_info().uss
-    return total
 
 
 def format_costs(costs: tuple[float, float]) -> str:
@@ -219,12 +214,6 @@ def readme_row(path: Path) -> tuple[Path, re.Pattern[str]]:
     path = path.resolve()
     link = re.escape(f"({path.parent.name}/{path.name})")
     return path.parents[1] / "README.md", re.compile(rf"^(\|.*{link}.*\|)[^|\n]*\|[^|\n]*\|$", re.MULTILINE)
-
-
-def is_listed(path: Path) -> bool:
-    """Whether README.md has a row for the costs of this notebook; True for one without a card, which needs none."""
-    readme, row = readme_row(path)
-    return card_of(nbformat.read(path, as_version=4)) is None or bool(row.search(readme.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Compare our ViT with those of four libraries: time to import, to build, of inference and of training, and memory.
 
 All models of a row have the same shape and do the same work, in turn. Libraries that are not installed are left out. The
-numbers of all rounds are stored as JSON, and printed as tables. Let nothing else run meanwhile.
+numbers of all rounds are stored as JSON, and printed as a table. Let nothing else run meanwhile.
 
 What differs: vit-pytorch has no biases for queries, keys and values, normalizes the pixels of a patch before the projection
 and the tokens after it, always computes the attention weights explicitly, and imports its other models along with the ViT.
@@ -57,6 +57,7 @@ ARGUMENTS = {  # for side of image and of patch, channels, classes, width, width
     "vit-pytorch": "image_size patch_size channels num_classes dim mlp_dim depth heads",
 }
 SHORT = {"float32": "fp32", "bfloat16": "bf16"}
+COSTS = {"import": ("import, s", 1), "build": ("build, ms", 1e-3), "memory": ("training's memory, MB", 1e6)}
 Row = dict[str, Any]  # a measurement, as it is stored
 
 
@@ -68,7 +69,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the models run (default: cpu)")
     parser.add_argument("--json", type=Path, default=Path("runs/libraries.json"), help="default: runs/libraries.json")
-    parser.add_argument("--from", dest="stored", type=Path, help="print the tables of a JSON file, and measure nothing")
+    parser.add_argument("--from", dest="stored", type=Path, help="print the table of a JSON file, and measure nothing")
 
 
 def run(args: Namespace) -> int:
@@ -92,11 +93,11 @@ def fast_precisions(device: str) -> list[str]:
 
 
 def measure(shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu") -> dict[str, Any]:
-    """Everything that the tables need, for JSON: the numbers of all rounds (3 at most for memory), machine and versions."""
+    """Everything that the table needs, for JSON: the numbers of all rounds (3 at most for memory), machine and versions."""
     names, rows = installed(), []
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # float32 means float32 on a GPU too
         for row in measured_rows(shapes, precisions, rounds, device):
-            print(label(row), file=sys.stderr, flush=True)
+            print(row.get("shape", ""), label(row), file=sys.stderr, flush=True)
             rows.append(row)
     versions = {name: metadata.version(PACKAGES.get(name, name)) for name in names[1:]}
     return {
@@ -199,58 +200,45 @@ MAKERS = {name: partial(make_model, name) for name in MODULES}
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The tables of what `measure` returned: speeds, costs, and what was measured where."""
+    """The table of what `measure` returned, and below it what was measured where."""
     rows, names = results["rows"], [name for name in MODULES if name in results["versions"]]
-    speeds, costs = ([row for row in rows if ("peak" in row) is kind] for kind in (True, False))
-    peaks = {row["precision"]: max(r["peak"] for r in speeds if r["precision"] == row["precision"]) for row in speeds}
-    tables = [speed_line(row, names, peaks) for row in speeds], [cost_line(row, names) for row in costs]
+    peaks = pd.DataFrame([row for row in rows if "peak" in row]).groupby("precision")["peak"].max()
     libraries = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     about = [f"{results['device']}: {results['machine']}; {libraries}."]
     if results["left_out"]:
         about.append(f"Not installed, left out: {', '.join(results['left_out'])}.")
     if not results["bf16_units"] and "bfloat16" not in results["precisions"]:
         about.append("bf16: no bf16 units here: left out.")
-    return "\n\n".join([*(markdown_table(pd.DataFrame(lines)) for lines in tables), "\n".join(about)])
+    table = pd.DataFrame([table_line(row, names, peaks) for row in rows])
+    return markdown_table(table) + "\n\n" + "\n".join(about)
 
 
-def speed_line(row: Row, names: list[str], peaks: dict[str, float]) -> dict[str, str]:
-    """Images per second; the ratio, above 1 if ours is faster; the widest range; how much of the peak ours reaches."""
-    seconds = pd.DataFrame(row["values"])
-    speeds = row["batch"] / seconds.median()
-    spread = ((seconds.max() - seconds.min()) / seconds.median()).max()
-    return {
-        **{"images/s": row["shape"], "work": row["what"], "precision": SHORT[row["precision"]]},
-        **speeds[names].map(significant),
-        "ours / best peer": ratio(1 / seconds, best="idxmax"),
-        "spread": f"{spread:.0%}",
-        "share of peak": f"{speeds['ours'] * row['multiply_adds'] / peaks[row['precision']]:.0%}",
-    }
-
-
-def cost_line(row: Row, names: list[str]) -> dict[str, str]:
-    """Seconds or megabytes; the ratio, below 1 if ours costs less."""
-    costs = pd.DataFrame({name: row["values"][name] for name in names})
-    cells = (costs.median() / {"import": 1, "build": 1e-3, "memory": 1e6}[row["what"]]).map(significant)
-    return {"cost": label(row), "shape": row.get("shape", ""), **cells, "ours / best peer": ratio(costs)}
+def table_line(row: Row, names: list[str], peaks: pd.Series) -> dict[str, str]:
+    """Medians; the ratio, of speeds above 1 if ours is faster; the widest range; how much of the peak ours reaches."""
+    values, speed, share = pd.DataFrame({name: row["values"][name] for name in names}), "peak" in row, ""
+    spread = ((values.max() - values.min()) / values.median()).max()
+    values = row["batch"] / values if speed else values / COSTS[row["what"]][1]
+    if speed:
+        share = f"{values['ours'].median() * row['multiply_adds'] / peaks[row['precision']]:.0%}"
+    about = {"measured": label(row), "shape": row.get("shape", ""), **values.median().map(significant)}
+    return about | {"ours / best peer": ratio(values, speed), "spread": f"{spread:.0%}", "share of peak": share}
 
 
 def label(row: Row) -> str:
     """What a row is about, in words."""
+    words = COSTS[row["what"]][0] if row["what"] in COSTS else f"{row['what']}, images/s"
     if row["what"] == "import":
-        return f"import, s (after torch's {significant(pd.Series(row['values']['torch']).median())})"
-    if row["what"] == "build":
-        return "build, ms"
-    if row["what"] == "memory":
-        return f"training's memory, MB, {SHORT[row['precision']]}"
-    return f"{row['shape']} {row['what']} {SHORT[row['precision']]}"
+        words += f" (after torch's {significant(pd.Series(row['values']['torch']).median())})"
+    return f"{words}, {SHORT[row['precision']]}" if "precision" in row else words
 
 
-def ratio(values: pd.DataFrame, best: str = "idxmin") -> str:
-    """Ours over the best peer, round by round: the median and the range.  best: "idxmin" for costs, "idxmax" for speeds"""
+def ratio(values: pd.DataFrame, speed: bool) -> str:
+    """Ours over the best peer, round by round: the median and the range."""
     peers = values.drop(columns="ours")
     if peers.empty:
         return ""
-    ratios = values["ours"] / peers[getattr(peers.median(), best)()]
+    medians = peers.median()
+    ratios = values["ours"] / peers[medians.idxmax() if speed else medians.idxmin()]
     return f"{ratios.median():.2f} ({ratios.min():.2f} to {ratios.max():.2f})"
 
 

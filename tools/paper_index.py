@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -51,7 +51,9 @@ def page(source: dict[str, Any]) -> str:
     for group in source["groups"]:
         parts += [f"## {group['title']}", " ".join(group["says"].split())]
         for entry in group["entries"]:
-            parts += [paragraph(entry), *places(entry, lost)]
+            parts.append(paragraph(entry))
+            if found := [f"- {kind}: {place}" for kind in FINDERS for place in places(entry, kind, lost)]:
+                parts.append("\n".join(found))
     if lost:
         raise LookupError("\n  ".join([f"{len(lost)} of its places not found", *lost]))
     entries = [entry for group in source["groups"] for entry in group["entries"]]
@@ -70,16 +72,13 @@ def paragraph(entry: Entry) -> str:
     return f"**{name}.** {' '.join(entry['says'].split())}{missing}"
 
 
-def places(entry: Entry, lost: list[str]) -> list[str]:
-    """The list of an entry's places, where it has any; what is not found is added to `lost`."""
-    lines = []
-    for kind, find in FINDERS.items():
-        for place in entry.get(kind, []):
-            try:
-                lines.append(f"- {kind}: {find(*place)}")
-            except LookupError as error:
-                lost.append(f"{entry['paper']}: {error}")
-    return ["\n".join(lines)] if lines else []
+def places(entry: Entry, kind: str, lost: list[str]) -> Iterator[str]:
+    """An entry's places of a kind; what is not found is added to `lost`."""
+    for place in entry.get(kind, []):
+        try:
+            yield FINDERS[kind](*place)
+        except LookupError as error:
+            lost.append(f"{entry['paper']}: {error}")
 
 
 def in_notebook(name: str, heading: str, cell: str | None = None) -> str:

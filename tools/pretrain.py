@@ -60,15 +60,13 @@ def train(data: Data, settings: RunSettings, masked: bool) -> ViT:
     """A ViT that classifies the images; or the encoder of a masked autoencoder, without a head."""
     model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
     if masked:
-        pretrain(MaskedAutoencoder(model, mask_ratio=0.5), batches, settings.recipe, report=print_epoch)
+        message = "epoch {:3d}  mean squared error of hidden pixels {:.4f}"
+        report = lambda epoch, loss: print(message.format(epoch, loss), flush=True)  # noqa: E731
+        pretrain(MaskedAutoencoder(model, mask_ratio=0.5), batches, settings.recipe, report=report)
         return transfer_weights(model, num_classes=0)
     fit(model, batches, data.batches("validation", 500), settings.recipe)
     print(f"test accuracy {evaluate(model, data.batches('test', 500)).accuracy:.4f}")
     return model
-
-
-def print_epoch(epoch: int, loss: float) -> None:
-    print(f"epoch {epoch:3d}  mean squared error of hidden pixels {loss:.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,11 @@ def train_once(task: str, way: str, labels: int, seed: int) -> dict[str, Any]:
     data, pretrained = load_images(name).filter_classes(*classes), load_pretrained(f"ours:{weights}")
     normalize = pretrained.preprocess.normalize
     set_seed(seed)
-    model = prepare(pretrained.model, way, len(classes))
+    if way == "from scratch":
+        model = ViT(replace(pretrained.model.config, num_classes=len(classes)))
+    else:
+        model = transfer_weights(pretrained.model, num_classes=len(classes))
+        model = freeze(model) if way == "probe" else add_lora(model, rank=4) if way == "LoRA" else model
     drawn = torch.randperm(len(data.train.labels), generator=torch.Generator().manual_seed(seed))  # the same for every way
     batches = Batches(subset(data.train, drawn[:labels]), BATCH, normalize, shuffle=True)
     validation = Batches(subset(data.validation, torch.arange(10)), 10, normalize)  # few: `fit` evaluates it every epoch
@@ -84,14 +88,6 @@ def train_once(task: str, way: str, labels: int, seed: int) -> dict[str, Any]:
 def load_images(name: str) -> Data:
     """A data set, made once."""
     return load(name, n=IMAGES) if name == "scattered_digits" else load(name)
-
-
-def prepare(model: ViT, way: str, num_classes: int) -> ViT:
-    """A model for the new classes, of which only those parameters are trained that the way trains."""
-    if way == "from scratch":
-        return ViT(replace(model.config, num_classes=num_classes))
-    new = transfer_weights(model, num_classes=num_classes)
-    return freeze(new) if way == "probe" else add_lora(new, rank=4) if way == "LoRA" else new
 
 
 if __name__ == "__main__":
