@@ -16,7 +16,7 @@ from vit_helpers.cli import main as run_command
 
 ROOT = Path(__file__).parents[1]
 FILES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "tools").glob("[a-z]*.py")}
-TOOLS = sorted(name for name, text in FILES.items() if "def add_arguments" in text)
+TOOLS = sorted(name for name, text in FILES.items() if "\ndef run(" in text)
 
 
 @pytest.mark.repo

@@ -10,7 +10,6 @@ import base64
 import os
 import re
 import shutil
-import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Collection, Iterable
@@ -40,8 +39,6 @@ LEFT_OUT = re.compile(  # the theme has its own navigation; images from other ho
 EXERCISE = re.compile(r"^done = (check_\w+)\(", re.MULTILINE)
 SOLVED = re.compile(r"^assert (check_\w+)\(", re.MULTILINE)
 SOLUTION = "``````{admonition} A solution\n:class: tip\n:collapsible: closed\n\n%s\n``````"
-Texts = dict[Path, str]
-Finish = Callable[..., None]
 FOLDED = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Setup", "code_prompt_hide": "Setup"}}
 
 
@@ -89,16 +86,13 @@ def make_book(pages: Path, site: Path) -> None:
     texts[README] += contents(lessons(), "The notebooks") + contents([SOLUTIONS, *beside, PACKAGE, TESTS], "Beside them")
     theme = SETTINGS["theme"] | (SETTINGS["buttons"] | {"repository_url": address} if address else {})
     settings = SETTINGS["book"] | {"html_theme_options": theme}
-    make_site(texts, pages, site, "html", settings, ("vit_helpers.css", "favicon.svg"), finish_page)
+    make_site(texts, pages, site, "html", settings, "vit_helpers.css", "favicon.svg")
 
 
-def make_site(
-    texts: Texts, pages: Path, site: Path, builder: str, settings: dict[str, Any], static: Iterable[str], finish: Finish
-) -> None:
+def make_site(texts: dict[Path, str], pages: Path, site: Path, builder: str, settings: dict[str, Any], *static: str) -> None:
     """Make a site of {path of a file: text of its page} and static files; ValueError where Sphinx warns.
 
-    pages : a folder for what Sphinx reads, like that of the repository
-    finish: may change each page, as finish(app, doctree, alt)
+    pages: a folder for what Sphinx reads, like that of the repository
     """
     from sphinx.application import Sphinx
 
@@ -112,7 +106,7 @@ def make_site(
         shutil.copy(STATIC / name, pages / "_static")
     settings, doctrees = SETTINGS["all"] | settings, pages.with_name("doctrees")
     app = Sphinx(pages, None, site, doctrees, builder, settings, status=None, warningiserror=True)
-    app.connect("doctree-read", partial(finish, alt=alt_texts()))
+    app.connect("doctree-read", partial(finish_page, alt=alt_texts()))
     app.build()
     if app.statuscode:
         raise ValueError("nothing was written: see the warnings above")
@@ -216,17 +210,18 @@ def alt_texts() -> dict[str, str]:
 
 
 def finish_page(app: Any, doctree: Any, alt: dict[str, str]) -> None:
-    """Images get their alt text, lines of code an anchor that links can lead to (#L12, as on GitHub)."""
+    """Images get their alt text, code what sphinx-revealjs asks of it, lines of code an anchor (#L12, as on GitHub)."""
     from docutils import nodes
 
     for image in doctree.findall(nodes.image):
         image["alt"] = image.get("alt") or alt.get(Path(image["uri"]).stem, "")
-    if app.env.docname.startswith(("vit_helpers/", "tests/")):
-        slugs = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
-        for block in doctree.findall(nodes.literal_block):
+    slugs = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
+    for block in doctree.findall(nodes.literal_block):
+        block.setdefault("linenos", False)
+        if app.env.docname.startswith(("vit_helpers/", "tests/")):
             block["highlight_args"] = {"linespans": "L"}
             slugs |= {f"L{number}": (number, f"L-{number}", "") for number in range(1, block.rawsource.count("\n") + 2)}
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

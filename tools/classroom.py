@@ -12,7 +12,6 @@ import builtins
 import re
 import shutil
 import symtable
-import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +23,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools import main
 from tools.execute import METADATA, STATIC, is_setup, lessons
+from vit_helpers.cli import require_known
 
 CONFIG = "nbgrader_config.py"
 SETTINGS, ABOUT, MARKS = (
@@ -68,17 +68,11 @@ def require_empty(folder: Path) -> None:
 
 def chosen(words: list[str]) -> dict[str, list[NotebookNode]]:
     """The notebooks of these names, or all that have solutions, each with its solutions."""
-    paths = {path.stem: path for path in lessons()}
-    pairs = {}
-    for name in [Path(word).stem for word in words] or paths:
-        if name not in paths:
-            raise ValueError(f"no notebook {name}; there are {', '.join(paths)}")
-        lesson, solutions = paths[name], paths[name].parent / "solutions" / paths[name].name
-        if solutions.is_file() and exercises(nbformat.read(lesson, as_version=4)):
-            pairs[name] = [nbformat.read(path, as_version=4) for path in (lesson, solutions)]
-        elif words:
-            raise ValueError(f"notebook {name} has no exercises with solutions worked out in {solutions.parent.name}/")
-    return pairs
+    pairs = {path.stem: (path, path.parent / "solutions" / path.name) for path in lessons()}
+    known = [name for name, (_, solutions) in pairs.items() if solutions.is_file()]
+    names = [Path(word).stem for word in words] or known
+    require_known("notebook with exercises worked out in solutions/:", names, known)
+    return {name: [nbformat.read(path, as_version=4) for path in pairs[name]] for name in names}
 
 
 def write(folder: Path, name: str, notebook: NotebookNode) -> None:
@@ -229,4 +223,4 @@ def needed(wanted: set[str], before: list[str], known: set[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -217,4 +217,4 @@ def readme_row(path: Path) -> tuple[Path, re.Pattern[str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

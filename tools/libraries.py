@@ -79,17 +79,13 @@ def run(args: Namespace) -> int:
     require_known("shape", args.shapes, SHAPES)
     torch.set_num_threads(args.threads)
     device = pick_device(args.device)
-    results = measure(args.shapes, args.precision or fast_precisions(device), args.rounds, device)
+    precisions = args.precision or list(dict.fromkeys(("float32", best_precision(device))))
+    results = measure(args.shapes, precisions, args.rounds, device)
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"results: {args.json}", file=sys.stderr)  # so that stdout can be pasted
     print(markdown(results))
     return 0
-
-
-def fast_precisions(device: str) -> list[str]:
-    """The precisions that the machine has units for."""
-    return list(dict.fromkeys(("float32", best_precision(device))))
 
 
 def measure(shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu") -> dict[str, Any]:
@@ -106,7 +102,7 @@ def measure(shapes: list[str], precisions: list[str], rounds: int, device: str =
         "versions": {"ours": vit_helpers.__version__} | versions,
         "left_out": [name for name in MODULES if name not in names],
         "precisions": list(precisions),
-        "bf16_units": "bfloat16" in fast_precisions(device),
+        "bf16_units": best_precision(device) == "bfloat16",
         "rows": rows,
     }
 
@@ -243,4 +239,4 @@ def ratio(values: pd.DataFrame, speed: bool) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

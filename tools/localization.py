@@ -4,7 +4,6 @@ The maps of each model are scored on the test split, and beside them those of an
 are stored in a CSV file.
 """
 
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,4 +56,4 @@ def score_file(seed: int, path: Path) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

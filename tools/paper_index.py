@@ -9,7 +9,6 @@ import argparse
 import ast
 import json
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -22,10 +21,6 @@ from tools.execute import ROOT
 SOURCE = Path(__file__).with_name("paper_index.toml")
 PAGE = ROOT / "notebooks" / "paper_index.md"
 Entry = dict[str, Any]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None: one source makes one page."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -135,4 +130,4 @@ def read(path: str, kind: str = "file") -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -97,4 +97,4 @@ def markdown(rows: pd.DataFrame) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -6,7 +6,6 @@ drawn as they are; between two moments, positions and widths change gradually.
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,9 +45,7 @@ STEP = 0.06  # seconds between two frames that move
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out", type=Path, default=ROOT / "images", help="folder for the images (default: that of the repository)"
-    )
+    parser.add_argument("--out", type=Path, default=ROOT / "images", help="folder for the images (default: images/)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -291,4 +288,4 @@ def save_animation(path: Path, frames: list[tuple[Image.Image, int]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

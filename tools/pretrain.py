@@ -8,7 +8,6 @@ Each is written to FOLDER/NAME-SEED.safetensors in float16, with its shape and p
 which `load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on one core.
 """
 
-import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import cast
@@ -60,9 +59,9 @@ def train(data: Data, settings: RunSettings, masked: bool) -> ViT:
     """A ViT that classifies the images; or the encoder of a masked autoencoder, without a head."""
     model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
     if masked:
+        autoencoder = MaskedAutoencoder(model, mask_ratio=0.5)
         message = "epoch {:3d}  mean squared error of hidden pixels {:.4f}"
-        report = lambda epoch, loss: print(message.format(epoch, loss), flush=True)  # noqa: E731
-        pretrain(MaskedAutoencoder(model, mask_ratio=0.5), batches, settings.recipe, report=report)
+        pretrain(autoencoder, batches, settings.recipe, report=lambda *row: print(message.format(*row), flush=True))
         return transfer_weights(model, num_classes=0)
     fit(model, batches, data.batches("validation", 500), settings.recipe)
     print(f"test accuracy {evaluate(model, data.batches('test', 500)).accuracy:.4f}")
@@ -70,4 +69,4 @@ def train(data: Data, settings: RunSettings, masked: bool) -> ViT:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

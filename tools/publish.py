@@ -8,7 +8,6 @@ Another OWNER/NAME moves it all; the same one again gives a new notebook what th
 import argparse
 import json
 import re
-import sys
 from pathlib import Path
 
 from tools import main
@@ -116,4 +115,4 @@ def links_to(home: str, path: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -284,4 +284,4 @@ CASES: dict[str, Callable[[Bench], Rows]] = {case.__name__.strip("_").replace("_
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -5,7 +5,6 @@ model that `pretrain masked` trained to reconstruct plain digits learns to class
 trained from scratch, with the same labels, a recipe that suits it, and more steps. The rows are stored in a CSV file.
 """
 
-import sys
 import time
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
@@ -91,4 +90,4 @@ def load_images(name: str) -> Data:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())
