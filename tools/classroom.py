@@ -89,20 +89,14 @@ class Exercise(NamedTuple):
 
     check: str
     answer: str
+    level: int
+    prose: str  # its first cell, from the heading on
     cells: list[NotebookNode]
     before: list[str]  # the statements of the notebook up to its heading, without those of other answers
 
     @property
-    def level(self) -> int:
-        return int(self.cells[-1].metadata["exercise"]["level"])
-
-    @property
     def points(self) -> str:
         return f"{self.level} point{'s' * (self.level > 1)}"
-
-    @property
-    def prose(self) -> str:
-        return str(self.cells[0].source[self.cells[0].source.index("### Exercise") :])
 
 
 def exercises(lesson: NotebookNode) -> list[Exercise]:
@@ -112,10 +106,11 @@ def exercises(lesson: NotebookNode) -> list[Exercise]:
     for number, cell in enumerate(lesson.cells):
         if cell.cell_type == "markdown":
             if "### Exercise" in cell.source:
-                heading, so_far = number, list(before)
+                heading, so_far, prose = number, list(before), cell.source[cell.source.index("### Exercise") :]
         elif "exercise" in cell.metadata:
             [(check, answer)] = re.findall(r"^done = (check_\w+)\((\w+)\)", cell.source, re.M)
-            found.append(Exercise(check, answer, lesson.cells[heading : number + 1], so_far))
+            level = cell.metadata["exercise"]["level"]
+            found.append(Exercise(check, answer, level, prose, lesson.cells[heading : number + 1], so_far))
         elif not is_setup(cell):
             before += statements(cell.source)
     return found

@@ -1,8 +1,8 @@
 """Measure ways to make training and inference faster or smaller on this machine, before and after in the same run.
 
 Before and after take turns for several rounds. The median of the rounds' ratios counts, and beside it is their range; a
-ratio of 2 means twice as fast. What cannot run here is reported, and the rest goes on. Let nothing else run meanwhile.
-Each row is a function below, whose docstring says when it pays.
+ratio of 2 means twice as fast. The columns with mb are megabytes that autograd keeps, start_s is the seconds before the first
+step. What cannot run here is reported, and the rest goes on. Let nothing else run meanwhile.
 """
 
 import io
@@ -41,7 +41,7 @@ from vit_helpers.training import evaluate
 from vit_helpers.training.cnn import CNN
 
 COLUMNS = ["row", "case", "before", "before_ms", "after", "after_ms", "ratio", "lowest", "highest"]
-COLUMNS += ["before_mb", "after_mb", "start_s", "also", "machine"]  # MB that autograd keeps; seconds before the first step
+COLUMNS += ["before_mb", "after_mb", "start_s", "also", "machine"]
 SIDES = (16, 32, 96)  # of images with 17, 65 and 577 tokens, to compare the implementations of attention
 RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "131072"}  # glibc would keep freed tensors, and hide what a process needs
 Rows = Iterator[dict[str, Any]]
@@ -61,26 +61,17 @@ def run(args: Namespace) -> int:
         for row in measure(name, bench):
             rows.append(row | {"machine": timing.machine()})
             write_csv(pd.DataFrame(rows, columns=COLUMNS), args.out)
-            print(" ".join(filter(None, table_line(row).values())), file=sys.stderr, flush=True)
-    print(f"{timing.machine()}\n\n{markdown_table(pd.DataFrame(map(table_line, rows)))}\n\nWhen it pays:")
+            print(" ".join(filter(None, as_text([row]).iloc[0])), file=sys.stderr, flush=True)
+    print(f"{timing.machine()}\n\n{markdown_table(as_text(rows))}\n\nWhen it pays:")
     print("\n".join(f"- {name}: {' '.join(str(CASES[name].__doc__).split())}" for name in names))
     print(f"\nrows: {args.out}")
     return 0
 
 
-def table_line(row: dict[str, Any]) -> dict[str, str]:
-    """A row as the printed table shows it."""
-    notes = []
-    if "before_mb" in row:
-        notes.append(f"autograd keeps {row['before_mb']:,.1f} → {row['after_mb']:,.1f} MB")
-    if "start_s" in row:
-        notes.append(f"start-up {row['start_s']:.1f} s")
-    notes += [row["also"]] if "also" in row else []
-    line = {name: row.get(name, "") for name in ("row", "case", "before", "ms", "after", "ms ", "times as fast")}
-    if "ratio" in row:
-        line |= {"ms": significant(row["before_ms"]), "ms ": significant(row["after_ms"])}
-        line["times as fast"] = f"{row['ratio']:.2f} ({row['lowest']:.2f} to {row['highest']:.2f})"
-    return line | {"also": "; ".join(notes).replace("|", "/")}
+def as_text(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """The rows as they are printed."""
+    table = pd.DataFrame(rows, columns=COLUMNS[:-1], dtype=object)
+    return table.where(table.notna(), "").map(lambda x: significant(x) if isinstance(x, float) else x.replace("|", "/"))
 
 
 def measure(name: str, bench: Bench) -> Rows:
