@@ -1,7 +1,7 @@
 """Measure ways to make training and inference faster or smaller on this machine, before and after in the same run.
 
 Before and after take turns for several rounds. The median of the rounds' ratios counts, and beside it is their range; a
-ratio of 2 means twice as fast. The columns with mb are megabytes that autograd keeps, start_s is the seconds before the first
+ratio of 2 means twice as fast. The columns with mb are megabytes that autograd keeps, start_s is seconds before the first
 step. What cannot run here is reported, and the rest goes on. Let nothing else run meanwhile.
 """
 
