@@ -54,7 +54,7 @@ def test_a_folder_is_no_file(tmp_path, capsys):
 
 def test_unknown_sizes_are_named(capsys):
     assert run_tool(parity, ["XL/16"]) == 1
-    assert "error: unknown size XL/16, known: 8 px/P2/D64/L2" in capsys.readouterr().err
+    assert "error: unknown size 'XL/16', known: 8 px/P2/D64/L2" in capsys.readouterr().err
 
 
 def test_the_readme_shows_the_stored_table():

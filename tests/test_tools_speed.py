@@ -134,7 +134,7 @@ def test_errors_of_a_process_of_its_own_come_back_as_words():
 
 def test_unknown_rows_are_named(capsys):
     assert run_tool(speed, ["accumulation", "warp"]) == 1
-    assert f"unknown row warp, known: {', '.join(CASES)}" in capsys.readouterr().err
+    assert f"unknown row 'warp', known: {', '.join(CASES)}" in capsys.readouterr().err
 
 
 def test_the_command_in_a_process_of_its_own(tmp_path):

@@ -22,10 +22,12 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools import main
-from tools.execute import METADATA, STATIC, is_setup, lessons
-from vit_helpers.cli import require_known
+from tools.execute import METADATA, STATIC, all_notebooks, is_setup, lessons
+from vit_helpers._validate import check_choice
 
 CONFIG = "nbgrader_config.py"
+SOLUTIONS = {path.name: path for path in all_notebooks() if path not in lessons()}
+PAIRS = {path.stem: (path, SOLUTIONS[path.name]) for path in lessons() if path.name in SOLUTIONS}  # with exercises
 SETTINGS, ABOUT, MARKS = (
     (STATIC / name).read_text(encoding="utf-8") for name in ("nbgrader_config.txt", "assignment.md", "marks.txt")
 )
@@ -34,16 +36,18 @@ COMMON = "import math\n\nimport torch\nimport torch.nn.functional as F\nfrom tor
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="where to make the course: a new or an empty folder")
-    parser.add_argument(
-        "notebooks", nargs="*", metavar="NOTEBOOK", help="such as 03_attention (default: all whose exercises have solutions)"
-    )
+    about = f"of {', '.join(PAIRS)} (default: all, which are those whose exercises have solutions)"
+    parser.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", type=lambda word: Path(word).stem, help=about)
 
 
 def run(args: argparse.Namespace) -> int:
     if find_spec("nbgrader") is None:
         raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
+    for name in args.notebooks:
+        check_choice("notebook with solutions", name, PAIRS)
     require_empty(args.folder)
-    books = {name: assignment(name, *pair) for name, pair in chosen(args.notebooks).items()}
+    pairs = {name: [nbformat.read(path, as_version=4) for path in PAIRS[name]] for name in args.notebooks or PAIRS}
+    books = {name: assignment(name, *pair) for name, pair in pairs.items()}
     try:
         for name, notebook in books.items():
             write(args.folder, name, notebook)
@@ -64,15 +68,6 @@ def require_empty(folder: Path) -> None:
         raise ValueError(f"{folder} is already a course, of {there}. {more}")
     if folder.is_file() or (folder.exists() and any(folder.iterdir())):
         raise ValueError(f"{folder} is {'a file' if folder.is_file() else 'not empty'}; wanted: a new or an empty folder")
-
-
-def chosen(words: list[str]) -> dict[str, list[NotebookNode]]:
-    """The notebooks of these names, or all that have solutions, each with its solutions."""
-    pairs = {path.stem: (path, path.parent / "solutions" / path.name) for path in lessons()}
-    known = [name for name, (_, solutions) in pairs.items() if solutions.is_file()]
-    names = [Path(word).stem for word in words] or known
-    require_known("notebook with exercises worked out in solutions/:", names, known)
-    return {name: [nbformat.read(path, as_version=4) for path in pairs[name]] for name in names}
 
 
 def write(folder: Path, name: str, notebook: NotebookNode) -> None:

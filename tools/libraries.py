@@ -26,7 +26,7 @@ import vit_helpers
 from tools import main
 from tools.measuring import STEPS, in_own_process, markdown_table, random_images, significant, train_step
 from vit_helpers._validate import to_2tuple
-from vit_helpers.cli import positive_int, require_known
+from vit_helpers.cli import positive_int
 from vit_helpers.cli.bench import run_fresh
 from vit_helpers.cli.train import pick_device
 from vit_helpers.scaling import multiply_adds, timing, training_multiply_adds
@@ -63,7 +63,9 @@ Row = dict[str, Any]  # a measurement, as it is stored
 
 def add_arguments(parser: ArgumentParser) -> None:
     known = ", ".join(SHAPES)
-    parser.add_argument("--shapes", nargs="+", default=list(SHAPES), help=f"of {known} (default: all of them)")
+    parser.add_argument(
+        "--shapes", nargs="+", metavar="SHAPE", choices=SHAPES, default=list(SHAPES), help=f"default: {known}"
+    )
     parser.add_argument("--precision", nargs="+", choices=SHORT, help="default: those that the machine has units for")
     parser.add_argument("--rounds", type=positive_int, default=7, help="rounds of each row (default: 7)")
     parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
@@ -76,7 +78,6 @@ def run(args: Namespace) -> int:
     if args.stored:
         print(markdown(json.loads(args.stored.read_text(encoding="utf-8"))))
         return 0
-    require_known("shape", args.shapes, SHAPES)
     torch.set_num_threads(args.threads)
     device = pick_device(args.device)
     precisions = args.precision or list(dict.fromkeys(("float32", best_precision(device))))

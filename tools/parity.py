@@ -19,7 +19,7 @@ from tools import main
 from tools.libraries import CLASSES, MAKERS, SHAPES, installed
 from tools.measuring import markdown_table, random_images, write_csv
 from vit_helpers import pretrained
-from vit_helpers.cli import require_known
+from vit_helpers._validate import check_choice
 from vit_helpers.vit import ViT, ViTConfig
 
 MORE = {name: ViTConfig.from_name(name, num_classes=CLASSES) for name in ("S/16", "B/32", "L/16", "H/14")}
@@ -32,12 +32,14 @@ KEY_MAPS = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("sizes", nargs="*", help=f"of {', '.join(SIZES)} (default: all; H/14 takes 12 GB of memory)")
+    about = f"of {', '.join(SIZES)} (default: all; H/14 takes 12 GB of memory)"
+    parser.add_argument("sizes", nargs="*", metavar="SIZE", help=about)
     parser.add_argument("--out", type=Path, default=Path("runs/parity.csv"), help="default: runs/parity.csv")
 
 
 def run(args: Namespace) -> int:
-    require_known("size", args.sizes, SIZES)
+    for size in args.sizes:
+        check_choice("size", size, SIZES)
     if args.out.is_dir():
         raise ValueError(f"{args.out} is a folder, wanted: a CSV file")
     libraries, rows = [name for name in KEY_MAPS if name in installed()], []

@@ -30,7 +30,8 @@ from torchvision.transforms.functional import pil_to_tensor
 from tools import main, measuring
 from tools.measuring import STEPS, Bench, in_own_process, inference_step, markdown_table, significant, train_step, write_csv
 from vit_helpers import attention
-from vit_helpers.cli import positive_int, require_known
+from vit_helpers._validate import check_choice
+from vit_helpers.cli import positive_int
 from vit_helpers.cli.train import pick_device
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches
@@ -48,14 +49,16 @@ Rows = Iterator[dict[str, Any]]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"what to measure: {', '.join(CASES)} (default: all)")
+    about = f"what to measure: {', '.join(CASES)} (default: all)"
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=about)
     parser.add_argument("--rounds", type=positive_int, default=5, help="rounds of each comparison (default: 5)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the model runs (default: cpu)")
     parser.add_argument("--out", type=Path, default=Path("runs/speed.csv"), help="the CSV file (default: runs/speed.csv)")
 
 
 def run(args: Namespace) -> int:
-    require_known("row", args.rows, CASES)
+    for name in args.rows:
+        check_choice("row", name, CASES)
     bench, rows, names = Bench(pick_device(args.device), args.rounds), [], list(dict.fromkeys(args.rows or CASES))
     for name in names:
         for row in measure(name, bench):
