@@ -28,8 +28,8 @@ def test_a_goal_is_trained_once_for_each_seed(monkeypatch, capsys):
 
 
 def test_unknown_parts_are_named(capsys):
-    assert main_status("bench", "sped") == 1
-    assert "unknown part sped, known: import, digits-3s" in capsys.readouterr().err
+    assert main_status("bench", "sped") == 2
+    assert "invalid choice: 'sped'" in (err := capsys.readouterr().err) and "digits-3s" in err
 
 
 @pytest.mark.parametrize("words", [["--peers", "--shapes", "Ti/16"], ["--shapes", "Ti/16", "--peers"]])

@@ -146,7 +146,7 @@ def test_photos_are_real_and_from_0_to_1():
         (lambda: load("digits").batches("dev", 8), "unknown split 'dev', known: train, validation, test"),
         (lambda: random_affine(torch.zeros(1, 1, 8, 8), scale=1.0), "scale must be at least 0 and below 1, got 1.0"),
         (lambda: load("digits").normalize(torch.zeros(1, 3, 8, 8)), "mean and std are of 1 channels, the images have 3"),
-        (lambda: load("digits").batches("test", 0), "at least 1 image, got batch_size=0"),
+        (lambda: load("digits").batches("test", 0), "batch_size must be at least 1, got 0"),
     ],
 )
 def test_bad_input_is_named(call, words):
@@ -173,8 +173,10 @@ def test_boxes_stay_with_their_images():
     assert torch.equal(few.train.boxes, data.train.boxes[kept]) and torch.equal(few.train.images, data.train.images[kept])
 
 
-@pytest.mark.parametrize(("names", "says"), [(("7", "x"), "no class 'x'; it has 0, 1"), (("7", "7"), "each only once"),
-                                             ((), "each only once")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [(("7", "x"), "unknown class of digits 'x', known: 0, 1"), (("7", "7"), "each only once"), ((), "each only once")],
+)
 def test_classes_that_are_not_there_are_named(digits, names, says):
     with pytest.raises(ValueError, match=says):
         digits.filter_classes(*names)

@@ -21,7 +21,7 @@ from torchvision.transforms.functional import pil_to_tensor
 from vit_helpers.data import downloads, load, random_affine, subset
 from vit_helpers.data.augment import mixup
 from vit_helpers.data.downloads import DownloadError
-from vit_helpers.data.folders import Files, folder, open_picture, to_rgb
+from vit_helpers.data.folders import folder, open_picture, to_rgb
 from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
 from vit_helpers.data.stream import Stream
 
@@ -460,7 +460,6 @@ PUBLIC = {  # from scattered digits and the folder of their shards
     ),
     "Shards": lambda data, shards: load(f"shards:{shards}"),
     "Stream": lambda data, shards: Stream(shards, 4, augment=random_affine),
-    "Files": lambda data, shards: Files([shards], data.train.labels),
 }
 
 

@@ -19,9 +19,8 @@ import pytest
 import torch
 
 from vit_helpers.cli import COMMANDS, main
-from vit_helpers.cli import environment_checks as checks
-from vit_helpers.cli.doctor import findings, print_wrapped
-from vit_helpers.cli.environment_checks import CHECKS, WITH_TORCH, Finding
+from vit_helpers.cli import doctor as checks
+from vit_helpers.cli.doctor import CHECKS, WITH_TORCH, Finding, findings, print_wrapped
 from vit_helpers.data import downloads
 from vit_helpers.pretrained.sources import OURS
 
@@ -82,17 +81,15 @@ def test_everything_wrong_at_once_is_reported(tmp_path, a_file):
     data = tmp_path / "größe"
     data.write_text("no folder")
     away = {"HOME": str(a_file / "home"), "VIT_HELPERS_DATA": str(data), "JUPYTER_RUNTIME_DIR": str(a_file / "runtime")}
-    wrong = {"OMP_NUM_THREADS": "6400", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    wrong = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = doctor(tmp_path, "doctor", "--offline", **away, **wrong)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     said = " ".join(done.stdout.split())
     assert "bad disk home: nothing can be written to" in said
     assert "bad data downloads: nothing can be written to" in said and "gr\\xf6\\xdfe" in said
     assert "-> set VIT_HELPERS_DATA" in said
-    assert "bad encoding stdout writes ascii" in said and "-> set PYTHONUTF8=1" in said
+    assert "bad python stdout writes ascii" in said and "-> set PYTHONUTF8=1" in said
     assert "bad jupyter Jupyter's own files: nothing can be written to" in said
-    told = re.search(r"OMP_NUM_THREADS=6400 does not fit this machine -> set OMP_NUM_THREADS=(\d+)", said)
-    assert 1 <= int(told[1]) <= os.cpu_count()
 
 
 @pytest.mark.parametrize(
@@ -180,11 +177,11 @@ def test_missing_and_old_packages_are_named(monkeypatch):
 
 
 def test_what_is_needed_is_read_from_both_places(tmp_path, monkeypatch):
-    asked = {need.name for need in checks.requirements()}
-    assert {"jupyterlab", "torch", "safetensors"} <= asked and "pytest" not in asked
+    assert {"jupyterlab", "torch", "safetensors"} <= {name.split()[0] for name in found(checks.packages, "ok").split(", ")}
     monkeypatch.setattr(checks, "ROOT", tmp_path)  # no repository: pip's word is left
-    monkeypatch.setattr(metadata, "requires", lambda name: ["torch>=2.6", 'pytest>=8; extra == "test"'])
-    assert [str(need) for need in checks.requirements()] == ["torch>=2.6"]
+    installed = SimpleNamespace(requires=["torch>=2.6", 'pytest>=8; extra == "test"'])
+    monkeypatch.setattr(metadata, "distributions", lambda name: [installed])
+    assert found(checks.packages, "ok") == f"torch {metadata.version('torch')} -> " and not found(checks.packages, "bad")
 
 
 def test_a_torchvision_of_another_torch_is_reported(monkeypatch):
@@ -199,7 +196,7 @@ def test_a_gpu_that_cannot_be_used_is_reported(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch, "ones", refuse)
-    assert found(checks.device, "bad").startswith("torch sees a GPU, but cannot use it: CUDA error: no kernel image is a")
+    assert found(checks.pytorch, "bad").startswith("torch sees a GPU, but cannot use it: CUDA error: no kernel image is a")
 
 
 @posix
@@ -210,7 +207,7 @@ def test_a_gpu_that_torch_does_not_see_is_reported(tmp_path, monkeypatch):
         tmp_path / "nvidia-smi", "echo '| NVIDIA-SMI 570.86  Driver Version: 570.86.15  CUDA Version: 12.8 |'"
     ).parent
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    assert "NVIDIA's driver 570.86.15, but torch sees no GPU" in found(checks.device, "note")
+    assert "NVIDIA's driver 570.86.15, but torch sees no GPU" in found(checks.pytorch, "note")
 
 
 @pytest.mark.parametrize(
@@ -220,11 +217,11 @@ def test_a_gpu_that_torch_does_not_see_is_reported(tmp_path, monkeypatch):
 )
 def test_a_container_with_fewer_cpus_than_it_shows_is_reported(tmp_path, monkeypatch, files):
     monkeypatch.setattr(checks, "CGROUP", tmp_path)
-    assert checks.cpu_limit() == checks.memory_left() == float("inf")
+    assert checks.container() == (float("inf"), float("inf"))
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert checks.cpu_limit() == 1.5
+    assert checks.container()[0] == 1.5
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     told = found(checks.processor, "bad")
@@ -238,32 +235,31 @@ def test_no_limit_is_no_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "CGROUP", tmp_path)
     (tmp_path / "cpu.max").write_text("max 100000\n")
     (tmp_path / "memory.max").write_text("max\n")
-    assert checks.cpu_limit() == checks.memory_left() == float("inf")
+    assert checks.container() == (float("inf"), float("inf"))
 
 
 def test_the_narrowest_cgroup_counts(tmp_path, monkeypatch):
-    def read(path):
-        return (
-            "3:cpu:/x\n0::/user/mine\n" if path == Path("/proc/self/cgroup") else path.read_text() if path.exists() else ""
-        )
+    read_any = checks.read
+
+    def read(*paths):
+        return "3:cpu:/x\n0::/user/mine\n" if paths == (Path("/proc/self/cgroup"),) else read_any(*paths)
 
     monkeypatch.setattr(checks, "CGROUP", tmp_path)
     monkeypatch.setattr(checks, "read", read)
     (tmp_path / "user" / "mine").mkdir(parents=True)
     for folder, limit in (("", "max 100000"), ("user", "200000 100000"), ("user/mine", "400000 100000")):
         (tmp_path / folder / "cpu.max").write_text(limit)
-    assert checks.cpu_limit() == 2
+    assert checks.container()[0] == 2
 
 
 def test_too_little_memory_names_the_notebooks(tmp_path, monkeypatch):
-    needs = checks.notebooks_memory()
-    assert len(needs) == len(list((ROOT / "notebooks").glob("[0-9]*.ipynb"))) and max(needs.values()) == needs["11_scaling"]
     monkeypatch.setattr(checks, "CGROUP", tmp_path)
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=64 * 2**30))
     (tmp_path / "memory.max").write_text(str(2 * 2**30))
     assert found(checks.memory, "note").startswith("2.0 GiB free, too little for 11_scaling -> close other programs")
     (tmp_path / "memory.max").write_text(str(2**28))
-    assert "00_start_here, 01_patches" in found(checks.memory, "bad")
+    notebooks = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    assert f"too little for {', '.join(notebooks)} -> " in found(checks.memory, "bad")
 
 
 @pytest.mark.parametrize(
@@ -277,7 +273,7 @@ def test_memory_that_a_container_has_used_is_not_free(tmp_path, monkeypatch, fil
     for name, text in zip(files, ("4000\n", "3900\n", "active_file 7\ninactive_file 500\n"), strict=True):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert checks.memory_left() == 600
+    assert checks.container()[1] == 600
 
 
 def test_other_work_is_reported(monkeypatch):
@@ -310,12 +306,12 @@ def test_data_sets_are_complete_or_not(tmp_path, monkeypatch):
     monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "data"))
     assert "available: digits, scattered_digits, the weights ours:scattered, " in found(checks.data, "ok")
     assert f"free in {tmp_path / 'data'}" in found(checks.data, "ok") and not (tmp_path / "data").exists()
-    first, *others = downloads.FILES["fashion_mnist"][0]
-    (tmp_path / "data" / first).parent.mkdir(parents=True)
-    (tmp_path / "data" / first).touch()
-    assert found(checks.data, "note") == f"fashion_mnist is incomplete, there is {first} -> load downloads the rest"
-    for name in others:
-        (tmp_path / "data" / name).touch()
+    first, *others = (tmp_path / "data" / name for name in downloads.FILES["fashion_mnist"][0])
+    first.parent.mkdir(parents=True)
+    first.touch()
+    assert "fashion_mnist" not in found(checks.data, "ok")
+    for path in others:
+        path.touch()
     assert "scattered_digits, fashion_mnist" in found(checks.data, "ok") and not found(checks.data, "note")
 
 
@@ -364,7 +360,7 @@ def test_a_kernel_by_another_way_to_the_same_folder_is_well(tmp_path, monkeypatc
 
 
 def test_advice_can_be_pasted_where_the_path_has_a_space(tmp_path):
-    code = "import sys; sys.executable = '/my env/python'; from vit_helpers.cli import environment_checks as c; print(c.PIP)"
+    code = "import sys; sys.executable = '/my env/python'; from vit_helpers.cli.doctor import PIP; print(PIP)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip().removeprefix("& ") == '"/my env/python" -m pip install'
 

@@ -6,7 +6,6 @@ import inspect
 import pickle
 import pkgutil
 from functools import partial
-from pathlib import Path
 from types import MethodType
 
 import pytest
@@ -86,7 +85,6 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "Batches": lambda cls, _: load("digits").batches("train", 8, shuffle=True),
     "Shards": lambda cls, folder: cls(shards(folder)),
     "Stream": lambda cls, folder: cls(shards(folder), 8, seed=3),
-    "Files": lambda cls, _: cls([Path("a.png")], torch.tensor([1])),
     "DownloadError": lambda cls, _: cls("no network"),
     "BrokenShardError": lambda cls, _: cls("train-00000.tar"),
     "Recipe": lambda cls, _: cls(**RECIPE),

@@ -416,7 +416,9 @@ def rewrite(folder, change):
         files = [(member.name, tar.extractfile(member).read()) for member in tar]
     with tarfile.open(path, "w") as tar:
         for name, content in change(files):
-            shards.add_file(tar, name, content)
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
     index = shards.read_index(folder)
     index["parts"]["train"][2] |= {"bytes": path.stat().st_size, "sha256": shards.file_hash(path)}
     (folder / "index.json").write_text(json.dumps(index | {"sha256": shards.fingerprint(index)}))
@@ -521,9 +523,10 @@ def test_a_count_that_was_changed_is_noticed(broken):
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [({"batch_size": 0}, "at least 1 image, got batch_size=0"), ({"rank": 2, "world_size": 2}, "got rank=2, world_size=2"),
-     ({"buffer_size": -1}, "0 or more, got -1"), ({"split": "dev"}, "unknown split 'dev', known: train, validation, test"),
-     ({"on_broken": "ignore"}, "\"raise\" or \"skip\", got 'ignore'")],
+    [({"batch_size": 0}, "batch_size must be at least 1, got 0"), ({"rank": 2, "world_size": 2}, "got rank=2, world_size=2"),
+     ({"buffer_size": -1}, "buffer_size must be at least 0, got -1"),
+     ({"split": "dev"}, "unknown split 'dev', known: train, validation, test"),
+     ({"on_broken": "ignore"}, "unknown on_broken 'ignore', known: raise, skip")],
 )  # fmt: skip
 def test_bad_options_are_named(written, words, says):
     with pytest.raises(ValueError, match=says):
@@ -533,7 +536,7 @@ def test_bad_options_are_named(written, words, says):
 def test_a_folder_without_shards_is_named(tmp_path, digits):
     with pytest.raises(FileNotFoundError, match=r"no index.json in .*: a folder of shards is made by write_shards"):
         Stream(tmp_path, BATCH)
-    with pytest.raises(ValueError, match="at least 1 image, got per_shard=0"):
+    with pytest.raises(ValueError, match="per_shard must be at least 1, got 0"):
         write_shards(digits, tmp_path / "x", 0)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from numbers import Real
 from operator import index
-from typing import Any
+from typing import Any, SupportsIndex
 
 
 def check_int(name: str, value: Any, least: int = 1) -> int:
@@ -11,13 +11,9 @@ def check_int(name: str, value: Any, least: int = 1) -> int:
 
     raises: TypeError if the value is not an integer (True is not one either), ValueError if it is below `least`
     """
-    try:
-        number = index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if number < least:
+    if (number := index(value)) < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
     return number
 

@@ -3,7 +3,7 @@
 import argparse
 import ast
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -23,7 +23,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m vit_helpers", description="Commands of the Vision Transformer series.")
     parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
-        about = docstring(name)
+        file = Path(__file__).with_name(f"{name}.py")
+        about = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
         subparser = parsers.add_parser(
             name, help=about.partition("\n")[0], description=about, formatter_class=argparse.RawDescriptionHelpFormatter
         )
@@ -58,21 +59,9 @@ def run_safely(run: Callable[[argparse.Namespace], int], args: argparse.Namespac
         return 1
 
 
-def docstring(name: str) -> str:
-    """The docstring of a command, read from its file without importing it."""
-    path = Path(__file__).with_name(f"{name}.py")
-    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-
-
 def positive_int(text: str) -> int:
     """The type of an option that counts something: 1 or more."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
     return value
-
-
-def require_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a ValueError that lists the known names if one of these is none of them."""
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"unknown {kind} {', '.join(unknown)}, known: {', '.join(known)}")

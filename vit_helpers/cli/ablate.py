@@ -15,7 +15,6 @@ Every finished run is written to the CSV file at once; the same command goes on 
 validation split: the test set is not used.
 """
 
-import sys
 from argparse import ArgumentParser, Namespace
 from functools import partial
 from pathlib import Path
@@ -41,9 +40,8 @@ def run(args: Namespace) -> int:
     out = args.out or args.table.with_suffix(".csv")
     try:
         runs = run_table(Table.read(args.table), out, partial(print, flush=True), args.workers)
-    except (ValueError, TypeError, OSError, FloatingPointError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    except TypeError as error:  # a setting of the table is of the wrong type
+        raise ValueError(error) from error
     except KeyboardInterrupt:
         print(f"\nstopped: finished runs are kept in {out}; the same command goes on")
         return 130

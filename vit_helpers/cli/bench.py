@@ -11,7 +11,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from vit_helpers.cli import positive_int, require_known
+from vit_helpers.cli import positive_int
 
 LONG = {"model": "mini/7", "depth": 4, "num_heads": 8, "embed_dim": 64, "augment": "flip_crop", "epochs": 50}
 GOALS: dict[str, tuple[str, dict[str, Any], str]] = {  # data set, changes to its preset, what is promised
@@ -26,14 +26,14 @@ DEFAULT = ("import", "digits-3s", "digits", "digits-60s")  # those that need no 
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: {', '.join(DEFAULT)})")
+    about = f"what to measure: {', '.join(PARTS)} (default: {', '.join(DEFAULT)})"
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=PARTS, help=about)
     parser.add_argument("--seeds", type=positive_int, default=5, help="how many trainings of each goal (default: 5)")
     parser.add_argument("--rounds", type=positive_int, default=7, help="rounds of each import (default: 7)")
     parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
 
 
 def run(args: Namespace) -> int:
-    require_known("part", args.parts, PARTS)
     import torch
 
     from vit_helpers.scaling.timing import machine
@@ -72,29 +72,25 @@ def bench_goal(name: str, seeds: int) -> None:
     import torch._dynamo  # torch loads it with the first optimizer: seconds that are no training  # noqa: F401
 
     from vit_helpers.data import load
-    from vit_helpers.training.presets import preset
+    from vit_helpers.training import evaluate, fit, set_seed
+    from vit_helpers.training.presets import make_batches, make_network, preset, with_tta
 
     data_name, changes, wanted = GOALS[name]
     print(f"{name} ({wanted})")
-    data, results = load(data_name), []
+    data, accuracies, times = load(data_name), [], []
     for seed in range(seeds):
-        results.append(train_once(data, preset(data_name, seed=seed, **changes)))
-        print("  seed {}  test accuracy {:.4f}  training {:.1f} s".format(seed, *results[-1]), flush=True)
-    accuracies, times = zip(*results, strict=True)
+        settings = preset(data_name, seed=seed, **changes)
+        set_seed(seed)
+        model, train, validation = (
+            make_network(data, settings),
+            make_batches(data, settings),
+            data.batches("validation", 512),
+        )
+        start = time.perf_counter()
+        fit(model, train, validation, settings.recipe, report=lambda row: None)
+        times.append(time.perf_counter() - start)
+        accuracies.append(evaluate(with_tta(model, settings), data.batches("test", 512)).accuracy)
+        print(f"  seed {seed}  test accuracy {accuracies[-1]:.4f}  training {times[-1]:.1f} s", flush=True)
     std = statistics.stdev(accuracies) if seeds > 1 else 0.0
     print(f"  mean    test accuracy {statistics.mean(accuracies):.4f}, standard deviation {std:.4f}, ", end="")
     print(f"training {statistics.mean(times):.1f} s (longest {max(times):.1f} s)\n")
-
-
-def train_once(data: Any, settings: Any) -> tuple[float, float]:
-    """The test accuracy after training with these settings, and the seconds of training."""
-    from vit_helpers.training import evaluate, fit, set_seed
-    from vit_helpers.training.presets import make_batches, make_network, with_tta
-
-    set_seed(settings.seed)
-    model = make_network(data, settings)
-    batches, validation = make_batches(data, settings), data.batches("validation", 512)
-    start = time.perf_counter()
-    fit(model, batches, validation, settings.recipe, report=lambda row: None)
-    seconds = time.perf_counter() - start
-    return evaluate(with_tta(model, settings), data.batches("test", 512)).accuracy, seconds

@@ -6,29 +6,28 @@ last layer (the mean of its heads), and attention followed through all layers (r
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vit_helpers.cli import positive_int
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from PIL.Image import Image
-
-    from vit_helpers.pretrained import Pretrained
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("picture", type=Path, help="an image file")
-    parser.add_argument(
-        "--weights", required=True, help="as for load_pretrained: torchvision:vit_b_16, timm:NAME, FILE.safetensors, ..."
-    )
+    weights = "as for load_pretrained: torchvision:vit_b_16, timm:NAME, FILE.safetensors, ..."
+    parser.add_argument("--weights", required=True, help=weights)
     parser.add_argument("--top", type=positive_int, default=5, help="how many classes (default: 5)")
     parser.add_argument("--out", type=Path, help="the attention figure (default: NAME-attention.png, here)")
 
 
 def run(args: Namespace) -> int:
+    import matplotlib
+
     from vit_helpers.data.folders import open_picture
+    from vit_helpers.inspection import rollout
     from vit_helpers.pretrained import load_pretrained
+
+    matplotlib.use("Agg")
+    from vit_helpers.plots import style
+    from vit_helpers.plots.images import color_bar, draw_image, draw_over
 
     out = args.out or Path(f"{args.picture.stem}-attention.png")
     picture, pretrained = open_picture(args.picture), load_pretrained(args.weights)
@@ -36,21 +35,6 @@ def run(args: Namespace) -> int:
         raise ValueError(f"{args.weights} has no head: it names no classes")
     for name, probability in pretrained.top(picture, args.top):
         print(f"{probability:6.1%}  {name}")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    draw(pretrained, picture).savefig(out, dpi=100)
-    print(f"attention: {out}")
-    return 0
-
-
-def draw(pretrained: "Pretrained", picture: "Image") -> "Figure":
-    """The image as the model gets it, beside two attention maps, each with a scale of its own."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from vit_helpers.inspection import rollout
-    from vit_helpers.plots import style
-    from vit_helpers.plots.images import color_bar, draw_image, draw_over
-
     framed, model = pretrained.preprocess.frame(picture), pretrained.model
     weights = model.attention_weights(pretrained.preprocess.normalize(framed)[None])
     maps = {"last layer, mean of heads": weights[-1].mean(dim=1), "rollout": rollout(weights)}
@@ -59,5 +43,8 @@ def draw(pretrained: "Pretrained", picture: "Image") -> "Figure":
     for ax, (name, one) in zip(others, maps.items(), strict=True):
         row = one[0, 0, 1:] if model.config.class_token else one[0].mean(dim=0)  # without a class token: of all patches
         _, drawn = draw_over(framed, row.unflatten(0, model.config.grid), ax, name)
-        color_bar(drawn, ax, "attention weight")
-    return fig
+        color_bar(drawn, ax, "attention weight")  # each map has a scale of its own
+    out.parent.mkdir(parents=True, exist_ok=True)
+    fig.savefig(out, dpi=100)
+    print(f"attention: {out}")
+    return 0

@@ -5,7 +5,6 @@ Images of folder:PATH are read one at a time; any other data set is loaded first
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
 from vit_helpers.cli import positive_int
 
@@ -20,29 +19,23 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     import pandas as pd
 
-    from vit_helpers.data import load
+    from vit_helpers.data import Data, load
+    from vit_helpers.data.shards import write_shards, write_shards_of_folder
 
-    try:
-        write(args.data, args.folder, args.per_shard, {"image_size": args.image_size} if args.image_size else {})
-    except TypeError as error:  # the data set has no such option
-        raise ValueError(error) from error
+    options = {"image_size": args.image_size} if args.image_size else {}
+    kind, _, path = args.data.partition(":")
+    if kind == "folder" and path:
+        write_shards_of_folder(Path(path).expanduser(), args.folder, **options, per_shard=args.per_shard)
+    else:
+        try:
+            whole = load(args.data, **options)
+        except TypeError as error:  # the data set has no such option
+            raise ValueError(error) from error
+        if not isinstance(whole, Data):
+            raise ValueError(f"{args.data} is written as shards already")
+        write_shards(whole, args.folder, args.per_shard)
     data = load(f"shards:{args.folder}")
     sizes = {split: {"images": data.count(split), "shards": len(entries)} for split, entries in data.splits.items()}
     print(pd.DataFrame(sizes).T.to_string())
     print(f"train on them with: python -m vit_helpers train --data shards:{args.folder}")
     return 0
-
-
-def write(name: str, folder: Path, per_shard: int, options: dict[str, Any]) -> None:
-    """Write a data set by its name; one from a folder is never in memory as a whole."""
-    from vit_helpers.data import Data, load
-    from vit_helpers.data.shards import write_shards, write_shards_of_folder
-
-    kind, _, path = name.partition(":")
-    if kind == "folder" and path:
-        write_shards_of_folder(Path(path).expanduser(), folder, **options, per_shard=per_shard)
-    else:
-        data = load(name, **options)
-        if not isinstance(data, Data):
-            raise ValueError(f"{name} is written as shards already")
-        write_shards(data, folder, per_shard)

@@ -23,16 +23,15 @@ import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from vit_helpers.cli import positive_int
 
 if TYPE_CHECKING:  # importing torch takes seconds, which `--help` need not wait for
-    from torch.nn import Module
-
     from vit_helpers.data import Data
     from vit_helpers.training import Epoch
     from vit_helpers.training.presets import RunSettings
+    from vit_helpers.vit import ViT
 
 KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "precision", "seed")
 
@@ -46,10 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--batch-size", type=positive_int, help="images per step (default: what suits the data)")
     add("--lr", type=float, help="highest learning rate (default: what suits the data)")
     add("--weight-decay", type=float, help="weight decay of the matrices (default: what suits the data)")
-    add(
-        "--precision",
-        help="float32, or bfloat16 for matrix products, where the machine has units for it (default: float32)",
-    )
+    add("--precision", help="float32, or bfloat16 for matrix products if the machine has units for it (default: float32)")
     add("--seed", type=int, help="start of all random draws (default: 0)")
     add("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest there is (default: auto)")
     add("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
@@ -108,10 +104,12 @@ def train(args: Namespace) -> int:
 
 def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: str, *, sharded: bool, resume: bool) -> None:
     """Train, test, print both, and keep the results in the folder `out`."""
+    import torch
+
     from vit_helpers.data import load
     from vit_helpers.training import evaluate, fit, set_seed
     from vit_helpers.training.checkpoints import Checkpoint
-    from vit_helpers.training.distributed import full_state_dict, is_main_process, shard, shard_batches
+    from vit_helpers.training.distributed import full_state_dict, is_main_process, shard, shard_batches, world_size
     from vit_helpers.training.presets import make_batches, make_network, with_tta
     from vit_helpers.training.run_folder import launch
 
@@ -120,7 +118,9 @@ def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: s
     train, model = shard_batches(make_batches(data, settings)), make_network(data, settings)
     validation, test = (shard_batches(data.batches(split, 512)) for split in ("validation", "test"))
     if is_main_process():
-        print(first_line(data, settings, model, device))
+        size, processes = sum(p.numel() for p in model.parameters()), f"{world_size()} processes of " * (world_size() > 1)
+        about_model = f"{data.count('train'):,} training images; ViT {settings.model}, {size:,} parameters"
+        print(f"{settings.data}: {about_model}; {device}, {processes}{torch.get_num_threads()} threads")
     if sharded:
         shard(model)
     about = {"options": settings.to_dict(), "launch": launch()}
@@ -133,27 +133,13 @@ def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: s
         seen = "images and their mirror images" if settings.tta else "images"
         print(f"test accuracy {score.accuracy:.4f} on {data.count('test'):,} {seen}")
         print(f"test loss {score.loss:.3f} nats, without label smoothing\ncheckpoint: {checkpoint}")
-        whole = make_network(data, settings)
+        whole = cast("ViT", make_network(data, settings))
         whole.load_state_dict(weights)
         save_results(whole, history, data, out)
         print(f"weights:    {out / 'weights.safetensors'}\ncurves:     {out / 'curves.png'}")
 
 
-def first_line(data: "Data", settings: "RunSettings", model: "Module", device: str) -> str:
-    """What is trained, on what, and where."""
-    import torch
-
-    from vit_helpers.training.distributed import world_size
-
-    size = sum(p.numel() for p in model.parameters())
-    together = f"{world_size()} processes of " if world_size() > 1 else ""
-    return (
-        f"{settings.data}: {data.count('train'):,} training images; ViT {settings.model}, {size:,} parameters; "
-        f"{device}, {together}{torch.get_num_threads()} threads"
-    )
-
-
-def save_results(model: "Module", history: "list[Epoch]", data: "Data", out: Path) -> None:
+def save_results(model: "ViT", history: "list[Epoch]", data: "Data", out: Path) -> None:
     """Write the model as one file, for `predict`, and draw the history."""
     import matplotlib
 
@@ -171,9 +157,8 @@ def pick_device(name: str) -> str:
     """A device of this machine by its name; "auto" for the fastest. raises: ValueError for one that is not there"""
     import torch
 
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    known = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not known.get(name.partition(":")[0]):
-        raise ValueError(f"no device {name!r} here, there is: {', '.join(device for device, here in known.items() if here)}")
-    return name
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    here = ["cpu", accelerator.type] if accelerator else ["cpu"]
+    if name != "auto" and name.partition(":")[0] not in here:
+        raise ValueError(f"no device {name!r} here, there is: {', '.join(here)}")
+    return here[-1] if name == "auto" else name

@@ -50,14 +50,10 @@ def random_crop(images: Tensor, padding: int = 4) -> Tensor:
     """
     if padding < 0:
         raise ValueError(f"padding is a number of pixels, 0 or more, got {padding}")
-    B, C, H, W = images.shape
-    padded = F.pad(images, [padding] * 4)
-    y, x = torch.randint(2 * padding + 1, (2, B, 1, 1, 1), device=images.device)
-    batch = torch.arange(B, device=images.device).view(B, 1, 1, 1)
-    channels = torch.arange(C, device=images.device).view(C, 1, 1)
-    rows = torch.arange(H, device=images.device).view(H, 1)
-    columns = torch.arange(W, device=images.device)
-    return padded[batch, channels, y + rows, x + columns]
+    B, _, H, W = images.shape
+    windows = F.pad(images, [padding] * 4).unfold(2, H, 1).unfold(3, W, 1)  # a view of every crop: (B, C, tops, lefts, H, W)
+    top, left = torch.randint(2 * padding + 1, (2, B), device=images.device)
+    return windows[torch.arange(B, device=images.device), :, top, left]
 
 
 def random_erase(images: Tensor, share: float = 0.25, fill: float = 0.0) -> Tensor:
@@ -68,7 +64,7 @@ def random_erase(images: Tensor, share: float = 0.25, fill: float = 0.0) -> Tens
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share is a fraction of the area, from 0 to 1, got {share}")
-    return torch.where(random_boxes(images, share), torch.full_like(images, fill), images)
+    return images.masked_fill(random_boxes(images, share), fill)
 
 
 def random_boxes(images: Tensor, share: float) -> Tensor:

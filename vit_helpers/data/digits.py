@@ -1,9 +1,12 @@
 """Data that ships with scikit-learn: handwritten digits, alone or scattered among clutter, and two photos."""
 
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vit_helpers._validate import check_int
 from vit_helpers.data.splits import Data, Split, split_rows, subset
 
 DIGITS_TEST, DIGITS_VALIDATION = 360, 180
@@ -38,11 +41,7 @@ def scattered_digits(n: int = 5000, image_size: int = 24, digit_size: int = 12, 
     """
     if not 2 <= digit_size <= image_size:
         raise ValueError(f"a digit of {digit_size} pixels does not fit on a canvas of {image_size}")
-    if n < 10:
-        raise ValueError(f"three splits need at least n = 10 training images, got {n}")
-    if clutter < 0:
-        raise ValueError(f"clutter is a number of pieces, 0 or more, got {clutter}")
-    plain = digits()
+    n, clutter, plain = check_int("n", n, least=10), check_int("clutter", clutter, least=0), digits()
     train, validation, test = (
         scatter(split, count, image_size, digit_size, clutter, torch.Generator().manual_seed(3 * seed + i))
         for i, (split, count) in enumerate(((plain.train, n), (plain.validation, n // 10), (plain.test, n // 5)))
@@ -63,19 +62,15 @@ def scatter(split: Split, n: int, image_size: int, digit_size: int, clutter: int
     for i, (canvas,) in enumerate(images):
         for _ in range(clutter):
             other, y, x = large[draw(len(large))], draw(digit_size - piece + 1), draw(digit_size - piece + 1)
-            paste(canvas, other[y : y + piece, x : x + piece], draw(image_size - piece + 1), draw(image_size - piece + 1))
+            top, left = draw(image_size - piece + 1), draw(image_size - piece + 1)
+            canvas[top : top + piece, left : left + piece].clamp_(
+                min=other[y : y + piece, x : x + piece]
+            )  # the brighter wins
         row, y, x = draw(len(large)), draw(image_size - digit_size + 1), draw(image_size - digit_size + 1)
-        paste(canvas, large[row], y, x)
+        canvas[y : y + digit_size, x : x + digit_size].clamp_(min=large[row])
         labels[i] = split.labels[row]
         boxes[i] = torch.tensor([x, y, digit_size, digit_size])
     return Split(images, labels, boxes)
-
-
-def paste(canvas: Tensor, picture: Tensor, y: int, x: int) -> None:
-    """Draw a picture (h, w) on the canvas (H, W), in place; where both have ink, the brighter value wins"""
-    h, w = picture.shape
-    region = canvas[y : y + h, x : x + w]
-    torch.maximum(region, picture, out=region)
 
 
 def photos() -> dict[str, Tensor]:
@@ -83,5 +78,5 @@ def photos() -> dict[str, Tensor]:
     from sklearn.datasets import load_sample_images
 
     raw = load_sample_images()
-    names = [name.rpartition("/")[2].rpartition("\\")[2].removesuffix(".jpg") for name in raw.filenames]
-    return {name: torch.tensor(image).permute(2, 0, 1) / 255 for name, image in zip(names, raw.images, strict=True)}
+    pairs = zip(raw.filenames, raw.images, strict=True)
+    return {Path(name).stem: torch.tensor(image).permute(2, 0, 1) / 255 for name, image in pairs}

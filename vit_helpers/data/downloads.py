@@ -6,11 +6,12 @@ answer of the server therefore leave nothing behind that could be taken for the 
 
 import gzip
 import os
+import shutil
 import tarfile
-import warnings
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -26,9 +27,7 @@ FASHION = {
     "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
     "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
 }
-FASHION_CLASSES = (
-    "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
-)  # fmt: skip
+FASHION_CLASSES = "T-shirt/top, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag, ankle boot"
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 CIFAR_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
 PIZZA_URL = "https://github.com/mrdbourke/pytorch-deep-learning/raw/main/data/pizza_steak_sushi.zip"
@@ -57,7 +56,7 @@ def fashion_mnist() -> Data:
     headers = (16, 8, 16, 8)  # bytes that say the shape
     arrays = [torch.frombuffer(bytearray(x), dtype=torch.uint8, offset=n) for x, n in zip(files, headers, strict=True)]
     train, test = (Split(arrays[i].view(-1, 1, 28, 28) / 255, arrays[i + 1].long()) for i in (0, 2))
-    return with_validation("fashion_mnist", train, test, FASHION_CLASSES)
+    return with_validation("fashion_mnist", train, test, FASHION_CLASSES.split(", "))
 
 
 def cifar10() -> Data:
@@ -85,7 +84,7 @@ def pizza_steak_sushi(image_size: int = 64) -> Data:
     return with_validation("pizza_steak_sushi", train, test, names, count=45)
 
 
-def with_validation(name: str, train: Split, test: Split, class_names: tuple[str, ...], count: int = VALIDATION) -> Data:
+def with_validation(name: str, train: Split, test: Split, class_names: Sequence[str], count: int = VALIDATION) -> Data:
     """`Data` whose validation split is `count` of the training images, the same ones every time"""
     validation, rest = (subset(train, rows) for rows in split_rows(len(train), count))
     return Data.from_splits(name, rest, validation, test, class_names)
@@ -93,15 +92,9 @@ def with_validation(name: str, train: Split, test: Split, class_names: tuple[str
 
 def data_folder() -> Path:
     """The folder for downloads: $VIT_HELPERS_DATA, or one in the user's cache"""
-    return Path(os.environ.get("VIT_HELPERS_DATA") or import_pooch().os_cache("vit_helpers")).expanduser()
+    import pooch
 
-
-def import_pooch() -> ModuleType:
-    """pooch, without the warning of its progress bar in a notebook that has no widgets"""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pooch
-    return pooch
+    return Path(os.environ.get("VIT_HELPERS_DATA") or pooch.os_cache("vit_helpers")).expanduser()
 
 
 def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tries: int = TRIES) -> Path:
@@ -110,17 +103,15 @@ def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tri
     sha256: of the correct file, in hexadecimal; timeout: seconds without a byte; tries: in total
     raises: `DownloadError`
     """
-    pooch, path = import_pooch(), Path(path)
+    import pooch
+
+    path = Path(path)
     if path.exists():
         if (found := pooch.file_hash(path)) == sha256:
             return path
-        raise DownloadError(
-            f"{path} is not the file it should be (its sha256 is {found}, not {sha256})."
-            " Nothing was changed: move it away to download it again."
-        )
-    files = pooch.create(
-        path.parent, "", registry={path.name: f"sha256:{sha256}"}, urls={path.name: url}, retry_if_failed=tries - 1
-    )
+        about = f"{path} is not the file it should be (its sha256 is {found}, not {sha256})."
+        raise DownloadError(f"{about} Nothing was changed: move it away to download it again.")
+    files = pooch.create(path.parent, "", registry={path.name: sha256}, urls={path.name: url}, retry_if_failed=tries - 1)
     pooch.get_logger().setLevel("WARNING")
     try:
         files.fetch(path.name, downloader=pooch.HTTPDownloader(progressbar=True, timeout=timeout))
@@ -137,24 +128,16 @@ def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tri
 def unpack(archive: str | Path, folder: str | Path) -> Path:
     """Unpack a zip or tar file into a new folder, completely or not at all; a folder that exists is returned as it is.
 
-    raises: ValueError if the archive is broken, or if a name in it is outside the folder
+    What has a name that leads out of the folder is not unpacked.
+    raises: ValueError if the archive is broken, or if a tar file has such a name
     """
     archive, folder = Path(archive), Path(folder)
-    if folder.is_dir():
-        return folder
+    safely: dict[str, Any] = {} if archive.suffix == ".zip" else {"filter": "data"}  # a zip file has no links to follow
     try:
-        with new_folder(folder) as new:
-            if not zipfile.is_zipfile(archive):
-                with tarfile.open(archive) as tarred:
-                    tarred.extractall(new, filter="data")  # refuses absolute names, "..", and links that lead out
-            else:
-                with zipfile.ZipFile(archive) as zipped:
-                    if out := [
-                        name for name in zipped.namelist() if not (new / name).resolve().is_relative_to(new.resolve())
-                    ]:
-                        raise zipfile.BadZipFile(f"{out[0]!r}")
-                    zipped.extractall(new)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+        if not folder.is_dir():
+            with new_folder(folder) as new:
+                shutil.unpack_archive(archive, new, **safely)
+    except (shutil.ReadError, zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
         raise ValueError(f"{archive} is broken, or has a name that leads out of its folder: {error}") from error
     except OSError:
         if not folder.is_dir():  # otherwise another process was faster, and its folder is as good

@@ -1,10 +1,9 @@
 """Your own images: a folder with a folder for each class."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +17,7 @@ HELD_OUT = 0.15  # fraction of the images for a split that has no folder
 MAX_BYTES = 4 * 2**30  # in memory
 WHITE = {"I": (255, 65535), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 
-
-class Files(NamedTuple):
-    """Image files of a split, not read yet.  files: n paths; labels: (n,), int64"""
-
-    files: list[Path]
-    labels: Tensor
+Files = list[tuple[Path, int]]  # the image files of a split, not read yet, each with its label
 
 
 def folder(path: str | Path, image_size: int = 64) -> Data:
@@ -56,28 +50,26 @@ def new_folder(folder: Path) -> Iterator[Path]:
         new.rename(folder)
 
 
-def list_splits(path: str | Path) -> tuple[tuple[str, ...], tuple[Files, Files, Files]]:
+def list_splits(path: str | Path) -> tuple[tuple[str, ...], list[Files]]:
     """The class names of a folder, and its training, validation and test files; no image is read"""
     path = Path(path)
     if not path.is_dir():
         raise FileNotFoundError(f"no folder at {path}")
     own = {split: next((path / name for name in FOLDERS[split] if (path / name).is_dir()), None) for split in FOLDERS}
     names, files = list_images(own["train"] or path)
-    found = {}
-    for split in ("validation", "test"):
-        if own["train"] and (there := own[split]):
-            others, found[split] = list_images(there)
+    held_out = []
+    for there in (own["validation"], own["test"]):
+        if own["train"] and there:
+            others, found = list_images(there)
             if others != names:
                 raise ValueError(f"{there} has the classes {', '.join(others)}, the training split {', '.join(names)}")
         else:
-            n = len(files.labels)
-            count = round(HELD_OUT * n)
+            n, count = len(files), round(HELD_OUT * len(files))
             if not 0 < count < n:
                 raise ValueError(f"{path} has too few images to hold some out: {n}")
-            found[split], files = (
-                Files([files.files[row] for row in rows], files.labels[rows]) for rows in split_rows(n, count)
-            )
-    return names, (files, found["validation"], found["test"])
+            found, files = ([files[row] for row in rows] for rows in split_rows(n, count))
+        held_out.append(found)
+    return names, [files, *held_out]
 
 
 def list_images(path: Path) -> tuple[tuple[str, ...], Files]:
@@ -88,31 +80,31 @@ def list_images(path: Path) -> tuple[tuple[str, ...], Files]:
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
         raise ValueError(f"{path} needs a folder for each of two classes or more, it has {found}")
-    files: list[Path] = []
-    labels: list[int] = []
-    empty = []
-    for label, one in enumerate(classes):
-        images = sorted(p for p in one.rglob("*") if p.suffix.lower() in IMG_EXTENSIONS and not p.name.startswith("."))
-        files, labels = files + images, labels + [label] * len(images)
-        if not images:
-            empty.append(one.name)
-    if empty:
-        raise ValueError(f"no images in {', '.join(empty)} of {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
-    return tuple(one.name for one in classes), Files(files, torch.tensor(labels))
+    files = [
+        (file, label)
+        for label, one in enumerate(classes)
+        for file in sorted(one.rglob("*"))
+        if file.suffix.lower() in IMG_EXTENSIONS and not file.name.startswith(".")
+    ]
+    labels = {label for _, label in files}
+    if empty := ", ".join(one.name for label, one in enumerate(classes) if label not in labels):
+        raise ValueError(f"no images in {empty} of {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
+    return tuple(one.name for one in classes), files
 
 
-def read_files(splits: tuple[Files, ...], image_size: int) -> list[Split]:
+def read_files(splits: Sequence[Files], image_size: int) -> list[Split]:
     """The images of some splits, all in memory: a `Split` of (n, 3, S, S) for each
 
     raises: ValueError if they need more than 4 GiB
     """
-    count = sum(len(split.labels) for split in splits)
+    count = sum(map(len, splits))
     if (size := count * 3 * image_size**2 * 4) > MAX_BYTES:
         raise ValueError(
             f"{count:,} images of {image_size} x {image_size} pixels need {size / 2**30:.1f} GiB of memory; "
             "choose a smaller image_size, or write them as shards, which are read as a stream"
         )
-    return [Split(torch.stack([read_image(file, image_size) for file in files]), labels) for files, labels in splits]
+    images = [torch.stack([read_image(file, image_size) for file, _ in files]) for files in splits]
+    return [Split(x, torch.tensor([label for _, label in files])) for x, files in zip(images, splits, strict=True)]
 
 
 def read_image(file: Path, image_size: int) -> Tensor:
@@ -126,7 +118,7 @@ def read_image(file: Path, image_size: int) -> Tensor:
 def open_picture(file: str | Path) -> Image.Image:
     """Read an image file as an RGB PIL image with 8 bits per channel, rotated the way a viewer rotates it.
 
-    Grayscale images with more than 8 bits are scaled to 8, as `gray_to_8_bits` says. Transparency is ignored: a
+    Grayscale images with more than 8 bits are scaled to 8, as `to_rgb` says. Transparency is ignored: a
     transparent pixel keeps the color that is stored for it.
     raises: FileNotFoundError; ValueError when the file is broken or not an image, or when the range of its gray values
             cannot be known
@@ -144,25 +136,21 @@ def open_picture(file: str | Path) -> Image.Image:
 
 
 def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
-    """A PIL image of any mode as RGB, 8 bits per channel.  mode: how to read its gray values, by default its own mode"""
+    """A PIL image of any mode as RGB, 8 bits per channel.  mode: how to read its gray values, by default its own mode
+
+    Gray values of 16 bits (modes I;16...), 32-bit integers (I) and floats (F) are scaled to 0..255, black to black. In 16
+    bits, white is 65535. The other two modes do not define white: integers up to 255 are read as 8-bit and others up to
+    65535 as 16-bit values; floats up to 1 are multiplied by 255, others up to 255 are left as they are.
+    raises: ValueError for values outside these ranges
+    """
     mode = mode or picture.mode
     if mode in WHITE or mode.startswith("I;16"):
-        picture = gray_to_8_bits(picture, mode)
+        values = np.asarray(picture).astype(np.float64)
+        low, high = values.min(), values.max()
+        white = next((white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None)
+        if white is None:  # also where values are NaN
+            raise ValueError(f"gray values from {low:g} to {high:g} have no known range; save it with 8 or 16 bits")
+        picture = Image.fromarray((values / white * 255).round().astype(np.uint8))
     elif mode in ("P", "La"):  # PIL warns about, or refuses, the direct way
         picture = picture.convert({"P": "RGBA", "La": "LA"}[mode])
     return picture.convert("RGB")
-
-
-def gray_to_8_bits(picture: Image.Image, mode: str) -> Image.Image:
-    """Scale gray values of 16 bits (modes I;16...), of 32-bit integers (I) or of floats (F) to 0..255, black to black.
-
-    In 16 bits, white is 65535. The other two modes do not define white: integers up to 255 are read as 8-bit and others up
-    to 65535 as 16-bit values; floats up to 1 are multiplied by 255, others up to 255 are left as they are.
-    raises: ValueError for values outside these ranges
-    """
-    values = np.asarray(picture).astype(np.float64)
-    low, high = values.min(), values.max()
-    white = next((white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None)
-    if white is None:  # also where values are NaN
-        raise ValueError(f"gray values from {low:g} to {high:g} have no range that is known; save it with 8 or 16 bits")
-    return Image.fromarray((values / white * 255).round().astype(np.uint8))

@@ -8,17 +8,12 @@ from typing import Any
 from vit_helpers.data.digits import digits, scattered_digits
 from vit_helpers.data.downloads import cifar10, fashion_mnist, pizza_steak_sushi
 from vit_helpers.data.folders import folder
-from vit_helpers.data.splits import Data
 from vit_helpers.data.stream import Shards
 
-LOADERS: dict[str, Callable[..., Data]] = {
-    "digits": digits,
-    "scattered_digits": scattered_digits,
-    "fashion_mnist": fashion_mnist,
-    "cifar10": cifar10,
-    "pizza_steak_sushi": pizza_steak_sushi,
+LOADERS: dict[str, Callable[..., Any]] = {
+    loader.__name__: loader for loader in (digits, scattered_digits, fashion_mnist, cifar10, pizza_steak_sushi)
 }
-PATH_LOADERS: dict[str, Callable[..., Data | Shards]] = {"folder": folder, "shards": Shards}  # "folder:PATH"
+PATH_LOADERS: dict[str, Callable[..., Any]] = {"folder": folder, "shards": Shards}  # "folder:PATH"
 
 
 def load(name: str, **options: Any) -> Any:
@@ -41,7 +36,6 @@ def load(name: str, **options: Any) -> Any:
     (torch.Size([1257, 1, 8, 8]), 180, 360)
     """
     kind, _, path = str(name).partition(":")
-    loader: Callable[..., Data | Shards]
     if kind in PATH_LOADERS and path:
         loader, options = PATH_LOADERS[kind], {"path": Path(path).expanduser(), **options}
     elif name in LOADERS:

@@ -7,9 +7,8 @@ inside and other tools can read it. index.json beside the shards records how man
 import hashlib
 import io
 import json
-import math
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from vit_helpers._validate import check_int
 from vit_helpers.data.folders import list_splits, new_folder, read_image
 from vit_helpers.data.splits import SPLITS, Data, check_std, split_rows
 
@@ -44,8 +44,8 @@ def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
     give shards of a single class. A sample is named by its row in the split.
     """
     with new_folder(Path(folder)) as new:
-        splits = [(split.images, split.labels) for split in map(data.get_split, SPLITS)]
-        entries = write_splits(splits, lambda image: image, new, per_shard)
+        pairs = [list(zip(*data.get_split(split), strict=True)) for split in SPLITS]
+        entries = write_splits(pairs, lambda image: image, new, per_shard)
         fields = {name: getattr(data, name) for name in ("name", "class_names", "mean", "std")}
         write_index(new, entries, data.image_size, **fields)
     return Path(folder)
@@ -59,42 +59,43 @@ def write_shards_of_folder(source: str | Path, folder: str | Path, image_size: i
     names, splits = list_splits(source)
     with new_folder(Path(folder)) as new:
         entries = write_splits(splits, partial(read_image, image_size=image_size), new, per_shard)
-        samples = (sample for entry in entries["train"] for sample in read_shard(new / entry["file"], 0, entry["images"]))
-        mean, std = streamed_mean_and_std(from_png(sample["png"], (3, image_size, image_size)) for sample in samples)
+        counts = torch.zeros(3, 256, dtype=torch.float64)  # how often each channel has each of the values 0 .. 255
+        for entry in entries["train"]:
+            for sample in read_shard(new / entry["file"], 0, entry["images"]):
+                _, image = decode_sample(sample, len(names), (3, image_size, image_size))
+                counts += torch.stack([channel.flatten().bincount(minlength=256) for channel in image])
+        n, values = counts[0].sum(), torch.arange(256.0, dtype=torch.float64)
+        average = counts @ values / n
+        deviation = ((counts * (values - average[:, None]) ** 2).sum(1) / (n - 1)).sqrt()
+        mean, std = (tuple((x / 255).tolist()) for x in (average, deviation))
         check_std(str(source), std)
         write_index(new, entries, (image_size, image_size), name=Path(source).name, class_names=names, mean=mean, std=std)
     return Path(folder)
 
 
 def write_splits(
-    splits: Iterable[tuple[Any, Tensor]], read: Callable[[Any], Tensor], folder: Path, per_shard: int
+    splits: Sequence[Sequence[tuple[Any, Any]]], read: Callable[[Any], Tensor], folder: Path, per_shard: int
 ) -> dict[str, list[Entry]]:
     """Write the training, validation and test split as shards and return their entries in the index.
 
-    splits: three pairs of n images, or of n things that `read` turns into images (C, H, W) one by one, and labels (n,)
+    splits: pairs of an image, or of something that `read` turns into an image (C, H, W), and its label
     """
-    if per_shard < 1:
-        raise ValueError(f"a shard has at least 1 image, got per_shard={per_shard}")
-    entries: dict[str, list[Entry]] = {}
-    for split, (images, labels) in zip(SPLITS, splits, strict=True):
-        n, entries[split] = len(labels), []
-        order = split_rows(n)[0] if split == "train" else torch.arange(n)
-        for number, rows in enumerate(order.split(per_shard)):
-            path = folder / f"{split}-{number:05d}.tar"
+    entries: dict[str, list[Entry]] = {name: [] for name in SPLITS}
+    for name, pairs in zip(SPLITS, splits, strict=True):
+        order = split_rows(len(pairs))[0] if name == "train" else torch.arange(len(pairs))
+        for number, rows in enumerate(order.split(check_int("per_shard", per_shard))):
+            path = folder / f"{name}-{number:05d}.tar"
             with tarfile.open(path, "w") as tar:
                 for row in rows.tolist():
-                    add_file(tar, f"{row:06d}.png", to_png(read(images[row])))
-                    add_file(tar, f"{row:06d}.cls", str(labels[row].item()).encode())
+                    image, label = pairs[row]
+                    files = {"png": to_png(read(image)), "cls": str(int(label)).encode()}
+                    for extension, content in files.items():
+                        member = tarfile.TarInfo(f"{row:06d}.{extension}")
+                        member.size = len(content)
+                        tar.addfile(member, io.BytesIO(content))
             entry = {"file": path.name, "images": len(rows), "bytes": path.stat().st_size, "sha256": file_hash(path)}
-            entries[split].append(entry)
+            entries[name].append(entry)
     return entries
-
-
-def add_file(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    """Add a file to an open tar file"""
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    tar.addfile(member, io.BytesIO(content))
 
 
 def to_png(image: Tensor) -> bytes:
@@ -109,30 +110,6 @@ def to_png(image: Tensor) -> bytes:
     file = io.BytesIO()
     TF.to_pil_image((image * 255).round().to(torch.uint8).cpu()).save(file, "png")
     return file.getvalue()
-
-
-def from_png(content: bytes, shape: tuple[int, ...]) -> Tensor:
-    """The bytes of an image -> (C, H, W), 0 to 255; ValueError if it cannot be decoded, or has another shape"""
-    from torchvision.transforms.v2 import functional as TF
-
-    try:
-        with Image.open(io.BytesIO(content)) as picture:
-            pixels, mode = TF.pil_to_tensor(picture), picture.mode
-    except Exception as error:  # PIL raises many kinds here: OSError, SyntaxError, ValueError, struct.error, ...
-        raise ValueError(f"its image cannot be decoded: {error}") from error
-    if tuple(pixels.shape) != shape or mode != MODES[shape[0]]:
-        raise ValueError(f"its image has the shape {tuple(pixels.shape)} and mode {mode}, the index says {shape}")
-    return pixels
-
-
-def streamed_mean_and_std(images: Iterable[Tensor]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, over images (C, H, W) of 0 to 255 that come one by one, as for 0 to 1"""
-    n, total, squares = 0, torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)  # integers: exact
-    for image in images:
-        pixels = image.flatten(1).long()
-        n, total, squares = n + pixels.shape[1], total + pixels.sum(1), squares + pixels.square().sum(1)
-    sums = list(zip(total.tolist(), squares.tolist(), strict=True))
-    return tuple(t / n / 255 for t, _ in sums), tuple(math.sqrt((n * s - t**2) / (n * (n - 1))) / 255 for t, s in sums)
 
 
 def file_hash(path: Path) -> str:
@@ -191,13 +168,20 @@ def read_shard(path: Path, first: int, last: int) -> Iterator[dict[str, Any]]:
 def decode_sample(sample: dict[str, Any], class_count: int, shape: tuple[int, ...]) -> tuple[int, Tensor]:
     """A sample of `read_shard` -> its label, and its image (C, H, W) of this shape, 0 to 255
 
-    raises: ValueError if a file is missing or wrong, or with the sample's "error" if it has one
+    raises: ValueError if a file is missing or wrong
     """
-    if "error" in sample:
-        raise ValueError(sample["error"])
+    from torchvision.transforms.v2 import functional as TF
+
     if missing := [extension for extension in ("png", "cls") if extension not in sample]:
         raise ValueError(f"there is no {sample['key']}.{missing[0]}")
     text = sample["cls"].decode(errors="replace").strip()
     if not (text.isdecimal() and int(text) < class_count):
         raise ValueError(f"its label is {text[:50]!r}, expected a number from 0 to {class_count - 1}")
-    return int(text), from_png(sample["png"], shape)
+    try:
+        with Image.open(io.BytesIO(sample["png"])) as picture:
+            image, mode = TF.pil_to_tensor(picture), picture.mode
+    except Exception as error:  # PIL raises many kinds here: OSError, SyntaxError, ValueError, struct.error, ...
+        raise ValueError(f"its image cannot be decoded: {error}") from error
+    if tuple(image.shape) != shape or mode != MODES[shape[0]]:
+        raise ValueError(f"its image has the shape {tuple(image.shape)} and mode {mode}, the index says {shape}")
+    return int(text), image

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vit_helpers._validate import check_choice
+from vit_helpers._validate import check_choice, check_int
 
 SPLITS = ("train", "validation", "test")
 
@@ -98,10 +98,8 @@ class Data:
 
         raises: ValueError for an unknown name, or one given twice
         """
-        if unknown := [name for name in class_names if name not in self.class_names]:
-            raise ValueError(
-                f"{self.name} has no class {', '.join(map(repr, unknown))}; it has {', '.join(self.class_names)}"
-            )
+        for name in class_names:
+            check_choice(f"class of {self.name}", name, self.class_names)
         if len(set(class_names)) != len(class_names) or not class_names:
             raise ValueError(f"expected at least one class, and each only once, got {class_names}")
         new = torch.full((len(self.class_names),), -1)
@@ -130,8 +128,7 @@ class Batches:
         self, split: Split, batch_size: int, prepare: Transform | None = None, shuffle: bool = False,
         augment: Transform | None = None, mix: Mix | None = None,
     ):  # fmt: skip
-        check_batch_size(batch_size)
-        self.split, self.batch_size, self.shuffle, self.mix = split, batch_size, shuffle, mix
+        self.split, self.batch_size, self.shuffle, self.mix = split, check_int("batch_size", batch_size), shuffle, mix
         self.steps = [step for step in (augment, prepare) if step]
 
     def __len__(self) -> int:
@@ -177,9 +174,3 @@ def check_std(name: str, std: tuple[float, ...]) -> None:
     """Raise ValueError if a channel is constant"""
     if not min(std) > 0:
         raise ValueError(f"{name}: a channel of the training images is constant (std {std}), so it cannot be normalized")
-
-
-def check_batch_size(batch_size: int) -> None:
-    """Raise ValueError for a batch of no images"""
-    if batch_size < 1:
-        raise ValueError(f"a batch has at least 1 image, got batch_size={batch_size}")

@@ -5,16 +5,16 @@ import tarfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vit_helpers._validate import check_choice
-from vit_helpers.data.shards import BrokenShardError, Entry, decode_sample, find_damage, fingerprint, read_index, read_shard
-from vit_helpers.data.splits import Batch, Mix, Transform, apply_steps, check_batch_size, normalize
+from vit_helpers._validate import check_choice, check_int
+from vit_helpers.data.shards import BrokenShardError, decode_sample, find_damage, fingerprint, read_index, read_shard
+from vit_helpers.data.splits import Batch, Mix, Transform, apply_steps, normalize
 from vit_helpers.training.distributed import fork_rng, rank, world_size
 
 BUFFER = 1000  # encoded images in the shuffle buffer
@@ -33,14 +33,10 @@ class Shards:
 
     def __init__(self, path: str | Path):
         index = read_index(path)
-        self.folder: Path = Path(path)
-        self.splits: dict[str, list[Entry]] = index["parts"]
-        self.name: str = index["name"]
-        self.in_chans: int = index["in_chans"]
-        self.image_size: tuple[int, ...] = tuple(index["image_size"])
-        self.class_names: tuple[str, ...] = tuple(index["class_names"])
-        self.mean: tuple[float, ...] = tuple(index["mean"])
-        self.std: tuple[float, ...] = tuple(index["std"])
+        self.folder, self.splits = Path(path), index["parts"]
+        self.name, self.in_chans = index["name"], index["in_chans"]
+        names = ("image_size", "class_names", "mean", "std")
+        self.image_size, self.class_names, self.mean, self.std = (tuple(index[name]) for name in names)
 
     def normalize(self, images: Tensor) -> Tensor:
         """`normalize` by the index's mean and std: (B, C, H, W) -> (B, C, H, W)"""
@@ -88,19 +84,15 @@ class Stream:
         rank: int = 0, world_size: int = 1, prepare: Transform | None = None, augment: Transform | None = None,
         mix: Mix | None = None, on_broken: str = "raise",
     ):  # fmt: skip
-        check_batch_size(batch_size)
         if not 0 <= rank < world_size:
             raise ValueError(f"ranks are 0 to world_size - 1, got rank={rank}, world_size={world_size}")
-        if buffer_size < 0:
-            raise ValueError(f"buffer_size is a number of images, 0 or more, got {buffer_size}")
-        if on_broken not in ("raise", "skip"):
-            raise ValueError(f'on_broken is "raise" or "skip", got {on_broken!r}')
+        check_choice("on_broken", on_broken, ("raise", "skip"))
         self.data = Shards(folder)
         self.images = self.data.count(split)  # over all ranks
         self.entries = self.data.splits[split]
         self.version, self.shards = VERSION, fingerprint(self.entries)[:8]
-        self.batch_size, self.buffer_size, self.seed = batch_size, buffer_size, seed
-        self.rank, self.world_size = rank, world_size
+        self.batch_size, self.buffer_size = check_int("batch_size", batch_size), check_int("buffer_size", buffer_size, 0)
+        self.seed, self.rank, self.world_size = seed, rank, world_size
         self.first, self.last = (self.images * r // world_size for r in (rank, rank + 1))  # of its slice, over all shards
         self.steps = [step for step in (augment, prepare or self.data.normalize) if step]
         self.mix, self.on_broken = mix, on_broken
@@ -155,33 +147,32 @@ class Stream:
 
     def samples(self, epoch: int) -> Iterator[Sample]:
         """This rank's samples of one pass, in order"""
-        counts = [entry["images"] for entry in self.entries]
-        order = list(range(len(counts)))
+        order = list(range(len(self.entries)))
+        if self.buffer_size:
+            order = shuffled(order, random.Random(f"{self.seed} {epoch}"))
+        pieces = cut_pieces([entry["images"] for entry in self.entries], order, self.first, self.last)
+        samples = chain.from_iterable(self.read_piece(*piece) for piece in pieces)
         if not self.buffer_size:
-            return self.read_pieces(cut_pieces(counts, order, self.first, self.last))
-        order = shuffled(order, random.Random(f"{self.seed} {epoch}"))
-        samples = self.read_pieces(cut_pieces(counts, order, self.first, self.last))
+            return samples
         return draw_from_buffer(samples, self.buffer_size, random.Random(f"{self.seed} {epoch} {self.rank}"))
 
-    def read_pieces(self, pieces: Iterable[tuple[int, int, int]]) -> Iterator[Sample]:
-        """The samples first .. last - 1 of shards, one after another; pieces: (shard, first, last)
+    def read_piece(self, shard: int, first: int, last: int) -> Iterator[Sample]:
+        """The samples first .. last - 1 of a shard
 
         Each sample of a broken shard is replaced by a dict with name and error, so damage never shortens the stream.
         """
-        for shard, first, last in pieces:
-            entry, at = self.entries[shard], first
-            path = self.data.folder / entry["file"]
-            name = f"{path.name} in {path.parent}"
-            try:
-                error = find_damage(path, entry, thorough=True)
-                for sample in () if error else read_shard(path, first, last):
-                    yield {"name": f"sample {sample['key']} of {name}", **sample}
-                    at += 1
-                error = error or f"it has {at} images, the index says {entry['images']}"
-            except (OSError, tarfile.TarError) as problem:  # a disk that fails
-                error = f"it cannot be read: {problem}"
-            for _ in range(at, last):
-                yield {"name": name, "error": error}
+        entry, at = self.entries[shard], first
+        path = self.data.folder / entry["file"]
+        name = f"{path.name} in {path.parent}"
+        try:
+            error = find_damage(path, entry, thorough=True)
+            for sample in () if error else read_shard(path, first, last):
+                yield {"name": f"sample {sample['key']} of {name}", **sample}
+                at += 1
+            error = error or f"it has {at} images, the index says {entry['images']}"
+        except (OSError, tarfile.TarError) as problem:  # a disk that fails
+            error = f"it cannot be read: {problem}"
+        yield from ({"name": name, "error": error} for _ in range(at, last))
 
     def decode(self, samples: Iterable[Sample]) -> Batch:
         """Samples -> images (B, C, H, W) from 0 to 1, and labels (B,), without the broken ones"""
@@ -189,6 +180,8 @@ class Stream:
         images, labels = [torch.zeros(0, *shape, dtype=torch.uint8)], []
         for sample in samples:
             try:
+                if "error" in sample:
+                    raise ValueError(sample["error"])
                 label, image = decode_sample(sample, len(self.data.class_names), shape)
             except ValueError as error:
                 broken = f"{sample['name']} is broken: {error}"
