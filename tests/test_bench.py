@@ -28,8 +28,16 @@ def test_a_goal_is_trained_once_for_each_seed(monkeypatch, capsys):
 
 
 def test_unknown_parts_are_named(capsys):
-    assert main_status("bench", "sped") == 2
-    assert "invalid choice: 'sped'" in (err := capsys.readouterr().err) and "digits-3s" in err
+    assert main_status("bench", "sped") == 1
+    assert "error: unknown part 'sped', known: import, digits-3s" in capsys.readouterr().err
+
+
+def test_without_words_the_default_is_measured(monkeypatch):
+    measured = []
+    monkeypatch.setattr(bench, "bench_import", lambda rounds: measured.append("import"))
+    monkeypatch.setattr(bench, "bench_goal", lambda name, seeds: measured.append(name))
+    assert main_status("bench", "--threads", str(torch.get_num_threads())) == 0
+    assert tuple(measured) == bench.DEFAULT
 
 
 @pytest.mark.parametrize("words", [["--peers", "--shapes", "Ti/16"], ["--shapes", "Ti/16", "--peers"]])

@@ -415,14 +415,9 @@ def test_a_course_is_made_once_and_then_told_how_to_go_on(tmp_path, capsys):
 
 
 @needs_nbgrader
-@pytest.mark.parametrize(
-    ("word", "says"),
-    [
-        ("12_nothing", "no notebook 12_nothing; there are 00_start_here, 01_patches, "),
-        ("00_start_here", "notebook 00_start_here has no exercises with solutions worked out in solutions/"),
-    ],
-)
-def test_notebooks_without_exercises_are_refused(tmp_path, capsys, word, says):
+@pytest.mark.parametrize("word", ["12_nothing", "00_start_here"])
+def test_notebooks_without_exercises_are_refused(tmp_path, capsys, word):
+    says = f"unknown notebook with solutions '{word}', known: 01_patches, 02_embeddings, "
     assert says in refused(capsys, tmp_path / "course", ONE, word)
     assert not (tmp_path / "course").exists()
 

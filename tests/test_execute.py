@@ -178,7 +178,7 @@ def test_a_notebook_that_fails_stays_as_it_was_and_the_next_one_runs(tmp_path, e
     status, out, err = executed(*fail, fine)
     assert status == 1 and "Traceback" not in err.partition(str(fail[1]))[2]
     assert f"{fail[0]}: failed, left as it was" in err and "ZeroDivisionError" in err
-    assert f"{fail[1]}: failed, left as it was" in err and f"{fail[2]}: not a notebook" in err
+    assert f"{fail[1]}: failed, left as it was" in err and f"{fail[2]}: failed, left as it was\nNotebook does not" in err
     assert f"{fine}: written" in out and [path.read_bytes() for path in fail] == before
     assert executed(tmp_path / "none.ipynb") == (1, "", f"error: no notebook at {tmp_path / 'none.ipynb'}\n")
 

@@ -1,4 +1,4 @@
-"""The comparison with libraries: the same work for all of them, and tables that are made of the stored numbers."""
+"""The comparison with libraries: the same work for all of them, and a table that is made of the stored numbers."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from tools import libraries, steps
+from tools import libraries, measuring
 from tools import main as run_tool
 from tools.libraries import MAKERS, SHAPES, installed, markdown
 from vit_helpers.scaling import parameters, speedups, timing, training_bytes
@@ -40,9 +40,9 @@ def test_every_library_does_the_same_work(monkeypatch, name, precision):
     model, batch, outputs = MAKERS[name](TINY), libraries.random_batch("tiny", "cpu"), []
     model.register_forward_hook(lambda module, args, output: outputs.append(getattr(output, "logits", output)))
     before = [p.clone() for p in model.parameters()]
-    steps.inference_step(model, *batch, precision)()
+    measuring.inference_step(model, *batch, precision)()
     assert not model.training and all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
-    steps.train_step(model, *batch, precision)()
+    measuring.train_step(model, *batch, precision)()
     logits, in_training = outputs
     assert logits.shape == (2, 10) and logits.dtype == getattr(torch, precision)
     assert torch.equal(logits, in_training)  # no dropout
@@ -93,16 +93,16 @@ def measure_tiny(folder, *words):
 
 
 def cells(said):
-    """The lines of the tables, cell by cell; without the lines of dashes"""
+    """The lines of the table, cell by cell; without the line of dashes"""
     lines = [line.strip("| ").split(" | ") for line in said.splitlines() if line.startswith("|")]
     return [line for line in lines if not line[0].startswith("---")]
 
 
 @linux
-def test_all_rounds_are_kept_and_the_tables_are_made_of_them(quick, tmp_path, capsys):
+def test_all_rounds_are_kept_and_the_table_is_made_of_them(quick, tmp_path, capsys):
     assert measure_tiny(tmp_path, "--precision", "float32", "bfloat16") == 0
     said = capsys.readouterr()
-    assert "tiny training bf16\n" in said.err and "tiny" not in said.err.rpartition("results: ")[2]
+    assert "tiny training, images/s, bf16\n" in said.err and "tiny" not in said.err.rpartition("results: ")[2]
     kept = json.loads((tmp_path / "kept" / "libraries.json").read_text())
     assert [row["what"] for row in kept["rows"]] == ["import", "build", *["memory", "inference", "training"] * 2]
     for row in kept["rows"]:
@@ -114,22 +114,23 @@ def test_all_rounds_are_kept_and_the_tables_are_made_of_them(quick, tmp_path, ca
 
 
 @linux
-def test_the_tables_say_what_is_missing(quick, monkeypatch, tmp_path, capsys):
+def test_the_table_says_what_is_missing(quick, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(speedups, "bf16_units", lambda: False)
     assert measure_tiny(tmp_path) == 0
     said = capsys.readouterr().out
     assert "Not installed, left out: vit-pytorch." in said and "no bf16 units here: left out" in said
     assert timing.machine() in said and "timm" in said
-    speeds = [line for line in cells(said) if line[0] == "tiny"]
-    assert [line[1:3] for line in speeds] == [["inference", "fp32"], ["training", "fp32"]]
-    assert all(float(number.replace(",", "")) > 0 for line in speeds for number in line[3:5])
+    speeds = [line for line in cells(said) if "images/s" in line[0]]
+    assert [line[:2] for line in speeds] == [["inference, images/s, fp32", "tiny"], ["training, images/s, fp32", "tiny"]]
+    assert all(float(number.replace(",", "")) > 0 for line in speeds for number in line[2:4])
 
 
 def results(**changes):
     """A stored run of known numbers: at a batch of 4, ours reads 2, 4 and 4 images a second, timm 2, 2 and 1"""
-    speed = {"what": "training", "shape": "Ti/16", "precision": "float32", "compiled": False, "batch": 4}
+    speed = {"what": "training", "shape": "Ti/16", "precision": "float32", "batch": 4}
     speed |= {"multiply_adds": 100, "peak": 500, "values": {"ours": [2, 1, 1], "timm": [2, 2, 4], "torchvision": [5, 5, 5]}}
-    faster = speed | {"compiled": True, "peak": 1000, "values": {"ours": [0.5] * 3, "timm": [0.25] * 3}}
+    faster = speed | {"what": "inference", "peak": 1000}
+    faster |= {"values": {"ours": [0.5] * 3, "timm": [0.25] * 3, "torchvision": [0.5] * 3}}
     costs = [
         {"what": "import", "values": {"torch": [2, 2, 2], "ours": [0.01] * 3, "timm": [3, 4, 5], "torchvision": [2] * 3}},
         {"what": "build", "shape": "Ti/16", "values": {name: [0.25] for name in ("ours", "timm", "torchvision")}},
@@ -141,37 +142,28 @@ def results(**changes):
     return about | {"versions": versions, "rows": [costs[0], costs[1], costs[2], speed, faster]} | changes
 
 
-def test_the_tables_of_a_stored_run():
+def test_the_table_of_a_stored_run():
     said = markdown(results())
-    lines = cells(said)
-    assert lines[0] == [
-        "images/s",
-        "work",
-        "precision",
-        "ours",
-        "torchvision",
-        "timm",
-        "ours / best peer",
-        "spread",
-        "share of peak",
+    head, *lines = cells(said)
+    assert head == [
+        *("measured", "shape", "ours", "torchvision", "timm", "ours / best peer", "spread", "share of peak"),
     ]
-    assert lines[1] == ["Ti/16", "training", "fp32", "4", "0.8", "2", "2.00 (1.00 to 4.00)", "100%", "40%"]
-    assert lines[2] == ["Ti/16", "training", "fp32, compiled", "8", "", "16", "0.50 (0.50 to 0.50)", "0%", "80%"]
-    assert lines[4] == ["import, s (after torch's 2)", "", "0.01", "2", "4", "0.01 (0.01 to 0.01)"]
-    assert lines[5] == ["build, ms", "Ti/16", "250", "250", "250", "1.00 (1.00 to 1.00)"]
-    assert lines[6][:5] == ["training's memory, MB, bf16", "Ti/16", "1,000", "3,000", "2,000"]
+    assert lines[0][:6] == ["import, s (after torch's 2)", "", "0.01", "2", "4", "0.01 (0.01 to 0.01)"]
+    assert lines[1][:6] == ["build, ms", "Ti/16", "250", "250", "250", "1.00 (1.00 to 1.00)"]
+    assert lines[2][:5] == ["training's memory, MB, bf16", "Ti/16", "1,000", "3,000", "2,000"]
+    assert lines[3] == ["training, images/s, fp32", "Ti/16", "4", "0.8", "2", "2.00 (1.00 to 4.00)", "100%", "40%"]
+    assert lines[4] == ["inference, images/s, fp32", "Ti/16", "8", "8", "16", "0.50 (0.50 to 0.50)", "0%", "80%"]
     assert said.endswith("CPU: an abacus; ours 0.1, torchvision 0.2, timm 1.0.") and "left out" not in said
-    for part in said.split("\n\n")[:2]:  # every line of a table has as many cells as its head
-        assert len({line.count("|") for line in part.splitlines()}) == 1
+    assert len({line.count("|") for line in said.split("\n\n")[0].splitlines()}) == 1  # all lines have as many cells
 
 
 def test_ours_alone_has_no_ratio():
-    assert libraries.ratio(pd.DataFrame({"ours": [1, 2]})) == ""
+    assert libraries.ratio(pd.DataFrame({"ours": [1, 2]}), speed=True) == ""
 
 
 @linux
 def test_memory_is_that_of_the_model():
     shape = "32 px/P4/D192/L6"
-    taken = steps.in_own_process(libraries.training_memory, shape, "float32", "cpu", "ours")
+    taken = measuring.in_own_process(libraries.training_memory, shape, "float32", "cpu", "ours")
     wanted = sum(training_bytes(SHAPES[shape], libraries.BATCH[shape]).values())
     assert 0.8 * wanted < taken < 2 * wanted

@@ -1,21 +1,26 @@
 """What maintainers and teachers run, each as `python -m tools.NAME` in the folder of the repository.  See README.md here."""
 
 import argparse
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 
-def main(tool: ModuleType, words: Sequence[str] | None = None) -> int:
-    """Run a tool: a module with a docstring, `add_arguments(parser)` and `run(args)` -> exit status.
+def main(tool: ModuleType | None = None, words: Sequence[str] | None = None) -> int:
+    """Run a tool: a module with a docstring, `run(args)` -> exit status and, for arguments, `add_arguments(parser)`.
 
+    tool : by default the one that Python was started with
     words: the arguments, by default those of the command line
     """
+    tool = tool or sys.modules["__main__"]
     from vit_helpers.cli import run_safely
 
     parser = argparse.ArgumentParser(
-        prog=f"python -m {tool.__spec__.name}",
+        prog=f"python -m tools.{Path(str(tool.__file__)).stem}",
         description=tool.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    tool.add_arguments(parser)
+    if hasattr(tool, "add_arguments"):
+        tool.add_arguments(parser)
     return run_safely(tool.run, parser.parse_args(words))

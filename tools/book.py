@@ -10,10 +10,9 @@ import base64
 import os
 import re
 import shutil
-import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
@@ -24,11 +23,11 @@ import nbformat
 from nbformat.v4 import new_markdown_cell
 
 from tools import main
-from tools.execute import ROOT, all_notebooks, home, is_setup, lessons
+from tools.execute import ROOT, STATIC, all_notebooks, home, is_setup, lessons
 
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
 NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
-SETTINGS = tomllib.loads((ROOT / "tools" / "static" / "sphinx.toml").read_text(encoding="utf-8"))
+SETTINGS = tomllib.loads((STATIC / "sphinx.toml").read_text(encoding="utf-8"))
 README, PACKAGE = ROOT / "README.md", ROOT / "vit_helpers" / "__init__.py"
 SOLUTIONS, TESTS = ROOT / "notebooks" / "solutions" / "index.md", ROOT / "tests" / "index.md"  # pages of the book alone
 BESIDE = (ROOT / "notebooks" / "paper_index.md", ROOT / "TEACHING.md")
@@ -40,7 +39,6 @@ LEFT_OUT = re.compile(  # the theme has its own navigation; images from other ho
 EXERCISE = re.compile(r"^done = (check_\w+)\(", re.MULTILINE)
 SOLVED = re.compile(r"^assert (check_\w+)\(", re.MULTILINE)
 SOLUTION = "``````{admonition} A solution\n:class: tip\n:collapsible: closed\n\n%s\n``````"
-STATIC = ROOT / "tools" / "static"
 FOLDED = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Setup", "code_prompt_hide": "Setup"}}
 
 
@@ -73,30 +71,8 @@ def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[
 
 
 def make_book(pages: Path, site: Path) -> None:
-    """Write the pages, and the site from them; ValueError where Sphinx warns."""
-    write_pages(pages, home())
-    theme = SETTINGS["theme"] | (SETTINGS["buttons"] | {"repository_url": home()} if home() else {})
-    run_sphinx(pages, site, "html", SETTINGS["book"] | {"html_theme_options": theme}, finish_page)
-
-
-def run_sphinx(pages: Path, site: Path, builder: str, settings: dict, finish: Callable) -> None:
-    """Make a site of all pages, each of which `finish(app, doctree, alt)` may change; ValueError where Sphinx warned."""
-    from sphinx.application import Sphinx
-
-    settings, doctrees = SETTINGS["all"] | settings, pages.with_name("doctrees")
-    app = Sphinx(pages, None, site, doctrees, builder, settings, status=None, warningiserror=True)
-    app.connect("doctree-read", partial(finish, alt=alt_texts()))
-    app.build()
-    if app.statuscode:
-        raise ValueError("nothing was written: see the warnings above")
-
-
-def write_pages(folder: Path, address: str) -> None:
-    """Write what Sphinx reads, in folders like those of the repository.
-
-    address: where the repository is published, for links to files that are not pages; "" before that
-    """
-    solutions = [path for path in all_notebooks() if path not in lessons()]
+    """Write the site, where the repository is published with links to files of it that are not pages."""
+    address, solutions = home(), [path for path in all_notebooks() if path not in lessons()]
     beside = [path for path in BESIDE if path.is_file()]
     prose = [README, *beside, *lessons(), *solutions]
     code = code_files(prose)
@@ -108,19 +84,32 @@ def write_pages(folder: Path, address: str) -> None:
     texts[SOLUTIONS] = "# Solutions" + contents(solutions)
     texts[TESTS] = "# Tests" + contents(path for path in code if path.parent == TESTS.parent)
     texts[README] += contents(lessons(), "The notebooks") + contents([SOLUTIONS, *beside, PACKAGE, TESTS], "Beside them")
-    lay_out(folder, texts, "vit_helpers.css", "favicon.svg")
+    theme = SETTINGS["theme"] | (SETTINGS["buttons"] | {"repository_url": address} if address else {})
+    settings = SETTINGS["book"] | {"html_theme_options": theme}
+    make_site(texts, pages, site, "html", settings, "vit_helpers.css", "favicon.svg")
 
 
-def lay_out(folder: Path, texts: dict[Path, str], *static: str) -> None:
-    """Write {path of a file: text of its page}, and what all pages share, to where Sphinx reads them."""
+def make_site(texts: dict[Path, str], pages: Path, site: Path, builder: str, settings: dict[str, Any], *static: str) -> None:
+    """Make a site of {path of a file: text of its page} and static files; ValueError where Sphinx warns.
+
+    pages: a folder for what Sphinx reads, like that of the repository
+    """
+    from sphinx.application import Sphinx
+
     for path, text in texts.items():
-        page = folder / (page_name(path) + (".ipynb" if path.suffix == ".ipynb" else ".md"))
+        page = pages / (page_name(path) + (".ipynb" if path.suffix == ".ipynb" else ".md"))
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text, encoding="utf-8")
-    shutil.copytree(ROOT / "images", folder / "images")
-    (folder / "_static").mkdir()
+    shutil.copytree(ROOT / "images", pages / "images")
+    (pages / "_static").mkdir()
     for name in static:
-        shutil.copy(STATIC / name, folder / "_static")
+        shutil.copy(STATIC / name, pages / "_static")
+    settings, doctrees = SETTINGS["all"] | settings, pages.with_name("doctrees")
+    app = Sphinx(pages, None, site, doctrees, builder, settings, status=None, warningiserror=True)
+    app.connect("doctree-read", partial(finish_page, alt=alt_texts()))
+    app.build()
+    if app.statuscode:
+        raise ValueError("nothing was written: see the warnings above")
 
 
 def page_name(path: Path) -> str:
@@ -148,18 +137,17 @@ def target(link: str, path: Path) -> Path | None:
     return found / "__init__.py" if (found / "__init__.py").is_file() else found
 
 
-def tidied(text: str, path: Path, pages: Iterable[Path], address: str) -> str:
+def tidied(text: str, path: Path, pages: Collection[Path], address: str) -> str:
     """Markdown of the file at `path`, for its page: links lead to pages, else to the repository, else nowhere."""
 
-    def relinked(match):
+    def relinked(match: re.Match[str]) -> str:
         words, link = match.groups()
-        found = target(link, path)
+        if (found := target(link, path)) is None:
+            return match.group()
         if found in pages:
             suffix, anchor = ".ipynb" if found.suffix == ".ipynb" else ".md", re.sub("-L.*", "", link.partition("#")[2])
             return f"[{words}](/{page_name(found)}{suffix}{'#' if anchor else ''}{anchor})"
-        if found:
-            return f"[{words}]({address}/blob/main/{found.relative_to(ROOT).as_posix()})" if address else words
-        return match.group()
+        return f"[{words}]({address}/blob/main/{found.relative_to(ROOT).as_posix()})" if address else words
 
     return LINK.sub(relinked, LEFT_OUT.sub("", text))
 
@@ -222,17 +210,18 @@ def alt_texts() -> dict[str, str]:
 
 
 def finish_page(app: Any, doctree: Any, alt: dict[str, str]) -> None:
-    """Images get their alt text, lines of code an anchor that links can lead to (#L12, as on GitHub)."""
+    """Images get their alt text, code what sphinx-revealjs asks of it, lines of code an anchor (#L12, as on GitHub)."""
     from docutils import nodes
 
     for image in doctree.findall(nodes.image):
         image["alt"] = image.get("alt") or alt.get(Path(image["uri"]).stem, "")
-    if app.env.docname.startswith(("vit_helpers/", "tests/")):
-        slugs = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
-        for block in doctree.findall(nodes.literal_block):
+    slugs = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
+    for block in doctree.findall(nodes.literal_block):
+        block.setdefault("linenos", False)
+        if app.env.docname.startswith(("vit_helpers/", "tests/")):
             block["highlight_args"] = {"linespans": "L"}
             slugs |= {f"L{number}": (number, f"L-{number}", "") for number in range(1, block.rawsource.count("\n") + 2)}
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -12,7 +12,6 @@ import builtins
 import re
 import shutil
 import symtable
-import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,81 +22,52 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools import main
-from tools.execute import METADATA, ROOT, is_setup, lessons
+from tools.execute import METADATA, STATIC, all_notebooks, is_setup, lessons
+from vit_helpers._validate import check_choice
 
 CONFIG = "nbgrader_config.py"
-SETTINGS = (ROOT / "tools" / "static" / "nbgrader_config.txt").read_text(encoding="utf-8")
-ABOUT = (ROOT / "tools" / "static" / "assignment.md").read_text(encoding="utf-8").strip()
-COMMON = """import math
-
-import torch
-import torch.nn.functional as F
-from torch import nn"""
-MARKS = """# The marks for {answer}, of {points}
-import sys
-
-for _name in [*sys.modules]:  # our package is read again, whatever was done to it above
-    if _name.startswith("vit_helpers"):
-        del sys.modules[_name]
-from {module} import {check} as _check
-from vit_helpers.checks.marks import share as _share
-
-{worth}"""
+SOLUTIONS = {path.name: path for path in all_notebooks() if path not in lessons()}
+PAIRS = {path.stem: (path, SOLUTIONS[path.name]) for path in lessons() if path.name in SOLUTIONS}  # with exercises
+SETTINGS, ABOUT, MARKS = (
+    (STATIC / name).read_text(encoding="utf-8") for name in ("nbgrader_config.txt", "assignment.md", "marks.txt")
+)
+COMMON = "import math\n\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="where to make the course: a new or an empty folder")
-    parser.add_argument(
-        "notebooks", nargs="*", metavar="NOTEBOOK", help="such as 03_attention (default: all whose exercises have solutions)"
-    )
+    about = f"of {', '.join(PAIRS)} (default: all, which are those whose exercises have solutions)"
+    parser.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", type=lambda word: Path(word).stem, help=about)
 
 
 def run(args: argparse.Namespace) -> int:
     if find_spec("nbgrader") is None:
         raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
+    for name in args.notebooks:
+        check_choice("notebook with solutions", name, PAIRS)
     require_empty(args.folder)
-    books = {name: assignment(name, *pair) for name, pair in chosen(args.notebooks).items()}
-    make(args.folder, books)
+    pairs = {name: [nbformat.read(path, as_version=4) for path in PAIRS[name]] for name in args.notebooks or PAIRS}
+    books = {name: assignment(name, *pair) for name, pair in pairs.items()}
+    try:
+        for name, notebook in books.items():
+            write(args.folder, name, notebook)
+        (args.folder / CONFIG).write_text(SETTINGS.format(course=args.folder.resolve().name), encoding="utf-8")
+    except BaseException:  # Ctrl-C too: all of the course, or nothing
+        shutil.rmtree(args.folder / "source", ignore_errors=True)
+        raise
     print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(books))}")
     return 0
 
 
 def require_empty(folder: Path) -> None:
     """Raise ValueError unless the folder is new or empty."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
     config = folder / CONFIG
     if config.is_file() and config.read_text(encoding="utf-8").startswith(SETTINGS.partition("\n")[0]):
         there = ", ".join(sorted(path.name for path in folder.glob("source/*")))
         more = "Go on in it with nbgrader generate_assignment, or name a new folder"
         raise ValueError(f"{folder} is already a course, of {there}. {more}")
-    raise ValueError(f"{folder} is {'not empty' if folder.is_dir() else 'a file'}; wanted: a new or an empty folder")
-
-
-def chosen(words: list[str]) -> dict[str, list[NotebookNode]]:
-    """The notebooks of these names, or all that have solutions, each with its solutions."""
-    paths = {path.stem: path for path in lessons()}
-    pairs = {}
-    for name in [Path(word).stem for word in words] or paths:
-        if name not in paths:
-            raise ValueError(f"no notebook {name}; there are {', '.join(paths)}")
-        lesson, solutions = paths[name], paths[name].parent / "solutions" / paths[name].name
-        if solutions.is_file() and exercises(nbformat.read(lesson, as_version=4)):
-            pairs[name] = [nbformat.read(path, as_version=4) for path in (lesson, solutions)]
-        elif words:
-            raise ValueError(f"notebook {name} has no exercises with solutions worked out in {solutions.parent.name}/")
-    return pairs
-
-
-def make(folder: Path, books: dict[str, NotebookNode]) -> None:
-    """Write a course, all of it or nothing, into a new or an empty folder."""
-    try:
-        for name, notebook in books.items():
-            write(folder, name, notebook)
-        (folder / CONFIG).write_text(SETTINGS.format(course=folder.resolve().name), encoding="utf-8")
-    except BaseException:  # Ctrl-C too
-        shutil.rmtree(folder / "source", ignore_errors=True)
-        raise
+    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
+        raise ValueError(f"{folder} is {'a file' if folder.is_file() else 'not empty'}; wanted: a new or an empty folder")
 
 
 def write(folder: Path, name: str, notebook: NotebookNode) -> None:
@@ -114,28 +84,28 @@ class Exercise(NamedTuple):
 
     check: str
     answer: str
+    level: int
+    prose: str  # its first cell, from the heading on
     cells: list[NotebookNode]
     before: list[str]  # the statements of the notebook up to its heading, without those of other answers
 
     @property
-    def level(self) -> int:
-        return self.cells[-1].metadata["exercise"]["level"]
-
-    @property
-    def prose(self) -> str:
-        return self.cells[0].source[self.cells[0].source.index("### Exercise") :]
+    def points(self) -> str:
+        return f"{self.level} point{'s' * (self.level > 1)}"
 
 
 def exercises(lesson: NotebookNode) -> list[Exercise]:
     """The exercises of a notebook: from the heading before it to each cell with `exercise` in its metadata."""
-    found, before = [], []
+    found: list[Exercise] = []
+    before: list[str] = []
     for number, cell in enumerate(lesson.cells):
         if cell.cell_type == "markdown":
             if "### Exercise" in cell.source:
-                heading, so_far = number, list(before)
+                heading, so_far, prose = number, list(before), cell.source[cell.source.index("### Exercise") :]
         elif "exercise" in cell.metadata:
-            check, answer = re.search(r"^done = (check_\w+)\((\w+)\)", cell.source, re.M).groups()
-            found.append(Exercise(check, answer, lesson.cells[heading : number + 1], so_far))
+            [(check, answer)] = re.findall(r"^done = (check_\w+)\((\w+)\)", cell.source, re.M)
+            level = cell.metadata["exercise"]["level"]
+            found.append(Exercise(check, answer, level, prose, lesson.cells[heading : number + 1], so_far))
         elif not is_setup(cell):
             before += statements(cell.source)
     return found
@@ -144,10 +114,10 @@ def exercises(lesson: NotebookNode) -> list[Exercise]:
 def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
     """The notebook for nbgrader's folder `source`, from a notebook of the series and the one with its solutions."""
     setup = next(cell.source for cell in lesson.cells if is_setup(cell))
-    cells = [new_markdown_cell(ABOUT.format(name=name)), new_code_cell(setup), new_code_cell(COMMON)]
+    cells = [new_markdown_cell(ABOUT.format(name=name).strip()), new_code_cell(setup), new_code_cell(COMMON)]
     known = names(COMMON)[0]
     for exercise in exercises(lesson):
-        prose = re.sub(r"(\*Level [^*]+)\.\*", rf"\1, {points(exercise)}.*", exercise.prose)
+        prose = re.sub(r"(\*Level [^*]+)\.\*", rf"\1, {exercise.points}.*", exercise.prose)
         cells.append(new_markdown_cell(prose.removeprefix("#")))  # one level up, under the title
         if along := comes_along(exercise, known):
             cells.append(new_code_cell(page(along)))
@@ -181,7 +151,7 @@ def comes_along(exercise: Exercise, known: set[str]) -> list[str]:
 def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
     """The cell of the answer: the stub, and the solution between nbgrader's marks, which it removes for the students."""
     stub, done = re.split(r"^(?=done = )", exercise.cells[-1].source, flags=re.M)
-    before = []
+    before: list[str] = []
     for source in code(solutions.cells):
         if worked := re.search(rf"^assert {exercise.check}\((\w+)\)", source, re.M):
             own = re.sub(rf"from \S+ import {exercise.check}\n+", "", source[: worked.start()]).strip()
@@ -192,19 +162,13 @@ def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
     raise ValueError(f"no solution is worked out for {exercise.check}")
 
 
-def points(exercise: Exercise) -> str:
-    """ "1 point" or "2 points" """
-    return f"{exercise.level} point{'s' * (exercise.level > 1)}"
-
-
 def marks(exercise: Exercise) -> str:
     """The cell that gives the points; its last line is a number, which nbgrader takes for them."""
-    module = re.search(rf"^from (\S+) import {exercise.check}$", "\n".join(code(exercise.cells)), re.M)[1]
+    [module] = re.findall(rf"^from (\S+) import {exercise.check}$", "\n".join(code(exercise.cells)), re.M)
     share = f"_share(_check, {exercise.answer})"
     if exercise.cells[-1].metadata["exercise"]["all_or_nothing"]:  # the given code has some ideas right already
         share = f"({share} == 1)"
-    worth = f"{exercise.level} * {share}"
-    return MARKS.format(module=module, worth=worth, points=points(exercise), check=exercise.check, answer=exercise.answer)
+    return MARKS.format(module=module, worth=f"{exercise.level} * {share}", exercise=exercise).rstrip()
 
 
 def code(cells: Iterable[NotebookNode]) -> list[str]:
@@ -223,7 +187,7 @@ def names(source: str) -> tuple[set[str], set[str]]:
     """The names that code binds for what comes after it, and those that it needs from what came before."""
     top = symtable.symtable(source, "cell", "exec")
     binds = {name.get_name() for name in top.get_symbols() if name.is_assigned() or name.is_imported()}
-    needs, tables = set(), [top]
+    needs, tables = set[str](), [top]
     for table in tables:
         tables += table.get_children()
         found = (name for name in table.get_symbols() if name.is_referenced() and (table is top or name.is_global()))
@@ -239,7 +203,7 @@ def page(texts: Iterable[str]) -> str:
 
 def needed(wanted: set[str], before: list[str], known: set[str]) -> list[str]:
     """Those of the statements before that bind the wanted names, and what these need in turn."""
-    found = []
+    found: list[str] = []
     for text in reversed(before):
         binds, needs = names(text)
         if binds & wanted:
@@ -249,4 +213,4 @@ def needed(wanted: set[str], before: list[str], known: set[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -14,13 +14,16 @@ import argparse
 import configparser
 import copy
 import json
+import os
 import re
 import sys
 import threading
 import time
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import psutil  # comes with Jupyter
@@ -34,49 +37,32 @@ from vit_helpers import __version__
 ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "pyproject.toml"
 SANITIZE = ROOT / "tests" / "nbval_sanitize.cfg"
+STATIC = ROOT / "tools" / "static"
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
 WIDGET = "application/vnd.jupyter.widget-view+json"
-SETUP = """\
-# @title Setup: find vit_helpers (run this first)
-import sys
-from importlib.util import find_spec
-from pathlib import Path
-
-sys.path[:0] = [str(p) for p in Path.cwd().parents if (p / "vit_helpers" / "vit.py").is_file()]
-"""
-LOCAL = 'assert find_spec("vit_helpers"), "no vit_helpers: run this in the repository, or pip install that"'
-ONLINE = """\
-if not find_spec("vit_helpers"):  # on Colab or Kaggle: fetch it, and leave their torch as it is
-    import subprocess
-
-    url = "git+{address}@{tag}"
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", url, "torchinfo", "einops"]
-    subprocess.run(pip)
-    assert find_spec("vit_helpers"), "pip says above why it failed; on Kaggle, is internet on?\""""
 TAG = f"v{__version__}"  # what published notebooks install
 CARD_ROW = re.compile(r"^\| time and memory \|.*\|$", re.MULTILINE)
+Rule = tuple[re.Pattern[str], str]  # what to look for, and what to put in its place
 MEASURED = re.compile(r"^\| time and memory \| (\S+ s), (\S+ GiB) \(measured .*\) \|$", re.MULTILINE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebooks", nargs="*", type=Path, help="default: every notebook under notebooks/")
-    parser.add_argument(
-        "--cards",
-        action="store_true",
-        help="write time and memory into the notebook and into README.md, where they differ by more than a quarter from "
-        "what is there; let nothing else run meanwhile (default: print them, write none)",
-    )
+    cards = "write time and memory, where a quarter off, into notebooks and README.md; let nothing else run (default: print)"
+    parser.add_argument("--cards", action="store_true", help=cards)
 
 
 def run(args: argparse.Namespace) -> int:
     notebooks = args.notebooks or all_notebooks()
     if missing := [str(path) for path in notebooks if not path.is_file()]:
         raise ValueError(f"no notebook at {', '.join(missing)}")
-    if args.cards and (unlisted := [str(path) for path in notebooks if not is_listed(path)]):
-        raise ValueError(f"no row with time and memory in README.md for {', '.join(unlisted)}")
+    for path in notebooks if args.cards else ():
+        readme, row = readme_row(path)
+        if card_of(nbformat.read(path, as_version=4)) and not row.search(readme.read_text(encoding="utf-8")):
+            raise ValueError(f"no row with time and memory in README.md for {path}")
     return max([not execute(path, args.cards) for path in notebooks], default=0)
 
 
@@ -92,28 +78,23 @@ def lessons() -> list[Path]:
 
 def execute(path: Path, cards: bool = False) -> bool:
     """Run one notebook and store it, with `cards` also what it cost; False, and nothing stored, when that fails."""
+    options: dict[str, Any] = {"timeout": 600, "kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
     try:
         before = path.read_text(encoding="utf-8")
         old = nbformat.reads(before, as_version=4)
-    except ValueError as error:
-        print(f"{path}: not a notebook\n{error}", file=sys.stderr)
-        return False
-    new = copy.deepcopy(old)
-    for cell in filter(is_setup, new.cells):
-        cell.source = setup_source(home())
-    options = {"timeout": 600, "kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
-    client = NotebookClient(new, resources={"metadata": {"path": str(path.parent)}}, **options)
-    try:
-        costs = measure(client.execute)
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        new = copy.deepcopy(old)
+        for cell in filter(is_setup, new.cells):
+            cell.source = setup_source(home())
+        costs = measure(NotebookClient(new, resources={"metadata": {"path": str(path.parent)}}, **options).execute)
+    except (ValueError, CellExecutionError, CellTimeoutError, DeadKernelError) as error:  # ValueError: not a notebook
         print(f"{path}: failed, left as it was\n{error}", file=sys.stderr)
         return False
-    if cards and card_of(new):
-        write_costs(path, card_of(new), costs)
+    if cards and (card := card_of(new)):
+        write_costs(path, card, costs)
     after = store(new, new if cards else old)
     if after != before:
         path.write_text(after, encoding="utf-8", newline="\n")
-    print(f"{path}: {'unchanged' if after == before else 'written'}, {', '.join(format_costs(costs))}")
+    print(f"{path}: {'unchanged' if after == before else 'written'}, {format_costs(costs)}")
     return True
 
 
@@ -143,29 +124,28 @@ def home() -> str:
 
 def setup_source(address: str) -> str:
     """The setup cell of every notebook of a repository with this public address, "" for none."""
-    return SETUP + (ONLINE.format(address=address, tag=TAG) if address else LOCAL)
+    text = (STATIC / ("setup_published.txt" if address else "setup.txt")).read_text(encoding="utf-8").rstrip()
+    return text.format(address=address, tag=TAG)
 
 
-def is_setup(cell: dict) -> bool:
+def is_setup(cell: dict[str, Any]) -> bool:
     """Whether this is the cell that finds vit_helpers."""
     return "setup" in cell["metadata"].get("tags", [])
 
 
-def sanitize_rules() -> list[tuple[re.Pattern, str]]:
-    """nbval's own file: what to look for, and what to put in its place."""
+def sanitize_rules() -> list[Rule]:
+    """Those of nbval's own file."""
     config = configparser.RawConfigParser()
     config.read(SANITIZE)
     return [(re.compile(config[name]["regex"]), config[name]["replace"]) for name in config.sections()]
 
 
-def blur(outputs: list, rules: list, timed: bool = False) -> list[str]:
+def blur(outputs: list[Any], rules: list[Rule], timed: bool = False) -> list[str]:
     """Outputs as comparable text, without execution counts, and where they may show times without images."""
     texts = []
     for output in outputs:
-        kept = {key: value for key, value in output.items() if key != "execution_count"}
-        if timed and "data" in kept:
-            kept["data"] = {kind: value for kind, value in kept["data"].items() if not kind.startswith("image/")}
-        text = json.dumps(kept, sort_keys=True)
+        data = {kind: value for kind, value in output.get("data", {}).items() if not (timed and kind.startswith("image/"))}
+        text = json.dumps({**output, "data": data, "execution_count": None}, sort_keys=True)
         for pattern, replacement in rules:
             text = pattern.sub(replacement, text)
         texts.append(text)
@@ -174,45 +154,33 @@ def blur(outputs: list, rules: list, timed: bool = False) -> list[str]:
 
 def measure(work: Callable[[], object]) -> tuple[float, float]:
     """Seconds that `work()` took, and the peak memory in GiB of the processes it started, sampled ten times a second."""
-    peaks, done = [0], threading.Event()
+    peaks, done, start = [0], threading.Event(), time.perf_counter()
 
-    def watch():
+    def watch() -> None:  # so that no page counts twice, a child's children count with what they share with nobody
         while not done.wait(0.1):
-            peaks.append(memory_of_children())
+            total = 0
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    ours = process.ppid() == os.getpid()
+                    total += process.memory_info().rss if ours else process.memory_full_info().uss
+            peaks.append(total)
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    start = time.perf_counter()
-    watcher.start()
+    (watcher := threading.Thread(target=watch, daemon=True)).start()
     try:
         work()
     finally:
         done.set()
-        seconds = time.perf_counter() - start
         watcher.join()
-    return seconds, max(peaks) / 2**30
+    return time.perf_counter() - start, max(peaks) / 2**30
 
 
-def memory_of_children() -> int:
-    """Bytes in use by the children of this process (a kernel), and by *their* children what they share with nobody.
-
-    So no page counts twice, neither libraries nor what a fork shares, and this process does not count.
-    """
-    me, total = psutil.Process(), 0
-    for process in me.children(recursive=True):
-        try:
-            total += process.memory_info().rss if process.ppid() == me.pid else process.memory_full_info().uss
-        except psutil.Error:  # it has ended meanwhile
-            continue
-    return total
-
-
-def format_costs(costs: tuple[float, float]) -> tuple[str, str]:
+def format_costs(costs: tuple[float, float]) -> str:
     """Seconds and GiB, two digits of each: all that another run will repeat
 
     >>> format_costs((47.6, 1.234))
-    ('48 s', '1.2 GiB')
+    '48 s, 1.2 GiB'
     """
-    return tuple(f"{float(f'{cost:.2g}'):g} {unit}" for cost, unit in zip(costs, ("s", "GiB"), strict=True))
+    return ", ".join(f"{float(f'{cost:.2g}'):g} {unit}" for cost, unit in zip(costs, ("s", "GiB"), strict=True))
 
 
 def card_of(book: NotebookNode) -> NotebookNode | None:
@@ -223,44 +191,30 @@ def card_of(book: NotebookNode) -> NotebookNode | None:
 
 def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> None:
     """Write the costs into the card, unless it is right within a quarter, and what the card says into README.md."""
-    before = MEASURED.search(card.source)
-    old = [float(words.split()[0]) for words in before.groups()] if before else [0, 0]
-    if any(abs(cost - stored) > stored / 4 for cost, stored in zip(costs, old, strict=True)):
-        row = f"| time and memory | {', '.join(format_costs(costs))} (measured with {threads_and_processor()}) |"
-        card.source = CARD_ROW.sub(lambda _: row, card.source)
-    readme, row = readme_row(path)
-    text = readme.read_text(encoding="utf-8")
-    time_and_memory = " | ".join(MEASURED.search(card.source).groups())
-    if (after := row.sub(lambda found: f"{found[1]} {time_and_memory} |", text)) != text:
-        readme.write_text(after, encoding="utf-8", newline="\n")
-        print(f"{readme.name}: written")
-
-
-def threads_and_processor() -> str:
-    """What a kernel started here computes with, such as "2 threads, AMD EPYC 7B13"."""
     import torch
 
     from vit_helpers.scaling.timing import processor
 
-    threads = torch.get_num_threads()
-    name = re.sub(r"\((R|TM)\)|\b(CPU|Processor|\w+-Core)\b|@.*", " ", processor())  # says nothing more of it
-    return f"{threads} thread{'s' if threads > 1 else ''}, {' '.join(name.split())}"
+    before = MEASURED.findall(card.source)
+    old = [float(words.split()[0]) for words in before[0]] if before else [0, 0]
+    if any(abs(cost - stored) > stored / 4 for cost, stored in zip(costs, old, strict=True)):
+        threads = f"{(count := torch.get_num_threads())} thread{'s' if count > 1 else ''}"
+        name = re.sub(r"\((R|TM)\)|\b(CPU|Processor|\w+-Core)\b|@.*", " ", processor())  # says nothing more of it
+        row = f"| time and memory | {format_costs(costs)} (measured with {threads}, {' '.join(name.split())}) |"
+        card.source = CARD_ROW.sub(lambda _: row, card.source)
+    time_and_memory, (readme, pattern) = " | ".join(MEASURED.findall(card.source)[0]), readme_row(path)
+    text = readme.read_text(encoding="utf-8")
+    if (after := pattern.sub(lambda found: f"{found[1]} {time_and_memory} |", text)) != text:
+        readme.write_text(after, encoding="utf-8", newline="\n")
+        print(f"{readme.name}: written")
 
 
-def readme_row(path: Path) -> tuple[Path, re.Pattern]:
+def readme_row(path: Path) -> tuple[Path, re.Pattern[str]]:
     """README.md beside the folder of a notebook, and the pattern of its row there: its last two cells are the costs."""
     path = path.resolve()
     link = re.escape(f"({path.parent.name}/{path.name})")
     return path.parents[1] / "README.md", re.compile(rf"^(\|.*{link}.*\|)[^|\n]*\|[^|\n]*\|$", re.MULTILINE)
 
 
-def is_listed(path: Path) -> bool:
-    """Whether README.md has a row for the costs of this notebook; True for one without a card, which needs none."""
-    if card_of(nbformat.read(path, as_version=4)) is None:
-        return True
-    readme, row = readme_row(path)
-    return readme.is_file() and bool(row.search(readme.read_text(encoding="utf-8")))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -1,7 +1,7 @@
 """Compare our ViT with those of four libraries: time to import, to build, of inference and of training, and memory.
 
 All models of a row have the same shape and do the same work, in turn. Libraries that are not installed are left out. The
-numbers of all rounds are stored as JSON, and printed as tables. Let nothing else run meanwhile.
+numbers of all rounds are stored as JSON, and printed as a table. Let nothing else run meanwhile.
 
 What differs: vit-pytorch has no biases for queries, keys and values, normalizes the pixels of a patch before the projection
 and the tokens after it, always computes the attention weights explicitly, and imports its other models along with the ViT.
@@ -12,9 +12,11 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -22,8 +24,8 @@ from torch import Tensor, nn
 
 import vit_helpers
 from tools import main
-from tools.steps import STEPS, in_own_process, random_images, train_step
-from tools.tables import markdown_table, significant
+from tools.measuring import STEPS, in_own_process, markdown_table, random_images, significant, train_step
+from vit_helpers._validate import to_2tuple
 from vit_helpers.cli import positive_int
 from vit_helpers.cli.bench import run_fresh
 from vit_helpers.cli.train import pick_device
@@ -47,9 +49,16 @@ MODULES = {  # what is imported for a ViT, the smallest part of each library
     "Hugging Face": "transformers.models.vit.modeling_vit",
     "vit-pytorch": "vit_pytorch.vit",
 }
-LARGER = 32  # times the batch on a GPU, which a small one leaves idle
-COMPILED = ("ours", "timm")  # those that are measured with torch.compile too
+ARGUMENTS = {  # for side of image and of patch, channels, classes, width, width of the MLP, blocks, heads; "-" has none
+    "torchvision": "image_size patch_size - num_classes hidden_dim mlp_dim num_layers num_heads",
+    "timm": "img_size patch_size in_chans num_classes embed_dim - depth num_heads",
+    "Hugging Face": "image_size patch_size num_channels num_labels hidden_size intermediate_size num_hidden_layers "
+    "num_attention_heads",
+    "vit-pytorch": "image_size patch_size channels num_classes dim mlp_dim depth heads",
+}
 SHORT = {"float32": "fp32", "bfloat16": "bf16"}
+COSTS = {"import": ("import, s", 1), "build": ("build, ms", 1e-3), "memory": ("training's memory, MB", 1e6)}
+Row = dict[str, Any]  # a measurement, as it is stored
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -62,7 +71,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the models run (default: cpu)")
     parser.add_argument("--json", type=Path, default=Path("runs/libraries.json"), help="default: runs/libraries.json")
-    parser.add_argument("--from", dest="stored", type=Path, help="print the tables of a JSON file, and measure nothing")
+    parser.add_argument("--from", dest="stored", type=Path, help="print the table of a JSON file, and measure nothing")
 
 
 def run(args: Namespace) -> int:
@@ -71,7 +80,8 @@ def run(args: Namespace) -> int:
         return 0
     torch.set_num_threads(args.threads)
     device = pick_device(args.device)
-    results = measure(args.shapes, args.precision or fast_precisions(device), args.rounds, device)
+    precisions = args.precision or list(dict.fromkeys(("float32", best_precision(device))))
+    results = measure(args.shapes, precisions, args.rounds, device)
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"results: {args.json}", file=sys.stderr)  # so that stdout can be pasted
@@ -79,44 +89,39 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def fast_precisions(device: str) -> list[str]:
-    """The precisions that the machine has units for."""
-    return list(dict.fromkeys(("float32", best_precision(device))))
-
-
-def measure(shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu") -> dict:
-    """Everything that the tables need, for JSON: the numbers of all rounds (3 at most for memory), machine and versions."""
+def measure(shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu") -> dict[str, Any]:
+    """Everything that the table needs, for JSON: the numbers of all rounds (3 at most for memory), machine and versions."""
     names, rows = installed(), []
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # float32 means float32 on a GPU too
         for row in measured_rows(shapes, precisions, rounds, device):
-            print(label(row), file=sys.stderr, flush=True)
+            print(row.get("shape", ""), label(row), file=sys.stderr, flush=True)
             rows.append(row)
+    versions = {name: metadata.version(PACKAGES.get(name, name)) for name in names[1:]}
     return {
         "machine": timing.machine(),
         "device": "CPU" if device == "cpu" else f"{torch.cuda.get_device_name()}, TF32 off",
-        "versions": {"ours": vit_helpers.__version__}
-        | {name: metadata.version(PACKAGES.get(name, name)) for name in names[1:]},
+        "versions": {"ours": vit_helpers.__version__} | versions,
         "left_out": [name for name in MODULES if name not in names],
         "precisions": list(precisions),
-        "bf16_units": "bfloat16" in fast_precisions(device),
+        "bf16_units": best_precision(device) == "bfloat16",
         "rows": rows,
     }
 
 
-def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device: str) -> Iterator[dict]:
+def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device: str) -> Iterator[Row]:
     """One row for each measurement; values are {name: [a number for each round]}, in seconds, or bytes for memory."""
     yield {"what": "import", "values": import_seconds(rounds)}
     for shape in shapes:
-        builds = {name: lambda name=name, shape=shape: MAKERS[name](SHAPES[shape]) for name in installed()}
+        builds = {name: partial(MAKERS[name], SHAPES[shape]) for name in installed()}
         yield {"what": "build", "shape": shape, "values": timing.benchmark_interleaved(builds, rounds, seconds=0)}
         for precision in precisions:
+            about = {"shape": shape, "precision": precision}
             if timing.can_measure_memory(device):
                 words = (training_memory, shape, precision, device)
                 values = {name: [in_own_process(*words, name) for _ in range(min(rounds, 3))] for name in installed()}
-                yield {"what": "memory", "shape": shape, "precision": precision, "values": values}
-            for compiled in (False,) if device == "cpu" else (False, True):
-                for what in STEPS:
-                    yield speed_row(what, shape, precision, device, rounds, compiled)
+                yield {"what": "memory", **about, "values": values}
+            for what in STEPS:
+                yield {"what": what, **about, **speed(what, shape, precision, device, rounds)}
 
 
 def import_seconds(rounds: int) -> dict[str, list[float]]:
@@ -131,24 +136,19 @@ def import_seconds(rounds: int) -> dict[str, list[float]]:
     return values
 
 
-def speed_row(what: str, shape: str, precision: str, device: str, rounds: int, compiled: bool = False) -> dict:
+def speed(what: str, shape: str, precision: str, device: str, rounds: int) -> Row:
     """Seconds of a batch, its size, multiply-adds of one image, and how many the machine does per second at best."""
-    torch.compiler.reset()  # it silently gives up on a model that it has compiled for many shapes
-    config, (images, labels), steps = SHAPES[shape], random_batch(shape, device), {}
-    for name in COMPILED if compiled else installed():
-        if name in installed():
-            model = MAKERS[name](SHAPES[shape]).to(device)
-            steps[name] = STEPS[what](torch.compile(model) if compiled else model, images, labels, precision)
+    config, batch = SHAPES[shape], random_batch(shape, device)
+    steps = {name: STEPS[what](MAKERS[name](config).to(device), *batch, precision) for name in installed()}
     work = multiply_adds(config) if what == "inference" else training_multiply_adds(config, fused=False)
-    about = {"what": what, "shape": shape, "precision": precision, "compiled": compiled, "batch": len(images)}
     peak = timing.matmul_peak(getattr(torch, precision), device, 1024 if device == "cpu" else 8192)  # per second
-    values = timing.benchmark_interleaved(steps, rounds)
-    return about | {"multiply_adds": sum(work.values()), "peak": peak, "values": values}
+    about = {"batch": len(batch[0]), "multiply_adds": sum(work.values()), "peak": peak}
+    return about | {"values": timing.benchmark_interleaved(steps, rounds)}
 
 
 def random_batch(shape: str, device: str) -> tuple[Tensor, Tensor]:
-    """Random images and labels, as many as the shape's batch."""
-    return random_images(SHAPES[shape], BATCH[shape] if device == "cpu" else LARGER * BATCH[shape], device)
+    """Random images and labels, as many as the shape's batch; 32 times as many on a GPU, which few leave idle."""
+    return random_images(SHAPES[shape], BATCH[shape] * (1 if device == "cpu" else 32), device)
 
 
 def training_memory(shape: str, precision: str, device: str, name: str) -> int:
@@ -173,107 +173,71 @@ def installed() -> list[str]:
     return [name for name, module in MODULES.items() if find_spec(module.partition(".")[0])]
 
 
-def torchvision_vit(c: ViTConfig) -> nn.Module:
-    from torchvision.models.vision_transformer import VisionTransformer
-
-    model = VisionTransformer(
-        c.image_size[0], c.patch_size, c.depth, c.num_heads, c.embed_dim, 4 * c.embed_dim, num_classes=CLASSES
-    )
-    if c.in_chans != 3:  # torchvision's builder knows color images only
+def make_model(name: str, c: ViTConfig) -> nn.Module:
+    """A library's ViT of the shape of ours; what still differs is in the docstring above."""
+    if name == "ours":
+        return ViT(c)
+    shape = to_2tuple(c.image_size)[0], c.patch_size, c.in_chans, CLASSES, c.embed_dim, 4 * c.embed_dim, c.depth, c.num_heads
+    module, words = import_module(MODULES[name]), dict(zip(ARGUMENTS[name].split(), shape, strict=True))
+    words.pop("-", None)
+    if name == "Hugging Face":
+        return module.ViTForImageClassification(module.ViTConfig(**words))
+    if name == "vit-pytorch":
+        model = module.ViT(**words, dim_head=c.embed_dim // c.num_heads)  # dim_head is 64 by default
+        for attention, _ in model.transformer.layers if c.num_heads == 1 else ():  # it has no projection for one head
+            attention.to_out = nn.Linear(c.embed_dim, c.embed_dim)
+        return model
+    model = module.VisionTransformer(**words)
+    if name == "torchvision" and c.in_chans != 3:  # its builder knows color images only
         model.conv_proj = nn.Conv2d(c.in_chans, c.embed_dim, c.patch_size, c.patch_size)
     return model
 
 
-def timm_vit(c: ViTConfig) -> nn.Module:
-    from timm.models.vision_transformer import VisionTransformer
-
-    return VisionTransformer(
-        c.image_size[0], c.patch_size, c.in_chans, CLASSES, embed_dim=c.embed_dim, depth=c.depth, num_heads=c.num_heads
-    )
+MAKERS = {name: partial(make_model, name) for name in MODULES}
 
 
-def huggingface_vit(c: ViTConfig) -> nn.Module:
-    from transformers.models.vit.configuration_vit import ViTConfig as TheirConfig
-    from transformers.models.vit.modeling_vit import ViTForImageClassification
-
-    names = {"image_size": c.image_size[0], "patch_size": c.patch_size, "num_channels": c.in_chans, "num_labels": CLASSES}
-    names |= {"hidden_size": c.embed_dim, "intermediate_size": 4 * c.embed_dim}
-    return ViTForImageClassification(TheirConfig(**names, num_hidden_layers=c.depth, num_attention_heads=c.num_heads))
-
-
-def lucidrains_vit(c: ViTConfig) -> nn.Module:
-    """As close as it can be built; the docstring above says what still differs."""
-    from vit_pytorch.vit import ViT
-
-    names = {"image_size": c.image_size[0], "patch_size": c.patch_size, "channels": c.in_chans, "num_classes": CLASSES}
-    names |= {"dim": c.embed_dim, "depth": c.depth, "heads": c.num_heads, "mlp_dim": 4 * c.embed_dim}
-    model = ViT(**names, dim_head=c.embed_dim // c.num_heads)  # dim_head is 64 by default
-    for attention, _ in model.transformer.layers if c.num_heads == 1 else ():  # it has no projection for one head
-        attention.to_out = nn.Linear(c.embed_dim, c.embed_dim)
-    return model
-
-
-MAKERS = dict(zip(MODULES, (ViT, torchvision_vit, timm_vit, huggingface_vit, lucidrains_vit), strict=True))
-
-
-def markdown(results: dict) -> str:
-    """The tables of what `measure` returned: speeds, costs, and what was measured where."""
+def markdown(results: dict[str, Any]) -> str:
+    """The table of what `measure` returned, and below it what was measured where."""
     rows, names = results["rows"], [name for name in MODULES if name in results["versions"]]
-    speeds = [row for row in rows if "peak" in row]
-    peaks = {row["precision"]: max(r["peak"] for r in speeds if r["precision"] == row["precision"]) for row in speeds}
-    tables = [speed_line(row, names, peaks) for row in speeds], [cost_line(row, names) for row in rows if "peak" not in row]
+    peaks = pd.DataFrame([row for row in rows if "peak" in row]).groupby("precision")["peak"].max()
     libraries = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     about = [f"{results['device']}: {results['machine']}; {libraries}."]
     if results["left_out"]:
         about.append(f"Not installed, left out: {', '.join(results['left_out'])}.")
     if not results["bf16_units"] and "bfloat16" not in results["precisions"]:
         about.append("bf16: no bf16 units here: left out.")
-    return "\n\n".join([*(markdown_table(pd.DataFrame(lines)) for lines in tables), "\n".join(about)])
+    table = pd.DataFrame([table_line(row, names, peaks) for row in rows])
+    return markdown_table(table) + "\n\n" + "\n".join(about)
 
 
-def speed_line(row: dict, names: list[str], peaks: dict[str, float]) -> dict[str, str]:
-    """Images per second; the ratio, above 1 if ours is faster; the widest range; how much of the peak ours reaches."""
-    seconds = pd.DataFrame(row["values"])
-    speeds = row["batch"] / seconds.median()
-    spread = ((seconds.max() - seconds.min()) / seconds.median()).max()
-    return {
-        "images/s": row["shape"],
-        "work": row["what"],
-        "precision": SHORT[row["precision"]] + ", compiled" * row["compiled"],
-        **{name: significant(speeds[name]) if name in speeds else "" for name in names},
-        "ours / best peer": ratio(seconds, faster=True),
-        "spread": f"{spread:.0%}",
-        "share of peak": f"{speeds['ours'] * row['multiply_adds'] / peaks[row['precision']]:.0%}",
-    }
+def table_line(row: Row, names: list[str], peaks: pd.Series) -> dict[str, str]:
+    """Medians; the ratio, of speeds above 1 if ours is faster; the widest range; how much of the peak ours reaches."""
+    values, speed, share = pd.DataFrame({name: row["values"][name] for name in names}), "peak" in row, ""
+    spread = ((values.max() - values.min()) / values.median()).max()
+    values = row["batch"] / values if speed else values / COSTS[row["what"]][1]
+    if speed:
+        share = f"{values['ours'].median() * row['multiply_adds'] / peaks[row['precision']]:.0%}"
+    about = {"measured": label(row), "shape": row.get("shape", ""), **values.median().map(significant)}
+    return about | {"ours / best peer": ratio(values, speed), "spread": f"{spread:.0%}", "share of peak": share}
 
 
-def cost_line(row: dict, names: list[str]) -> dict[str, str]:
-    """Seconds or megabytes; the ratio, below 1 if ours costs less."""
-    costs = pd.DataFrame({name: row["values"][name] for name in names})
-    cells = (costs.median() / {"import": 1, "build": 1e-3, "memory": 1e6}[row["what"]]).map(significant)
-    return {"cost": label(row), "shape": row.get("shape", ""), **cells, "ours / best peer": ratio(costs)}
-
-
-def label(row: dict) -> str:
+def label(row: Row) -> str:
     """What a row is about, in words."""
+    words = COSTS[row["what"]][0] if row["what"] in COSTS else f"{row['what']}, images/s"
     if row["what"] == "import":
-        return f"import, s (after torch's {significant(pd.Series(row['values']['torch']).median())})"
-    if row["what"] == "build":
-        return "build, ms"
-    if row["what"] == "memory":
-        return f"training's memory, MB, {SHORT[row['precision']]}"
-    return f"{row['shape']} {row['what']} {SHORT[row['precision']]}{', compiled' * row['compiled']}"
+        words += f" (after torch's {significant(pd.Series(row['values']['torch']).median())})"
+    return f"{words}, {SHORT[row['precision']]}" if "precision" in row else words
 
 
-def ratio(values: pd.DataFrame, faster: bool = False) -> str:
-    """Ours over the best peer, round by round: the median and the range. faster: of speeds, if the values are seconds."""
+def ratio(values: pd.DataFrame, speed: bool) -> str:
+    """Ours over the best peer, round by round: the median and the range."""
     peers = values.drop(columns="ours")
     if peers.empty:
         return ""
-    costs = values["ours"] / peers[peers.median().idxmin()]
-    ratios = 1 / costs if faster else costs
+    medians = peers.median()
+    ratios = values["ours"] / peers[medians.idxmax() if speed else medians.idxmin()]
     return f"{ratios.median():.2f} ({ratios.min():.2f} to {ratios.max():.2f})"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

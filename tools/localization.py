@@ -4,15 +4,16 @@ The maps of each model are scored on the test split, and beside them those of an
 are stored in a CSV file.
 """
 
-import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from torch import nn
 
 from tools import main
-from tools.tables import mean_and_std, write_csv
+from tools.measuring import mean_and_std, write_csv
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches
 from vit_helpers.inspection.localization import localization_scores
@@ -29,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for seed, path in enumerate(args.weights):
         rows += score_file(seed, path)
         print(f"{path}: accuracy {rows[-1]['accuracy']:.3f}", flush=True)
@@ -40,22 +41,19 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def score_file(seed: int, path: Path) -> list[dict]:
+def score_file(seed: int, path: Path) -> Iterator[dict[str, Any]]:
     """The rows of one file: for an untrained model of its shape, drawn from this seed, and for the model."""
     data, loaded = load("scattered_digits", n=IMAGES), load_weights(path)
     if loaded.class_names != data.class_names:
         raise ValueError(f"{path} does not name the ten digits, its classes: {', '.join(loaded.class_names) or 'none'}")
     set_seed(seed)
-    untrained, rows = ViT(loaded.model.config), []
-    nn.init.trunc_normal_(untrained.head.weight, std=0.02)  # from a head of zeros no class has a gradient
-    normalize = loaded.preprocess.normalize
+    untrained, normalize = ViT(loaded.model.config), loaded.preprocess.normalize
+    nn.init.trunc_normal_(untrained.get_parameter("head.weight"), std=0.02)  # from a head of zeros no class has a gradient
     for name, model in (("untrained", untrained), ("trained", loaded.model)):
         accuracy = evaluate(model, Batches(data.test, 250, normalize)).accuracy
-        about = {"model": name, "seed": seed, "accuracy": accuracy}
         for method, scores in localization_scores(model, data.test, normalize).items():
-            rows.append(about | {"method": method} | scores)
-    return rows
+            yield {"model": name, "seed": seed, "accuracy": accuracy, "method": method} | scores
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -9,68 +9,54 @@ import argparse
 import ast
 import json
 import re
-import sys
 import tomllib
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tools import main
 from tools.execute import ROOT
 
 SOURCE = Path(__file__).with_name("paper_index.toml")
 PAGE = ROOT / "notebooks" / "paper_index.md"
-START = """\
-[Contents](../README.md) | [Start here](00_start_here.ipynb)
-
-# The paper, and where to find it here
-
-The paper is Dosovitskiy et al., *An Image is Worth 16x16 Words*, \
-[arXiv 2010.11929](https://arxiv.org/abs/2010.11929), version 2. This page goes through it: what each part says, the \
-notebook that builds or shows it, the line of code, and the test of it. A link cannot lead to a cell of a notebook, \
-so a cell is named by its section and its first line.
-
-Not everything was reproduced: of the {entries} entries below, {missing} say what was not, and why.
-
-This page is written by `python -m tools.paper_index` from [paper_index.toml](../tools/paper_index.toml)."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None: one source makes one page."""
+Entry = dict[str, Any]
 
 
 def run(args: argparse.Namespace) -> int:
     try:
         text = page(tomllib.loads(SOURCE.read_text(encoding="utf-8")))
     except (LookupError, ValueError) as error:
-        print(f"error: {SOURCE.name}: {error}", file=sys.stderr)
-        return 1
+        raise ValueError(f"{SOURCE.name}: {error}") from error
     same = PAGE.is_file() and PAGE.read_bytes() == text.encode()
     PAGE.write_text(text, encoding="utf-8", newline="\n")
     print(f"{PAGE}: {'unchanged' if same else 'written'}")
     return 0
 
 
-def page(source: dict) -> str:
+def page(source: dict[str, Any]) -> str:
     """The text of the page.
 
-    source: {"groups": [{"title", "says", "entries": [...]}]}; an entry has "paper" and "says", and lists of places to find
-            under "notebook", "code" and "test", or says under "missing" why the part is not reproduced
+    source: {"start", "groups": [{"title", "says", "entries": [...]}]}; an entry has "paper" and "says", and lists of places
+            to find under "notebook", "code" and "test", or says under "missing" why the part is not reproduced
     raises: LookupError that names all places not found; ValueError for an entry that is not as above
     """
-    lost, parts = [], []
+    lost: list[str] = []
+    parts: list[str] = []
     for group in source["groups"]:
         parts += [f"## {group['title']}", " ".join(group["says"].split())]
         for entry in group["entries"]:
-            parts += [paragraph(entry), *places(entry, lost)]
+            parts.append(paragraph(entry))
+            if found := [f"- {kind}: {place}" for kind in FINDERS for place in places(entry, kind, lost)]:
+                parts.append("\n".join(found))
     if lost:
         raise LookupError("\n  ".join([f"{len(lost)} of its places not found", *lost]))
     entries = [entry for group in source["groups"] for entry in group["entries"]]
-    start = START.format(entries=len(entries), missing=sum("missing" in entry for entry in entries))
+    start = source["start"].format(entries=len(entries), missing=sum("missing" in entry for entry in entries))
     return "\n\n".join([start, *parts]) + "\n"
 
 
-def paragraph(entry: dict) -> str:
+def paragraph(entry: Entry) -> str:
     """What the paper says, and why it is not reproduced where it is not."""
     name = entry.get("paper", "an entry without a name")
     if wrong := sorted({"paper", "says"} - entry.keys() | entry.keys() - {"paper", "says", "missing"} - FINDERS.keys()):
@@ -81,49 +67,54 @@ def paragraph(entry: dict) -> str:
     return f"**{name}.** {' '.join(entry['says'].split())}{missing}"
 
 
-def places(entry: dict, lost: list[str]) -> list[str]:
-    """The list of an entry's places, where it has any; what is not found is added to `lost`."""
-    lines = []
-    for kind, find in FINDERS.items():
-        for place in entry.get(kind, []):
-            try:
-                lines.append(f"- {kind}: {find(*place)}")
-            except LookupError as error:
-                lost.append(f"{entry['paper']}: {error}")
-    return ["\n".join(lines)] if lines else []
+def places(entry: Entry, kind: str, lost: list[str]) -> Iterator[str]:
+    """An entry's places of a kind; what is not found is added to `lost`."""
+    for place in entry.get(kind, []):
+        try:
+            yield FINDERS[kind](*place)
+        except LookupError as error:
+            lost.append(f"{entry['paper']}: {error}")
 
 
 def in_notebook(name: str, heading: str, cell: str | None = None) -> str:
     """Link to a section of a notebook, and of its code cells the one that begins with the line `cell`."""
-    sections = [cells for title, cells in sections_of(ROOT / "notebooks" / f"{name}.ipynb") if title == heading]
-    cells = only(sections, f"the heading {heading!r} of {name}.ipynb")
+    sections: list[tuple[str, list[str]]] = [("", [])]  # a heading, and the first lines of the code cells below it
+    for each in json.loads(read(f"notebooks/{name}.ipynb", "notebook"))["cells"]:
+        if each["cell_type"] == "markdown":
+            prose = re.sub(r"^```.*?^```", "", "".join(each["source"]), flags=re.S | re.M)  # a comment in code is no heading
+            sections += [(found, []) for found in re.findall(r"^#+ (.+)$", prose, re.M)]
+        else:
+            sections[-1][1].append("".join(each["source"][:1]).rstrip("\n"))
+    cells = only([cells for title, cells in sections if title == heading], f"the heading {heading!r} of {name}.ipynb")
     if cell is not None:
         only([line for line in cells if line == cell], f"the cell {cell!r} of {name}.ipynb, {heading!r}, among {cells}")
     return f"[{name}]({name}.ipynb) › {heading}" + (f" › `{cell}`" if cell else "")
 
 
-def in_code(module: str, name: str, text: str | None = None) -> str:
+def in_code(module: str, name: str, text: str = "") -> str:
     """Link to an object of a module, and to the one of its lines that contains `text`; by default the first."""
-    lines, node = read(ROOT / "vit_helpers" / f"{module}.py")
-    for part in name.split("."):
-        node = only([child for child in node.body if part in names_of(child)], f"{part} of {name} in {module}.py")
+    source = read(f"vit_helpers/{module}.py")
+    lines, node = source.split("\n"), cast(Any, ast.parse(source))
+    for part in name.split("."):  # a definition, or an assignment
+        found = [child for child in node.body if re.match(rf" *(def |class )?{part}\b", lines[child.lineno - 1])]
+        node = only(found, f"{part} of {name} in {module}.py")
     inside = range(node.lineno, node.end_lineno + 1) if text else [node.lineno]
-    number = only([n for n in inside if (text or "") in lines[n - 1]], f"the line {text!r} of {name} in {module}.py")
+    number = only([n for n in inside if text in lines[n - 1]], f"the line {text!r} of {name} in {module}.py")
     shown = f": `{lines[number - 1].strip()}`" if text else ""
     return f"[`{module.replace('/', '.')}.{name}`](../vit_helpers/{module}.py#L{number}){shown}"
 
 
 def in_tests(file: str, name: str) -> str:
     """Link to a test, in the words of its name."""
-    tests = [node for node in read(ROOT / "tests" / f"{file}.py")[1].body if isinstance(node, ast.FunctionDef)]
-    node = only([test for test in tests if test.name == name], f"the test {name} of {file}.py")
-    return f"[{name.removeprefix('test_').replace('_', ' ')}](../tests/{file}.py#L{node.lineno}) ({file}.py)"
+    lines = enumerate(read(f"tests/{file}.py").split("\n"), start=1)
+    number = only([n for n, line in lines if line.startswith(f"def {name}(")], f"the test {name} of {file}.py")
+    return f"[{name.removeprefix('test_').replace('_', ' ')}](../tests/{file}.py#L{number}) ({file}.py)"
 
 
-FINDERS = {"notebook": in_notebook, "code": in_code, "test": in_tests}
+FINDERS: dict[str, Callable[..., str]] = {"notebook": in_notebook, "code": in_code, "test": in_tests}
 
 
-def only(found: list, what: str) -> Any:
+def only(found: list[Any], what: str) -> Any:
     """The one thing found; LookupError where there is none, or more than one."""
     if len(found) != 1:
         raise LookupError(f"{what}: {f'found {len(found)} times' if found else 'not found'}")
@@ -131,35 +122,12 @@ def only(found: list, what: str) -> Any:
 
 
 @lru_cache
-def read(path: Path) -> tuple[list[str], ast.Module]:
-    """The lines of a Python file, and its tree."""
-    if not path.is_file():
-        raise LookupError(f"no file {path.relative_to(ROOT)}")
-    text = path.read_text(encoding="utf-8")
-    return text.split("\n"), ast.parse(text)
-
-
-def names_of(node: ast.stmt) -> set[str | None]:
-    """The names that a statement defines."""
-    targets = getattr(node, "targets", [getattr(node, "target", None)])
-    return {getattr(node, "name", None), *(target.id for target in targets if isinstance(target, ast.Name))}
-
-
-@lru_cache
-def sections_of(path: Path) -> list[tuple[str, list[str]]]:
-    """The headings of a notebook, each with the first lines of the code cells up to the next heading."""
-    if not path.is_file():
-        raise LookupError(f"no notebook {path.relative_to(ROOT)}")
-    sections = [("", [])]
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        text = "".join(cell["source"])
-        if cell["cell_type"] == "markdown":
-            prose = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)  # a comment in code is not a heading
-            sections += [(heading, []) for heading in re.findall(r"^#+ (.+)$", prose, re.M)]
-        else:
-            sections[-1][1].append(text.partition("\n")[0])
-    return sections
+def read(path: str, kind: str = "file") -> str:
+    """The text of a file of the repository; LookupError where there is none."""
+    if not (ROOT / path).is_file():
+        raise LookupError(f"no {kind} {path}")
+    return (ROOT / path).read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -7,7 +7,9 @@ published weights. Then both get the same images, and the gradients of the same 
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -15,9 +17,9 @@ from torch import Tensor, nn
 
 from tools import main
 from tools.libraries import CLASSES, MAKERS, SHAPES, installed
-from tools.steps import random_images
-from tools.tables import markdown_table, write_csv
+from tools.measuring import markdown_table, random_images, write_csv
 from vit_helpers import pretrained
+from vit_helpers._validate import check_choice
 from vit_helpers.vit import ViT, ViTConfig
 
 MORE = {name: ViTConfig.from_name(name, num_classes=CLASSES) for name in ("S/16", "B/32", "L/16", "H/14")}
@@ -27,30 +29,31 @@ KEY_MAPS = {
     "timm": pretrained.from_timm,
     "Hugging Face": pretrained.from_huggingface,
 }
-IMAGES = 2
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     about = f"of {', '.join(SIZES)} (default: all; H/14 takes 12 GB of memory)"
-    parser.add_argument("sizes", nargs="*", metavar="SIZE", choices=SIZES, help=about)
+    parser.add_argument("sizes", nargs="*", metavar="SIZE", help=about)
     parser.add_argument("--out", type=Path, default=Path("runs/parity.csv"), help="default: runs/parity.csv")
 
 
 def run(args: Namespace) -> int:
+    for size in args.sizes:
+        check_choice("size", size, SIZES)
     if args.out.is_dir():
         raise ValueError(f"{args.out} is a folder, wanted: a CSV file")
     libraries, rows = [name for name in KEY_MAPS if name in installed()], []
-    for size in args.sizes or SIZES:
-        for library in libraries:
-            rows.append(compare(size, library))
-            write_csv(pd.DataFrame(rows), args.out)
-            print(f"{size}, {library}: largest difference of logits {rows[-1]['logits']:.0e}", file=sys.stderr, flush=True)
+    for size, library in product(args.sizes or SIZES, libraries):
+        rows.append(compare(size, library))
+        write_csv(pd.DataFrame(rows), args.out)
+        print(f"{size}, {library}: largest difference of logits {rows[-1]['logits']:.0e}", file=sys.stderr, flush=True)
     print(markdown(pd.DataFrame(rows)))
-    print(f"Not installed, left out: {', '.join(KEY_MAPS.keys() - libraries)}\n" * (len(libraries) < len(KEY_MAPS)), end="")
+    if missing := KEY_MAPS.keys() - libraries:
+        print(f"Not installed, left out: {', '.join(missing)}")
     return 0
 
 
-def compare(size: str, library: str) -> dict:
+def compare(size: str, library: str) -> dict[str, Any]:
     """Our model beside one of a library, in float32: one row of the table.
 
     logits   : the largest difference of any logit of two images
@@ -59,28 +62,22 @@ def compare(size: str, library: str) -> dict:
     torch.manual_seed(0)
     config, renamed = SIZES[size], KEY_MAPS[library]
     theirs = MAKERS[library](config).eval()
-    add_noise(theirs)
+    for parameter in theirs.parameters():  # none is zero, not even a bias or the head
+        parameter.data.add_(torch.randn_like(parameter), alpha=0.02)
     eps = next(m.eps for m in theirs.modules() if isinstance(m, nn.LayerNorm))
     ours = ViT(replace(config, norm_eps=eps)).eval()
     pretrained.fill(ours, renamed(theirs.state_dict()))
-    images, _ = random_images(config, IMAGES)
+    images, _ = random_images(config, 2)
     (expected, gradients), (logits, mine) = logits_and_gradients(theirs, images), logits_and_gradients(ours, images)
-    gradients = renamed(gradients)
+    largest = [((mine[name] - g).abs().max() / g.abs().max()).item() for name, g in renamed(gradients).items()]
     return {
         "model": size,
         "library": library,
         "parameters": sum(p.numel() for p in ours.parameters()),
         "largest logit": expected.abs().max().item(),
         "logits": (logits - expected).abs().max().item(),
-        "gradients": max(((mine[name] - g).abs().max() / g.abs().max()).item() for name, g in gradients.items()),
+        "gradients": max(largest),
     }
-
-
-@torch.no_grad()
-def add_noise(model: nn.Module) -> None:
-    """Add a little noise to every parameter, so that none is zero, not even a bias or the head."""
-    for parameter in model.parameters():
-        parameter.add_(torch.randn_like(parameter), alpha=0.02)
 
 
 def logits_and_gradients(model: nn.Module, images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -97,10 +94,9 @@ def markdown(rows: pd.DataFrame) -> str:
     columns = {"largest difference of logits; of gradients": sizes["model"]}
     columns["parameters"] = sizes["parameters"].map("{:,}".format)
     for library, found in rows.groupby("library", sort=False):
-        cells = [f"{a:.0e}; {b:.0e}" for a, b in zip(found["logits"], found["gradients"], strict=True)]
-        columns[library] = pd.Series(cells, sizes.index)
+        columns[library] = (found["logits"].map("{:.0e}; ".format) + found["gradients"].map("{:.0e}".format)).to_numpy()
     return markdown_table(pd.DataFrame(columns))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

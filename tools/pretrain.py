@@ -8,9 +8,9 @@ Each is written to FOLDER/NAME-SEED.safetensors in float16, with its shape and p
 which `load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on one core.
 """
 
-import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import cast
 
 from tools import main
 from vit_helpers.cli import positive_int
@@ -46,33 +46,27 @@ def run(args: Namespace) -> int:
         data = load("digits") if name == "masked" else load("scattered_digits", n=args.images)
         data = data.filter_classes(*"0123456") if name == "seven" else data
         settings = SETTINGS[name].replace(seed=args.seed, **({"epochs": args.epochs} if args.epochs else {}))
-        set_seed(settings.seed)
-        model = (train_masked if name == "masked" else train_classifier)(data, settings)
-        preprocess = Preprocess(data.image_size, data.image_size, "bicubic", data.mean, data.std)
         path = args.out / f"{name}-{args.seed}.safetensors"
+        set_seed(settings.seed)
+        model = train(data, settings, masked=name == "masked")
+        preprocess = Preprocess(data.image_size, data.image_size, "bicubic", data.mean, data.std)
         save_weights(path, model.half(), preprocess, () if name == "masked" else data.class_names)
         print(f"weights: {path}", flush=True)
     return 0
 
 
-def train_classifier(data: Data, settings: RunSettings) -> ViT:
-    """A ViT that classifies the images."""
-    model = make_network(data, settings)
-    fit(model, make_batches(data, settings), data.batches("validation", 500), settings.recipe)
+def train(data: Data, settings: RunSettings, masked: bool) -> ViT:
+    """A ViT that classifies the images; or the encoder of a masked autoencoder, without a head."""
+    model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
+    if masked:
+        autoencoder = MaskedAutoencoder(model, mask_ratio=0.5)
+        message = "epoch {:3d}  mean squared error of hidden pixels {:.4f}"
+        pretrain(autoencoder, batches, settings.recipe, report=lambda *row: print(message.format(*row), flush=True))
+        return transfer_weights(model, num_classes=0)
+    fit(model, batches, data.batches("validation", 500), settings.recipe)
     print(f"test accuracy {evaluate(model, data.batches('test', 500)).accuracy:.4f}")
     return model
 
 
-def train_masked(data: Data, settings: RunSettings) -> ViT:
-    """The encoder of a masked autoencoder, without a head."""
-    model = make_network(data, settings)
-    pretrain(MaskedAutoencoder(model, mask_ratio=0.5), make_batches(data, settings), settings.recipe, report=print_epoch)
-    return transfer_weights(model, num_classes=0)
-
-
-def print_epoch(epoch: int, loss: float) -> None:
-    print(f"epoch {epoch:3d}  mean squared error of hidden pixels {loss:.4f}", flush=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

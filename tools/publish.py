@@ -8,7 +8,6 @@ Another OWNER/NAME moves it all; the same one again gives a new notebook what th
 import argparse
 import json
 import re
-import sys
 from pathlib import Path
 
 from tools import main
@@ -71,11 +70,25 @@ def write(home: str) -> list[Path]:
 
 def pages(home: str) -> dict[Path, str]:
     """What every file that contains the address should be."""
-    entry = f'Repository = "{home}"' if home else NO_ENTRY
-    return {path: notebook_with(path, home) for path in all_notebooks()} | {
-        README: replace_once(README, BLOCK, FROM + welcome(home) + TO, "the two comments around what publish writes"),
-        PROJECT: replace_once(PROJECT, ENTRY, entry, "a line for the Repository"),
-    }
+    welcome, entry = "", NO_ENTRY
+    if home:
+        links = links_to(home, all_notebooks()[0]).items()
+        badges = " ".join(f"[![Open in {name}]({READERS[name][1]})]({link})" for name, link in links)
+        clone = f"```\ngit clone {home}\ncd {home.rpartition('/')[2]}\n```"
+        welcome = (
+            f"\nIn the browser, with nothing to install: {badges}\n\nOn your own machine, first fetch it:\n\n{clone}\n\n"
+        )
+        entry = f'Repository = "{home}"'
+    texts = {path: notebook_with(path, home) for path in all_notebooks()}
+    for path, pattern, new, what in (
+        (README, BLOCK, FROM + welcome + TO, "the two comments around what publish writes"),
+        (PROJECT, ENTRY, entry, "a line for the Repository"),
+    ):
+        before, *after = pattern.split(path.read_text(encoding="utf-8"))
+        if len(after) != 1:
+            raise ValueError(f"{path.name} should contain {what} once, not {len(after)} times")
+        texts[path] = before + new + after[0]
+    return texts
 
 
 def notebook_with(path: Path, home: str) -> str:
@@ -87,7 +100,7 @@ def notebook_with(path: Path, home: str) -> str:
         raise ValueError(f"{name} is not a notebook: {error}") from None
     if [cell["cell_type"] for cell in book["cells"][:1]] != ["markdown"]:
         raise ValueError(f"{name} does not begin with a cell of prose, where links can be")
-    links = "".join(f" | [Open in {reader}]({link})" for reader, link in readers(home, path).items())
+    links = "".join(f" | [Open in {reader}]({link})" for reader, link in links_to(home, path).items())
     line, newline, rest = "".join(book["cells"][0]["source"]).partition("\n")
     book["cells"][0]["source"] = (LINKS.sub("", line) + links + newline + rest).splitlines(keepends=True)
     for cell in filter(is_setup, book["cells"]):
@@ -95,29 +108,11 @@ def notebook_with(path: Path, home: str) -> str:
     return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"  # as nbformat writes it
 
 
-def welcome(home: str) -> str:
-    """What README.md says about where the series can be read, run and cloned."""
-    if not home:
-        return ""
-    links = readers(home, all_notebooks()[0]).items()
-    badges = " ".join(f"[![Open in {name}]({READERS[name][1]})]({link})" for name, link in links)
-    clone = f"```\ngit clone {home}\ncd {home.rpartition('/')[2]}\n```"
-    return f"\nIn the browser, with nothing to install: {badges}\n\nOn your own machine, first fetch it:\n\n{clone}\n\n"
-
-
-def readers(home: str, path: Path) -> dict[str, str]:
+def links_to(home: str, path: Path) -> dict[str, str]:
     """Where the notebook at this path can be opened, by name: nowhere without an address."""
     page = f"{home.removeprefix(GITHUB)}/blob/main/{path.relative_to(ROOT).as_posix()}"
     return {name: lead + page for name, (lead, _) in READERS.items() if home}
 
 
-def replace_once(path: Path, pattern: re.Pattern, new: str, what: str) -> str:
-    """The text of a file in which what matches the pattern is replaced; ValueError unless it is there once."""
-    text, times = pattern.subn(lambda _: new, path.read_text(encoding="utf-8"))
-    if times != 1:
-        raise ValueError(f"{path.name} should contain {what} once, not {times} times")
-    return text
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -6,16 +6,14 @@ screen scrolls. Space and the arrow keys go on, S opens the speaker's view, F fi
 
 import argparse
 import copy
-import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbformat.v4 import new_markdown_cell
 
 from tools import main
-from tools.book import NEEDED, README, SETTINGS, contents, finish_page, lay_out, put_into, run_sphinx, tidied
+from tools.book import NEEDED, README, SETTINGS, contents, make_site, put_into, tidied
 from tools.execute import all_notebooks, home, is_setup, lessons
 
 MARK = Path("_static", "slides.css")  # by this file a folder is known to hold slides
@@ -38,8 +36,8 @@ def make_decks(pages: Path, site: Path, notebooks: list[Path]) -> None:
     if unknown := [str(path) for path in notebooks if path.resolve() not in ours]:
         raise ValueError(f"no notebook of the series at {', '.join(unknown)}")
     decks = {path: deck(path) for path in [ours[path.resolve()] for path in notebooks] or lessons()}
-    lay_out(pages, {README: "# Slides" + contents(decks)} | decks, MARK.name)
-    run_sphinx(pages, site, "revealjs", SETTINGS["slides"], finish_deck)
+    texts = {README: "# Slides" + contents(decks)} | decks
+    make_site(texts, pages, site, "revealjs", SETTINGS["slides"], MARK.name)
 
 
 def deck(path: Path) -> str:
@@ -61,14 +59,5 @@ def deck(path: Path) -> str:
     return nbformat.writes(book)
 
 
-def finish_deck(app: Any, doctree: Any, alt: dict[str, str]) -> None:
-    """Images get their alt text; blocks of code what sphinx-revealjs asks of each."""
-    from docutils import nodes
-
-    finish_page(app, doctree, alt)
-    for block in doctree.findall(nodes.literal_block):
-        block.setdefault("linenos", False)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

@@ -5,7 +5,6 @@ model that `pretrain masked` trained to reconstruct plain digits learns to class
 trained from scratch, with the same labels, a recipe that suits it, and more steps. The rows are stored in a CSV file.
 """
 
-import sys
 import time
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
@@ -18,7 +17,7 @@ import pandas as pd
 import torch
 
 from tools import main
-from tools.tables import mean_and_std, write_csv
+from tools.measuring import mean_and_std, write_csv
 from vit_helpers.cli import positive_int
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches, Data, subset
@@ -48,36 +47,40 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    tables = []
+    rows: list[dict[str, Any]] = []
     for task in args.tasks:
         for labels, way in product(TASKS[task][3], WAYS):
-            tables.append(pd.DataFrame([train_once(task, way, labels, seed) for seed in range(args.seeds)]))
-            print(f"{task:18s} {labels:5d} labels  {way:14s} {mean_and_std(tables[-1]['accuracy'])}", flush=True)
-    write_csv(pd.concat(tables), args.out)
+            rows += (train_once(task, way, labels, seed) for seed in range(args.seeds))
+            accuracies = pd.DataFrame(rows[-args.seeds :])["accuracy"]
+            print(f"{task:18s} {labels:5d} labels  {way:14s} {mean_and_std(accuracies)}", flush=True)
+    write_csv(pd.DataFrame(rows), args.out)
     print(f"\nrows: {args.out}")
     return 0
 
 
-def train_once(task: str, way: str, labels: int, seed: int, split: str = "test", **changes: Any) -> dict:
-    """One training with so many labels, drawn by the seed; changes: of its recipe."""
+def train_once(task: str, way: str, labels: int, seed: int) -> dict[str, Any]:
+    """One training with so many labels, drawn by the seed."""
     weights, name, classes, _ = TASKS[task]
     data, pretrained = load_images(name).filter_classes(*classes), load_pretrained(f"ours:{weights}")
     normalize = pretrained.preprocess.normalize
     set_seed(seed)
-    model = prepare(pretrained.model, way, len(classes))
+    if way == "from scratch":
+        model = ViT(replace(pretrained.model.config, num_classes=len(classes)))
+    else:
+        model = transfer_weights(pretrained.model, num_classes=len(classes))
+        model = freeze(model) if way == "probe" else add_lora(model, rank=4) if way == "LoRA" else model
     drawn = torch.randperm(len(data.train.labels), generator=torch.Generator().manual_seed(seed))  # the same for every way
     batches = Batches(subset(data.train, drawn[:labels]), BATCH, normalize, shuffle=True)
     validation = Batches(subset(data.validation, torch.arange(10)), 10, normalize)  # few: `fit` evaluates it every epoch
-    epochs = max(1, round(WAYS[way] / len(batches)))
-    settings: dict[str, Any] = {"label_smoothing": 0.0, "lr": RATES[task][way], "epochs": epochs}
-    settings |= {"optimizer": "muon"} if way == "from scratch" else {"token_lr_mult": 1.0}
+    settings: dict[str, Any] = {"optimizer": "muon"} if way == "from scratch" else {"token_lr_mult": 1.0}
+    settings |= {"label_smoothing": 0.0, "lr": RATES[task][way], "epochs": max(1, round(WAYS[way] / len(batches)))}
     start = time.perf_counter()
-    fit(model, batches, validation, Recipe(**settings | changes), report=lambda row: None)
+    fit(model, batches, validation, Recipe(**settings), report=lambda row: None)
     seconds = round(time.perf_counter() - start, 2)
-    accuracy = evaluate(model, Batches(getattr(data, split), 500, normalize)).accuracy
+    accuracy = evaluate(model, Batches(data.test, 500, normalize)).accuracy
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    row = {"task": task, "way": way, "labels": labels, "seed": seed, "accuracy": accuracy}
-    return row | {"trained": trained, "seconds": seconds}
+    about = {"task": task, "way": way, "labels": labels, "seed": seed}
+    return about | {"accuracy": accuracy, "trained": trained, "seconds": seconds}
 
 
 @cache
@@ -86,13 +89,5 @@ def load_images(name: str) -> Data:
     return load(name, n=IMAGES) if name == "scattered_digits" else load(name)
 
 
-def prepare(model: ViT, way: str, num_classes: int) -> ViT:
-    """A model for the new classes, of which only those parameters are trained that the way trains."""
-    if way == "from scratch":
-        return ViT(replace(model.config, num_classes=num_classes))
-    new = transfer_weights(model, num_classes=num_classes)
-    return {"full": lambda x: x, "probe": freeze, "LoRA": lambda x: add_lora(x, rank=4)}[way](new)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.modules[__name__]))
+    raise SystemExit(main())

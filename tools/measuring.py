@@ -1,0 +1,149 @@
+"""What every tool that measures shares: the steps that are timed, fresh processes, comparisons of two, tables of results."""
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vit_helpers._validate import to_2tuple
+from vit_helpers.scaling.speedups import saved_activation_bytes
+from vit_helpers.scaling.timing import Step, benchmark_interleaved
+from vit_helpers.vit import ViT, ViTConfig
+
+CONFIG = ViTConfig(32, 4, 3, 10, 192, 6, 3)  # the model of most rows of `speed`: 65 tokens, 2.7 million parameters
+SECONDS = 0.3  # of a step in a round, at least one call
+
+
+def inference_step(model: nn.Module, images: Tensor, labels: Tensor | None = None, precision: str = "float32") -> Step:
+    """A function that runs the images through the model."""
+
+    def step() -> None:
+        model.eval()
+        with torch.inference_mode(), autocast(images, precision):
+            model(images)
+
+    return step
+
+
+def train_step(model: nn.Module, images: Tensor, labels: Tensor, precision: str = "float32", optimizer: Any = None) -> Step:
+    """A function that learns from the images: cross entropy, AdamW."""
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step() -> None:
+        model.train()
+        optimizer.zero_grad()
+        with autocast(images, precision):
+            output = model(images)
+        logits = getattr(output, "logits", output)  # Hugging Face wraps them
+        F.cross_entropy(logits.float(), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+STEPS: dict[str, Callable[..., Step]] = {"inference": inference_step, "training": train_step}
+
+
+def autocast(images: Tensor, precision: str) -> torch.autocast:
+    """Matrix products in bfloat16 if that is the precision, as in `fit`."""
+    return torch.autocast(images.device.type, torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def random_images(config: ViTConfig, count: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
+    """Images and labels, drawn from a normal and a uniform distribution."""
+    images = torch.randn(count, config.in_chans, *to_2tuple(config.image_size), device=device)
+    return images, torch.randint(config.num_classes, (count,), device=device)
+
+
+def in_own_process(function: Callable[..., Any], *args: Any) -> Any:
+    """What function(*args) returns in a fresh process, with as many threads as here; its error is a RuntimeError."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(with_threads, torch.get_num_threads(), function, *args).result()
+
+
+def with_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
+    torch.set_num_threads(count)
+    try:
+        return function(*args)
+    except Exception as error:  # some of torch's errors cannot be pickled
+        raise RuntimeError(first_line(error)) from None
+
+
+def first_line(error: Exception) -> str:
+    """The kind of an error and the first line of its message."""
+    return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')[:150]}"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where to measure, and how many rounds of each comparison"""
+
+    device: str
+    rounds: int
+
+    @property
+    def batch(self) -> int:
+        """Images of a batch: enough to fill the device."""
+        return 32 if self.device == "cpu" else 512
+
+    def model(self, config: ViTConfig | None = None) -> ViT:
+        """A model whose head is not zero, so that there is a gradient everywhere."""
+        model = ViT(config or CONFIG)
+        nn.init.trunc_normal_(model.get_parameter("head.weight"), std=0.02)
+        return model.to(self.device)
+
+    def images(self, count: int | None = None, config: ViTConfig | None = None) -> tuple[Tensor, Tensor]:
+        """Random images and labels, by default a batch."""
+        return random_images(config or CONFIG, count or self.batch, self.device)
+
+    def compare(
+        self, case: str, before: tuple[str, Step], after: tuple[str, Step], model: nn.Module | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """A row: two steps, each with its name, measured in turn.  model: to add what autograd keeps for it, in megabytes"""
+        taken = benchmark_interleaved({"before": before[1], "after": after[1]}, self.rounds, SECONDS)
+        seconds = pd.DataFrame(taken)
+        ratios, ms = seconds["before"] / seconds["after"], 1000 * seconds.median()
+        row = {"case": case, "before": before[0], "before_ms": ms["before"], "after": after[0], "after_ms": ms["after"]}
+        row |= {"ratio": ratios.median(), "lowest": ratios.min(), "highest": ratios.max()}
+        if model is not None:
+            row |= {"before_mb": saved_activation_bytes(before[1], model) / 1e6}
+            row |= {"after_mb": saved_activation_bytes(after[1], model) / 1e6}
+        return row | more
+
+
+def write_csv(rows: pd.DataFrame, path: Path) -> None:
+    """Write the rows as a CSV file; its folder is created if it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows.to_csv(path, index=False)
+
+
+def markdown_table(rows: pd.DataFrame) -> str:
+    """The rows as a Markdown table, cells as they are: pandas' own needs another package, and rounds their numbers."""
+    lines = [f"| {' | '.join(map(str, cells))} |" for cells in (rows.columns, *rows.to_numpy())]
+    return "\n".join([lines[0], "|" + "---|" * len(rows.columns), *lines[1:]])
+
+
+def significant(number: float) -> str:
+    """A number in three significant digits.
+
+    >>> significant(24674.6), significant(98.765), significant(0.012345)
+    ('24,700', '98.8', '0.0123')
+    """
+    rounded = float(f"{number:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:.3g}"
+
+
+def mean_and_std(values: "pd.Series[float]") -> str:
+    """Mean and standard deviation over the seeds, which is 0 for a single one.
+
+    >>> mean_and_std(pd.Series([0.5, 0.6, 0.7]))
+    '0.600 ± 0.100'
+    """
+    return f"{values.mean():.3f} ± {values.std() if len(values) > 1 else 0.0:.3f}"
