@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from vit_helpers._validate import check_int
 from vit_helpers.data import load
 from vit_helpers.training import fit, set_seed
 from vit_helpers.training.presets import RunSettings, make_batches, make_network
@@ -49,8 +50,7 @@ class Table:
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if type(self.seeds) is not int or self.seeds < 1:
-            raise ValueError(f"seeds must be a whole number of at least 1, got {self.seeds!r}")
+        check_int("seeds", self.seeds)
         if "baseline" in self.changes:
             raise ValueError('"baseline" is the name of the runs without a change: call the change something else')
         for name, settings in {"baseline": self.baseline, **self.changes}.items():
@@ -76,7 +76,7 @@ class Table:
 
     def settings(self, changes: dict[str, Any]) -> RunSettings:
         """The settings of the baseline with some changed."""
-        return RunSettings(data=self.data).replace(model=self.model).replace(**{**self.baseline, **changes})
+        return RunSettings.from_dict({"data": self.data, "model": self.model, **self.baseline, **changes})
 
     def runs(self) -> Iterator[tuple[str, int, RunSettings]]:
         """All runs, seed by seed: (change, seed, settings)"""
@@ -102,10 +102,11 @@ def run_table(
         if RunSettings.from_dict({**json.loads(text), "seed": seed}) != settings:
             raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}")
     todo = [partial(train_run, *one) for one in runs if one[:2] not in done]
+    path.parent.mkdir(parents=True, exist_ok=True)
     if todo:
         remove_partial_row(path)
     for number, row in enumerate(finished(todo, workers), len(runs) - len(todo) + 1):
-        append_row(path, row)
+        pd.DataFrame([row], columns=list(COLUMNS)).to_csv(path, mode="a", header=not path.exists(), index=False)
         done[row["change"], row["seed"]] = row
         result = f"{row['change']}, seed {row['seed']}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
         report(f"{number} of {len(runs)}: {result}")
@@ -196,25 +197,11 @@ def parse_row(cells: list[str]) -> Row | None:
 
 
 def remove_partial_row(path: Path) -> None:
-    """Make a file whose last line was cut off end with a complete one, so that rows can be added."""
-    text = path.read_bytes().decode(errors="ignore") if path.exists() else ""
-    if not text or text.endswith("\n"):
-        return
-    start = text.rfind("\n") + 1
-    complete = parse_row(next(csv.reader([text[start:]])))
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_bytes((text + "\r\n" if complete else text[:start]).encode())
-    temporary.replace(path)
-
-
-def append_row(path: Path, row: Row) -> None:
-    """Add a row to a CSV file, after a header when the file is new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(COLUMNS))
-        if not file.tell():
-            writer.writeheader()
-        writer.writerow(row)
+    """Write a file whose last line was cut off again, with its complete rows, so that rows can be added."""
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        whole = path.with_name(path.name + ".part")
+        read_runs(path).to_csv(whole, index=False)
+        whole.replace(path)
 
 
 def summarize(runs: pd.DataFrame) -> pd.DataFrame:

@@ -81,9 +81,7 @@ def from_huggingface(state_dict: StateDict) -> dict[str, Tensor]:
 def from_google(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
     """The arrays of one of Google's npz files, as `dict(numpy.load(path))` gives them, under our names."""
     if not isinstance(arrays, Mapping):
-        raise TypeError(
-            f"takes the arrays of an npz file, as dict(numpy.load(path)) gives them; got {type(arrays).__name__}"
-        )
+        raise TypeError(f"takes an npz file's arrays, as dict(numpy.load(path)) gives them; got {type(arrays).__name__}")
     return rename(dict(from_flax(*item) for item in arrays.items()), GOOGLE, "Google")
 
 

@@ -1,7 +1,7 @@
 """Pretrained models by name: from torchvision, timm, Hugging Face, a file, or this package."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -103,14 +103,12 @@ def load_timm(name: str) -> Pretrained:
         raise ValueError(f"{name} has {act} in its MLPs, the paper's model the exact GELU")
     own = resolve_model_data_config(theirs)
     require_supported(name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic"))
-    pools = {"token": "cls", "avg": "avg"}
-    if theirs.global_pool not in pools:
-        raise ValueError(f"{name} pools by {theirs.global_pool!r}, the paper's model by the class token or the mean")
+    require_supported(name, vars(theirs), global_pool=("token", "avg"))
     size = tuple(own["input_size"][1:])
     scaled = tuple(math.floor(side / own["crop_pct"]) for side in size)
     resize = scaled if own["crop_mode"] == "squash" else scaled[0]
     preprocess = Preprocess(resize, size, own["interpolation"], own["mean"], own["std"])
-    rest = {"norm_eps": theirs.norm.eps, "pool": pools[theirs.global_pool]}
+    rest = {"norm_eps": theirs.norm.eps, "pool": {"token": "cls", "avg": "avg"}[theirs.global_pool]}
     classes: list[str] = []
     if subset := infer_imagenet_subset(theirs):  # timm knows their names by their number
         classes = [ImageNetInfo(subset).index_to_description(i) for i in range(theirs.num_classes)]
@@ -123,9 +121,7 @@ def load_huggingface(name: str) -> Pretrained:
 
     try:
         own = AutoConfig.from_pretrained(name)
-        if own.model_type != "vit" or own.hidden_act != "gelu":
-            what = f"a {own.model_type} with {getattr(own, 'hidden_act', 'another activation')}"
-            raise ValueError(f"{name} is {what}, not a vit with gelu")
+        require_supported(name, own.to_dict(), model_type=("vit",), hidden_act=("gelu",))
         headless = own.architectures == ["ViTModel"]
         kind: Any = ViTModel if headless else ViTForImageClassification
         theirs, info = kind.from_pretrained(name, output_loading_info=True)
@@ -138,8 +134,8 @@ def load_huggingface(name: str) -> Pretrained:
     state = from_huggingface(theirs.state_dict())
     if info["missing_keys"]:
         state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
-    own_way = vars(processor)
-    require_supported(name, own_way, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
+    way = vars(processor)
+    require_supported(name, way, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
     size = (processor.size["height"], processor.size["width"])
     how = {2: "bilinear", 3: "bicubic"}[processor.resample]
     preprocess = Preprocess(size, size, how, processor.image_mean, processor.image_std)
@@ -165,12 +161,8 @@ def load_google(path: Path) -> Pretrained:
     return assemble(state, num_heads, Preprocess(size, size, "bilinear", HALF, HALF), ())
 
 
-LIBRARIES: dict[str, Callable[[str], Pretrained]] = {
-    "torchvision": load_torchvision,
-    "timm": load_timm,
-    "huggingface": load_huggingface,
-    "ours": load_ours,
-}
+LOADERS = (load_torchvision, load_timm, load_huggingface, load_ours)
+LIBRARIES = {load.__name__.removeprefix("load_"): load for load in LOADERS}
 
 
 def assemble(
@@ -206,7 +198,7 @@ def assemble(
 def require_supported(name: str, own: Mapping[str, Any], **values: tuple[Any, ...]) -> None:
     """Raise ValueError if the weights need something that `Preprocess` or `ViT` does not implement."""
     if other := [f"{key} = {own.get(key)!r}" for key, allowed in values.items() if own.get(key) not in allowed]:
-        raise ValueError(f"{name} prepares pictures in a way that is not known here: {', '.join(other)}")
+        raise ValueError(f"{name} needs what is not implemented here: {', '.join(other)}")
 
 
 def require_keys(state: StateDict, *keys: str) -> None:

@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
 
 from vit_helpers.training.diagnosis import diagnose
-from vit_helpers.training.distributed import is_main_process, wrap_ddp
+from vit_helpers.training.distributed import is_main_process
 from vit_helpers.training.measurements import Batch, Epoch, print_epoch
 from vit_helpers.training.recipe import Recipe
 
@@ -43,13 +43,6 @@ class Callback:
 
     def on_fit_end(self, run: Run) -> None:
         """After the last epoch."""
-
-
-class AverageGradients(Callback):
-    """Lets the backward pass average the gradients of all processes (see `distributed.wrap_ddp`)."""
-
-    def on_fit_start(self, run: Run) -> None:
-        run.network = wrap_ddp(run.model)
 
 
 class Report(Callback):

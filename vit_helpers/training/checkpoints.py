@@ -46,7 +46,19 @@ class Checkpoint(Callback):
             restore(load_checkpoint(self.path), run)
 
     def on_epoch_end(self, run: Run) -> None:
-        save_checkpoint(self.path, run, self.about)
+        state = {
+            "version": VERSION,
+            "schedule": run.schedule.state_dict(),
+            "random": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
+            "recipe": asdict(run.recipe),
+            "total": run.steps,
+            "history": [asdict(row) for row in run.history],
+            "about": self.about or {},
+        }
+        if self.path.suffix == SHARDS:
+            save_shards(self.path / f"epoch-{len(run.history):04d}", run.model, run.optimizer, state)
+        elif is_main_process():
+            save_file(self.path, {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), **state})
 
 
 def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = False) -> None:
@@ -64,27 +76,6 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
         torch.load(io.BytesIO(plain.getvalue()), weights_only=True)
     except pickle.UnpicklingError as error:
         raise ValueError(f"recipe and about must hold plain numbers and texts: {recipe}, {about!r}") from error
-
-
-def save_checkpoint(path: Path, run: Run, about: State | None = None) -> None:
-    """Write to a temporary file, then rename it: an interruption leaves the checkpoint before as it was.
-
-    The checkpoint before stays beside it, as `<name>.previous`. Of several processes the first writes; with a path that
-    ends in ".shards" each writes its part.
-    """
-    state = {
-        "version": VERSION,
-        "schedule": run.schedule.state_dict(),
-        "random": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
-        "recipe": asdict(run.recipe),
-        "total": run.steps,
-        "history": [asdict(row) for row in run.history],
-        "about": about or {},
-    }
-    if path.suffix == SHARDS:
-        save_shards(path / f"epoch-{len(run.history):04d}", run.model, run.optimizer, state)
-    elif is_main_process():
-        save_file(path, {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), **state})
 
 
 def save_shards(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> None:
@@ -106,7 +97,7 @@ def finished(path: Path) -> list[Path]:
 
 
 def save_file(path: Path, state: State) -> None:
-    """Write a checkpoint to a temporary file, then rename it."""
+    """Write to a temporary file, then rename it: an interruption leaves the checkpoint before, now `<name>.previous`."""
     part, older = path.with_name(path.name + ".part"), previous(path)
     try:
         torch.save(state, part)
@@ -121,10 +112,10 @@ def save_file(path: Path, state: State) -> None:
 
 
 def load_checkpoint(path: str | PathLike[str]) -> State:
-    """What `save_checkpoint` wrote, as a dict with tensors on the CPU; its history is a list of `Epoch`.
+    """What `Checkpoint` wrote, as a dict with tensors on the CPU; its history is a list of `Epoch`.
 
-    Reads what version 0.1 wrote, too. Of a folder of parts it reads all but weights and optimizer, which
-    `restore` finds in the folder "parts".
+    Reads what version 0.1 wrote, too; fields that its recipe did not have yet get their default. Of a folder of parts it
+    reads all but weights and optimizer, which `restore` finds in the folder "parts".
     raises: FileNotFoundError when there is none; ValueError when it is truncated or damaged, naming the one before
     """
     file, parts = Path(path), dict[str, Path]()
@@ -142,14 +133,9 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
         raise ValueError(f"the checkpoint {file} is truncated or damaged{hint}") from error
     if not isinstance(state, dict) or "history" not in state:
         raise ValueError(f"{file} is not a checkpoint of this training: {type(state).__name__} without a history")
-    return upgrade(state) | parts
-
-
-def upgrade(state: State) -> State:
-    """A checkpoint's state under today's names; fields that its recipe did not have yet get their default."""
     recipe = {RENAMED.get(name, name): value for name, value in state.get("recipe", {}).items()}
     history = [Epoch.from_dict(row) for row in state["history"]]
-    return state | {"recipe": asdict(Recipe()) | recipe, "history": history}
+    return state | parts | {"recipe": asdict(Recipe()) | recipe, "history": history}
 
 
 def restore(state: State, run: Run) -> None:
@@ -186,9 +172,7 @@ def previous(path: Path) -> Path:
 
 def hint_older(path: Path) -> str:
     """The end of an error message: how to go on from the checkpoint before this file or folder of parts, if there is one."""
-    if path.parent.suffix == SHARDS:
-        older = [folder for folder in finished(path.parent) if folder < path]
-        return f"; if it is damaged, remove {path} to go on from {older[-1]}" if older else ""
-    if not previous(path).exists():
-        return ""
-    return f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there"
+    if older := [folder for folder in finished(path.parent) if folder < path]:
+        return f"; if it is damaged, remove {path} to go on from {older[-1]}"
+    there = previous(path).exists()
+    return f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there" if there else ""

@@ -29,6 +29,7 @@ def init_distributed(device: str = "cpu") -> str:
 
     They communicate by gloo on CPUs and by NCCL on GPUs, where each process has a GPU of its own. When torchrun ends a
     process because another died, that acts as a Ctrl-C: finished epochs are kept (seen with gloo; not tried with NCCL).
+    Before several machines, which count restarts separately, restart, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
     raises: ValueError when there are more processes than GPUs
     """
     if "RANK" not in os.environ:
@@ -45,22 +46,11 @@ def init_distributed(device: str = "cpu") -> str:
     elif device == "mps":
         device = "cpu"  # gloo does not know Apple's GPUs
     if not dist.is_initialized():
-        dist.init_process_group(backend, **rendezvous_store(), **more)
+        store, number, count = next(dist.rendezvous("env://"))
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it keeps old addresses (pytorch issue 135712)
+            store = dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+        dist.init_process_group(backend, store=store, rank=number, world_size=count, **more)
     return device
-
-
-def rendezvous_store() -> dict[str, Any]:
-    """The store in which processes find each other's addresses: torch's own, but a new one after a restart.
-
-    torchrun keeps its store when it restarts processes, and with it the addresses of the dead (pytorch issue 135712).
-    On several machines, which count restarts separately, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 instead.
-    """
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return {}
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-    numbers = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
-    return {"store": dist.PrefixStore(f"attempt {attempt}", store), **numbers}
 
 
 def shutdown() -> NoReturn:
@@ -182,14 +172,15 @@ def fork_rng(step: int) -> Iterator[None]:
         yield
 
 
-def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float, images: int) -> Tensor:
-    """Cross-entropy whose mean over the processes is the mean over all images of the step, `images` in number.
+def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy whose mean over the processes is the mean over all images of the step.
 
     Processes average their gradients. Where one has fewer images than another, the average of two means would be wrong.
     """
     if world_size() == 1:
-        return F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
-    return F.cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum") * world_size() / images
+        return F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing)
+    total = F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing, reduction="sum")
+    return total * world_size() / all_reduce_sum(len(labels))
 
 
 def wrap_ddp(model: nn.Module) -> nn.Module:

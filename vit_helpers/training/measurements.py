@@ -5,23 +5,22 @@ Where several processes train together, each measures its own images, and the fi
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, fields
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.training.distributed import all_gather, all_reduce_sum, mean_loss, world_size
+from vit_helpers.training.distributed import all_gather, all_reduce_sum, world_size
 
 Batch = tuple[Tensor, Tensor]
 RENAMED = {"val_commonest": "val_majority_share"}  # since version 0.1
 
 
-@dataclass(frozen=True)
-class Score:
-    """How a model does on some images.
+class Score(NamedTuple):
+    """How a model does on some images: `loss, accuracy, majority_share = evaluate(...)`
 
     loss          : mean over the images, in nats
     accuracy      : fraction of the images that are classified correctly, from 0 to 1
@@ -31,10 +30,6 @@ class Score:
     loss: float
     accuracy: float
     majority_share: float
-
-    def __iter__(self) -> Iterator[float]:
-        """For `loss, accuracy, majority_share = evaluate(...)`"""
-        return iter(astuple(self))
 
 
 @dataclass(frozen=True)
@@ -94,7 +89,8 @@ class TrainingSums:
         if isinstance(outputs, Tensor) and outputs.ndim == 2:
             self.classes = outputs.shape[1]
             self.correct = self.correct + (outputs.argmax(1) == hard_labels(labels)).sum()  # stays on the device
-            self.probabilities = self.probabilities & are_probabilities(outputs)
+            sums = outputs.float().sum(1)  # of probabilities they are 1, up to the rounding of 16 bits
+            self.probabilities = self.probabilities & (outputs >= 0).all() & ((sums - 1).abs() < 0.01).all()
 
     def means(self) -> dict[str, Any]:
         """loss, accuracy, num_classes, probabilities and images_per_second, of all processes together."""
@@ -127,16 +123,6 @@ class FlipTTA(nn.Module):
 def hard_labels(labels: Tensor) -> Tensor:
     """One class per image, also where labels are probabilities of classes: (B,) or (B, K) -> (B,)"""
     return labels.argmax(1) if labels.ndim == 2 else labels
-
-
-def are_probabilities(outputs: Tensor) -> Tensor:
-    """Whether every row (B, K) is a probability distribution, up to the rounding of 16 bits: a boolean tensor ()"""
-    return (outputs >= 0).all() & ((outputs.float().sum(1) - 1).abs() < 0.01).all()
-
-
-def cross_entropy(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """The loss whose gradients, averaged over all processes, are those of the mean over the whole batch."""
-    return mean_loss(logits.float(), labels, label_smoothing, all_reduce_sum(len(labels)))
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers._validate import check_choice
+from vit_helpers._validate import check_choice, check_int
 from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
 from vit_helpers.encoder import Block
@@ -81,12 +81,9 @@ class RunSettings:
     def __post_init__(self) -> None:
         for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn"))):
             check_choice(name, getattr(self, name), known)
-        for name in ("width", "batch_size", "images", "repeat"):
-            value = getattr(self, name)
-            if not (value is None and name == "images") and (type(value) is not int or value < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if type(self.seed) is not int:
-            raise TypeError(f"seed must be a whole number, got {self.seed!r}")
+        least = {"width": 1, "batch_size": 1, "repeat": 1, "seed": -(2**63)} | ({} if self.images is None else {"images": 1})
+        for name, lowest in least.items():  # numpy's integers become Python's
+            object.__setattr__(self, name, check_int(name, getattr(self, name), lowest))
         if self.network == "vit":
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
             ViTConfig.from_name(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
@@ -172,14 +169,8 @@ def make_network(data: Data, settings: RunSettings) -> nn.Module:
         return CNN(data.in_chans, K, settings.width)
     shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K, **settings.shape}
     config = ViTConfig.from_name(settings.model, **shape)
-    block = partial(
-        NORMS[settings.norm],
-        mlp_ratio=config.mlp_ratio,
-        dropout=config.dropout,
-        attn_dropout=config.attn_dropout,
-        norm_eps=config.norm_eps,
-    )
-    return ViT(config, block)
+    options = {name: getattr(config, name) for name in ("mlp_ratio", "dropout", "attn_dropout", "norm_eps")}
+    return ViT(config, partial(NORMS[settings.norm], **options))
 
 
 def with_tta(model: nn.Module, settings: RunSettings) -> nn.Module:

@@ -36,11 +36,8 @@ def warmup_constant(step: int, total: int, warmup: int) -> float:
     return min(1.0, (step + 1) / max(1, warmup))
 
 
-SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
-    "cosine": warmup_cosine,
-    "linear": warmup_linear,
-    "constant": warmup_constant,
-}
+Schedule = Callable[[int, int, int], float]
+SCHEDULES: dict[str, Schedule] = {"cosine": warmup_cosine, "linear": warmup_linear, "constant": warmup_constant}
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 

@@ -47,7 +47,13 @@ def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack) ->
     folder.mkdir(parents=True, exist_ok=True)
     if new:
         stack.callback(remove, folder)
-    lock(folder, stack)
+    lock = FileLock(folder / ".lock")  # the operating system releases it however the process ends
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"another run is writing into {folder}: wait for it to end, or choose another --out") from None
+    stack.callback(lock.release)
+    stack.callback(remove, folder / ".lock")  # first; Windows removes no open file, there the library does it
     return folder
 
 
@@ -64,17 +70,6 @@ def remove(path: Path) -> None:
     """Remove a file that is not in use, or a folder that is empty; leave any other."""
     with suppress(OSError):
         path.rmdir() if path.is_dir() else path.unlink()
-
-
-def lock(folder: Path, stack: ExitStack) -> None:
-    """Hold a lock on a folder until `stack` closes. The operating system releases it however the process ends."""
-    file = FileLock(folder / ".lock")
-    try:
-        file.acquire(timeout=0)
-    except Timeout:
-        raise ValueError(f"another run is writing into {folder}: wait for it to end, or choose another --out") from None
-    stack.callback(file.release)
-    stack.callback(remove, folder / ".lock")  # first; Windows removes no open file, there the library does it
 
 
 def launch() -> str | None:
