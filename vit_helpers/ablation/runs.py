@@ -133,18 +133,11 @@ def train_run(name: str, seed: int, settings: RunSettings) -> Row:
     train, model = make_batches(data, settings), make_network(data, settings)
     start = time.perf_counter()
     last = fit(model, train, data.batches("validation", 512), settings.recipe, report=lambda row: None)[-1]
-    return {
-        "change": name,
-        "seed": seed,
-        "accuracy": last.val_accuracy,
-        "loss": last.val_loss,
-        "train_accuracy": last.accuracy,
-        "majority_share": last.val_majority_share,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "multiply_adds": multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size)),
-        "seconds": time.perf_counter() - start,
-        "settings": as_text(settings),
-    }
+    seconds = time.perf_counter() - start
+    scores = (last.val_accuracy, last.val_loss, last.accuracy, last.val_majority_share)
+    parameters = sum(p.numel() for p in model.parameters())
+    count = multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size))
+    return dict(zip(COLUMNS, (name, seed, *scores, parameters, count, seconds, as_text(settings)), strict=True))
 
 
 load_once = cache(load)
@@ -180,20 +173,16 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
     columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
     if columns != list(COLUMNS):
         raise ValueError(f"{path} is no table of this kind: its columns are {columns}, not {list(COLUMNS)}")
-    rows = [parse_row(cells) for cells in lines[1:]]
-    if None in rows[:-1]:
-        raise ValueError(f"{path}: row {rows.index(None) + 1} is damaged: {','.join(lines[rows.index(None) + 1])}")
-    return pd.DataFrame([row for row in rows if row], columns=list(COLUMNS))
-
-
-def parse_row(cells: list[str]) -> Row | None:
-    """A row with its types; None when it is not complete."""
-    try:
-        row = {name: kind(cell) for (name, kind), cell in zip(COLUMNS.items(), cells, strict=True)}
-        json.loads(row["settings"])
-    except ValueError:
-        return None
-    return row
+    rows: list[Row] = []
+    for number, cells in enumerate(lines[1:], start=1):
+        try:
+            row = {name: kind(cell) for (name, kind), cell in zip(COLUMNS.items(), cells, strict=True)}
+            json.loads(row["settings"])
+            rows.append(row)
+        except ValueError:
+            if number < len(lines) - 1:
+                raise ValueError(f"{path}: row {number} is damaged: {','.join(cells)}") from None
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def remove_partial_row(path: Path) -> None:
@@ -217,21 +206,9 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     [0.0, 0.25]
     """
     baseline = runs[runs["change"] == "baseline"].set_index("seed")["accuracy"]
-    differences = runs["accuracy"] - runs["seed"].map(baseline)
-    lines = (
-        runs.assign(difference=differences)
-        .groupby("change", sort=False)
-        .agg(
-            runs=("seed", "size"),
-            accuracy=("accuracy", "mean"),
-            spread=("accuracy", "std"),
-            difference=("difference", "mean"),
-            error=("difference", "sem"),
-            parameters=("parameters", "first"),
-            multiply_adds=("multiply_adds", "first"),
-            seconds=("seconds", "mean"),
-        )
-    )
-    lines["spread"] = lines["spread"].fillna(0.0)
-    lines.loc[lines["difference"].notna(), "error"] = lines["error"].fillna(0.0)
-    return lines
+    changes = runs.assign(difference=runs["accuracy"] - runs["seed"].map(baseline)).groupby("change", sort=False)
+    lines = changes[["accuracy", "difference", "seconds"]].mean()
+    lines[["parameters", "multiply_adds"]] = changes[["parameters", "multiply_adds"]].first()
+    lines["runs"], lines["spread"] = changes.size(), changes["accuracy"].std().fillna(0.0)
+    lines["error"] = changes["difference"].sem().fillna(0.0).where(lines["difference"].notna())
+    return lines[["runs", "accuracy", "spread", "difference", "error", "parameters", "multiply_adds", "seconds"]]

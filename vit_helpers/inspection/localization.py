@@ -82,12 +82,10 @@ def localization_scores(
     scores = {}
     model.eval()
     for name, method in methods.items():
-        inside, hits = [], []
-        for rows in torch.arange(len(split.labels)).split(batch_size):
-            maps = method(model, normalize(split.images[rows]), split.labels[rows])
-            inside.append(fraction_inside(maps, split.boxes[rows], P))
-            hits.append(pointing_game(maps, split.boxes[rows], P))
-        scores[name] = {"inside": torch.cat(inside).mean().item(), "pointing_game": torch.cat(hits).mean().item()}
+        batches = zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True)
+        maps = torch.cat([method(model, normalize(images), labels) for images, labels in batches])
+        inside, hits = fraction_inside(maps, split.boxes, P), pointing_game(maps, split.boxes, P)
+        scores[name] = {"inside": inside.mean().item(), "pointing_game": hits.mean().item()}
     model.train(was_training)
     return scores
 

@@ -53,7 +53,7 @@ class MaskedAutoencoder(nn.Module):
         self.embed = nn.Linear(c.embed_dim, dim)
         self.mask_token = nn.Parameter(nn.init.normal_(torch.empty(1, 1, dim), std=0.02))
         self.register_buffer("positions", sincos_positions(c.grid, dim), persistent=False)
-        self.blocks = nn.ModuleList(Block(dim, num_heads) for _ in range(depth))
+        self.blocks = nn.Sequential(*(Block(dim, num_heads) for _ in range(depth)))
         self.norm = nn.LayerNorm(dim, eps=c.norm_eps)
         self.head = nn.Linear(dim, c.in_chans * c.patch_size**2)
 
@@ -68,9 +68,7 @@ class MaskedAutoencoder(nn.Module):
         encoded = self.encode(images, visible)[:, 1:]
         patches = self.embed(encoded) + self.positions[visible]
         masked = self.mask_token + self.positions[hidden]
-        x = torch.cat([patches, masked], dim=1)
-        for block in self.blocks:
-            x = block(x)
+        x = self.blocks(torch.cat([patches, masked], dim=1))
         return self.head(self.norm(x[:, visible.shape[1] :]))
 
     def encode(self, images: Tensor, visible: Tensor) -> Tensor:

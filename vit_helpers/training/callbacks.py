@@ -46,16 +46,13 @@ class Callback:
 
 
 class Report(Callback):
-    """Calls a function with each epoch's measurements; without one, prints a line per epoch and a diagnosis at the end.
-
-    Of several processes only the first does.
-    """
+    """Calls a function with each epoch's measurements; without one, prints a line per epoch and a diagnosis at the end."""
 
     def __init__(self, report: Callable[[Epoch], object] | None = None) -> None:
         self.report = report
 
     def on_epoch_end(self, run: Run) -> None:
-        if is_main_process():
+        if is_main_process():  # of several processes only the first reports
             (self.report or print_epoch)(run.history[-1])
 
     def on_fit_end(self, run: Run) -> None:

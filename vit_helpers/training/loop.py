@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
 
 from vit_helpers.training.callbacks import Callback, Report, Run, progress
 from vit_helpers.training.checkpoints import Checkpoint
@@ -94,10 +95,8 @@ def train_epoch(run: Run, batches: Iterable[Batch], loss_fn: LossFunction, devic
 
 def validate(run: Run, batches: Iterable[Batch] | None, device: Device) -> dict[str, Any]:
     """The score on the validation batches, under the names that `Epoch` has for it."""
-    if batches is None:
-        return {}
-    score = evaluate(run.model, batches, device, run.recipe.label_smoothing)
-    return {f"val_{name}": value for name, value in score._asdict().items()}
+    score = {} if batches is None else evaluate(run.model, batches, device, run.recipe.label_smoothing)._asdict()
+    return {f"val_{name}": value for name, value in score.items()}
 
 
 def check_finite(loss: Tensor, norm: Tensor, run: Run) -> None:
@@ -117,4 +116,5 @@ def start_run(model: nn.Module, recipe: Recipe, steps: int) -> Run:
     if not steps:
         raise ValueError("no batch to train on")
     optimizer = recipe.make_optimizer(model)
-    return Run(model, wrap_ddp(model), recipe, optimizer, recipe.make_schedule(optimizer, steps), steps)
+    schedule = LambdaLR(optimizer, partial(recipe.lr_factor, total=steps))
+    return Run(model, wrap_ddp(model), recipe, optimizer, schedule, steps)

@@ -62,9 +62,7 @@ class Epoch:
 
     def __getitem__(self, name: str) -> float:
         """A measurement by its name, `row["val_loss"]`"""
-        if name not in self.__dataclass_fields__:
-            raise KeyError(name)
-        return getattr(self, name)
+        return vars(self)[name]
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> "Epoch":
@@ -94,8 +92,7 @@ class TrainingSums:
 
     def means(self) -> dict[str, Any]:
         """loss, accuracy, num_classes, probabilities and images_per_second, of all processes together."""
-        seconds = time.perf_counter() - self.start
-        correct = all_reduce_sum(int(self.correct))
+        seconds, correct = time.perf_counter() - self.start, all_reduce_sum(int(self.correct))
         return {
             "loss": all_reduce_sum(self.loss) / self.images,
             "accuracy": correct / self.images if self.classes else math.nan,

@@ -3,11 +3,9 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR
 
 from vit_helpers._validate import check_choice, check_int, check_range
 from vit_helpers.training.optimizers import OPTIMIZERS
@@ -83,10 +81,6 @@ class Recipe:
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """The optimizer that this recipe names, for a model's parameters."""
         return OPTIMIZERS[self.optimizer](model, self.lr, self.weight_decay, self.token_lr_mult)
-
-    def make_schedule(self, optimizer: torch.optim.Optimizer, total: int) -> LambdaLR:
-        """The schedule that sets an optimizer's learning rates, for a training of `total` steps."""
-        return LambdaLR(optimizer, partial(self.lr_factor, total=total))
 
     def lr_factor(self, step: int, total: int) -> float:
         """The factor on the highest learning rate at a step, 0 .. total - 1."""
