@@ -103,8 +103,10 @@ def run_table(
             raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}")
     todo = [partial(train_run, *one) for one in runs if one[:2] not in done]
     path.parent.mkdir(parents=True, exist_ok=True)
-    if todo:
-        remove_partial_row(path)
+    if todo and path.exists() and not path.read_bytes().endswith(b"\n"):  # the last row was cut off
+        whole = path.with_name(path.name + ".part")
+        read_runs(path).to_csv(whole, index=False)
+        whole.replace(path)
     for number, row in enumerate(finished(todo, workers), len(runs) - len(todo) + 1):
         pd.DataFrame([row], columns=list(COLUMNS)).to_csv(path, mode="a", header=not path.exists(), index=False)
         done[row["change"], row["seed"]] = row
@@ -183,14 +185,6 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
             if number < len(lines) - 1:
                 raise ValueError(f"{path}: row {number} is damaged: {','.join(cells)}") from None
     return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def remove_partial_row(path: Path) -> None:
-    """Write a file whose last line was cut off again, with its complete rows, so that rows can be added."""
-    if path.exists() and not path.read_bytes().endswith(b"\n"):
-        whole = path.with_name(path.name + ".part")
-        read_runs(path).to_csv(whole, index=False)
-        whole.replace(path)
 
 
 def summarize(runs: pd.DataFrame) -> pd.DataFrame:

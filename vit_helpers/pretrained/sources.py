@@ -1,7 +1,8 @@
 """Pretrained models by name: from torchvision, timm, Hugging Face, a file, or this package."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -76,10 +77,8 @@ def torchvision_cache_path(name: str) -> Path:
 def load_torchvision(name: str) -> Pretrained:
     """A ViT with torchvision's weights, which torchvision downloads once; the hash is checked."""
     weights = weights_of_torchvision(name)
-    try:
+    with explain_download(weights.url, f"at {torchvision_cache_path(name)}"):
         state = weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
-    except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: a wrong hash
-        raise OSError(download_error(weights.url, error, f"at {torchvision_cache_path(name)}")) from error
     t = weights.transforms()
     preprocess = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
     return assemble(from_torchvision(state), None, preprocess, weights.meta["categories"])
@@ -93,10 +92,8 @@ def load_timm(name: str) -> Pretrained:
 
     if not timm.is_model_pretrained(name):
         raise ValueError(f"timm has no weights called {name}")
-    try:
+    with explain_download(f"timm's {name}", "where timm keeps it"):
         theirs = timm.create_model(name, pretrained=True)
-    except (OSError, RuntimeError) as error:
-        raise OSError(download_error(f"timm's {name}", error, "where timm keeps it")) from error
     state = from_timm(theirs.state_dict())  # first: it names what is not a ViT
     act = theirs.blocks[0].mlp.act
     if not isinstance(act, (nn.GELU, timm.layers.GELU)) or getattr(act, "approximate", "none") != "none":
@@ -119,15 +116,13 @@ def load_huggingface(name: str) -> Pretrained:
     """A ViTModel or ViTForImageClassification of transformers, from the hub or a folder."""
     from transformers import AutoConfig, AutoImageProcessor, ViTForImageClassification, ViTModel
 
-    try:
+    with explain_download(f"Hugging Face's {name}", "in a folder, and give its path"):
         own = AutoConfig.from_pretrained(name)
         require_supported(name, own.to_dict(), model_type=("vit",), hidden_act=("gelu",))
         headless = own.architectures == ["ViTModel"]
         kind: Any = ViTModel if headless else ViTForImageClassification
         theirs, info = kind.from_pretrained(name, output_loading_info=True)
         processor = AutoImageProcessor.from_pretrained(name)
-    except OSError as error:
-        raise OSError(download_error(f"Hugging Face's {name}", error, "in a folder, and give its path")) from error
     missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}  # a pooler may be left out
     if missing:  # transformers would have drawn them at random
         raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
@@ -207,9 +202,13 @@ def require_keys(state: StateDict, *keys: str) -> None:
         raise ValueError(f"the file is incomplete: it has no {', '.join(missing)}")
 
 
-def download_error(what: str, error: Exception, place: str) -> str:
-    """The message for weights that could not be downloaded."""
-    return (
-        f"could not get {what}: {type(error).__name__}: {str(error)[:300]}\n"
-        f"By hand: put the file {place}. Without a network there are the models of this series: load_pretrained('ours:...')."
-    )
+@contextmanager
+def explain_download(what: str, place: str) -> Iterator[None]:
+    """Raise an OSError that says what else can be done if weights cannot be downloaded or read."""
+    try:
+        yield
+    except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: a wrong hash
+        raise OSError(
+            f"could not get {what}: {type(error).__name__}: {str(error)[:300]}\nBy hand: put the file {place}. "
+            "Without a network there are the models of this series: load_pretrained('ours:...')."
+        ) from error

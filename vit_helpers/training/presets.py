@@ -99,29 +99,22 @@ class RunSettings:
         """
         return cls().replace(**settings)
 
-    def replace(self, **settings: Any) -> "RunSettings":
-        """These settings with some changed, by name as in `from_dict`."""
+    def replace(self, size: str | None = None, patch: int | None = None, **settings: Any) -> "RunSettings":
+        """These settings with some changed, by name as in `from_dict`, or with another size or patch side of the model.
+
+        A size that is named has its own width, depth and heads.
+        """
         settings = {RENAMED.get(name, name): value for name, value in settings.items()}
-        if "size" in settings and "patch" in settings:  # how version 0.1's `train` kept the model
-            settings["model"] = f"{settings.pop('size')}/{settings.pop('patch')}"
+        old_size, _, old_patch = self.model.partition("/")
+        kept = {k: v for k, v in self.shape.items() if size is None or k not in ("embed_dim", "depth", "num_heads")}
+        settings = {"model": f"{size or old_size}/{patch or old_patch}", **settings}
         own = {f.name for f in fields(self)} - {"shape", "recipe"}
         if unknown := settings.keys() - (SHAPE | RECIPE | own):
             known = ", ".join(sorted(SHAPE | RECIPE | own))
             raise ValueError(f"unknown setting {', '.join(sorted(unknown))}, known: {known}")
         shape, recipe = ({k: v for k, v in settings.items() if k in names} for names in (SHAPE, RECIPE))
         rest = {name: value for name, value in settings.items() if name in own}
-        return replace(self, shape={**self.shape, **shape}, recipe=replace(self.recipe, **recipe), **rest)
-
-    def with_options(self, size: str | None = None, patch: int | None = None, **settings: Any) -> "RunSettings":
-        """As `replace`, with another size of the model, whose own width, depth and heads then hold, or patch side."""
-        old_size, _, old_patch = self.model.partition("/")
-        kept = {k: v for k, v in self.shape.items() if size is None or k not in ("embed_dim", "depth", "num_heads")}
-        model = f"{size or old_size}/{patch or old_patch}"
-        return replace(self, model=model, shape=kept).replace(**settings)
-
-    def __or__(self, settings: Mapping[str, Any]) -> "RunSettings":
-        """`settings | {"epochs": 3}` is `settings.replace(epochs=3)`"""
-        return self.replace(**settings)
+        return replace(self, shape={**kept, **shape}, recipe=replace(self.recipe, **recipe), **rest)
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting by name, a plain dict that `from_dict` reads."""
