@@ -8,16 +8,18 @@ steps of the whole run), `history` (a dict per epoch) and `about` (what the call
 import io
 import pickle
 import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from vit_helpers.training.callbacks import Callback, Run
-from vit_helpers.training.distributed import barrier, broadcast, is_main_process, load_sharded, save_sharded
+from vit_helpers.training.distributed import barrier, broadcast, is_main_process, world_size
 from vit_helpers.training.measurements import Epoch
 from vit_helpers.training.recipe import Recipe
 
@@ -56,7 +58,7 @@ class Checkpoint(Callback):
             "about": self.about or {},
         }
         if self.path.suffix == SHARDS:
-            save_shards(self.path / f"epoch-{len(run.history):04d}", run.model, run.optimizer, state)
+            save_shards(self.path / f"epoch-{len(run.history):04d}", run, state)
         elif is_main_process():
             save_file(self.path, {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), **state})
 
@@ -78,17 +80,43 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
         raise ValueError(f"recipe and about must hold plain numbers and texts: {recipe}, {about!r}") from error
 
 
-def save_shards(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> None:
+def save_shards(folder: Path, run: Run, state: State) -> None:
     """A checkpoint in parts. It counts once its last file is there; only then all older ones but one are removed."""
+    from torch.distributed.checkpoint.state_dict_saver import save
+
     if is_main_process():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         torch.save(state, folder / "state.pt")
     barrier()
-    save_sharded(folder, model, optimizer)
+    with reraise_dcp_errors(OSError, f"write {folder}"):
+        save(sharded_state(run), checkpoint_id=folder, no_dist=world_size() == 1)
     if is_main_process():
         for old in finished(folder.parent)[:-2]:
             shutil.rmtree(old)
+
+
+def sharded_state(run: Run) -> State:
+    """This process's part of weights and optimizer."""
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    return dict(zip(("model", "optimizer"), get_state_dict(run.model, run.optimizer), strict=True))
+
+
+@contextmanager
+def reraise_dcp_errors(kind: type[Exception], doing: str, hint: str = "") -> Iterator[None]:
+    """Raise the cause where torch wraps what went wrong in any process into an error of its own, not even an Exception."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)  # that one process works alone: it may
+            yield
+    except CheckpointException as error:
+        causes = [cause for cause, _ in error.failures.values()]
+        if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
+            raise KeyboardInterrupt from error
+        raise kind(f"could not {doing}: {causes[0]}{hint}") from error
 
 
 def finished(path: Path) -> list[Path]:
@@ -149,13 +177,7 @@ def restore(state: State, run: Run) -> None:
     if changed:
         raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
     if "parts" in state:
-        folder = state["parts"]
-        if folder != broadcast(folder):
-            raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
-        try:
-            load_sharded(folder, run.model, run.optimizer)
-        except OSError as error:
-            raise ValueError(f"{error}{hint_older(folder)}") from error
+        load_shards(state["parts"], run)
     else:
         run.model.load_state_dict(state["model"])
         run.optimizer.load_state_dict(state["optimizer"])
@@ -163,6 +185,19 @@ def restore(state: State, run: Run) -> None:
     torch.set_rng_state(state["random"]["cpu"])
     torch.cuda.set_rng_state_all(state["random"]["cuda"][: torch.cuda.device_count()])
     run.history[:] = state["history"]
+
+
+def load_shards(folder: Path, run: Run) -> None:
+    """Put back what `save_shards` wrote of weights and optimizer, in any number of processes."""
+    from torch.distributed.checkpoint.state_dict import set_state_dict
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    if folder != broadcast(folder):
+        raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
+    state = sharded_state(run)
+    with reraise_dcp_errors(ValueError, f"read {folder}", hint_older(folder)):
+        load(state, checkpoint_id=folder, no_dist=world_size() == 1)
+    set_state_dict(run.model, run.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
 def previous(path: Path) -> Path:

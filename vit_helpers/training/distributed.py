@@ -8,10 +8,8 @@ import os
 import re
 import signal
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import torch
@@ -221,47 +219,3 @@ def full_tensor(tensor: Tensor) -> Tensor:
 def full_state_dict(model: nn.Module) -> dict[str, Tensor]:
     """The whole weights of a model, sharded or not, by name, on the CPU."""
     return {name: full_tensor(value).cpu() for name, value in model.state_dict().items()}
-
-
-def save_sharded(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Write this process's part of weights and optimizer. The last file, `.metadata`, shows that all parts are there.
-
-    raises: OSError when a part cannot be written
-    """
-    from torch.distributed.checkpoint.state_dict import get_state_dict
-    from torch.distributed.checkpoint.state_dict_saver import save
-
-    weights, states = get_state_dict(model, optimizer)
-    with reraise_dcp_errors("write", folder):
-        save({"model": weights, "optimizer": states}, checkpoint_id=folder, no_dist=world_size() == 1)
-
-
-def load_sharded(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put back what `save_sharded` wrote, in any number of processes. Pickle reads it: only from folders that you trust.
-
-    raises: OSError when a part cannot be read
-    """
-    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-    from torch.distributed.checkpoint.state_dict_loader import load
-
-    weights, states = get_state_dict(model, optimizer)
-    state: dict[str, Any] = {"model": weights, "optimizer": states}
-    with reraise_dcp_errors("read", folder):
-        load(state, checkpoint_id=folder, no_dist=world_size() == 1)
-    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
-
-
-@contextmanager
-def reraise_dcp_errors(doing: str, folder: Path) -> Iterator[None]:
-    """Raise the cause where torch wraps what went wrong in any process into an error of its own, not even an Exception."""
-    from torch.distributed.checkpoint.api import CheckpointException
-
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)  # that one process works alone: it may
-            yield
-    except CheckpointException as error:
-        causes = [cause for cause, _ in error.failures.values()]
-        if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
-            raise KeyboardInterrupt from error
-        raise OSError(f"could not {doing} {folder}: {causes[0]}") from error

@@ -108,13 +108,11 @@ class RunSettings:
         old_size, _, old_patch = self.model.partition("/")
         kept = {k: v for k, v in self.shape.items() if size is None or k not in ("embed_dim", "depth", "num_heads")}
         settings = {"model": f"{size or old_size}/{patch or old_patch}", **settings}
-        own = {f.name for f in fields(self)} - {"shape", "recipe"}
-        if unknown := settings.keys() - (SHAPE | RECIPE | own):
-            known = ", ".join(sorted(SHAPE | RECIPE | own))
-            raise ValueError(f"unknown setting {', '.join(sorted(unknown))}, known: {known}")
-        shape, recipe = ({k: v for k, v in settings.items() if k in names} for names in (SHAPE, RECIPE))
-        rest = {name: value for name, value in settings.items() if name in own}
-        return replace(self, shape={**kept, **shape}, recipe=replace(self.recipe, **recipe), **rest)
+        known = {f.name for f in fields(self)} - {"shape", "recipe"} | SHAPE | RECIPE
+        if unknown := settings.keys() - known:
+            raise ValueError(f"unknown setting {', '.join(sorted(unknown))}, known: {', '.join(sorted(known))}")
+        shape, recipe = ({k: settings.pop(k) for k in list(settings) if k in names} for names in (SHAPE, RECIPE))
+        return replace(self, shape={**kept, **shape}, recipe=replace(self.recipe, **recipe), **settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting by name, a plain dict that `from_dict` reads."""
