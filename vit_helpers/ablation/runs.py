@@ -30,6 +30,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its typ
     **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
     **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
 }
+load_once = cache(load)
 RENAMED = {"commonest": "majority_share"}  # since version 0.1
 
 
@@ -140,9 +141,6 @@ def train_run(name: str, seed: int, settings: RunSettings) -> Row:
     parameters = sum(p.numel() for p in model.parameters())
     count = multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size))
     return dict(zip(COLUMNS, (name, seed, *scores, parameters, count, seconds, as_text(settings)), strict=True))
-
-
-load_once = cache(load)
 
 
 def as_text(settings: RunSettings) -> str:

@@ -18,8 +18,6 @@ from vit_helpers.vit import ViT
 
 Method = Callable[[ViT, Tensor, Tensor], Tensor]
 
-# Methods
-
 
 @torch.no_grad()
 def layer_attention(model: ViT, images: Tensor, classes: Tensor, layer: int) -> Tensor:
@@ -88,9 +86,6 @@ def localization_scores(
         scores[name] = {"inside": inside.mean().item(), "pointing_game": hits.mean().item()}
     model.train(was_training)
     return scores
-
-
-# Scores of single maps
 
 
 def fraction_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:

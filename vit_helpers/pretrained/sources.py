@@ -10,17 +10,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from vit_helpers.pretrained.files import Pretrained, load_weights
-from vit_helpers.pretrained.key_maps import fill, from_google, from_huggingface, from_timm, from_torchvision
+from vit_helpers.pretrained.key_maps import StateDict, fill, from_google, from_huggingface, from_timm, from_torchvision
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import SIZES, ViT, ViTConfig
 
-StateDict = Mapping[str, Tensor]
-
 OURS = Path(__file__).parents[1] / "weights"
-HALF = (0.5, 0.5, 0.5)
 
 
 def load_pretrained(name: str | Path) -> Pretrained:
@@ -153,7 +149,7 @@ def load_google(path: Path) -> Pretrained:
     rows = math.isqrt(state["token_embed.pos_embed"].shape[1])
     size = (rows * math.isqrt(state["patch_embed.proj.weight"].shape[1] // 3),) * 2
     num_heads = arrays[query].shape[1]  # (D, h, d)
-    return assemble(state, num_heads, Preprocess(size, size, "bilinear", HALF, HALF), ())
+    return assemble(state, num_heads, Preprocess(size, size, "bilinear", (0.5,) * 3, (0.5,) * 3), ())
 
 
 LOADERS = (load_torchvision, load_timm, load_huggingface, load_ours)

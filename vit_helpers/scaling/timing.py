@@ -40,8 +40,7 @@ def benchmark_interleaved(steps: Mapping[str, Step], rounds: int = 7, seconds: f
     """
     repeats = {}
     for name, step in steps.items():
-        step()
-        step()
+        seconds_of(step, repeats=2)  # warm-up
         repeats[name] = max(1, round(seconds / seconds_of(step)))
     taken: dict[str, list[float]] = {name: [] for name in steps}
     order = list(steps)

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
@@ -33,22 +33,19 @@ def init_distributed(device: str = "cpu") -> str:
     if "RANK" not in os.environ:
         return device
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    backend, more = "gloo", dict[str, Any]()
+    backend, gpu = "gloo", None  # gloo does not know Apple's GPUs
     if device.startswith("cuda"):
         local, here = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if local >= here:
             raise ValueError(f"process {local} of this machine has no GPU of its own: there are {here}")
-        backend, device = "nccl", f"cuda:{local}"
-        torch.cuda.set_device(device)
-        more = {"device_id": torch.device(device)}
-    elif device == "mps":
-        device = "cpu"  # gloo does not know Apple's GPUs
+        backend, gpu = "nccl", torch.device("cuda", local)
+        torch.cuda.set_device(gpu)
     if not dist.is_initialized():
         store, number, count = next(dist.rendezvous("env://"))
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it keeps old addresses (pytorch issue 135712)
             store = dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
-        dist.init_process_group(backend, store=store, rank=number, world_size=count, **more)
-    return device
+        dist.init_process_group(backend, store=store, rank=number, world_size=count, device_id=gpu)
+    return str(gpu or "cpu")
 
 
 def shutdown() -> NoReturn:
@@ -97,23 +94,6 @@ def broadcast(value: T) -> T:
     values = [value]
     dist.broadcast_object_list(values, src=0)
     return values[0]
-
-
-def broadcast_result(function: Callable[[], T]) -> T:
-    """Call a function in the first process only, and return its result in every process.
-
-    raises: the ValueError or OSError of the first process, in every process
-    """
-    result: Any = None
-    if is_main_process():
-        try:
-            result = function()
-        except (ValueError, OSError) as error:
-            result = error
-    result = broadcast(result)
-    if isinstance(result, Exception):
-        raise result
-    return result
 
 
 def all_reduce_sum(number: Number) -> Number:

@@ -86,7 +86,8 @@ class TrainingSums:
         self.images += size
         if isinstance(outputs, Tensor) and outputs.ndim == 2:
             self.classes = outputs.shape[1]
-            self.correct = self.correct + (outputs.argmax(1) == hard_labels(labels)).sum()  # stays on the device
+            classes = labels.argmax(1) if labels.ndim == 2 else labels  # of labels that are probabilities, the most probable
+            self.correct = self.correct + (outputs.argmax(1) == classes).sum()  # stays on the device
             sums = outputs.float().sum(1)  # of probabilities they are 1, up to the rounding of 16 bits
             self.probabilities = self.probabilities & (outputs >= 0).all() & ((sums - 1).abs() < 0.01).all()
 
@@ -115,11 +116,6 @@ class FlipTTA(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         one, two = (self.model(x).log_softmax(dim=1) for x in (images, images.flip(3)))
         return torch.logaddexp(one, two) - math.log(2)  # no log of a probability that underflows to 0
-
-
-def hard_labels(labels: Tensor) -> Tensor:
-    """One class per image, also where labels are probabilities of classes: (B,) or (B, K) -> (B,)"""
-    return labels.argmax(1) if labels.ndim == 2 else labels
 
 
 @torch.no_grad()
