@@ -94,10 +94,6 @@ def fraction_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
     maps   : (B, rows, cols), one number for each patch; negative values count as 0
     boxes  : (B, 4), x, y, width and height in pixels; a patch that is half inside counts half
     returns: (B,); for a map that is 0 everywhere, the score of a uniform map
-
-    >>> maps = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
-    >>> fraction_inside(maps, torch.tensor([[0, 0, 4, 4]]), 4)
-    tensor([0.5000])
     """
     maps = maps.clamp(min=0)
     maps = maps.where(maps.sum(dim=(1, 2), keepdim=True) > 0, 1.0)
@@ -110,9 +106,6 @@ def pointing_game(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
     """Whether the center of each map's largest patch is inside the box: (B,) of 1 and 0 (arXiv 1608.00507).
 
     Among several largest patches, the fraction of those inside counts.
-
-    >>> pointing_game(torch.ones(1, 2, 2), torch.tensor([[0, 0, 4, 4]]), 4)
-    tensor([0.2500])
     """
     P, (_, rows, cols) = patch_size, maps.shape
     centers = inside_boxes(boxes, (rows * P, cols * P))[:, P // 2 :: P, P // 2 :: P]  # (B, rows, cols)

@@ -5,7 +5,7 @@ of q, k and v.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -110,15 +110,9 @@ def fill(model: nn.Module, state_dict: StateDict) -> None:
         "that do not belong": state_dict.keys() - shapes.keys(),
         "of another shape": {f"{key} expected {a}, found {b}" for key, (a, b) in shapes.items() if a != b},
     }
-    if told := "; ".join(f"{len(names)} {what}: {some(names)}" for what, names in problems.items() if names):
+    if told := "; ".join(f"{len(keys)} {what}: {', '.join(sorted(keys)[:5])}" for what, keys in problems.items() if keys):
         raise ValueError(f"these are not the model's {len(expected)} weights, it is as it was: {told}")
     model.load_state_dict(state_dict)
-
-
-def some(names: Iterable[str]) -> str:
-    """The first five of many names, in order."""
-    first = sorted(names)
-    return ", ".join(first[:5]) + (", ..." if len(first) > 5 else "")
 
 
 def rename(state_dict: StateDict, table: Mapping[str, str], library: str) -> dict[str, Tensor]:

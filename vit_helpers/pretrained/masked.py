@@ -22,10 +22,6 @@ def random_masking(B: int, N: int, mask_ratio: float) -> tuple[Tensor, Tensor]:
     mask_ratio: fraction of the patches that are hidden, from 0 to 1; at least one stays, at least one is hidden
     returns   : (B, visible) and (B, hidden), numbers of patches
     raises    : ValueError for another fraction, or fewer than two patches
-
-    >>> visible, hidden = random_masking(2, 16, 0.75)
-    >>> visible.shape, hidden.shape
-    (torch.Size([2, 4]), torch.Size([2, 12]))
     """
     if not 0 < mask_ratio < 1 or N < 2:
         raise ValueError(f"mask_ratio must be between 0 and 1, of two patches or more, got {mask_ratio} of {N}")

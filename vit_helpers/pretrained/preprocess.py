@@ -19,10 +19,6 @@ class Preprocess:
 
     preprocess(image): a PIL image of any mode, or a tensor (C, H, W) from 0 to 1 -> (C, *crop)
     raises: ValueError for a tensor with another number of channels
-
-    >>> import torch
-    >>> Preprocess(256, (224, 224), "bilinear", (0.5,) * 3, (0.5,) * 3)(torch.rand(3, 300, 400)).shape
-    torch.Size([3, 224, 224])
     """
 
     resize: int | tuple[int, int]

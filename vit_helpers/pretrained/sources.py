@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 
+from vit_helpers._validate import check_choice
 from vit_helpers.pretrained.files import Pretrained, load_weights
 from vit_helpers.pretrained.key_maps import StateDict, fill, from_google, from_huggingface, from_timm, from_torchvision
 from vit_helpers.pretrained.preprocess import Preprocess
@@ -46,9 +47,7 @@ def load_pretrained(name: str | Path) -> Pretrained:
 
 def load_ours(name: str) -> Pretrained:
     """One of the small models of this series."""
-    there = sorted(path.stem for path in OURS.glob("*.safetensors"))
-    if name not in there:
-        raise ValueError(f"unknown weights ours:{name}, known: {', '.join(there)}")
+    check_choice("weights", f"ours:{name}", sorted(f"ours:{path.stem}" for path in OURS.glob("*.safetensors")))
     return load_weights(OURS / f"{name}.safetensors")
 
 

@@ -100,9 +100,5 @@ def saved_activation_bytes(function: Callable[[], Any], model: nn.Module) -> int
 
 
 def break_even_steps(start: float, before: float, after: float) -> float:
-    """Steps until a start-up cost of `start` seconds is recovered, if a step takes `after` instead of `before` seconds.
-
-    >>> break_even_steps(30, before=0.5, after=0.25), break_even_steps(30, before=0.25, after=0.25)
-    (120, inf)
-    """
+    """Steps until a start-up cost of `start` seconds is recovered, if a step takes `after` instead of `before` seconds."""
     return math.ceil(start / (before - after)) if after < before else math.inf

@@ -29,10 +29,6 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
     returns: `Diagnosis`; its symptom is "not finite", "softmax twice", "constant prediction", "stuck at ln K",
              "overfitting", "underfitting" or "healthy"
     raises : ValueError when the history is empty
-
-    >>> row = {"epoch": 1, "loss": 2.3, "val_loss": 2.3, "accuracy": 0.1, "val_accuracy": 0.1}
-    >>> diagnose([row | {"val_majority_share": 1.0, "num_classes": 10}]).symptom
-    'constant prediction'
     """
     if not history:
         raise ValueError("an empty history cannot be diagnosed")

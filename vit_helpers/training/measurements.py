@@ -44,9 +44,6 @@ class Epoch:
     probabilities    : whether all training outputs were probability distributions already, as after a softmax
     images_per_second: in training, without validation
     val_loss, val_accuracy, val_majority_share: the validation split's `Score`, with the same label smoothing
-
-    >>> Epoch(epoch=1, loss=2.3)["loss"]
-    2.3
     """
 
     epoch: int
