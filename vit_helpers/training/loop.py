@@ -95,7 +95,7 @@ def train_epoch(run: Run, batches: Iterable[Batch], loss_fn: LossFunction, devic
 
 def validate(run: Run, batches: Iterable[Batch] | None, device: Device) -> dict[str, Any]:
     """The score on the validation batches, under the names that `Epoch` has for it."""
-    score = {} if batches is None else evaluate(run.model, batches, device, run.recipe.label_smoothing)._asdict()
+    score = {} if batches is None else vars(evaluate(run.model, batches, device, run.recipe.label_smoothing))
     return {f"val_{name}": value for name, value in score.items()}
 
 

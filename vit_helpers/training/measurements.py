@@ -5,9 +5,9 @@ Where several processes train together, each measures its own images, and the fi
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,8 @@ Batch = tuple[Tensor, Tensor]
 RENAMED = {"val_commonest": "val_majority_share"}  # since version 0.1
 
 
-class Score(NamedTuple):
+@dataclass(frozen=True)
+class Score:
     """How a model does on some images: `loss, accuracy, majority_share = evaluate(...)`
 
     loss          : mean over the images, in nats
@@ -30,6 +31,9 @@ class Score(NamedTuple):
     loss: float
     accuracy: float
     majority_share: float
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(vars(self).values())
 
 
 @dataclass(frozen=True)
