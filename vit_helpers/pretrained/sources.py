@@ -101,9 +101,8 @@ def load_timm(name: str) -> Pretrained:
     resize = scaled if own["crop_mode"] == "squash" else scaled[0]
     preprocess = Preprocess(resize, size, own["interpolation"], own["mean"], own["std"])
     rest = {"norm_eps": theirs.norm.eps, "pool": {"token": "cls", "avg": "avg"}[theirs.global_pool]}
-    classes: list[str] = []
-    if subset := infer_imagenet_subset(theirs):  # timm knows their names by their number
-        classes = [ImageNetInfo(subset).index_to_description(i) for i in range(theirs.num_classes)]
+    subset = infer_imagenet_subset(theirs)  # timm knows the names of their classes by their number
+    classes = [ImageNetInfo(subset).index_to_description(i) for i in range(theirs.num_classes)] if subset else []
     return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, classes, **rest)
 
 

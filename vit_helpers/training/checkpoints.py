@@ -146,13 +146,10 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
     reads all but weights and optimizer, which `restore` finds in the folder "parts".
     raises: FileNotFoundError when there is none; ValueError when it is truncated or damaged, naming the one before
     """
-    file, parts = Path(path), dict[str, Path]()
-    if file.suffix == SHARDS:
-        if not finished(file):
-            raise FileNotFoundError(f"no finished checkpoint in {file}")
-        parts = {"parts": finished(file)[-1]}
-        file = parts["parts"] / "state.pt"
+    file, folders = Path(path), finished(Path(path))
+    parts = {"parts": folders[-1]} if folders else {}
     hint = hint_older(parts.get("parts", file))
+    file = folders[-1] / "state.pt" if folders else file
     if not file.is_file():
         raise FileNotFoundError(f"no checkpoint at {file}{hint}")
     try:
