@@ -320,7 +320,7 @@ def test_weights_that_are_missing_or_truncated(tmp_path, monkeypatch):
     shutil.copy(OURS / "masked.safetensors", tmp_path)
     (tmp_path / "seven.safetensors").write_bytes((OURS / "seven.safetensors").read_bytes()[:1000])
     said = found(checks.data, "bad")
-    assert "unknown weights ours:scattered" in said and "seven.safetensors is cut short" in said
+    assert "unknown weights 'ours:scattered'" in said and "seven.safetensors is cut short" in said
     assert found(checks.data, "ok").endswith("scattered_digits, the weights ours:masked -> ")
 
 

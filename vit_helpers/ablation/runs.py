@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from vit_helpers._validate import check_int
 from vit_helpers.data import load
 from vit_helpers.training import fit, set_seed
 from vit_helpers.training.presets import RunSettings, make_batches, make_network
@@ -29,6 +30,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its typ
     **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
     **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
 }
+load_once = cache(load)
 RENAMED = {"commonest": "majority_share"}  # since version 0.1
 
 
@@ -49,8 +51,7 @@ class Table:
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if type(self.seeds) is not int or self.seeds < 1:
-            raise ValueError(f"seeds must be a whole number of at least 1, got {self.seeds!r}")
+        check_int("seeds", self.seeds)
         if "baseline" in self.changes:
             raise ValueError('"baseline" is the name of the runs without a change: call the change something else')
         for name, settings in {"baseline": self.baseline, **self.changes}.items():
@@ -76,7 +77,7 @@ class Table:
 
     def settings(self, changes: dict[str, Any]) -> RunSettings:
         """The settings of the baseline with some changed."""
-        return RunSettings(data=self.data).replace(model=self.model).replace(**{**self.baseline, **changes})
+        return RunSettings.from_dict({"data": self.data, "model": self.model, **self.baseline, **changes})
 
     def runs(self) -> Iterator[tuple[str, int, RunSettings]]:
         """All runs, seed by seed: (change, seed, settings)"""
@@ -102,10 +103,13 @@ def run_table(
         if RunSettings.from_dict({**json.loads(text), "seed": seed}) != settings:
             raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}")
     todo = [partial(train_run, *one) for one in runs if one[:2] not in done]
-    if todo:
-        remove_partial_row(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if todo and path.exists() and not path.read_bytes().endswith(b"\n"):  # the last row was cut off
+        whole = path.with_name(path.name + ".part")
+        read_runs(path).to_csv(whole, index=False)
+        whole.replace(path)
     for number, row in enumerate(finished(todo, workers), len(runs) - len(todo) + 1):
-        append_row(path, row)
+        pd.DataFrame([row], columns=list(COLUMNS)).to_csv(path, mode="a", header=not path.exists(), index=False)
         done[row["change"], row["seed"]] = row
         result = f"{row['change']}, seed {row['seed']}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
         report(f"{number} of {len(runs)}: {result}")
@@ -132,21 +136,11 @@ def train_run(name: str, seed: int, settings: RunSettings) -> Row:
     train, model = make_batches(data, settings), make_network(data, settings)
     start = time.perf_counter()
     last = fit(model, train, data.batches("validation", 512), settings.recipe, report=lambda row: None)[-1]
-    return {
-        "change": name,
-        "seed": seed,
-        "accuracy": last.val_accuracy,
-        "loss": last.val_loss,
-        "train_accuracy": last.accuracy,
-        "majority_share": last.val_majority_share,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "multiply_adds": multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size)),
-        "seconds": time.perf_counter() - start,
-        "settings": as_text(settings),
-    }
-
-
-load_once = cache(load)
+    seconds = time.perf_counter() - start
+    scores = (last.val_accuracy, last.val_loss, last.accuracy, last.val_majority_share)
+    parameters = sum(p.numel() for p in model.parameters())
+    count = multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size))
+    return dict(zip(COLUMNS, (name, seed, *scores, parameters, count, seconds, as_text(settings)), strict=True))
 
 
 def as_text(settings: RunSettings) -> str:
@@ -179,42 +173,16 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
     columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
     if columns != list(COLUMNS):
         raise ValueError(f"{path} is no table of this kind: its columns are {columns}, not {list(COLUMNS)}")
-    rows = [parse_row(cells) for cells in lines[1:]]
-    if None in rows[:-1]:
-        raise ValueError(f"{path}: row {rows.index(None) + 1} is damaged: {','.join(lines[rows.index(None) + 1])}")
-    return pd.DataFrame([row for row in rows if row], columns=list(COLUMNS))
-
-
-def parse_row(cells: list[str]) -> Row | None:
-    """A row with its types; None when it is not complete."""
-    try:
-        row = {name: kind(cell) for (name, kind), cell in zip(COLUMNS.items(), cells, strict=True)}
-        json.loads(row["settings"])
-    except ValueError:
-        return None
-    return row
-
-
-def remove_partial_row(path: Path) -> None:
-    """Make a file whose last line was cut off end with a complete one, so that rows can be added."""
-    text = path.read_bytes().decode(errors="ignore") if path.exists() else ""
-    if not text or text.endswith("\n"):
-        return
-    start = text.rfind("\n") + 1
-    complete = parse_row(next(csv.reader([text[start:]])))
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_bytes((text + "\r\n" if complete else text[:start]).encode())
-    temporary.replace(path)
-
-
-def append_row(path: Path, row: Row) -> None:
-    """Add a row to a CSV file, after a header when the file is new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(COLUMNS))
-        if not file.tell():
-            writer.writeheader()
-        writer.writerow(row)
+    rows: list[Row] = []
+    for number, cells in enumerate(lines[1:], start=1):
+        try:
+            row = {name: kind(cell) for (name, kind), cell in zip(COLUMNS.items(), cells, strict=True)}
+            json.loads(row["settings"])
+            rows.append(row)
+        except ValueError:
+            if number < len(lines) - 1:
+                raise ValueError(f"{path}: row {number} is damaged: {','.join(cells)}") from None
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def summarize(runs: pd.DataFrame) -> pd.DataFrame:
@@ -230,21 +198,9 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     [0.0, 0.25]
     """
     baseline = runs[runs["change"] == "baseline"].set_index("seed")["accuracy"]
-    differences = runs["accuracy"] - runs["seed"].map(baseline)
-    lines = (
-        runs.assign(difference=differences)
-        .groupby("change", sort=False)
-        .agg(
-            runs=("seed", "size"),
-            accuracy=("accuracy", "mean"),
-            spread=("accuracy", "std"),
-            difference=("difference", "mean"),
-            error=("difference", "sem"),
-            parameters=("parameters", "first"),
-            multiply_adds=("multiply_adds", "first"),
-            seconds=("seconds", "mean"),
-        )
-    )
-    lines["spread"] = lines["spread"].fillna(0.0)
-    lines.loc[lines["difference"].notna(), "error"] = lines["error"].fillna(0.0)
-    return lines
+    changes = runs.assign(difference=runs["accuracy"] - runs["seed"].map(baseline)).groupby("change", sort=False)
+    lines = changes[["accuracy", "difference", "seconds"]].mean()
+    lines[["parameters", "multiply_adds"]] = changes[["parameters", "multiply_adds"]].first()
+    lines["runs"], lines["spread"] = changes.size(), changes["accuracy"].std().fillna(0.0)
+    lines["error"] = changes["difference"].sem().fillna(0.0).where(lines["difference"].notna())
+    return lines[["runs", "accuracy", "spread", "difference", "error", "parameters", "multiply_adds", "seconds"]]

@@ -82,7 +82,7 @@ def train(args: Namespace) -> int:
     with ExitStack() as stack:
         name = Path((args.data or "digits").partition(":")[0]).name
         out, found = choose_folder(args.out, args.resume, name, stack)
-        settings = kept_settings(found, given) if found else preset(given.get("data", "digits")).with_options(**given)
+        settings = kept_settings(found, given) if found else preset(given.get("data", "digits")).replace(**given)
         checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
         if args.shard and checkpoint.suffix == ".pt":
             raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")

@@ -17,10 +17,6 @@ def attention_map(weights: Tensor, grid: tuple[int, int], query: tuple[int, int]
     query  : (row, column) of a patch; None for the class token
     returns: (B, h, rows, cols) or (B, rows, cols): the weights themselves, without the one on the class token
     raises : ValueError if the tokens do not fit the grid, if there is no class token to be the query, or no such patch
-
-    >>> weights = torch.full((1, 2, 5, 5), 1 / 5)
-    >>> attention_map(weights, (2, 2)).shape
-    torch.Size([1, 2, 2, 2])
     """
     extra = class_tokens(weights, grid)
     rows, cols = grid
@@ -45,9 +41,6 @@ def entropy(weights: Tensor) -> Tensor:
     """The entropy of each row of attention, in nats: 0 if all weight is on one token, ln T if it is uniform.
 
     (..., T, T) -> (..., T)
-
-    >>> entropy(torch.full((3, 3), 1 / 3)).allclose(torch.tensor(3.0).log())
-    True
     """
     return torch.special.entr(weights).sum(dim=-1)
 
@@ -57,9 +50,6 @@ def attention_distance(weights: Tensor, grid: tuple[int, int], patch_size: int) 
 
     weights: (B, h, T, T) of one layer; a class token is left out, and the weights among patches are renormalized
     returns: (B, h), the distance between patch centers, weighted by attention, averaged over the query patches
-
-    >>> attention_distance(torch.eye(4)[None, None], (2, 2), 8)
-    tensor([[0.]])
     """
     extra = class_tokens(weights, grid)
     among = weights[..., extra:, extra:]  # (B, h, N, N)

@@ -18,8 +18,6 @@ from vit_helpers.vit import ViT
 
 Method = Callable[[ViT, Tensor, Tensor], Tensor]
 
-# Methods
-
 
 @torch.no_grad()
 def layer_attention(model: ViT, images: Tensor, classes: Tensor, layer: int) -> Tensor:
@@ -82,17 +80,12 @@ def localization_scores(
     scores = {}
     model.eval()
     for name, method in methods.items():
-        inside, hits = [], []
-        for rows in torch.arange(len(split.labels)).split(batch_size):
-            maps = method(model, normalize(split.images[rows]), split.labels[rows])
-            inside.append(fraction_inside(maps, split.boxes[rows], P))
-            hits.append(pointing_game(maps, split.boxes[rows], P))
-        scores[name] = {"inside": torch.cat(inside).mean().item(), "pointing_game": torch.cat(hits).mean().item()}
+        batches = zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True)
+        maps = torch.cat([method(model, normalize(images), labels) for images, labels in batches])
+        inside, hits = fraction_inside(maps, split.boxes, P), pointing_game(maps, split.boxes, P)
+        scores[name] = {"inside": inside.mean().item(), "pointing_game": hits.mean().item()}
     model.train(was_training)
     return scores
-
-
-# Scores of single maps
 
 
 def fraction_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
@@ -101,10 +94,6 @@ def fraction_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
     maps   : (B, rows, cols), one number for each patch; negative values count as 0
     boxes  : (B, 4), x, y, width and height in pixels; a patch that is half inside counts half
     returns: (B,); for a map that is 0 everywhere, the score of a uniform map
-
-    >>> maps = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
-    >>> fraction_inside(maps, torch.tensor([[0, 0, 4, 4]]), 4)
-    tensor([0.5000])
     """
     maps = maps.clamp(min=0)
     maps = maps.where(maps.sum(dim=(1, 2), keepdim=True) > 0, 1.0)
@@ -117,9 +106,6 @@ def pointing_game(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
     """Whether the center of each map's largest patch is inside the box: (B,) of 1 and 0 (arXiv 1608.00507).
 
     Among several largest patches, the fraction of those inside counts.
-
-    >>> pointing_game(torch.ones(1, 2, 2), torch.tensor([[0, 0, 4, 4]]), 4)
-    tensor([0.2500])
     """
     P, (_, rows, cols) = patch_size, maps.shape
     centers = inside_boxes(boxes, (rows * P, cols * P))[:, P // 2 :: P, P // 2 :: P]  # (B, rows, cols)

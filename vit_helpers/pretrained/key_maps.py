@@ -5,7 +5,7 @@ of q, k and v.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,9 +16,8 @@ StateDict = Mapping[str, Tensor]
 OUTSIDE = {  # our modules: in torchvision, timm, Hugging Face, Google's files with dots instead of slashes
     "patch_embed.proj": ("conv_proj", "patch_embed.proj", "embeddings.patch_embeddings.projection", "embedding"),
     "token_embed.cls_token": ("class_token", "cls_token", "embeddings.cls_token", "cls"),
-    "token_embed.pos_embed": (
-        "encoder.pos_embedding", "pos_embed", "embeddings.position_embeddings", "Transformer.posembed_input.pos_embedding",
-    ),
+    "token_embed.pos_embed": ("encoder.pos_embedding", "pos_embed", "embeddings.position_embeddings",
+                              "Transformer.posembed_input.pos_embedding"),
     "norm": ("encoder.ln", "norm", "layernorm", "Transformer.encoder_norm"),
     "pre_logits.0": ("heads.pre_logits", "", "pooler.dense", "pre_logits"),  # both tanh layers on the class token
     "head": ("heads.head", "head", "classifier", "head"),
@@ -31,10 +30,8 @@ BLOCK = {  # our modules in a block: in torchvision, timm, transformers 5, trans
     "attn.q": ("", "", "attention.q_proj", "attention.attention.query", "MultiHeadDotProductAttention_1.query"),
     "attn.k": ("", "", "attention.k_proj", "attention.attention.key", "MultiHeadDotProductAttention_1.key"),
     "attn.v": ("", "", "attention.v_proj", "attention.attention.value", "MultiHeadDotProductAttention_1.value"),
-    "attn.proj": (
-        "self_attention.out_proj", "attn.proj", "attention.o_proj", "attention.output.dense",
-        "MultiHeadDotProductAttention_1.out",
-    ),
+    "attn.proj": ("self_attention.out_proj", "attn.proj", "attention.o_proj", "attention.output.dense",
+                  "MultiHeadDotProductAttention_1.out"),
     "norm2": ("ln_2", "norm2", "layernorm_after", "layernorm_after", "LayerNorm_2"),
     "mlp.fc1": ("mlp.0", "mlp.fc1", "mlp.fc1", "intermediate.dense", "MlpBlock_3.Dense_0"),
     "mlp.fc2": ("mlp.3", "mlp.fc2", "mlp.fc2", "output.dense", "MlpBlock_3.Dense_1"),
@@ -81,9 +78,7 @@ def from_huggingface(state_dict: StateDict) -> dict[str, Tensor]:
 def from_google(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
     """The arrays of one of Google's npz files, as `dict(numpy.load(path))` gives them, under our names."""
     if not isinstance(arrays, Mapping):
-        raise TypeError(
-            f"takes the arrays of an npz file, as dict(numpy.load(path)) gives them; got {type(arrays).__name__}"
-        )
+        raise TypeError(f"takes an npz file's arrays, as dict(numpy.load(path)) gives them; got {type(arrays).__name__}")
     return rename(dict(from_flax(*item) for item in arrays.items()), GOOGLE, "Google")
 
 
@@ -108,23 +103,16 @@ def fill(model: nn.Module, state_dict: StateDict) -> None:
 
     raises: ValueError that names missing keys, unexpected keys and wrong shapes
     """
-    expected, complaints = model.state_dict(), []
-    if missing := expected.keys() - state_dict.keys():
-        complaints.append(f"{len(missing)} missing: {some(missing)}")
-    if foreign := state_dict.keys() - expected.keys():
-        complaints.append(f"{len(foreign)} that do not belong: {some(foreign)}")
+    expected = model.state_dict()
     shapes = {key: (tuple(expected[key].shape), tuple(state_dict[key].shape)) for key in expected.keys() & state_dict.keys()}
-    if other := [f"{key} expected {a}, found {b}" for key, (a, b) in sorted(shapes.items()) if a != b]:
-        complaints.append(f"{len(other)} of another shape: {some(other)}")
-    if complaints:
-        raise ValueError(f"these are not the model's {len(expected)} weights, it is as it was: {'; '.join(complaints)}")
+    problems = {
+        "missing": expected.keys() - shapes.keys(),
+        "that do not belong": state_dict.keys() - shapes.keys(),
+        "of another shape": {f"{key} expected {a}, found {b}" for key, (a, b) in shapes.items() if a != b},
+    }
+    if told := "; ".join(f"{len(keys)} {what}: {', '.join(sorted(keys)[:5])}" for what, keys in problems.items() if keys):
+        raise ValueError(f"these are not the model's {len(expected)} weights, it is as it was: {told}")
     model.load_state_dict(state_dict)
-
-
-def some(names: Iterable[str]) -> str:
-    """The first five of many names, in order."""
-    first = sorted(names)
-    return ", ".join(first[:5]) + (", ..." if len(first) > 5 else "")
 
 
 def rename(state_dict: StateDict, table: Mapping[str, str], library: str) -> dict[str, Tensor]:

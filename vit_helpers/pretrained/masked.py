@@ -22,10 +22,6 @@ def random_masking(B: int, N: int, mask_ratio: float) -> tuple[Tensor, Tensor]:
     mask_ratio: fraction of the patches that are hidden, from 0 to 1; at least one stays, at least one is hidden
     returns   : (B, visible) and (B, hidden), numbers of patches
     raises    : ValueError for another fraction, or fewer than two patches
-
-    >>> visible, hidden = random_masking(2, 16, 0.75)
-    >>> visible.shape, hidden.shape
-    (torch.Size([2, 4]), torch.Size([2, 12]))
     """
     if not 0 < mask_ratio < 1 or N < 2:
         raise ValueError(f"mask_ratio must be between 0 and 1, of two patches or more, got {mask_ratio} of {N}")
@@ -53,7 +49,7 @@ class MaskedAutoencoder(nn.Module):
         self.embed = nn.Linear(c.embed_dim, dim)
         self.mask_token = nn.Parameter(nn.init.normal_(torch.empty(1, 1, dim), std=0.02))
         self.register_buffer("positions", sincos_positions(c.grid, dim), persistent=False)
-        self.blocks = nn.ModuleList(Block(dim, num_heads) for _ in range(depth))
+        self.blocks = nn.Sequential(*(Block(dim, num_heads) for _ in range(depth)))
         self.norm = nn.LayerNorm(dim, eps=c.norm_eps)
         self.head = nn.Linear(dim, c.in_chans * c.patch_size**2)
 
@@ -68,9 +64,7 @@ class MaskedAutoencoder(nn.Module):
         encoded = self.encode(images, visible)[:, 1:]
         patches = self.embed(encoded) + self.positions[visible]
         masked = self.mask_token + self.positions[hidden]
-        x = torch.cat([patches, masked], dim=1)
-        for block in self.blocks:
-            x = block(x)
+        x = self.blocks(torch.cat([patches, masked], dim=1))
         return self.head(self.norm(x[:, visible.shape[1] :]))
 
     def encode(self, images: Tensor, visible: Tensor) -> Tensor:

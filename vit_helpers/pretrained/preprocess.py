@@ -19,10 +19,6 @@ class Preprocess:
 
     preprocess(image): a PIL image of any mode, or a tensor (C, H, W) from 0 to 1 -> (C, *crop)
     raises: ValueError for a tensor with another number of channels
-
-    >>> import torch
-    >>> Preprocess(256, (224, 224), "bilinear", (0.5,) * 3, (0.5,) * 3)(torch.rand(3, 300, 400)).shape
-    torch.Size([3, 224, 224])
     """
 
     resize: int | tuple[int, int]
@@ -32,10 +28,9 @@ class Preprocess:
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        for name in ("crop", "mean", "std"):  # lists, if they come from a file
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        if not isinstance(self.resize, int):
-            object.__setattr__(self, "resize", tuple(self.resize))
+        for name in ("resize", "crop", "mean", "std"):
+            if isinstance(value := getattr(self, name), list):  # from a file
+                object.__setattr__(self, name, tuple(value))
         check_choice("interpolation", self.interpolation, ("bilinear", "bicubic"))
         if len(self.mean) != len(self.std) or not min(self.std) > 0:
             raise ValueError(f"mean and std are a number a channel, std above 0; got {self.mean} and {self.std}")
@@ -58,9 +53,8 @@ class Preprocess:
                 raise ValueError(f"a picture is (C, H, W) with C = {self.in_chans}, got {tuple(image.shape)}")
         else:
             image = image.convert("L" if self.in_chans == 1 else "RGB")
-        resize = list(self.resize) if isinstance(self.resize, tuple) else self.resize
-        image = TF.resize(image, resize, InterpolationMode(self.interpolation), antialias=True)
-        image = TF.center_crop(image, list(self.crop))
+        image = TF.resize(image, self.resize, InterpolationMode(self.interpolation), antialias=True)
+        image = TF.center_crop(image, self.crop)
         return image if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255
 
     def normalize(self, images: Tensor) -> Tensor:

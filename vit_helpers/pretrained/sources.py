@@ -1,7 +1,8 @@
 """Pretrained models by name: from torchvision, timm, Hugging Face, a file, or this package."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -9,17 +10,14 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from vit_helpers._validate import check_choice
 from vit_helpers.pretrained.files import Pretrained, load_weights
-from vit_helpers.pretrained.key_maps import fill, from_google, from_huggingface, from_timm, from_torchvision
+from vit_helpers.pretrained.key_maps import StateDict, fill, from_google, from_huggingface, from_timm, from_torchvision
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import SIZES, ViT, ViTConfig
 
-StateDict = Mapping[str, Tensor]
-
 OURS = Path(__file__).parents[1] / "weights"
-HALF = (0.5, 0.5, 0.5)
 
 
 def load_pretrained(name: str | Path) -> Pretrained:
@@ -49,9 +47,7 @@ def load_pretrained(name: str | Path) -> Pretrained:
 
 def load_ours(name: str) -> Pretrained:
     """One of the small models of this series."""
-    there = sorted(path.stem for path in OURS.glob("*.safetensors"))
-    if name not in there:
-        raise ValueError(f"unknown weights ours:{name}, known: {', '.join(there)}")
+    check_choice("weights", f"ours:{name}", sorted(f"ours:{path.stem}" for path in OURS.glob("*.safetensors")))
     return load_weights(OURS / f"{name}.safetensors")
 
 
@@ -76,10 +72,8 @@ def torchvision_cache_path(name: str) -> Path:
 def load_torchvision(name: str) -> Pretrained:
     """A ViT with torchvision's weights, which torchvision downloads once; the hash is checked."""
     weights = weights_of_torchvision(name)
-    try:
+    with explain_download(weights.url, f"at {torchvision_cache_path(name)}"):
         state = weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
-    except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: a wrong hash
-        raise OSError(download_error(weights.url, error, f"at {torchvision_cache_path(name)}")) from error
     t = weights.transforms()
     preprocess = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
     return assemble(from_torchvision(state), None, preprocess, weights.meta["categories"])
@@ -93,27 +87,22 @@ def load_timm(name: str) -> Pretrained:
 
     if not timm.is_model_pretrained(name):
         raise ValueError(f"timm has no weights called {name}")
-    try:
+    with explain_download(f"timm's {name}", "where timm keeps it"):
         theirs = timm.create_model(name, pretrained=True)
-    except (OSError, RuntimeError) as error:
-        raise OSError(download_error(f"timm's {name}", error, "where timm keeps it")) from error
     state = from_timm(theirs.state_dict())  # first: it names what is not a ViT
     act = theirs.blocks[0].mlp.act
     if not isinstance(act, (nn.GELU, timm.layers.GELU)) or getattr(act, "approximate", "none") != "none":
         raise ValueError(f"{name} has {act} in its MLPs, the paper's model the exact GELU")
     own = resolve_model_data_config(theirs)
     require_supported(name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic"))
-    pools = {"token": "cls", "avg": "avg"}
-    if theirs.global_pool not in pools:
-        raise ValueError(f"{name} pools by {theirs.global_pool!r}, the paper's model by the class token or the mean")
+    require_supported(name, vars(theirs), global_pool=("token", "avg"))
     size = tuple(own["input_size"][1:])
     scaled = tuple(math.floor(side / own["crop_pct"]) for side in size)
     resize = scaled if own["crop_mode"] == "squash" else scaled[0]
     preprocess = Preprocess(resize, size, own["interpolation"], own["mean"], own["std"])
-    rest = {"norm_eps": theirs.norm.eps, "pool": pools[theirs.global_pool]}
-    classes: list[str] = []
-    if subset := infer_imagenet_subset(theirs):  # timm knows their names by their number
-        classes = [ImageNetInfo(subset).index_to_description(i) for i in range(theirs.num_classes)]
+    rest = {"norm_eps": theirs.norm.eps, "pool": {"token": "cls", "avg": "avg"}[theirs.global_pool]}
+    subset = infer_imagenet_subset(theirs)  # timm knows the names of their classes by their number
+    classes = [ImageNetInfo(subset).index_to_description(i) for i in range(theirs.num_classes)] if subset else []
     return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, classes, **rest)
 
 
@@ -121,25 +110,21 @@ def load_huggingface(name: str) -> Pretrained:
     """A ViTModel or ViTForImageClassification of transformers, from the hub or a folder."""
     from transformers import AutoConfig, AutoImageProcessor, ViTForImageClassification, ViTModel
 
-    try:
+    with explain_download(f"Hugging Face's {name}", "in a folder, and give its path"):
         own = AutoConfig.from_pretrained(name)
-        if own.model_type != "vit" or own.hidden_act != "gelu":
-            what = f"a {own.model_type} with {getattr(own, 'hidden_act', 'another activation')}"
-            raise ValueError(f"{name} is {what}, not a vit with gelu")
+        require_supported(name, own.to_dict(), model_type=("vit",), hidden_act=("gelu",))
         headless = own.architectures == ["ViTModel"]
         kind: Any = ViTModel if headless else ViTForImageClassification
         theirs, info = kind.from_pretrained(name, output_loading_info=True)
         processor = AutoImageProcessor.from_pretrained(name)
-    except OSError as error:
-        raise OSError(download_error(f"Hugging Face's {name}", error, "in a folder, and give its path")) from error
     missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}  # a pooler may be left out
     if missing:  # transformers would have drawn them at random
         raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
     state = from_huggingface(theirs.state_dict())
     if info["missing_keys"]:
         state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
-    own_way = vars(processor)
-    require_supported(name, own_way, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
+    way = vars(processor)
+    require_supported(name, way, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
     size = (processor.size["height"], processor.size["width"])
     how = {2: "bilinear", 3: "bicubic"}[processor.resample]
     preprocess = Preprocess(size, size, how, processor.image_mean, processor.image_std)
@@ -162,15 +147,11 @@ def load_google(path: Path) -> Pretrained:
     rows = math.isqrt(state["token_embed.pos_embed"].shape[1])
     size = (rows * math.isqrt(state["patch_embed.proj.weight"].shape[1] // 3),) * 2
     num_heads = arrays[query].shape[1]  # (D, h, d)
-    return assemble(state, num_heads, Preprocess(size, size, "bilinear", HALF, HALF), ())
+    return assemble(state, num_heads, Preprocess(size, size, "bilinear", (0.5,) * 3, (0.5,) * 3), ())
 
 
-LIBRARIES: dict[str, Callable[[str], Pretrained]] = {
-    "torchvision": load_torchvision,
-    "timm": load_timm,
-    "huggingface": load_huggingface,
-    "ours": load_ours,
-}
+LOADERS = (load_torchvision, load_timm, load_huggingface, load_ours)
+LIBRARIES = {load.__name__.removeprefix("load_"): load for load in LOADERS}
 
 
 def assemble(
@@ -206,7 +187,7 @@ def assemble(
 def require_supported(name: str, own: Mapping[str, Any], **values: tuple[Any, ...]) -> None:
     """Raise ValueError if the weights need something that `Preprocess` or `ViT` does not implement."""
     if other := [f"{key} = {own.get(key)!r}" for key, allowed in values.items() if own.get(key) not in allowed]:
-        raise ValueError(f"{name} prepares pictures in a way that is not known here: {', '.join(other)}")
+        raise ValueError(f"{name} needs what is not implemented here: {', '.join(other)}")
 
 
 def require_keys(state: StateDict, *keys: str) -> None:
@@ -215,9 +196,13 @@ def require_keys(state: StateDict, *keys: str) -> None:
         raise ValueError(f"the file is incomplete: it has no {', '.join(missing)}")
 
 
-def download_error(what: str, error: Exception, place: str) -> str:
-    """The message for weights that could not be downloaded."""
-    return (
-        f"could not get {what}: {type(error).__name__}: {str(error)[:300]}\n"
-        f"By hand: put the file {place}. Without a network there are the models of this series: load_pretrained('ours:...')."
-    )
+@contextmanager
+def explain_download(what: str, place: str) -> Iterator[None]:
+    """Raise an OSError that says what else can be done if weights cannot be downloaded or read."""
+    try:
+        yield
+    except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: a wrong hash
+        raise OSError(
+            f"could not get {what}: {type(error).__name__}: {str(error)[:300]}\nBy hand: put the file {place}. "
+            "Without a network there are the models of this series: load_pretrained('ours:...')."
+        ) from error

@@ -4,6 +4,8 @@ A multiply-add is one product and one sum; torch counts it as two FLOPs. Norms, 
 they use each number a few times, the matrix products below many times.
 """
 
+import math
+
 from vit_helpers._validate import check_choice
 from vit_helpers.vit import ViTConfig
 
@@ -40,7 +42,7 @@ def multiply_adds(config: ViTConfig) -> dict[str, int]:
     hidden = config.representation_size  # of the head
     pooled = T if config.pool == "none" else 1  # tokens that the head is applied to
     return {
-        "projection": patch_numbers(config) * D,
+        "projection": math.prod(config.grid) * config.in_chans * config.patch_size**2 * D,
         "qkv": L * T * D * 3 * D,
         "scores": L * T * T * D,
         "mixing": L * T * T * D,
@@ -81,7 +83,7 @@ def activations(config: ViTConfig, fused: bool = True) -> dict[str, int]:
     D, L, T = config.embed_dim, config.depth, config.num_tokens
     attention = T * (4 * D + config.num_heads * (1 if fused else T))
     return {
-        "projection": patch_numbers(config),
+        "projection": math.prod(config.grid) * config.in_chans * config.patch_size**2,
         "norms": (2 * L + 1) * T * (D + 2),
         "qkv": L * T * D,
         "attention": L * attention,
@@ -100,11 +102,6 @@ def training_bytes(config: ViTConfig, batch: int, optimizer: str = "adamw", fuse
     weights, kept = (4 * sum(counts.values()) for counts in (parameters(config), activations(config, fused)))
     states = OPTIMIZER_STATES[optimizer] * weights
     return {"weights": weights, "gradients": weights, "optimizer": states, "activations": batch * kept}
-
-
-def patch_numbers(config: ViTConfig) -> int:
-    """Numbers in the patches of one image, N*C*P*P"""
-    return (config.num_tokens - config.class_token) * config.in_chans * config.patch_size**2
 
 
 def hidden_dim(config: ViTConfig) -> int:

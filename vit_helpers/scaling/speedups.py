@@ -2,7 +2,6 @@
 
 import math
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -13,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from torch.utils.weak import WeakIdKeyDictionary
 
 from vit_helpers.training.recipe import bf16_units
 
@@ -83,34 +83,22 @@ def saved_activation_bytes(function: Callable[[], Any], model: nn.Module) -> int
     The model's weights are not counted, nor what a recomputed block keeps for a moment.
     """
     weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    alive: weakref.WeakSet[SavedTensor] = weakref.WeakSet()
+    alive = WeakIdKeyDictionary()  # tensors that autograd has not released
     most = 0
 
-    def keep(tensor: Tensor) -> SavedTensor:
+    def keep(tensor: Tensor) -> Tensor:
         nonlocal most
-        held = SavedTensor(tensor)
-        alive.add(held)
-        storages = [held.tensor.untyped_storage() for held in alive]  # several tensors may share one: counted once
+        alive[held := tensor.detach()] = None
+        storages = [held.untyped_storage() for held in alive]  # several tensors may share one: counted once
         sizes = {storage.data_ptr(): storage.nbytes() for storage in storages if storage.data_ptr() not in weights}
         most = max(most, sum(sizes.values()))
         return held
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda held: held.tensor):
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda held: held):
         function()
     return most
 
 
-class SavedTensor:
-    """A tensor that autograd keeps; the object is deleted when autograd releases the tensor."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-
 def break_even_steps(start: float, before: float, after: float) -> float:
-    """Steps until a start-up cost of `start` seconds is recovered, if a step takes `after` instead of `before` seconds.
-
-    >>> break_even_steps(30, before=0.5, after=0.25), break_even_steps(30, before=0.25, after=0.25)
-    (120, inf)
-    """
+    """Steps until a start-up cost of `start` seconds is recovered, if a step takes `after` instead of `before` seconds."""
     return math.ceil(start / (before - after)) if after < before else math.inf

@@ -40,8 +40,7 @@ def benchmark_interleaved(steps: Mapping[str, Step], rounds: int = 7, seconds: f
     """
     repeats = {}
     for name, step in steps.items():
-        step()
-        step()
+        seconds_of(step, repeats=2)  # warm-up
         repeats[name] = max(1, round(seconds / seconds_of(step)))
     taken: dict[str, list[float]] = {name: [] for name in steps}
     order = list(steps)
@@ -54,18 +53,13 @@ def benchmark_interleaved(steps: Mapping[str, Step], rounds: int = 7, seconds: f
 
 def seconds_of(step: Step, repeats: int = 1) -> float:
     """Mean seconds of a call, including the work that it queues on a GPU."""
-    synchronize()
+    wait: Step = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    wait()
     start = time.perf_counter()
     for _ in range(repeats):
         step()
-    synchronize()
+    wait()
     return (time.perf_counter() - start) / repeats
-
-
-def synchronize() -> None:
-    """Wait until a GPU, if there is one, has finished: calls only queue work on it."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def matmul_peak(dtype: torch.dtype = torch.float32, device: str = "cpu", size: int = 1024, seconds: float = 0.3) -> float:

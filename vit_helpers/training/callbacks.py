@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
 
 from vit_helpers.training.diagnosis import diagnose
-from vit_helpers.training.distributed import is_main_process, wrap_ddp
+from vit_helpers.training.distributed import is_main_process
 from vit_helpers.training.measurements import Batch, Epoch, print_epoch
 from vit_helpers.training.recipe import Recipe
 
@@ -45,24 +45,14 @@ class Callback:
         """After the last epoch."""
 
 
-class AverageGradients(Callback):
-    """Lets the backward pass average the gradients of all processes (see `distributed.wrap_ddp`)."""
-
-    def on_fit_start(self, run: Run) -> None:
-        run.network = wrap_ddp(run.model)
-
-
 class Report(Callback):
-    """Calls a function with each epoch's measurements; without one, prints a line per epoch and a diagnosis at the end.
-
-    Of several processes only the first does.
-    """
+    """Calls a function with each epoch's measurements; without one, prints a line per epoch and a diagnosis at the end."""
 
     def __init__(self, report: Callable[[Epoch], object] | None = None) -> None:
         self.report = report
 
     def on_epoch_end(self, run: Run) -> None:
-        if is_main_process():
+        if is_main_process():  # of several processes only the first reports
             (self.report or print_epoch)(run.history[-1])
 
     def on_fit_end(self, run: Run) -> None:

@@ -8,16 +8,18 @@ steps of the whole run), `history` (a dict per epoch) and `about` (what the call
 import io
 import pickle
 import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from vit_helpers.training.callbacks import Callback, Run
-from vit_helpers.training.distributed import barrier, broadcast, is_main_process, load_sharded, save_sharded
+from vit_helpers.training.distributed import barrier, broadcast, is_main_process, world_size
 from vit_helpers.training.measurements import Epoch
 from vit_helpers.training.recipe import Recipe
 
@@ -46,7 +48,19 @@ class Checkpoint(Callback):
             restore(load_checkpoint(self.path), run)
 
     def on_epoch_end(self, run: Run) -> None:
-        save_checkpoint(self.path, run, self.about)
+        state = {
+            "version": VERSION,
+            "schedule": run.schedule.state_dict(),
+            "random": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
+            "recipe": asdict(run.recipe),
+            "total": run.steps,
+            "history": [asdict(row) for row in run.history],
+            "about": self.about or {},
+        }
+        if self.path.suffix == SHARDS:
+            save_shards(self.path / f"epoch-{len(run.history):04d}", run, state)
+        elif is_main_process():
+            save_file(self.path, {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), **state})
 
 
 def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = False) -> None:
@@ -66,38 +80,43 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
         raise ValueError(f"recipe and about must hold plain numbers and texts: {recipe}, {about!r}") from error
 
 
-def save_checkpoint(path: Path, run: Run, about: State | None = None) -> None:
-    """Write to a temporary file, then rename it: an interruption leaves the checkpoint before as it was.
-
-    The checkpoint before stays beside it, as `<name>.previous`. Of several processes the first writes; with a path that
-    ends in ".shards" each writes its part.
-    """
-    state = {
-        "version": VERSION,
-        "schedule": run.schedule.state_dict(),
-        "random": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
-        "recipe": asdict(run.recipe),
-        "total": run.steps,
-        "history": [asdict(row) for row in run.history],
-        "about": about or {},
-    }
-    if path.suffix == SHARDS:
-        save_shards(path / f"epoch-{len(run.history):04d}", run.model, run.optimizer, state)
-    elif is_main_process():
-        save_file(path, {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), **state})
-
-
-def save_shards(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> None:
+def save_shards(folder: Path, run: Run, state: State) -> None:
     """A checkpoint in parts. It counts once its last file is there; only then all older ones but one are removed."""
+    from torch.distributed.checkpoint.state_dict_saver import save
+
     if is_main_process():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         torch.save(state, folder / "state.pt")
     barrier()
-    save_sharded(folder, model, optimizer)
+    with reraise_dcp_errors(OSError, f"write {folder}"):
+        save(sharded_state(run), checkpoint_id=folder, no_dist=world_size() == 1)
     if is_main_process():
         for old in finished(folder.parent)[:-2]:
             shutil.rmtree(old)
+
+
+def sharded_state(run: Run) -> State:
+    """This process's part of weights and optimizer."""
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    return dict(zip(("model", "optimizer"), get_state_dict(run.model, run.optimizer), strict=True))
+
+
+@contextmanager
+def reraise_dcp_errors(kind: type[Exception], doing: str, hint: str = "") -> Iterator[None]:
+    """Raise the cause where torch wraps what went wrong in any process into an error of its own, not even an Exception."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)  # that one process works alone: it may
+            yield
+    except CheckpointException as error:
+        causes = [cause for cause, _ in error.failures.values()]
+        if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
+            raise KeyboardInterrupt from error
+        raise kind(f"could not {doing}: {causes[0]}{hint}") from error
 
 
 def finished(path: Path) -> list[Path]:
@@ -106,7 +125,7 @@ def finished(path: Path) -> list[Path]:
 
 
 def save_file(path: Path, state: State) -> None:
-    """Write a checkpoint to a temporary file, then rename it."""
+    """Write to a temporary file, then rename it: an interruption leaves the checkpoint before, now `<name>.previous`."""
     part, older = path.with_name(path.name + ".part"), previous(path)
     try:
         torch.save(state, part)
@@ -121,19 +140,16 @@ def save_file(path: Path, state: State) -> None:
 
 
 def load_checkpoint(path: str | PathLike[str]) -> State:
-    """What `save_checkpoint` wrote, as a dict with tensors on the CPU; its history is a list of `Epoch`.
+    """What `Checkpoint` wrote, as a dict with tensors on the CPU; its history is a list of `Epoch`.
 
-    Reads what version 0.1 wrote, too. Of a folder of parts it reads all but weights and optimizer, which
-    `restore` finds in the folder "parts".
+    Reads what version 0.1 wrote, too; fields that its recipe did not have yet get their default. Of a folder of parts it
+    reads all but weights and optimizer, which `restore` finds in the folder "parts".
     raises: FileNotFoundError when there is none; ValueError when it is truncated or damaged, naming the one before
     """
-    file, parts = Path(path), dict[str, Path]()
-    if file.suffix == SHARDS:
-        if not finished(file):
-            raise FileNotFoundError(f"no finished checkpoint in {file}")
-        parts = {"parts": finished(file)[-1]}
-        file = parts["parts"] / "state.pt"
+    file, folders = Path(path), finished(Path(path))
+    parts = {"parts": folders[-1]} if folders else {}
     hint = hint_older(parts.get("parts", file))
+    file = folders[-1] / "state.pt" if folders else file
     if not file.is_file():
         raise FileNotFoundError(f"no checkpoint at {file}{hint}")
     try:
@@ -142,14 +158,9 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
         raise ValueError(f"the checkpoint {file} is truncated or damaged{hint}") from error
     if not isinstance(state, dict) or "history" not in state:
         raise ValueError(f"{file} is not a checkpoint of this training: {type(state).__name__} without a history")
-    return upgrade(state) | parts
-
-
-def upgrade(state: State) -> State:
-    """A checkpoint's state under today's names; fields that its recipe did not have yet get their default."""
     recipe = {RENAMED.get(name, name): value for name, value in state.get("recipe", {}).items()}
     history = [Epoch.from_dict(row) for row in state["history"]]
-    return state | {"recipe": asdict(Recipe()) | recipe, "history": history}
+    return state | parts | {"recipe": asdict(Recipe()) | recipe, "history": history}
 
 
 def restore(state: State, run: Run) -> None:
@@ -163,13 +174,7 @@ def restore(state: State, run: Run) -> None:
     if changed:
         raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
     if "parts" in state:
-        folder = state["parts"]
-        if folder != broadcast(folder):
-            raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
-        try:
-            load_sharded(folder, run.model, run.optimizer)
-        except OSError as error:
-            raise ValueError(f"{error}{hint_older(folder)}") from error
+        load_shards(state["parts"], run)
     else:
         run.model.load_state_dict(state["model"])
         run.optimizer.load_state_dict(state["optimizer"])
@@ -179,6 +184,19 @@ def restore(state: State, run: Run) -> None:
     run.history[:] = state["history"]
 
 
+def load_shards(folder: Path, run: Run) -> None:
+    """Put back what `save_shards` wrote of weights and optimizer, in any number of processes."""
+    from torch.distributed.checkpoint.state_dict import set_state_dict
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    if folder != broadcast(folder):
+        raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
+    state = sharded_state(run)
+    with reraise_dcp_errors(ValueError, f"read {folder}", hint_older(folder)):
+        load(state, checkpoint_id=folder, no_dist=world_size() == 1)
+    set_state_dict(run.model, run.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+
+
 def previous(path: Path) -> Path:
     """Where the checkpoint before is."""
     return path.with_name(path.name + ".previous")
@@ -186,9 +204,7 @@ def previous(path: Path) -> Path:
 
 def hint_older(path: Path) -> str:
     """The end of an error message: how to go on from the checkpoint before this file or folder of parts, if there is one."""
-    if path.parent.suffix == SHARDS:
-        older = [folder for folder in finished(path.parent) if folder < path]
-        return f"; if it is damaged, remove {path} to go on from {older[-1]}" if older else ""
-    if not previous(path).exists():
-        return ""
-    return f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there"
+    if older := [folder for folder in finished(path.parent) if folder < path]:
+        return f"; if it is damaged, remove {path} to go on from {older[-1]}"
+    there = previous(path).exists()
+    return f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there" if there else ""

@@ -16,18 +16,12 @@ class CNN(nn.Module):
 
     def __init__(self, in_chans: int, num_classes: int, width: int = 32) -> None:
         super().__init__()
-        widths = (in_chans, width, 2 * width, 4 * width)
-        self.stages = nn.Sequential(*(stage(*pair) for pair in pairwise(widths)))
+        stages = (  # the norm has a bias, so the convolution needs none
+            nn.Sequential(nn.Conv2d(n, m, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(m), nn.ReLU())
+            for n, m in pairwise((in_chans, width, 2 * width, 4 * width))
+        )
+        self.stages = nn.Sequential(*stages)
         self.head = nn.Linear(4 * width, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.stages(images).mean(dim=(2, 3)))
-
-
-def stage(in_chans: int, out_chans: int) -> nn.Sequential:
-    """(B, in_chans, H, W) -> (B, out_chans, H/2, W/2), rounded up"""
-    return nn.Sequential(
-        nn.Conv2d(in_chans, out_chans, kernel_size=3, stride=2, padding=1, bias=False),  # the norm has a bias
-        nn.BatchNorm2d(out_chans),
-        nn.ReLU(),
-    )

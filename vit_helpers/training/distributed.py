@@ -8,10 +8,8 @@ import os
 import re
 import signal
 import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import torch
@@ -29,38 +27,25 @@ def init_distributed(device: str = "cpu") -> str:
 
     They communicate by gloo on CPUs and by NCCL on GPUs, where each process has a GPU of its own. When torchrun ends a
     process because another died, that acts as a Ctrl-C: finished epochs are kept (seen with gloo; not tried with NCCL).
+    Before several machines, which count restarts separately, restart, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
     raises: ValueError when there are more processes than GPUs
     """
     if "RANK" not in os.environ:
         return device
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    backend, more = "gloo", dict[str, Any]()
+    backend, gpu = "gloo", None  # gloo does not know Apple's GPUs
     if device.startswith("cuda"):
         local, here = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if local >= here:
             raise ValueError(f"process {local} of this machine has no GPU of its own: there are {here}")
-        backend, device = "nccl", f"cuda:{local}"
-        torch.cuda.set_device(device)
-        more = {"device_id": torch.device(device)}
-    elif device == "mps":
-        device = "cpu"  # gloo does not know Apple's GPUs
+        backend, gpu = "nccl", torch.device("cuda", local)
+        torch.cuda.set_device(gpu)
     if not dist.is_initialized():
-        dist.init_process_group(backend, **rendezvous_store(), **more)
-    return device
-
-
-def rendezvous_store() -> dict[str, Any]:
-    """The store in which processes find each other's addresses: torch's own, but a new one after a restart.
-
-    torchrun keeps its store when it restarts processes, and with it the addresses of the dead (pytorch issue 135712).
-    On several machines, which count restarts separately, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 instead.
-    """
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return {}
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-    numbers = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
-    return {"store": dist.PrefixStore(f"attempt {attempt}", store), **numbers}
+        store, number, count = next(dist.rendezvous("env://"))
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it keeps old addresses (pytorch issue 135712)
+            store = dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+        dist.init_process_group(backend, store=store, rank=number, world_size=count, device_id=gpu)
+    return str(gpu or "cpu")
 
 
 def shutdown() -> NoReturn:
@@ -109,23 +94,6 @@ def broadcast(value: T) -> T:
     values = [value]
     dist.broadcast_object_list(values, src=0)
     return values[0]
-
-
-def broadcast_result(function: Callable[[], T]) -> T:
-    """Call a function in the first process only, and return its result in every process.
-
-    raises: the ValueError or OSError of the first process, in every process
-    """
-    result: Any = None
-    if is_main_process():
-        try:
-            result = function()
-        except (ValueError, OSError) as error:
-            result = error
-    result = broadcast(result)
-    if isinstance(result, Exception):
-        raise result
-    return result
 
 
 def all_reduce_sum(number: Number) -> Number:
@@ -182,14 +150,15 @@ def fork_rng(step: int) -> Iterator[None]:
         yield
 
 
-def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float, images: int) -> Tensor:
-    """Cross-entropy whose mean over the processes is the mean over all images of the step, `images` in number.
+def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy whose mean over the processes is the mean over all images of the step.
 
     Processes average their gradients. Where one has fewer images than another, the average of two means would be wrong.
     """
     if world_size() == 1:
-        return F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
-    return F.cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum") * world_size() / images
+        return F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing)
+    total = F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing, reduction="sum")
+    return total * world_size() / all_reduce_sum(len(labels))
 
 
 def wrap_ddp(model: nn.Module) -> nn.Module:
@@ -230,47 +199,3 @@ def full_tensor(tensor: Tensor) -> Tensor:
 def full_state_dict(model: nn.Module) -> dict[str, Tensor]:
     """The whole weights of a model, sharded or not, by name, on the CPU."""
     return {name: full_tensor(value).cpu() for name, value in model.state_dict().items()}
-
-
-def save_sharded(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Write this process's part of weights and optimizer. The last file, `.metadata`, shows that all parts are there.
-
-    raises: OSError when a part cannot be written
-    """
-    from torch.distributed.checkpoint.state_dict import get_state_dict
-    from torch.distributed.checkpoint.state_dict_saver import save
-
-    weights, states = get_state_dict(model, optimizer)
-    with reraise_dcp_errors("write", folder):
-        save({"model": weights, "optimizer": states}, checkpoint_id=folder, no_dist=world_size() == 1)
-
-
-def load_sharded(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put back what `save_sharded` wrote, in any number of processes. Pickle reads it: only from folders that you trust.
-
-    raises: OSError when a part cannot be read
-    """
-    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-    from torch.distributed.checkpoint.state_dict_loader import load
-
-    weights, states = get_state_dict(model, optimizer)
-    state: dict[str, Any] = {"model": weights, "optimizer": states}
-    with reraise_dcp_errors("read", folder):
-        load(state, checkpoint_id=folder, no_dist=world_size() == 1)
-    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
-
-
-@contextmanager
-def reraise_dcp_errors(doing: str, folder: Path) -> Iterator[None]:
-    """Raise the cause where torch wraps what went wrong in any process into an error of its own, not even an Exception."""
-    from torch.distributed.checkpoint.api import CheckpointException
-
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)  # that one process works alone: it may
-            yield
-    except CheckpointException as error:
-        causes = [cause for cause, _ in error.failures.values()]
-        if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
-            raise KeyboardInterrupt from error
-        raise OSError(f"could not {doing} {folder}: {causes[0]}") from error

@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from functools import partial
 from os import PathLike
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
 
-from vit_helpers.training.callbacks import AverageGradients, Callback, Report, Run, progress
+from vit_helpers.training.callbacks import Callback, Report, Run, progress
 from vit_helpers.training.checkpoints import Checkpoint
-from vit_helpers.training.distributed import full_tensor, world_size
-from vit_helpers.training.measurements import Batch, Epoch, TrainingSums, cross_entropy, evaluate
+from vit_helpers.training.distributed import full_tensor, mean_loss, wrap_ddp
+from vit_helpers.training.measurements import Batch, Epoch, TrainingSums, evaluate
 from vit_helpers.training.recipe import Recipe
 
 Device = str | torch.device
@@ -50,18 +50,18 @@ def fit(
 
     validation: batches that are evaluated after every epoch; None for a model that is no classifier
     loss_fn   : loss_fn(outputs, labels) -> mean over the batch; None: cross-entropy with the recipe's label smoothing
-    callbacks : see `Callback`.  report, checkpoint, resume and about make callbacks, too: see `Report` and `Checkpoint`
-    report    : called with every epoch's measurements; None: a printed line, and a diagnosis at the end
+    callbacks : see `Callback`.  report makes a `Report`; checkpoint, resume and about make a `Checkpoint`
     raises    : FloatingPointError when loss or gradient is not finite; ValueError when there is no training batch, when
                 `about` is not plain, or when resuming with another recipe or number of batches
     Where several processes train together (`training.distributed`), each gives its own slice of the batches.
     """
-    if not len(train):
-        raise ValueError("no batch to train on")
+    if resume and checkpoint is None:
+        raise ValueError("resume=True needs the checkpoint to go on from")
     recipe = recipe or Recipe()
     run = start_run(model.to(device), recipe, steps=recipe.epochs * len(train))
-    loss_fn = loss_fn or partial(cross_entropy, label_smoothing=recipe.label_smoothing)
-    attached = attach(callbacks, report, checkpoint, resume, about)
+    loss_fn = loss_fn or partial(mean_loss, label_smoothing=recipe.label_smoothing)
+    kept = [] if checkpoint is None else [Checkpoint(checkpoint, resume, about)]
+    attached = [*kept, *callbacks, Report(report)]
     for callback in attached:
         callback.on_fit_start(run)
     for epoch in range(len(run.history) + 1, recipe.epochs + 1):
@@ -95,10 +95,8 @@ def train_epoch(run: Run, batches: Iterable[Batch], loss_fn: LossFunction, devic
 
 def validate(run: Run, batches: Iterable[Batch] | None, device: Device) -> dict[str, Any]:
     """The score on the validation batches, under the names that `Epoch` has for it."""
-    if batches is None:
-        return {}
-    score = evaluate(run.model, batches, device, run.recipe.label_smoothing)
-    return {f"val_{name}": value for name, value in asdict(score).items()}
+    score = {} if batches is None else vars(evaluate(run.model, batches, device, run.recipe.label_smoothing))
+    return {f"val_{name}": value for name, value in score.items()}
 
 
 def check_finite(loss: Tensor, norm: Tensor, run: Run) -> None:
@@ -115,21 +113,8 @@ def check_finite(loss: Tensor, norm: Tensor, run: Run) -> None:
 
 def start_run(model: nn.Module, recipe: Recipe, steps: int) -> Run:
     """A run before its first step, with the optimizer and schedule of its recipe."""
+    if not steps:
+        raise ValueError("no batch to train on")
     optimizer = recipe.make_optimizer(model)
-    return Run(model, model, recipe, optimizer, recipe.make_schedule(optimizer, steps), steps)
-
-
-def attach(
-    callbacks: Sequence[Callback],
-    report: Callable[[Epoch], object] | None,
-    checkpoint: str | PathLike[str] | None,
-    resume: bool,
-    about: dict[str, Any] | None,
-) -> list[Callback]:
-    """Callbacks, and those that `fit`'s options stand for, in the order in which they act: the report comes last."""
-    if resume and checkpoint is None:
-        raise ValueError("resume=True needs the checkpoint to go on from")
-    first: list[Callback] = [AverageGradients()] if world_size() > 1 else []
-    if checkpoint is not None:
-        first.append(Checkpoint(checkpoint, resume, about))
-    return [*first, *callbacks, Report(report)]
+    schedule = LambdaLR(optimizer, partial(recipe.lr_factor, total=steps))
+    return Run(model, wrap_ddp(model), recipe, optimizer, schedule, steps)

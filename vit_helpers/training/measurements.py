@@ -6,14 +6,14 @@ Where several processes train together, each measures its own images, and the fi
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.training.distributed import all_gather, all_reduce_sum, mean_loss, world_size
+from vit_helpers.training.distributed import all_gather, all_reduce_sum, world_size
 
 Batch = tuple[Tensor, Tensor]
 RENAMED = {"val_commonest": "val_majority_share"}  # since version 0.1
@@ -21,7 +21,7 @@ RENAMED = {"val_commonest": "val_majority_share"}  # since version 0.1
 
 @dataclass(frozen=True)
 class Score:
-    """How a model does on some images.
+    """How a model does on some images: `loss, accuracy, majority_share = evaluate(...)`
 
     loss          : mean over the images, in nats
     accuracy      : fraction of the images that are classified correctly, from 0 to 1
@@ -33,8 +33,7 @@ class Score:
     majority_share: float
 
     def __iter__(self) -> Iterator[float]:
-        """For `loss, accuracy, majority_share = evaluate(...)`"""
-        return iter(astuple(self))
+        return iter(vars(self).values())
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,6 @@ class Epoch:
     probabilities    : whether all training outputs were probability distributions already, as after a softmax
     images_per_second: in training, without validation
     val_loss, val_accuracy, val_majority_share: the validation split's `Score`, with the same label smoothing
-
-    >>> Epoch(epoch=1, loss=2.3)["loss"]
-    2.3
     """
 
     epoch: int
@@ -67,9 +63,7 @@ class Epoch:
 
     def __getitem__(self, name: str) -> float:
         """A measurement by its name, `row["val_loss"]`"""
-        if name not in self.__dataclass_fields__:
-            raise KeyError(name)
-        return getattr(self, name)
+        return vars(self)[name]
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> "Epoch":
@@ -93,13 +87,14 @@ class TrainingSums:
         self.images += size
         if isinstance(outputs, Tensor) and outputs.ndim == 2:
             self.classes = outputs.shape[1]
-            self.correct = self.correct + (outputs.argmax(1) == hard_labels(labels)).sum()  # stays on the device
-            self.probabilities = self.probabilities & are_probabilities(outputs)
+            classes = labels.argmax(1) if labels.ndim == 2 else labels  # of labels that are probabilities, the most probable
+            self.correct = self.correct + (outputs.argmax(1) == classes).sum()  # stays on the device
+            sums = outputs.float().sum(1)  # of probabilities they are 1, up to the rounding of 16 bits
+            self.probabilities = self.probabilities & (outputs >= 0).all() & ((sums - 1).abs() < 0.01).all()
 
     def means(self) -> dict[str, Any]:
         """loss, accuracy, num_classes, probabilities and images_per_second, of all processes together."""
-        seconds = time.perf_counter() - self.start
-        correct = all_reduce_sum(int(self.correct))
+        seconds, correct = time.perf_counter() - self.start, all_reduce_sum(int(self.correct))
         return {
             "loss": all_reduce_sum(self.loss) / self.images,
             "accuracy": correct / self.images if self.classes else math.nan,
@@ -122,21 +117,6 @@ class FlipTTA(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         one, two = (self.model(x).log_softmax(dim=1) for x in (images, images.flip(3)))
         return torch.logaddexp(one, two) - math.log(2)  # no log of a probability that underflows to 0
-
-
-def hard_labels(labels: Tensor) -> Tensor:
-    """One class per image, also where labels are probabilities of classes: (B,) or (B, K) -> (B,)"""
-    return labels.argmax(1) if labels.ndim == 2 else labels
-
-
-def are_probabilities(outputs: Tensor) -> Tensor:
-    """Whether every row (B, K) is a probability distribution, up to the rounding of 16 bits: a boolean tensor ()"""
-    return (outputs >= 0).all() & ((outputs.float().sum(1) - 1).abs() < 0.01).all()
-
-
-def cross_entropy(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """The loss whose gradients, averaged over all processes, are those of the mean over the whole batch."""
-    return mean_loss(logits.float(), labels, label_smoothing, all_reduce_sum(len(labels)))
 
 
 @torch.no_grad()

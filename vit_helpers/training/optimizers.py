@@ -54,21 +54,16 @@ def adam_l2(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: flo
 
 def muon(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
     """Muon for every matrix except the head's, AdamW as in `adamw` for everything else."""
-    hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("head")]
-    known = {id(p) for p in hidden}
+    hidden = {id(p): p for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("head")}
     rest = param_groups(model, lr, weight_decay, token_lr_mult)
     for group in rest:
-        group["params"] = [p for p in group["params"] if id(p) not in known]
-    orthogonal = {"params": hidden, "lr": lr, "weight_decay": weight_decay, "orthogonal": True}
+        group["params"] = [p for p in group["params"] if id(p) not in hidden]
+    orthogonal = {"params": list(hidden.values()), "lr": lr, "weight_decay": weight_decay, "orthogonal": True}
     return Muon([group for group in [orthogonal, *rest] if group["params"]])
 
 
-OPTIMIZERS: dict[str, Callable[[nn.Module, float, float, float], torch.optim.Optimizer]] = {
-    "adamw": adamw,
-    "adam_l2": adam_l2,
-    "sgd": sgd,
-    "muon": muon,
-}
+Maker = Callable[[nn.Module, float, float, float], torch.optim.Optimizer]
+OPTIMIZERS: dict[str, Maker] = {make.__name__: make for make in (adamw, adam_l2, sgd, muon)}
 
 
 class Muon(torch.optim.AdamW):
@@ -91,10 +86,7 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()  # before any weight moves: it computes the gradients
+        loss = torch.enable_grad()(closure)() if closure else None  # before any weight moves: it computes the gradients
         for group in self.param_groups:
             if group["orthogonal"]:
                 for matrix in group["params"]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers._validate import check_choice
+from vit_helpers._validate import check_choice, check_int
 from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
 from vit_helpers.encoder import Block
@@ -81,12 +81,9 @@ class RunSettings:
     def __post_init__(self) -> None:
         for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn"))):
             check_choice(name, getattr(self, name), known)
-        for name in ("width", "batch_size", "images", "repeat"):
-            value = getattr(self, name)
-            if not (value is None and name == "images") and (type(value) is not int or value < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if type(self.seed) is not int:
-            raise TypeError(f"seed must be a whole number, got {self.seed!r}")
+        least = {"width": 1, "batch_size": 1, "repeat": 1, "seed": -(2**63)} | ({} if self.images is None else {"images": 1})
+        for name, lowest in least.items():  # numpy's integers become Python's
+            object.__setattr__(self, name, check_int(name, getattr(self, name), lowest))
         if self.network == "vit":
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
             ViTConfig.from_name(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
@@ -102,29 +99,20 @@ class RunSettings:
         """
         return cls().replace(**settings)
 
-    def replace(self, **settings: Any) -> "RunSettings":
-        """These settings with some changed, by name as in `from_dict`."""
-        settings = {RENAMED.get(name, name): value for name, value in settings.items()}
-        if "size" in settings and "patch" in settings:  # how version 0.1's `train` kept the model
-            settings["model"] = f"{settings.pop('size')}/{settings.pop('patch')}"
-        own = {f.name for f in fields(self)} - {"shape", "recipe"}
-        if unknown := settings.keys() - (SHAPE | RECIPE | own):
-            known = ", ".join(sorted(SHAPE | RECIPE | own))
-            raise ValueError(f"unknown setting {', '.join(sorted(unknown))}, known: {known}")
-        shape, recipe = ({k: v for k, v in settings.items() if k in names} for names in (SHAPE, RECIPE))
-        rest = {name: value for name, value in settings.items() if name in own}
-        return replace(self, shape={**self.shape, **shape}, recipe=replace(self.recipe, **recipe), **rest)
+    def replace(self, size: str | None = None, patch: int | None = None, **settings: Any) -> "RunSettings":
+        """These settings with some changed, by name as in `from_dict`, or with another size or patch side of the model.
 
-    def with_options(self, size: str | None = None, patch: int | None = None, **settings: Any) -> "RunSettings":
-        """As `replace`, with another size of the model, whose own width, depth and heads then hold, or patch side."""
+        A size that is named has its own width, depth and heads.
+        """
+        settings = {RENAMED.get(name, name): value for name, value in settings.items()}
         old_size, _, old_patch = self.model.partition("/")
         kept = {k: v for k, v in self.shape.items() if size is None or k not in ("embed_dim", "depth", "num_heads")}
-        model = f"{size or old_size}/{patch or old_patch}"
-        return replace(self, model=model, shape=kept).replace(**settings)
-
-    def __or__(self, settings: Mapping[str, Any]) -> "RunSettings":
-        """`settings | {"epochs": 3}` is `settings.replace(epochs=3)`"""
-        return self.replace(**settings)
+        settings = {"model": f"{size or old_size}/{patch or old_patch}", **settings}
+        known = {f.name for f in fields(self)} - {"shape", "recipe"} | SHAPE | RECIPE
+        if unknown := settings.keys() - known:
+            raise ValueError(f"unknown setting {', '.join(sorted(unknown))}, known: {', '.join(sorted(known))}")
+        shape, recipe = ({k: settings.pop(k) for k in list(settings) if k in names} for names in (SHAPE, RECIPE))
+        return replace(self, shape={**kept, **shape}, recipe=replace(self.recipe, **recipe), **settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting by name, a plain dict that `from_dict` reads."""
@@ -172,14 +160,8 @@ def make_network(data: Data, settings: RunSettings) -> nn.Module:
         return CNN(data.in_chans, K, settings.width)
     shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K, **settings.shape}
     config = ViTConfig.from_name(settings.model, **shape)
-    block = partial(
-        NORMS[settings.norm],
-        mlp_ratio=config.mlp_ratio,
-        dropout=config.dropout,
-        attn_dropout=config.attn_dropout,
-        norm_eps=config.norm_eps,
-    )
-    return ViT(config, block)
+    options = {name: getattr(config, name) for name in ("mlp_ratio", "dropout", "attn_dropout", "norm_eps")}
+    return ViT(config, partial(NORMS[settings.norm], **options))
 
 
 def with_tta(model: nn.Module, settings: RunSettings) -> nn.Module:

@@ -3,11 +3,9 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR
 
 from vit_helpers._validate import check_choice, check_int, check_range
 from vit_helpers.training.optimizers import OPTIMIZERS
@@ -36,11 +34,8 @@ def warmup_constant(step: int, total: int, warmup: int) -> float:
     return min(1.0, (step + 1) / max(1, warmup))
 
 
-SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
-    "cosine": warmup_cosine,
-    "linear": warmup_linear,
-    "constant": warmup_constant,
-}
+Schedule = Callable[[int, int, int], float]
+SCHEDULES: dict[str, Schedule] = {"cosine": warmup_cosine, "linear": warmup_linear, "constant": warmup_constant}
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -86,10 +81,6 @@ class Recipe:
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """The optimizer that this recipe names, for a model's parameters."""
         return OPTIMIZERS[self.optimizer](model, self.lr, self.weight_decay, self.token_lr_mult)
-
-    def make_schedule(self, optimizer: torch.optim.Optimizer, total: int) -> LambdaLR:
-        """The schedule that sets an optimizer's learning rates, for a training of `total` steps."""
-        return LambdaLR(optimizer, partial(self.lr_factor, total=total))
 
     def lr_factor(self, step: int, total: int) -> float:
         """The factor on the highest learning rate at a step, 0 .. total - 1."""

@@ -9,7 +9,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from vit_helpers.training.checkpoints import finished, load_checkpoint
-from vit_helpers.training.distributed import all_reduce_sum, broadcast, broadcast_result
+from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process
 from vit_helpers.training.presets import RunSettings
 
 
@@ -24,7 +24,14 @@ def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitS
         raise ValueError("--resume goes on in its own folder: leave --out away")
     if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) and not (out or resume):
         raise ValueError("a run that torchrun may restart needs a folder of its own: give --out")
-    folder = broadcast_result(lambda: claim(out, resume, name, stack))
+    folder: Any = None
+    if is_main_process():
+        try:
+            folder = claim(out, resume, name, stack)
+        except (ValueError, OSError) as error:
+            folder = error
+    if isinstance(folder := broadcast(folder), Exception):
+        raise folder
     found, this = broadcast(find_checkpoint(folder)), launch()
     again = all_reduce_sum(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0  # each machine counts what it sees
     if resume:
@@ -47,7 +54,13 @@ def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack) ->
     folder.mkdir(parents=True, exist_ok=True)
     if new:
         stack.callback(remove, folder)
-    lock(folder, stack)
+    lock = FileLock(folder / ".lock")  # the operating system releases it however the process ends
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"another run is writing into {folder}: wait for it to end, or choose another --out") from None
+    stack.callback(lock.release)
+    stack.callback(remove, folder / ".lock")  # first; Windows removes no open file, there the library does it
     return folder
 
 
@@ -64,17 +77,6 @@ def remove(path: Path) -> None:
     """Remove a file that is not in use, or a folder that is empty; leave any other."""
     with suppress(OSError):
         path.rmdir() if path.is_dir() else path.unlink()
-
-
-def lock(folder: Path, stack: ExitStack) -> None:
-    """Hold a lock on a folder until `stack` closes. The operating system releases it however the process ends."""
-    file = FileLock(folder / ".lock")
-    try:
-        file.acquire(timeout=0)
-    except Timeout:
-        raise ValueError(f"another run is writing into {folder}: wait for it to end, or choose another --out") from None
-    stack.callback(file.release)
-    stack.callback(remove, folder / ".lock")  # first; Windows removes no open file, there the library does it
 
 
 def launch() -> str | None:
@@ -108,8 +110,7 @@ def kept_settings(checkpoint: Path, given: dict[str, Any]) -> RunSettings:
 
 def how_to_resume(folder: Path, cause: str) -> str:
     """What a stopped run leaves behind, and the command that goes on with it."""
-    found = find_checkpoint(folder)
-    if found is None:
+    if (found := find_checkpoint(folder)) is None:
         return f"{cause} before the first epoch was finished: nothing to keep"
     done = len(load_checkpoint(found)["history"])
     return f"{cause}: {done} finished epochs are kept in {found}\ngo on with: python -m vit_helpers train --resume {folder}"
