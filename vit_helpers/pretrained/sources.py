@@ -113,7 +113,8 @@ def load_timm(name: str) -> Pretrained:
     rest = {"norm_eps": theirs.norm.eps, "pool": pools[theirs.global_pool]}
     classes: list[str] = []
     if subset := infer_imagenet_subset(theirs):  # timm knows their names by their number
-        classes = [ImageNetInfo(subset).index_to_description(i) for i in range(theirs.num_classes)]
+        names = ImageNetInfo(subset)  # reads its files, so once
+        classes = [names.index_to_description(i) for i in range(theirs.num_classes)]
     return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, classes, **rest)
 
 
