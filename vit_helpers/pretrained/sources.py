@@ -102,7 +102,8 @@ def load_timm(name: str) -> Pretrained:
     preprocess = Preprocess(resize, size, own["interpolation"], own["mean"], own["std"])
     rest = {"norm_eps": theirs.norm.eps, "pool": {"token": "cls", "avg": "avg"}[theirs.global_pool]}
     subset = infer_imagenet_subset(theirs)  # timm knows the names of their classes by their number
-    classes = [ImageNetInfo(subset).index_to_description(i) for i in range(theirs.num_classes)] if subset else []
+    name_of = ImageNetInfo(subset).index_to_description if subset else None  # made once: it reads its files
+    classes = [name_of(i) for i in range(theirs.num_classes)] if name_of else []
     return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, classes, **rest)
 
 
