@@ -35,6 +35,11 @@ class Case:
     hint: str = ""
 
 
+def cases(*several: tuple) -> list[Case]:
+    """A case for each tuple of arguments."""
+    return [Case(partial(tuple, given)) for given in several]
+
+
 @dataclass(frozen=True)
 class Exercise:
     """A function to be written, and all that its check and the tests need to know of it.

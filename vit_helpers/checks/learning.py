@@ -4,8 +4,9 @@ import copy
 import gc
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -80,6 +81,15 @@ def as_number(got: Any, when: str, kind: str = "a number") -> float:
         raise Mistake(f"gives {short(got)} {when}; it should give {kind}") from None
     reject_if(math.isnan(value), f"gives nan {when}: a division of 0 by 0?")
     return value
+
+
+def as_list(got: Any, when: str, kind: str, most: int = 1000) -> list:
+    """What an answer gave in a row, as a list; Mistake when it is no row, cut off where it never ends."""
+    reject_if(got is None, f"gives nothing back {when}: does it end with return?")
+    words = f"gives {short(got)} {when}; it should give {kind}"
+    reject_if(isinstance(got, (str, dict)) or not isinstance(got, Iterable), words)
+    reject_if(getattr(got, "ndim", 1) == 0, f"gives one number {when}; it should give {kind}")
+    return list(islice(got, most))
 
 
 def loss_of(got: Any, when: str, kind: str) -> float:

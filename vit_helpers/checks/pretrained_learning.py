@@ -1,17 +1,15 @@
 """The exercises of notebook 09 about learning: LoRA, a rate for each layer, the loss of a masked autoencoder."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import bounded
 from vit_helpers.checks.contract import contract, expect_gradients
-from vit_helpers.checks.engine import Case, Exercise
-from vit_helpers.checks.learning import as_number
+from vit_helpers.checks.engine import Case, Exercise, cases
+from vit_helpers.checks.learning import as_list, as_number
 from vit_helpers.checks.report import reject_if, short
 
 # LoRA
@@ -77,11 +75,7 @@ def layers(rule: Callable) -> Callable:
 def listed(answer: Callable, lr: float, decay: float, depth: int) -> dict[str, list]:
     """The rates as numbers; Mistake unless there is one for each layer."""
     when, kind = f"for lr {lr}, decay {decay}, {depth} blocks", f"{depth + 2} learning rates"
-    got = bounded(answer(lr, decay, depth))
-    reject_if(got is None, f"gives nothing back {when}: does it end with return?")
-    words = f"gives {short(got)} {when}; it should give {kind}"
-    reject_if(isinstance(got, (str, dict)) or not isinstance(got, Iterable), words)
-    reject_if(getattr(got, "ndim", 1) == 0, f"gives one number {when}; it should give {kind}")
+    got = as_list(answer(lr, decay, depth), when, kind)
     got = [as_number(rate, when) for rate in got]
     words = f"gives a rate for each block alone {when}; the embedding and the head have rates too"
     reject_if(len(got) == depth, words)
@@ -106,8 +100,8 @@ RATES = Exercise(
         "one rate for the embedding, for each block, and for the head":
             [lambda exercise, answer: exercise.try_form(answer, (1.0, 0.5, 3))],
         "the head at the full rate, each layer below it slower by the same factor":
-            [Case(partial(tuple, given)) for given in [(1.0, 0.5, 2), (3e-3, 0.75, 4), (0.1, 0.9, 12)]],
-        "a decay of 1 leaves all alike": [Case(partial(tuple, (2e-3, 1.0, 3)))],
+            cases((1.0, 0.5, 2), (3e-3, 0.75, 4), (0.1, 0.9, 12)),
+        "a decay of 1 leaves all alike": cases((2e-3, 1.0, 3)),
     },
     mistakes={
         f"{words} {{when}}": layers(rule) for words, rule in {

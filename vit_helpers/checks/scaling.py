@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from vit_helpers.checks.engine import Case, Exercise
+from vit_helpers.checks.engine import Case, Exercise, cases
 from vit_helpers.checks.scaling_costs import (  # noqa: F401
     AVERAGED,
     B16,
@@ -16,7 +16,6 @@ from vit_helpers.checks.scaling_costs import (  # noqa: F401
     S16,
     SMALL,
     TIMES,
-    cases,
     check_block_multiply_adds,
     check_times_more,
     cost,

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from vit_helpers.checks.engine import Case, Exercise
+from vit_helpers.checks.engine import Exercise, cases
 from vit_helpers.checks.learning import as_number
 from vit_helpers.checks.report import reject_if, short
 from vit_helpers.scaling import multiply_adds, parameters, training_multiply_adds
@@ -17,11 +16,6 @@ B16, S16, L16 = (ViTConfig.from_name(name) for name in ("B/16", "S/16", "L/16"))
 SMALL = ViTConfig((24, 40), 4, 3, 10, 64, 2, 4)
 AVERAGED = ViTConfig(32, 4, 1, 10, 96, 3, 3, mlp_ratio=2, class_token=False, pool="avg")
 KEYS = {"'int' and 'str'": "sum() of a dictionary adds up its keys. sum(... .values()) is meant"}
-
-
-def cases(*several: tuple) -> list[Case]:
-    """A case for each tuple of arguments."""
-    return [Case(partial(tuple, given)) for given in several]
 
 
 def unless_first(first: Any, words: str) -> Callable:

@@ -41,18 +41,27 @@ def state_of(model: nn.Module) -> dict[str, Any]:
 
 
 @contextmanager
-def restored() -> Iterator[None]:
-    """Put torch's, numpy's and Python's generators and torch's switches back afterwards, with a new seed meanwhile."""
-    kept = torch.get_rng_state(), np.random.get_state(), random.getstate(), torch.get_default_dtype()
-    grad = torch.is_grad_enabled()
-    torch.default_generator.manual_seed(next(SEEDS))  # torch.manual_seed would write down where it was called
+def generators_restored() -> Iterator[None]:
+    """Put torch's, numpy's and Python's generators back afterwards."""
+    kept = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:
         yield
     finally:
-        for put_back, state in zip((torch.set_rng_state, np.random.set_state, random.setstate), kept, strict=False):
+        for put_back, state in zip((torch.set_rng_state, np.random.set_state, random.setstate), kept, strict=True):
             put_back(state)
-        torch.set_default_dtype(kept[3])
-        torch.set_grad_enabled(grad)
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Put the generators and torch's switches back afterwards, with a new seed meanwhile."""
+    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    with generators_restored():
+        torch.default_generator.manual_seed(next(SEEDS))  # torch.manual_seed would write down where it was called
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_grad_enabled(grad)
 
 
 def ask(answer: Callable, *given: Any, changes: tuple[int, ...] = (), model: str = "model") -> Any:
