@@ -15,22 +15,16 @@ from vit_helpers.checks.contract import Raises, contract
 from vit_helpers.checks.data_mixing import CUTMIX, MIX, check_cutmix, check_mixup, partly  # noqa: F401
 from vit_helpers.checks.engine import Case, Exercise
 from vit_helpers.checks.report import Mistake, reject_if, short
-from vit_helpers.checks.traces import ask, restored
+from vit_helpers.checks.traces import ask, generators_restored, restored
 
 # Dividing
 
-GLOBALS = {  # how a global generator's state is read, put back and started anew
-    "torch's":
-        (lambda: torch.get_rng_state().tolist(), lambda x: torch.set_rng_state(torch.tensor(x).byte()), torch.manual_seed),
-    "Python's": (random.getstate, random.setstate, random.seed),
-    "numpy's": (lambda: numpy_state(*np.random.get_state()), np.random.set_state, np.random.seed),
-}  # fmt: skip
+GENERATORS: dict[str, tuple[Callable, Callable]] = {  # how a global generator is started, and asked for a number
+    "torch's": (torch.manual_seed, lambda: torch.rand(()).item()),
+    "Python's": (random.seed, random.random),
+    "numpy's": (np.random.seed, np.random.rand),
+}
 SPLITS = [(20, (5, 3, 12), 0), (100, [50, 50], 7), (9, (9,), 1), (7, (0, 6, 1), 2), (1797, (360, 180, 1257), 0)]
-
-
-def numpy_state(kind: str, numbers: np.ndarray, *rest: Any) -> tuple:
-    """numpy's state with its numbers as a list: arrays are shortened when they are written out."""
-    return (kind, numbers.tolist(), *rest)
 
 
 def what(got: Any) -> str:
@@ -73,12 +67,9 @@ def as_rows(part: Any, when: str) -> Tensor:
 
 def divide(answer: Callable, n: int, sizes: tuple | list, seed: int) -> list[Tensor]:
     """The parts that an answer makes; the global generators are put back, whatever it did with them."""
-    given, kept = type(sizes)(sizes), [(write, read()) for read, write, _ in GLOBALS.values()]
-    try:
+    given = type(sizes)(sizes)
+    with generators_restored():
         got = bounded(answer(n, given, seed))
-    finally:
-        for write, state in kept:
-            write(state)
     reject_if(given != sizes, "changes the list of sizes that it is given; make a new one")
     return as_parts(got, sizes, f"for n = {n}, sizes {list(sizes)}, seed {seed}")
 
@@ -129,15 +120,20 @@ def at_random(exercise: Exercise, answer: Callable) -> None:
     reject_if(several < 90, f"gives {several} different divisions for 100 seeds; each seed has its own")
 
 
-def own_generator(exercise: Exercise, answer: Callable) -> None:
-    """Mistake when an answer draws from a global generator, or starts one."""
-    for name, (read, _, start) in GLOBALS.items():
-        with restored():
-            start(99)
-            before = str(read())
-            bounded(answer(50, (20, 30), 5))
-            words = f"moves {name} global generator: whoever draws next gets other numbers. Make one of your own, "
-            reject_if(before != str(read()), words + "torch.Generator().manual_seed(seed)")
+def own_generator(*given: Any, words: str) -> Callable:
+    """Mistake when an answer, called with these arguments, draws from a global generator, or starts one."""
+
+    def trial(exercise: Exercise, answer: Callable) -> None:
+        for name, (start, draw) in GENERATORS.items():
+            with restored():
+                start(99)
+                untouched = draw()
+                start(99)
+                bounded(answer(*given))
+                moved = f"moves {name} global generator: {words}. Make one of your own, torch.Generator().manual_seed(seed)"
+                reject_if(draw() != untouched, moved)
+
+    return trial
 
 
 def no_sum(got: str, n: int, sizes: tuple, seed: int) -> str:
@@ -166,7 +162,8 @@ SPLIT = Exercise(
         "as many parts as sizes, each of its size": [Case(partial(tuple, given)) for given in SPLITS],
         "every row is in exactly one part": [complete],
         "rows are divided at random, the same for the same seed": [at_random],
-        "the generator is its own: no other seed moves the parts, and none is moved": [own_generator],
+        "the generator is its own: no other seed moves the parts, and none is moved":
+            [own_generator(50, (20, 30), 5, words="whoever draws next gets other numbers")],
         "raises ValueError where the sizes do not sum to n":
             [Raises([(10, sizes, 0) for sizes in ((5, 4), (5, 6), (11,))], no_sum)],
     },
