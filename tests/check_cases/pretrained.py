@@ -128,7 +128,8 @@ LORA_WRONG = LORA.wrong("give", {
     "RuntimeError": ["x @ W + b + s * x @ A.T @ B.T", "x @ W.T + b + s * x @ B.T @ A.T"],
 }) | LORA.wrong("thin", {
     "gradient": [
-        "F.linear(F.linear(x, A), B).detach()", "F.linear(F.linear(x, A).detach(), B)", "F.linear(F.linear(x.detach(), A), B)",
+        "F.linear(F.linear(x, A), B).detach()",
+        "F.linear(F.linear(x, A).detach(), B)", "F.linear(F.linear(x.detach(), A), B)",
     ],
     "other numbers": "F.linear(F.linear(x, A).relu(), B)",
 }) | {"another gradient": LORA(wide="torch.no_grad()(F.linear)(x, W)")}  # fmt: skip
