@@ -107,8 +107,6 @@ PATCH_RIGHT = [
     module(lazy_conv, lambda self, x: self.proj(x).mT),
 ]
 PATCH_WRONG = {
-    "without brackets behind its name": 7,
-    "hand over the class itself": PATCH_RIGHT[0](2, 3, 8),
     "flatten the grid, then move D to the end": conv_of(lambda x: x),
     "N and D changed places": conv_of(lambda x: x.flatten(2)),
     "lay the rows of the grid behind each other": conv_of(lambda x: x.movedim(1, -1)),
@@ -231,12 +229,9 @@ CLASS_WRONG = {says: tokens_of(forward) for says, forward in SHAPES_WRONG.items(
     "no gradient flows back": tokens_of(lambda self, x: front(self, x.detach())),
     "came out changed": tokens_of(lambda self, x: front(self, x) + 1),
     "token 0 is not the learned vector": tokens_of(lambda self, x: torch.cat([2 * self.cls.expand(len(x), -1, -1), x], 1)),
-    "it should give a tensor": tokens_of(lambda self, x: list(front(self, x))),
     "let them learn, or leave them out": tokens_of(front, having(more=frozen, **TOKEN)),
     "in several parts":
         tokens_of(lambda self, x: torch.cat([torch.cat([self.one, self.two]).expand(len(x), 1, -1), x], 1), halves),
-    "it should be an nn.Module": lambda D: torch.zeros(1, 1, D),
-    "hand over the function or class itself": None,
 }  # fmt: skip
 
 
@@ -512,7 +507,6 @@ RESIZE_WRONG = {
     "raise ValueError": any_count,
     "changed": lambda pos, grid, new: torch.randn_like(resized(pos, grid, new)),
     "other numbers than bicubic": lambda pos, grid, new: 2 * resize_positions(pos, grid, new) - pos[:, :1],
-    "hand over the function or class itself": 3,
 }  # fmt: skip
 
 RIGHT = {

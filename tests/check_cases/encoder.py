@@ -12,7 +12,7 @@ from torch import nn
 from check_cases import attention as attention_cases
 from vit_helpers import encoder
 from vit_helpers.attention import MultiHeadAttention
-from vit_helpers.checks.attention import HEADS
+from vit_helpers.checks.multi_head import HEADS
 
 
 def of(base, **changes):
@@ -121,8 +121,6 @@ NORM_WRONG = {
     "the numbers are not": lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps).abs(),
     "[x] layer_norm": lambda x, w, b, eps=1e-6: F.dropout(by_hand(x, w, b, eps), 0.1),
     "gives shape": lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps).mean(-1),
-    "raises TypeError": lambda x, w, b: by_hand(x, w, b),
-    "hand over the function": torch.ones(3),
 }  # fmt: skip
 
 
@@ -260,9 +258,6 @@ MLP_WRONG = MLP_NUMBERS_WRONG | {
     "is a fixed number in your code?": lambda dim, hidden: MLP(dim, 10),
     "no gradient flows back": of(MLP, act=lambda x: F.gelu(x).detach()),
     "fc2.weight": of(MLP, forward=lambda self, x: F.linear(F.gelu(self.fc1(x)), self.fc2.weight.detach(), self.fc2.bias)),
-    "hand over the class itself": MLP(6, 10),
-    "it should be an nn.Module": lambda dim, hidden: 3,
-    "raises TypeError": lambda dim: MLP(dim, 4 * dim),
 }
 
 
@@ -302,13 +297,10 @@ class OwnParts(nn.Module):
         super().__init__()
         self.mlp = MLP(width, 4 * width)
         self.after, self.first = OwnNorm(width), OwnNorm(width)
-        self.v, self.q, self.k, self.out = (nn.Linear(width, width) for _ in range(4))
-        self.heads = heads
+        self.attention = attention_cases.Separate(width, heads)
 
     def forward(self, z):
-        y = self.first(z)
-        q, k, v = (rearrange(f(y), "b t (h d) -> b h t d", h=self.heads) for f in (self.q, self.k, self.v))
-        middle = z + self.out(rearrange(F.scaled_dot_product_attention(q, k, v), "b h t d -> b t (h d)"))
+        middle = z + self.attention(self.first(z))
         return self.mlp(self.after(middle)) + middle
 
 
@@ -516,8 +508,6 @@ BLOCK_WRONG |= {
     "the numbers are not": on(lambda y, x, m, f: y * f(m(y))),
     "detached nor frozen": changed(lambda block: block.norm1.requires_grad_(False)),
     "is a fixed number in your code?": of(Block, make_mlp=lambda dim, hidden: encoder.MLP(dim, 48)),
-    "hand over the class itself": Block(12, 3),
-    "it should be an nn.Module": lambda dim, heads: 3,
 }  # fmt: skip
 
 # the count
@@ -560,8 +550,6 @@ COUNT_WRONG = {
     "attention is missing": lambda D, r=4: by_parts(D, r, 0, 0),
     "right for mlp_ratio 4 only": lambda D, r=4: by_parts(D),
     "add up each layer": lambda D, r=4: 12 * D**2 + 13 * D + 1,
-    "raises TypeError": lambda D: by_parts(D),
-    "hand over the function": 7_087_872,
 }  # fmt: skip
 
 RIGHT = {

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import nn
 
+from vit_helpers.checks.patches import PLACES
 from vit_helpers.patches import grid_size, patchify
 
 # num_patches
@@ -68,26 +69,22 @@ NUM_WRONG = {
     "one whole number": [guarded(lambda H, W, P: (H // P, W // P)), guarded(lambda H, W, P: complex(H // P * (W // P)))],
     "gives '24'": guarded(lambda H, W, P: "24"),
     "count the rows, then the columns": guarded(lambda H, W, P: {(224, 224): 196}.get((H, W), 0)),
-    "hand over the function": 196,
 }
 
 # patchify
 
 
 def loop(images, P):
-    B, _, H, W = images.shape
+    _, _, H, W = images.shape
     if H % P or W % P:
         raise ValueError("left over")
-    out = []
-    for b in range(B):
-        rows = [images[b, :, y : y + P, x : x + P].reshape(-1) for y in range(0, H, P) for x in range(0, W, P)]
-        out.append(torch.stack(rows))
-    return torch.stack(out)
+    places = [(y, x) for y in range(0, H, P) for x in range(0, W, P)]
+    return torch.stack([torch.stack([image[:, y : y + P, x : x + P].flatten() for y, x in places]) for image in images])
 
 
-def by_hand(x, P):
+def by_hand(x, P, channels=None):
     B, C, H, W = x.shape
-    x = x.reshape(B, C, H // P, P, W // P, P).permute(0, 2, 4, 1, 3, 5)
+    x = x.reshape(B, channels or C, H // P, P, W // P, P).permute(0, 2, 4, 1, 3, 5)
     return x.flatten(3).flatten(1, 2)
 
 
@@ -134,11 +131,6 @@ def einops(to, wide=False):
 def counter(x, P, calls=[]):  # noqa: B006
     calls.append(1)
     return by_hand(x, P) + len(calls) * 1e-7
-
-
-def colour_only(x, P):
-    x = x.reshape(len(x), 3, x.shape[2] // P, P, -1, P)
-    return x.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
 
 def square_only(x, P):
@@ -203,20 +195,16 @@ CUT_WRONG = {
     "without nn.Parameter": lambda x, P: nn.Parameter(by_hand(x, P)),
     "(that writes in place where a gradient is wanted": lambda x, P: by_hand(x.div_(1), P),
     "StopIteration (next() found nothing left)": lambda x, P: next(iter(())),
-    "is one a fixed number in your code?": colour_only,
+    "is one a fixed number in your code?": lambda x, P: by_hand(x, P, channels=3),
     "gives shape (2, 6, 48)": lambda x, P: torch.zeros(2, 6, 48),
-    "raises TypeError": lambda x: x,
-    "got a tensor of shape (3,); hand over the function": torch.zeros(3),
 }
 
 # unpatchify
 
 
 def back(p, P, size):
-    B, _, length = p.shape
-    H, W = size
-    C = length // (P * P)
-    return p.reshape(B, H // P, W // P, C, P, P).permute(0, 3, 1, 4, 2, 5).reshape(B, C, H, W)
+    (H, W), C = size, p.shape[2] // P**2
+    return p.reshape(len(p), H // P, W // P, C, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), C, H, W)
 
 
 def back_loop(p, P, size):
@@ -267,26 +255,27 @@ BACK_WRONG = {
     "changes its input": lambda p, P, s: back(p.sub_(1), P, s) + 1,
     "is one a fixed number in your code?": fixed_channels,
     "images mix": lambda p, P, s: back(p.roll(1, 0), P, s),
-    "raises TypeError": lambda p, P: p,
 }
 
 # to_linear
 
 
-def carried(conv, copy=None, **style):
-    linear = nn.Linear(conv.weight[0].numel(), conv.out_channels, bias=conv.bias is not None, dtype=conv.weight.dtype)
+def fresh(conv, bias=True):
+    return nn.Linear(conv.weight[0].numel(), conv.out_channels, bias=bias, dtype=conv.weight.dtype)
+
+
+def carried(conv, copy=lambda w: w.flatten(1), **style):
+    linear = fresh(conv, bias=conv.bias is not None)
     with torch.no_grad():
-        linear.weight.copy_((copy or (lambda w: w.flatten(1)))(conv.weight))
+        linear.weight.copy_(copy(conv.weight))
         if conv.bias is not None:
             linear.bias.copy_(conv.bias)
     return linear
 
 
 def by_state(conv):
-    D, C, P, Q = conv.weight.shape
-    linear = nn.Linear(C * P * Q, D, bias=conv.bias is not None).to(conv.weight.dtype)
-    state = {k: v.reshape(D, -1) if k == "weight" else v for k, v in conv.state_dict().items()}
-    linear.load_state_dict(state)
+    linear = fresh(conv, bias=conv.bias is not None)
+    linear.load_state_dict({k: v.reshape(len(v), -1) if k == "weight" else v for k, v in conv.state_dict().items()})
     return linear
 
 
@@ -311,10 +300,6 @@ def by_deepcopy(conv):
     return linear
 
 
-def fresh(conv):
-    return nn.Linear(conv.weight[0].numel(), conv.out_channels, dtype=conv.weight.dtype)
-
-
 def changed(change):
     """The right Linear, changed afterwards; what the change gives takes its place."""
 
@@ -326,10 +311,7 @@ def changed(change):
 
 
 def set_weight(weight):
-    def change(linear, conv):
-        linear.weight = nn.Parameter(weight(conv))
-
-    return changed(change)
+    return changed(lambda linear, conv: setattr(linear, "weight", nn.Parameter(weight(conv))))
 
 
 def tie(linear, conv):
@@ -338,11 +320,7 @@ def tie(linear, conv):
 
 
 def set_bias(bias):
-    def change(linear, conv):
-        if linear.bias is not None:
-            linear.bias = bias(linear, conv)
-
-    return changed(change)
+    return changed(lambda linear, conv: linear.bias is not None and setattr(linear, "bias", bias(linear, conv)))
 
 
 def without_no_grad(conv):
@@ -399,12 +377,6 @@ def cut(function):
     return lambda x, P: function(x, P).unflatten(2, (x.shape[1], P, P))
 
 
-PLACED = [  # of `patchify`, the messages about places
-    "Did you permute before the last reshape?", "the patches run top to bottom", "the channels come last",
-    "the channel stands between", "inside a patch the pixels run top to bottom", "pixels that lie far apart",
-    "use transpose(1, 2)", "are not (C, P, P)", "must become neighbours", "mirrored",
-    "the channels come in reverse order", "from last to first",
-]  # fmt: skip
 FIX_RIGHT = [
     cut(by_hand),
     cut(loop),
@@ -412,7 +384,7 @@ FIX_RIGHT = [
     lambda images, patch, extra=1: rearrange(images, "b c (r p) (s q) -> b (r s) c p q", p=patch, q=patch),
     lambda x, P: x.unfold(2, P, P).unfold(3, P, P).flatten(2, 3).transpose(1, 2),
 ]
-FIX_WRONG = {says: cut(CUT_WRONG[says]) for says in PLACED} | {
+FIX_WRONG = {says: cut(wrong) for says, wrong in CUT_WRONG.items() if any(says in words for words in PLACES)} | {
     "still the planted mistake": cut(square_only),
     "here the patches stay pictures": by_hand,
     "in wrong places": cut(lambda x, P: by_hand(x, P).roll(1, 1)),
@@ -421,16 +393,8 @@ FIX_WRONG = {says: cut(CUT_WRONG[says]) for says in PLACED} | {
 }
 
 RIGHT = {
-    "num_patches": NUM_RIGHT,
-    "patchify": CUT_RIGHT,
-    "unpatchify": BACK_RIGHT,
-    "to_linear": LINEAR_RIGHT,
-    "mended": FIX_RIGHT,
-}
+    "num_patches": NUM_RIGHT, "patchify": CUT_RIGHT, "unpatchify": BACK_RIGHT, "to_linear": LINEAR_RIGHT, "mended": FIX_RIGHT
+}  # fmt: skip
 WRONG = {
-    "num_patches": NUM_WRONG,
-    "patchify": CUT_WRONG,
-    "unpatchify": BACK_WRONG,
-    "to_linear": LINEAR_WRONG,
-    "mended": FIX_WRONG,
-}
+    "num_patches": NUM_WRONG, "patchify": CUT_WRONG, "unpatchify": BACK_WRONG, "to_linear": LINEAR_WRONG, "mended": FIX_WRONG
+}  # fmt: skip

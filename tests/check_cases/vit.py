@@ -6,8 +6,12 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import nn
 
+from check_cases import attention as attention_cases
+from check_cases import encoder as encoder_cases
 from check_cases.patches import NUM_WRONG
-from vit_helpers.attention import MultiHeadAttention, attention
+from vit_helpers.attention import MultiHeadAttention
+from vit_helpers.checks.vit_counts import COUNTED, VIT_PARAMETERS
+from vit_helpers.checks.vit_mistakes import PASSES
 from vit_helpers.embeddings import PatchEmbed, TokenEmbed
 from vit_helpers.encoder import MLP, Block
 from vit_helpers.vit import ViT, ViTConfig
@@ -44,20 +48,21 @@ SHAPES_RIGHT = [
 
 
 def stop(number, shape):
-    """One stop is wrong; shape: (B, C, P, D, K, rows, cols) -> what it is."""
+    """One stop is wrong; shape: what it is, in letters."""
 
     def answer(B, C, H, W, P, D, K):
-        all_six = stops(B, C, H, W, P, D, K)
-        all_six[number] = shape(B, C, P, D, K, H // P, W // P)
+        all_six, rows, cols = stops(B, C, H, W, P, D, K), H // P, W // P
+        sizes = {"B": B, "C": C, "P": P, "D": D, "K": K, "N": rows * cols, "T": rows * cols + 1}
+        sizes |= {"rows": rows, "cols": cols, "CPP": C * P * P, "D+1": D + 1, "7C": 7 * C, "1": 1}
+        all_six[number] = tuple(sizes[letter] for letter in shape.split())
         return all_six
 
     return answer
 
 
-COUNTED = [  # of notebook 01, the wrong counts
-    "so multiply", "that is one column of patches", "divide by P twice", "counts pixels, not patches", "pixels of one patch",
-    "not 2 x P", "where is W?", "where is H?", "that is one row of patches",
-]  # fmt: skip
+def told(says, table):
+    """Whether a message of a table has these words."""
+    return any(says in words for words in table)
 
 
 def counting(says):
@@ -65,47 +70,45 @@ def counting(says):
     return lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, N=int(NUM_WRONG[says](H, W, P)))
 
 
-SHAPES_WRONG = {says: counting(says) for says in COUNTED} | {
-    "the class token is missing": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=H // P * (W // P)),
-    "there is one class token": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=H // P * (W // P) + 2),
-    "not put beside them": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=2 * (H // P * (W // P) + 1)),
+def with_tokens(count):
+    """Shapes with another number of tokens, from the number of patches."""
+    return lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=count(H // P * (W // P)))
+
+
+SHAPES_WRONG = {says: counting(says) for says in NUM_WRONG if told(says, COUNTED)} | {
+    "the class token is missing": with_tokens(lambda N: N),
+    "there is one class token": with_tokens(lambda N: N + 2),
+    "not put beside them": with_tokens(lambda N: 2 * (N + 1)),
     "H / P gives a float": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, N=H / P * W / P),
     "of each of C channels": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, long=P * P),
-    "takes the axis of tokens away": stop(4, lambda B, C, P, D, K, rows, cols: (B, 1, D)),
-    "the batch axis is missing": [
-        stop(4, lambda B, C, P, D, K, rows, cols: (D,)),
-        stop(5, lambda B, C, P, D, K, rows, cols: (K,)),
-        stop(0, lambda B, C, P, D, K, rows, cols: (rows * cols, C * P * P)),
-    ],
+    "takes the axis of tokens away": stop(4, "B 1 D"),
+    "the batch axis is missing": [stop(4, "D"), stop(5, "K"), stop(0, "N CPP")],
     "that is one image": lambda B, *sizes: stops(1, *sizes),
-    "reads the class token alone":
-        stop(5, lambda B, C, P, D, K, rows, cols: (B, rows * cols + 1, K)),
-    "K numbers of D": stop(5, lambda B, C, P, D, K, rows, cols: (B, D)),
-    "this is after the projection": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows * cols, D)),
-    "the projection is missing": stop(1, lambda B, C, P, D, K, rows, cols: (B, rows * cols, C * P * P)),
-    "the grid is one axis of N patches": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows, cols, C * P * P)),
-    "and stands before D": stop(1, lambda B, C, P, D, K, rows, cols: (B, D, rows, cols)),
-    "a patch is flattened: ": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows * cols, C, P, P)),
-    "a patch is flattened, its channels": stop(0, lambda B, C, P, D, K, rows, cols: (B, C, rows * cols, P, P)),
-    "there are 3 axes here": stop(0, lambda B, C, P, D, K, rows, cols: (B, C, 1, 1, P, P)),
-    "count again": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows * cols, 7 * C)),
-    "tokens come before their numbers": stop(1, lambda B, C, P, D, K, rows, cols: (B, D, rows * cols)),
-    "the class token comes later": stop(1, lambda B, C, P, D, K, rows, cols: (B, rows * cols + 1, D)),
-    "a row more, not a column": stop(2, lambda B, C, P, D, K, rows, cols: (B, rows * cols, D + 1)),
-    "the batch axis comes first": stop(2, lambda B, C, P, D, K, rows, cols: (rows * cols + 1, B, D)),
-    "only the next stop picks one": stop(3, lambda B, C, P, D, K, rows, cols: (B, D)),
-    "all tokens are still there; the head reads one of": stop(4, lambda B, C, P, D, K, rows, cols: (B, 1 + rows * cols, D)),
-    "all patches are still there": stop(4, lambda B, C, P, D, K, rows, cols: (B, rows * cols, D)),
-    "a token is a row of D numbers": stop(4, lambda B, C, P, D, K, rows, cols: (B, 1 + rows * cols)),
-    "these are the logits already": stop(4, lambda B, C, P, D, K, rows, cols: (B, K)),
+    "reads the class token alone": stop(5, "B T K"),
+    "K numbers of D": stop(5, "B D"),
+    "this is after the projection": stop(0, "B N D"),
+    "the projection is missing": stop(1, "B N CPP"),
+    "the grid is one axis of N patches": stop(0, "B rows cols CPP"),
+    "and stands before D": stop(1, "B D rows cols"),
+    "a patch is flattened: ": stop(0, "B N C P P"),
+    "a patch is flattened, its channels": stop(0, "B C N P P"),
+    "there are 3 axes here": stop(0, "B C 1 1 P P"),
+    "count again": stop(0, "B N 7C"),
+    "tokens come before their numbers": stop(1, "B D N"),
+    "the class token comes later": stop(1, "B T D"),
+    "a row more, not a column": stop(2, "B N D+1"),
+    "the batch axis comes first": stop(2, "T B D"),
+    "only the next stop picks one": stop(3, "B D"),
+    "all tokens are still there; the head reads one of": stop(4, "B T D"),
+    "all patches are still there": stop(4, "B N D"),
+    "a token is a row of D numbers": stop(4, "B T"),
+    "these are the logits already": stop(4, "B K"),
     "there are six stops": [lambda *sizes: stops(*sizes)[:5], lambda *sizes: iter(tuple, 0)],
     "gives one shape": [lambda *sizes: stops(*sizes)[0], lambda *sizes: [17] * 6],
     "[x] shapes": lambda *sizes: stops(2, 3, 32, 48, 8, 20, 5),
     "a list of six shapes": lambda *sizes: str(stops(*sizes)),
     "a shape is a tuple of numbers": lambda *sizes: ["abc"] * 6,
-    "raises TypeError": lambda image: stops(1, 3, 8, 8, 2, 4, 3),
-    "hand over the function": stops(2, 3, 32, 48, 8, 20, 5),
-}  # fmt: skip
+}
 
 # read_out
 
@@ -198,23 +201,19 @@ READ_WRONG = {
     "the head's bias is left out": lambda z, n, h, p: pooled(n(z), p) @ h.weight.T,
     "a tanh stands before the head": lambda z, n, h, p: h(pooled(n(z), p).tanh()),
     "the numbers are not head(norm(z))": lambda z, n, h, p: 2 * read(z, n, h, p),
-    "hand over the function": torch.zeros(1, 2, 3),
 }  # fmt: skip
 
 # vit_parameters
 
 
-def counted(image_size, patch_size, in_chans, embed_dim, depth, num_classes, without=()):
-    N, D = (image_size // patch_size) ** 2, embed_dim
+def counted(image_size, patch_size, in_chans, embed_dim, depth, num_classes, without=(), more=lambda N, P, D, L, K: 0):
+    """The right count, without some parts; more: (N, C * P * P, D, L, K) -> what is added."""
+    N, D, P = (image_size // patch_size) ** 2, embed_dim, in_chans * patch_size**2
     parts = {
-        "projection": in_chans * patch_size**2 * D + D,
-        "class": D,
-        "positions": (N + 1) * D,
+        "projection": P * D + D, "class": D, "positions": (N + 1) * D, "norm": 2 * D, "head": (D + 1) * num_classes,
         "blocks": depth * (12 * D * D + 13 * D),
-        "norm": 2 * D,
-        "head": (D + 1) * num_classes,
-    }
-    return sum(n for part, n in parts.items() if part not in without)
+    }  # fmt: skip
+    return sum(n for part, n in parts.items() if part not in without) + more(N, P, D, depth, num_classes)
 
 
 def without(*parts):
@@ -222,14 +221,7 @@ def without(*parts):
 
 
 def off_by(change):
-    """change: (N, C * P * P, D, L, K) -> what is added to the right count."""
-
-    def answer(image_size, patch_size, in_chans, embed_dim, depth, num_classes):
-        right = counted(image_size, patch_size, in_chans, embed_dim, depth, num_classes)
-        N = (image_size // patch_size) ** 2
-        return right + change(N, in_chans * patch_size**2, embed_dim, depth, num_classes)
-
-    return answer
+    return lambda *sizes: counted(*sizes, more=change)
 
 
 def count_by_building(image_size, patch_size, in_chans, embed_dim, depth, num_classes):
@@ -250,7 +242,7 @@ COUNT_RIGHT = [
     lambda *sizes: torch.tensor(counted(*sizes)),
     lambda side, p, c, d, depth, k: sum([(side // p) ** 2 * d, d * c * p * p, 5 * d, depth * d * (12 * d + 13), k * d + k]),
 ]
-COUNT_WRONG = {says: counting_patches(says) for says in COUNTED[:6]} | {
+COUNT_WRONG = {says: counting_patches(says) for says in NUM_WRONG if told(says, VIT_PARAMETERS.mistakes)} | {
     "the class token and all positions are missing": without("class", "positions"),
     "the positions are missing": without("positions"),
     "D numbers are missing: the class token": without("class"),
@@ -388,19 +380,6 @@ def the_room(*sizes):
     return ViT(ViTConfig(image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads))
 
 
-class HeadByHead(nn.Module):
-    """Attention whose heads have layers of their own."""
-
-    def __init__(self, d, heads, bias=True):
-        super().__init__()
-        layers = [nn.ModuleList(nn.Linear(d, d // heads, bias=bias) for _ in range(3)) for _ in range(heads)]
-        self.heads, self.out = nn.ModuleList(layers), nn.Linear(d, d)
-
-    def forward(self, x, mask=None):
-        parts = ([f(x) for f in head] for head in self.heads)
-        return self.out(torch.cat([F.scaled_dot_product_attention(*qkv) for qkv in parts], dim=-1))
-
-
 class HeadAsMatrix(Base):
     def __init__(self, *sizes):
         super().__init__(*sizes)
@@ -421,10 +400,6 @@ def with_part(place, part):
         return blocks
 
     return of(pile=pile)
-
-
-def forwards(forward):
-    return pile_of(type("Other", (Block,), {"forward": forward}))
 
 
 class ShortPositions(nn.Module):
@@ -487,30 +462,6 @@ def cut_as(pattern):
     )
 
 
-class Convolved(nn.Module):
-    """An MLP of convolutions of width 1."""
-
-    def __init__(self, d):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Conv1d(d, 4 * d, 1), nn.GELU(), nn.Conv1d(4 * d, d, 1))
-
-    def forward(self, x):
-        return self.layers(x.mT).mT
-
-
-class Three(nn.Module):
-    """Attention with a layer each for queries, keys and values, which may be mixed."""
-
-    def __init__(self, d, heads, mix=lambda q, k, v: (q, k, v)):
-        super().__init__()
-        self.v, self.out, self.k, self.q = (nn.Linear(d, d) for _ in range(4))
-        self.h, self.mix = heads, mix
-
-    def forward(self, x, mask=None):
-        q, k, v = (rearrange(f(x), "b t (h d) -> b h t d", h=self.h) for f in (self.q, self.k, self.v))
-        return self.out(rearrange(attention(*self.mix(q, k, v))[0], "b h t d -> b t (h d)"))
-
-
 def swapped(self, z):
     """The last norm's weight added, its bias multiplied."""
     return self.head((F.layer_norm(run(self.blocks, z), z.shape[-1:]) * self.norm.bias + self.norm.weight)[:, 0])
@@ -523,9 +474,9 @@ def after(change):
 
 MODEL_RIGHT = [
     Base,
-    with_part("attn", HeadByHead),
-    with_part("attn", Three),
-    with_part("mlp", lambda d, h: Convolved(d)),
+    with_part("attn", lambda d, h: attention_cases.HeadByHead(d, h, layers=3)),
+    with_part("attn", attention_cases.Separate),
+    with_part("mlp", lambda d, h: encoder_cases.Convolved(d, 4 * d)),
     with_part_of("kept", lambda m: nn.Parameter(torch.tensor(0.5), requires_grad=False)),
     HeadAsMatrix,
     the_room,
@@ -536,7 +487,9 @@ MODEL_RIGHT = [
     of(read=lambda self, z: self.head(self.norm(z[:, 0]))),
     encodes(lambda blocks, z: torch.cat([run(blocks, image[None]) for image in z])),
 ]
-MODEL_WRONG = {
+BLOCK_WRONG = {says: cls[-1] if isinstance(cls, list) else cls for says, cls in encoder_cases.BLOCK_WRONG.items()}
+OF_BLOCKS = list(PASSES["block"])[1:]  # the first is the model's own
+MODEL_WRONG = {says: pile_of(cls) for says, cls in BLOCK_WRONG.items() if told(says, OF_BLOCKS)} | {
     "the class token and the positions are not registered": with_part_of(
         "token_embed.cls_token", lambda m: torch.zeros(1, 1, m.D),
         base=with_part_of("token_embed.pos_embed", lambda m: torch.zeros(1, m.N + 1, m.D)),
@@ -618,37 +571,19 @@ MODEL_WRONG = {
     "patches go down first": cut_as("b c (i p) (j q) -> b (j i) (c p q)"),
     "the class token never sees a patch":
         of(OwnParts, options={"activation": "gelu", "norm_first": True}),
-    "the norms stand behind": [
-        of(OwnParts, options={"activation": "gelu", "batch_first": True}),
-        forwards(lambda b, x: b.norm2((z := b.norm1(b.attn(x) + x)) + b.mlp(z))),
-    ],
+    "the norms stand last, after the sums": of(OwnParts, options={"activation": "gelu", "batch_first": True}),
     "has not the parameters": pile_of(lambda d, h: nn.Sequential(nn.LayerNorm(d), MultiHeadAttention(d, h))),
     "queries, keys and values have no bias": [
-        with_part("attn", lambda d, h: HeadByHead(d, h, bias=False)),
+        with_part("attn", lambda d, h: attention_cases.HeadByHead(d, h, bias=False, layers=3)),
         with_part("attn.qkv", lambda d, h: nn.Linear(d, 3 * d, bias=False)),
     ],
     "queries, keys and values have the same weights only": [
-        with_part("attn", lambda d, h: Three(d, h, lambda q, k, v: (q, (q + k) / 2, v))),
-        with_part("attn", lambda d, h: Three(d, h, lambda q, k, v: (q, (k + v) / 2, v))),
+        with_part("attn", attention_cases.of(attention_cases.Separate, mix=lambda self, q, k, v: (q, (q + k) / 2, v))),
+        with_part("attn", attention_cases.of(attention_cases.Separate, mix=lambda self, q, k, v: (q, (k + v) / 2, v))),
     ],
     "attention has an output projection": with_part("attn.proj", lambda d, h: nn.Identity()),
     "the MLP is not 4 D wide": [with_part("mlp", lambda d, h: MLP(d, 2 * d)), with_part("mlp", lambda d, h: MLP(d, 3 * d))],
-    "the MLP has no activation": with_part("mlp.act", lambda d, h: nn.Identity()),
-    "tanh approximation": with_part("mlp.act", lambda d, h: nn.GELU(approximate="tanh")),
-    "uses ReLU": [
-        of(OwnParts, options={"activation": "relu", "norm_first": True, "batch_first": True}),
-        with_part("mlp.act", lambda d, h: nn.ReLU()),
-    ],
-    "the residual around the MLP": forwards(lambda b, x: b.mlp(b.norm2(x + b.attn(b.norm1(x))))),
-    "the residual around attention": forwards(lambda b, x: (z := b.attn(b.norm1(x))) + b.mlp(b.norm2(z))),
-    "both residuals of a block are missing": forwards(lambda b, x: b.mlp(b.norm2(b.attn(b.norm1(x))))),
-    "attention and MLP read the same": forwards(lambda b, x: b.mlp(b.norm2(x)) + b.attn(b.norm1(x)) + x),
-    "added to z, not to z'": forwards(lambda b, x: b.mlp(b.norm2(b.attn(b.norm1(x)) + x)) + x),
-    "the MLP is never applied": forwards(lambda b, x: b.attn(b.norm1(x)) + x),
-    "a residual adds to what came in":
-        forwards(lambda b, x: (z := b.norm2(b.attn(b.norm1(x)) + b.norm1(x))) + b.mlp(z)),
-    "a GELU stands behind": forwards(lambda b, x: (z := x + b.attn(b.norm1(x))) + F.gelu(b.mlp(b.norm2(z)))),
-    "no norm stands before the MLP": forwards(lambda b, x: b.mlp(z := b.attn(b.norm1(x)) + x) + z),
+    "has a ReLU": of(OwnParts, options={"activation": "relu", "norm_first": True, "batch_first": True}),
     "a norm's eps": of(eps=1e-3),
     "in training mode": [
         pile_of(lambda d, h: Block(d, h, dropout=0.1)),
@@ -665,9 +600,6 @@ MODEL_WRONG = {
     "get a wrong gradient": reads(lambda x, head: F.linear(x[:, 0], head.weight, 2 * head.bias - head.bias.detach())),
     "images mix": of(forward=lambda self, images: Base.forward(self, images - images.mean(0, keepdim=True))),
     "the logits are not: patches, tokens": after(lambda self, images, y: 2 * y),
-    "hand over the class itself": Base(8, 2, 3, 5, 8, 3, 2),
-    "it should be an nn.Module": lambda *sizes: 3,
-    "raises TypeError": lambda size, p, c, k, d, depth: Base(size, p, c, k, d, depth, 2),
 }  # fmt: skip
 RIGHT = {
     "shapes": SHAPES_RIGHT,

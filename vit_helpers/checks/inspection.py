@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from vit_helpers import inspection
-from vit_helpers.checks.engine import Case, Exercise, is_float
+from vit_helpers.checks.compare import is_float
+from vit_helpers.checks.engine import Case, Exercise
 from vit_helpers.inspection.localization import fraction_inside
 
 
