@@ -8,7 +8,7 @@ from torch.utils.data import random_split
 from torchvision.transforms.functional import normalize as torchvision_normalize
 
 from check_cases import Program
-from vit_helpers.checks.data_mixing import cutmix
+from vit_helpers.checks.data_cutmix import cutmix
 
 # split
 

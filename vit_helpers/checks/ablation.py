@@ -2,26 +2,28 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median, pstdev, stdev, variance
 from typing import Any
 
 from vit_helpers.checks.ablation_search import DRAW, HALVING, SCALE, check_draw_rates, check_halving, check_scale_rate  # noqa: F401
 from vit_helpers.checks.compare import copy_of
-from vit_helpers.checks.engine import Case, Exercise, cases
+from vit_helpers.checks.engine import Case, Exercise, Given, cases
 from vit_helpers.checks.learning import as_list, as_number
-from vit_helpers.checks.report import Mistake, reject_if, short
+from vit_helpers.checks.report import Function, Mistake, reject_if, short
 
 # One change at a time
 
+Settings = dict[str, Any]
 
-def runs_of(baseline: dict, options: dict) -> list[dict]:
+
+def runs_of(baseline: Settings, options: Settings) -> list[Settings]:
     """The right answer."""
     changed = [{**baseline, name: value} for name, values in options.items() for value in values]
     return [dict(baseline), *(run for run in changed if run != baseline)]
 
 
-def settings(baseline: dict, options: dict) -> Case:
+def settings(baseline: Settings, options: Settings) -> Case:
     """A baseline and options; what is equal is not the same object, so that `is` shows."""
     return Case(lambda: tuple(json.loads(json.dumps([baseline, options]))))
 
@@ -29,12 +31,12 @@ def settings(baseline: dict, options: dict) -> Case:
 USED = "changed after an earlier call"
 
 
-def in_order(runs: list[dict]) -> list[dict]:
+def in_order(runs: list[Settings]) -> list[Settings]:
     """The same runs, those behind the first sorted: their order is free."""
     return runs[:1] + sorted(runs[1:], key=str)
 
 
-def listed_runs(answer: Callable, baseline: dict, options: dict) -> dict[str, list]:
+def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict[str, list[Any]]:
     """The runs that an answer lists; Mistake where they are no dictionaries, or not its own to give."""
     given = copy_of((baseline, options))
     got = as_list(answer(*given), f"for {baseline} and {options}", "a list of settings")
@@ -55,7 +57,7 @@ def listed_runs(answer: Callable, baseline: dict, options: dict) -> dict[str, li
     return {"": runs}
 
 
-def other_runs(got: list[dict], right: list[dict], baseline: dict, options: dict) -> str:
+def other_runs(got: list[Settings], right: list[Settings], baseline: Settings, options: Settings) -> str:
     """What is wrong with a list of runs."""
     for run in got:
         if missing := [name for name in baseline if name not in run]:
@@ -103,26 +105,26 @@ check_one_at_a_time = ONE.check
 # Comparing
 
 
-def error_of(values: Sequence[float], spread: Callable = stdev) -> float:
+def error_of(values: Sequence[float], spread: Function = stdev) -> float:
     """The standard error of a mean."""
     return spread(values) / len(values) ** 0.5
 
 
 def comparing(
-    mean: Callable = lambda a, b, d: fmean(d),
-    error: Callable = lambda a, b, d: error_of(d),
-    larger: Callable = lambda mean, error, n: abs(mean) > 2 * error,
-) -> Callable:
+    mean: Function = lambda a, b, d: fmean(d),
+    error: Function = lambda a, b, d: error_of(d),
+    larger: Function = lambda mean, error, n: abs(mean) > 2 * error,
+) -> Function:
     """A right answer; a wrong one with another rule for a part. d: the differences of b and a, seed by seed."""
 
-    def answer(a: Sequence[float], b: Sequence[float]) -> tuple:
+    def answer(a: Sequence[float], b: Sequence[float]) -> Given:
         d = [y - x for x, y in zip(a, b, strict=True)]
         return mean(a, b, d), error(a, b, d), larger(fmean(d), error_of(d), len(d))
 
     return answer
 
 
-MEANS: Mapping[str, Callable] = {
+MEANS: Mapping[str, Function] = {
     "error first? It goes difference, error, larger": lambda a, b, d: error_of(d),
     "signs are lost: take abs() of the mean, if at all, and only where it is compared with the error":
         lambda a, b, d: abs(fmean(d)),
@@ -136,7 +138,7 @@ MEANS: Mapping[str, Callable] = {
     "that is the median; take the mean": lambda a, b, d: median(d),
     "signs are lost before the mean is taken": lambda a, b, d: fmean(map(abs, d)),
 }  # fmt: skip
-ERRORS: Mapping[str, Callable] = {
+ERRORS: Mapping[str, Function] = {
     "that is the spread of the differences; the error of their mean is smaller, by the root of n": lambda a, b, d: stdev(d),
     "n under the root of the spread should be n - 1 (and the root of n still divides it)":
         lambda a, b, d: error_of(d, pstdev),
@@ -155,7 +157,7 @@ ERRORS: Mapping[str, Callable] = {
     "that is twice the error; the factor 2 belongs to the comparison": lambda a, b, d: 2 * error_of(d),
     "divides by the root of n - 1 as well as by n - 1: once is enough": lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
 }  # fmt: skip
-LARGER: Mapping[str, Callable] = {
+LARGER: Mapping[str, Function] = {
     "a change that harms is larger than the noise too: compare abs(difference)": lambda mean, error, n: mean > 2 * error,
     "compare with twice the error, not with the spread or more": lambda mean, error, n: abs(mean) > 2 * error * n**0.5,
     "twice the error, not once": lambda mean, error, n: abs(mean) > error,
@@ -174,7 +176,7 @@ OTHER_PAIRS = [([0.80] * 4, [0.8 + gain for gain in gains]) for gains in [
 STEADY = [([0.5, 0.75], [0.625, 0.875]), ([0.5, 0.75], [0.5, 0.75])]
 
 
-def observe_part(answer: Callable, baseline: list, changed: list, look: str) -> dict[str, Any]:
+def observe_part(answer: Function, baseline: list[Any], changed: list[Any], look: str) -> Settings:
     """One of the three things that an answer gives; Mistake where they are not two numbers and a truth."""
     when, given = f"for {baseline} and {changed}", ([*baseline], [*changed])
     try:
@@ -194,7 +196,7 @@ def observe_part(answer: Callable, baseline: list, changed: list, look: str) -> 
     return {look: parts[look]}
 
 
-def compare_says(part: str, got: Any, right: Any, words: str, a: list, b: list, look: str) -> str:
+def compare_says(part: str, got: Any, right: Any, words: str, a: list[Any], b: list[Any], look: str) -> str:
     """The message about one of the three."""
     if look != "larger":
         return f"the {look} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {words}"
@@ -231,10 +233,10 @@ check_compare = COMPARE.check
 # Picking
 
 
-def best(score: Callable, key: str = "val_accuracy") -> Callable:
+def best(score: Function, key: str = "val_accuracy") -> Function:
     """The change whose runs have the best score."""
 
-    def answer(rows: list[dict]) -> str:
+    def answer(rows: list[Settings]) -> str:
         names = dict.fromkeys(row["change"] for row in rows)
         return max(names, key=lambda name: score([row[key] for row in rows if row["change"] == name]))
 
@@ -257,7 +259,7 @@ RUNS = {  # for each change its runs: (validation, test); every mistake picks an
 OTHERS = {"depth 4": [(0.8, 0.9), (0.9, 0.9)], "depth 8": [(0.7, 0.95), (0.95, 0.95)]}
 
 
-def rows_of(changes: dict, order: Callable = lambda row: row["seed"], when: str = "") -> Case:
+def rows_of(changes: Settings, order: Function = lambda row: row["seed"], when: str = "") -> Case:
     """Rows as those of the notebook, seed by seed, or in another order."""
     rows = [
         {"change": name, "seed": seed, "val_accuracy": val, "test_accuracy": test}
@@ -267,7 +269,7 @@ def rows_of(changes: dict, order: Callable = lambda row: row["seed"], when: str 
     return Case(lambda: ([dict(row) for row in sorted(rows, key=order)],), when)
 
 
-def picked(answer: Callable, rows: list[dict]) -> dict[str, str]:
+def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
     """The name that an answer gives; Mistake for anything else."""
     given = copy_of(rows)
     got = answer(given)

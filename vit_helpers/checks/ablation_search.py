@@ -1,7 +1,7 @@
 """The exercises of notebook 10 about a search: learning rates scaled and drawn, and candidates halved."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from statistics import fmean
@@ -13,14 +13,14 @@ from torch import Tensor
 from vit_helpers.checks.compare import copy_of
 from vit_helpers.checks.contract import Raises
 from vit_helpers.checks.data import own_generator
-from vit_helpers.checks.engine import Case, Exercise, cases
+from vit_helpers.checks.engine import Case, Exercise, Given, cases
 from vit_helpers.checks.learning import as_list, as_number
-from vit_helpers.checks.report import Mistake, reject_if, short
+from vit_helpers.checks.report import Function, Mistake, reject_if, short
 from vit_helpers.checks.traces import ask, generators_restored
 
 # A learning rate, scaled
 
-FACTORS: Mapping[str, Callable] = {"linear": lambda ratio: ratio, "sqrt": math.sqrt}
+FACTORS: Mapping[str, Function] = {"linear": lambda ratio: ratio, "sqrt": math.sqrt}
 OTHER = {"linear": "sqrt", "sqrt": "linear"}
 BATCHES = [(0.5, 64, 160), (3e-3, 64, 100), (3e-3, 4096, 64), (1e-3, 64, 256), (2e-3, 100, 25), (1e-3, 32, 32)]
 
@@ -32,7 +32,7 @@ def scale(lr: float, batch: int, new_batch: int, rule: str) -> float:
     return lr * FACTORS[rule](new_batch / batch)
 
 
-def by_factor(wrong: Callable) -> Callable:
+def by_factor(wrong: Function) -> Function:
     """A wrong answer: from lr, batch, new batch and what the rule does with a ratio."""
     return lambda lr, batch, new, rule: wrong(lr, batch, new, FACTORS[rule])
 
@@ -82,7 +82,7 @@ check_scale_rate = SCALE.check
 DECADES = (1e-5, 1e-1)  # four of them
 
 
-def drawn(answer: Callable, n: int, low: float, high: float, seed: int) -> list[float]:
+def drawn(answer: Function, n: int, low: float, high: float, seed: int) -> list[float]:
     """The rates of an answer; Mistake unless they are n numbers. The global generators are put back."""
     when = f"for n = {n}, from {low:g} to {high:g}, seed {seed}"
     with generators_restored():
@@ -97,7 +97,7 @@ def fills(values: Sequence[float], low: float, high: float) -> bool:
     return low - 1e-4 <= min(values) < low + near and high - near < max(values) <= high + 1e-4
 
 
-def inside(answer: Callable, n: int, low: float, high: float, seed: int) -> dict[str, bool]:
+def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict[str, bool]:
     """True; Mistake where a rate is not between low and high."""
     rates, where = drawn(answer, n, low, high, seed), f"between {low:g} and {high:g}"
     least, most = min(rates), max(rates)
@@ -116,7 +116,7 @@ def inside(answer: Callable, n: int, low: float, high: float, seed: int) -> dict
     raise Mistake(f"gives {least:.3g}, which is below {low:g}. {start}")
 
 
-def spread(exercise: Exercise, answer: Callable) -> None:
+def spread(exercise: Exercise, answer: Function) -> None:
     """Mistake unless the rates are uniform in their exponent, and random."""
     rates = ask(partial(drawn, answer), 2000, *DECADES, 0)
     logs = sorted(map(math.log10, rates))
@@ -126,7 +126,7 @@ def spread(exercise: Exercise, answer: Callable) -> None:
     reject_if(max(gaps) < 1.5 * fmean(gaps), "the rates are an even grid; draw them at random")
     shares = [sum(decade <= x < decade + 1 for x in logs) / 2000 for decade in (-5, -4, -3, -2)]
     told = ", ".join(f"{share:.2f}" for share in shares)
-    between = "from {:g} to {:g}, the four powers of ten get the shares {}".format(*DECADES, told)
+    between = f"from {DECADES[0]:g} to {DECADES[1]:g}, the four powers of ten get the shares {told}"
     reject_if(shares[3] > 0.8, f"uniform, not log-uniform: {between}. Draw the exponent evenly, not the rate")
     words = f"crowded at the low end: {between}. Draw the exponent evenly; nothing else is to be bent"
     reject_if(shares[0] > 0.8, words)
@@ -136,7 +136,7 @@ def spread(exercise: Exercise, answer: Callable) -> None:
         reject_if(abs(x - end) > 0.1, f"no rate comes near {10.0**end:g}: the whole range should be used")
 
 
-def seeded(exercise: Exercise, answer: Callable) -> None:
+def seeded(exercise: Exercise, answer: Function) -> None:
     """Mistake unless the rates follow from the seed."""
     first, again, other = (ask(partial(drawn, answer), 20, *DECADES, seed) for seed in (3, 3, 4))
     reject_if(first != again, "gives other rates when called again with the same seed; is the generator started from it?")
@@ -185,7 +185,7 @@ class Trainer:
         return start + gain * math.log2(epochs)
 
 
-def right_halving(candidates: list[dict], score: Callable, epochs: int) -> dict:
+def right_halving(candidates: list[Any], score: Function, epochs: int) -> dict[str, Any]:
     """The right answer."""
     while len(candidates) > 1:
         best = sorted(candidates, key=lambda candidate: score(candidate, epochs), reverse=True)
@@ -193,7 +193,7 @@ def right_halving(candidates: list[dict], score: Callable, epochs: int) -> dict:
     return candidates[0]
 
 
-def played(answer: Callable, candidates: list[dict], epochs: int, look: str) -> dict[str, Any]:
+def played(answer: Function, candidates: list[Any], epochs: int, look: str) -> dict[str, Any]:
     """The calls of the first round, those of all rounds, or the candidate that is left."""
     given, trainer = copy_of(candidates), Trainer()
     got = answer(given, trainer, epochs)
@@ -211,7 +211,7 @@ def played(answer: Callable, candidates: list[dict], epochs: int, look: str) -> 
     return {look: got.get("name")}
 
 
-def first_round(got: list, right: list, candidates: list, epochs: int, look: str) -> str:
+def first_round(got: list[Any], right: list[Any], candidates: list[Any], epochs: int, look: str) -> str:
     """What is wrong with the calls of the first round."""
     n, began, lost = len(candidates), got[0][0], len(candidates) - len({*got})
     if began != epochs:
@@ -222,7 +222,7 @@ def first_round(got: list, right: list, candidates: list, epochs: int, look: str
     return f"{len(got)} runs of {epochs} epochs for {n} candidates: {again}"
 
 
-def other_rounds(got: list, right: list, candidates: list, *given: Any) -> str:
+def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *given: Any) -> str:
     """What is wrong with the calls of later rounds."""
     for epochs in sorted({e for e, _ in right}):
         mine, theirs = ([name for e, name in calls if e == epochs] for calls in (got, right))
@@ -244,7 +244,7 @@ CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
 ]
 
 
-def field(curves: Sequence[tuple], epochs: int, look: str) -> Case:
+def field(curves: Sequence[Given], epochs: int, look: str) -> Case:
     """Candidates with these curves, the epochs of the first round, and what is looked at."""
     return Case(lambda: ([{"name": f"candidate {i}", "curve": curve} for i, curve in enumerate(curves)], epochs, look))
 

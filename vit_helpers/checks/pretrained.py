@@ -1,20 +1,21 @@
 """The exercises of notebook 09 about weights and pixels; those about learning have a module of their own."""
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vit_helpers.checks.compare import expect_tensor, same
-from vit_helpers.checks.engine import Case, Exercise
+from vit_helpers.checks.engine import Case, Exercise, Given
 from vit_helpers.checks.pretrained_learning import LORA, MASKED, RATES, check_lora, check_masked_loss, check_rates  # noqa: F401
-from vit_helpers.checks.report import reject_if, short
+from vit_helpers.checks.report import Function, reject_if, short
 from vit_helpers.vit import ViT, ViTConfig
 
 
-def result(answer: Callable, *given: Any) -> dict:
+def result(answer: Function, *given: Any) -> dict[str, Any]:
     """What is compared: the result alone. Weights and pixels are read, not learned: no gradient, no float64 is asked for."""
     return {"": answer(*given)}
 
@@ -29,9 +30,9 @@ def other_order(got: Tensor, right: Tensor, kernel: Tensor) -> str:
     return "gives other numbers than the kernel's {when}"
 
 
-def kernels(*shapes: tuple) -> list[Case]:
+def kernels(*shapes: Sequence[int]) -> list[Case]:
     """A kernel of each shape (P, P, C, D)."""
-    return [Case(lambda shape=shape: (torch.randn(shape),)) for shape in shapes]
+    return [Case(partial(lambda shape: (torch.randn(shape),), shape)) for shape in shapes]
 
 
 KERNEL = Exercise(
@@ -68,13 +69,13 @@ def middle(image: Tensor, side: int) -> tuple[int, int]:
 
 
 def seen(
-    normalize: Callable = lambda part, m, s: (part - m) / s,
-    corner: Callable = middle,
-    scale: Callable = lambda part, image: None,
-) -> Callable:
+    normalize: Function = lambda part, m, s: (part - m) / s,
+    corner: Function = middle,
+    scale: Function = lambda part, image: None,
+) -> Function:
     """An answer: what is done with the part, where it begins, and mean and spread in place of those given."""
 
-    def answer(image: Tensor, side: int, mean: tuple, std: tuple) -> Tensor:
+    def answer(image: Tensor, side: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
         top, left = corner(image, side)
         part = image[:, top : top + side, left : left + side]
         m, s = (torch.tensor(values).view(-1, 1, 1) for values in (mean, std))
@@ -88,9 +89,9 @@ def own(part: Tensor) -> tuple[Tensor, Tensor]:
     return part.mean(dim=(1, 2), keepdim=True), part.std(dim=(1, 2), keepdim=True)
 
 
-def pictures(sizes: Iterable[tuple], side: int, mean: tuple, std: tuple) -> list[Case]:
+def pictures(sizes: Sequence[Sequence[int]], side: int, mean: Sequence[float], std: Sequence[float]) -> list[Case]:
     """Images of these shapes."""
-    return [Case(lambda size=size: (torch.rand(size), side, mean, std)) for size in sizes]
+    return [Case(partial(lambda size: (torch.rand(size), side, mean, std), size)) for size in sizes]
 
 
 COLORS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -140,10 +141,10 @@ check_see = SEE.check
 # A linear probe
 
 
-def with_zeros(model: nn.Module, K: int) -> nn.Module:
+def with_zeros(model: ViT, K: int) -> nn.Module:
     """The right answer."""
     model.requires_grad_(False)
-    model.head = nn.Linear(model.head.in_features, K)
+    model.head = nn.Linear(model.config.embed_dim, K)
     for p in model.head.parameters():
         nn.init.zeros_(p)
     return model
@@ -152,15 +153,15 @@ def with_zeros(model: nn.Module, K: int) -> nn.Module:
 def a_vit(K: int, look: str) -> Case:
     """A trained ViT, the number of new classes, images, and what is looked at."""
 
-    def draw() -> tuple:
+    def draw() -> Given:
         model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=10))
-        nn.init.normal_(model.head.weight)
+        nn.init.normal_(model.get_parameter("head.weight"))
         return model.eval(), K, torch.randn(5, 1, 8, 8), look
 
     return Case(draw)
 
 
-def probed(answer: Callable, start: nn.Module, K: int, images: Tensor, look: str) -> dict:
+def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> dict[str, Any]:
     """True for what is looked at; Mistake where the new model computes, starts or learns wrongly."""
     got = answer(copy.deepcopy(start), K)
     words = "gives nothing back: does it end with return? Hand the model over, also if you changed it in place"

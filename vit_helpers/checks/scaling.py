@@ -1,12 +1,12 @@
 """The exercises of notebook 11: the largest batch, and days; costs and gradients have modules of their own."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from vit_helpers.checks.engine import Case, Exercise, cases
+from vit_helpers.checks.report import Function
 from vit_helpers.checks.scaling_costs import (  # noqa: F401
     AVERAGED,
     B16,
@@ -30,8 +30,8 @@ from vit_helpers.vit import ViTConfig
 
 
 def fit(
-    copies: float = 4, each: float = 0, unit: float = 2**30, count: Callable = math.floor, fused: bool = True
-) -> Callable:
+    copies: float = 4, each: float = 0, unit: float = 2**30, count: Function = math.floor, fused: bool = True
+) -> Function:
     """The images that fit; copies: numbers a parameter that are there once; each: those counted for every image."""
 
     def answer(config: ViTConfig, gibibytes: float) -> int:
@@ -101,7 +101,7 @@ check_largest_batch = BATCH.check
 # Days
 
 
-def days(factor: Callable = lambda *given: 1) -> Callable:
+def days(factor: Function = lambda *given: 1) -> Function:
     """The right answer, times something that depends on the arguments."""
 
     def answer(config: ViTConfig, images: int, epochs: int, peak: float, share: float) -> float:
