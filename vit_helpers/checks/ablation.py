@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import fmean, median, pstdev, stdev, variance
 from typing import Any
 
@@ -10,11 +11,12 @@ from vit_helpers.checks.ablation_search import DRAW, HALVING, SCALE, check_draw_
 from vit_helpers.checks.compare import copy_of
 from vit_helpers.checks.engine import Case, Exercise, Given, cases
 from vit_helpers.checks.learning import as_list, as_number
-from vit_helpers.checks.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.report import Function, Mistake, reject_if, short, variants
 
 # One change at a time
 
 Settings = dict[str, Any]
+USED = "changed after an earlier call"
 
 
 def runs_of(baseline: Settings, options: Settings) -> list[Settings]:
@@ -28,33 +30,22 @@ def settings(baseline: Settings, options: Settings) -> Case:
     return Case(lambda: tuple(json.loads(json.dumps([baseline, options]))))
 
 
-USED = "changed after an earlier call"
-
-
-def in_order(runs: list[Settings]) -> list[Settings]:
-    """The same runs, those behind the first sorted: their order is free."""
-    return runs[:1] + sorted(runs[1:], key=str)
-
-
 def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict[str, list[Any]]:
-    """The runs that an answer lists; Mistake where they are no dictionaries, or not its own to give."""
+    """The runs that an answer lists, those behind the first sorted; Mistake where they are not its own to give."""
     given = copy_of((baseline, options))
     got = as_list(answer(*given), f"for {baseline} and {options}", "a list of settings")
     words = f"changes the baseline: {baseline} is now {given[0]}. Make a new dictionary for every run"
     reject_if(given[0] != baseline, words)
-    words = f"changes the options: {options} is now {given[1]}. Do not take values out of them"
-    reject_if(given[1] != options, words)
+    reject_if(given[1] != options, f"changes the options: {options} is now {given[1]}. Do not take values out of them")
     for run in got:
         reject_if(not isinstance(run, dict), f"gives {short(run)} as a run; a run is a dictionary of settings")
     reject_if(any(USED in run for run in got), "keeps dictionaries of an earlier call")
-    runs = in_order([dict(run) for run in got])
-    if runs == in_order(runs_of(baseline, options)):
-        words = "gives the baseline itself as a run: whoever changes that run changes the baseline too. Make a copy of it"
-        reject_if(any(run is given[0] for run in got), words)
-        reject_if(len({*map(id, got)}) < len(got), "the same dictionary is in the list twice; make one for each run")
+    words = "gives the baseline itself as a run: whoever changes that run changes the baseline too. Make a copy of it"
+    reject_if(any(run is given[0] for run in got), words)
+    runs = [dict(run) for run in got]
     for run in got:
         run[USED] = True
-    return {"": runs}
+    return {"": runs[:1] + sorted(runs[1:], key=str)}
 
 
 def other_runs(got: list[Settings], right: list[Settings], baseline: Settings, options: Settings) -> str:
@@ -110,18 +101,14 @@ def error_of(values: Sequence[float], spread: Function = stdev) -> float:
     return spread(values) / len(values) ** 0.5
 
 
-def comparing(
-    mean: Function = lambda a, b, d: fmean(d),
-    error: Function = lambda a, b, d: error_of(d),
+def compare(
+    a: Sequence[float], b: Sequence[float],
+    mean: Function = lambda a, b, d: fmean(d), error: Function = lambda a, b, d: error_of(d),
     larger: Function = lambda mean, error, n: abs(mean) > 2 * error,
-) -> Function:
-    """A right answer; a wrong one with another rule for a part. d: the differences of b and a, seed by seed."""
-
-    def answer(a: Sequence[float], b: Sequence[float]) -> Given:
-        d = [y - x for x, y in zip(a, b, strict=True)]
-        return mean(a, b, d), error(a, b, d), larger(fmean(d), error_of(d), len(d))
-
-    return answer
+) -> Given:  # fmt: skip
+    """The right answer; a wrong one with another rule for a part. d: the differences of b and a, seed by seed."""
+    d = [y - x for x, y in zip(a, b, strict=True)]
+    return mean(a, b, d), error(a, b, d), larger(fmean(d), error_of(d), len(d))
 
 
 MEANS: Mapping[str, Function] = {
@@ -164,15 +151,15 @@ LARGER: Mapping[str, Function] = {
     "any difference exceeds 0, the error where every seed gains the same": lambda mean, error, n: abs(mean) > 2 * error > 0,
     "nothing differs at all, and more than twice the error is >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
 }
+RULES = {"mean": MEANS, "error": ERRORS, "larger": LARGER}
 PAIRS = [  # accuracies of the baseline and of a change, seed by seed; a lost sign is seen in the second pair
     ([0.80, 0.90, 0.85], [0.83, 0.92, 0.89]),
     ([0.90, 0.70, 0.80, 0.85], [0.86, 0.67, 0.77, 0.80]),
     ([0.90, 0.88], [0.87, 0.93]),
     ([0.81, 0.95, 0.90, 0.76, 0.88], [0.82, 0.99, 0.89, 0.80, 0.86]),
 ]
-OTHER_PAIRS = [([0.80] * 4, [0.8 + gain for gain in gains]) for gains in [
-    (0.05, 0.02, 0, 0.05), (0.05, 0.02, 0, -0.01), (-0.05, -0.02, 0, 0.01)
-]]  # fmt: skip
+GAINS = [(0.05, 0.02, 0, 0.05), (0.05, 0.02, 0, -0.01), (-0.05, -0.02, 0, 0.01)]
+JUDGED = [PAIRS[0], PAIRS[0][::-1], *(([0.8] * 4, [0.8 + gain for gain in gains]) for gains in GAINS), PAIRS[2]]
 STEADY = [([0.5, 0.75], [0.625, 0.875]), ([0.5, 0.75], [0.5, 0.75])]
 
 
@@ -200,13 +187,13 @@ def compare_says(part: str, got: Any, right: Any, words: str, a: list[Any], b: l
     """The message about one of the three."""
     if look != "larger":
         return f"the {look} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {words}"
-    mean, error, _ = comparing()(a, b)
+    mean, error, _ = compare(a, b)
     return f"a difference of {mean:+.3f} with an error of {error:.3f} is called {'larger' if got else 'not larger'}; {words}"
 
 
 COMPARE = Exercise(
     name="compare",
-    reference=comparing(),
+    reference=compare,
     observe=observe_part,
     when=lambda a, b, look: f"for {a} and {b}",
     says=compare_says,
@@ -220,12 +207,10 @@ COMPARE = Exercise(
         "the mean difference, with its sign": cases(*((*pair, "difference") for pair in PAIRS)),
         "its standard error, from the differences seed by seed": cases(*((*pair, "error") for pair in PAIRS)),
         "a difference of more than two errors is larger, upwards or downwards":
-            cases(*((*pair, "larger") for pair in [PAIRS[0], PAIRS[0][::-1], *OTHER_PAIRS, PAIRS[2]])),
+            cases(*((*pair, "larger") for pair in JUDGED)),
         "also where all seeds agree, and where nothing differs": cases(*((*pair, "larger") for pair in STEADY)),
     },
-    mistakes={words: comparing(mean=rule) for words, rule in MEANS.items()}
-    | {words: comparing(error=rule) for words, rule in ERRORS.items()}
-    | {words: comparing(larger=rule) for words, rule in LARGER.items()},
+    mistakes=variants(compare, {words: {part: rule} for part, rules in RULES.items() for words, rule in rules.items()}),
 )  # fmt: skip
 check_compare = COMPARE.check
 
@@ -233,14 +218,10 @@ check_compare = COMPARE.check
 # Picking
 
 
-def best(score: Function, key: str = "val_accuracy") -> Function:
+def best(score: Function, rows: list[Settings], key: str = "val_accuracy") -> str:
     """The change whose runs have the best score."""
-
-    def answer(rows: list[Settings]) -> str:
-        names = dict.fromkeys(row["change"] for row in rows)
-        return max(names, key=lambda name: score([row[key] for row in rows if row["change"] == name]))
-
-    return answer
+    names = dict.fromkeys(row["change"] for row in rows)
+    return max(names, key=lambda name: score([row[key] for row in rows if row["change"] == name]))
 
 
 RUNS = {  # for each change its runs: (validation, test); every mistake picks another one
@@ -277,20 +258,33 @@ def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
     reject_if(got is None, "gives nothing back: does it end with return?")
     reject_if(isinstance(got, dict), 'gives a whole row; it should give the name of a change, row["change"]')
     reject_if(not isinstance(got, str), f"gives {short(got)}; it should give the name of a change, not its accuracy")
+    known = any(row["change"] == got for row in rows)
+    reject_if(not known, f"picks {got!r}, which is no change of these rows: was something kept?")
     return {"": got}
 
 
+SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
+    "it has the best single run, by luck. Take the mean over its seeds": max,
+    "its worst run is the best of the worst. That is careful, but asked is the best mean over the seeds": min,
+    "its sum is the largest, because it has more runs. Divide by their number": sum,
+    "its mean is the lowest: max, not min": lambda runs: -fmean(runs),
+    "its median is the best; asked is the mean": median,
+    "its first run is the best, by luck. Take the mean over its seeds": lambda runs: runs[0],
+    "its last run is the best: is only that one kept? Take the mean over its seeds": lambda runs: runs[-1],
+}
+PICKS: dict[str, Function] = {
+    "it stands in the first row, and its mean is not the best": lambda rows: rows[0]["change"],
+    "it has the best single run on the test part: still the planted mistake": partial(best, max, key="test_accuracy"),
+    "it has the best mean on the test part. Decide by val_accuracy: the test part is for the end":
+        partial(best, fmean, key="test_accuracy"),
+}  # fmt: skip
 PICK = Exercise(
     name="pick",
-    reference=best(fmean),
+    reference=partial(best, fmean),
     observe=picked,
     when=lambda rows: "",
     says="picks {got!r}{when}: {words}",
-    unknown=lambda got, right, rows: (
-        "is each row counted for its own change?"
-        if any(row["change"] == got for row in rows)
-        else "that is no change of these rows: was something kept?"
-    ),
+    unknown="is each row counted for its own change?",
     ideas={
         "picks by the mean validation accuracy over the seeds": [rows_of(RUNS)],
         "in whatever order the rows come": [
@@ -301,18 +295,6 @@ PICK = Exercise(
         "leaves the rows as they were, and looks at them anew in every call":
             [rows_of(OTHERS), rows_of({f"{name}0": runs for name, runs in OTHERS.items()})],
     },
-    mistakes={
-        "it stands in the first row, and its mean is not the best": lambda rows: rows[0]["change"],
-        "it has the best single run on the test part: still the planted mistake": best(max, "test_accuracy"),
-        "it has the best mean on the test part. Decide by val_accuracy: the test part is for the end":
-            best(fmean, "test_accuracy"),
-        "it has the best single run, by luck. Take the mean over its seeds": best(max),
-        "its worst run is the best of the worst. That is careful, but asked is the best mean over the seeds": best(min),
-        "its sum is the largest, because it has more runs. Divide by their number": best(sum),
-        "its mean is the lowest: max, not min": best(lambda runs: -fmean(runs)),
-        "its median is the best; asked is the mean": best(median),
-        "its first run is the best, by luck. Take the mean over its seeds": best(lambda runs: runs[0]),
-        "its last run is the best: is only that one kept? Take the mean over its seeds": best(lambda runs: runs[-1]),
-    },
+    mistakes=PICKS | {words: partial(best, score) for words, score in SCORES.items()},
 )  # fmt: skip
 check_pick = PICK.check
