@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vit_helpers.checks.compare import expect_tensor, same
 from vit_helpers.checks.engine import Case, Exercise, Given
 from vit_helpers.checks.pretrained_learning import LORA, MASKED, RATES, check_lora, check_masked_loss, check_rates  # noqa: F401
-from vit_helpers.checks.report import Function, reject_if, short
+from vit_helpers.checks.report import Function, reject_if, short, variants
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -68,20 +68,17 @@ def middle(image: Tensor, side: int) -> tuple[int, int]:
     return (image.shape[1] - side) // 2, (image.shape[2] - side) // 2
 
 
-def seen(
+def see(
+    image: Tensor, side: int, mean: Sequence[float], std: Sequence[float], *,
     normalize: Function = lambda part, m, s: (part - m) / s,
     corner: Function = middle,
     scale: Function = lambda part, image: None,
-) -> Function:
-    """An answer: what is done with the part, where it begins, and mean and spread in place of those given."""
-
-    def answer(image: Tensor, side: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-        top, left = corner(image, side)
-        part = image[:, top : top + side, left : left + side]
-        m, s = (torch.tensor(values).view(-1, 1, 1) for values in (mean, std))
-        return normalize(part, *(scale(part, image) or (m, s)))
-
-    return answer
+) -> Tensor:  # fmt: skip
+    """The right answer; a wrong one does something else with the part, where it begins, or in place of mean and spread."""
+    top, left = corner(image, side)
+    part = image[:, top : top + side, left : left + side]
+    m, s = (torch.tensor(values).view(-1, 1, 1) for values in (mean, std))
+    return normalize(part, *(scale(part, image) or (m, s)))
 
 
 def own(part: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,7 +94,7 @@ def pictures(sizes: Sequence[Sequence[int]], side: int, mean: Sequence[float], s
 COLORS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 SEE = Exercise(
     name="see",
-    reference=seen(),
+    reference=see,
     observe=result,
     when=lambda image, side, mean, std: f"for an image {tuple(image.shape)} and a side of {side}",
     says="{words}",
@@ -110,29 +107,30 @@ SEE = Exercise(
             pictures([(3, 10, 6)], 6, *COLORS) + pictures([(3, 7, 9)], 3, *COLORS),
         "one channel too, its input left as it was": pictures([(1, 6, 8)], 4, (0.3,), (0.2,)),
     },
-    mistakes={
-        "cuts the upper left corner {when}; the middle is wanted": seen(corner=lambda *_: (0, 0)),
+    mistakes=variants(see, {
+        "cuts the upper left corner {when}; the middle is wanted": {"corner": lambda *_: (0, 0)},
         "cuts the lower right corner {when}; the middle is wanted":
-            seen(corner=lambda x, side: (x.shape[1] - side, x.shape[2] - side)),
-        "measures from the height what is a width {when}": seen(corner=lambda x, side: middle(x, side)[::-1]),
-        "does not normalize {when}": seen(lambda part, m, s: part),
-        "does not normalize {when}, and cuts the corner": seen(lambda part, m, s: part, lambda *_: (0, 0)),
-        "multiplies by std {when}; divide": seen(lambda part, m, s: (part - m) * s),
+            {"corner": lambda x, side: (x.shape[1] - side, x.shape[2] - side)},
+        "measures from the height what is a width {when}": {"corner": lambda x, side: middle(x, side)[::-1]},
+        "does not normalize {when}": {"normalize": lambda part, *_: part},
+        "does not normalize {when}, and cuts the corner": {"normalize": lambda part, *_: part, "corner": lambda *_: (0, 0)},
+        "multiplies by std {when}; divide": {"normalize": lambda part, m, s: (part - m) * s},
         "divides before it subtracts {when}: mean and std are both of pixels from 0 to 1":
-            seen(lambda part, m, s: part / s - m),
-        "adds the mean {when}; subtract": seen(lambda part, m, s: (part + m) / s),
-        "takes std for mean and mean for std {when}": seen(lambda part, m, s: (part - s) / m),
+            {"normalize": lambda part, m, s: part / s - m},
+        "adds the mean {when}; subtract": {"normalize": lambda part, m, s: (part + m) / s},
+        "takes std for mean and mean for std {when}": {"normalize": lambda part, m, s: (part - s) / m},
         "scales to pixels of 255 {when}; mean and std here are of pixels from 0 to 1":
-            seen(lambda part, m, s: (part * 255 - m) / s),
-        "leaves out std {when}": seen(lambda part, m, s: part - m),
-        "divides by the square of std {when}": seen(lambda part, m, s: (part - m) / s**2),
-        "mirrors the image {when}": seen(lambda part, m, s: ((part - m) / s).flip(2)),
+            {"normalize": lambda part, m, s: (part * 255 - m) / s},
+        "leaves out std {when}": {"normalize": lambda part, m, s: part - m},
+        "divides by the square of std {when}": {"normalize": lambda part, m, s: (part - m) / s**2},
+        "mirrors the image {when}": {"normalize": lambda part, m, s: ((part - m) / s).flip(2)},
         "uses the image's own mean and spread {when}: a dark picture then looks like a bright one, as never in training":
-            seen(scale=lambda part, image: own(part)),
+            {"scale": lambda part, image: own(part)},
         "uses the whole image's own mean and spread {when}: a dark picture then looks like a bright one":
-            seen(scale=lambda part, image: own(image)),
-        "uses the first channel's numbers for all {when}": seen(lambda part, m, s: (part - m[0]) / s[0]),
-        "one image is (C, H, W), without an axis for a batch": lambda *given: seen()(*given)[None],
+            {"scale": lambda part, image: own(image)},
+        "uses the first channel's numbers for all {when}": {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
+    }) | {
+        "one image is (C, H, W), without an axis for a batch": lambda *given: see(*given)[None],
     },
 )  # fmt: skip
 check_see = SEE.check
