@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vit_helpers.checks.compare import same
 from vit_helpers.checks.contract import contract
-from vit_helpers.checks.data_mixing import LINED_UP, MIX, MIX_SIZES, batch_of, blend, hot, mixed, wrong_labels
+from vit_helpers.checks.data_mixing import LINED_UP, MIX, MIX_SIZES, PARTNERS, batch_of, blend, hot, mixed, wrong_labels
 from vit_helpers.checks.engine import Exercise
 from vit_helpers.checks.report import Function
 
@@ -65,7 +65,7 @@ def masked(wrong: Function) -> Function:
     return lambda x, b, p: wrong(x, box_mask(x, b), x[p])
 
 
-CUTS = {  # wrong images
+CUTS: dict[str, Function] = {  # wrong images
     "the images come back uncut": lambda x, b, p: x,
     "the partners come back whole": lambda x, b, p: x[p],
     "inside and outside have changed places: the box comes from the partner": masked(lambda x, m, q: torch.where(m, x, q)),
@@ -98,18 +98,14 @@ CUTS = {  # wrong images
     "the box is added to the image; it replaces what was there": masked(lambda x, m, q: x + q * m),
     "the box is painted with 1; it shows the partner": masked(lambda x, m, q: x.masked_fill(m, 1)),
     "outside the box all is black; the image stays there": masked(lambda x, m, q: q * m),
-    "the partner is the next image; take images[partner]": masked(lambda x, m, q: torch.where(m, x.roll(-1, 0), x)),
-    "the partner is the batch turned round; take images[partner]": masked(lambda x, m, q: torch.where(m, x.flip(0), x)),
-    "every image gets the same partner; take images[partner]": lambda x, b, p: cut(x, b, p[:1].expand_as(p)),
     "every image gets the first box; each has its own": lambda x, b, p: cut(x, b[:1].expand_as(b), p),
     "image i gets the box of its partner": lambda x, b, p: cut(x, b[p], p),
     "the box is painted with 0; it shows the partner": masked(lambda x, m, q: x.masked_fill(m, 0)),
     "partners are pasted that were changed already: take them from the images as they came":
         holes(lambda hole, other, place: other[place].clone(), read=True),
-    "partner is used backwards: image i gets images[partner[i]]": lambda x, b, p: cut(x, b, p.argsort()),
     "blends the whole images; cutmix cuts a box":
         lambda x, b, p: blend(x, 1 - box_mask(x, b).to(x.dtype).mean((1, 2, 3), keepdim=True), p),
-}  # fmt: skip
+} | {words: lambda x, b, p, wrong=wrong: cut(x, b, wrong(p)) for words, wrong in PARTNERS.items()}  # fmt: skip
 AREAS = {  # the area beyond the edge counted in some way: f(left, top, width, height, H, W) -> pixels
     "the labels follow width x height; count only what lies inside the image": lambda x, y, w, h, H, W: w * h,
     "the labels follow width x height, cut off at 1; count only what lies inside the image":

@@ -53,7 +53,13 @@ def blended_in_order(x: Tensor, s: Tensor, p: Tensor) -> Tensor:
     return x
 
 
-BLENDS = {  # wrong images; share: (B, 1, 1, 1)
+PARTNERS: dict[str, Function] = {  # wrong partners
+    "the partner is the next image; take images[partner]": lambda p: torch.arange(len(p)).roll(-1),
+    "the partner is the batch turned round; take images[partner]": lambda p: torch.arange(len(p)).flip(0),
+    "every image gets the same partner; take images[partner]": lambda p: p[:1].expand_as(p),
+    "partner is used backwards: image i gets images[partner[i]]": torch.argsort,
+}
+BLENDS: dict[str, Function] = {  # wrong images; share: (B, 1, 1, 1)
     "the images come back unmixed": lambda x, s, p: x,
     "the partners come back unmixed": lambda x, s, p: x[p],
     "share goes to the partner; it says how much of the image itself is kept": lambda x, s, p: blend(x, 1 - s, p),
@@ -61,22 +67,18 @@ BLENDS = {  # wrong images; share: (B, 1, 1, 1)
     "the partner is added whole; it gets 1 - share": lambda x, s, p: s * x + x[p],
     "every image gets the first share; each has its own": lambda x, s, p: blend(x, s[:1], p),
     "every image gets the mean share; each has its own": lambda x, s, p: blend(x, s.mean(), p),
-    "the partner is the next image; take images[partner]": lambda x, s, p: s * x + (1 - s) * x.roll(-1, 0),
-    "the partner is the batch turned round; take images[partner]": lambda x, s, p: s * x + (1 - s) * x.flip(0),
     "the share runs along W; line it up with axis 0: view(-1, 1, 1, 1)": shares_along(3),
     "the share runs along H; line it up with axis 0": shares_along(2),
     "the share runs along the channels; line it up with axis 0": shares_along(1),
     "the partner is missing; it gets 1 - share": lambda x, s, p: s * x,
     "both are added whole; they share 1": lambda x, s, p: x + x[p],
     "half and half; each image has its own share": lambda x, s, p: (x + x[p]) / 2,
-    "every image gets the same partner; take images[partner]": lambda x, s, p: blend(x, s, p[:1].expand_as(p)),
     "the larger share goes to the image itself, always; use share as it is":
         lambda x, s, p: blend(x, torch.maximum(s, 1 - s), p),
     "images are blended that were blended already: read from the images as they came": blended_in_order,
     "is rounded to whole numbers": lambda x, s, p: blend(x, s, p).round(),
     "the share of the partner is used: share, not share[partner]": lambda x, s, p: blend(x, s[p], p),
-    "partner is used backwards: image i gets images[partner[i]]": lambda x, s, p: blend(x, s, p.argsort()),
-}  # fmt: skip
+} | {words: lambda x, s, p, wrong=wrong: blend(x, s, wrong(p)) for words, wrong in PARTNERS.items()}  # fmt: skip
 SAME_CLASS = "where both labels are the same class, their shares must be added"
 LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B, 1)
     "the image's own label alone; the partner's has its share too": lambda y, s, p: y,

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from vit_helpers.checks.compare import is_float
 from vit_helpers.checks.engine import Case, Exercise
+from vit_helpers.checks.learning import result
 from vit_helpers.checks.report import Function
 from vit_helpers.inspection.localization import fraction_inside
 
@@ -15,11 +16,6 @@ from vit_helpers.inspection.localization import fraction_inside
 def some_weights(*shape: int) -> Tensor:
     """Attention weights, made up: rows that sum to 1, and no two alike."""
     return (2 * torch.randn(shape)).softmax(dim=-1)
-
-
-def result(answer: Function, *given: Any) -> dict[str, Any]:
-    """What is compared: the result alone. Weights are looked at, not learned: no gradient and no float64 is asked for."""
-    return {"": answer(*given)}
 
 
 # Graded

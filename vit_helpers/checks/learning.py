@@ -38,6 +38,11 @@ def leave_gradients(model: nn.Module) -> None:
         p.grad = torch.linspace(-1, 2 + i, p.numel()).view_as(p)
 
 
+def result(answer: Function, *given: Any) -> dict[str, Any]:
+    """What is compared where things are looked at, not learned: the result alone, without gradients and float64."""
+    return {"": answer(*given)}
+
+
 def has_statistics(model: nn.Module) -> bool:
     """Whether it is a `restless` model."""
     return any(isinstance(part, nn.BatchNorm1d) for part in model.modules())

@@ -10,15 +10,10 @@ from torch import Tensor, nn
 
 from vit_helpers.checks.compare import expect_tensor, same
 from vit_helpers.checks.engine import Case, Exercise, Given
+from vit_helpers.checks.learning import result
 from vit_helpers.checks.pretrained_learning import LORA, MASKED, RATES, check_lora, check_masked_loss, check_rates  # noqa: F401
 from vit_helpers.checks.report import Function, reject_if, short, variants
 from vit_helpers.vit import ViT, ViTConfig
-
-
-def result(answer: Function, *given: Any) -> dict[str, Any]:
-    """What is compared: the result alone. Weights and pixels are read, not learned: no gradient, no float64 is asked for."""
-    return {"": answer(*given)}
-
 
 # Google's convolution
 

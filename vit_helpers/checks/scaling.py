@@ -60,6 +60,25 @@ def other_batch(got: float, right: int, config: ViTConfig, gibibytes: float) -> 
     return unless_first(24, "subtract what is there once, then divide by what an image needs")(got, right, gibibytes)
 
 
+NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
+    "GB of 10^9 bytes are taken for GiB of 2**30": {"unit": 1e9},
+    "one too few: what fits to the last byte fits, <= and not <": {"count": lambda x: math.ceil(x) - 1},
+    "one too many: is it rounded up, or does a loop stop one too late?": {"count": math.ceil},
+    "rounded down to a power of two; the largest batch is asked":
+        {"count": lambda x: 2 ** math.floor(math.log2(x))},
+    "with fused=False, attention that writes its weights down; leave the default": {"fused": False},
+    "multiplied by 4: training_bytes counts bytes already": {"unit": 2**28},
+    "activations alone are counted; weights, gradients and optimizer take memory too": {"copies": 0},
+    **{
+        f"not all four numbers a parameter are counted, but {n}: weight, gradient, and two of AdamW's": {"copies": n}
+        for n in (1, 2, 3)
+    },
+    **{
+        f"{n} of the four numbers a parameter are counted for every image; weights, gradients, optimizer are there once":
+            {"copies": 4 - n, "each": n}
+        for n in (1, 2, 3, 4)
+    },
+}  # fmt: skip
 BATCH = Exercise(
     name="largest_batch",
     reference=fit,
@@ -75,23 +94,7 @@ BATCH = Exercise(
         "what fits to the last byte fits, and with one byte less it does not":
             [case for config, batch in ((B16, 3), (S16, 10), (SMALL, 1), (SMALL, 0)) for case in to_the_byte(config, batch)],
     },
-    mistakes=variants(fit, {
-        "GB of 10^9 bytes are taken for GiB of 2**30": {"unit": 1e9},
-        "one too few: what fits to the last byte fits, <= and not <": {"count": lambda x: math.ceil(x) - 1},
-        "one too many: is it rounded up, or does a loop stop one too late?": {"count": math.ceil},
-        "rounded down to a power of two; the largest batch is asked":
-            {"count": lambda x: 2 ** math.floor(math.log2(x))},
-        "with fused=False, attention that writes its weights down; leave the default": {"fused": False},
-        "multiplied by 4: training_bytes counts bytes already": {"unit": 2**28},
-        "activations alone are counted; weights, gradients and optimizer take memory too": {"copies": 0},
-    } | {
-        f"not all four numbers a parameter are counted, but {n}: weight, gradient, and two of AdamW's": {"copies": n}
-        for n in (1, 2, 3)
-    } | {
-        f"{n} of the four numbers a parameter are counted for every image; weights, gradients, optimizer are there once":
-            {"copies": 4 - n, "each": n}
-        for n in (1, 2, 3, 4)
-    }),
+    mistakes=variants(fit, NEEDS),
 )  # fmt: skip
 check_largest_batch = BATCH.check
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -25,19 +26,14 @@ def wave(x: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * x))
 
 
-def rising(rule: Function) -> Function:
-    """An answer with another warm-up before the right fall."""
-    return lambda s, T, w: rule(s, T, w) if s < w else warmup_cosine(s, T, w)
+def schedule(step: int, total: int, warmup: int, rise: Function = warmup_cosine, fall: Function = warmup_cosine) -> float:
+    """An answer with another warm-up, or another fall after it."""
+    return rise(step, total, warmup) if step < warmup else fall(step, total, warmup)
 
 
-def falling(rule: Function) -> Function:
-    """An answer with the right warm-up before another fall."""
-    return lambda s, T, w: warmup_cosine(s, T, w) if s < w else rule(s, T, w)
-
-
-def waving(rule: Function) -> Function:
-    """An answer with the right warm-up before another function of t, which goes from 0 to 1."""
-    return falling(lambda s, T, w: rule((s - w) / (T - w)))
+def waving(rule: Function, step: int, total: int, warmup: int) -> float:
+    """Another function of t, which goes from 0 to 1 after the warm-up."""
+    return rule((step - warmup) / (total - warmup))
 
 
 LOST = "the rise starts at 0, so the first step is lost: (step + 1) / warmup"
@@ -162,9 +158,9 @@ SCHEDULE = FiveDigits(
         "the share follows from the step alone, in whatever order it is asked":
             [*(asked(T, w, [s * 7 % T for s in range(T)]) for T, w in SIZES), contract],
     },
-    mistakes={words: rising(rule) for words, rule in RISES.items()}
-    | {words: falling(rule) for words, rule in FALLS.items()}
-    | {words: waving(rule) for words, rule in WAVES.items()},
+    mistakes={words: partial(schedule, rise=rule) for words, rule in RISES.items()}
+    | {words: partial(schedule, fall=rule) for words, rule in FALLS.items()}
+    | {words: partial(schedule, fall=partial(waving, rule)) for words, rule in WAVES.items()},
 )  # fmt: skip
 check_schedule = SCHEDULE.check
 
