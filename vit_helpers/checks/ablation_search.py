@@ -14,7 +14,7 @@ from vit_helpers.checks.compare import copy_of
 from vit_helpers.checks.contract import Raises
 from vit_helpers.checks.data import own_generator
 from vit_helpers.checks.engine import Case, Exercise, Given, cases
-from vit_helpers.checks.learning import as_list, as_number
+from vit_helpers.checks.learning import as_list, as_number, rounding
 from vit_helpers.checks.report import Function, Mistake, reject_if, short
 from vit_helpers.checks.traces import ask, generators_restored
 
@@ -47,11 +47,8 @@ SCALE = Exercise(
     reference=scale,
     when='for lr {:g}, batch {} to {}, rule "{}"'.format,
     says="gives {got:.3g} {when}; it should give {right:.3g}: {words}",
-    unknown=lambda got, right, *given: (
-        "leave the rounding to whoever prints it"
-        if any(got == round(right, digits) for digits in range(6))
-        else "multiply lr by new_batch / batch, or by the root of that"
-    ),
+    odd=rounding,
+    unknown="multiply lr by new_batch / batch, or by the root of that",
     rtol=1e-4,
     ideas={
         "the linear rule, for larger and smaller batches": cases(*((*sizes, "linear") for sizes in BATCHES)),

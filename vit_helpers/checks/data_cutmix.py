@@ -1,5 +1,6 @@
 """The cutmix of notebook 06: boxes of partners pasted into images."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -9,7 +10,6 @@ from torch import Tensor
 from vit_helpers.checks.compare import same
 from vit_helpers.checks.contract import contract
 from vit_helpers.checks.data_mixing import LINED_UP, MIX, MIX_SIZES, PARTNERS, batch_of, blend, hot, mixed, wrong_labels
-from vit_helpers.checks.engine import Exercise
 from vit_helpers.checks.report import Function
 
 # Cutting boxes
@@ -159,15 +159,12 @@ def next_one(labels: Tensor) -> Tensor:
     return torch.arange(len(labels)).roll(-1)
 
 
-CUTMIX = Exercise(
+CUTMIX = replace(
+    MIX,
     name="cutmix",
     reference=cutmix,
-    returns=MIX.returns,
-    wider=MIX.wider,
-    when=MIX.when,
-    says=MIX.says,
     unknown=mixed(as_boxes),
-    differentiable=False,
+    large=10,  # pixels may be any numbers
     hints={
         "must match the size of tensor":
             LINED_UP + "with left as (B, 1, 1, 1), rows as (H, 1) and columns as (W) a mask gets (B, 1, H, W); "

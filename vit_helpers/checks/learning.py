@@ -271,3 +271,8 @@ def first_wrong(got: Tensor, right: Tensor) -> int:
 def rounded(got: Tensor, right: Tensor) -> bool:
     """Whether numbers are right but for digits behind the point that are cut off."""
     return any(torch.allclose(got, right.double().round(decimals=digits).to(got.dtype), atol=1e-6) for digits in range(4))
+
+
+def rounding(got: float, right: float, *given: Any) -> str | None:
+    """What is odd about a number with few digits."""
+    return "leave the rounding to whoever prints it" if any(got == round(right, digits) for digits in range(6)) else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from vit_helpers._validate import to_2tuple
 from vit_helpers.checks.engine import Exercise, cases
-from vit_helpers.checks.learning import as_number
+from vit_helpers.checks.learning import as_number, rounding
 from vit_helpers.checks.report import Function, reject_if, short
 from vit_helpers.scaling import multiply_adds, parameters, training_multiply_adds
 from vit_helpers.vit import ViTConfig
@@ -152,20 +152,13 @@ def grown_tokens(c: ViTConfig, f: int) -> float:
     return replace(c, **larger(c, f)).num_tokens / c.num_tokens
 
 
-def rounded(got: float, right: float, *given: Any) -> str | None:
-    """What is odd about a number with few digits."""
-    if any(got == round(right, digits) for digits in (1, 2, 3)):
-        return "leave the rounding to whoever prints it"
-    return None
-
-
 TIMES = Exercise(
     name="times_more",
     reference=times(larger),
     when=lambda config, factor: f"for factor {factor} and {named(config)}",
     says="gives {got:.5g} {when}; it should give {right:.5g}: {words}",
     kind="a number of times",
-    odd=rounded,
+    odd=rounding,
     unknown=unless_first(B16, "divide the cost of the larger image by that of the smaller one"),
     hints=KEYS,
     ideas={
