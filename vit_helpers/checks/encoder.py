@@ -19,17 +19,12 @@ from vit_helpers.checks.report import variants
 
 
 def normed(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor,
-    eps: float = 1e-6,
-    *,
-    axes: Callable[[int], Any] = lambda n: -1,
-    correction: int = 0,
+    x: Tensor, w: Tensor, b: Tensor, eps: float = 1e-6, *,
+    axes: Callable[[int], Any] = lambda n: -1, correction: int = 0,
     eps_of: Callable[[float], float] = lambda eps: eps,
     divide: Callable[..., Tensor] = lambda x, c, v, eps: c / (v + eps).sqrt(),
     affine: Callable[..., Tensor] = lambda y, w, b: y * w + b,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Layer norm; a mistake is another choice of axes, or another way to make y of x, x - mean, variance and eps."""
     axis = axes(x.ndim)
     c, v = x - x.mean(axis, keepdim=True), x.var(axis, keepdim=True, correction=min(correction, x.shape[-1] - 1))

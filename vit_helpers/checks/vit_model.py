@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from itertools import permutations, product
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -136,15 +137,18 @@ def registered(exercise: ModuleExercise, answer: Function) -> None:
         if found == wanted:
             continue
         lacks, more = wanted - found, found - wanted
-        theirs = {words: parts(wrong(*sizes), sizes) for words, wrong in PARTS.items()}
-        near = [words for words, their in theirs.items() if their == found]
-        near += [words for words, their in theirs.items() if lacks and wanted - their == lacks]
+        side, P, C, K, D, L, _ = sizes
+        N = (side // P) ** 2
+        letters = SimpleNamespace(N=N, T=N + 1, K=K, D=D, L=L, long=C * P * P)
+        changes = {words: Counter(change(letters)) for words, change in PARTS.items()}
+        near = [words for words, change in changes.items() if (-change, +change) == (lacks, more)]
+        near += [words for words, change in changes.items() if lacks and -change == lacks]
         count = sum(p.numel() for p in model.parameters())
         reject_if(near, f"{type(model).__name__} has {count:,} parameters: {near[0] if near else ''}")
         turned = Counter({shape[::-1]: n for shape, n in more.items()}) == lacks
         way_out = "; keep a weight as nn.Linear does, (out, in)" if turned else ""
         raise Mistake(
-            f"has not the parameters of a ViT with D = {sizes[4]}, L = {sizes[5]}, K = {sizes[3]}: "
+            f"has not the parameters of a ViT with D = {D}, L = {L}, K = {K}: "
             f"lacks shapes {list(lacks) or 'none'}, has {list(more) or 'none'} too many{way_out}"
         )
 
@@ -304,8 +308,8 @@ VIT = ModuleExercise(
         "gradients flow to the images and to every parameter": [every_gradient],
     },
     mistakes={},
-    structures=PARTS
-    | {words: with_stage(stage, wrong) for stage, wrongs in PASSES.items() for words, wrong in wrongs.items()},
+    structures={},
+    stages={words: with_stage(stage, wrong) for stage, wrongs in PASSES.items() for words, wrong in wrongs.items()},
     cases=[(sizes, (3, sizes[2], sizes[0], sizes[0])) for sizes in SIZES],
     count="",
 )
