@@ -5,9 +5,41 @@ A file for each notebook: RIGHT = {exercise: [answers]}, WRONG = {exercise: {par
 What is wrong in the same way for every exercise (a seed set, an input changed, ...) is made in test_checks_engine.py.
 """
 
+import torch
+from torch import nn
+
 
 def flat(answers):
     """Single cases: (answer,) or (answer, part of the message)."""
     if isinstance(answers, list):
         return [(answer,) for answer in answers]
     return [(answer, says) for says, some in answers.items() for answer in (some if isinstance(some, list) else [some])]
+
+
+def module(init, forward):
+    """A module class from two functions."""
+
+    class Made(nn.Module):
+        def __init__(self, *sizes):
+            super().__init__()
+            self.sizes = sizes
+            init(self, *sizes)
+
+        def forward(self, x):
+            return forward(self, x)
+
+    return Made
+
+
+def having(**parts):
+    """A module's beginning: its parts, as functions of the sizes."""
+
+    def init(self, *sizes):
+        for name, make in parts.items():
+            setattr(self, name, make(*sizes))
+
+    return init
+
+
+def zeros(*shape):
+    return nn.Parameter(torch.zeros(*shape))

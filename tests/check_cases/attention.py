@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import nn
 
+from check_cases import having, module, zeros
 from vit_helpers.attention import MultiHeadAttention, attention
 
 
@@ -67,10 +68,6 @@ def by_stable_softmax(q, k, v):
     return both(exps / exps.sum(-1, keepdim=True), v)
 
 
-def by_tensor_root(q, k, v):
-    return both(soft(scores(q, k) / torch.sqrt(torch.tensor(q.shape[-1]))), v)
-
-
 def divides_in_place(q, k, v):
     q /= q.shape[-1] ** 0.5
     return both(soft(scores(q, k)), v)
@@ -83,10 +80,6 @@ def lower(q):
 def by_numpy(q, k, v):
     found, weights = attention(q.detach(), k.detach(), v.detach())
     return torch.from_numpy(found.numpy()), torch.from_numpy(weights.numpy())
-
-
-def first_image_only(q, k, v):
-    return both(soft(scaled(q, k[:1] if q.ndim > 2 else k)), v)
 
 
 def batch_mean(q, k, v):
@@ -109,7 +102,7 @@ def right_weights(value):
 
 
 ATTENTION_RIGHT = [
-    by_tensor_root,
+    lambda q, k, v: both(soft(scores(q, k) / torch.sqrt(torch.tensor(q.shape[-1]))), v),
     by_loops,
     by_einsum,
     by_einops,
@@ -169,7 +162,7 @@ ATTENTION_WRONG |= {
         lambda q, k, v: both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v),
         lambda q, k, v: both(soft(q @ k.T / q.shape[-1] ** 0.5), v),
     ],
-    "images mix": [first_image_only, batch_mean],
+    "images mix": [lambda q, k, v: both(soft(scaled(q, k[:1] if q.ndim > 2 else k)), v), batch_mean],
     "is something random in it?": with_dropout,
     "no gradient flows back": [by_numpy, lambda q, k, v: both(soft(scaled(q, k)).detach(), v)],
     "changes its input": divides_in_place,
@@ -184,10 +177,6 @@ def fill(q, k, v, mask, number=-math.inf, keep=None):
     return both(soft(scaled(q, k).masked_fill(~mask if keep is None else keep, number)), v)
 
 
-def mask_where(q, k, v, mask):
-    return both(soft(torch.where(mask, scaled(q, k), torch.tensor(-torch.inf, dtype=q.dtype))), v)
-
-
 def mask_bias(q, k, v, may_look):
     bias = q.new_zeros(may_look.shape).masked_fill(may_look.logical_not(), -math.inf)
     return both(soft(scaled(q, k) + bias), v)
@@ -198,10 +187,6 @@ def mask_renormalize(q, k, v, mask):
     return both(weights / weights.sum(-1, keepdim=True), v)
 
 
-def mask_torch(q, k, v, m):
-    return F.scaled_dot_product_attention(q, k, v, m), attention(q, k, v, m)[1]
-
-
 def flips(q, k, v, mask):
     found = fill(q, k, v, mask)
     mask.logical_not_()
@@ -210,10 +195,10 @@ def flips(q, k, v, mask):
 
 MASK_RIGHT = [
     fill,
-    mask_where,
+    lambda q, k, v, mask: both(soft(torch.where(mask, scaled(q, k), torch.tensor(-torch.inf, dtype=q.dtype))), v),
     mask_bias,
     mask_renormalize,
-    mask_torch,
+    lambda q, k, v, m: (F.scaled_dot_product_attention(q, k, v, m), attention(q, k, v, m)[1]),
     lambda q, k, v, m: fill(q, k, v, m, -1e9),
     lambda q, k, v, m: fill(q, k, v, m, torch.finfo(q.dtype).min),
 ]
@@ -286,7 +271,7 @@ SPLIT_WRONG = {
 class Base(nn.Module):
     """A right answer with places to go wrong."""
 
-    bias, out_bias, proj_layer, dropout = True, True, True, 0.0
+    bias, out_bias, proj_layer = True, True, True
 
     def __init__(self, dim, num_heads):
         super().__init__()
@@ -294,7 +279,6 @@ class Base(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim, bias=self.bias)
         if self.proj_layer:
             self.proj = nn.Linear(dim, dim, bias=self.out_bias)
-        self.drop = nn.Dropout(self.dropout)
 
     def split(self, x):
         return split_loops(x, self.num_heads)
@@ -306,7 +290,7 @@ class Base(nn.Module):
         return values.transpose(1, 2).flatten(2)
 
     def project(self, x):
-        return self.drop(self.proj(x))
+        return self.proj(x)
 
     def forward(self, x):
         q, k, v = (self.split(z) for z in self.qkv(x).chunk(3, -1))
@@ -356,23 +340,16 @@ class Torch(nn.Module):
         return self.attn(x, x, x, need_weights=False)[0]
 
 
-class Planted(Torch):
-    batch_first = False
-
-
-class Turned(Planted):
-    def forward(self, x):
-        return super().forward(x.transpose(0, 1)).transpose(0, 1)
-
-
-class OneByOne(Planted):
-    def forward(self, x):
-        return torch.stack([self.attn(image, image, image)[0] for image in x])
-
-
 def of(base=Base, **changes):
     """A class with some of its parts changed."""
     return type("Answer", (base,), changes)
+
+
+Planted = of(Torch, batch_first=False)
+TURNED = [
+    of(Planted, forward=lambda self, x: Torch.forward(self, x.transpose(0, 1)).transpose(0, 1)),
+    of(Planted, forward=lambda self, x: torch.stack([self.attn(image, image, image)[0] for image in x])),
+]
 
 
 def mixing(weights):
@@ -380,39 +357,28 @@ def mixing(weights):
     return of(mix=lambda self, q, k, v: weights(q, k, v) @ v)
 
 
-class OwnBiases(Base):
-    bias = False
-
-    def __init__(self, dim, num_heads):
-        super().__init__(dim, num_heads)
-        self.b = nn.Parameter(torch.zeros(3 * dim))
+def per_head(dim, num_heads):
+    return nn.ModuleList(nn.Linear(dim, dim // num_heads) for _ in range(num_heads))
 
 
-class Lists(nn.Module):
-    """A list of queries' layers, one of keys' and one of values'."""
-
-    def __init__(self, dim, num_heads):
-        super().__init__()
-        self.q, self.k, self.v = (nn.ModuleList(nn.Linear(dim, dim // num_heads) for _ in range(num_heads)) for _ in "qkv")
-        self.out = nn.Linear(dim, dim)
-
-    def forward(self, x):
-        heads = [attention(q(x), k(x), v(x))[0] for q, k, v in zip(self.q, self.k, self.v, strict=True)]
-        return self.out(torch.cat(heads, dim=-1))
+def by_lists(self, x):
+    heads = [attention(q(x), k(x), v(x))[0] for q, k, v in zip(self.q, self.k, self.v, strict=True)]
+    return self.out(torch.cat(heads, dim=-1))
 
 
-class Slices(nn.Module):
+def by_slices(self, x):
     """Published: a head reads and projects only its slice of the token, and nothing mixes the heads."""
+    slices = x.chunk(len(self.maps), -1)
+    return torch.cat([attention(*(f(z) for f in head))[0] for head, z in zip(self.maps, slices, strict=True)], -1)
 
-    def __init__(self, dim, num_heads):
-        super().__init__()
-        d = dim // num_heads
-        self.maps = nn.ModuleList(nn.ModuleList(nn.Linear(d, d) for _ in range(3)) for _ in range(num_heads))
 
-    def forward(self, x):
-        slices = x.chunk(len(self.maps), -1)
-        parts = [attention(*(f(z) for f in head))[0] for head, z in zip(self.maps, slices, strict=True)]
-        return torch.cat(parts, -1)
+def slices(dim, num_heads):
+    d = dim // num_heads
+    return nn.ModuleList(nn.ModuleList(nn.Linear(d, d) for _ in range(3)) for _ in range(num_heads))
+
+
+Lists = module(having(q=per_head, k=per_head, v=per_head, out=lambda dim, num_heads: nn.Linear(dim, dim)), by_lists)
+Slices = module(having(maps=slices), by_slices)
 
 
 class PlainList(Base):
@@ -423,11 +389,6 @@ class PlainList(Base):
 
     def qkv(self, x):
         return torch.cat([f(x) for f in self.maps], -1)
-
-
-class Anew(Base):
-    def forward(self, x):
-        return nn.Linear(self.dim, self.dim)(super().forward(x))
 
 
 def with_part(**parts):
@@ -457,16 +418,7 @@ def rows(order, back="b h t d -> b t (h d)"):
     return of(forward=forward)
 
 
-class Lazy(Base):
-    def __init__(self, dim, num_heads):
-        super().__init__(dim, num_heads)
-        self.qkv, self.proj = nn.LazyLinear(3 * dim), nn.LazyLinear(dim)
-
-
-class Frozen(Base):
-    def __init__(self, dim, num_heads):
-        super().__init__(dim, num_heads)
-        self.proj.requires_grad_(False)
+Lazy = with_part(qkv=lambda dim: nn.LazyLinear(3 * dim), proj=nn.LazyLinear)
 
 
 def after(change):
@@ -475,11 +427,11 @@ def after(change):
 
 
 ROWS = [rows(" ".join(order)) for order in permutations("khd")]
-MODULE_RIGHT = [Base, Separate, HeadByHead, Lists, Torch, Turned, OneByOne, Lazy, *ROWS]
+MODULE_RIGHT = [Base, Separate, HeadByHead, Lists, Torch, *TURNED, Lazy, *ROWS]
 MODULE_WRONG = {says: mixing(weights) for says, weights in WEIGHTS_WRONG.items()} | {
     "divides once too often": mixing(lambda q, k, v: soft(scaled(q, k)) / q.shape[-1] ** 0.5),
     "adds v to the values": of(mix=lambda self, q, k, v: attention(q, k, v)[0].add(v)),
-    "build it from nn.Linear": OwnBiases,
+    "build it from nn.Linear": of(with_part(b=lambda dim: zeros(3 * dim)), bias=False),
     "torn apart by a bare view": [
         of(split=lambda self, x: x.reshape(x.shape[0], self.num_heads, x.shape[1], -1)),
         of(merge=lambda self, v: v.reshape(v.shape[0], v.shape[2], -1)),
@@ -498,19 +450,14 @@ MODULE_WRONG = {says: mixing(weights) for says, weights in WEIGHTS_WRONG.items()
         of(mix=lambda self, q, k, v: v),
         of(split=lambda self, x: x.unflatten(2, (self.num_heads, -1)), merge=lambda self, v: v.flatten(2)),
     ],
-    "in training mode": of(dropout=0.1),
-    "no gradient flows back": after(lambda self, x, y: y.detach()),
     "another gradient": of(mix=lambda self, q, k, v: soft(scaled(q, k)).detach() @ v),
-    "gives shape": after(lambda self, x, y: y[:, 0]),
-    "one tensor": of(forward=lambda self, x: attention(*(self.split(z) for z in self.qkv(x).chunk(3, -1)))),
     "a token sees only earlier tokens": [
         of(mix=lambda self, q, k, v: attention(q, k, v, lower(q))[0]),
         of(mix=lambda self, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)),
     ],
     "a token sees only later tokens": of(mix=lambda self, q, k, v: attention(q, k, v, lower(q).mT)[0]),
-    "changes its input": [of(forward=lambda self, x: Base.forward(self, x.mul_(2))), after(lambda self, x, y: x.copy_(y))],
     "the numbers are not": of(forward=lambda self, x: Base.forward(self, F.layer_norm(x, x.shape[2:]))),
-    "no gradient reaches proj.weight": Frozen,
+    "no gradient reaches proj.weight": with_part(proj=lambda dim: nn.Linear(dim, dim).requires_grad_(False)),
     "the output projection is missing": of(proj_layer=False, project=lambda self, x: x),
     "the output projection and the biases are missing": of(proj_layer=False, project=lambda self, x: x, bias=False),
     ": the biases are missing": of(bias=False, out_bias=False),
@@ -519,7 +466,6 @@ MODULE_WRONG = {says: mixing(weights) for says, weights in WEIGHTS_WRONG.items()
     "layers in a plain list": PlainList,
     "one D x D map too many": with_part(more=lambda dim: nn.Linear(dim, dim)),
     "a LayerNorm too many": with_part(norm=nn.LayerNorm),
-    "at a second call": Anew,
 }  # fmt: skip
 FIX_WRONG = MODULE_WRONG | {
     "gives shape": [
@@ -535,17 +481,11 @@ FIX_WRONG = MODULE_WRONG | {
     "never meet": of(Torch, forward=lambda self, x: torch.cat([Torch.forward(self, t[:, None]) for t in x.unbind(1)], 1)),
 }  # fmt: skip
 RIGHT = {
-    "attention": ATTENTION_RIGHT,
-    "mask": MASK_RIGHT,
-    "split_heads": SPLIT_RIGHT,
+    "attention": ATTENTION_RIGHT, "mask": MASK_RIGHT, "split_heads": SPLIT_RIGHT, "mend": MODULE_RIGHT,
     "multi_head": [MultiHeadAttention, *MODULE_RIGHT],
-    "mend": MODULE_RIGHT,
-}
+}  # fmt: skip
 WRONG = {
-    "attention": ATTENTION_WRONG,
-    "mask": MASK_WRONG,
-    "split_heads": SPLIT_WRONG,
+    "attention": ATTENTION_WRONG, "mask": MASK_WRONG, "split_heads": SPLIT_WRONG, "mend": FIX_WRONG,
     "multi_head": MODULE_WRONG
     | {"projects only its own slice": Slices, "has no parameters": lambda dim, heads: nn.Identity()},
-    "mend": FIX_WRONG,
-}
+}  # fmt: skip

@@ -7,37 +7,9 @@ import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import nn
 
+from check_cases import having, module, zeros
 from vit_helpers.embeddings import TokenEmbed, resize_positions, sincos_1d, sincos_positions
 from vit_helpers.patches import patchify
-
-
-def module(init, forward):
-    """A module class from two functions."""
-
-    class Made(nn.Module):
-        def __init__(self, *sizes):
-            super().__init__()
-            self.P = sizes[0]
-            init(self, *sizes)
-
-        def forward(self, x):
-            return forward(self, x)
-
-    return Made
-
-
-def having(**parts):
-    """A module's beginning: its parts, as functions of the sizes."""
-
-    def init(self, *sizes):
-        for name, make in parts.items():
-            setattr(self, name, make(*sizes))
-
-    return init
-
-
-def zeros(*shape):
-    return nn.Parameter(torch.zeros(*shape))
 
 
 def frozen(*sizes):
@@ -65,7 +37,7 @@ def cut(order):
 
 def linear_of(change=lambda self, y: y, cut=patchify, init=linear):
     """A Linear on patches, cut in one way or another, and what is done with the result."""
-    return module(init, lambda self, x: change(self, self.proj(cut(x, self.P))))
+    return module(init, lambda self, x: change(self, self.proj(cut(x, self.sizes[0]))))
 
 
 def conv_of(change=lambda x: x.flatten(2).mT, **options):
@@ -74,18 +46,14 @@ def conv_of(change=lambda x: x.flatten(2).mT, **options):
 
 
 def by_loop(self, x):
-    P, (_, _, H, W) = self.P, x.shape
+    P, (_, _, H, W) = self.sizes[0], x.shape
     rows = [x[:, :, r : r + P, c : c + P].flatten(1) for r in range(0, H, P) for c in range(0, W, P)]
     return torch.stack([self.proj(patch) for patch in rows], dim=1)
 
 
-def by_matrix(self, x):
-    return cut("b (r s) (c p q)")(x, self.P) @ self.E + self.b
-
-
 def normed(**norms):
     init = having(**LINEAR | {"before": nothing, "after": nothing} | norms)
-    return module(init, lambda self, x: self.after(self.proj(self.before(patchify(x, self.P)))))
+    return module(init, lambda self, x: self.after(self.proj(self.before(patchify(x, self.sizes[0])))))
 
 
 def before(P, C, D):
@@ -103,14 +71,14 @@ PATCH_RIGHT = [
     conv_of(),
     conv_of(lambda x: rearrange(x, "b d r s -> b (r s) d")),
     module(linear, by_loop),
-    module(plain_weights, by_matrix),
+    module(plain_weights, lambda self, x: cut("b (r s) (c p q)")(x, self.sizes[0]) @ self.E + self.b),
     module(lazy_conv, lambda self, x: self.proj(x).mT),
 ]
 PATCH_WRONG = {
     "flatten the grid, then move D to the end": conv_of(lambda x: x),
     "N and D changed places": conv_of(lambda x: x.flatten(2)),
     "lay the rows of the grid behind each other": conv_of(lambda x: x.movedim(1, -1)),
-    "not yet projected": module(linear, lambda self, x: patchify(x, self.P)),
+    "not yet projected": module(linear, lambda self, x: patchify(x, self.sizes[0])),
     "the patches overlap": conv_of(stride=1),
     "has a padding": conv_of(padding=1),
     "the class token comes later": linear_of(lambda self, y: torch.cat([y[:, :1], y], 1)),
@@ -118,26 +86,25 @@ PATCH_WRONG = {
     "top to bottom first": linear_of(cut=cut("b (s r) (c p q)")),
     "another order than the patches": linear_of(lambda self, y: y.flip(1)),
     "drawn at random inside forward":
-        module(linear, lambda self, x: nn.Linear(x.shape[1] * self.P**2, self.proj.out_features)(patchify(x, self.P))),
+        linear_of(lambda self, y: nn.Linear(self.proj.in_features, y.shape[2])(torch.ones(self.proj.in_features)) + y),
     "a bias of D": conv_of(bias=False),
     "no LayerNorm here, before the": normed(before=before),
     "no LayerNorm here, after the": normed(after=after),
     "no LayerNorm here, before and after the": normed(before=before, after=after),
     "learns 11 numbers, it should": module(
         having(proj=lambda *sizes: nn.Linear(10, 1), D=lambda *sizes: sizes[2]),
-        lambda self, x: patchify(x, self.P).mean(-1, keepdim=True).expand(-1, -1, self.D),
+        lambda self, x: patchify(x, self.sizes[0]).mean(-1, keepdim=True).expand(-1, -1, self.D),
     ),
     "is not linear": linear_of(lambda self, y: F.gelu(y)),
     "channel by channel (C, P, P)": linear_of(cut=cut("b (r s) (p q c)")),
     "column by column": linear_of(cut=cut("b (r s) (c q p)")),
-    "in training mode": linear_of(lambda self, y: F.dropout(y, 0.5, self.training)),
-    "images must not mix": module(linear, lambda self, x: self.proj(patchify(x, self.P)) + x.mean()),
+    "images must not mix": module(linear, lambda self, x: self.proj(patchify(x, self.sizes[0])) + x.mean()),
     "let them learn, or leave them out": linear_of(init=having(more=frozen, **LINEAR)),
     "A layer in a plain list":
         module(listed_conv, lambda self, x: self.proj[0](x).flatten(2).mT),
-    "other numbers than PatchEmbed": linear_of(lambda self, y: y * self.P),
+    "other numbers than PatchEmbed": linear_of(lambda self, y: y * self.sizes[0]),
     "no published weight fits": module(
-        in_one, lambda self, x: F.pad(patchify(x, self.P), (0, 1), value=1.0) @ self.w.view(x.shape[1] * self.P**2 + 1, -1)
+        in_one, lambda self, x: F.pad(patchify(x, self.sizes[0]), (0, 1), value=1.0) @ self.w.view(-1, self.sizes[2])
     ),
     "raises": nn.Linear,
 }  # fmt: skip
@@ -167,14 +134,6 @@ def loop_front(self, x):
     return torch.stack([torch.cat([self.cls[None], image]) for image in x])
 
 
-def random_front(self, x):
-    return torch.cat([torch.randn(x.shape[0], 1, x.shape[2]), x], dim=1)
-
-
-def padded(self, x):
-    return F.pad(x, (0, 0, 1, 0)) + F.pad(self.cls.expand(1, 1, -1), (0, 0, 0, x.shape[1]))
-
-
 def at_end(self, x):
     return torch.cat([x, self.cls.expand(len(x), -1, -1)], dim=1)
 
@@ -196,7 +155,7 @@ CLASS_RIGHT = [
     tokens_of(front),
     tokens_of(lambda self, x: torch.cat((self.cls.repeat(len(x), 1, 1), x), 1)),
     tokens_of(loop_front, flat_token),
-    tokens_of(padded, flat_token),
+    tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)) + F.pad(self.cls.expand(1, 1, -1), (0, 0, 0, x.shape[1])), flat_token),
     tokens_of(lambda self, x: torch.cat([self.cls(x.new_zeros(len(x), 1, dtype=torch.long)), x], dim=1), embedding),
     tokens_of(lambda self, x: torch.cat([repeat(self.cls, "1 1 d -> b 1 d", b=len(x)), x], dim=-2)),
 ]
@@ -214,7 +173,8 @@ CLASS_WRONG = {says: tokens_of(forward) for says, forward in SHAPES_WRONG.items(
     "learns 32 vectors; the class token is one vector of D = 6, whatever the batch size":
         tokens_of(lambda self, x: torch.cat([self.cls[:1].expand(len(x), -1, -1), x], dim=1), tokens_for(32)),
     "learns 8 vectors": tokens_of(front, having(**TOKEN, fc=lambda D: nn.Linear(D, D))),
-    "drawn at random inside forward": tokens_of(random_front),
+    "drawn at random inside forward":
+        tokens_of(lambda self, x: torch.cat([torch.randn(x.shape[0], 1, x.shape[2]), x], dim=1)),
     "no registered parameter": [
         tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), having()),
         tokens_of(front, plain_token),
@@ -284,7 +244,6 @@ TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.i
     "multiplied": embed_of(add=lambda self, y: y * self.pos),
     "added twice": embed_of(add=lambda self, y: y + 2 * self.pos),
     "off by one": embed_of(add=lambda self, y: y + self.pos.roll(-1, 1)),
-    "in training mode": embed_of(add=lambda self, y: F.dropout(y + self.pos + 1, 0.5, self.training)),
     "let them learn, or leave them out": embed_of(init=both(more=frozen)),
     "is not [class token; patches] + positions": embed_of(add=lambda self, y: y + self.pos.flip(1)),
 }  # fmt: skip

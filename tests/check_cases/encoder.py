@@ -10,6 +10,7 @@ from einops import rearrange, reduce
 from torch import nn
 
 from check_cases import attention as attention_cases
+from check_cases import having, module, zeros
 from vit_helpers import encoder
 from vit_helpers.attention import MultiHeadAttention
 from vit_helpers.checks.multi_head import HEADS
@@ -167,38 +168,21 @@ class Listed(MLP):
         return self.layers[1](F.gelu(self.layers[0](x)))
 
 
-class Parameters(nn.Module):
-    def __init__(self, dim, hidden):
-        super().__init__()
-        self.w = nn.Parameter(torch.zeros(2 * dim * hidden + hidden + dim))
-
-    def forward(self, x):
-        return x * self.w[0]
-
-
 def sequential(dim, hidden):
     return nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Dropout(0.0), nn.Linear(hidden, dim))
 
 
-class Formula(nn.Module):
-    """Matrices as the formula has them, z W1 + b1."""
-
-    def __init__(self, dim, hidden):
-        super().__init__()
-        self.w1, self.b1 = nn.Parameter(torch.zeros(dim, hidden)), nn.Parameter(torch.zeros(1, hidden))
-        self.w2, self.b2 = nn.Parameter(torch.zeros(hidden, dim)), nn.Parameter(torch.zeros(dim))
-
-    def forward(self, x):
-        return F.gelu(x @ self.w1 + self.b1) @ self.w2 + self.b2
-
-
-class Convolved(nn.Module):
-    def __init__(self, dim, hidden):
-        super().__init__()
-        self.fc1, self.fc2 = nn.Conv1d(dim, hidden, 1), nn.Conv1d(hidden, dim, 1)
-
-    def forward(self, x):
-        return self.fc2(F.gelu(self.fc1(x.transpose(1, 2)))).transpose(1, 2)
+Formula = module(  # matrices as the formula has them, z W1 + b1
+    having(
+        w1=zeros, b1=lambda dim, hidden: zeros(1, hidden), w2=lambda dim, hidden: zeros(hidden, dim),
+        b2=lambda dim, hidden: zeros(dim),
+    ),
+    lambda self, x: F.gelu(x @ self.w1 + self.b1) @ self.w2 + self.b2,
+)  # fmt: skip
+Convolved = module(
+    having(fc1=lambda dim, hidden: nn.Conv1d(dim, hidden, 1), fc2=lambda dim, hidden: nn.Conv1d(hidden, dim, 1)),
+    lambda self, x: self.fc2(F.gelu(self.fc1(x.mT))).mT,
+)
 
 
 def deeper(dim, h):
@@ -236,11 +220,6 @@ MLP_NUMBERS_WRONG = {  # each key is the beginning of a message, so that it serv
 }
 MLP_WRONG = MLP_NUMBERS_WRONG | {
     "detached nor frozen": lambda dim, hidden: MLP(dim, hidden).requires_grad_(False),
-    "in training mode": lambda *sizes: nn.Sequential(MLP(*sizes), nn.Dropout(0.1)),
-    "at a second call": [
-        of(MLP, after=lambda x: F.dropout(x, 0.1)),
-        of(MLP, forward=lambda self, x: nn.Linear(x.shape[-1], x.shape[-1])(MLP.forward(self, x))),
-    ],
     "reads every token alone": of(MLP, act=lambda x: F.gelu(x) - F.gelu(x).mean(1, keepdim=True)),
     "the biases are missing": of(MLP, bias=False, out_bias=False),
     "the first layer has no bias": of(MLP, bias=False),
@@ -254,9 +233,10 @@ MLP_WRONG = MLP_NUMBERS_WRONG | {
     "no plain list": Listed,
     "only the first layer is registered": of(Listed, place=0),
     "only the second layer is registered": of(Listed, place=1),
-    "build it from nn.Linear": Parameters,
+    "build it from nn.Linear": module(
+        having(w=lambda dim, hidden: zeros(2 * dim * hidden + hidden + dim)), lambda self, x: x * self.w[0]
+    ),
     "is a fixed number in your code?": lambda dim, hidden: MLP(dim, 10),
-    "no gradient flows back": of(MLP, act=lambda x: F.gelu(x).detach()),
     "fc2.weight": of(MLP, forward=lambda self, x: F.linear(F.gelu(self.fc1(x)), self.fc2.weight.detach(), self.fc2.bias)),
 }
 
@@ -281,13 +261,10 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
-class OwnNorm(nn.Module):
-    def __init__(self, *shape):
-        super().__init__()
-        self.shift, self.gain = nn.Parameter(torch.zeros(shape)), nn.Parameter(torch.ones(shape))
-
-    def forward(self, x):
-        return by_hand(x, self.gain, self.shift)
+OwnNorm = module(
+    having(shift=zeros, gain=lambda *shape: nn.Parameter(torch.ones(shape))),
+    lambda self, x: by_hand(x, self.gain, self.shift),
+)
 
 
 class OwnParts(nn.Module):
@@ -477,7 +454,6 @@ BLOCK_WRONG |= {
     "the norms have no eps": set_eps("norm1", "norm2", eps=0.0),
     "And the MLP has a ReLU": of(Layer, options={"norm_first": False, "activation": "relu"}),
     "in training mode": of(Layer, options={"dropout": 0.1}),
-    "at a second call": way(lambda x, n, a, m, f: (y := x + F.dropout(a(n(x)), 0.1)) + f(m(y))),
     "images mix": of(Torch, attention=nn.MultiheadAttention),
     "right for a single head": of(Block, attention=lambda dim, h: MultiHeadAttention(dim, 1)),
     **{
@@ -503,7 +479,6 @@ BLOCK_WRONG |= {
         way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(m(y)).detach()),
     ],
     "another gradient for its input": way(lambda x, n, a, m, f: (y := x.detach() + a(n(x))) + f(m(y))),
-    "it should give one tensor": way(lambda x, n, a, m, f: (x, a(n(x)))),
     "gives shape": on(lambda y, x, m, f: (y + f(m(y)))[:, 0]),
     "the numbers are not": on(lambda y, x, m, f: y * f(m(y))),
     "detached nor frozen": changed(lambda block: block.norm1.requires_grad_(False)),
@@ -558,17 +533,12 @@ RIGHT = {
     "block": BLOCK_RIGHT,
     "mend": [Torch, Block, Layer],
     "block_parameters": [
-        by_meta,
-        by_parts,
-        lambda dim, mlp_ratio=4: (4 + 2 * mlp_ratio) * dim**2 + (9 + mlp_ratio) * dim,
+        by_meta, by_parts, lambda dim, mlp_ratio=4: (4 + 2 * mlp_ratio) * dim**2 + (9 + mlp_ratio) * dim,
         lambda D, mlp_ratio=4.0: float(by_parts(D, mlp_ratio)),
         lambda D, mlp_ratio=4: torch.tensor(by_parts(D, mlp_ratio), dtype=torch.float64),
     ],
-}
+}  # fmt: skip
 WRONG = {
-    "layer_norm": NORM_WRONG,
-    "mlp": MLP_WRONG,
-    "block": BLOCK_WRONG,
+    "layer_norm": NORM_WRONG, "mlp": MLP_WRONG, "block": BLOCK_WRONG, "block_parameters": COUNT_WRONG,
     "mend": {says: BLOCK_WRONG[says] for says in list(WAYS_WRONG)[:6]} | {"images mix": BLOCK_WRONG["images mix"]},
-    "block_parameters": COUNT_WRONG,
-}
+}  # fmt: skip

@@ -128,11 +128,6 @@ def einops(to, wide=False):
     return lambda x, P: rearrange(x, f"{axes} -> {to}", p=P, q=P)
 
 
-def counter(x, P, calls=[]):  # noqa: B006
-    calls.append(1)
-    return by_hand(x, P) + len(calls) * 1e-7
-
-
 def square_only(x, P):
     """einops, rows and columns of the grid exchanged"""
     return rearrange(x.reshape(len(x), x.shape[1], -1), "b c (s p r q) -> b (s r) (c p q)", p=P, q=P, s=x.shape[3] // P)
@@ -191,7 +186,6 @@ CUT_WRONG = {
     "it should give a tensor": lambda x, P: by_hand(x, P).detach().numpy(),
     "it should give one tensor": lambda x, P: list(by_hand(x, P)),
     "another gradient": lambda x, P: torch.cat([by_hand(x, P)[:, :1].detach(), by_hand(x, P)[:, 1:]], 1),
-    "is something random in it?": counter,
     "without nn.Parameter": lambda x, P: nn.Parameter(by_hand(x, P)),
     "(that writes in place where a gradient is wanted": lambda x, P: by_hand(x.div_(1), P),
     "StopIteration (next() found nothing left)": lambda x, P: next(iter(())),
@@ -229,10 +223,6 @@ def by_einops(axes, to="b c (r p) (s q)", rows=0):
     return answer
 
 
-def fixed_channels(p, P, s):
-    return p.reshape(len(p), s[0] // P, s[1] // P, 3, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), 3, *s)
-
-
 BACK_RIGHT = [back, back_loop, back_einops, lambda p, P, s: F.fold(p.transpose(1, 2), s, P, stride=P)]
 BACK_WRONG = {
     "one after another, as rows of pixels": lambda p, P, s: p.flatten(1).unflatten(1, (-1, *s)),
@@ -252,8 +242,9 @@ BACK_WRONG = {
     "H and W are exchanged": lambda p, P, s: back(p, P, s).transpose(2, 3),
     "the numbers are all there, in wrong places": lambda p, P, s: back(p, P, s).flip(2),
     "lost, doubled or changed": lambda p, P, s: back(p, P, s).clamp(max=0.5),
-    "changes its input": lambda p, P, s: back(p.sub_(1), P, s) + 1,
-    "is one a fixed number in your code?": fixed_channels,
+    "is one a fixed number in your code?": lambda p, P, s: (
+        p.reshape(len(p), s[0] // P, s[1] // P, 3, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), 3, *s)
+    ),
     "images mix": lambda p, P, s: back(p.roll(1, 0), P, s),
 }
 

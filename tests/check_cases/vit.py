@@ -8,6 +8,7 @@ from torch import nn
 
 from check_cases import attention as attention_cases
 from check_cases import encoder as encoder_cases
+from check_cases import having, module, zeros
 from check_cases.patches import NUM_WRONG
 from vit_helpers.attention import MultiHeadAttention
 from vit_helpers.checks.vit_counts import COUNTED, VIT_PARAMETERS
@@ -402,14 +403,12 @@ def with_part(place, part):
     return of(pile=pile)
 
 
-class ShortPositions(nn.Module):
-    def __init__(self, N, D, first=False):
-        super().__init__()
-        self.cls_token, self.pos_embed = nn.Parameter(torch.zeros(1, 1, D)), nn.Parameter(torch.zeros(1, N, D))
-        self.first = nn.Parameter(torch.zeros(D)) if first else 0
-
-    def forward(self, x):
-        return torch.cat([self.cls_token.expand(len(x), -1, -1) + self.first, x + self.pos_embed], dim=1)
+def short_positions(N, D, first=lambda D: 0):
+    """N positions, and first of all one for the class token, in a parameter of its own."""
+    return module(
+        having(cls_token=lambda: zeros(1, 1, D), pos_embed=lambda: zeros(1, N, D), first=lambda: first(D)),
+        lambda self, x: torch.cat([self.cls_token.expand(len(x), -1, -1) + self.first, x + self.pos_embed], dim=1),
+    )()
 
 
 def embeds(order):
@@ -499,8 +498,8 @@ MODEL_WRONG = {says: pile_of(cls) for says, cls in BLOCK_WRONG.items() if told(s
     "D numbers are missing": with_part_of("patch_embed.proj.bias", lambda m: None),
     "expanded in forward to the batch at hand":
         with_part_of("token_embed.cls_token", lambda m: nn.Parameter(torch.zeros(4, 1, m.D))),
-    "there are N positions; the class token has one too": of(tokens=lambda self: ShortPositions(self.N, self.D)),
-    "keep the positions of all T tokens in one parameter": of(tokens=lambda self: ShortPositions(self.N, self.D, True)),
+    "there are N positions; the class token has one too": of(tokens=lambda self: short_positions(self.N, self.D)),
+    "keep the positions of all T tokens in one parameter": of(tokens=lambda self: short_positions(self.N, self.D, zeros)),
     "there are N positions and no class token":
         of(tokens=lambda self: TokenEmbed(self.patch_embed.grid, self.D, class_token=False)),
     "all tokens share one position": with_part_of("token_embed.pos_embed", lambda m: nn.Parameter(torch.zeros(m.D))),
@@ -602,18 +601,12 @@ MODEL_WRONG = {says: pile_of(cls) for says, cls in BLOCK_WRONG.items() if told(s
     "the logits are not: patches, tokens": after(lambda self, images, y: 2 * y),
 }  # fmt: skip
 RIGHT = {
-    "shapes": SHAPES_RIGHT,
-    "read_out": READ_RIGHT,
-    "vit_parameters": COUNT_RIGHT,
-    "vit": MODEL_RIGHT,
+    "shapes": SHAPES_RIGHT, "read_out": READ_RIGHT, "vit_parameters": COUNT_RIGHT, "vit": MODEL_RIGHT,
     "mend": [Base, OwnParts],
-}
+}  # fmt: skip
 WRONG = {
-    "shapes": SHAPES_WRONG,
-    "read_out": READ_WRONG,
-    "vit_parameters": COUNT_WRONG,
-    "vit": MODEL_WRONG,
+    "shapes": SHAPES_WRONG, "read_out": READ_WRONG, "vit_parameters": COUNT_WRONG, "vit": MODEL_WRONG,
     "mend": {
         says: MODEL_WRONG[says] for says in ("all blocks are one and the same", "there is one block too few", "images mix")
     },
-}
+}  # fmt: skip

@@ -11,7 +11,7 @@ from vit_helpers.checks import modules
 from vit_helpers.checks.compare import same
 from vit_helpers.checks.modules import ModuleExercise
 from vit_helpers.checks.positions import RESIZE_POSITIONS, SINCOS
-from vit_helpers.checks.projection import PATCH_EMBED, UNREGISTERED, readable, registered, right_shape, steady, tokens_shape
+from vit_helpers.checks.projection import PATCH_EMBED, UNREGISTERED, readable, registered, steady, tokens_shape
 from vit_helpers.checks.report import Function, reject_if
 from vit_helpers.embeddings import TokenEmbed
 
@@ -65,7 +65,7 @@ def in_front(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless the same vector is in front of every image, and the patches come out as they were."""
     for sizes, shape in exercise.cases:
         module, x = modules.made(answer, sizes, shape)
-        got = modules.output(module, x, "for (B, N, D)", right_shape(exercise, sizes, x))
+        got = modules.output(module, x, "for (B, N, D)", modules.right_shape(exercise, sizes, x))
         reject_if(same(got[:, :-1], x), END)
         changed = "the patches behind the class token came out changed; here nothing is added to them"
         reject_if(not same(got[:, 1:], x), changed)

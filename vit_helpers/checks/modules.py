@@ -133,6 +133,11 @@ def output(module: nn.Module, x: Tensor, when: str = "", shape: Sizes = ()) -> T
     return got
 
 
+def right_shape(exercise: ModuleExercise, sizes: Sizes, x: Tensor) -> Sizes:
+    """The shape that the right module gives."""
+    return tuple(exercise.module(*sizes)(x.float()).shape)
+
+
 def expect_steady(module: nn.Module, x: Tensor, shape: Sizes) -> None:
     """Mistake unless a module leaves its input alone, gives the same for it in both modes, and anew for another."""
     other, found = torch.randn_like(x), {}
@@ -170,14 +175,14 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
 def apart(exercise: ModuleExercise, answer: Any) -> None:
     """Mistake unless a module repeats itself in both modes and mixes no images."""
     (sizes, shape), *_ = exercise.cases
-    expect_steady(*made(answer, sizes, shape), shape)
     module, x = made(answer, sizes, (4, *shape[1:]))
+    expect_steady(module, x, right_shape(exercise, sizes, x))
     module.eval()
     mixed = "images mix: other images in the batch change image {}'s output. Which axis does attention run along?"
     for kept in (0, 3):
         other = torch.randn_like(x)
         other[kept] = x[kept]
-        before, after, alone = (output(module, images) for images in (x, other, x[kept : kept + 1]))
+        before, after, alone = (ask(module, images) for images in (x, other, x[kept : kept + 1]))
         reject_if(not same(before[kept], after[kept]), mixed.format(kept))
         reject_if(not same(before[kept], alone[0]), "an image alone gives another result than the same image in a batch")
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vit_helpers.checks import modules
 from vit_helpers.checks.compare import same
-from vit_helpers.checks.modules import ModuleExercise, Sizes
+from vit_helpers.checks.modules import ModuleExercise
 from vit_helpers.checks.report import Function, Mistake, first_line, reject_if
 from vit_helpers.checks.traces import ask
 from vit_helpers.patches import patchify, unpatchify
@@ -24,16 +24,11 @@ UNREGISTERED = (
 )
 
 
-def right_shape(exercise: ModuleExercise, sizes: Sizes, x: Tensor) -> Sizes:
-    """The shape that the right module gives."""
-    return tuple(exercise.module(*sizes)(x.float()).shape)
-
-
 def tokens_shape(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless a module gives tensors of the right shape, with the words for the shape of a known mistake."""
     for sizes, shape in exercise.cases:
         (module, x), when = modules.made(answer, sizes, shape), f"for {'images' if len(shape) == 4 else 'patches'} {shape}"
-        wanted = right_shape(exercise, sizes, x)
+        wanted = modules.right_shape(exercise, sizes, x)
         try:
             got = ask(module, x)
         except (RuntimeError, IndexError) as error:
@@ -53,7 +48,7 @@ def steady(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless a module gives the same in both modes and at every call."""
     for sizes, shape in exercise.cases:
         module, x = modules.made(answer, sizes, shape)
-        modules.expect_steady(module, x, right_shape(exercise, sizes, x))
+        modules.expect_steady(module, x, modules.right_shape(exercise, sizes, x))
 
 
 def learned(module: nn.Module) -> list[int]:
@@ -137,7 +132,7 @@ def linear(exercise: ModuleExercise, answer: Function) -> None:
         module, one = modules.made(answer, sizes, shape, torch.float64)
         two = torch.randn_like(one)
         with torch.no_grad():
-            zero = modules.output(module, torch.zeros_like(one), "for images", right_shape(exercise, sizes, one))
+            zero = modules.output(module, torch.zeros_like(one), "for images", modules.right_shape(exercise, sizes, one))
             straight = alike(module(one) + module(two) - zero, module(one + two))
             alone = torch.cat([module(image[None]) for image in one])
             bent = "is not linear in the pixels: no activation, no norm, no dropout belongs to the projection"

@@ -1,8 +1,10 @@
 """What can go wrong in a whole model: wrong stages of its pass, and wrong parts."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
@@ -165,3 +167,14 @@ PARTS: dict[str, Callable[[Any], Shapes]] = {  # message: how often each shape o
     "there is a D x D layer too many; the head is a single linear layer": lambda s: {(s.D, s.D): 1, (s.D,): 1},
     "the patch projection is not registered": lambda s: {(s.D, s.long): -1, (s.D,): -1},
 }  # fmt: skip
+
+
+def told_by_parts(lacks: Counter[tuple[int, ...]], more: Counter[tuple[int, ...]], sizes: tuple[int, ...]) -> str:
+    """The words for the shapes that a model lacks and has too many; those for what it lacks alone, where none fit both."""
+    side, P, C, K, D, L, _ = sizes
+    N = (side // P) ** 2
+    letters = SimpleNamespace(N=N, T=N + 1, K=K, D=D, L=L, long=C * P * P)
+    known = {words: Counter(change(letters)) for words, change in PARTS.items()}
+    near = [words for words, change in known.items() if (-change, +change) == (lacks, more)]
+    near += [words for words, change in known.items() if lacks and -change == lacks]
+    return near[0] if near else ""
