@@ -16,6 +16,16 @@ def flat(answers):
     return [(answer, says) for says, some in answers.items() for answer in (some if isinstance(some, list) else [some])]
 
 
+def each(change, table):
+    """A table with every answer, or every one of several, changed."""
+    return {says: list(map(change, some)) if isinstance(some, list) else change(some) for says, some in table.items()}
+
+
+def written(arguments, names, table):
+    """Answers from {part of the message: an expression of the arguments, or several}; names: what else is in them."""
+    return each(lambda code: eval(f"lambda {arguments}: {code}", names), table)
+
+
 def module(init, forward):
     """A module class from two functions."""
 

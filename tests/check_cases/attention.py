@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import nn
 
-from check_cases import having, module, zeros
+from check_cases import each, having, module, written, zeros
 from vit_helpers.attention import MultiHeadAttention, attention
 
 
@@ -110,64 +110,50 @@ ATTENTION_RIGHT = [
     lambda a, b, c: both(soft(scaled(a, b)), c),
     by_stable_softmax,
 ]
-VALUES_WRONG = {
-    "averages with the transposed weights": lambda w, q, k, v: torch.einsum("...ts,...td->...sd", w, v),
-    "averages the queries": lambda w, q, k, v: torch.matmul(w, q),
-    "averages the keys": lambda w, q, k, v: torch.matmul(w, k),
-    "gives v back as it came": lambda w, q, k, v: v * 1,
-    "takes the plain mean of v": lambda w, q, k, v: torch.full_like(w, 1 / w.shape[-1]) @ v,
-    "divides once too often": lambda w, q, k, v: w @ (v / root_of(q.shape[-1])),
-    "the residual belongs to the block": lambda w, q, k, v: torch.add(v, w @ v),
-}
-WEIGHTS_WRONG = {
-    "not divided by sqrt(d)": lambda q, k, v: soft(scores(q, k)),
-    "after the softmax": lambda q, k, v: soft(scores(q, k)) / q.shape[-1] ** 0.5,
-    "divides by d;": lambda q, k, v: soft(scores(q / q.shape[-1], k)),
-    "the root of T": lambda q, k, v: soft(scores(q, k) / q.shape[-2] ** 0.5),
-    "multiplies the scores": lambda q, k, v: soft(scores(q, k) * q.shape[-1] ** 0.5),
-    "divides by sqrt(D), the width of all heads":
-        lambda q, k, v: soft(scaled(q, k) / (q.shape[-3] if q.ndim > 3 else 1) ** 0.5),
-    "the wrong sign": lambda q, k, v: soft(scaled(-q, k)),
-    "runs over the queries": lambda q, k, v: soft(scaled(q, k).mT).mT,
-    "runs over the images or heads": lambda q, k, v: soft(scaled(q, k), -3 if q.ndim > 2 else 1),
-    "these are scores, not weights: the softmax is missing": lambda q, k, v: scaled(q, k),
-    "the softmax and sqrt(d) are missing": lambda q, k, v: scores(q, k),
-    "only half of a softmax": lambda q, k, v: torch.exp(scaled(q, k)),
-    "log_softmax": lambda q, k, v: soft(scaled(q, k)).log(),
-    "a sigmoid": lambda q, k, v: 1 / (1 + (-scaled(q, k)).exp()),
-    "compares queries with queries": lambda q, k, v: soft(scaled(q, q)),
-    "compares directions alone": lambda q, k, v: soft(scaled(q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1))),
-}  # fmt: skip
-FUNCTION_WRONG = WEIGHTS_WRONG | {  # and what a check of modules sees in another way
-    "have changed places": lambda q, k, v: soft(scaled(q, k).mT),
-    "runs over the first axis": lambda q, k, v: soft(scaled(q, k), 0),
-    "the whole table at once": lambda q, k, v: soft(scaled(q, k).flatten(), 0).view_as(scaled(q, k)),
-    "compares queries with values": lambda q, k, v: soft(scaled(q, v)),
-    "compares keys with keys": lambda q, k, v: soft(scaled(k, k)),
-    "hides the tokens that come later": lambda q, k, v: attention(q, k, v, lower(q))[1],
-    "the scores are not used": lambda q, k, v: soft(scores(q, k) * 0),
-    "reshaped where it should be transposed": lambda q, k, v: soft(k_reshaped(q, k) / q.shape[-1] ** 0.5),
-    "sum(-1, keepdim=True)": lambda q, k, v: torch.div(scaled(q, k).exp(), scaled(q, k).exp().sum(-1)),
-    "the rows sum to 1, but": lambda q, k, v: soft(k_reshaped(q, k)),
-    "the rows do not sum to 1": lambda q, k, v: soft(scaled(q, k)) ** 2,
-}
-ATTENTION_WRONG = {says: right_weights(wrong) for says, wrong in VALUES_WRONG.items()}
+VALUES_WRONG = written("w, q, k, v", globals(), {
+    "averages with the transposed weights": 'torch.einsum("...ts,...td->...sd", w, v)',
+    "averages the queries": "torch.matmul(w, q)", "averages the keys": "torch.matmul(w, k)",
+    "gives v back as it came": "v * 1", "takes the plain mean of v": "torch.full_like(w, 1 / w.shape[-1]) @ v",
+    "divides once too often": "w @ (v / root_of(q.shape[-1]))", "the residual belongs to the block": "torch.add(v, w @ v)",
+})  # fmt: skip
+WEIGHTS_WRONG = written("q, k, v", globals(), {
+    "not divided by sqrt(d)": "soft(scores(q, k))", "after the softmax": "soft(scores(q, k)) / q.shape[-1] ** 0.5",
+    "divides by d;": "soft(scores(q / q.shape[-1], k))", "the root of T": "soft(scores(q, k) / q.shape[-2] ** 0.5)",
+    "multiplies the scores": "soft(scores(q, k) * q.shape[-1] ** 0.5)",
+    "divides by sqrt(D), the width of all heads": "soft(scaled(q, k) / (q.shape[-3] if q.ndim > 3 else 1) ** 0.5)",
+    "the wrong sign": "soft(scaled(-q, k))", "runs over the queries": "soft(scaled(q, k).mT).mT",
+    "runs over the images or heads": "soft(scaled(q, k), -3 if q.ndim > 2 else 1)",
+    "these are scores, not weights: the softmax is missing": "scaled(q, k)",
+    "the softmax and sqrt(d) are missing": "scores(q, k)", "only half of a softmax": "torch.exp(scaled(q, k))",
+    "log_softmax": "soft(scaled(q, k)).log()", "a sigmoid": "1 / (1 + (-scaled(q, k)).exp())",
+    "compares queries with queries": "soft(scaled(q, q))",
+    "compares directions alone": "soft(scaled(q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1)))",
+})  # fmt: skip
+FUNCTION_WRONG = WEIGHTS_WRONG | written("q, k, v", globals(), {
+    "have changed places": "soft(scaled(q, k).mT)", "runs over the first axis": "soft(scaled(q, k), 0)",
+    "the whole table at once": "soft(scaled(q, k).flatten(), 0).view_as(scaled(q, k))",
+    "compares queries with values": "soft(scaled(q, v))", "compares keys with keys": "soft(scaled(k, k))",
+    "hides the tokens that come later": "attention(q, k, v, lower(q))[1]",
+    "the scores are not used": "soft(scores(q, k) * 0)",
+    "reshaped where it should be transposed": "soft(k_reshaped(q, k) / q.shape[-1] ** 0.5)",
+    "sum(-1, keepdim=True)": "torch.div(scaled(q, k).exp(), scaled(q, k).exp().sum(-1))",
+    "the rows sum to 1, but": "soft(k_reshaped(q, k))", "the rows do not sum to 1": "soft(scaled(q, k)) ** 2",
+})  # fmt: skip
+ATTENTION_WRONG = each(right_weights, VALUES_WRONG)
 ATTENTION_WRONG |= {says: lambda q, k, v, w=w: both(w(q, k, v), v) for says, w in FUNCTION_WRONG.items()}
-ATTENTION_WRONG |= {
+ATTENTION_WRONG |= written("q, k, v", globals(), {
+    "return two things": ["soft(scaled(q, k))", '{"values": v}'], "gives 3 things": "(*attention(q, k, v), v)",
+    "gives the weights first": "both(soft(scaled(q, k)), v)[::-1]",
+    "k.transpose(-2, -1)":
+        ["both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v)", "both(soft(q @ k.T / q.shape[-1] ** 0.5), v)"],
+    "(numpy passes no gradient on": "[torch.tensor(x.numpy()) for x in attention(q, k, v)]",
+    "gives shape (1, 3)": "(torch.tensor([[6.65, 2.45, 0.90]]), torch.tensor([[0.665, 0.245, 0.090]]))",
+}) | {
     "the values are not weights @ v": right_weights(lambda w, q, k, v: w @ v + 1),
-    "return two things": [lambda q, k, v: soft(scaled(q, k)), lambda q, k, v: {"values": v}],
-    "gives 3 things": lambda q, k, v: (*attention(q, k, v), v),
-    "gives the weights first": lambda q, k, v: both(soft(scaled(q, k)), v)[::-1],
-    "k.transpose(-2, -1)": [
-        lambda q, k, v: both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v),
-        lambda q, k, v: both(soft(q @ k.T / q.shape[-1] ** 0.5), v),
-    ],
     "images mix": [lambda q, k, v: both(soft(scaled(q, k[:1] if q.ndim > 2 else k)), v), batch_mean],
     "is something random in it?": with_dropout,
     "no gradient flows back": [by_numpy, lambda q, k, v: both(soft(scaled(q, k)).detach(), v)],
     "changes its input": divides_in_place,
-    "(numpy passes no gradient on": lambda q, k, v: [torch.tensor(x.numpy()) for x in attention(q, k, v)],
-    "gives shape (1, 3)": lambda q, k, v: (torch.tensor([[6.65, 2.45, 0.90]]), torch.tensor([[0.665, 0.245, 0.090]])),
 }  # fmt: skip
 
 # mask
@@ -205,25 +191,22 @@ MASK_RIGHT = [
 MASK_WRONG = {
     says: lambda q, k, v, m, wrong=wrong: (wrong(attention(q, k, v, m)[1], q, k, v), attention(q, k, v, m)[1])
     for says, wrong in VALUES_WRONG.items()
-} | {
-    "the mask is not used": lambda q, k, v, m: both(soft(scaled(q, k)), v),
-    "turned round": lambda q, k, v, m: fill(q, k, v, ~m),
-    "hides after the softmax": lambda q, k, v, m: both(soft(scaled(q, k)).masked_fill(~m, 0), v),
-    "fills after the softmax": lambda q, k, v, m: both(soft(scaled(q, k)).masked_fill(~m, -math.inf), v),
-    "e^0 = 1": lambda q, k, v, m: fill(q, k, v, m, 0.0),
-    "adds the mask": lambda q, k, v, m: both(soft(scaled(q, k) + m), v),
-    "still gets weight": [lambda q, k, v, m: fill(q, k, v, m, -4.0), lambda q, k, v, m: fill(q, k, v, m, -20.0)],
-    "fills with plus infinity": lambda q, k, v, m: fill(q, k, v, m, math.inf),
-    "the mask is transposed": lambda q, k, v, m: fill(q, k, v, m.transpose(-2, -1)),
-    "not divided by sqrt(d)": lambda q, k, v, m: both(soft(torch.where(m, scores(q, k), -math.inf)), v),
-    "gives NaN": lambda q, k, v, m: both(soft(scaled(q, k) + (1 - m.float()) * -math.inf), v),
-    "the softmax runs over the queries": lambda q, k, v, m: both(soft(torch.where(m, scaled(q, k), -math.inf).mT).mT, v),
-    "the softmax is missing": lambda q, k, v, m: both(torch.where(m, scaled(q, k), -math.inf), v),
-    "for 2 images, 3 heads": lambda q, k, v, m: fill(q, k, v, m if m.ndim == 2 else m.expand(2, 3, 5, 5).mT),
+} | written("q, k, v, m", globals(), {
+    "the mask is not used": "both(soft(scaled(q, k)), v)", "turned round": "fill(q, k, v, ~m)",
+    "hides after the softmax": "both(soft(scaled(q, k)).masked_fill(~m, 0), v)",
+    "fills after the softmax": "both(soft(scaled(q, k)).masked_fill(~m, -math.inf), v)", "e^0 = 1": "fill(q, k, v, m, 0.0)",
+    "adds the mask": "both(soft(scaled(q, k) + m), v)",
+    "still gets weight": ["fill(q, k, v, m, -4.0)", "fill(q, k, v, m, -20.0)"],
+    "fills with plus infinity": "fill(q, k, v, m, math.inf)", "the mask is transposed": "fill(q, k, v, m.transpose(-2, -1))",
+    "not divided by sqrt(d)": "both(soft(torch.where(m, scores(q, k), -math.inf)), v)",
+    "gives NaN": "both(soft(scaled(q, k) + (1 - m.float()) * -math.inf), v)",
+    "the softmax runs over the queries": "both(soft(torch.where(m, scaled(q, k), -math.inf).mT).mT, v)",
+    "the softmax is missing": "both(torch.where(m, scaled(q, k), -math.inf), v)",
+    "for 2 images, 3 heads": "fill(q, k, v, m if m.ndim == 2 else m.expand(2, 3, 5, 5).mT)",
+    "gradient": "attention(q.detach(), k, v, m)", "return two things": "attention(q, k, v, m)[0]",
+}) | {
     "changes its input": flips,
-    "gradient": lambda q, k, v, m: attention(q.detach(), k, v, m),
-    "return two things": lambda q, k, v, m: attention(q, k, v, m)[0],
-}
+}  # fmt: skip
 
 # heads
 
@@ -246,24 +229,24 @@ SPLIT_RIGHT = [
     lambda x, h: x.unflatten(2, (h, -1)).permute(0, 2, 1, 3),
     lambda x, h: torch.cat([split_loops(image[None], h) for image in x]),
 ]
-SPLIT_WRONG = {
-    "a bare view or reshape mixes tokens": lambda x, h: x.flatten(1).unflatten(1, (h, x.shape[1], -1)),
+SPLIT_WRONG = written("x, h", globals(), {
+    "a bare view or reshape mixes tokens": "x.flatten(1).unflatten(1, (h, x.shape[1], -1))",
+    "the heads come in reverse order": "torch.stack(x.chunk(h, -1)[::-1], 1)",
+    "every head holds the same slice": "split_loops(x, h)[:, :1].repeat(1, h, 1, 1)",
+    "the tokens come in reverse order": "split_loops(torch.stack(x.unbind(1)[::-1], 1), h)",
+    "every head has the whole width D": "torch.stack([x] * h, 1)",
+    "only one image of the batch was split": "split_loops(x, h).narrow(0, 0, 1)", "gives 3 things": "x.chunk(h, -1)",
+    "[x] split_heads": "split_loops(x, 3)",
+    "was the first one kept?": "torch.zeros(x.shape[0], h, x.shape[1], x.shape[2] // h)",
+    "head i holds numbers i*d to (i+1)*d": "split_loops(x, h).sort(-1).values",
+}) | {
     "every h-th number": split_to("b h t d", "(d h)"),
-    "the heads come in reverse order": lambda x, h: torch.stack(x.chunk(h, -1)[::-1], 1),
-    "every head holds the same slice": lambda x, h: split_loops(x, h)[:, :1].repeat(1, h, 1, 1),
-    "the tokens come in reverse order": lambda x, h: split_loops(torch.stack(x.unbind(1)[::-1], 1), h),
     "swap T and h": split_to("b t h d"),
     "the heads stand before the images": split_to("h b t d"),
     "the last two axes are swapped": split_to("b h d t"),
     "h and d swapped": split_to("b d t h", "(d h)"),
     "have run into one axis": split_to("(b h) t d"),
-    "every head has the whole width D": lambda x, h: torch.stack([x] * h, 1),
-    "only one image of the batch was split": lambda x, h: split_loops(x, h).narrow(0, 0, 1),
-    "gives 3 things": lambda x, h: x.chunk(h, -1),
-    "[x] split_heads": lambda x, h: split_loops(x, 3),
-    "was the first one kept?": lambda x, h: torch.zeros(x.shape[0], h, x.shape[1], x.shape[2] // h),
-    "head i holds numbers i*d to (i+1)*d": lambda x, h: split_loops(x, h).sort(-1).values,
-}
+}  # fmt: skip
 
 # modules
 
@@ -428,8 +411,11 @@ def after(change):
 
 ROWS = [rows(" ".join(order)) for order in permutations("khd")]
 MODULE_RIGHT = [Base, Separate, HeadByHead, Lists, Torch, *TURNED, Lazy, *ROWS]
-MODULE_WRONG = {says: mixing(weights) for says, weights in WEIGHTS_WRONG.items()} | {
-    "divides once too often": mixing(lambda q, k, v: soft(scaled(q, k)) / q.shape[-1] ** 0.5),
+MODULE_WRONG = each(mixing, WEIGHTS_WRONG) | each(mixing, written("q, k, v", globals(), {
+    "divides once too often": "soft(scaled(q, k)) / q.shape[-1] ** 0.5",
+    "divides by T,": "soft(scores(q, k) / len(q[0, 0]))",
+    "a token may not attend": "soft(scaled(q, k) - 1e9 * torch.eye(q.shape[-2], dtype=q.dtype))",
+})) | {
     "adds v to the values": of(mix=lambda self, q, k, v: attention(q, k, v)[0].add(v)),
     "build it from nn.Linear": of(with_part(b=lambda dim: zeros(3 * dim)), bias=False),
     "torn apart by a bare view": [
@@ -437,8 +423,6 @@ MODULE_WRONG = {says: mixing(weights) for says, weights in WEIGHTS_WRONG.items()
         of(merge=lambda self, v: v.reshape(v.shape[0], v.shape[2], -1)),
     ],
     "images mix": [of(forward=bare_qkv), Planted],
-    "divides by T,": mixing(lambda q, k, v: soft(scores(q, k) / len(q[0, 0]))),
-    "a token may not attend": mixing(lambda q, k, v: soft(scaled(q, k) - 1e9 * torch.eye(q.shape[-2], dtype=q.dtype))),
     "right for a single head": of(split=lambda self, x: x[:, None]),
     "the heads come back interleaved": rows("k h d", "b h t d -> b t (d h)"),
     "the heads come back in reverse order": of(merge=lambda self, v: torch.cat(v.unbind(1)[::-1], -1)),
