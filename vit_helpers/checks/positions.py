@@ -181,8 +181,9 @@ RESIZED = {
 def observe_resized(answer: Function, *given: Any) -> dict[str, Tensor]:
     """Positions, right or wrong, as the first of the methods gives them: each of eight is welcome, in float32 too."""
     got = answer(*given)
+    every: list[Function] = [resized, *RESIZED.values()]
     if isinstance(got, Tensor) and not got.is_complex():
-        for known in (resized, *RESIZED.values()):
+        for known in every:
             if any(alike(got, known(*given, method)) for method in METHODS):
                 return {"": known(*given).to(got.dtype)}
     return {"": got}
