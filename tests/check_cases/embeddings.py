@@ -394,11 +394,6 @@ def any_count(pos, grid, new):
     return torch.cat([pos[:, :n], resize_positions(x, grid, new)], 1)
 
 
-def only_without_gradient(pos, grid, new):
-    """Other numbers where a gradient is wanted."""
-    return resized(pos, grid, new, mode="nearest" if pos.requires_grad and grid != new else "bicubic")
-
-
 def in_place(pos, grid, new):
     pos *= 2
     return resized(pos, grid, new) / 2
@@ -439,7 +434,8 @@ RESIZE_WRONG = written("pos, grid, new", globals(), {
     "(that is nearest-exact)": with_options(mode="nearest-exact"),
     "takes the mean of an area": with_options(method=lambda x, size, mode: F.adaptive_avg_pool2d(x, size)),
     "changes its input": in_place,
-    "for learned positions of torch.float32": only_without_gradient,
+    "for learned positions of torch.float32":
+        lambda pos, grid, new: resized(pos, grid, new, mode="nearest" if pos.requires_grad and grid != new else "bicubic"),
     "without moving axes": scrambled,
     "by a reshape alone": back_scrambled,
     "column by column": with_options(back="1 d r c -> 1 (c r) d", antialias=True),

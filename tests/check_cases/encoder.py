@@ -172,10 +172,6 @@ Convolved = module(
 )
 
 
-def deeper(dim, h):
-    return nn.Sequential(nn.Linear(dim, h), nn.GELU(), nn.Linear(h, h), nn.GELU(), nn.Linear(h, dim))
-
-
 def gelu_too(x):
     return x * (1 + torch.erf(x / 2**0.5)) / 2
 
@@ -216,7 +212,8 @@ MLP_WRONG = MLP_NUMBERS_WRONG | written("dim, hidden", globals(), {
     "the second layer has no bias": of(MLP, out_bias=False),
     "hidden width itself, not a factor 4": lambda dim, ratio: MLP(dim, 4 * ratio),
     "hidden width itself, not a factor on D": lambda dim, ratio: MLP(dim, dim * ratio),
-    "a layer too many": deeper,
+    "a layer too many":
+        lambda dim, h: nn.Sequential(nn.Linear(dim, h), nn.GELU(), nn.Linear(h, h), nn.GELU(), nn.Linear(h, dim)),
     "no plain list": Listed,
     "only the first layer is registered": of(Listed, place=0),
     "only the second layer is registered": of(Listed, place=1),
