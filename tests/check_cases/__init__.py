@@ -14,12 +14,12 @@ import re
 import numpy as np
 import torch
 import torch.nn.functional as F
-from einops import rearrange, reduce, repeat
+from einops import rearrange
 from torch import nn
 
 NAMES = {
     "copy": copy, "itertools": itertools, "math": math, "random": random, "np": np, "torch": torch, "F": F, "nn": nn,
-    "rearrange": rearrange, "reduce": reduce, "repeat": repeat, "cos": math.cos, "pi": math.pi,
+    "rearrange": rearrange, "cos": math.cos, "pi": math.pi,
 }  # fmt: skip
 
 
@@ -58,3 +58,37 @@ class Program:
     def wrong(self, part, table):
         """Answers from {part of the message: other code for this part}."""
         return each(lambda code: self(**{part: code}), table)
+
+
+def written(arguments, names, table):
+    """Answers from {part of the message: an expression of the arguments, or several}; names: what else is in them."""
+    return each(lambda code: eval(f"lambda {arguments}: {code}", names), table)
+
+
+def module(init, forward):
+    """A module class from two functions."""
+
+    class Made(nn.Module):
+        def __init__(self, *sizes):
+            super().__init__()
+            self.sizes = sizes
+            init(self, *sizes)
+
+        def forward(self, x):
+            return forward(self, x)
+
+    return Made
+
+
+def having(**parts):
+    """A module's beginning: its parts, as functions of the sizes."""
+
+    def init(self, *sizes):
+        for name, make in parts.items():
+            setattr(self, name, make(*sizes))
+
+    return init
+
+
+def zeros(*shape):
+    return nn.Parameter(torch.zeros(*shape))

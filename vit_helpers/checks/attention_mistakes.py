@@ -15,15 +15,12 @@ def hide(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def weigh(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None,
     table: Callable[..., Tensor] = lambda q, k, v: q @ k.mT,
     scale: Callable[[Tensor], float] = lambda q: q.shape[-1] ** -0.5,
     hide: Callable[..., Tensor] = hide,
     soft: Callable[..., Tensor] = lambda s: s.softmax(-1),
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Attention's weights (..., T, T); a mistake is another table of q and k, another scale, hiding or softmax."""
     return soft(hide(table(q, k, v) * scale(q), mask))
 

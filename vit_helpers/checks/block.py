@@ -8,24 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks.feed_forward import MLPS, identity, mlp, mlp_readings, with_sizes
-from vit_helpers.checks.modules import (
-    Class,
-    ModuleExercise,
-    Reading,
-    apart,
-    every_gradient,
-    made,
-    numbers,
-    other_sizes,
-    parameters,
-    reading_of,
-    shapes,
-)
-from vit_helpers.checks.multi_head import HEADS, MULTI_HEAD, multi_head, with_layers
+from vit_helpers.checks import modules
+from vit_helpers.checks.feed_forward import MLPS, identity, mlp, mlp_readings
+from vit_helpers.checks.modules import ModuleExercise, Reading
+from vit_helpers.checks.multi_head import HEADS, MULTI_HEAD, multi_head
 from vit_helpers.checks.multi_head import readings as attention_readings
 from vit_helpers.checks.report import Function
-from vit_helpers.encoder import MLP, Block
+from vit_helpers.encoder import Block
 
 # The ways through the parts
 
@@ -98,13 +87,9 @@ EPS = {
 
 
 def block(
-    x: Tensor,
-    *reading: Tensor,
-    way: Function = right_way,
-    eps: tuple[float, float] = (1e-6, 1e-6),
-    attention: Function = multi_head,
-    dense: Function = mlp,
-) -> Tensor:
+    x: Tensor, *reading: Tensor, way: Function = right_way, eps: tuple[float, float] = (1e-6, 1e-6),
+    attention: Function = multi_head, dense: Function = mlp,
+) -> Tensor:  # fmt: skip
     """x through the parts of a reading; a mistake is another way, other eps, wrong attention or a wrong MLP."""
     n, m = (
         partial(F.layer_norm, normalized_shape=x.shape[-1:], weight=w, bias=b, eps=each)
@@ -151,34 +136,14 @@ def block_readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]
         yield *norms[:2], *attention, *norms[2:], *layers
 
 
-def with_parts(attention: Class = MULTI_HEAD.module, dense: Class = MLP, ratio: int = 4, norms: int = 2) -> Class:
-    """A whole wrong class: a block of other parts, or with another number of norms."""
-
-    class Answer(nn.Module):
-        def __init__(self, dim: int, heads: int) -> None:
-            super().__init__()
-            self.attention, self.dense = attention(dim, heads), dense(dim, ratio * dim)
-            self.norms = nn.ModuleList(nn.LayerNorm(dim, eps=1e-6) for _ in range(norms))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return right_way(x, self.norms[0], self.attention, self.norms[-1], self.dense)
-
-    return Answer
-
-
-def no_part(*sizes: int) -> nn.Module:
-    return nn.Identity()
-
-
 def exact(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless a module is right to the last digits of float64, for tiny tokens too, where eps counts."""
     sizes, shape = exercise.cases[0]
-    module, x = made(answer, sizes, shape, torch.float64)
+    module, x = modules.made(answer, sizes, shape, torch.float64)
     for size in (1e-3, 1.0):
-        reading_of(exercise, module, size * x, sizes)
+        modules.reading_of(exercise, module, size * x, sizes)
 
 
-NO_BIAS = with_layers(qkv_bias=False, proj_bias=False)
 BLOCK = ModuleExercise(
     name="block",
     module=Block,
@@ -186,13 +151,13 @@ BLOCK = ModuleExercise(
     readings=block_readings,
     vectorized=True,
     ideas={
-        "(B, T, D) in, (B, T, D) out": [shapes],
-        "two norms, attention, an MLP: 12 D^2 + 13 D parameters": [parameters],
-        "images do not mix, and two calls give the same": [apart],
-        "the numbers of equations 2 and 3": [numbers],
+        "(B, T, D) in, (B, T, D) out": [modules.shapes],
+        "two norms, attention, an MLP: 12 D^2 + 13 D parameters": [modules.parameters],
+        "images do not mix, and two calls give the same": [modules.apart],
+        "the numbers of equations 2 and 3": [modules.numbers],
         "eps 1e-6 and the exact GELU, float64 too": [exact],
-        "any number of heads and tokens": [other_sizes],
-        "gradients flow to the tokens and to every parameter": [every_gradient],
+        "any number of heads and tokens": [modules.other_sizes],
+        "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
     mistakes={words: partial(block, way=way) for words, way in WAYS.items()}
     | {f"the MLP: {words}": partial(block, dense=wrong) for words, wrong in MLPS.items()}
@@ -208,19 +173,19 @@ BLOCK = ModuleExercise(
     },
     structures={
         "one LayerNorm is missing, attention and MLP have a norm each; or both have no shift (RMSNorm?)":
-            with_parts(norms=1),
+            modules.squares(12, 11),
         "that is a LayerNorm too many (the last one of a ViT stands after all blocks), or a LayerScale":
-            with_parts(norms=3),
-        "a LayerNorm and the output projection of attention are missing": with_parts(with_layers(proj=0), norms=1),
-        "the output projection of attention is missing": with_parts(with_layers(proj=0)),
-        "the MLP is missing; layers in a plain list are not registered": with_parts(dense=no_part),
-        "attention is missing": with_parts(no_part),
-        "the Linears have no biases": with_parts(NO_BIAS, with_sizes(bias=(False, False))),
-        "the MLP's layers have no biases": with_parts(dense=with_sizes(bias=(False, False))),
-        "queries, keys and values have no bias": with_parts(with_layers(qkv_bias=False)),
-        "attention has no biases, or the norms are missing, or their scale and shift": with_parts(NO_BIAS),
+            modules.squares(12, 15),
+        "a LayerNorm and the output projection of attention are missing": modules.squares(11, 10),
+        "the output projection of attention is missing": modules.squares(11, 12),
+        "the MLP is missing; layers in a plain list are not registered": modules.squares(4, 8),
+        "attention is missing": modules.squares(8, 9),
+        "the Linears have no biases": modules.squares(12, 4),
+        "the MLP's layers have no biases": modules.squares(12, 8),
+        "queries, keys and values have no bias": modules.squares(12, 10),
+        "attention has no biases, or the norms are missing, or their scale and shift": modules.squares(12, 9),
     }
-    | {f"the MLP's hidden width is {ratio} D; it is 4 D": with_parts(ratio=ratio) for ratio in (1, 2, 3, 8)},
+    | {f"the MLP's hidden width is {r} D; it is 4 D": modules.squares(4 + 2 * r, 9 + r) for r in (1, 2, 3, 8)},
     cases=MULTI_HEAD.cases,
     count="12 D^2 + 13 D",
     advice="4 D^2 + 4 D of attention, 8 D^2 + 5 D of the MLP, 2 D of each norm",

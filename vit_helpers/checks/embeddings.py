@@ -7,19 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit_helpers.checks import modules
 from vit_helpers.checks.compare import same
-from vit_helpers.checks.modules import (
-    ModuleExercise,
-    build,
-    every_gradient,
-    made,
-    numbers,
-    other_sizes,
-    output,
-    unregistered,
-)
+from vit_helpers.checks.modules import ModuleExercise
 from vit_helpers.checks.positions import RESIZE_POSITIONS, SINCOS
-from vit_helpers.checks.projection import PATCH_EMBED, UNREGISTERED, readable, registered, right_shape, steady, tokens_shape
+from vit_helpers.checks.projection import PATCH_EMBED, UNREGISTERED, readable, registered, steady, tokens_shape
 from vit_helpers.checks.report import Function, reject_if
 from vit_helpers.embeddings import TokenEmbed
 
@@ -29,11 +21,10 @@ check_patch_embed, check_sincos, check_resize_positions = PATCH_EMBED.check, SIN
 
 
 class ClassToken(TokenEmbed):
-    """The right module; with several vectors, or one that is not registered, a wrong one."""
+    """The right module."""
 
-    def __init__(self, D: int, *plain: str) -> None:
+    def __init__(self, D: int) -> None:
         super().__init__((1, 1), D, positions="none")
-        unregistered(self, *plain)
 
 
 def front(x: Tensor, token: Tensor, *positions: Tensor) -> Tensor:
@@ -73,8 +64,8 @@ def class_token_reading(module: nn.Module, D: int) -> Iterator[tuple[Tensor]]:
 def in_front(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless the same vector is in front of every image, and the patches come out as they were."""
     for sizes, shape in exercise.cases:
-        module, x = made(answer, sizes, shape)
-        got = output(module, x, "for (B, N, D)", right_shape(exercise, sizes, x))
+        module, x = modules.made(answer, sizes, shape)
+        got = modules.output(module, x, "for (B, N, D)", modules.right_shape(exercise, sizes, x))
         reject_if(same(got[:, :-1], x), END)
         changed = "the patches behind the class token came out changed; here nothing is added to them"
         reject_if(not same(got[:, 1:], x), changed)
@@ -92,11 +83,11 @@ ADD_CLASS_TOKEN = ModuleExercise(
     ideas={
         "gives one token more, for every batch size": [tokens_shape],
         "the same vector stands in front of every image": [steady, in_front],
-        "it is one registered vector": [partial(registered, several=SEVERAL_VECTORS), readable, numbers],
-        "gradients reach it and the patches": [other_sizes, every_gradient],
+        "it is one registered vector": [partial(registered, several=SEVERAL_VECTORS), readable, modules.numbers],
+        "gradients reach it and the patches": [modules.other_sizes, modules.every_gradient],
     },
     mistakes=SHAPES | {END: end},
-    structures={f"the class token {UNREGISTERED}": lambda D: ClassToken(D, "cls_token")},
+    structures={f"the class token {UNREGISTERED}": lambda D: []},
     cases=[((D,), shape) for D, shape in BATCHES],
     count="(B, N + 1, D)",
     advice="The token is one vector, (1, 1, D); expand it to the batch at hand, x.shape[0], inside forward",
@@ -110,17 +101,15 @@ check_add_class_token = ADD_CLASS_TOKEN.check
 
 
 class Tokens(nn.Module):
-    """The right module; with other numbers of positions, or with a plain tensor for a parameter, a wrong one."""
+    """The right module."""
 
-    def __init__(self, N: int, D: int, *plain: str, rows: Function = lambda N: N + 1) -> None:
+    def __init__(self, N: int, D: int) -> None:
         super().__init__()
         self.cls_token = nn.Parameter(torch.zeros(1, 1, D))
-        self.pos_embed = nn.Parameter(0.02 * torch.randn(1, rows(N), D))
-        unregistered(self, *plain)
+        self.pos_embed = nn.Parameter(0.02 * torch.randn(1, N + 1, D))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = front(x, self.cls_token)
-        return x + F.interpolate(self.pos_embed.mT, x.shape[1]).mT
+        return front(x, self.cls_token) + self.pos_embed
 
 
 def token_readings(module: nn.Module, N: int, D: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -133,7 +122,7 @@ def token_readings(module: nn.Module, N: int, D: int) -> Iterator[tuple[Tensor, 
 def quiet(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake when the positions start so large that the patches are lost in them."""
     for sizes, _ in exercise.cases:
-        for _, positions in exercise.readings(build(answer, *sizes), *sizes):
+        for _, positions in exercise.readings(modules.build(answer, *sizes), *sizes):
             drown = "the positions start with a standard deviation near 1 and drown the patches: the published code has 0.02"
             reject_if(positions.detach().std() > 0.3, drown)
 
@@ -146,7 +135,8 @@ TOKEN_EMBED = ModuleExercise(
     ideas={
         "gives one token more, for every batch size": [tokens_shape],
         "one class token and N + 1 positions are learned": [steady, registered],
-        "adds to each token its own position, gradients too": [readable, quiet, numbers, other_sizes, every_gradient],
+        "adds to each token its own position, gradients too":
+            [readable, quiet, modules.numbers, modules.other_sizes, modules.every_gradient],
     },
     mistakes=SHAPES
     | {
@@ -163,17 +153,14 @@ TOKEN_EMBED = ModuleExercise(
             lambda x, token, positions: front(x, token) + positions.roll(-1, 0),
     },
     structures={
-        f"neither class token nor positions are learned: each {UNREGISTERED}":
-            lambda N, D: Tokens(N, D, "cls_token", "pos_embed"),
-        f"learns the class token alone, or one position; the other {UNREGISTERED}":
-            lambda N, D: Tokens(N, D, "pos_embed"),
-        f"learns the positions alone: the class token {UNREGISTERED}": lambda N, D: Tokens(N, D, "cls_token"),
+        f"neither class token nor positions are learned: each {UNREGISTERED}": lambda N, D: [],
+        f"learns the class token alone, or one position; the other {UNREGISTERED}": lambda N, D: [D],
+        f"learns the positions alone: the class token {UNREGISTERED}": lambda N, D: [(N + 1) * D],
         "learns two vectors: the class token, and one position for all patches. Then a patch still cannot tell "
-        "where it stood: positions are (1, N + 1, D), one vector a token": partial(Tokens, rows=lambda N: 1),
+        "where it stood: positions are (1, N + 1, D), one vector a token": lambda N, D: [D, D],
         "learns N positions, one too few: the class token gets a position too (E_pos has N + 1 rows)":
-            partial(Tokens, rows=lambda N: N),
-        "learns three vectors: all patches share one position; each token needs its own":
-            partial(Tokens, rows=lambda N: 2),
+            lambda N, D: [D, N * D],
+        "learns three vectors: all patches share one position; each token needs its own": lambda N, D: [D, 2 * D],
     },
     cases=[((shape[1], D), shape) for D, shape in BATCHES],
     count="(B, N + 1, D)",

@@ -19,17 +19,12 @@ from vit_helpers.checks.report import variants
 
 
 def normed(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor,
-    eps: float = 1e-6,
-    *,
-    axes: Callable[[int], Any] = lambda n: -1,
-    correction: int = 0,
+    x: Tensor, w: Tensor, b: Tensor, eps: float = 1e-6, *,
+    axes: Callable[[int], Any] = lambda n: -1, correction: int = 0,
     eps_of: Callable[[float], float] = lambda eps: eps,
     divide: Callable[..., Tensor] = lambda x, c, v, eps: c / (v + eps).sqrt(),
     affine: Callable[..., Tensor] = lambda y, w, b: y * w + b,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Layer norm; a mistake is another choice of axes, or another way to make y of x, x - mean, variance and eps."""
     axis = axes(x.ndim)
     c, v = x - x.mean(axis, keepdim=True), x.var(axis, keepdim=True, correction=min(correction, x.shape[-1] - 1))
@@ -45,8 +40,7 @@ def unused(y: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 NORMS = variants(normed, {
-    "takes mean and variance over the tokens; they belong to each token alone, over the last axis":
-        {"axes": lambda n: -2},
+    "takes mean and variance over the tokens; they belong to each token alone, over the last axis": {"axes": lambda n: -2},
     "takes mean and variance over the batch; that is batch norm. Each token has its own, over the last axis":
         {"axes": lambda n: 0},
     "takes mean and variance over batch and tokens; that is batch norm. Each token has its own, over the last axis":
@@ -71,20 +65,17 @@ NORMS = variants(normed, {
     "only the mean is subtracted; divide by the root of the variance too": {"divide": lambda x, c, v, eps: c},
     "multiplies by the root of the variance; divide by it": {"divide": lambda x, c, v, eps: c * (v + eps).sqrt()},
     "scale and shift are missing: weight and bias are not used": {"affine": unused},
-    "weight and bias are not used, and eps is 1e-5, torch's own default":
-        {"affine": unused, "eps_of": lambda eps: 1e-5},
+    "weight and bias are not used, and eps is 1e-5, torch's own default": {"affine": unused, "eps_of": lambda eps: 1e-5},
     "the shift is missing: bias is not used": {"affine": lambda y, w, b: y * w},
     "the scale is missing: weight is not used": {"affine": lambda y, w, b: y + b},
     "scale and shift have changed places: multiply by weight, add bias": {"affine": lambda y, w, b: y * b + w},
     "shifts before it scales: multiply by weight first, then add bias": {"affine": lambda y, w, b: (y + b) * w},
     "the bias is subtracted; add it": {"affine": lambda y, w, b: y * w - b},
     "scales by 1 + weight; the weight is the whole scale": {"affine": lambda y, w, b: y * (1 + w) + b},
-    "divides by a length, the root of a sum; it is of a mean":
-        {"divide": lambda x, c, v, eps: F.normalize(c, dim=-1)},
+    "divides by a length, the root of a sum; it is of a mean": {"divide": lambda x, c, v, eps: F.normalize(c, dim=-1)},
     "takes one variance for all numbers, not one a token":
         {"divide": lambda x, c, v, eps: c / (x.var(correction=0) + eps).sqrt()},
-    "takes one mean for all numbers, not one a token":
-        {"divide": lambda x, c, v, eps: (x - x.mean()) / (v + eps).sqrt()},
+    "takes one mean for all numbers, not one a token": {"divide": lambda x, c, v, eps: (x - x.mean()) / (v + eps).sqrt()},
     "takes x from the mean; take the mean from x": {"affine": lambda y, w, b: b - y * w},
     "divides by weight; multiply by it": {"affine": lambda y, w, b: y / w + b},
     "gives x back as it came": {"divide": lambda x, c, v, eps: x, "affine": unused},
@@ -122,8 +113,7 @@ LAYER_NORM = Exercise(
             tokens(2, 5, 8, size=1e-3, eps=(1e-3,), when="for small tokens and eps = 0.001"),
         ],
         # with D = 1 the result is the bias; small numbers, because 1 / sqrt(eps) makes the rounding 1000 times as large
-        "one token, D = 1, no batch axis, float64":
-            [tokens(1, 1, 6), tokens(3, 1, size=0.01), tokens(7), tokens(1, 17, 64)],
+        "one token, D = 1, no batch axis, float64": [tokens(1, 1, 6), tokens(3, 1, size=0.01), tokens(7), tokens(1, 17, 64)],
         "gradients flow to x, weight and bias": [contract],
     },
     mistakes=NORMS,

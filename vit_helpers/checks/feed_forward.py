@@ -1,6 +1,6 @@
 """The exercise of notebook 04 that builds the MLP of a block."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import permutations
 
@@ -8,19 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks.modules import (
-    Class,
-    ModuleExercise,
-    Reading,
-    every_gradient,
-    expect_steady,
-    made,
-    numbers,
-    other_sizes,
-    output,
-    parameters,
-    shapes,
-)
+from vit_helpers.checks import modules
+from vit_helpers.checks.modules import ModuleExercise, Reading
 from vit_helpers.checks.report import Function, reject_if, variants
 from vit_helpers.encoder import MLP
 
@@ -30,13 +19,9 @@ def identity(x: Tensor) -> Tensor:
 
 
 def mlp(
-    x: Tensor,
-    *layers: Tensor,
-    act: Function = F.gelu,
-    before: Function = identity,
-    after: Function = identity,
+    x: Tensor, *layers: Tensor, act: Function = F.gelu, before: Function = identity, after: Function = identity,
     residual: int = 0,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Linear, GELU, Linear; a mistake is another activation, or something before or after the layers."""
     w1, b1, w2, b2 = layers
     return after(F.linear(act(F.linear(before(x), w1, b1)), w2, b2)) + residual * x
@@ -67,32 +52,6 @@ MLPS = variants(mlp, {
 })  # fmt: skip
 
 
-def with_sizes(
-    width: Callable[[int, int], int] = lambda dim, hidden: hidden,
-    bias: tuple[bool, ...] = (True, True, True),
-    norm: bool = False,
-    extra: int = 0,
-    kept: slice = slice(None),
-) -> Class:
-    """A whole wrong class: an MLP with other layers than asked, of which some are registered."""
-
-    class Answer(nn.Module):
-        def __init__(self, dim: int, hidden: int) -> None:
-            super().__init__()
-            widths = [dim, *[width(dim, hidden)] * (1 + extra), dim]
-            self.norm = nn.LayerNorm(dim) if norm else nn.Identity()
-            self.layers = [nn.Linear(*sizes) for sizes in zip(widths, widths[1:], bias, strict=False)]
-            self.registered = nn.ModuleList(self.layers[kept])
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = self.norm(x)
-            for layer in self.layers[:-1]:
-                x = F.gelu(layer(x))
-            return self.layers[-1](x)
-
-    return Answer
-
-
 def affine(module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     """Weight (out, in) and bias (out,) of every map in which a module holds both, nn.Linear or not, either way round."""
     for part in module.modules():
@@ -112,15 +71,19 @@ def mlp_readings(module: nn.Module, dim: int, hidden: int) -> Iterator[Reading]:
 def tokens_alone(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless a module repeats itself in both modes and reads every token alone."""
     (sizes, shape), *_ = exercise.cases
-    expect_steady(*made(answer, sizes, shape), shape)
+    modules.expect_steady(*modules.made(answer, sizes, shape), shape)
     for size in (shape, (sizes[0],) * 3):
-        module, x = made(answer, sizes, size)
+        module, x = modules.made(answer, sizes, size)
         other = x.clone()
         other[1, 3] += 1
         with torch.no_grad():
-            moved = (output(module.eval(), x) - output(module, other)).abs().amax(-1) > 1e-5
+            moved = (modules.output(module.eval(), x) - modules.output(module, other)).abs().amax(-1) > 1e-5
         moved[1, 3] = False
         reject_if(moved.any(), "a token's result changes when another token does: the MLP reads every token alone")
+
+
+def two_layers(D: int, hidden: int) -> list[int]:
+    return [D * hidden, hidden, hidden * D, D]
 
 
 FEED_FORWARD = ModuleExercise(
@@ -129,25 +92,25 @@ FEED_FORWARD = ModuleExercise(
     function=mlp,
     readings=mlp_readings,
     ideas={
-        "(B, T, D) in, (B, T, D) out": [shapes],
-        "two layers with biases, D -> hidden -> D": [parameters],
+        "(B, T, D) in, (B, T, D) out": [modules.shapes],
+        "two layers with biases, D -> hidden -> D": [modules.parameters],
         "every token alone, the same at every call": [tokens_alone],
-        "a GELU between, nothing after": [numbers],
-        "the exact GELU, float64 too": [other_sizes],
-        "gradients flow to the tokens and to every parameter": [every_gradient],
+        "a GELU between, nothing after": [modules.numbers],
+        "the exact GELU, float64 too": [modules.other_sizes],
+        "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
     mistakes=MLPS,
     structures={
-        "the biases are missing": with_sizes(bias=(False, False)),
-        "the first layer has no bias": with_sizes(bias=(False, True)),
-        "the second layer has no bias": with_sizes(bias=(True, False)),
-        "only the first layer is registered; layers in a plain list are not": with_sizes(kept=slice(0, 1)),
-        "only the second layer is registered; layers in a plain list are not": with_sizes(kept=slice(1, 2)),
-        "that is a LayerNorm too many; it belongs to the block": with_sizes(norm=True),
-        "the hidden width is always 4 D; take the one that is given": with_sizes(lambda dim, hidden: 4 * dim),
-        "the second argument is the hidden width itself, not a factor 4 less": with_sizes(lambda dim, hidden: 4 * hidden),
-        "the second argument is the hidden width itself, not a factor on D": with_sizes(lambda dim, hidden: dim * hidden),
-        "that is a layer too many": with_sizes(extra=1),
+        "the biases are missing": lambda D, hidden: [D * hidden, hidden * D],
+        "the first layer has no bias": lambda D, hidden: [D * hidden, hidden * D, D],
+        "the second layer has no bias": lambda D, hidden: [D * hidden, hidden, hidden * D],
+        "only the first layer is registered; layers in a plain list are not": lambda D, hidden: [D * hidden, hidden],
+        "only the second layer is registered; layers in a plain list are not": lambda D, hidden: [hidden * D, D],
+        "that is a LayerNorm too many; it belongs to the block": lambda D, hidden: [*two_layers(D, hidden), 2 * D],
+        "the hidden width is always 4 D; take the one that is given": lambda D, hidden: two_layers(D, 4 * D),
+        "the second argument is the hidden width itself, not a factor 4 less": lambda D, hidden: two_layers(D, 4 * hidden),
+        "the second argument is the hidden width itself, not a factor on D": lambda D, hidden: two_layers(D, D * hidden),
+        "that is a layer too many": lambda D, hidden: [*two_layers(D, hidden), hidden * hidden, hidden],
     },
     cases=[((6, 10), (2, 5, 6)), ((5, 20), (2, 5, 5)), ((8, 3), (1, 1, 8)), ((4, 4), (3, 4, 4))],
     count="2 D hidden + hidden + D",

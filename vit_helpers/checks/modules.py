@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -34,7 +34,8 @@ class ModuleExercise:
     readings  : (module, *sizes) -> every way in which an answer's parameters may be those of `function`
     ideas     : {what is right: functions of exercise and answer that raise `Mistake`}
     mistakes  : {message: a wrong `function`}, found by its numbers
-    structures: {message: a whole wrong class}, found by its number of parameters
+    structures: {message: (*sizes) -> how many numbers each parameter of a wrong class has}, found by their sum
+    stages    : {message: a whole wrong class}, where an exercise has other ways to find it
     sizes, shape: arguments of the class and shape of an input for what is tried once; cases: pairs of them for the rest
     """
 
@@ -44,12 +45,13 @@ class ModuleExercise:
     readings: Callable[..., Iterator[Reading]]
     ideas: Mapping[str, Sequence[Function]]
     mistakes: Mapping[str, Callable[..., Tensor]]
-    structures: Mapping[str, Class]
+    structures: Mapping[str, Callable[..., Sequence[int]]]
     cases: Sequence[tuple[Sizes, Sizes]]
     count: str  # the number of parameters as a formula
     advice: str = ""  # for another number that no wrong class has
     unknown: str = "shapes and parameters are right, the numbers are not"
     unread: str = "build it from nn.Linear layers, so that weights can be copied"
+    stages: Mapping[str, Class] = field(default_factory=dict)
     vectorized: bool = False  # whether all readings are tried at once (torch.vmap): for parts with hundreds of readings
 
     def check(self, answer: Any) -> bool:
@@ -90,15 +92,12 @@ class ModuleExercise:
 
     def wrong_answers(self) -> dict[str, Class]:
         """Every whole wrong answer of the table by its message."""
-        return {words: self.wrong_class(wrong) for words, wrong in self.mistakes.items()} | dict(self.structures)
+        return {words: self.wrong_class(wrong) for words, wrong in self.mistakes.items()} | dict(self.stages)
 
 
-def unregistered(module: nn.Module, *names: str) -> None:
-    """Make plain tensors of some of a module's parameters."""
-    for name in names:
-        tensor = getattr(module, name).detach()
-        delattr(module, name)
-        setattr(module, name, tensor)
+def squares(a: int, b: int) -> Callable[..., list[int]]:
+    """So many squares of the width, and so many widths."""
+    return lambda D, *sizes: [a * D * D, b * D]
 
 
 def build(answer: Any, *sizes: int) -> nn.Module:
@@ -134,6 +133,11 @@ def output(module: nn.Module, x: Tensor, when: str = "", shape: Sizes = ()) -> T
     return got
 
 
+def right_shape(exercise: ModuleExercise, sizes: Sizes, x: Tensor) -> Sizes:
+    """The shape that the right module gives."""
+    return tuple(exercise.module(*sizes)(x.float()).shape)
+
+
 def expect_steady(module: nn.Module, x: Tensor, shape: Sizes) -> None:
     """Mistake unless a module leaves its input alone, gives the same for it in both modes, and anew for another."""
     other, found = torch.randn_like(x), {}
@@ -162,8 +166,8 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
     count, wanted = (sum(p.numel() for p in m.parameters()) for m in (module, right))
     reject_if(not count, "has no parameters: make the layers in __init__, as attributes or in nn.ModuleList, no plain list")
     if count != wanted:
-        known = ((words, sum(p.numel() for p in wrong(*sizes).parameters())) for words, wrong in exercise.structures.items())
-        words = next((words for words, theirs in known if theirs == count), exercise.advice)
+        known = (words for words, theirs in exercise.structures.items() if sum(theirs(*sizes)) == count)
+        words = next(known, exercise.advice)
         raise Mistake(f"has {count} parameters for D = {sizes[0]}, it should have {exercise.count} = {wanted}: {words}")
     reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
 
@@ -171,14 +175,14 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
 def apart(exercise: ModuleExercise, answer: Any) -> None:
     """Mistake unless a module repeats itself in both modes and mixes no images."""
     (sizes, shape), *_ = exercise.cases
-    expect_steady(*made(answer, sizes, shape), shape)
     module, x = made(answer, sizes, (4, *shape[1:]))
+    expect_steady(module, x, right_shape(exercise, sizes, x))
     module.eval()
     mixed = "images mix: other images in the batch change image {}'s output. Which axis does attention run along?"
     for kept in (0, 3):
         other = torch.randn_like(x)
         other[kept] = x[kept]
-        before, after, alone = (output(module, images) for images in (x, other, x[kept : kept + 1]))
+        before, after, alone = (ask(module, images) for images in (x, other, x[kept : kept + 1]))
         reject_if(not same(before[kept], after[kept]), mixed.format(kept))
         reject_if(not same(before[kept], alone[0]), "an image alone gives another result than the same image in a batch")
 

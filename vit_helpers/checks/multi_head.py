@@ -8,22 +8,11 @@ from itertools import permutations
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.attention import MultiHeadAttention, attention
+from vit_helpers.attention import MultiHeadAttention
+from vit_helpers.checks import modules
 from vit_helpers.checks.attention_mistakes import VALUES, WEIGHTS, weigh
 from vit_helpers.checks.compare import same
-from vit_helpers.checks.modules import (
-    Class,
-    ModuleExercise,
-    Reading,
-    apart,
-    every_gradient,
-    made,
-    numbers,
-    other_sizes,
-    output,
-    parameters,
-    shapes,
-)
+from vit_helpers.checks.modules import ModuleExercise, Reading
 from vit_helpers.checks.report import Function, reject_if, variants
 
 # Reading a module: its layers, whatever they are called
@@ -70,17 +59,11 @@ def heads_of(x: Tensor, h: int) -> Tensor:
 
 
 def multi_head(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    weights: Function = weigh,
-    values: Function = lambda w, q, k, v: w @ v,
-    split: Function = lambda q: q,
-    join: Function = lambda values: values.transpose(1, 2).flatten(2),
+    x: Tensor, w: Tensor, b: Tensor, weight: Tensor, bias: Tensor,
+    weights: Function = weigh, values: Function = lambda w, q, k, v: w @ v,
+    split: Function = lambda q: q, join: Function = lambda values: values.transpose(1, 2).flatten(2),
     project: Function = lambda x, values, weight, bias: values @ weight.T + bias,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Equations 5 to 8 in one line each; a mistake is another way to mix tokens, to split or join heads, or to project."""
     q, k, v = map(split, torch.einsum("btD,chdD->cbhtd", x, w) + b[:, None, :, None])
     return project(x, join(values(weights(q, k, v), q, k, v)), weight, bias)
@@ -111,41 +94,21 @@ HEADS = variants(multi_head, {
 })  # fmt: skip
 
 
-def with_layers(
-    qkv_bias: bool = True, proj: int = 1, proj_bias: bool = True, norm: bool = False, listed: bool = False
-) -> Class:
-    """A whole wrong class: with other layers than asked, all else right."""
-
-    class Answer(nn.Module):
-        def __init__(self, dim: int, heads: int) -> None:
-            super().__init__()
-            self.heads, maps = heads, nn.Linear(dim, 3 * dim, bias=qkv_bias)
-            self.maps = [maps] if listed else nn.ModuleList([maps])
-            self.norm = nn.LayerNorm(dim) if norm else nn.Identity()
-            self.proj = nn.Sequential(*(nn.Linear(dim, dim, bias=proj_bias) for _ in range(proj)))
-
-        def forward(self, x: Tensor) -> Tensor:
-            q, k, v = (heads_of(z, self.heads) for z in self.maps[0](self.norm(x)).chunk(3, -1))
-            return self.proj(attention(q, k, v)[0].transpose(1, 2).flatten(2))
-
-    return Answer
-
-
 # Ideas
 
 
 def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless every token sees every other one, and tokens in another order give the same in that order."""
-    module, x = made(answer, (12, 3), (2, 7, 12))
+    module, x = modules.made(answer, (12, 3), (2, 7, 12))
     order = torch.randperm(7)
 
     def misses(token: int, changed: int) -> bool:
         other = x.clone()
         other[:, changed] += 3 * torch.randn(12)
-        return same(before[:, token], output(module, other)[:, token], atol=1e-7)
+        return same(before[:, token], modules.output(module, other)[:, token], atol=1e-7)
 
     with torch.no_grad():
-        before, moved = output(module.eval(), x), output(module, x[:, order])
+        before, moved = modules.output(module.eval(), x), modules.output(module, x[:, order])
         missing = misses(0, 6), misses(6, 0)
     never = "the tokens never meet: another token 6 leaves the output of token 0 as it was. Along which axis do scores run?"
     reject_if(missing == (True, True), never)
@@ -159,7 +122,7 @@ def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
 
 def whole_tokens(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake when a head reads only its own slice of a token."""
-    module, _ = made(answer, (12, 3), (2, 5, 12))
+    module, _ = modules.made(answer, (12, 3), (2, 5, 12))
     sliced = any(w.shape[1] == 4 for w, _ in layers(module))
     reject_if(sliced, "a head projects only its own slice of the token; in the paper every head reads all D numbers")
 
@@ -170,25 +133,25 @@ MULTI_HEAD = ModuleExercise(
     function=multi_head,
     readings=readings,
     ideas={
-        "(B, T, D) in, (B, T, D) out": [shapes],
-        "heads that read the whole token, and an output projection": [whole_tokens, parameters],
-        "images in a batch do not mix, in training and evaluation": [apart],
+        "(B, T, D) in, (B, T, D) out": [modules.shapes],
+        "heads that read the whole token, and an output projection": [whole_tokens, modules.parameters],
+        "images in a batch do not mix, in training and evaluation": [modules.apart],
         "every token sees every token, whatever their order": [tokens_meet],
-        "4 D^2 + 4 D parameters, and the numbers of equations 5 to 8": [parameters, numbers],
-        "any number of heads and tokens, float64 too": [other_sizes],
-        "gradients flow to the tokens and to every parameter": [every_gradient],
+        "4 D^2 + 4 D parameters, and the numbers of equations 5 to 8": [modules.parameters, modules.numbers],
+        "any number of heads and tokens, float64 too": [modules.other_sizes],
+        "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
     mistakes=HEADS,
     structures={
-        "the output projection is missing": with_layers(proj=0),
-        "the output projection and the biases are missing": with_layers(qkv_bias=False, proj=0),
-        "the biases are missing": with_layers(qkv_bias=False, proj_bias=False),
-        "queries, keys and values have no bias": with_layers(qkv_bias=False),
-        "the output projection has no bias": with_layers(proj_bias=False),
+        "the output projection is missing": modules.squares(3, 3),
+        "the output projection and the biases are missing": modules.squares(3, 0),
+        "the biases are missing": modules.squares(4, 0),
+        "queries, keys and values have no bias": modules.squares(4, 1),
+        "the output projection has no bias": modules.squares(4, 3),
         "only one of four D x D maps is registered; layers in a plain list are not, use nn.ModuleList":
-            with_layers(listed=True),
-        "that is one D x D map too many": with_layers(proj=2),
-        "that is a LayerNorm too many; it belongs to the block of notebook 04": with_layers(norm=True),
+            modules.squares(1, 1),
+        "that is one D x D map too many": modules.squares(5, 5),
+        "that is a LayerNorm too many; it belongs to the block of notebook 04": modules.squares(4, 6),
     },
     cases=[
         ((12, 3), (2, 5, 12)), ((8, 2), (1, 1, 8)), ((6, 1), (3, 4, 6)), ((5, 5), (2, 7, 5)), ((16, 4), (4, 4, 16)),

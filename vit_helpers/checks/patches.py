@@ -103,11 +103,6 @@ def turned_grid(images: Tensor, P: int) -> Tensor:
     return rows_of(images.reshape(B, C, W // P, P, H // P, P).permute(0, 2, 4, 1, 3, 5), images, P)
 
 
-def spread(images: Tensor, P: int) -> Tensor:
-    """The grid's axes behind the patch's: a patch takes pixels that are far apart."""
-    return rows_of(images.unflatten(3, (P, -1)).unflatten(2, (P, -1)).permute(0, 3, 5, 1, 2, 4), images, P)
-
-
 def by_channel(images: Tensor, P: int) -> Tensor:
     """(B, C, N, P*P): the patches of every channel"""
     return patchify(images, P).unflatten(2, (images.shape[1], P * P)).transpose(1, 2)
@@ -122,7 +117,8 @@ PLACES = {  # the numbers in wrong places
         cut(0, 2, 4, 3, 5, 1),
     "inside a patch the channel stands between y and x; it should come first": cut(0, 2, 4, 3, 1, 5),
     "inside a patch the pixels run top to bottom; they should run left to right first": cut(0, 2, 4, 1, 5, 3),
-    "a patch takes pixels that lie far apart; in the first reshape H becomes (rows, P), not (P, rows)": spread,
+    "a patch takes pixels that lie far apart; in the first reshape H becomes (rows, P), not (P, rows)":
+        lambda images, P: rows_of(images.unflatten(3, (P, -1)).unflatten(2, (P, -1)).permute(0, 3, 5, 1, 2, 4), images, P),
     "the axes (length, N) were exchanged by a reshape, which moves no number; use transpose(1, 2)":
         lambda x, P: rows_of(patchify(x, P).mT, x, P),
     "the last axes after the permute are not (C, P, P): the grid's axes (rows, cols) must come before them":

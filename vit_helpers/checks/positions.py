@@ -129,70 +129,61 @@ METHODS = [
 ]
 
 
-def resized(move: Function) -> Function:
-    """An answer from what it does with the patches' positions; the class token's is set aside and put back.
+def resized(
+    pos_embed: Tensor, grid: Grid, new_grid: Grid, method: Method | None = None,
+    to: Function = lambda x, grid: x.mT.unflatten(2, grid),
+    size: Function = lambda new_grid: new_grid,
+    options: Function = lambda method: method,
+    back: Function = lambda y: y.flatten(2).mT,
+) -> Tensor:  # fmt: skip
+    """Set the class token's position aside, stretch the others, put it back; a mistake is another step on the way.
 
-    move: (patches (1, N, D), grid, new grid, how to interpolate) -> (1, N', D)
+    to: (1, N, D) -> a picture (1, D, rows, cols); back: (1, D, rows', cols') -> (1, N', D)
     """
+    extra = pos_embed.shape[1] - math.prod(grid)
+    picture = F.interpolate(to(pos_embed[:, extra:], grid), size=size(new_grid), **options(method or METHODS[0]))
+    return torch.cat([pos_embed[:, :extra], back(picture)], dim=1)
+
+
+def filled(more: Callable[[Tensor, int], Tensor]) -> Function:
+    """A list of positions cut off, or continued; more: (positions, a length) -> as many, or more."""
 
     def answer(pos_embed: Tensor, grid: Grid, new_grid: Grid, method: Method | None = None) -> Tensor:
-        extra = pos_embed.shape[1] - math.prod(grid)
-        moved = move(pos_embed[:, extra:], grid, new_grid, method or METHODS[0])
-        return torch.cat([pos_embed[:, :extra], moved], dim=1)
+        extra, length = pos_embed.shape[1] - math.prod(grid), math.prod(new_grid)
+        return torch.cat([pos_embed[:, :extra], more(pos_embed[:, extra:], length)[:, :length]], dim=1)
 
     return answer
 
 
-def interpolated(patches: Tensor, grid: Grid, new_grid: Grid, method: Method) -> Tensor:
-    """(1, N, D) -> (1, D, rows', cols')"""
-    return F.interpolate(patches.mT.unflatten(2, grid), size=new_grid, **method)
-
-
-def stretch(patches: Tensor, grid: Grid, new_grid: Grid, method: Method) -> Tensor:
-    return interpolated(patches, grid, new_grid, method).flatten(2).mT
-
-
-def filled(patches: Tensor, length: int, copies: bool) -> Tensor:
-    """A list of positions cut off, or continued with copies or zeros."""
-    more = patches.repeat(1, length, 1) if copies else F.pad(patches, (0, 0, 0, length))
-    return more[:, :length]
-
-
 NEAREST = "copies the nearest position; neighbours then share one. Interpolate: bicubic"
-RESIZED: dict[str, Function] = {
-    words: resized(move)
-    for words, move in {
-        "reshaped (1, N, D) to (1, D, rows, cols) without moving axes: go by (1, rows, cols, D), then permute":
-            lambda x, grid, new, method: F.interpolate(x.reshape(1, -1, *grid), size=new, **method).flatten(2).mT,
-        "came back from picture to tokens by a reshape alone: flatten(2), then transpose(1, 2)":
-            lambda x, grid, new, method: interpolated(x, grid, new, method).reshape(1, -1, x.shape[2]),
-        "reads the new grid column by column; patches go left to right, then down":
-            lambda x, grid, new, method: interpolated(x, grid, new, method).mT.flatten(2).mT,
-        "rows and columns changed places": lambda x, grid, new, method: stretch(x, grid[::-1], new, method),
-        "rows and columns of the new grid changed places":
-            lambda x, grid, new, method: stretch(x, grid, new[::-1], method),
-        NEAREST: lambda x, grid, new, method: stretch(x, grid, new, {"mode": "nearest"}),
-        f"{NEAREST} (that is nearest-exact)": lambda x, grid, new, method: stretch(x, grid, new, {"mode": "nearest-exact"}),
-        "takes the mean of an area; neighbours then share it. Interpolate: bicubic":
-            lambda x, grid, new, method: stretch(x, grid, new, {"mode": "area"}),
-        "repeats or cuts the list of positions; stretch the grid instead":
-            lambda x, grid, new, method: filled(x, math.prod(new), copies=True),
-        "stretches the positions as one long row; they lie on a grid, so stretch in two directions":
-            lambda x, grid, new, method: F.interpolate(
-                x.mT, size=math.prod(new), mode="linear", align_corners=method["align_corners"]
-            ).mT,
-        "cuts the list of positions or fills it up with zeros; stretch the grid instead":
-            lambda x, grid, new, method: filled(x, math.prod(new), copies=False),
-    }.items()
-}  # fmt: skip
-right_resized = resized(stretch)
+RESIZED = {
+    "repeats or cuts the list of positions; stretch the grid instead": filled(lambda x, length: x.repeat(1, length, 1)),
+    "cuts the list of positions or fills it up with zeros; stretch the grid instead":
+        filled(lambda x, length: F.pad(x, (0, 0, 0, length))),
+} | variants(resized, {
+    "reshaped (1, N, D) to (1, D, rows, cols) without moving axes: go by (1, rows, cols, D), then permute":
+        {"to": lambda x, grid: x.reshape(1, -1, *grid)},
+    "came back from picture to tokens by a reshape alone: flatten(2), then transpose(1, 2)":
+        {"back": lambda y: y.reshape(1, -1, y.shape[1])},
+    "reads the new grid column by column; patches go left to right, then down": {"back": lambda y: y.mT.flatten(2).mT},
+    "rows and columns changed places": {"to": lambda x, grid: x.mT.unflatten(2, grid[::-1])},
+    "rows and columns of the new grid changed places": {"size": lambda new_grid: new_grid[::-1]},
+    NEAREST: {"options": lambda method: {"mode": "nearest"}},
+    f"{NEAREST} (that is nearest-exact)": {"options": lambda method: {"mode": "nearest-exact"}},
+    "takes the mean of an area; neighbours then share it. Interpolate: bicubic":
+        {"options": lambda method: {"mode": "area"}},
+    "stretches the positions as one long row; they lie on a grid, so stretch in two directions":
+        {"to": lambda x, grid: x.mT, "size": math.prod,
+         "options": lambda method: {"mode": "linear", "align_corners": method["align_corners"]}},
+})  # fmt: skip
 
 
-def observe_resized(answer: Function, *given: object) -> dict[str, Tensor]:
+def observe_resized(answer: Function, *given: Any) -> dict[str, Tensor]:
     """Positions, right or wrong, as the first of the methods gives them: each of eight is welcome, in float32 too."""
     got = answer(*given)
+    every: list[Function] = [resized, *RESIZED.values()]
     if isinstance(got, Tensor) and not got.is_complex():
-        for known in (right_resized, *RESIZED.values()):
+        for known in every:
             if any(alike(got, known(*given, method)) for method in METHODS):
                 return {"": known(*given).to(got.dtype)}
     return {"": got}
@@ -228,7 +219,7 @@ def as_tensors_go(exercise: Exercise, answer: Function) -> None:
         reject_if(not still, "changes the positions although the grid stays the same")
         got = answer(pos_embed, (3, 4), (5, 6))
         reject_if(got.dtype != dtype, f"turns {dtype} into {got.dtype}; keep the type")
-        rights = (right_resized(pos_embed, (3, 4), (5, 6), method) for method in METHODS)
+        rights = (resized(pos_embed, (3, 4), (5, 6), method) for method in METHODS)
         right = next((right for right in rights if alike(got, right)), None)
         if right is None:
             raise Mistake(f"gives other numbers than bicubic interpolation over the grid, for learned positions of {dtype}")
@@ -260,12 +251,12 @@ RESIZE_POSITIONS = Exercise(
         ],
     },
     mistakes={
-        "the class token lost its position": lambda pos, grid, new: right_resized(pos[:, -math.prod(grid) :], grid, new),
+        "the class token lost its position": lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new),
         "a class token came from nowhere":
-            lambda pos, grid, new: F.pad(right_resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)),
-        "keep the leading axis of length 1": lambda pos, grid, new: right_resized(pos, grid, new)[0],
+            lambda pos, grid, new: F.pad(resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)),
+        "keep the leading axis of length 1": lambda pos, grid, new: resized(pos, grid, new)[0],
         "make a row of tokens of the picture again":
-            lambda pos, grid, new: interpolated(pos[:, -math.prod(grid) :], grid, new, METHODS[0]),
+            lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new).mT.unflatten(2, new),
     }
     | RESIZED,
 )  # fmt: skip

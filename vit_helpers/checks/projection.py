@@ -9,18 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit_helpers.checks import modules
 from vit_helpers.checks.compare import same
-from vit_helpers.checks.modules import (
-    ModuleExercise,
-    Sizes,
-    every_gradient,
-    expect_steady,
-    made,
-    numbers,
-    other_sizes,
-    output,
-    reading_of,
-)
+from vit_helpers.checks.modules import ModuleExercise
 from vit_helpers.checks.report import Function, Mistake, first_line, reject_if
 from vit_helpers.checks.traces import ask
 from vit_helpers.patches import patchify, unpatchify
@@ -33,16 +24,11 @@ UNREGISTERED = (
 )
 
 
-def right_shape(exercise: ModuleExercise, sizes: Sizes, x: Tensor) -> Sizes:
-    """The shape that the right module gives."""
-    return tuple(exercise.module(*sizes)(x.float()).shape)
-
-
 def tokens_shape(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless a module gives tensors of the right shape, with the words for the shape of a known mistake."""
     for sizes, shape in exercise.cases:
-        (module, x), when = made(answer, sizes, shape), f"for {'images' if len(shape) == 4 else 'patches'} {shape}"
-        wanted = right_shape(exercise, sizes, x)
+        (module, x), when = modules.made(answer, sizes, shape), f"for {'images' if len(shape) == 4 else 'patches'} {shape}"
+        wanted = modules.right_shape(exercise, sizes, x)
         try:
             got = ask(module, x)
         except (RuntimeError, IndexError) as error:
@@ -55,14 +41,14 @@ def tokens_shape(exercise: ModuleExercise, answer: Function) -> None:
                 known = exercise.wrong_class(wrong)(*sizes)(x).shape == got.shape
                 should = f"gives {tuple(got.shape)} {when}, wanted {exercise.count} = {wanted}"
                 reject_if(known, f"{should}: {words}")
-        output(module, x, when, wanted)
+        modules.output(module, x, when, wanted)
 
 
 def steady(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless a module gives the same in both modes and at every call."""
     for sizes, shape in exercise.cases:
-        module, x = made(answer, sizes, shape)
-        expect_steady(module, x, right_shape(exercise, sizes, x))
+        module, x = modules.made(answer, sizes, shape)
+        modules.expect_steady(module, x, modules.right_shape(exercise, sizes, x))
 
 
 def learned(module: nn.Module) -> list[int]:
@@ -73,14 +59,14 @@ def learned(module: nn.Module) -> list[int]:
 def registered(exercise: ModuleExercise, answer: Function, several: str = "") -> None:
     """Mistake unless a module learns as many numbers as the right one; several: words for a multiple of that number."""
     for sizes, shape in exercise.cases:
-        module, _ = made(answer, sizes, shape)
+        module, _ = modules.made(answer, sizes, shape)
         mine, wanted = learned(module), sum(learned(exercise.module(*sizes)))
         got, total = sum(mine), sum(p.numel() for p in module.parameters())
         frozen = f"has parameters with requires_grad=False ({total - got} numbers): let them learn, or leave them out"
         reject_if(total > got, frozen)
         if got == wanted:
             continue
-        known = {words: learned(wrong(*sizes)) for words, wrong in exercise.structures.items()}
+        known = {words: sorted(theirs(*sizes)) for words, theirs in exercise.structures.items()}
         known = {words: theirs for words, theirs in known.items() if sum(theirs) == got}
         words = min(known, key=lambda words: known[words] != mine, default=several if got % wanted == 0 else "")
         reject_if(words, words.format(got=got, more=got - wanted, times=got // wanted, D=sizes[-1]))
@@ -90,7 +76,7 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
 def readable(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless the parameters have the form of published ones."""
     for sizes, shape in exercise.cases:
-        module, _ = made(answer, sizes, shape)
+        module, _ = modules.made(answer, sizes, shape)
         reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
 
 
@@ -98,17 +84,14 @@ def readable(exercise: ModuleExercise, answer: Function) -> None:
 
 
 class Projection(nn.Module):
-    """The right module; a norm before or after, a missing bias or a plain list make it a wrong one."""
+    """The right module."""
 
-    def __init__(self, P: int, C: int, D: int, bias: bool = True, norms: str = "", listed: bool = False) -> None:
+    def __init__(self, P: int, C: int, D: int) -> None:
         super().__init__()
-        proj = nn.Linear(C * P * P, D, bias=bias)
-        self.P, self.proj = P, [proj] if listed else nn.ModuleList([proj])
-        self.before = nn.LayerNorm(C * P * P) if "before" in norms else nn.Identity()
-        self.after = nn.LayerNorm(D) if "after" in norms else nn.Identity()
+        self.P, self.proj = P, nn.Linear(C * P * P, D)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.after(self.proj[0](self.before(patchify(images, self.P))))
+        return self.proj(patchify(images, self.P))
 
 
 def side(x: Tensor, w: Tensor) -> int:
@@ -146,10 +129,10 @@ def projection_readings(module: nn.Module, P: int, C: int, D: int) -> Iterator[t
 def linear(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless a module is linear in the pixels, and images do not mix."""
     for sizes, shape in exercise.cases:
-        module, one = made(answer, sizes, shape, torch.float64)
+        module, one = modules.made(answer, sizes, shape, torch.float64)
         two = torch.randn_like(one)
         with torch.no_grad():
-            zero = output(module, torch.zeros_like(one), "for images", right_shape(exercise, sizes, one))
+            zero = modules.output(module, torch.zeros_like(one), "for images", modules.right_shape(exercise, sizes, one))
             straight = alike(module(one) + module(two) - zero, module(one + two))
             alone = torch.cat([module(image[None]) for image in one])
             bent = "is not linear in the pixels: no activation, no norm, no dropout belongs to the projection"
@@ -169,7 +152,7 @@ SEVERAL = "changing one patch of the image changes several tokens: the cut goes 
 def in_place(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless changing a patch changes its own token and no other."""
     for (P, C, D), shape in exercise.cases:
-        module, x = made(answer, (P, C, D), shape, torch.float64)
+        module, x = modules.made(answer, (P, C, D), shape, torch.float64)
         N = (shape[2] // P) * (shape[3] // P)
         marked = torch.eye(N, dtype=torch.float64)[:, :, None].expand(N, N, C * P * P)
         images = unpatchify(marked.contiguous(), P, (shape[2], shape[3]))
@@ -178,7 +161,7 @@ def in_place(exercise: ModuleExercise, answer: Function) -> None:
             order = "the tokens stand in another order than the patches, left to right, then down"
             words = SEVERAL if (moved.sum(1) > 1).any() else order
             readable(exercise, answer)
-            reading_of(replace(exercise, unknown=words), module, x, (P, C, D))
+            modules.reading_of(replace(exercise, unknown=words), module, x, (P, C, D))
 
 
 PATCH_EMBED = ModuleExercise(
@@ -191,7 +174,8 @@ PATCH_EMBED = ModuleExercise(
         "weight and bias are registered, and nothing else is learned": [registered, steady],
         "is linear, image by image": [linear],
         "token n comes from patch n alone": [in_place],
-        "equals PatchEmbed with the same weights, gradients too": [readable, numbers, other_sizes, every_gradient],
+        "equals PatchEmbed with the same weights, gradients too":
+            [readable, modules.numbers, modules.other_sizes, modules.every_gradient],
     },
     mistakes={
         "flatten the grid, then move D to the end": convolved,
@@ -210,15 +194,17 @@ PATCH_EMBED = ModuleExercise(
         "reads each patch column by column; go row by row": partial(project, cut=partial(reordered, order=(2, 4, 3))),
     },
     structures={
-        f"the projection {UNREGISTERED}. A layer in a plain list is not registered either":
-            partial(Projection, listed=True),
+        f"the projection {UNREGISTERED}. A layer in a plain list is not registered either": lambda P, C, D: [],
         "learns {got} numbers, the weight alone; a bias of D = {D} numbers belongs to it in all published weights":
-            partial(Projection, bias=False),
+            lambda P, C, D: [C * P * P * D],
     }
     | {
-        f"learns {{more}} numbers too many: the paper's model has no LayerNorm here, {norms} the projection":
-            partial(Projection, norms=norms)
-        for norms in ("before", "after", "before and after")
+        f"learns {{more}} numbers too many: the paper's model has no LayerNorm here, {words} the projection": norms
+        for words, norms in {
+            "before": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P],
+            "after": lambda P, C, D: [C * P * P * D, D, D, D],
+            "before and after": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P, D, D],
+        }.items()
     },
     cases=[((2, 3, 8), (2, 3, 4, 6)), ((4, 1, 5), (1, 1, 8, 12)), ((3, 2, 7), (3, 2, 9, 3)), ((2, 3, 8), (2, 3, 6, 4))],
     count="(B, N, D)",

@@ -124,11 +124,6 @@ def read(z: Tensor, norm: Function, head: Function, pool: str) -> Tensor:
     return head(x[:, 0] if pool == "cls" else x[:, 1:].mean(dim=1))
 
 
-def result(answer: Function, *given: Any) -> dict[str, Any]:
-    """What is compared: the logits."""
-    return {"": answer(*given)}
-
-
 def tokens(pool: str, B: int, T: int, D: int, K: int, dtype: torch.dtype = torch.float32) -> Case:
     """Tokens, a norm and a head in which no number is 0 or 1."""
 
@@ -168,7 +163,7 @@ def other_pools(exercise: Exercise, answer: Function) -> None:
 READ_OUT = Exercise(
     name="read_out",
     reference=read,
-    observe=result,
+    observe=lambda answer, *given: {"": answer(*given)},
     batch=3,
     model="norm or the head",
     when=lambda z, norm, head, pool: f'for pool="{pool}" and tokens {tuple(z.shape)}',

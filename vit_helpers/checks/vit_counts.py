@@ -106,8 +106,7 @@ VIT_PARAMETERS = Exercise(
         f"{DEPTH}, not the positions": off(lambda N, W, D, L, K: (L - 1) * (N + 1) * D),
         f"{DEPTH}, not the last norm": off(lambda N, W, D, L, K: (L - 1) * 2 * D),
         "all biases are missing": missing("bias"),
-        "the biases inside the blocks are missing":
-            missing("biases", "bias of"),
+        "the biases inside the blocks are missing": missing("biases", "bias of"),
         "5 D a block are missing: the MLP's biases, 4 D and D": missing("bias of the MLP"),
         "the biases and norms of the blocks are missing: 13 D each": missing("biases", "bias of", "two norms"),
         "the two norms of every block are missing: 4 D a block": missing("two norms"),
@@ -126,8 +125,7 @@ VIT_PARAMETERS = Exercise(
             off(lambda N, W, D, L, K: 2 * D),
         HEAD: off(lambda N, W, D, L, K: D * N * K),
         f"{HEAD}, not N * D * K": off(lambda N, W, D, L, K: D * (N - 1) * K),
-        "the projection reads all C channels":
-            lambda *s: total(*s) - s[1] ** 2 * s[3] * (s[2] - 1),
+        "the projection reads all C channels": lambda *s: total(*s) - s[1] ** 2 * s[3] * (s[2] - 1),
         "a patch has P * P pixels": lambda *s: total(*s) - s[2] * s[3] * s[1] * (s[1] - 1),
         "the projection's bias has D numbers, as many as it gives out": off(lambda N, W, D, L, K: W // D - D),
         "all patches share one projection": off(lambda N, W, D, L, K: (N - 1) * (W + D)),
