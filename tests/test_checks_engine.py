@@ -17,6 +17,7 @@ import vit_helpers.checks
 from vit_helpers.checks import compare
 from vit_helpers.checks.engine import Exercise
 from vit_helpers.checks.modules import ModuleExercise
+from vit_helpers.checks.vit_mistakes import PARTS
 
 TOPICS = [info.name for info in pkgutil.iter_modules(check_cases.__path__)]
 MODULES = {
@@ -51,18 +52,25 @@ def pattern(words):
 @pytest.mark.parametrize("name", EXERCISES)
 def test_the_reference_passes_and_its_ideas_are_printed(name, capsys):
     exercise = EXERCISES[name]
-    assert exercise.check(exercise.right_answer()) is True, capsys.readouterr().out
+    assert exercise.check(exercise.reference) is True, capsys.readouterr().out
     assert capsys.readouterr().out.splitlines() == [f"[v] {exercise.name}: {idea}" for idea in exercise.ideas]
 
 
 OWN = list({id(exercise.mistakes): name for name, exercise in reversed(EXERCISES.items())}.values())[::-1]  # each table once
-TABLE = [(name, words) for name in OWN for words in EXERCISES[name].wrong_answers()]
+
+
+def wrong_answers(name):
+    """Every whole wrong answer of an exercise's table by its message"""
+    exercise = EXERCISES[name]
+    return exercise.mistakes if isinstance(exercise, Exercise) else exercise.wrong_answers()
+
+
+TABLE = [(name, words) for name in OWN for words in wrong_answers(name)]
 
 
 @pytest.mark.parametrize(("name", "words"), TABLE, ids=[f"{name}-{words[:40]}" for name, words in TABLE])
 def test_each_wrong_answer_of_a_table_gets_its_own_message(name, words, capsys):
-    exercise = EXERCISES[name]
-    line = last_line(exercise, exercise.wrong_answers()[words], capsys)
+    line = last_line(EXERCISES[name], wrong_answers(name)[words], capsys)
     assert re.search(pattern(words) + "$", line), line
 
 
@@ -117,9 +125,11 @@ def code_of(thing):
 def test_every_message_is_reached_by_an_answer_coded_differently(name):
     topic, _, exercise = name.partition(".")
     wrong = importlib.import_module(f"check_cases.{topic}").WRONG.get(exercise, {})
+    known = dict.fromkeys(getattr(EXERCISES[name], "structures", ())) | wrong_answers(name)
+    known |= dict.fromkeys(PARTS) if name == "vit.vit" else {}
     lonely = [
         words
-        for words, mistake in EXERCISES[name].wrong_answers().items()
+        for words, mistake in known.items()
         if not any(
             says.strip(": ") in words and code_of(answer) != code_of(mistake) for answer, says in check_cases.flat(wrong)
         )
@@ -185,6 +195,7 @@ ALWAYS = {  # part of the message: how the right answer goes wrong
     "not written yet": raising(NotImplementedError("your turn")),
     "does it end with return?": lambda right: lambda *given: None,
     "raises SystemExit": raising(SystemExit(1)),
+    "raises TypeError": lambda right: lambda: None,
     "raises RecursionError": recursion,
     "": endless_generator,
     "sets a seed for everybody": then(lambda *given: torch.manual_seed(0)),
@@ -325,9 +336,27 @@ def kept_in_evaluation(right):
     return Answer
 
 
+def dropping_out(right):
+    class Answer(right):
+        def forward(self, x):
+            return nn.functional.dropout(super().forward(x), 0.1, self.training)
+
+    return Answer
+
+
+SIZES = {exercise.reference: exercise.cases[0][0] for exercise in EXERCISES.values() if isinstance(exercise, ModuleExercise)}
 MODULE_CHEATS = {says: in_forward(cheat) for says, cheat in (ALWAYS | TENSORS | GRADIENTS).items() if says != "[x] "}
 MODULE_CHEATS |= {f"[x] {name}": in_forward(cheat) for name, cheat in REALS.items()}
-MODULE_CHEATS |= {"[x]  ": kept_in_evaluation, "loses digits": in_forward(result(lambda x: x.float().to(x.dtype)))}
+MODULE_CHEATS |= {
+    "[x]  ": kept_in_evaluation,
+    "loses digits": in_forward(result(lambda x: x.float().to(x.dtype))),
+    "in training mode": dropping_out,
+    "drawn at random inside forward": in_forward(result(lambda x: nn.Linear(x.shape[-1], x.shape[-1]).to(x)(x))),
+    "it should give one tensor": in_forward(lambda right: lambda x: (right(x), x)),
+    "gives shape": in_forward(result(lambda x: x[:1])),
+    "it should be an nn.Module": lambda right: lambda *sizes: 3,
+    "hand over the class itself": lambda right: right(*SIZES[right]),
+}
 ON_MODULES = [
     (name, says, cheat)
     for name, exercise in EXERCISES.items()
@@ -339,7 +368,7 @@ ON_MODULES = [
 @pytest.mark.parametrize(("name", "says", "cheat"), ON_MODULES, ids=[f"{name}-{says}" for name, says, _ in ON_MODULES])
 def test_what_is_wrong_everywhere_is_seen_in_modules(name, says, cheat, capsys):
     exercise = EXERCISES[name]
-    line = last_line(exercise, cheat(exercise.right_answer()), capsys)
+    line = last_line(exercise, cheat(exercise.reference), capsys)
     assert says.startswith("[x]") or says in line
 
 
@@ -362,9 +391,9 @@ def test_answers_are_tried_on_an_accelerator_where_there_is_one(name, capsys, mo
     exercise = EXERCISES[name]
     spoil = spoilt_module if isinstance(exercise, ModuleExercise) else spoilt
     monkeypatch.setattr(compare, "accelerators", list)
-    assert exercise.check(spoil(exercise.right_answer())) is True, capsys.readouterr().out
+    assert exercise.check(spoil(exercise.reference)) is True, capsys.readouterr().out
     monkeypatch.setattr(compare, "accelerators", lambda: [torch.device("meta")])
-    assert "right on the CPU, but for tensors on meta" in last_line(exercise, spoil(exercise.right_answer()), capsys)
+    assert "right on the CPU, but for tensors on meta" in last_line(exercise, spoil(exercise.reference), capsys)
 
 
 class Callable:
@@ -380,4 +409,4 @@ class Callable:
 @pytest.mark.parametrize("wrap", [Callable, functools.partial, lambda right: lambda *given, extra=None: right(*given)])
 @pytest.mark.parametrize("name", EXERCISES)
 def test_an_answer_may_be_any_object_that_can_be_called(name, wrap, capsys):
-    assert EXERCISES[name].check(wrap(EXERCISES[name].right_answer())) is True, capsys.readouterr().out
+    assert EXERCISES[name].check(wrap(EXERCISES[name].reference)) is True, capsys.readouterr().out

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vit_helpers.checks import compare, marks, report
+from vit_helpers.checks import compare, marks, modules, report
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.patches import patchify
 
@@ -146,9 +146,9 @@ def keeps(self, x):
 )
 def test_modules_are_steady(change, says):
     x = torch.randn(2, 3)
-    compare.expect_steady(Steady(), x, (2, 3))
+    modules.expect_steady(Steady(), x, (2, 3))
     with pytest.raises(report.Mistake) as mistake:
-        compare.expect_steady(Steady(change), x, (2, 3))
+        modules.expect_steady(Steady(change), x, (2, 3))
     assert says in str(mistake.value)
 
 

@@ -18,7 +18,7 @@ import pytest
 from tools import classroom
 from tools import main as run_tool
 from tools.classroom import assignment
-from vit_helpers.checks import marks
+from vit_helpers.checks import marks, report
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.checks.training import check_reading
 
@@ -60,12 +60,12 @@ def test_a_share_counts_the_ideas_before_the_first_slip(right, share, capsys):
     def idea(number):
         def tried(answer):
             sys.stderr.write("a warning\n")
-            marks.slip(answer() <= number, "slipped")
+            report.reject_if(answer() <= number, "slipped")
 
         return str(number), tried
 
     def check(answer):
-        return marks.check("three", answer, [idea(number) for number in range(3)])
+        return report.run_check("three", answer, [idea(number) for number in range(3)])
 
     assert marks.share(check, lambda: right) == share
     captured = capsys.readouterr()
@@ -284,8 +284,8 @@ def cheat(notebook, right):
     cells = graded(notebook)
     answer(
         notebook,
-        num_patches="from vit_helpers.checks import marks, patches\n\n"
-        "patches.check_num_patches = marks.check = marks.try_idea = marks.share = lambda *a: 1\n"
+        num_patches="from vit_helpers.checks import marks, patches, report\n\n"
+        "patches.check_num_patches = report.run_check = report.try_idea = report.share = marks.share = lambda *a: 1\n"
         "check_num_patches = _check = _share = print = num_patches = lambda *a: True",
         to_linear=right["to_linear"],
     )

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import nn
 
+from check_cases import each, having, module, written, zeros
 from vit_helpers.attention import MultiHeadAttention, attention
 
 
@@ -57,18 +58,10 @@ def by_einops(q, k, v):
     return einsum(weights, v, "... t s, ... s d -> ... t d"), weights
 
 
-def by_torch(q, k, v):
-    return F.scaled_dot_product_attention(q, k, v), soft(scaled(q, k)).detach()
-
-
 def by_stable_softmax(q, k, v):
     table = scaled(q, k)
     exps = (table - table.max()).exp()
     return both(exps / exps.sum(-1, keepdim=True), v)
-
-
-def by_tensor_root(q, k, v):
-    return both(soft(scores(q, k) / torch.sqrt(torch.tensor(q.shape[-1]))), v)
 
 
 def divides_in_place(q, k, v):
@@ -83,10 +76,6 @@ def lower(q):
 def by_numpy(q, k, v):
     found, weights = attention(q.detach(), k.detach(), v.detach())
     return torch.from_numpy(found.numpy()), torch.from_numpy(weights.numpy())
-
-
-def first_image_only(q, k, v):
-    return both(soft(scaled(q, k[:1] if q.ndim > 2 else k)), v)
 
 
 def batch_mean(q, k, v):
@@ -109,72 +98,58 @@ def right_weights(value):
 
 
 ATTENTION_RIGHT = [
-    by_tensor_root,
+    lambda q, k, v: both(soft(scores(q, k) / torch.sqrt(torch.tensor(q.shape[-1]))), v),
     by_loops,
     by_einsum,
     by_einops,
-    by_torch,
+    lambda q, k, v: (F.scaled_dot_product_attention(q, k, v), soft(scaled(q, k)).detach()),
     lambda a, b, c: both(soft(scaled(a, b)), c),
     by_stable_softmax,
 ]
-VALUES_WRONG = {
-    "averages with the transposed weights": lambda w, q, k, v: torch.einsum("...ts,...td->...sd", w, v),
-    "averages the queries": lambda w, q, k, v: torch.matmul(w, q),
-    "averages the keys": lambda w, q, k, v: torch.matmul(w, k),
-    "gives v back as it came": lambda w, q, k, v: v * 1,
-    "takes the plain mean of v": lambda w, q, k, v: torch.full_like(w, 1 / w.shape[-1]) @ v,
-    "divides once too often": lambda w, q, k, v: w @ (v / root_of(q.shape[-1])),
-    "the residual belongs to the block": lambda w, q, k, v: torch.add(v, w @ v),
-}
-WEIGHTS_WRONG = {
-    "not divided by sqrt(d)": lambda q, k, v: soft(scores(q, k)),
-    "after the softmax": lambda q, k, v: soft(scores(q, k)) / q.shape[-1] ** 0.5,
-    "divides by d;": lambda q, k, v: soft(scores(q / q.shape[-1], k)),
-    "the root of T": lambda q, k, v: soft(scores(q, k) / q.shape[-2] ** 0.5),
-    "multiplies the scores": lambda q, k, v: soft(scores(q, k) * q.shape[-1] ** 0.5),
-    "divides by sqrt(D), the width of all heads":
-        lambda q, k, v: soft(scaled(q, k) / (q.shape[-3] if q.ndim > 3 else 1) ** 0.5),
-    "the wrong sign": lambda q, k, v: soft(scaled(-q, k)),
-    "runs over the queries": lambda q, k, v: soft(scaled(q, k).mT).mT,
-    "runs over the images or heads": lambda q, k, v: soft(scaled(q, k), -3 if q.ndim > 2 else 1),
-    "these are scores, not weights: the softmax is missing": lambda q, k, v: scaled(q, k),
-    "the softmax and sqrt(d) are missing": lambda q, k, v: scores(q, k),
-    "only half of a softmax": lambda q, k, v: torch.exp(scaled(q, k)),
-    "log_softmax": lambda q, k, v: soft(scaled(q, k)).log(),
-    "a sigmoid": lambda q, k, v: 1 / (1 + (-scaled(q, k)).exp()),
-    "compares queries with queries": lambda q, k, v: soft(scaled(q, q)),
-    "compares directions alone": lambda q, k, v: soft(scaled(q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1))),
-}  # fmt: skip
-FUNCTION_WRONG = WEIGHTS_WRONG | {  # and what a check of modules sees in another way
-    "have changed places": lambda q, k, v: soft(scaled(q, k).mT),
-    "runs over the first axis": lambda q, k, v: soft(scaled(q, k), 0),
-    "the whole table at once": lambda q, k, v: soft(scaled(q, k).flatten(), 0).view_as(scaled(q, k)),
-    "compares queries with values": lambda q, k, v: soft(scaled(q, v)),
-    "compares keys with keys": lambda q, k, v: soft(scaled(k, k)),
-    "hides the tokens that come later": lambda q, k, v: attention(q, k, v, lower(q))[1],
-    "the scores are not used": lambda q, k, v: soft(scores(q, k) * 0),
-    "reshaped where it should be transposed": lambda q, k, v: soft(k_reshaped(q, k) / q.shape[-1] ** 0.5),
-    "sum(-1, keepdim=True)": lambda q, k, v: torch.div(scaled(q, k).exp(), scaled(q, k).exp().sum(-1)),
-    "the rows sum to 1, but": lambda q, k, v: soft(k_reshaped(q, k)),
-    "the rows do not sum to 1": lambda q, k, v: soft(scaled(q, k)) ** 2,
-}
-ATTENTION_WRONG = {says: right_weights(wrong) for says, wrong in VALUES_WRONG.items()}
+VALUES_WRONG = written("w, q, k, v", globals(), {
+    "averages with the transposed weights": 'torch.einsum("...ts,...td->...sd", w, v)',
+    "averages the queries": "torch.matmul(w, q)", "averages the keys": "torch.matmul(w, k)",
+    "gives v back as it came": "v * 1", "takes the plain mean of v": "torch.full_like(w, 1 / w.shape[-1]) @ v",
+    "divides once too often": "w @ (v / root_of(q.shape[-1]))", "the residual belongs to the block": "torch.add(v, w @ v)",
+})  # fmt: skip
+WEIGHTS_WRONG = written("q, k, v", globals(), {
+    "not divided by sqrt(d)": "soft(scores(q, k))", "after the softmax": "soft(scores(q, k)) / q.shape[-1] ** 0.5",
+    "divides by d;": "soft(scores(q / q.shape[-1], k))", "the root of T": "soft(scores(q, k) / q.shape[-2] ** 0.5)",
+    "multiplies the scores": "soft(scores(q, k) * q.shape[-1] ** 0.5)",
+    "divides by sqrt(D), the width of all heads": "soft(scaled(q, k) / (q.shape[-3] if q.ndim > 3 else 1) ** 0.5)",
+    "the wrong sign": "soft(scaled(-q, k))", "runs over the queries": "soft(scaled(q, k).mT).mT",
+    "runs over the images or heads": "soft(scaled(q, k), -3 if q.ndim > 2 else 1)",
+    "these are scores, not weights: the softmax is missing": "scaled(q, k)",
+    "the softmax and sqrt(d) are missing": "scores(q, k)", "only half of a softmax": "torch.exp(scaled(q, k))",
+    "log_softmax": "soft(scaled(q, k)).log()", "a sigmoid": "1 / (1 + (-scaled(q, k)).exp())",
+    "compares queries with queries": "soft(scaled(q, q))",
+    "compares directions alone": "soft(scaled(q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1)))",
+})  # fmt: skip
+FUNCTION_WRONG = WEIGHTS_WRONG | written("q, k, v", globals(), {
+    "have changed places": "soft(scaled(q, k).mT)", "runs over the first axis": "soft(scaled(q, k), 0)",
+    "the whole table at once": "soft(scaled(q, k).flatten(), 0).view_as(scaled(q, k))",
+    "compares queries with values": "soft(scaled(q, v))", "compares keys with keys": "soft(scaled(k, k))",
+    "hides the tokens that come later": "attention(q, k, v, lower(q))[1]",
+    "the scores are not used": "soft(scores(q, k) * 0)",
+    "reshaped where it should be transposed": "soft(k_reshaped(q, k) / q.shape[-1] ** 0.5)",
+    "sum(-1, keepdim=True)": "torch.div(scaled(q, k).exp(), scaled(q, k).exp().sum(-1))",
+    "the rows sum to 1, but": "soft(k_reshaped(q, k))", "the rows do not sum to 1": "soft(scaled(q, k)) ** 2",
+})  # fmt: skip
+ATTENTION_WRONG = each(right_weights, VALUES_WRONG)
 ATTENTION_WRONG |= {says: lambda q, k, v, w=w: both(w(q, k, v), v) for says, w in FUNCTION_WRONG.items()}
-ATTENTION_WRONG |= {
+ATTENTION_WRONG |= written("q, k, v", globals(), {
+    "return two things": ["soft(scaled(q, k))", '{"values": v}'], "gives 3 things": "(*attention(q, k, v), v)",
+    "gives the weights first": "both(soft(scaled(q, k)), v)[::-1]",
+    "k.transpose(-2, -1)":
+        ["both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v)", "both(soft(q @ k.T / q.shape[-1] ** 0.5), v)"],
+    "(numpy passes no gradient on": "[torch.tensor(x.numpy()) for x in attention(q, k, v)]",
+    "gives shape (1, 3)": "(torch.tensor([[6.65, 2.45, 0.90]]), torch.tensor([[0.665, 0.245, 0.090]]))",
+}) | {
     "the values are not weights @ v": right_weights(lambda w, q, k, v: w @ v + 1),
-    "return two things": [lambda q, k, v: soft(scaled(q, k)), lambda q, k, v: {"values": v}],
-    "gives 3 things": lambda q, k, v: (*attention(q, k, v), v),
-    "gives the weights first": lambda q, k, v: both(soft(scaled(q, k)), v)[::-1],
-    "k.transpose(-2, -1)": [
-        lambda q, k, v: both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v),
-        lambda q, k, v: both(soft(q @ k.T / q.shape[-1] ** 0.5), v),
-    ],
-    "images mix": [first_image_only, batch_mean],
+    "images mix": [lambda q, k, v: both(soft(scaled(q, k[:1] if q.ndim > 2 else k)), v), batch_mean],
     "is something random in it?": with_dropout,
     "no gradient flows back": [by_numpy, lambda q, k, v: both(soft(scaled(q, k)).detach(), v)],
     "changes its input": divides_in_place,
-    "(numpy passes no gradient on": lambda q, k, v: [torch.tensor(x.numpy()) for x in attention(q, k, v)],
-    "gives shape (1, 3)": lambda q, k, v: (torch.tensor([[6.65, 2.45, 0.90]]), torch.tensor([[0.665, 0.245, 0.090]])),
 }  # fmt: skip
 
 # mask
@@ -182,10 +157,6 @@ ATTENTION_WRONG |= {
 
 def fill(q, k, v, mask, number=-math.inf, keep=None):
     return both(soft(scaled(q, k).masked_fill(~mask if keep is None else keep, number)), v)
-
-
-def mask_where(q, k, v, mask):
-    return both(soft(torch.where(mask, scaled(q, k), torch.tensor(-torch.inf, dtype=q.dtype))), v)
 
 
 def mask_bias(q, k, v, may_look):
@@ -198,10 +169,6 @@ def mask_renormalize(q, k, v, mask):
     return both(weights / weights.sum(-1, keepdim=True), v)
 
 
-def mask_torch(q, k, v, m):
-    return F.scaled_dot_product_attention(q, k, v, m), attention(q, k, v, m)[1]
-
-
 def flips(q, k, v, mask):
     found = fill(q, k, v, mask)
     mask.logical_not_()
@@ -210,36 +177,32 @@ def flips(q, k, v, mask):
 
 MASK_RIGHT = [
     fill,
-    mask_where,
+    lambda q, k, v, mask: both(soft(torch.where(mask, scaled(q, k), torch.tensor(-torch.inf, dtype=q.dtype))), v),
     mask_bias,
     mask_renormalize,
-    mask_torch,
+    lambda q, k, v, m: (F.scaled_dot_product_attention(q, k, v, m), attention(q, k, v, m)[1]),
     lambda q, k, v, m: fill(q, k, v, m, -1e9),
     lambda q, k, v, m: fill(q, k, v, m, torch.finfo(q.dtype).min),
 ]
 MASK_WRONG = {
     says: lambda q, k, v, m, wrong=wrong: (wrong(attention(q, k, v, m)[1], q, k, v), attention(q, k, v, m)[1])
     for says, wrong in VALUES_WRONG.items()
-} | {
-    "the mask is not used": lambda q, k, v, m: both(soft(scaled(q, k)), v),
-    "turned round": lambda q, k, v, m: fill(q, k, v, ~m),
-    "hides after the softmax": lambda q, k, v, m: both(soft(scaled(q, k)).masked_fill(~m, 0), v),
-    "fills after the softmax": lambda q, k, v, m: both(soft(scaled(q, k)).masked_fill(~m, -math.inf), v),
-    "e^0 = 1": lambda q, k, v, m: fill(q, k, v, m, 0.0),
-    "adds the mask": lambda q, k, v, m: both(soft(scaled(q, k) + m), v),
-    "still gets weight": [lambda q, k, v, m: fill(q, k, v, m, -4.0), lambda q, k, v, m: fill(q, k, v, m, -20.0)],
-    "fills with plus infinity": lambda q, k, v, m: fill(q, k, v, m, math.inf),
-    "the mask is transposed": lambda q, k, v, m: fill(q, k, v, m.transpose(-2, -1)),
-    "not divided by sqrt(d)": lambda q, k, v, m: both(soft(torch.where(m, scores(q, k), -math.inf)), v),
-    "gives NaN": lambda q, k, v, m: both(soft(scaled(q, k) + (1 - m.float()) * -math.inf), v),
-    "the softmax runs over the queries": lambda q, k, v, m: both(soft(torch.where(m, scaled(q, k), -math.inf).mT).mT, v),
-    "the softmax is missing": lambda q, k, v, m: both(torch.where(m, scaled(q, k), -math.inf), v),
-    "for 2 images, 3 heads": lambda q, k, v, m: fill(q, k, v, m if m.ndim == 2 else m.expand(2, 3, 5, 5).mT),
+} | written("q, k, v, m", globals(), {
+    "the mask is not used": "both(soft(scaled(q, k)), v)", "turned round": "fill(q, k, v, ~m)",
+    "hides after the softmax": "both(soft(scaled(q, k)).masked_fill(~m, 0), v)",
+    "fills after the softmax": "both(soft(scaled(q, k)).masked_fill(~m, -math.inf), v)", "e^0 = 1": "fill(q, k, v, m, 0.0)",
+    "adds the mask": "both(soft(scaled(q, k) + m), v)",
+    "still gets weight": ["fill(q, k, v, m, -4.0)", "fill(q, k, v, m, -20.0)"],
+    "fills with plus infinity": "fill(q, k, v, m, math.inf)", "the mask is transposed": "fill(q, k, v, m.transpose(-2, -1))",
+    "not divided by sqrt(d)": "both(soft(torch.where(m, scores(q, k), -math.inf)), v)",
+    "gives NaN": "both(soft(scaled(q, k) + (1 - m.float()) * -math.inf), v)",
+    "the softmax runs over the queries": "both(soft(torch.where(m, scaled(q, k), -math.inf).mT).mT, v)",
+    "the softmax is missing": "both(torch.where(m, scaled(q, k), -math.inf), v)",
+    "for 2 images, 3 heads": "fill(q, k, v, m if m.ndim == 2 else m.expand(2, 3, 5, 5).mT)",
+    "gradient": "attention(q.detach(), k, v, m)", "return two things": "attention(q, k, v, m)[0]",
+}) | {
     "changes its input": flips,
-    "gradient": lambda q, k, v, m: attention(q.detach(), k, v, m),
-    "return two things": lambda q, k, v, m: attention(q, k, v, m)[0],
-    "raises TypeError": lambda q, k, v: attention(q, k, v),
-}
+}  # fmt: skip
 
 # heads
 
@@ -262,24 +225,24 @@ SPLIT_RIGHT = [
     lambda x, h: x.unflatten(2, (h, -1)).permute(0, 2, 1, 3),
     lambda x, h: torch.cat([split_loops(image[None], h) for image in x]),
 ]
-SPLIT_WRONG = {
-    "a bare view or reshape mixes tokens": lambda x, h: x.flatten(1).unflatten(1, (h, x.shape[1], -1)),
+SPLIT_WRONG = written("x, h", globals(), {
+    "a bare view or reshape mixes tokens": "x.flatten(1).unflatten(1, (h, x.shape[1], -1))",
+    "the heads come in reverse order": "torch.stack(x.chunk(h, -1)[::-1], 1)",
+    "every head holds the same slice": "split_loops(x, h)[:, :1].repeat(1, h, 1, 1)",
+    "the tokens come in reverse order": "split_loops(torch.stack(x.unbind(1)[::-1], 1), h)",
+    "every head has the whole width D": "torch.stack([x] * h, 1)",
+    "only one image of the batch was split": "split_loops(x, h).narrow(0, 0, 1)", "gives 3 things": "x.chunk(h, -1)",
+    "[x] split_heads": "split_loops(x, 3)",
+    "was the first one kept?": "torch.zeros(x.shape[0], h, x.shape[1], x.shape[2] // h)",
+    "head i holds numbers i*d to (i+1)*d": "split_loops(x, h).sort(-1).values",
+}) | {
     "every h-th number": split_to("b h t d", "(d h)"),
-    "the heads come in reverse order": lambda x, h: torch.stack(x.chunk(h, -1)[::-1], 1),
-    "every head holds the same slice": lambda x, h: split_loops(x, h)[:, :1].repeat(1, h, 1, 1),
-    "the tokens come in reverse order": lambda x, h: split_loops(torch.stack(x.unbind(1)[::-1], 1), h),
     "swap T and h": split_to("b t h d"),
     "the heads stand before the images": split_to("h b t d"),
     "the last two axes are swapped": split_to("b h d t"),
     "h and d swapped": split_to("b d t h", "(d h)"),
     "have run into one axis": split_to("(b h) t d"),
-    "every head has the whole width D": lambda x, h: torch.stack([x] * h, 1),
-    "only one image of the batch was split": lambda x, h: split_loops(x, h).narrow(0, 0, 1),
-    "gives 3 things": lambda x, h: x.chunk(h, -1),
-    "[x] split_heads": lambda x, h: split_loops(x, 3),
-    "was the first one kept?": lambda x, h: torch.zeros(x.shape[0], h, x.shape[1], x.shape[2] // h),
-    "head i holds numbers i*d to (i+1)*d": lambda x, h: split_loops(x, h).sort(-1).values,
-}
+}  # fmt: skip
 
 # modules
 
@@ -287,7 +250,7 @@ SPLIT_WRONG = {
 class Base(nn.Module):
     """A right answer with places to go wrong."""
 
-    bias, out_bias, proj_layer, dropout = True, True, True, 0.0
+    bias, out_bias, proj_layer = True, True, True
 
     def __init__(self, dim, num_heads):
         super().__init__()
@@ -295,7 +258,6 @@ class Base(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim, bias=self.bias)
         if self.proj_layer:
             self.proj = nn.Linear(dim, dim, bias=self.out_bias)
-        self.drop = nn.Dropout(self.dropout)
 
     def split(self, x):
         return split_loops(x, self.num_heads)
@@ -307,7 +269,7 @@ class Base(nn.Module):
         return values.transpose(1, 2).flatten(2)
 
     def project(self, x):
-        return self.drop(self.proj(x))
+        return self.proj(x)
 
     def forward(self, x):
         q, k, v = (self.split(z) for z in self.qkv(x).chunk(3, -1))
@@ -315,25 +277,35 @@ class Base(nn.Module):
 
 
 class Separate(nn.Module):
-    def __init__(self, width, heads, bias=True):
+    """Layers apart for queries, keys and values, which may be mixed."""
+
+    def __init__(self, width, heads):
         super().__init__()
-        self.out = nn.Linear(width, width, bias)
-        self.v, self.q, self.k = (nn.Linear(width, width, bias) for _ in range(3))
+        self.v, self.out, self.k, self.q = (nn.Linear(width, width) for _ in range(4))
         self.heads = heads
 
-    def forward(self, tokens):
+    def mix(self, q, k, v):
+        return q, k, v
+
+    def forward(self, tokens, mask=None):
         q, k, v = (rearrange(f(tokens), "b t (h d) -> b h t d", h=self.heads) for f in (self.q, self.k, self.v))
-        return self.out(rearrange(F.scaled_dot_product_attention(q, k, v), "b h t d -> b t (h d)"))
+        return self.out(rearrange(F.scaled_dot_product_attention(*self.mix(q, k, v)), "b h t d -> b t (h d)"))
 
 
 class HeadByHead(nn.Module):
-    def __init__(self, dim, num_heads):
+    """Layers of its own for every head, one for queries, keys and values or three."""
+
+    def __init__(self, dim, num_heads, bias=True, layers=1):
         super().__init__()
-        self.heads = nn.ModuleList(nn.Linear(dim, 3 * dim // num_heads) for _ in range(num_heads))
+        width = 3 * dim // num_heads // layers
+        self.heads = nn.ModuleList(
+            nn.ModuleList(nn.Linear(dim, width, bias=bias) for _ in range(layers)) for _ in range(num_heads)
+        )
         self.proj = nn.Linear(dim, dim)
 
-    def forward(self, x):
-        return self.proj(torch.cat([by_loops(*head(x).chunk(3, -1))[0] for head in self.heads], dim=-1))
+    def forward(self, x, mask=None):
+        heads = (torch.cat([layer(x) for layer in head], -1).chunk(3, -1) for head in self.heads)
+        return self.proj(torch.cat([F.scaled_dot_product_attention(*qkv) for qkv in heads], dim=-1))
 
 
 class Torch(nn.Module):
@@ -347,23 +319,16 @@ class Torch(nn.Module):
         return self.attn(x, x, x, need_weights=False)[0]
 
 
-class Planted(Torch):
-    batch_first = False
-
-
-class Turned(Planted):
-    def forward(self, x):
-        return super().forward(x.transpose(0, 1)).transpose(0, 1)
-
-
-class OneByOne(Planted):
-    def forward(self, x):
-        return torch.stack([self.attn(image, image, image)[0] for image in x])
-
-
 def of(base=Base, **changes):
     """A class with some of its parts changed."""
     return type("Answer", (base,), changes)
+
+
+Planted = of(Torch, batch_first=False)
+TURNED = [
+    of(Planted, forward=lambda self, x: Torch.forward(self, x.transpose(0, 1)).transpose(0, 1)),
+    of(Planted, forward=lambda self, x: torch.stack([self.attn(image, image, image)[0] for image in x])),
+]
 
 
 def mixing(weights):
@@ -371,39 +336,28 @@ def mixing(weights):
     return of(mix=lambda self, q, k, v: weights(q, k, v) @ v)
 
 
-class OwnBiases(Base):
-    bias = False
-
-    def __init__(self, dim, num_heads):
-        super().__init__(dim, num_heads)
-        self.b = nn.Parameter(torch.zeros(3 * dim))
+def per_head(dim, num_heads):
+    return nn.ModuleList(nn.Linear(dim, dim // num_heads) for _ in range(num_heads))
 
 
-class Lists(nn.Module):
-    def __init__(self, dim, num_heads):
-        super().__init__()
-        self.q, self.k, self.v = (
-            nn.ModuleList(nn.Linear(dim, dim // num_heads) for _ in range(num_heads)) for _ in range(3)
-        )
-        self.out = nn.Linear(dim, dim)
-
-    def forward(self, x):
-        heads = [attention(q(x), k(x), v(x))[0] for q, k, v in zip(self.q, self.k, self.v, strict=True)]
-        return self.out(torch.cat(heads, dim=-1))
+def by_lists(self, x):
+    heads = [attention(q(x), k(x), v(x))[0] for q, k, v in zip(self.q, self.k, self.v, strict=True)]
+    return self.out(torch.cat(heads, dim=-1))
 
 
-class Slices(nn.Module):
+def by_slices(self, x):
     """Published: a head reads and projects only its slice of the token, and nothing mixes the heads."""
+    slices = x.chunk(len(self.maps), -1)
+    return torch.cat([attention(*(f(z) for f in head))[0] for head, z in zip(self.maps, slices, strict=True)], -1)
 
-    def __init__(self, dim, num_heads):
-        super().__init__()
-        d = dim // num_heads
-        self.maps = nn.ModuleList(nn.ModuleList(nn.Linear(d, d) for _ in range(3)) for _ in range(num_heads))
 
-    def forward(self, x):
-        slices = x.chunk(len(self.maps), -1)
-        parts = [attention(*(f(z) for f in head))[0] for head, z in zip(self.maps, slices, strict=True)]
-        return torch.cat(parts, -1)
+def slices(dim, num_heads):
+    d = dim // num_heads
+    return nn.ModuleList(nn.ModuleList(nn.Linear(d, d) for _ in range(3)) for _ in range(num_heads))
+
+
+Lists = module(having(q=per_head, k=per_head, v=per_head, out=lambda dim, num_heads: nn.Linear(dim, dim)), by_lists)
+Slices = module(having(maps=slices), by_slices)
 
 
 class PlainList(Base):
@@ -414,11 +368,6 @@ class PlainList(Base):
 
     def qkv(self, x):
         return torch.cat([f(x) for f in self.maps], -1)
-
-
-class Anew(Base):
-    def forward(self, x):
-        return nn.Linear(self.dim, self.dim)(super().forward(x))
 
 
 def with_part(**parts):
@@ -448,16 +397,7 @@ def rows(order, back="b h t d -> b t (h d)"):
     return of(forward=forward)
 
 
-class Lazy(Base):
-    def __init__(self, dim, num_heads):
-        super().__init__(dim, num_heads)
-        self.qkv, self.proj = nn.LazyLinear(3 * dim), nn.LazyLinear(dim)
-
-
-class Frozen(Base):
-    def __init__(self, dim, num_heads):
-        super().__init__(dim, num_heads)
-        self.proj.requires_grad_(False)
+Lazy = with_part(qkv=lambda dim: nn.LazyLinear(3 * dim), proj=nn.LazyLinear)
 
 
 def after(change):
@@ -466,18 +406,19 @@ def after(change):
 
 
 ROWS = [rows(" ".join(order)) for order in permutations("khd")]
-MODULE_RIGHT = [Base, Separate, HeadByHead, Lists, Torch, Turned, OneByOne, Lazy, *ROWS]
-MODULE_WRONG = {says: mixing(weights) for says, weights in WEIGHTS_WRONG.items()} | {
-    "divides once too often": mixing(lambda q, k, v: soft(scaled(q, k)) / q.shape[-1] ** 0.5),
+MODULE_RIGHT = [Base, Separate, HeadByHead, Lists, Torch, *TURNED, Lazy, *ROWS]
+MODULE_WRONG = each(mixing, WEIGHTS_WRONG) | each(mixing, written("q, k, v", globals(), {
+    "divides once too often": "soft(scaled(q, k)) / q.shape[-1] ** 0.5",
+    "divides by T,": "soft(scores(q, k) / len(q[0, 0]))",
+    "a token may not attend": "soft(scaled(q, k) - 1e9 * torch.eye(q.shape[-2], dtype=q.dtype))",
+})) | {
     "adds v to the values": of(mix=lambda self, q, k, v: attention(q, k, v)[0].add(v)),
-    "build it from nn.Linear": OwnBiases,
+    "build it from nn.Linear": of(with_part(b=lambda dim: zeros(3 * dim)), bias=False),
     "torn apart by a bare view": [
         of(split=lambda self, x: x.reshape(x.shape[0], self.num_heads, x.shape[1], -1)),
         of(merge=lambda self, v: v.reshape(v.shape[0], v.shape[2], -1)),
     ],
     "images mix": [of(forward=bare_qkv), Planted],
-    "divides by T,": mixing(lambda q, k, v: soft(scores(q, k) / len(q[0, 0]))),
-    "a token may not attend": mixing(lambda q, k, v: soft(scaled(q, k) - 1e9 * torch.eye(q.shape[-2], dtype=q.dtype))),
     "right for a single head": of(split=lambda self, x: x[:, None]),
     "the heads come back interleaved": rows("k h d", "b h t d -> b t (d h)"),
     "the heads come back in reverse order": of(merge=lambda self, v: torch.cat(v.unbind(1)[::-1], -1)),
@@ -489,20 +430,14 @@ MODULE_WRONG = {says: mixing(weights) for says, weights in WEIGHTS_WRONG.items()
         of(mix=lambda self, q, k, v: v),
         of(split=lambda self, x: x.unflatten(2, (self.num_heads, -1)), merge=lambda self, v: v.flatten(2)),
     ],
-    "in training mode": of(dropout=0.1),
-    "no gradient flows back": after(lambda self, x, y: y.detach()),
     "another gradient": of(mix=lambda self, q, k, v: soft(scaled(q, k)).detach() @ v),
-    "gives shape": after(lambda self, x, y: y[:, 0]),
-    "one tensor": of(forward=lambda self, x: attention(*(self.split(z) for z in self.qkv(x).chunk(3, -1)))),
-    "hand over the class itself": Base(12, 3),
     "a token sees only earlier tokens": [
         of(mix=lambda self, q, k, v: attention(q, k, v, lower(q))[0]),
         of(mix=lambda self, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)),
     ],
     "a token sees only later tokens": of(mix=lambda self, q, k, v: attention(q, k, v, lower(q).mT)[0]),
-    "changes its input": [of(forward=lambda self, x: Base.forward(self, x.mul_(2))), after(lambda self, x, y: x.copy_(y))],
     "the numbers are not": of(forward=lambda self, x: Base.forward(self, F.layer_norm(x, x.shape[2:]))),
-    "no gradient reaches proj.weight": Frozen,
+    "no gradient reaches proj.weight": with_part(proj=lambda dim: nn.Linear(dim, dim).requires_grad_(False)),
     "the output projection is missing": of(proj_layer=False, project=lambda self, x: x),
     "the output projection and the biases are missing": of(proj_layer=False, project=lambda self, x: x, bias=False),
     ": the biases are missing": of(bias=False, out_bias=False),
@@ -511,9 +446,6 @@ MODULE_WRONG = {says: mixing(weights) for says, weights in WEIGHTS_WRONG.items()
     "layers in a plain list": PlainList,
     "one D x D map too many": with_part(more=lambda dim: nn.Linear(dim, dim)),
     "a LayerNorm too many": with_part(norm=nn.LayerNorm),
-    "at a second call": Anew,
-    "it should be an nn.Module": lambda dim, heads: 3,
-    "raises TypeError": lambda dim: Base(dim, 3),
 }  # fmt: skip
 FIX_WRONG = MODULE_WRONG | {
     "gives shape": [
@@ -529,17 +461,11 @@ FIX_WRONG = MODULE_WRONG | {
     "never meet": of(Torch, forward=lambda self, x: torch.cat([Torch.forward(self, t[:, None]) for t in x.unbind(1)], 1)),
 }  # fmt: skip
 RIGHT = {
-    "attention": ATTENTION_RIGHT,
-    "mask": MASK_RIGHT,
-    "split_heads": SPLIT_RIGHT,
+    "attention": ATTENTION_RIGHT, "mask": MASK_RIGHT, "split_heads": SPLIT_RIGHT, "mend": MODULE_RIGHT,
     "multi_head": [MultiHeadAttention, *MODULE_RIGHT],
-    "mend": MODULE_RIGHT,
-}
+}  # fmt: skip
 WRONG = {
-    "attention": ATTENTION_WRONG,
-    "mask": MASK_WRONG,
-    "split_heads": SPLIT_WRONG,
+    "attention": ATTENTION_WRONG, "mask": MASK_WRONG, "split_heads": SPLIT_WRONG, "mend": FIX_WRONG,
     "multi_head": MODULE_WRONG
     | {"projects only its own slice": Slices, "has no parameters": lambda dim, heads: nn.Identity()},
-    "mend": FIX_WRONG,
-}
+}  # fmt: skip

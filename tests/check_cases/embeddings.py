@@ -7,37 +7,9 @@ import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import nn
 
+from check_cases import each, having, module, written, zeros
 from vit_helpers.embeddings import TokenEmbed, resize_positions, sincos_1d, sincos_positions
 from vit_helpers.patches import patchify
-
-
-def module(init, forward):
-    """A module class from two functions."""
-
-    class Made(nn.Module):
-        def __init__(self, *sizes):
-            super().__init__()
-            self.P = sizes[0]
-            init(self, *sizes)
-
-        def forward(self, x):
-            return forward(self, x)
-
-    return Made
-
-
-def having(**parts):
-    """A module's beginning: its parts, as functions of the sizes."""
-
-    def init(self, *sizes):
-        for name, make in parts.items():
-            setattr(self, name, make(*sizes))
-
-    return init
-
-
-def zeros(*shape):
-    return nn.Parameter(torch.zeros(*shape))
 
 
 def frozen(*sizes):
@@ -65,7 +37,7 @@ def cut(order):
 
 def linear_of(change=lambda self, y: y, cut=patchify, init=linear):
     """A Linear on patches, cut in one way or another, and what is done with the result."""
-    return module(init, lambda self, x: change(self, self.proj(cut(x, self.P))))
+    return module(init, lambda self, x: change(self, self.proj(cut(x, self.sizes[0]))))
 
 
 def conv_of(change=lambda x: x.flatten(2).mT, **options):
@@ -74,18 +46,14 @@ def conv_of(change=lambda x: x.flatten(2).mT, **options):
 
 
 def by_loop(self, x):
-    P, (_, _, H, W) = self.P, x.shape
+    P, (_, _, H, W) = self.sizes[0], x.shape
     rows = [x[:, :, r : r + P, c : c + P].flatten(1) for r in range(0, H, P) for c in range(0, W, P)]
     return torch.stack([self.proj(patch) for patch in rows], dim=1)
 
 
-def by_matrix(self, x):
-    return cut("b (r s) (c p q)")(x, self.P) @ self.E + self.b
-
-
 def normed(**norms):
     init = having(**LINEAR | {"before": nothing, "after": nothing} | norms)
-    return module(init, lambda self, x: self.after(self.proj(self.before(patchify(x, self.P)))))
+    return module(init, lambda self, x: self.after(self.proj(self.before(patchify(x, self.sizes[0])))))
 
 
 def before(P, C, D):
@@ -103,43 +71,37 @@ PATCH_RIGHT = [
     conv_of(),
     conv_of(lambda x: rearrange(x, "b d r s -> b (r s) d")),
     module(linear, by_loop),
-    module(plain_weights, by_matrix),
+    module(plain_weights, lambda self, x: cut("b (r s) (c p q)")(x, self.sizes[0]) @ self.E + self.b),
     module(lazy_conv, lambda self, x: self.proj(x).mT),
 ]
-PATCH_WRONG = {
-    "without brackets behind its name": 7,
-    "hand over the class itself": PATCH_RIGHT[0](2, 3, 8),
-    "flatten the grid, then move D to the end": conv_of(lambda x: x),
-    "N and D changed places": conv_of(lambda x: x.flatten(2)),
-    "lay the rows of the grid behind each other": conv_of(lambda x: x.movedim(1, -1)),
-    "not yet projected": module(linear, lambda self, x: patchify(x, self.P)),
+PATCH_WRONG = each(conv_of, written("x", globals(), {
+    "flatten the grid, then move D to the end": "x", "N and D changed places": "x.flatten(2)",
+    "lay the rows of the grid behind each other": "x.movedim(1, -1)",
+})) | each(linear_of, written("self, y", globals(), {
+    "the class token comes later": "torch.cat([y[:, :1], y], 1)", "another order than the patches": "y.flip(1)",
+    "drawn at random inside forward": "nn.Linear(self.proj.in_features, y.shape[2])(torch.ones(self.proj.in_features)) + y",
+    "is not linear": "F.gelu(y)", "other numbers than PatchEmbed": "y * self.sizes[0]",
+})) | {
+    "not yet projected": module(linear, lambda self, x: patchify(x, self.sizes[0])),
     "the patches overlap": conv_of(stride=1),
     "has a padding": conv_of(padding=1),
-    "the class token comes later": linear_of(lambda self, y: torch.cat([y[:, :1], y], 1)),
     "Did you reshape without a permute?": linear_of(cut=lambda x, P: x.flatten(1).unflatten(1, (-1, x.shape[1] * P * P))),
     "top to bottom first": linear_of(cut=cut("b (s r) (c p q)")),
-    "another order than the patches": linear_of(lambda self, y: y.flip(1)),
-    "drawn at random inside forward":
-        module(linear, lambda self, x: nn.Linear(x.shape[1] * self.P**2, self.proj.out_features)(patchify(x, self.P))),
     "a bias of D": conv_of(bias=False),
     "no LayerNorm here, before the": normed(before=before),
     "no LayerNorm here, after the": normed(after=after),
     "no LayerNorm here, before and after the": normed(before=before, after=after),
     "learns 11 numbers, it should": module(
         having(proj=lambda *sizes: nn.Linear(10, 1), D=lambda *sizes: sizes[2]),
-        lambda self, x: patchify(x, self.P).mean(-1, keepdim=True).expand(-1, -1, self.D),
+        lambda self, x: patchify(x, self.sizes[0]).mean(-1, keepdim=True).expand(-1, -1, self.D),
     ),
-    "is not linear": linear_of(lambda self, y: F.gelu(y)),
     "channel by channel (C, P, P)": linear_of(cut=cut("b (r s) (p q c)")),
     "column by column": linear_of(cut=cut("b (r s) (c q p)")),
-    "in training mode": linear_of(lambda self, y: F.dropout(y, 0.5, self.training)),
-    "images must not mix": module(linear, lambda self, x: self.proj(patchify(x, self.P)) + x.mean()),
+    "images must not mix": module(linear, lambda self, x: self.proj(patchify(x, self.sizes[0])) + x.mean()),
     "let them learn, or leave them out": linear_of(init=having(more=frozen, **LINEAR)),
-    "A layer in a plain list":
-        module(listed_conv, lambda self, x: self.proj[0](x).flatten(2).mT),
-    "other numbers than PatchEmbed": linear_of(lambda self, y: y * self.P),
+    "A layer in a plain list": module(listed_conv, lambda self, x: self.proj[0](x).flatten(2).mT),
     "no published weight fits": module(
-        in_one, lambda self, x: F.pad(patchify(x, self.P), (0, 1), value=1.0) @ self.w.view(x.shape[1] * self.P**2 + 1, -1)
+        in_one, lambda self, x: F.pad(patchify(x, self.sizes[0]), (0, 1), value=1.0) @ self.w.view(-1, self.sizes[2])
     ),
     "raises": nn.Linear,
 }  # fmt: skip
@@ -169,14 +131,6 @@ def loop_front(self, x):
     return torch.stack([torch.cat([self.cls[None], image]) for image in x])
 
 
-def random_front(self, x):
-    return torch.cat([torch.randn(x.shape[0], 1, x.shape[2]), x], dim=1)
-
-
-def padded(self, x):
-    return F.pad(x, (0, 0, 1, 0)) + F.pad(self.cls.expand(1, 1, -1), (0, 0, 0, x.shape[1]))
-
-
 def at_end(self, x):
     return torch.cat([x, self.cls.expand(len(x), -1, -1)], dim=1)
 
@@ -186,23 +140,31 @@ def tokens_of(forward, init=token):
     return module(init, forward)
 
 
-SHAPES_WRONG = {  # shared by the module with positions
-    "a token more": lambda self, x: x + self.cls,
-    "joined along the batch; tokens": lambda self, x: torch.cat([self.cls.expand(1, x.shape[1], -1), x], dim=0),
-    "joined along the batch, a copy": lambda self, x: torch.cat([self.cls.repeat(len(x), x.shape[1], 1), x], dim=0),
-    "not B of them": lambda self, x: torch.cat([self.cls.expand(len(x), len(x), -1), x], dim=1),
-    "not one a patch": lambda self, x: torch.cat([self.cls.expand_as(x), x], dim=1),
-    "joined along the width": lambda self, x: torch.cat([x, (x * self.cls).sum(-1, keepdim=True)], dim=-1),
-}
+SHAPES_WRONG = written("self, x", globals(), {
+    "a token more": "x + self.cls",
+    "joined along the batch; tokens": "torch.cat([self.cls.expand(1, x.shape[1], -1), x], dim=0)",
+    "joined along the batch, a copy": "torch.cat([self.cls.repeat(len(x), x.shape[1], 1), x], dim=0)",
+    "not B of them": "torch.cat([self.cls.expand(len(x), len(x), -1), x], dim=1)",
+    "not one a patch": "torch.cat([self.cls.expand_as(x), x], dim=1)",
+    "joined along the width": "torch.cat([x, (x * self.cls).sum(-1, keepdim=True)], dim=-1)",
+})  # fmt: skip
 CLASS_RIGHT = [
     tokens_of(front),
     tokens_of(lambda self, x: torch.cat((self.cls.repeat(len(x), 1, 1), x), 1)),
     tokens_of(loop_front, flat_token),
-    tokens_of(padded, flat_token),
+    tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)) + F.pad(self.cls.expand(1, 1, -1), (0, 0, 0, x.shape[1])), flat_token),
     tokens_of(lambda self, x: torch.cat([self.cls(x.new_zeros(len(x), 1, dtype=torch.long)), x], dim=1), embedding),
     tokens_of(lambda self, x: torch.cat([repeat(self.cls, "1 1 d -> b 1 d", b=len(x)), x], dim=-2)),
 ]
-CLASS_WRONG = {says: tokens_of(forward) for says, forward in SHAPES_WRONG.items()} | {
+CLASS_WRONG = each(tokens_of, SHAPES_WRONG) | each(tokens_of, written("self, x", globals(), {
+    "drawn at random inside forward": "torch.cat([torch.randn(x.shape[0], 1, x.shape[2]), x], dim=1)",
+    "no gradient reaches": [
+        f"torch.cat([{token}.expand(len(x), -1, -1), x], 1)"
+        for token in ("self.cls.detach()", "self.cls.data", "nn.Parameter(self.cls)")
+    ],
+    "no gradient flows back": "front(self, x.detach())", "came out changed": "front(self, x) + 1",
+    "token 0 is not the learned vector": "torch.cat([2 * self.cls.expand(len(x), -1, -1), x], 1)",
+})) | {
     "should be token 0": tokens_of(at_end),
     "expand it to the batch at hand": [
         tokens_of(lambda self, x: torch.cat([self.cls, x], dim=1), tokens_for(4)),
@@ -216,27 +178,15 @@ CLASS_WRONG = {says: tokens_of(forward) for says, forward in SHAPES_WRONG.items(
     "learns 32 vectors; the class token is one vector of D = 6, whatever the batch size":
         tokens_of(lambda self, x: torch.cat([self.cls[:1].expand(len(x), -1, -1), x], dim=1), tokens_for(32)),
     "learns 8 vectors": tokens_of(front, having(**TOKEN, fc=lambda D: nn.Linear(D, D))),
-    "drawn at random inside forward": tokens_of(random_front),
     "no registered parameter": [
         tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), having()),
         tokens_of(front, plain_token),
         tokens_of(front, lambda self, D: self.register_buffer("cls", torch.zeros(1, 1, D))),
     ],
     "has parameters with requires_grad=False": tokens_of(front, having(cls=frozen)),
-    "no gradient reaches": [
-        tokens_of(lambda self, x: torch.cat([self.cls.detach().expand(len(x), -1, -1), x], 1)),
-        tokens_of(lambda self, x: torch.cat([self.cls.data.expand(len(x), -1, -1), x], 1)),
-        tokens_of(lambda self, x: torch.cat([nn.Parameter(self.cls).expand(len(x), -1, -1), x], 1)),
-    ],
-    "no gradient flows back": tokens_of(lambda self, x: front(self, x.detach())),
-    "came out changed": tokens_of(lambda self, x: front(self, x) + 1),
-    "token 0 is not the learned vector": tokens_of(lambda self, x: torch.cat([2 * self.cls.expand(len(x), -1, -1), x], 1)),
-    "it should give a tensor": tokens_of(lambda self, x: list(front(self, x))),
     "let them learn, or leave them out": tokens_of(front, having(more=frozen, **TOKEN)),
     "in several parts":
         tokens_of(lambda self, x: torch.cat([torch.cat([self.one, self.two]).expand(len(x), 1, -1), x], 1), halves),
-    "it should be an nn.Module": lambda D: torch.zeros(1, 1, D),
-    "hand over the function or class itself": None,
 }  # fmt: skip
 
 
@@ -270,8 +220,7 @@ TOKEN_RIGHT = [
     Subclass,
 ]
 TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.items()} | {
-    "neither class token nor positions":
-        embed_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), lambda self, y: y, having()),
+    "neither class token nor positions": embed_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), lambda self, y: y, having()),
     "learns the class token alone": embed_of(init=both(make=lambda x: x)),
     "learns the positions alone": embed_of(init=positions_only),
     "one position for all patches": embed_of(init=both(lambda N: 1)),
@@ -289,7 +238,6 @@ TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.i
     "multiplied": embed_of(add=lambda self, y: y * self.pos),
     "added twice": embed_of(add=lambda self, y: y + 2 * self.pos),
     "off by one": embed_of(add=lambda self, y: y + self.pos.roll(-1, 1)),
-    "in training mode": embed_of(add=lambda self, y: F.dropout(y + self.pos + 1, 0.5, self.training)),
     "let them learn, or leave them out": embed_of(init=both(more=frozen)),
     "is not [class token; patches] + positions": embed_of(add=lambda self, y: y + self.pos.flip(1)),
 }  # fmt: skip
@@ -342,42 +290,37 @@ def full_width(grid, dim):
     return sincos_1d(grid[0], dim).repeat_interleave(grid[1], dim=0) + sincos_1d(grid[1], dim).repeat(grid[0], 1)
 
 
-EXPONENTS = {
-    "-2i/D": lambda m: 2 / (m + m),
-    "-4i/m": lambda m: 1 / (m / 4),
-    "-i/D": lambda m: 0.5 / m,
-    "2i/m": lambda m: -1 / (m / 2),
-    "-2i/(m-2)": lambda m: 1 / (m // 2 - 1),
-}
+EXPONENTS = written("m", globals(), {
+    "-2i/D": "2 / (m + m)", "-4i/m": "1 / (m / 4)", "-i/D": "0.5 / m", "2i/m": "-1 / (m / 2)",
+    "-2i/(m-2)": "1 / (m // 2 - 1)",
+})  # fmt: skip
 SINCOS_RIGHT = [sincos_loop, sincos_mesh, lambda grid, dim, base=10000: sincos_positions(grid, dim).double()]
 SINCOS_WRONG = {
     f"exponent slipped, it is {name}:": lambda grid, dim, power=power: sincos_mesh(grid, dim, power=power).float()
     for name, power in EXPONENTS.items()
-} | {
-    "row and column changed places": lambda grid, dim: sincos_positions(grid, dim).roll(dim // 2, 1),
-    "left to right, then down": lambda grid, dim: rearrange(sincos_loop(grid, dim), "(r c) d -> (c r) d", r=grid[0]),
-    "one-dimensional form": lambda grid, dim: sincos_1d(grid[0] * grid[1], dim),
-    "the base slipped": lambda grid, dim: sincos_mesh(grid, dim, base=1000.0),
-    "places are counted from 0": lambda grid, dim: sincos_mesh(grid, dim, first=1),
+} | written("grid, dim", globals(), {
+    "row and column changed places": "sincos_positions(grid, dim).roll(dim // 2, 1)",
+    "left to right, then down": 'rearrange(sincos_loop(grid, dim), "(r c) d -> (c r) d", r=grid[0])',
+    "one-dimensional form": "sincos_1d(grid[0] * grid[1], dim)", "the base slipped": "sincos_mesh(grid, dim, base=1000.0)",
+    "places are counted from 0": "sincos_mesh(grid, dim, first=1)",
+    "sines come first": "torch.cat([x.roll(dim // 4, 1) for x in sincos_loop(grid, dim).chunk(2, 1)], 1)",
+    "no batch axis": "sincos_loop(grid, dim)[None]", "flatten the grid": "sincos_positions(grid, dim).reshape(*grid, dim)",
+    "no class token here": "torch.cat([torch.zeros(1, dim), sincos_positions(grid, dim)])",
+    "these positions are fixed": "nn.Parameter(sincos_positions(grid, dim))",
+    "do not add": "sincos_positions(grid, dim)[:, : dim // 2]",
+    "half of the width for each axis": "sincos_loop(grid, 2 * dim)", "place (0, 0) should": "sincos_loop(grid, dim) + 0.5",
+    "other numbers than it should": "sincos_positions((9, 9), dim)[: grid[0] * grid[1]]",
+    "gives complex numbers": "sincos_positions(grid, dim) * 1j",
+    "gives whole numbers": "sincos_positions(grid, dim).round().int()",
+    "need a multiple of 4": "sincos_mesh(grid, dim, refuses=False)",
+    "it should give one tensor": "sincos_positions(grid, dim).tolist()",
+}) | {
     "sines and cosines alternate": reordered("n (a i w)"),
-    "sines come first": lambda grid, dim: torch.cat([x.roll(dim // 4, 1) for x in sincos_loop(grid, dim).chunk(2, 1)], 1),
-    "no batch axis": lambda grid, dim: sincos_loop(grid, dim)[None],
-    "flatten the grid": lambda grid, dim: sincos_positions(grid, dim).reshape(*grid, dim),
-    "no class token here": lambda grid, dim: torch.cat([torch.zeros(1, dim), sincos_positions(grid, dim)]),
-    "these positions are fixed": lambda grid, dim: nn.Parameter(sincos_positions(grid, dim)),
-    "do not add": lambda grid, dim: sincos_positions(grid, dim)[:, : dim // 2],
-    "half of the width for each axis": lambda grid, dim: sincos_loop(grid, 2 * dim),
-    "place (0, 0) should": lambda grid, dim: sincos_loop(grid, dim) + 0.5,
     "in another order": reordered("n (w a i)"),
-    "other numbers than it should": lambda grid, dim: sincos_positions((9, 9), dim)[: grid[0] * grid[1]],
     "adds row and column at full width": full_width,
     "holds only sines": [one_wave(torch.sin), lambda grid, dim: one_wave(torch.sin)(grid, dim)[:, ::2]],
     "holds only cosines": one_wave(torch.cos),
-    "gives complex numbers": lambda grid, dim: sincos_positions(grid, dim) * 1j,
-    "gives whole numbers": lambda grid, dim: sincos_positions(grid, dim).round().int(),
-    "need a multiple of 4": lambda grid, dim: sincos_mesh(grid, dim, refuses=False),
-    "it should give one tensor": lambda grid, dim: sincos_positions(grid, dim).tolist(),
-}
+}  # fmt: skip
 
 
 # Resizing
@@ -451,11 +394,6 @@ def any_count(pos, grid, new):
     return torch.cat([pos[:, :n], resize_positions(x, grid, new)], 1)
 
 
-def only_without_gradient(pos, grid, new):
-    """Other numbers where a gradient is wanted."""
-    return resized(pos, grid, new, mode="nearest" if pos.requires_grad and grid != new else "bicubic")
-
-
 def in_place(pos, grid, new):
     pos *= 2
     return resized(pos, grid, new) / 2
@@ -477,42 +415,37 @@ RESIZE_RIGHT = [
     for antialias in (False, True)
     for corners in (False, True)
 ]
-RESIZE_WRONG = {
-    "the class token lost its position": lambda pos, grid, new: resized(parts_of(pos, grid)[1], grid, new),
+RESIZE_WRONG = written("pos, grid, new", globals(), {
+    "the class token lost its position": "resized(parts_of(pos, grid)[1], grid, new)",
     "a class token came from nowhere":
-        lambda pos, grid, new: torch.cat([torch.zeros(1, 1, pos.shape[2]), resized(parts_of(pos, grid)[1], grid, new)], 1),
-    "leading axis": lambda pos, grid, new: resize_positions(pos, grid, new).squeeze(0),
-    "make a row of tokens": lambda pos, grid, new: resized(pos, grid, new)[:, -new[0] * new[1] :].mT.unflatten(2, new),
+        "torch.cat([torch.zeros(1, 1, pos.shape[2]), resized(parts_of(pos, grid)[1], grid, new)], 1)",
+    "leading axis": "resize_positions(pos, grid, new).squeeze(0)",
+    "make a row of tokens": "resized(pos, grid, new)[:, -new[0] * new[1] :].mT.unflatten(2, new)",
+    "without nn.Parameter": "nn.Parameter(resized(pos, grid, new))", "gives complex numbers": "resized(pos, grid, new) * 1j",
+    "StopIteration (next() found nothing left)": "next(iter(()))",
+    "rows and columns of the new grid changed places":
+        ["resized(pos, grid, new[::-1])", 'resized(pos, grid, new[::-1], mode="bilinear", antialias=True)'],
+    "rows and columns changed places": "resized(pos, grid[::-1], new)",
+    "no gradient flows back": "torch.from_numpy(resize_positions(pos.detach(), grid, new).numpy())",
+    "keep the type": "resize_positions(pos, grid, new).float()", "changed": "torch.randn_like(resized(pos, grid, new))",
+    "other numbers than bicubic": "2 * resize_positions(pos, grid, new) - pos[:, :1]",
+}) | {
     "copies the nearest position": with_options(mode="nearest"),
     "(that is nearest-exact)": with_options(mode="nearest-exact"),
-    "takes the mean of an area":
-        with_options(method=lambda x, size, mode: F.adaptive_avg_pool2d(x, size)),
+    "takes the mean of an area": with_options(method=lambda x, size, mode: F.adaptive_avg_pool2d(x, size)),
     "changes its input": in_place,
-    "without nn.Parameter": lambda pos, grid, new: nn.Parameter(resized(pos, grid, new)),
-    "gives complex numbers": lambda pos, grid, new: resized(pos, grid, new) * 1j,
-    "StopIteration (next() found nothing left)": lambda pos, grid, new: next(iter(())),
-    "for learned positions of torch.float32": only_without_gradient,
-    "rows and columns of the new grid changed places": [
-        lambda pos, grid, new: resized(pos, grid, new[::-1]),
-        lambda pos, grid, new: resized(pos, grid, new[::-1], mode="bilinear", antialias=True),
-    ],
+    "for learned positions of torch.float32":
+        lambda pos, grid, new: resized(pos, grid, new, mode="nearest" if pos.requires_grad and grid != new else "bicubic"),
     "without moving axes": scrambled,
     "by a reshape alone": back_scrambled,
     "column by column": with_options(back="1 d r c -> 1 (c r) d", antialias=True),
-    "rows and columns changed places": lambda pos, grid, new: resized(pos, grid[::-1], new),
     "one long row": one_long_row,
     "stretch the grid instead": number_unchanged,
     "the class token's position changed": class_token_too,
     "repeats or cuts the list": listed(lambda x: x),
     "fills it up with zeros": listed(torch.zeros_like),
     "moved to the end": at_the_end,
-    "no gradient flows back":
-        lambda pos, grid, new: torch.from_numpy(resize_positions(pos.detach(), grid, new).numpy()),
-    "keep the type": lambda pos, grid, new: resize_positions(pos, grid, new).float(),
     "raise ValueError": any_count,
-    "changed": lambda pos, grid, new: torch.randn_like(resized(pos, grid, new)),
-    "other numbers than bicubic": lambda pos, grid, new: 2 * resize_positions(pos, grid, new) - pos[:, :1],
-    "hand over the function or class itself": 3,
 }  # fmt: skip
 
 RIGHT = {

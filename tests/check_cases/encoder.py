@@ -10,9 +10,10 @@ from einops import rearrange, reduce
 from torch import nn
 
 from check_cases import attention as attention_cases
+from check_cases import each, having, module, written, zeros
 from vit_helpers import encoder
 from vit_helpers.attention import MultiHeadAttention
-from vit_helpers.checks.attention import HEADS
+from vit_helpers.checks.multi_head import HEADS
 
 
 def of(base, **changes):
@@ -74,55 +75,40 @@ def over(axes):
     return lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps, axes(x.ndim))
 
 
-NORM_WRONG = {
-    "over the tokens": [over(lambda n: (-2,)), over(lambda n: -1 if n < 2 else n - 2)],
-    "for shape (2, 5, 4): takes mean and variance over the tokens": over(lambda n: 1),
-    "over the batch;": [over(lambda n: (0,)), over(lambda n: -1 if n == 2 else 0)],
-    "over batch and tokens": [over(lambda n: list(range(n))[:-1]), over(lambda n: -1 if n == 2 else tuple(range(n - 1)))],
-    "one mean and variance for a whole image": over(lambda n: list(range(n))[1 if n > 2 else 0 :]),
-    "one mean and variance": over(lambda n: (-2, -1)),
-    "one mean and variance for all numbers": over(lambda n: list(range(n))),
-    "divides by D - 1 in the variance; layer": lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps, correction=x.shape[-1] > 1),
-    "divides by D - 1 in the variance, and eps": lambda x, w, b, eps=1e-6: center(x) / (std(x, 1) + eps) * w + b,
-    "eps stands outside the root": lambda x, w, b, eps=1e-6: center(x) / (std(x) + eps) * w + b,
-    "there is no eps": lambda x, w, b, eps=1e-6: center(x) / std(x) * w + b,
-    "missing or far too small": lambda x, w, b, eps=1e-6: (center(x) / std(x)).nan_to_num() * w + b,
-    "not the one that was given": lambda x, w, b, eps=1e-6: torch_norm(x, w, b),
+NORM_WRONG = each(over, written("n", globals(), {
+    "over the tokens": ["(-2,)", "-1 if n < 2 else n - 2"],
+    "for shape (2, 5, 4): takes mean and variance over the tokens": "1", "over the batch;": ["(0,)", "-1 if n == 2 else 0"],
+    "over batch and tokens": ["list(range(n))[:-1]", "-1 if n == 2 else tuple(range(n - 1))"],
+    "one mean and variance for a whole image": "list(range(n))[1 if n > 2 else 0 :]", "one mean and variance": "(-2, -1)",
+    "one mean and variance for all numbers": "list(range(n))",
+})) | written("x, w, b, eps=1e-6", globals(), {
+    "divides by D - 1 in the variance; layer": "by_hand(x, w, b, eps, correction=x.shape[-1] > 1)",
+    "divides by D - 1 in the variance, and eps": "center(x) / (std(x, 1) + eps) * w + b",
+    "eps stands outside the root": "center(x) / (std(x) + eps) * w + b", "there is no eps": "center(x) / std(x) * w + b",
+    "missing or far too small": "(center(x) / std(x)).nan_to_num() * w + b",
+    "not the one that was given": "torch_norm(x, w, b)", "eps is squared": "by_hand(x, w, b, eps * eps)",
+    "divides by the variance": "center(x) / (std(x) ** 2 + eps) * w + b",
+    "the mean is not subtracted": "x / root(x, eps) * w + b", "RMSNorm": "F.rms_norm(x, w.shape, w, eps) + b",
+    "only the mean is subtracted": "center(x) * w + b", "multiplies by the root": "center(x) * root(x, eps) * w + b",
+    "scale and shift are missing": "F.layer_norm(x, x.shape[-1:], eps=eps)",
+    "the shift is missing": "F.layer_norm(x, w.shape, w, eps=eps)",
+    "the scale is missing": "F.layer_norm(x, w.shape, None, b, eps)", "changed places": "torch_norm(x, b, w, eps)",
+    "shifts before it scales": "by_hand(x, 1, b, eps) * w", "the bias is subtracted": "by_hand(x, w, 0, eps) - b",
+    "1 + weight": "torch_norm(x, 1 + w, b, eps)",
+    "gives x back": ["x.clone()", "x if x.shape[-1] == 1 else by_hand(x, w, b, eps)"],
+    "keepdim=True": ["(x - x.mean(-1)) / std(x)", "(x - x.mean(-1)[:, None]) / root(x, eps) * w + b"],
+    "raises RuntimeError": "x @ x", "brackets are missing": "x - x.mean(-1, True) / root(x, eps) * w + b",
+    "the root of a sum": "center(x) / center(x).norm(dim=-1, keepdim=True) * w + b",
+    "one variance for all": "center(x) / (x.std(correction=0) ** 2 + eps).sqrt() * w + b",
+    "one mean for all": "(x - torch.mean(x)) / root(x, eps) * w + b",
+    "take the mean from x": "-center(x) / root(x, eps) * w + b", "divides by weight": "by_hand(x, 1, 0, eps) / w + b",
+    "weight and bias are not used, and eps": "nn.LayerNorm(x.shape[-1], dtype=x.dtype)(x)",
+    "no gradient flows back": "by_hand(x, nn.Parameter(w), b, eps)",
+    "gradient": "(x - x.detach().mean(-1, keepdim=True)) / root(x, eps) * w + b",
+    "the numbers are not": "by_hand(x, w, b, eps).abs()", "[x] layer_norm": "F.dropout(by_hand(x, w, b, eps), 0.1)",
+    "gives shape": "by_hand(x, w, b, eps).mean(-1)",
+}) | {
     "eps is 1e-5": [lambda x, w, b, eps=1e-5: by_hand(x, w, b, eps), lambda x, w, b, eps=1e-6: torch_norm(x, w, b, 1e-5)],
-    "eps is squared": lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps * eps),
-    "divides by the variance": lambda x, w, b, eps=1e-6: center(x) / (std(x) ** 2 + eps) * w + b,
-    "the mean is not subtracted": lambda x, w, b, eps=1e-6: x / root(x, eps) * w + b,
-    "RMSNorm": lambda x, w, b, eps=1e-6: F.rms_norm(x, w.shape, w, eps) + b,
-    "only the mean is subtracted": lambda x, w, b, eps=1e-6: center(x) * w + b,
-    "multiplies by the root": lambda x, w, b, eps=1e-6: center(x) * root(x, eps) * w + b,
-    "scale and shift are missing": lambda x, w, b, eps=1e-6: F.layer_norm(x, x.shape[-1:], eps=eps),
-    "the shift is missing": lambda x, w, b, eps=1e-6: F.layer_norm(x, w.shape, w, eps=eps),
-    "the scale is missing": lambda x, w, b, eps=1e-6: F.layer_norm(x, w.shape, None, b, eps),
-    "changed places": lambda x, w, b, eps=1e-6: torch_norm(x, b, w, eps),
-    "shifts before it scales": lambda x, w, b, eps=1e-6: by_hand(x, 1, b, eps) * w,
-    "the bias is subtracted": lambda x, w, b, eps=1e-6: by_hand(x, w, 0, eps) - b,
-    "1 + weight": lambda x, w, b, eps=1e-6: torch_norm(x, 1 + w, b, eps),
-    "gives x back":
-        [lambda x, w, b, eps=1e-6: x.clone(), lambda x, w, b, eps=1e-6: x if x.shape[-1] == 1 else by_hand(x, w, b, eps)],
-    "keepdim=True": [
-        lambda x, w, b, eps=1e-6: (x - x.mean(-1)) / std(x),
-        lambda x, w, b, eps=1e-6: (x - x.mean(-1)[:, None]) / root(x, eps) * w + b,
-    ],
-    "raises RuntimeError": lambda x, w, b, eps=1e-6: x @ x,
-    "brackets are missing": lambda x, w, b, eps=1e-6: x - x.mean(-1, True) / root(x, eps) * w + b,
-    "the root of a sum": lambda x, w, b, eps=1e-6: center(x) / center(x).norm(dim=-1, keepdim=True) * w + b,
-    "one variance for all": lambda x, w, b, eps=1e-6: center(x) / (x.std(correction=0) ** 2 + eps).sqrt() * w + b,
-    "one mean for all": lambda x, w, b, eps=1e-6: (x - torch.mean(x)) / root(x, eps) * w + b,
-    "take the mean from x": lambda x, w, b, eps=1e-6: -center(x) / root(x, eps) * w + b,
-    "divides by weight": lambda x, w, b, eps=1e-6: by_hand(x, 1, 0, eps) / w + b,
-    "weight and bias are not used, and eps": lambda x, w, b, eps=1e-6: nn.LayerNorm(x.shape[-1], dtype=x.dtype)(x),
-    "no gradient flows back": lambda x, w, b, eps=1e-6: by_hand(x, nn.Parameter(w), b, eps),
-    "gradient": lambda x, w, b, eps=1e-6: (x - x.detach().mean(-1, keepdim=True)) / root(x, eps) * w + b,
-    "the numbers are not": lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps).abs(),
-    "[x] layer_norm": lambda x, w, b, eps=1e-6: F.dropout(by_hand(x, w, b, eps), 0.1),
-    "gives shape": lambda x, w, b, eps=1e-6: by_hand(x, w, b, eps).mean(-1),
-    "raises TypeError": lambda x, w, b: by_hand(x, w, b),
-    "hand over the function": torch.ones(3),
 }  # fmt: skip
 
 
@@ -169,42 +155,21 @@ class Listed(MLP):
         return self.layers[1](F.gelu(self.layers[0](x)))
 
 
-class Parameters(nn.Module):
-    def __init__(self, dim, hidden):
-        super().__init__()
-        self.w = nn.Parameter(torch.zeros(2 * dim * hidden + hidden + dim))
-
-    def forward(self, x):
-        return x * self.w[0]
-
-
 def sequential(dim, hidden):
     return nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Dropout(0.0), nn.Linear(hidden, dim))
 
 
-class Formula(nn.Module):
-    """Matrices as the formula has them, z W1 + b1."""
-
-    def __init__(self, dim, hidden):
-        super().__init__()
-        self.w1, self.b1 = nn.Parameter(torch.zeros(dim, hidden)), nn.Parameter(torch.zeros(1, hidden))
-        self.w2, self.b2 = nn.Parameter(torch.zeros(hidden, dim)), nn.Parameter(torch.zeros(dim))
-
-    def forward(self, x):
-        return F.gelu(x @ self.w1 + self.b1) @ self.w2 + self.b2
-
-
-class Convolved(nn.Module):
-    def __init__(self, dim, hidden):
-        super().__init__()
-        self.fc1, self.fc2 = nn.Conv1d(dim, hidden, 1), nn.Conv1d(hidden, dim, 1)
-
-    def forward(self, x):
-        return self.fc2(F.gelu(self.fc1(x.transpose(1, 2)))).transpose(1, 2)
-
-
-def deeper(dim, h):
-    return nn.Sequential(nn.Linear(dim, h), nn.GELU(), nn.Linear(h, h), nn.GELU(), nn.Linear(h, dim))
+Formula = module(  # matrices as the formula has them, z W1 + b1
+    having(
+        w1=zeros, b1=lambda dim, hidden: zeros(1, hidden), w2=lambda dim, hidden: zeros(hidden, dim),
+        b2=lambda dim, hidden: zeros(dim),
+    ),
+    lambda self, x: F.gelu(x @ self.w1 + self.b1) @ self.w2 + self.b2,
+)  # fmt: skip
+Convolved = module(
+    having(fc1=lambda dim, hidden: nn.Conv1d(dim, hidden, 1), fc2=lambda dim, hidden: nn.Conv1d(hidden, dim, 1)),
+    lambda self, x: self.fc2(F.gelu(self.fc1(x.mT))).mT,
+)
 
 
 def gelu_too(x):
@@ -236,34 +201,27 @@ MLP_NUMBERS_WRONG = {  # each key is the beginning of a message, so that it serv
     "adds its input": of(MLP, forward=lambda self, x: x + MLP.forward(self, x)),
     "norms its input": of(MLP, before=lambda x: F.layer_norm(x, x.shape[-1:])),
 }
-MLP_WRONG = MLP_NUMBERS_WRONG | {
-    "detached nor frozen": lambda dim, hidden: MLP(dim, hidden).requires_grad_(False),
-    "in training mode": lambda *sizes: nn.Sequential(MLP(*sizes), nn.Dropout(0.1)),
-    "at a second call": [
-        of(MLP, after=lambda x: F.dropout(x, 0.1)),
-        of(MLP, forward=lambda self, x: nn.Linear(x.shape[-1], x.shape[-1])(MLP.forward(self, x))),
-    ],
+MLP_WRONG = MLP_NUMBERS_WRONG | written("dim, hidden", globals(), {
+    "detached nor frozen": "MLP(dim, hidden).requires_grad_(False)", "always 4 D": "MLP(dim, 4 * dim)",
+    "a LayerNorm too many": "nn.Sequential(nn.LayerNorm(dim), MLP(dim, hidden))",
+    "gives shape": "nn.Sequential(nn.Linear(dim, hidden), nn.GELU())", "is a fixed number in your code?": "MLP(dim, 10)",
+}) | {
     "reads every token alone": of(MLP, act=lambda x: F.gelu(x) - F.gelu(x).mean(1, keepdim=True)),
     "the biases are missing": of(MLP, bias=False, out_bias=False),
     "the first layer has no bias": of(MLP, bias=False),
     "the second layer has no bias": of(MLP, out_bias=False),
-    "always 4 D": lambda dim, hidden: MLP(dim, 4 * dim),
     "hidden width itself, not a factor 4": lambda dim, ratio: MLP(dim, 4 * ratio),
     "hidden width itself, not a factor on D": lambda dim, ratio: MLP(dim, dim * ratio),
-    "a layer too many": deeper,
-    "a LayerNorm too many": lambda dim, hidden: nn.Sequential(nn.LayerNorm(dim), MLP(dim, hidden)),
-    "gives shape": lambda dim, hidden: nn.Sequential(nn.Linear(dim, hidden), nn.GELU()),
+    "a layer too many":
+        lambda dim, h: nn.Sequential(nn.Linear(dim, h), nn.GELU(), nn.Linear(h, h), nn.GELU(), nn.Linear(h, dim)),
     "no plain list": Listed,
     "only the first layer is registered": of(Listed, place=0),
     "only the second layer is registered": of(Listed, place=1),
-    "build it from nn.Linear": Parameters,
-    "is a fixed number in your code?": lambda dim, hidden: MLP(dim, 10),
-    "no gradient flows back": of(MLP, act=lambda x: F.gelu(x).detach()),
+    "build it from nn.Linear": module(
+        having(w=lambda dim, hidden: zeros(2 * dim * hidden + hidden + dim)), lambda self, x: x * self.w[0]
+    ),
     "fc2.weight": of(MLP, forward=lambda self, x: F.linear(F.gelu(self.fc1(x)), self.fc2.weight.detach(), self.fc2.bias)),
-    "hand over the class itself": MLP(6, 10),
-    "it should be an nn.Module": lambda dim, hidden: 3,
-    "raises TypeError": lambda dim: MLP(dim, 4 * dim),
-}
+}  # fmt: skip
 
 
 # the block
@@ -286,13 +244,10 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
-class OwnNorm(nn.Module):
-    def __init__(self, *shape):
-        super().__init__()
-        self.shift, self.gain = nn.Parameter(torch.zeros(shape)), nn.Parameter(torch.ones(shape))
-
-    def forward(self, x):
-        return by_hand(x, self.gain, self.shift)
+OwnNorm = module(
+    having(shift=zeros, gain=lambda *shape: nn.Parameter(torch.ones(shape))),
+    lambda self, x: by_hand(x, self.gain, self.shift),
+)
 
 
 class OwnParts(nn.Module):
@@ -302,13 +257,10 @@ class OwnParts(nn.Module):
         super().__init__()
         self.mlp = MLP(width, 4 * width)
         self.after, self.first = OwnNorm(width), OwnNorm(width)
-        self.v, self.q, self.k, self.out = (nn.Linear(width, width) for _ in range(4))
-        self.heads = heads
+        self.attention = attention_cases.Separate(width, heads)
 
     def forward(self, z):
-        y = self.first(z)
-        q, k, v = (rearrange(f(y), "b t (h d) -> b h t d", h=self.heads) for f in (self.q, self.k, self.v))
-        middle = z + self.out(rearrange(F.scaled_dot_product_attention(q, k, v), "b h t d -> b t (h d)"))
+        middle = z + self.attention(self.first(z))
         return self.mlp(self.after(middle)) + middle
 
 
@@ -439,36 +391,30 @@ BLOCK_RIGHT = [
     of(Block, attention=lambda dim, h: Heads(dim, h, *[dim // h] * 3 * h)),
     changed(lambda block: [setattr(block, name, OwnNorm(1, 1, width(block))) for name in ("norm1", "norm2")]),
 ]  # fmt: skip
-WAYS_WRONG = {
+WAYS_WRONG = each(way, written("x, n, a, m, f", globals(), {
+    "the MLP's result is never used": "x + a(n(x))", "no residual around the MLP": "f(m(x + a(n(x))))",
+    "the MLP's residual is the block's input": "f(m(x + a(n(x)))) + x", "side by side": "x + a(n(x)) + f(m(x))",
+    "once more at the end": "(y := x + a(n(x))) + f(m(y)) + x", "before the sums": "m(f(x + n(a(x)))) + x + n(a(x))",
+    "the second residual adds": "f(m(x + a(n(x)))) + m(x + a(n(x)))",
+    "one norm is used twice": "(y := x + a(n(x))) + f(n(y))",
+    "tokens that no norm has touched: mlp": "(y := x + a(n(x))) + f(y)", "no norm is used": "(y := x + a(x)) + f(y)",
+    "the MLP comes before attention": "(y := x + f(n(x))) + a(m(y))",
+    "the second norm stands last": "m((y := x + a(n(x))) + f(y))",
+    "the second norm stands after the MLP": "(y := x + a(n(x))) + m(f(y))",
+    "the MLP's result is subtracted": "(y := x + a(n(x))) - f(m(y))",
+    "applied to the result too": "m(f(m(x + a(n(x)))) + x + a(n(x)))",
+})) | each(on, written("y, x, m, f", globals(), {
+    "no residual at all": "f(m(y - x))", "first x = x + attn(norm1(x))": "x + f(m(y - x))",
+    "it reads the sum": "y + f(m(y - x))", "x is not added to attention's result": "y - x + f(m(x))",
+})) | each(till, written("x, n, a", globals(), {
+    "no residual around attention": "a(n(x))", "the first norm stands last": "n(a(x) + x)",
+    "the first residual adds": "a(n(x)) + n(x)", "tokens that no norm has touched: attn": "a(x) + x",
+    "the first norm stands after attention": "n(a(x)) + x", "attention's result is subtracted": "x.sub(a(n(x)))",
+})) | {
     "attention's result is never used": Planted,
-    "the MLP's result is never used": way(lambda x, n, a, m, f: x + a(n(x))),
-    "no residual at all": on(lambda y, x, m, f: f(m(y - x))),
-    "no residual around attention": till(lambda x, n, a: a(n(x))),
-    "no residual around the MLP": way(lambda x, n, a, m, f: f(m(x + a(n(x))))),
-    "the MLP's residual is the block's input": way(lambda x, n, a, m, f: f(m(x + a(n(x)))) + x),
-    "side by side": way(lambda x, n, a, m, f: x + a(n(x)) + f(m(x))),
-    "once more at the end": way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(m(y)) + x),
     "the norms stand last": [way(norm_last), of(Layer, options={"norm_first": False})],
-    "before the sums": way(lambda x, n, a, m, f: m(f(x + n(a(x)))) + x + n(a(x))),
-    "the first norm stands last": till(lambda x, n, a: n(a(x) + x)),
     "the residual adds the normed tokens": way(normed_stream),
-    "the first residual adds": till(lambda x, n, a: a(n(x)) + n(x)),
-    "the second residual adds": way(lambda x, n, a, m, f: f(m(x + a(n(x)))) + m(x + a(n(x)))),
-    "one norm is used twice": way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(n(y))),
-    "tokens that no norm has touched: mlp": way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(y)),
-    "tokens that no norm has touched: attn": till(lambda x, n, a: a(x) + x),
-    "no norm is used": way(lambda x, n, a, m, f: (y := x + a(x)) + f(y)),
-    "the MLP comes before attention": way(lambda x, n, a, m, f: (y := x + f(n(x))) + a(m(y))),
-    "first x = x + attn(norm1(x))": on(lambda y, x, m, f: x + f(m(y - x))),
-    "it reads the sum": on(lambda y, x, m, f: y + f(m(y - x))),
-    "x is not added to attention's result": on(lambda y, x, m, f: y - x + f(m(x))),
-    "the second norm stands last": way(lambda x, n, a, m, f: m((y := x + a(n(x))) + f(y))),
-    "the second norm stands after the MLP": way(lambda x, n, a, m, f: (y := x + a(n(x))) + m(f(y))),
-    "the first norm stands after attention": till(lambda x, n, a: n(a(x)) + x),
-    "attention's result is subtracted": till(lambda x, n, a: x.sub(a(n(x)))),
-    "the MLP's result is subtracted": way(lambda x, n, a, m, f: (y := x + a(n(x))) - f(m(y))),
-    "applied to the result too": way(lambda x, n, a, m, f: m(f(m(x + a(n(x)))) + x + a(n(x)))),
-}
+}  # fmt: skip
 BLOCK_WRONG = WAYS_WRONG | {f"the MLP: {says}": of(Block, make_mlp=cls) for says, cls in MLP_NUMBERS_WRONG.items()}
 BLOCK_WRONG |= {  # the museum of attention, inside a block
     says: of(Block, attention=(cls if isinstance(cls, list) else [cls])[-1])
@@ -485,7 +431,6 @@ BLOCK_WRONG |= {
     "the norms have no eps": set_eps("norm1", "norm2", eps=0.0),
     "And the MLP has a ReLU": of(Layer, options={"norm_first": False, "activation": "relu"}),
     "in training mode": of(Layer, options={"dropout": 0.1}),
-    "at a second call": way(lambda x, n, a, m, f: (y := x + F.dropout(a(n(x)), 0.1)) + f(m(y))),
     "images mix": of(Torch, attention=nn.MultiheadAttention),
     "right for a single head": of(Block, attention=lambda dim, h: MultiHeadAttention(dim, 1)),
     **{
@@ -501,8 +446,7 @@ BLOCK_WRONG |= {
     "attention is missing": of(Block, attention=no_part),
     "the MLP is missing": of(Block, make_mlp=no_part),
     "the MLP's layers have no biases": of(Block, make_mlp=NO_BIAS[1]),
-    "the Linears have no biases":
-        of(Block, attention=NO_BIAS[0], make_mlp=NO_BIAS[1]),
+    "the Linears have no biases": of(Block, attention=NO_BIAS[0], make_mlp=NO_BIAS[1]),
     "queries, keys and values have no bias": of(Block, attention=attention_cases.of(bias=False)),
     "attention has no biases": of(Block, attention=NO_BIAS[0]),
     "has no parameters": no_part,
@@ -511,13 +455,10 @@ BLOCK_WRONG |= {
         way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(m(y)).detach()),
     ],
     "another gradient for its input": way(lambda x, n, a, m, f: (y := x.detach() + a(n(x))) + f(m(y))),
-    "it should give one tensor": way(lambda x, n, a, m, f: (x, a(n(x)))),
     "gives shape": on(lambda y, x, m, f: (y + f(m(y)))[:, 0]),
     "the numbers are not": on(lambda y, x, m, f: y * f(m(y))),
     "detached nor frozen": changed(lambda block: block.norm1.requires_grad_(False)),
     "is a fixed number in your code?": of(Block, make_mlp=lambda dim, hidden: encoder.MLP(dim, 48)),
-    "hand over the class itself": Block(12, 3),
-    "it should be an nn.Module": lambda dim, heads: 3,
 }  # fmt: skip
 
 # the count
@@ -533,36 +474,25 @@ def by_parts(D, r=4, qkv=3, proj=1, norms=2, biases=1):
     return attention + D * r * D + r * D * D + biases * (r * D + D) + norms * 2 * D
 
 
-COUNT_WRONG = {
-    "gives 7,087,872 for D = 100, it should give 121,300: the same for every size": lambda D, r=4: 7_087_872,
-    "gives 0 for D = 2": lambda D, r=4: {100: 121_300, 768: 7_087_872, 1024: 12_596_224, 1: 25, 7: 679}.get(D, 0),
-    "it should give a number": [lambda D, r=4: str(by_parts(D, r)), lambda D, r=4: "12 D² + 13 D"],
-    "gives 10,000,": lambda D, r=4: 10**400,
-    "a square is D**2": lambda D, r=4: 12 * D ^ 2 + 13 * D,
-    "first bias has mlp_ratio * D": lambda D, r=4: by_parts(D, r) - r * D + 4 * D,
-    "2 * mlp_ratio * D * D": lambda D, r=4: by_parts(D, 4) + (r - 4) * D,
-    "both weights": lambda D, r=4: by_parts(D, r) - (r - 4) * D * D,
-    "(hidden, D)": lambda D, r=4: by_parts(D, 0) + 2 * r * D * r * D + r * D,
-    "the biases and the norms are missing": [lambda D, r=4: by_parts(D, r, norms=0, biases=0), lambda D, r=4: 12 * D**2],
-    "the norms are missing": [lambda D, r=4: by_parts(D, r, norms=0), lambda D, r=4: 12 * D**2 + 9 * D],
-    "a block has two norms": [lambda D, r=4: by_parts(D, r, norms=1), lambda D, r=4: 12 * D**2 + 11 * D],
-    "a norm too many": [lambda D, r=4: by_parts(D, r, norms=3), lambda D, r=4: 12 * D**2 + 15 * D],
-    "the biases of all Linears are missing": lambda D, r=4: by_parts(D, r, biases=0),
-    "the MLP's biases": lambda D, r=4: by_parts(D, r) - D - r * D,
-    "the bias of the MLP's second layer": lambda D, r=4: by_parts(D, r) - D,
-    "the bias of the MLP's first layer": lambda D, r=4: by_parts(D, r) - r * D,
-    "3 D": lambda D, r=4: by_parts(D, r) - 3 * D,
-    "the MLP has two layers": lambda D, r=4: by_parts(D, r) - r * D * D,
-    "the output projection": lambda D, r=4: by_parts(D, r, proj=0),
-    "that is attention alone": lambda D, r=4: by_parts(D, 0, norms=0) - D,
-    "that is the MLP alone": lambda D, r=4: by_parts(D, r, 0, 0, 0),
-    "the MLP is missing": lambda D, r=4: by_parts(D, 0) - D,
-    "attention is missing": lambda D, r=4: by_parts(D, r, 0, 0),
-    "right for mlp_ratio 4 only": lambda D, r=4: by_parts(D),
-    "add up each layer": lambda D, r=4: 12 * D**2 + 13 * D + 1,
-    "raises TypeError": lambda D: by_parts(D),
-    "hand over the function": 7_087_872,
-}  # fmt: skip
+COUNT_WRONG = written("D, r=4", globals(), {
+    "gives 7,087,872 for D = 100, it should give 121,300: the same for every size": "7_087_872",
+    "gives 0 for D = 2": "{100: 121_300, 768: 7_087_872, 1024: 12_596_224, 1: 25, 7: 679}.get(D, 0)",
+    "it should give a number": ["str(by_parts(D, r))", '"12 D² + 13 D"'], "gives 10,000,": "10**400",
+    "a square is D**2": "12 * D ^ 2 + 13 * D", "first bias has mlp_ratio * D": "by_parts(D, r) - r * D + 4 * D",
+    "2 * mlp_ratio * D * D": "by_parts(D, 4) + (r - 4) * D", "both weights": "by_parts(D, r) - (r - 4) * D * D",
+    "(hidden, D)": "by_parts(D, 0) + 2 * r * D * r * D + r * D",
+    "the biases and the norms are missing": ["by_parts(D, r, norms=0, biases=0)", "12 * D**2"],
+    "the norms are missing": ["by_parts(D, r, norms=0)", "12 * D**2 + 9 * D"],
+    "a block has two norms": ["by_parts(D, r, norms=1)", "12 * D**2 + 11 * D"],
+    "a norm too many": ["by_parts(D, r, norms=3)", "12 * D**2 + 15 * D"],
+    "the biases of all Linears are missing": "by_parts(D, r, biases=0)", "the MLP's biases": "by_parts(D, r) - D - r * D",
+    "the bias of the MLP's second layer": "by_parts(D, r) - D",
+    "the bias of the MLP's first layer": "by_parts(D, r) - r * D", "3 D": "by_parts(D, r) - 3 * D",
+    "the MLP has two layers": "by_parts(D, r) - r * D * D", "the output projection": "by_parts(D, r, proj=0)",
+    "that is attention alone": "by_parts(D, 0, norms=0) - D", "that is the MLP alone": "by_parts(D, r, 0, 0, 0)",
+    "the MLP is missing": "by_parts(D, 0) - D", "attention is missing": "by_parts(D, r, 0, 0)",
+    "right for mlp_ratio 4 only": "by_parts(D)", "add up each layer": "12 * D**2 + 13 * D + 1",
+})  # fmt: skip
 
 RIGHT = {
     "layer_norm": [torch_norm, by_hand, by_loops, by_einops, in_place, by_groups],
@@ -570,17 +500,12 @@ RIGHT = {
     "block": BLOCK_RIGHT,
     "mend": [Torch, Block, Layer],
     "block_parameters": [
-        by_meta,
-        by_parts,
-        lambda dim, mlp_ratio=4: (4 + 2 * mlp_ratio) * dim**2 + (9 + mlp_ratio) * dim,
+        by_meta, by_parts, lambda dim, mlp_ratio=4: (4 + 2 * mlp_ratio) * dim**2 + (9 + mlp_ratio) * dim,
         lambda D, mlp_ratio=4.0: float(by_parts(D, mlp_ratio)),
         lambda D, mlp_ratio=4: torch.tensor(by_parts(D, mlp_ratio), dtype=torch.float64),
     ],
-}
+}  # fmt: skip
 WRONG = {
-    "layer_norm": NORM_WRONG,
-    "mlp": MLP_WRONG,
-    "block": BLOCK_WRONG,
+    "layer_norm": NORM_WRONG, "mlp": MLP_WRONG, "block": BLOCK_WRONG, "block_parameters": COUNT_WRONG,
     "mend": {says: BLOCK_WRONG[says] for says in list(WAYS_WRONG)[:6]} | {"images mix": BLOCK_WRONG["images mix"]},
-    "block_parameters": COUNT_WRONG,
-}
+}  # fmt: skip

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import nn
 
+from check_cases import each, written
+from vit_helpers.checks.patches import PLACES
 from vit_helpers.patches import grid_size, patchify
 
 # num_patches
@@ -50,44 +52,33 @@ NUM_RIGHT = [
     guarded(lambda H, W, P: torch.tensor(H * W // P // P)),
     lambda H, W, P: math.prod(grid_size((H, W), P)),
 ]
-NUM_WRONG = {
+NUM_WRONG = each(guarded, written("H, W, P", globals(), {
+    "where is W?": "len(range(0, H, P)) ** 2", "where is H?": "len(range(0, W, P)) ** 2", "so multiply": "(H + W) // P",
+    "that is one column of patches": "len(range(0, H, P))", "that is one row of patches": "len(range(0, W, P))",
+    "divide by P twice": "H * W / P", "counts pixels, not patches": "math.prod((H, W))", "pixels of one patch": "P**2",
+    "counts the class token": "H * W // P**2 + 1", "not 2 x P": "H * W // P // 2", "the same for every size": "196",
+    "one whole number": ["(H // P, W // P)", "complex(H // P * (W // P))"], "gives '24'": '"24"',
+    "count the rows, then the columns": "{(224, 224): 196}.get((H, W), 0)",
+})) | {
     "raise ValueError": lambda H, W, P: (H // P) * (W // P),
     "Did you look at both H and W?": only_rows,
     "raises AssertionError": asserts,
-    "where is W?": guarded(lambda H, W, P: len(range(0, H, P)) ** 2),
-    "where is H?": guarded(lambda H, W, P: len(range(0, W, P)) ** 2),
-    "so multiply": guarded(lambda H, W, P: (H + W) // P),
-    "that is one column of patches": guarded(lambda H, W, P: len(range(0, H, P))),
-    "that is one row of patches": guarded(lambda H, W, P: len(range(0, W, P))),
-    "divide by P twice": guarded(lambda H, W, P: H * W / P),
-    "counts pixels, not patches": guarded(lambda H, W, P: math.prod((H, W))),
-    "pixels of one patch": guarded(lambda H, W, P: P**2),
-    "counts the class token": guarded(lambda H, W, P: H * W // P**2 + 1),
-    "not 2 x P": guarded(lambda H, W, P: H * W // P // 2),
-    "the same for every size": guarded(lambda H, W, P: 196),
-    "one whole number": [guarded(lambda H, W, P: (H // P, W // P)), guarded(lambda H, W, P: complex(H // P * (W // P)))],
-    "gives '24'": guarded(lambda H, W, P: "24"),
-    "count the rows, then the columns": guarded(lambda H, W, P: {(224, 224): 196}.get((H, W), 0)),
-    "hand over the function": 196,
-}
+}  # fmt: skip
 
 # patchify
 
 
 def loop(images, P):
-    B, _, H, W = images.shape
+    _, _, H, W = images.shape
     if H % P or W % P:
         raise ValueError("left over")
-    out = []
-    for b in range(B):
-        rows = [images[b, :, y : y + P, x : x + P].reshape(-1) for y in range(0, H, P) for x in range(0, W, P)]
-        out.append(torch.stack(rows))
-    return torch.stack(out)
+    places = [(y, x) for y in range(0, H, P) for x in range(0, W, P)]
+    return torch.stack([torch.stack([image[:, y : y + P, x : x + P].flatten() for y, x in places]) for image in images])
 
 
-def by_hand(x, P):
+def by_hand(x, P, channels=None):
     B, C, H, W = x.shape
-    x = x.reshape(B, C, H // P, P, W // P, P).permute(0, 2, 4, 1, 3, 5)
+    x = x.reshape(B, channels or C, H // P, P, W // P, P).permute(0, 2, 4, 1, 3, 5)
     return x.flatten(3).flatten(1, 2)
 
 
@@ -131,16 +122,6 @@ def einops(to, wide=False):
     return lambda x, P: rearrange(x, f"{axes} -> {to}", p=P, q=P)
 
 
-def counter(x, P, calls=[]):  # noqa: B006
-    calls.append(1)
-    return by_hand(x, P) + len(calls) * 1e-7
-
-
-def colour_only(x, P):
-    x = x.reshape(len(x), 3, x.shape[2] // P, P, -1, P)
-    return x.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
-
-
 def square_only(x, P):
     """einops, rows and columns of the grid exchanged"""
     return rearrange(x.reshape(len(x), x.shape[1], -1), "b c (s p r q) -> b (s r) (c p q)", p=P, q=P, s=x.shape[3] // P)
@@ -160,63 +141,48 @@ CUT_RIGHT = [
     strict(steps),
     strict(lambda x, P: torch.cat([torch.stack([q.flatten(1) for q in r.split(P, 3)], 1) for r in x.split(P, 2)], 1)),
 ]
-CUT_WRONG = {
-    "Did you permute before the last reshape?": lambda x, P: x.contiguous().view(len(x), -1, x.shape[1] * P * P),
-    "the patches run top to bottom": einops("b (s r) (c p q)"),
-    "the channels come last": einops("b (r s) (p q c)"),
-    "the channel stands between": einops("b (r s) (p c q)"),
-    "inside a patch the pixels run top to bottom": einops("b (r s) (c q p)"),
-    "pixels that lie far apart": lambda x, P: rearrange(x, "b c (p r) (q s) -> b (r s) (c p q)", p=P, q=P),
-    "use transpose(1, 2)": lambda x, P: F.unfold(x, P, stride=P).reshape(len(x), count(x, P), -1),
-    "are not (C, P, P)": lambda x, P: einops("b c r s p q")(x, P).reshape(len(x), count(x, P), -1),
-    "must become neighbours": lambda x, P: einops("b r c p s q")(x, P).reshape(len(x), count(x, P), -1),
-    "mirrored": lambda x, P: by_hand(torch.fliplr(x.movedim(3, 1)).movedim(1, 3), P),
-    "the channels come in reverse order": lambda x, P: torch.cat([by_hand(c, P) for c in x.split(1, 1)[::-1]], 2),
-    "from last to first": lambda x, P: torch.stack(by_hand(x, P).unbind(1)[::-1], 1),
+CUT_WRONG = each(einops, {
+    "the patches run top to bottom": "b (s r) (c p q)", "the channels come last": "b (r s) (p q c)",
+    "the channel stands between": "b (r s) (p c q)", "inside a patch the pixels run top to bottom": "b (r s) (c q p)",
+    "should be one axis of N patches": "b r s (c p q)", "a last reshape is missing": "b r s c p q",
+    "a last permute and reshape are missing": "b c r p s q", "flattened to one row of numbers": "b (r s) c p q",
+    "flattened to one row of numbers, channel by channel": "b (r s) p q c",
+    "images of the batch ran together; the first axis must stay B": "(b r s) (c p q)",
+    "every channel became patches of its own; the channels": "b (c r s) (p q)",
+    "every channel became patches of its own, (B, C, N, P*P)": "b c (r s) (p q)", "B and N are exchanged": "(r s) b (c p q)",
+}) | written("x, P", globals(), {
+    "Did you permute before the last reshape?": "x.contiguous().view(len(x), -1, x.shape[1] * P * P)",
+    "pixels that lie far apart": 'rearrange(x, "b c (p r) (q s) -> b (r s) (c p q)", p=P, q=P)',
+    "use transpose(1, 2)": "F.unfold(x, P, stride=P).reshape(len(x), count(x, P), -1)",
+    "are not (C, P, P)": 'einops("b c r s p q")(x, P).reshape(len(x), count(x, P), -1)',
+    "must become neighbours": 'einops("b r c p s q")(x, P).reshape(len(x), count(x, P), -1)',
+    "mirrored": "by_hand(torch.fliplr(x.movedim(3, 1)).movedim(1, 3), P)",
+    "the channels come in reverse order": "torch.cat([by_hand(c, P) for c in x.split(1, 1)[::-1]], 2)",
+    "from last to first": "torch.stack(by_hand(x, P).unbind(1)[::-1], 1)", "transpose them": "F.unfold(x, P, stride=P)",
+    "the first axis must stay B, not 1": 'einops("(b r s) (c p q)")(x, P).unsqueeze(0)',
+    "the batch axis is lost": "by_hand(x, P).unbind(0)[0]",
+    "only one image of the batch was cut": "by_hand(x, P).narrow(0, 0, 1)",
+    "the channels are lost": "by_hand(x.mean(1, keepdim=True), P)", "only one patch came back": "x[:, :, :P, :P].flatten(1)",
+    "dropped without a word": "F.unfold(x, P, stride=P).transpose(1, 2)",
+    "images mix": ["by_hand(x, P)[:1].expand(len(x), -1, -1)", "by_hand(x, P).mean(0, keepdim=True).expand(len(x), -1, -1)"],
+    "should not; some are lost, doubled or changed": "by_hand(x, P) - 0.5",
+    "in wrong places": "by_hand(x, P).sort(2).values", "it should give a tensor": "by_hand(x, P).detach().numpy()",
+    "it should give one tensor": "list(by_hand(x, P))",
+    "another gradient": "torch.cat([by_hand(x, P)[:, :1].detach(), by_hand(x, P)[:, 1:]], 1)",
+    "without nn.Parameter": "nn.Parameter(by_hand(x, P))",
+    "(that writes in place where a gradient is wanted": "by_hand(x.div_(1), P)",
+    "StopIteration (next() found nothing left)": "next(iter(()))",
+    "is one a fixed number in your code?": "by_hand(x, P, channels=3)", "gives shape (2, 6, 48)": "torch.zeros(2, 6, 48)",
+}) | {
     "right on square images only": square_only,
-    "transpose them": lambda x, P: F.unfold(x, P, stride=P),
-    "should be one axis of N patches": einops("b r s (c p q)"),
-    "a last reshape is missing": einops("b r s c p q"),
-    "a last permute and reshape are missing": einops("b c r p s q"),
-    "flattened to one row of numbers": einops("b (r s) c p q"),
-    "flattened to one row of numbers, channel by channel": einops("b (r s) p q c"),
-    "images of the batch ran together; the first axis must stay B": einops("(b r s) (c p q)"),
-    "the first axis must stay B, not 1": lambda x, P: einops("(b r s) (c p q)")(x, P).unsqueeze(0),
-    "the batch axis is lost": lambda x, P: by_hand(x, P).unbind(0)[0],
-    "only one image of the batch was cut": lambda x, P: by_hand(x, P).narrow(0, 0, 1),
-    "every channel became patches of its own; the channels": einops("b (c r s) (p q)"),
-    "every channel became patches of its own, (B, C, N, P*P)": einops("b c (r s) (p q)"),
-    "the channels are lost": lambda x, P: by_hand(x.mean(1, keepdim=True), P),
-    "B and N are exchanged": einops("(r s) b (c p q)"),
-    "only one patch came back": lambda x, P: x[:, :, :P, :P].flatten(1),
-    "dropped without a word": lambda x, P: F.unfold(x, P, stride=P).transpose(1, 2),
-    "images mix": [
-        lambda x, P: by_hand(x, P)[:1].expand(len(x), -1, -1),
-        lambda x, P: by_hand(x, P).mean(0, keepdim=True).expand(len(x), -1, -1),
-    ],
-    "should not; some are lost, doubled or changed": lambda x, P: by_hand(x, P) - 0.5,
-    "in wrong places": lambda x, P: by_hand(x, P).sort(2).values,
-    "it should give a tensor": lambda x, P: by_hand(x, P).detach().numpy(),
-    "it should give one tensor": lambda x, P: list(by_hand(x, P)),
-    "another gradient": lambda x, P: torch.cat([by_hand(x, P)[:, :1].detach(), by_hand(x, P)[:, 1:]], 1),
-    "is something random in it?": counter,
-    "without nn.Parameter": lambda x, P: nn.Parameter(by_hand(x, P)),
-    "(that writes in place where a gradient is wanted": lambda x, P: by_hand(x.div_(1), P),
-    "StopIteration (next() found nothing left)": lambda x, P: next(iter(())),
-    "is one a fixed number in your code?": colour_only,
-    "gives shape (2, 6, 48)": lambda x, P: torch.zeros(2, 6, 48),
-    "raises TypeError": lambda x: x,
-    "got a tensor of shape (3,); hand over the function": torch.zeros(3),
-}
+}  # fmt: skip
 
 # unpatchify
 
 
 def back(p, P, size):
-    B, _, length = p.shape
-    H, W = size
-    C = length // (P * P)
-    return p.reshape(B, H // P, W // P, C, P, P).permute(0, 3, 1, 4, 2, 5).reshape(B, C, H, W)
+    (H, W), C = size, p.shape[2] // P**2
+    return p.reshape(len(p), H // P, W // P, C, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), C, H, W)
 
 
 def back_loop(p, P, size):
@@ -241,52 +207,48 @@ def by_einops(axes, to="b c (r p) (s q)", rows=0):
     return answer
 
 
-def fixed_channels(p, P, s):
-    return p.reshape(len(p), s[0] // P, s[1] // P, 3, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), 3, *s)
-
-
 BACK_RIGHT = [back, back_loop, back_einops, lambda p, P, s: F.fold(p.transpose(1, 2), s, P, stride=P)]
-BACK_WRONG = {
-    "one after another, as rows of pixels": lambda p, P, s: p.flatten(1).unflatten(1, (-1, *s)),
+BACK_WRONG = written("p, P, s", globals(), {
+    "one after another, as rows of pixels": "p.flatten(1).unflatten(1, (-1, *s))",
+    "use transpose(1, 2)": "F.fold(p.reshape(len(p), p.shape[2], -1), s, P, stride=P)",
+    "the channels come second": "back(p, P, s).permute(0, 2, 3, 1)", "the batch axis is lost": "back(p, P, s).unbind(0)[0]",
+    "only one image of the batch came back": "back(p, P, s).narrow(0, 0, 1)",
+    "a last reshape is missing": 'rearrange(p, "b (r s) (c p q) -> b c r p s q", r=s[0] // P, p=P, q=P)',
+    "the channels are lost": "back(p, P, s).sum(1)", "the channels are lost; C is": "back(p[..., : P * P], P, s)",
+    "H and W are exchanged": "back(p, P, s).transpose(2, 3)",
+    "the numbers are all there, in wrong places": "back(p, P, s).flip(2)",
+    "lost, doubled or changed": "back(p, P, s).clamp(max=0.5)",
+    "is one a fixed number in your code?":
+        "p.reshape(len(p), s[0] // P, s[1] // P, 3, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), 3, *s)",
+    "images mix": "back(p.roll(1, 0), P, s)",
+}) | {
     "top to bottom": by_einops("b (s r) (c p q)"),
     "as if they came last": by_einops("b (r s) (p q c)"),
     "turned over": by_einops("b (r s) (c q p)"),
     "the grid's axis must stand before": by_einops("b (r s) (c p q)", "b c (p r) (q s)"),
     "right on square images only": by_einops("b (r s) (c p q)", rows=1),
     "do not alternate": by_einops("b (r s) (c p q)", "b c (r s) (p q)"),
-    "use transpose(1, 2)": lambda p, P, s: F.fold(p.reshape(len(p), p.shape[2], -1), s, P, stride=P),
-    "the channels come second": lambda p, P, s: back(p, P, s).permute(0, 2, 3, 1),
-    "the batch axis is lost": lambda p, P, s: back(p, P, s).unbind(0)[0],
-    "only one image of the batch came back": lambda p, P, s: back(p, P, s).narrow(0, 0, 1),
-    "a last reshape is missing": lambda p, P, s: rearrange(p, "b (r s) (c p q) -> b c r p s q", r=s[0] // P, p=P, q=P),
-    "the channels are lost": lambda p, P, s: back(p, P, s).sum(1),
-    "the channels are lost; C is": lambda p, P, s: back(p[..., : P * P], P, s),
-    "H and W are exchanged": lambda p, P, s: back(p, P, s).transpose(2, 3),
-    "the numbers are all there, in wrong places": lambda p, P, s: back(p, P, s).flip(2),
-    "lost, doubled or changed": lambda p, P, s: back(p, P, s).clamp(max=0.5),
-    "changes its input": lambda p, P, s: back(p.sub_(1), P, s) + 1,
-    "is one a fixed number in your code?": fixed_channels,
-    "images mix": lambda p, P, s: back(p.roll(1, 0), P, s),
-    "raises TypeError": lambda p, P: p,
-}
+}  # fmt: skip
 
 # to_linear
 
 
-def carried(conv, copy=None, **style):
-    linear = nn.Linear(conv.weight[0].numel(), conv.out_channels, bias=conv.bias is not None, dtype=conv.weight.dtype)
+def fresh(conv, bias=True):
+    return nn.Linear(conv.weight[0].numel(), conv.out_channels, bias=bias, dtype=conv.weight.dtype)
+
+
+def carried(conv, copy=lambda w: w.flatten(1), **style):
+    linear = fresh(conv, bias=conv.bias is not None)
     with torch.no_grad():
-        linear.weight.copy_((copy or (lambda w: w.flatten(1)))(conv.weight))
+        linear.weight.copy_(copy(conv.weight))
         if conv.bias is not None:
             linear.bias.copy_(conv.bias)
     return linear
 
 
 def by_state(conv):
-    D, C, P, Q = conv.weight.shape
-    linear = nn.Linear(C * P * Q, D, bias=conv.bias is not None).to(conv.weight.dtype)
-    state = {k: v.reshape(D, -1) if k == "weight" else v for k, v in conv.state_dict().items()}
-    linear.load_state_dict(state)
+    linear = fresh(conv, bias=conv.bias is not None)
+    linear.load_state_dict({k: v.reshape(len(v), -1) if k == "weight" else v for k, v in conv.state_dict().items()})
     return linear
 
 
@@ -311,10 +273,6 @@ def by_deepcopy(conv):
     return linear
 
 
-def fresh(conv):
-    return nn.Linear(conv.weight[0].numel(), conv.out_channels, dtype=conv.weight.dtype)
-
-
 def changed(change):
     """The right Linear, changed afterwards; what the change gives takes its place."""
 
@@ -326,10 +284,7 @@ def changed(change):
 
 
 def set_weight(weight):
-    def change(linear, conv):
-        linear.weight = nn.Parameter(weight(conv))
-
-    return changed(change)
+    return changed(lambda linear, conv: setattr(linear, "weight", nn.Parameter(weight(conv))))
 
 
 def tie(linear, conv):
@@ -338,11 +293,7 @@ def tie(linear, conv):
 
 
 def set_bias(bias):
-    def change(linear, conv):
-        if linear.bias is not None:
-            linear.bias = bias(linear, conv)
-
-    return changed(change)
+    return changed(lambda linear, conv: linear.bias is not None and setattr(linear, "bias", bias(linear, conv)))
 
 
 def without_no_grad(conv):
@@ -360,35 +311,34 @@ def always_bias(conv):
 
 
 LINEAR_RIGHT = [carried, by_state, by_parameter, zero_bias, by_deepcopy, lambda conv: carried(conv).eval()]
-LINEAR_WRONG = {
+LINEAR_WRONG = written("conv", globals(), {
+    "flatten(1) alone": 'carried(conv, lambda w: rearrange(w, "d c p q -> d (p q c)"))',
+    "y and x are exchanged": 'carried(conv, lambda w: rearrange(w, "d c p q -> d (c q p)"))',
+    "transposed by a reshape": "carried(conv, lambda w: w.flatten(1).T.reshape(len(w), -1))",
+    "mirrored": "carried(conv, lambda w: torch.rot90(w, 2, (2, 3)).flatten(1))",
+    "come in another order": "carried(conv, lambda w: torch.cat(w.flatten(1).split(1)[::-1]))",
+    "filter i must become row i": "carried(conv, lambda w: w.reshape(-1, len(w)).T)",
+    "is not the convolution's, filter by filter": "carried(conv, lambda w: w.flatten(1) / 2)",
+    "frozen": "carried(conv).requires_grad_(False)", "freezes the convolution": "carried(conv.requires_grad_(False))",
+    "loses digits": "carried(conv).float().to(conv.weight.dtype)", "wanted an nn.Linear": "conv",
+    "wanted a whole nn.Linear": "conv.weight.flatten(1)",
+}) | each(set_bias, written("linear, conv", globals(), {
+    "the bias is lost": "None", "copy it too": "nn.Parameter(linear.bias.detach() * 0)",
+    "its bias lies in the convolution's memory": "conv.bias",
+})) | each(set_weight, written("conv", globals(), {
+    "torch's Linear keeps (out, in)": "conv.weight.detach().flatten(1).t()",
+    "the convolution's own weight": "conv.weight.detach().clone()",
+    "its weight lies in the convolution's memory: training one would silently change the other": "conv.weight.flatten(1)",
+})) | {
     "random weights of its own": fresh,
-    "flatten(1) alone": lambda conv: carried(conv, lambda w: rearrange(w, "d c p q -> d (p q c)")),
-    "y and x are exchanged": lambda conv: carried(conv, lambda w: rearrange(w, "d c p q -> d (c q p)")),
-    "transposed by a reshape": lambda conv: carried(conv, lambda w: w.flatten(1).T.reshape(len(w), -1)),
-    "mirrored": lambda conv: carried(conv, lambda w: torch.rot90(w, 2, (2, 3)).flatten(1)),
-    "come in another order": lambda conv: carried(conv, lambda w: torch.cat(w.flatten(1).split(1)[::-1])),
-    "filter i must become row i": lambda conv: carried(conv, lambda w: w.reshape(-1, len(w)).T),
-    "is not the convolution's, filter by filter": lambda conv: carried(conv, lambda w: w.flatten(1) / 2),
     "build it with bias=False": always_bias,
-    "the bias is lost": set_bias(lambda linear, conv: None),
-    "copy it too": set_bias(lambda linear, conv: nn.Parameter(linear.bias.detach() * 0)),
-    "torch's Linear keeps (out, in)": set_weight(lambda conv: conv.weight.detach().flatten(1).t()),
-    "the convolution's own weight": set_weight(lambda conv: conv.weight.detach().clone()),
-    "frozen": lambda conv: carried(conv).requires_grad_(False),
     "its weight is frozen": changed(lambda linear, conv: linear.weight.requires_grad_(False) is None),
     "changes the numbers of the convolution":
         [changed(lambda linear, conv: nn.init.zeros_(conv.weight) is None), lambda conv: carried(conv.double())],
-    "freezes the convolution": lambda conv: carried(conv.requires_grad_(False)),
-    "its weight lies in the convolution's memory: training one would silently change the other":
-        set_weight(lambda conv: conv.weight.flatten(1)),
-    "its bias lies in the convolution's memory": set_bias(lambda linear, conv: conv.bias),
     "its weight is no parameter of its own": changed(tie),
-    "loses digits": lambda conv: carried(conv).float().to(conv.weight.dtype),
     "has numbers of torch.float32":
         [set_bias(lambda linear, conv: nn.Parameter(linear.bias.detach().float())), lambda conv: carried(conv).float()],
     "write into weights under torch.no_grad()": without_no_grad,
-    "wanted an nn.Linear": lambda conv: conv,
-    "wanted a whole nn.Linear": lambda conv: conv.weight.flatten(1),
 }  # fmt: skip
 
 # the planted mistake
@@ -399,12 +349,6 @@ def cut(function):
     return lambda x, P: function(x, P).unflatten(2, (x.shape[1], P, P))
 
 
-PLACED = [  # of `patchify`, the messages about places
-    "Did you permute before the last reshape?", "the patches run top to bottom", "the channels come last",
-    "the channel stands between", "inside a patch the pixels run top to bottom", "pixels that lie far apart",
-    "use transpose(1, 2)", "are not (C, P, P)", "must become neighbours", "mirrored",
-    "the channels come in reverse order", "from last to first",
-]  # fmt: skip
 FIX_RIGHT = [
     cut(by_hand),
     cut(loop),
@@ -412,7 +356,7 @@ FIX_RIGHT = [
     lambda images, patch, extra=1: rearrange(images, "b c (r p) (s q) -> b (r s) c p q", p=patch, q=patch),
     lambda x, P: x.unfold(2, P, P).unfold(3, P, P).flatten(2, 3).transpose(1, 2),
 ]
-FIX_WRONG = {says: cut(CUT_WRONG[says]) for says in PLACED} | {
+FIX_WRONG = {says: cut(wrong) for says, wrong in CUT_WRONG.items() if any(says in words for words in PLACES)} | {
     "still the planted mistake": cut(square_only),
     "here the patches stay pictures": by_hand,
     "in wrong places": cut(lambda x, P: by_hand(x, P).roll(1, 1)),
@@ -421,16 +365,8 @@ FIX_WRONG = {says: cut(CUT_WRONG[says]) for says in PLACED} | {
 }
 
 RIGHT = {
-    "num_patches": NUM_RIGHT,
-    "patchify": CUT_RIGHT,
-    "unpatchify": BACK_RIGHT,
-    "to_linear": LINEAR_RIGHT,
-    "mended": FIX_RIGHT,
-}
+    "num_patches": NUM_RIGHT, "patchify": CUT_RIGHT, "unpatchify": BACK_RIGHT, "to_linear": LINEAR_RIGHT, "mended": FIX_RIGHT
+}  # fmt: skip
 WRONG = {
-    "num_patches": NUM_WRONG,
-    "patchify": CUT_WRONG,
-    "unpatchify": BACK_WRONG,
-    "to_linear": LINEAR_WRONG,
-    "mended": FIX_WRONG,
-}
+    "num_patches": NUM_WRONG, "patchify": CUT_WRONG, "unpatchify": BACK_WRONG, "to_linear": LINEAR_WRONG, "mended": FIX_WRONG
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebook 11."""
+"""Answers to the exercises of notebook 11: right ones as people write them, wrong ones as programs with a part exchanged."""
 
 import collections
 import math
@@ -9,14 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from check_cases import Program
 from vit_helpers.scaling import activations, multiply_adds, parameters, training_bytes, training_multiply_adds
 from vit_helpers.vit import ViTConfig
 
+COUNTS = {
+    "multiply_adds": multiply_adds, "parameters": parameters, "training_bytes": training_bytes, "replace": replace,
+    "training_multiply_adds": training_multiply_adds, "ViTConfig": ViTConfig,
+}  # fmt: skip
+
 # block_multiply_adds
-
-
-def block_by_hand(T, D, M):
-    return {"qkv": 3 * T * D * D, "scores": T * T * D, "mixing": T * T * D, "output": T * D * D, "MLP": 2 * T * D * M}
 
 
 def block_by_config(tokens, width, hidden):
@@ -30,85 +32,53 @@ def block_by_numpy(T, D, M):
     return collections.OrderedDict(MLP=T * D * M * 2, output=T * D**2, mixing=T**2 * D, scores=T**2 * D, qkv=T * D**2 * 3)
 
 
-def block(**parts):
-    """The right answer with some parts replaced."""
-    return lambda T, D, M: block_by_hand(T, D, M) | {part: rule(T, D, M) for part, rule in parts.items()}
-
-
-def each(count):
-    return lambda T, D, M: {part: count(n) for part, n in block_by_hand(T, D, M).items()}
-
-
+BLOCK = Program("""
+def answer(T, D, M):
+    parts = {
+        "qkv": {{qkv: 3 * T * D * D}},
+        "scores": {{scores: T * T * D}},
+        "mixing": {{mixing: T * T * D}},
+        "output": {{output: T * D * D}},
+        "MLP": {{MLP: 2 * T * D * M}},
+    }
+    return {{give: parts}}
+""")
+EACH = "{{part: {0} for part, n in parts.items()}}"
 BLOCK_RIGHT = [
-    block_by_hand,
-    block_by_config,
-    block_by_numpy,
-    block(scores=lambda T, D, M, h=12: h * T * T * (D // h)),
-    each(float),
-    each(np.float32),
-    each(torch.tensor),
-]
-BLOCK_WRONG = {
-    "FLOPs": [each(lambda n: 2 * n), block(scores=lambda T, D, M: 2 * T * T * D, mixing=lambda T, D, M: 0)],
-    "one map of three": block(qkv=lambda T, D, M: T * D * D),
-    "two maps of three": block(qkv=lambda T, D, M: 2 * T * D * D),
-    "weights: each of them works once a token, so T is missing":
-        [block(qkv=lambda T, D, M: 3 * D * D), block(output=lambda T, D, M: D * D)],
-    "these are the learned weights and biases":
-        [block(qkv=lambda T, D, M: 3 * (D + 1) * D), block(MLP=lambda T, D, M: 2 * D * M + M + D)],
-    "biases are counted": [
-        block(qkv=lambda T, D, M: 3 * T * (D + 1) * D),
-        block(output=lambda T, D, M: T * (D + 1) * D),
-        block(MLP=lambda T, D, M: T * (2 * D * M + M + D)),
-    ],
-    "not squared": block(qkv=lambda T, D, M: 3 * T * T * D * D),
-    "puts the heads together": block(output=lambda T, D, M: 3 * T * D * D),
-    "it should give 116,195,328: products of matrices": block(output=lambda T, D, M: T * D),
-    "one matrix of two": block(MLP=lambda T, D, M: T * D * M),
-    "M is taken as 4 D": block(MLP=lambda T, D, M: 8 * T * D**2),
-    "one matrix of M x M": block(MLP=lambda T, D, M: T * M**2),
-    "second matrix is taken as M x M": block(MLP=lambda T, D, M: T * (D * M + M * M)),
-    "two matrices of M x M": block(MLP=lambda T, D, M: 2 * T * M**2),
-    "two matrices of D x D": block(MLP=lambda T, D, M: 2 * T * D**2),
-    "GELU": block(MLP=lambda T, D, M: T * (2 * D * M + M)),
-    "T is missing once": [block(scores=lambda T, D, M: T * D), block(mixing=lambda T, D, M: T * D)],
-    "T and D are swapped": [block(scores=lambda T, D, M: T * D**2), block(mixing=lambda T, D, M: T * D**2)],
-    "these are the pairs": block(scores=lambda T, D, M: T**2),
-    "number of heads changes nothing":
-        [block(scores=lambda T, D, M: 12 * T * T * D), block(mixing=lambda T, D, M: T * T * 64)],
-    "softmax": block(scores=lambda T, D, M: T * T * (D + 3)),
-    "both directions": [block(scores=lambda T, D, M: T * (T + 1) // 2 * D), block(mixing=lambda T, D, M: T * T * D / 2)],
-    "fixed in your code": [lambda T, D, M: block_by_hand(197, D, M), lambda T, D, M: block_by_hand(T, 768, M)],
-    "it should give a dictionary": [
-        lambda T, D, M: sum(block_by_hand(T, D, M).values()),
-        lambda T, D, M: list(block_by_hand(T, D, M).values()),
-        lambda T, D, M: block_by_hand(T, D, M).items(),
-    ],
-    "lacks MLP (it has also: 'mlp')": lambda T, D, M: {"mlp": 1, "qkv": 1, "scores": 1, "mixing": 1, "output": 1},
-    "lacks scores, mixing, output, MLP": lambda T, D, M: {"qkv": 3 * T * D * D},
-    "'total', which is none of the five": block(total=lambda T, D, M: 1),
-    "it should give a number": [block(MLP=lambda T, D, M: "many"), block(MLP=lambda T, D, M: [T * D * M, T * M * D])],
-    'nothing back as "MLP"': block(MLP=lambda T, D, M: None),
-    "TypeError": lambda T, D: {},
+    BLOCK(), block_by_config, block_by_numpy, BLOCK(scores="12 * T * T * (D // 12) if D % 12 == 0 else T * T * D"),
+    *(BLOCK(give=EACH.format(f"{kind}(n)")) for kind in ("float", "np.float32", "torch.tensor")),
+]  # fmt: skip
+BLOCK_WRONG = BLOCK.wrong("MLP", {
+    "one matrix of two": "T * D * M", "M is taken as 4 D": "8 * T * D**2", "one matrix of M x M": "T * M**2",
+    "second matrix is taken as M x M": "T * (D * M + M * M)", "two matrices of M x M": "2 * T * M**2",
+    "two matrices of D x D": "2 * T * D**2", "GELU": "T * (2 * D * M + M)", "biases are counted;": "T * (2 * D * M + M + D)",
+    "these are the learned weights and biases:": "2 * D * M + M + D", 'nothing back as "MLP"': "None",
+    "it should give a number": ["'many'", "[T * D * M, T * M * D]"],
+}) | BLOCK.wrong("qkv", {
+    "one map of three": "T * D * D", "two maps of three": "2 * T * D * D",
+    "these are the learned weights and biases": "3 * (D + 1) * D", "biases are counted": "3 * T * (D + 1) * D",
+    "works once a token, so T is missing": "3 * D * D", "not squared": "3 * T * T * D * D",
+}) | BLOCK.wrong("output", {
+    "weights: each of them works once a token, so T is missing": "D * D", "biases are counted; they": "T * (D + 1) * D",
+    "puts the heads together": "3 * T * D * D", "it should give 116,195,328: products of matrices": "T * D",
+}) | BLOCK.wrong("scores", {
+    "T is missing once": "T * D", "T and D are swapped": "T * D**2", "these are the pairs": "T**2",
+    "softmax": "T * T * (D + 3)", "number of heads changes nothing": "12 * T * T * D",
+    "both directions": "T * (T + 1) // 2 * D",
+}) | BLOCK.wrong("mixing", {
+    "T is missing once:": "T * D", "T and D are swapped:": "T * D**2", "the number of heads changes nothing": "T * T * 64",
+    "every pair counts, in both directions": "T * T * D / 2",
+}) | BLOCK.wrong("give", {
+    "it should give a dictionary": ["sum(parts.values())", "list(parts.values())", "parts.items()"],
+    "lacks MLP (it has also: 'mlp')": "{'mlp': parts.pop('MLP'), **parts}", "FLOPs:": EACH.format("2 * n"),
+    "lacks scores, mixing, output, MLP": "{'qkv': parts['qkv']}",
+    "'total', which is none of the five": "parts | {'total': 1}",
+}) | {
+    "FLOPs": BLOCK(scores="2 * T * T * D", mixing="0"), "TypeError": lambda T, D: {},
+    "fixed in your code": [lambda T, D, M: BLOCK()(197, D, M), lambda T, D, M: BLOCK()(T, 768, M)],
 }  # fmt: skip
 
 # times_more
-
-
-def cost(config, count=multiply_adds, **changes):
-    return sum(count(replace(config, **changes)).values())
-
-
-def size(config, factor):
-    return tuple(factor * side for side in config.image_size)
-
-
-def tokens(config, factor):
-    return replace(config, image_size=size(config, factor)).num_tokens / config.num_tokens
-
-
-def times(config, factor, count=multiply_adds, **changes):
-    return cost(config, count, **({"image_size": size(config, factor)} | changes)) / cost(config, count)
 
 
 def times_by_parts(config, factor):
@@ -119,84 +89,56 @@ def times_by_parts(config, factor):
     return sum(power[part] * n for part, n in now.items()) / sum(now.values())
 
 
-def times_frozen(config, factor):
-    config.image_size = size(config, factor)
-
-
-def times_forced(config, factor):
-    before = cost(config)
-    object.__setattr__(config, "image_size", size(config, factor))
-    return cost(config) / before
-
-
+TIMES = Program("""
+def answer(c, f):
+    size, count = {{size: tuple(f * side for side in c.image_size)}}, {{count: multiply_adds}}
+    cost = lambda **changes: sum(count(replace(c, **changes)).values())
+    tokens = replace(c, image_size=size).num_tokens / c.num_tokens
+    times = cost({{changes: image_size=size}}) / cost()
+    return {{give: times}}
+""", **COUNTS)  # fmt: skip
 TIMES_RIGHT = [
-    times,
-    times_by_parts,
-    lambda config, factor: np.float64(times(config, factor)),
-    lambda config, factor: torch.tensor(times(config, factor)),
-    lambda model, by: times(replace(model, dropout=0.1), int(by)),
-]
-TIMES_WRONG = {
-    "the tokens grow like that, nearly": lambda c, f: f * f,
-    "the tokens grow like that;": tokens,
-    "scores and mixing alone grow like that, nearly": lambda c, f: f * f * f * f,
-    "scores and mixing alone grow like that;": lambda c, f: math.pow(tokens(c, f), 2),
-    "no halves": lambda c, f: (f * f + f**4) / 2,
-    "there are as many patches as before": lambda c, f: cost(c) / cost(c),
-    "patches grew with the image": lambda c, f: times(c, f, patch_size=f * c.patch_size),
-    "patches become smaller": lambda c, f: cost(c, patch_size=c.patch_size // f) / cost(c),
-    "the factor itself": lambda c, f: tokens(c, f) and f,
-    "one side grew": [
-        lambda c, f: times(c, f, image_size=(f * c.image_size[0], c.image_size[1])),
-        lambda c, f: times(c, f, image_size=(c.image_size[0], f * c.image_size[1])),
-    ],
-    "upside down": lambda c, f: cost(c) / cost(c, image_size=size(c, f)),
-    "what is added, as a share": lambda c, f: times(c, f) - 1,
-    "what is added; how many": lambda c, f: cost(c, image_size=size(c, f)) - cost(c),
-    "the cost itself": lambda c, f: cost(c, image_size=size(c, f)),
-    "the class token is left out": lambda c, f: times(replace(c, class_token=False, pool="avg"), f),
-    "these are parameters": lambda c, f: times(c, f, parameters),
-    "way back": lambda c, f: times(c, f, training_multiply_adds),
-    "the height is taken for the width": lambda c, f: times(c, f, image_size=f * c.image_size[0]),
-    "the width is taken for the height": lambda c, f: times(c, f, image_size=f * c.image_size[1]),
-    "Multiply each side": lambda c, f: times(c, f, image_size=f * c.image_size),
-    "leave the rounding": lambda c, f: round(times(c, f), 2),
-    "fixed in your code": [lambda c, f: times(c, 2), lambda c, f: times(ViTConfig(), f)],
-    "dataclasses.replace": times_frozen,
-    "changes its input": times_forced,
-    "it should give a number of times": [lambda c, f: multiply_adds(c), lambda c, f: f"{times(c, f):.2f}"],
-    "adds up its keys": lambda c, f: sum(multiply_adds(c)) / f,
-    "divide the cost of the larger image": lambda c, f: times(c, f) + 1 / 7,
-    "ZeroDivisionError": lambda c, f: 1 / 0,
-}
+    TIMES(), times_by_parts, TIMES(give="np.float64(times)"), TIMES(give="torch.tensor(times)"),
+    lambda model, by: TIMES()(replace(model, dropout=0.1), int(by)),
+]  # fmt: skip
+TIMES_WRONG = TIMES.wrong("give", {
+    "the tokens grow like that, nearly": "f * f", "the tokens grow like that;": "tokens",
+    "scores and mixing alone grow like that, nearly": "f * f * f * f", "upside down": "1 / times",
+    "scores and mixing alone grow like that;": "math.pow(tokens, 2)", "no halves": "(f * f + f**4) / 2",
+    "there are as many patches as before": "cost() / cost()", "the factor itself": "tokens and f",
+    "what is added, as a share": "times - 1", "what is added; how many": "cost(image_size=size) - cost()",
+    "the cost itself": "cost(image_size=size)", "leave the rounding": "round(times, 2)",
+    "it should give a number of times": ["multiply_adds(c)", "f'{times:.2f}'"], "ZeroDivisionError": "1 / 0",
+    "adds up its keys": "sum(multiply_adds(c)) / f", "divide the cost of the larger image": "times + 1 / 7",
+    "dataclasses.replace": "setattr(c, 'image_size', size)",
+    "changes its input": "object.__setattr__(c, 'image_size', size) or times",
+}) | TIMES.wrong("changes", {
+    "patches grew with the image": "image_size=size, patch_size=f * c.patch_size",
+    "one side grew": ["image_size=(size[0], c.image_size[1])", "image_size=(c.image_size[0], size[1])"],
+    "the height is taken for the width": "image_size=size[0]", "the width is taken for the height": "image_size=size[1]",
+}) | TIMES.wrong("count", {"these are parameters": "parameters", "way back": "training_multiply_adds"}) | {
+    "patches become smaller": TIMES(changes="patch_size=c.patch_size // f"),
+    "Multiply each side": TIMES(size="f * c.image_size"),
+    "the class token is left out": lambda c, f: TIMES()(replace(c, class_token=False, pool="avg"), f),
+    "fixed in your code": [lambda c, f: TIMES()(c, 2), lambda c, f: TIMES()(ViTConfig(), f)],
+}  # fmt: skip
 
 # accumulate
 
-
-def accumulate(  # the right answer, and every way to leave it
-    zero="before", weigh=lambda y, labels, parts: len(y) / len(labels), split=lambda x: x, after=lambda model, losses: None,
-    inside=lambda model, losses: None, give=lambda losses, *_: sum(losses).item(), backward=True, retain=False,
-):  # fmt: skip
-    def answer(model, images, labels, parts):
-        if zero == "before":
-            model.zero_grad()
-        losses = []
-        for x, y in split(list(zip(images.chunk(parts), labels.chunk(parts), strict=True))):
-            if zero == "inside":
-                model.zero_grad()
-            losses.append(F.cross_entropy(model(x), y) * weigh(y, labels, parts))
-            if backward:
-                losses[-1].backward(retain_graph=retain)
-            inside(model, losses)
-        if not backward:
-            sum(losses).backward()
-        after(model, losses)
-        return give(losses, labels, parts)
-
-    return answer
-
-
-accumulate_weighed = accumulate()
+ACCUMULATE = Program("""
+def answer(model, images, labels, parts):
+    {{before: model.zero_grad()}}
+    losses, pieces = [], list(zip(images.chunk(parts), labels.chunk(parts), strict=True))
+    for x, y in {{pieces: pieces}}:
+        {{zero: pass}}
+        losses.append(F.cross_entropy(model(x), y) * {{weight: len(y) / len(labels)}})
+        {{backward: losses[-1].backward()}}
+    {{after: pass}}
+    n = np.array([len(y) for _, y in pieces])
+    means = np.array([loss.item() for loss in losses]) * len(labels) / n[: len(losses)]
+    return {{give: sum(losses).item()}}
+""")
+STEP = "[p.data.sub_(0.1 * p.grad) for p in model.parameters()]"
 
 
 def accumulate_scaled(model, images, labels, parts):
@@ -261,116 +203,58 @@ def accumulate_func(model, images, labels, parts):
     return total
 
 
-def step(model, losses):
-    with torch.no_grad():
-        for p in model.parameters():
-            p -= 0.1 * p.grad
-
-
-def means(count):
-    """A loss from the mean losses of the parts."""
-
-    def give(losses, labels, parts):
-        sizes = [len(y) for y in labels.chunk(parts)]
-        return count([loss.item() * len(labels) / n for loss, n in zip(losses, sizes, strict=True)], np.array(sizes), parts)
-
-    return accumulate(give=give)
-
-
-def with_anew(change):
-    """The right answer, and something before it."""
-
-    def answer(model, images, labels, parts):
-        change(model, images, labels)
-        return accumulate_weighed(model, images, labels, parts)
-
-    return answer
-
-
-def without_gradient(model, images, labels, parts):
-    with torch.no_grad():
-        return F.cross_entropy(model(images), labels).item()
-
-
-def labels_whole(model, images, labels, parts):
-    for x in images.chunk(parts):
-        F.cross_entropy(model(x), labels[: len(x)]).div(parts).backward()
-
-
-def in_evaluation(model, images, labels, parts):
-    model.eval()
-    result = accumulate_weighed(model, images, labels, parts)
-    model.train()
-    return result
-
-
-def undivided(*_):
-    return 1
-
-
 ACCUMULATE_RIGHT = [
-    accumulate_weighed,
-    accumulate_scaled,
-    accumulate_by_torch,
-    accumulate_loader,
-    accumulate_mixed,
-    accumulate_func,
-]
-ACCUMULATE_WRONG = {
-    "the gradient is about 4 times too long": [accumulate(weigh=undivided), accumulate(zero="never", weigh=undivided)],
-    "adds up the means of": accumulate(weigh=undivided),
-    "weighs all parts alike, though the last is smaller": [
-        accumulate(weigh=lambda y, labels, parts: 1 / parts),
-        accumulate(weigh=lambda y, labels, parts: 1 / len(labels.chunk(parts))),
-    ],
-    "0.333 times what it should be": accumulate(weigh=lambda y, labels, parts: 1 / len(labels)),
-    "1.33 times what it should be": accumulate(weigh=lambda y, labels, parts: 1 / len(y)),
-    "12 times what it should be": accumulate(weigh=lambda y, labels, parts: len(y)),
-    "0.75 times": accumulate(weigh=lambda y, labels, parts: 1 / parts if len(labels) == 9 else len(y) / len(labels)),
-    "only the last part is in .grad": [accumulate(zero="inside"), accumulate(zero="inside", weigh=undivided)],
-    "only the first part is in .grad": accumulate(split=lambda pieces: [pieces[0]]),
-    "an earlier batch's gradient is still in .grad": accumulate(zero="never"),
-    "all 12 images at once": lambda model, images, labels, parts: accumulate_weighed(model, images, labels, 1),
-    "passes the model 6 images at once": lambda model, *given: accumulate_weighed(model, *given[:2], min(2, given[2])),
-    "parts smaller than asked": lambda model, images, labels, parts: accumulate_weighed(model, images, labels, len(images)),
-    "each once is enough": with_anew(lambda model, images, labels: [model(x[None]) for x in images]),
-    "memory holds all parts": accumulate(backward=False),
-    "without retain_graph": accumulate(retain=True),
-    "moves the weights": [accumulate(inside=step), accumulate(after=step)],
-    "leaves no gradient in .grad": [accumulate(after=lambda model, losses: model.zero_grad()), without_gradient],
-    "leaves zeros": accumulate(after=lambda model, losses: model.zero_grad(set_to_none=False)),
-    "a fresh model's .grad is None": with_anew(lambda model, *_: [p.grad.zero_() for p in model.parameters()]),
-    "the last part is missing": [
-        accumulate(split=lambda pieces: pieces[:-1] or pieces),
-        accumulate(split=lambda pieces: [p for p in pieces if len(p[1]) > 1]),
-        accumulate(split=lambda pieces: pieces[:-1] or pieces, weigh=undivided),
-    ],
-    "has each part its own labels": [
-        labels_whole,
-        accumulate(split=lambda pieces: [(x, y) for (x, _), (_, y) in zip(pieces, pieces[::-1], strict=True)]),
-    ],
-    "one part's share": accumulate(give=lambda losses, *_: losses[-1].item()),
-    "one part's mean loss": means(lambda means, sizes, parts: means[-1]),
-    "sum of the parts' means": means(lambda means, sizes, parts: sum(means)),
-    "weighs all parts alike; weigh by images": means(lambda means, sizes, parts: sum(means) / parts),
-    "sum over images": means(lambda means, sizes, parts: means @ sizes),
-    "divided twice": means(lambda means, sizes, parts: means @ sizes / sum(sizes) / parts),
-    "counts as often as it has images": means(lambda means, sizes, parts: math.prod(means)),
-    "gives nothing back": accumulate(give=lambda *_: None),
-    "it should give the mean loss": [accumulate(give=lambda *_: "done"), accumulate(give=lambda losses, *_: losses)],
-    "comes back with its graph": accumulate(give=lambda losses, *_: sum(losses)),
-    "leaves the model in evaluation mode": accumulate(after=lambda model, losses: model.eval()),
-    "passes the model in evaluation mode": in_evaluation,
-    "changes its input": with_anew(lambda model, images, labels: images.sub_(images.mean())),
-    "never calls the model": lambda *_: None,
-    "TypeError": lambda model, images, labels: 0.0,
-}
+    ACCUMULATE(), accumulate_scaled, accumulate_by_torch, accumulate_loader, accumulate_mixed, accumulate_func
+]  # fmt: skip
+ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
+    "the gradient is about 4 times too long": "1", "0.333 times what it should be": "1 / len(labels)",
+    "weighs all parts alike, though the last is smaller": ["1 / parts", "1 / len(pieces)"],
+    "1.33 times what it should be": "1 / len(y)", "12 times what it should be": "len(y)",
+    "0.75 times": "(1 / parts if len(labels) == 9 else len(y) / len(labels))",
+}) | ACCUMULATE.wrong("pieces", {
+    "only the first part is in .grad": "[pieces[0]]",
+    "the last part is missing": ["pieces[:-1] or pieces", "[piece for piece in pieces if len(piece[1]) > 1]"],
+    "has each part its own labels": "[(x, y) for (x, _), (_, y) in zip(pieces, pieces[::-1])]",
+}) | ACCUMULATE.wrong("before", {
+    "an earlier batch's gradient is still in .grad": "pass",
+    "each once is enough": "model.zero_grad(); [model(x[None]) for x in images]",
+    "a fresh model's .grad is None": "[p.grad.zero_() for p in model.parameters()]",
+    "changes its input": "model.zero_grad(); images.sub_(images.mean())",
+    "all 12 images at once": "parts = 1; model.zero_grad()",
+    "passes the model 6 images": "parts = min(2, parts); model.zero_grad()",
+    "parts smaller than asked": "parts = len(images); model.zero_grad()",
+    "passes the model in evaluation mode": "model.eval(); model.zero_grad()",
+    "leaves no gradient in .grad": "with torch.no_grad(): return F.cross_entropy(model(images), labels).item()",
+}) | ACCUMULATE.wrong("after", {
+    "moves the weights": STEP, "leaves no gradient in .grad of": "model.zero_grad()",
+    "leaves the model in evaluation mode": "model.eval()", "leaves zeros": "model.zero_grad(set_to_none=False)",
+}) | ACCUMULATE.wrong("give", {
+    "one part's share": "losses[-1].item()", "one part's mean loss": "means[-1]", "sum of the parts' means": "sum(means)",
+    "weighs all parts alike; weigh by images": "sum(means) / parts", "sum over images": "means @ n",
+    "divided twice": "means @ n / sum(n) / parts", "counts as often as it has images": "math.prod(means)",
+    "gives nothing back": "None", "it should give the mean loss": ["'done'", "losses"],
+    "comes back with its graph": "sum(losses)",
+}) | {
+    "adds up the means of": ACCUMULATE(before="pass", weight="1"),
+    "moves the weights for": ACCUMULATE(backward=f"losses[-1].backward(); {STEP}"),
+    "only the last part is in .grad":
+        [ACCUMULATE(zero="model.zero_grad()", weight=weight) for weight in ("1", "len(y) / 12")],
+    "the last part is missing in .grad": ACCUMULATE(pieces="pieces[:-1] or pieces", weight="1"),
+    "memory holds all parts": ACCUMULATE(backward="pass", after="sum(losses).backward()"),
+    "without retain_graph": ACCUMULATE(backward="losses[-1].backward(retain_graph=True)"),
+    "own labels":
+        ACCUMULATE(backward="losses[-1] = F.cross_entropy(model(x), labels[: len(x)]) / parts; losses[-1].backward()"),
+    "never calls the model": lambda *_: None, "TypeError": lambda model, images, labels: 0.0,
+}  # fmt: skip
 
 # combine
 
-
-def combine_by_stack(gradients, counts):
-    return torch.tensordot(torch.tensor(counts) / sum(counts), torch.stack(gradients), dims=1)
+COMBINE = Program("""
+def answer(gs, ns):
+    every, n, N = torch.stack(gs), torch.tensor(ns), sum(ns)
+    products = sum(map(torch.mul, gs, n))
+    return {{give: products / N}}
+""")
 
 
 def combine_by_loop(grads, numbers):
@@ -378,10 +262,6 @@ def combine_by_loop(grads, numbers):
     for g, n in zip(grads, numbers, strict=True):
         total += n * g
     return total / sum(numbers)
-
-
-def combine_by_numpy(gradients, counts):
-    return torch.from_numpy(np.average(np.stack(gradients), axis=0, weights=counts))
 
 
 def combine_by_shares(gradients, counts):
@@ -406,45 +286,26 @@ def combine_popping(gradients, counts):
     return sum(gradients.pop() * counts.pop() for _ in range(len(gradients))) / total
 
 
-def products(gs, ns):
-    return sum(map(torch.mul, gs, map(torch.tensor, ns)))
-
-
-COMBINE_WRONG = {
-    "the plain mean": [lambda gs, ns: torch.stack(gs).mean(0), lambda gs, ns: sum(gs) / sum(n > 0 for n in ns)],
-    "gives shape ()": lambda gs, ns: torch.stack(gs).mean(),
-    "adds the gradients up": lambda gs, ns: torch.stack(gs).sum(0),
-    "divides by the number of processes": lambda gs, ns: products(gs, ns) / len(ns),
-    "does not divide": products,
-    "divides by the largest": lambda gs, ns: products(gs, ns) / max(ns),
-    "divides twice": lambda gs, ns: products(gs, ns) / sum(ns) / len(ns),
-    "divides each by its count": lambda gs, ns: sum(map(torch.div, gs, map(torch.tensor, ns))),
-    "weighs by nothing": lambda gs, ns: torch.stack(gs).sum(0) / sum(ns),
-    "ZeroDivisionError": lambda gs, ns: sum(g * n / sum(ns) * (n / n) for g, n in zip(gs, ns, strict=True)),
-    "not finite": lambda gs, ns: products([g / n * n for g, n in zip(gs, ns, strict=True)], ns) / sum(ns),
-    "weight of another": lambda gs, ns: products(gs[::-1], ns) / sum(ns),
-    "gives zeros": lambda gs, ns: sum(g * (n // sum(ns)) for g, n in zip(gs, ns, strict=True)),
-    "combines two processes only (": lambda gs, ns: products(gs[:2], ns[:2]) / sum(ns[:2]),
-    "combines two processes only, though":
-        [lambda gs, ns: (ns[0] * gs[0] + ns[1] * gs[1]) / sum(ns), lambda gs, ns: products(gs[:2], ns) / sum(ns)],
-    "of the first process alone": [lambda gs, ns: next(iter(gs)), lambda gs, ns: gs[ns.index(max(ns))]],
-    "of the last process alone": lambda gs, ns: gs[ns.index(min(ns))],
-    "other numbers":
-        [lambda gs, ns: torch.stack(gs).prod(0), lambda gs, ns: products(gs, ns) / torch.tensor(ns).float().mean()],
-    "it should give one tensor": [
-        lambda gs, ns: [g * n / sum(ns) for g, n in zip(gs, ns, strict=True)],
-        lambda gs, ns: (products(gs, ns) / sum(ns)).flatten().tolist(),
-    ],
-    "gives shape (2, 2, 3)": lambda gs, ns: torch.stack([g * n / sum(ns) for g, n in zip(gs, ns, strict=True)]),
-    "it should give a tensor": [
-        lambda gs, ns: (products(gs, ns) / sum(ns)).numpy(),
-        lambda gs, ns: float((products(gs, ns) / sum(ns)).sum()),
-        lambda gs, ns: "gradient",
-    ],
-    "gives torch.float64 for torch.float32": combine_by_numpy,
-    "changes its input": [combine_in_place, combine_popping],
-    "TypeError": lambda gs: gs,
-}  # fmt: skip
+COMBINE_RIGHT = [
+    COMBINE(), COMBINE(give="torch.tensordot(n / N, every, dims=1)"), combine_by_loop, combine_by_shares, combine_some
+]  # fmt: skip
+COMBINE_WRONG = COMBINE.wrong("give", {
+    "the plain mean": ["every.mean(0)", "sum(gs) / sum(n > 0 for n in ns)"], "gives shape ()": "every.mean()",
+    "adds the gradients up": "every.sum(0)", "divides by the number of processes": "products / len(ns)",
+    "does not divide": "products", "divides by the largest": "products / max(ns)", "divides twice": "products / N / len(ns)",
+    "divides each by its count": "sum(map(torch.div, gs, n))", "weighs by nothing": "every.sum(0) / N",
+    "ZeroDivisionError": "sum(g * n / N * (n / n) for g, n in zip(gs, ns))",
+    "not finite": "sum(map(torch.mul, [g / k * k for g, k in zip(gs, ns)], n)) / N",
+    "weight of another": "sum(map(torch.mul, gs[::-1], n)) / N", "gives zeros": "sum(g * (k // N) for g, k in zip(gs, ns))",
+    "combines two processes only (": "sum(map(torch.mul, gs[:2], n)) / sum(ns[:2])",
+    "combines two processes only, though": ["(ns[0] * gs[0] + ns[1] * gs[1]) / N", "sum(map(torch.mul, gs[:2], n)) / N"],
+    "of the first process alone": ["next(iter(gs))", "gs[ns.index(max(ns))]"],
+    "of the last process alone": "gs[ns.index(min(ns))]", "other numbers": ["every.prod(0)", "products / n.float().mean()"],
+    "it should give one tensor": ["[g * k / N for g, k in zip(gs, ns)]", "(products / N).flatten().tolist()"],
+    "gives shape (2, 2, 3)": "torch.stack([g * k / N for g, k in zip(gs, ns)])",
+    "it should give a tensor": ["(products / N).numpy()", "float((products / N).sum())", "'gradient'"],
+    "gives torch.float64 for torch.float32": "torch.from_numpy(np.average(np.stack(gs), axis=0, weights=ns))",
+}) | {"changes its input": [combine_in_place, combine_popping], "TypeError": lambda gs: gs}  # fmt: skip
 
 # largest_batch
 
@@ -480,17 +341,6 @@ def batch_by_parts(config, gibibytes):
     return max(0, math.floor(room / (4 * sum(activations(config).values()))))
 
 
-def batch(copies=4, room=lambda g: g * 2**30, own=0, count=math.floor, least=0, **how):
-    """The formula with something changed; own: numbers a parameter that are counted for every image."""
-
-    def answer(config, gibibytes):
-        needs = training_bytes(config, 1, **how)
-        left = room(gibibytes) - copies * needs["weights"]
-        return max(least, count(left / (needs["activations"] + own * needs["weights"])))
-
-    return answer
-
-
 def batch_doubled(config, gibibytes):
     batch = 1
     while needs(config, 2 * batch) <= gibibytes * 2**30:
@@ -498,40 +348,35 @@ def batch_doubled(config, gibibytes):
     return batch
 
 
+BATCH = Program("""
+def answer(c, g):
+    needs = training_bytes(c, 1{{how: }})
+    room = {{room: g * 2**30}} - {{copies: 4}} * needs["weights"]
+    batch = max({{least: 0}}, {{count: math.floor}}(room / (needs["activations"] + {{own: 0}} * needs["weights"])))
+    return {{give: batch}}
+""", **COUNTS)  # fmt: skip
 BATCH_RIGHT = [
-    batch_by_formula,
-    batch_by_loop(),
-    batch_by_halves,
-    batch_by_parts,
-    *(lambda config, gibibytes, of=of: of(batch_by_formula(config, gibibytes)) for of in (float, np.int64, torch.tensor)),
-]
-BATCH_WRONG = {
-    "2**30": batch(room=lambda g: g * 1e9),
-    "it should give 206: subtract what is there once":
-        [batch(room=lambda g: g * 1000 * 2**20), batch(count=lambda x: math.floor(x) // 8 * 8)],
-    "one too many": [batch(count=math.ceil), batch_by_loop(ahead=0), batch(count=round)],
-    "<= and not <": batch_by_loop(lambda need, room: need < room),
-    "not all four numbers": [batch(copies=n) for n in (1, 2, 3)] + [batch(copies=3, optimizer="sgd")],
-    "activations alone": batch(copies=0),
-    "counted for every image": [batch(copies=4 - n, own=n) for n in (1, 2, 3, 4)],
-    "That is 0 images": batch(least=-math.inf),
-    "not even one image fits": [batch(least=1), lambda c, g: abs(batch(least=-math.inf)(c, g))],
-    "it should give a whole number of images": [
-        batch(count=float), lambda c, g: math.inf, lambda c, g: training_bytes(c, 1), lambda c, g: f"{batch()(c, g)} images"
-    ],
-    "power of two": batch_doubled,
-    "fused=False": batch(fused=False),
-    "bytes already": batch(room=lambda g: g * 2**28),
-    "fixed in your code": [lambda c, g: batch()(ViTConfig(), g), lambda c, g: batch()(c, 24)],
-    "adds up its keys": lambda c, g: sum(training_bytes(c, 1)) // g,
+    batch_by_formula, batch_by_loop(), batch_by_halves, batch_by_parts,
+    *(BATCH(give=f"{kind}(batch)") for kind in ("float", "np.int64", "torch.tensor")),
+]  # fmt: skip
+BATCH_WRONG = BATCH.wrong("room", {
+    "2**30": "g * 1e9", "it should give 206: subtract what is there once": "g * 1000 * 2**20", "bytes already": "g * 2**28",
+}) | BATCH.wrong("count", {
+    "it should give 206: subtract": "8 * math.floor(1 / 8 * room / needs['activations']) or",
+    "one too many": ["math.ceil", "round"], "it should give a whole number of images": "float",
+}) | BATCH.wrong("give", {
+    "it should give a whole number": ["math.inf", "needs", "f'{batch} images'"], "adds up its keys": "sum(needs) // g",
+}) | {
+    "one too many:": batch_by_loop(ahead=0), "<= and not <": batch_by_loop(lambda need, room: need < room),
+    "not all four numbers": [*(BATCH(copies=n) for n in "123"), BATCH(copies="3", how=", optimizer='sgd'")],
+    "activations alone": BATCH(copies="0"), "That is 0 images": BATCH(least="-math.inf"),
+    "counted for every image": [BATCH(copies=f"{4 - n}", own=f"{n}") for n in (1, 2, 3, 4)],
+    "not even one image fits": [BATCH(least="1"), BATCH(least="-math.inf", give="abs(batch)")],
+    "power of two": batch_doubled, "fused=False": BATCH(how=", fused=False"),
+    "fixed in your code": [lambda c, g: BATCH()(ViTConfig(), g), lambda c, g: BATCH()(c, 24)],
 }  # fmt: skip
 
 # training_days
-
-
-def right_days(config, images, epochs, peak, share):
-    flops = 2 * sum(training_multiply_adds(config).values()) * images * epochs
-    return flops / (peak * share) / (24 * 60 * 60)
 
 
 def days_by_three(config, images, epochs, peak, share):
@@ -540,67 +385,39 @@ def days_by_three(config, images, epochs, peak, share):
     return epochs * seconds_of_epoch / 86400
 
 
-def days(times):
-    """The right number, times something that depends on all that was given."""
-    return lambda *given: right_days(*given) * times(*given)
-
-
-def of(numbers):
-    """Days from some number of FLOPs an image."""
-    return lambda c, n, e, p, s: numbers(c) * n * e / p / s / 86400
-
-
+DAYS = Program("""
+def answer(c, images, epochs, peak, share):
+    {{first: pass}}
+    flops = {{flops: 2 * sum(training_multiply_adds(c).values())}}
+    days = flops * images * epochs / (peak * share) / (24 * 60 * 60)
+    return {{give: days}}
+""", **COUNTS)  # fmt: skip
 DAYS_RIGHT = [
-    right_days,
-    days_by_three,
-    days(lambda *_: 1.01),
-    lambda *given: torch.tensor(right_days(*given)),
-    lambda *given: np.float32(right_days(*given)),
-    of(lambda c: 2 * sum(training_multiply_adds(c, fused=False).values())),
-]
-DAYS_WRONG = {
-    "multiply-adds over a peak in FLOPs": of(lambda c: sum(training_multiply_adds(c).values())),
-    "twice too many": of(lambda c: 4 * sum(training_multiply_adds(c).values())),
-    "the way forward alone is counted; back": of(lambda c: 2 * sum(multiply_adds(c).values())),
-    "multiply-adds for FLOPs": of(lambda c: sum(multiply_adds(c).values())),
-    "the way back alone": of(lambda c: 4 * sum(multiply_adds(c).values())),
-    "counts the way back already": of(lambda c: 6 * sum(training_multiply_adds(c).values())),
-    "the share is left out": days(lambda c, n, e, p, s: s),
-    "multiplied by the share": days(lambda c, n, e, p, s: s * s),
-    "seconds, minutes or hours": [days(lambda *_: 86400), days(lambda *_: 24), days(lambda *_: 1440)],
-    "24 * 60 * 60": [days(lambda *_: 1 / 24), days(lambda *_: 60)],
-    "one epoch": lambda c, n, e, p, s: right_days(c, n, 1, p, s),
-    "one image an epoch": lambda c, n, e, p, s: right_days(c, 1, e, p, s),
-    "one token an image": days(lambda c, n, e, p, s: c.num_tokens**-1),
-    "once a token": of(lambda c: 6 * sum(parameters(c).values())),
-    "scores and mixing": of(lambda c: 6 * sum(parameters(c).values()) * c.num_tokens),
-    "upside down": lambda *given: right_days(*given) ** -1,
-    "over those that the GPU reaches in a day": days(lambda *_: 1.1),
-    "fixed in your code": [
-        lambda c, n, e, p, s: right_days(c, n, 300, p, s),
-        lambda c, n, e, p, s: right_days(c, n, e, 989e12, s),
-        lambda c, n, e, p, s: right_days(c, 1_281_167, e, p, s),
-        lambda c, n, e, p, s: right_days(ViTConfig(), n, e, p, s),
-    ],
-    "90 epochs, 0.3 of": lambda c, n, e, p, s: right_days(c, n, e, p, 0.45),
-    "gives nan": lambda *given: math.nan,
-    "it should give a number of days":
-        [lambda *given: f"{right_days(*given):.1f} days", lambda *given: (right_days(*given), "days")],
-    "TypeError": lambda c, n, e, p: 1,
-}  # fmt: skip
+    DAYS(), days_by_three, *(DAYS(give=code) for code in ("1.01 * days", "torch.tensor(days)", "np.float32(days)")),
+    DAYS(flops="2 * sum(training_multiply_adds(c, fused=False).values())"),
+]  # fmt: skip
+DAYS_WRONG = DAYS.wrong("flops", {
+    "multiply-adds over a peak in FLOPs": "sum(training_multiply_adds(c).values())",
+    "twice too many": "4 * sum(training_multiply_adds(c).values())",
+    "the way forward alone is counted; back": "2 * sum(multiply_adds(c).values())",
+    "multiply-adds for FLOPs": "sum(multiply_adds(c).values())", "the way back alone": "4 * sum(multiply_adds(c).values())",
+    "counts the way back already": "6 * sum(training_multiply_adds(c).values())",
+    "once a token": "6 * sum(parameters(c).values())", "scores and mixing": "6 * sum(parameters(c).values()) * c.num_tokens",
+}) | DAYS.wrong("give", {
+    "the share is left out": "days * share", "multiplied by the share": "days * share * share", "upside down": "1 / days",
+    "seconds, minutes or hours": ["days * 86400", "days * 24", "days * 1440"], "24 * 60 * 60": ["days / 24", "days * 60"],
+    "one token an image": "days / c.num_tokens", "over those that the GPU reaches in a day": "1.1 * days",
+    "gives nan": "math.nan", "it should give a number of days": ["f'{days:.1f} days'", "(days, 'days')"],
+}) | DAYS.wrong("first", {
+    "one epoch": "epochs = 1", "one image an epoch": "images = 1", "90 epochs, 0.3 of": "share = 0.45",
+    "fixed in your code": ["epochs = 300", "peak = 989e12", "images = 1_281_167", "c = ViTConfig()"],
+}) | {"TypeError": lambda c, n, e, p: 1}  # fmt: skip
+
 RIGHT = {
-    "block_multiply_adds": BLOCK_RIGHT,
-    "times_more": TIMES_RIGHT,
-    "accumulate": ACCUMULATE_RIGHT,
-    "combine": [combine_by_stack, combine_by_loop, combine_by_shares, combine_some],
-    "largest_batch": BATCH_RIGHT,
-    "training_days": DAYS_RIGHT,
-}
+    "block_multiply_adds": BLOCK_RIGHT, "times_more": TIMES_RIGHT, "accumulate": ACCUMULATE_RIGHT, "combine": COMBINE_RIGHT,
+    "largest_batch": BATCH_RIGHT, "training_days": DAYS_RIGHT,
+}  # fmt: skip
 WRONG = {
-    "block_multiply_adds": BLOCK_WRONG,
-    "times_more": TIMES_WRONG,
-    "accumulate": ACCUMULATE_WRONG,
-    "combine": COMBINE_WRONG,
-    "largest_batch": BATCH_WRONG,
-    "training_days": DAYS_WRONG,
-}
+    "block_multiply_adds": BLOCK_WRONG, "times_more": TIMES_WRONG, "accumulate": ACCUMULATE_WRONG, "combine": COMBINE_WRONG,
+    "largest_batch": BATCH_WRONG, "training_days": DAYS_WRONG,
+}  # fmt: skip

@@ -3,36 +3,13 @@
 import copy
 import itertools
 import math
-from textwrap import indent
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
+from check_cases import Program, each
 from vit_helpers.training import evaluate
-
-NAMES = {"copy": copy, "math": math, "np": np, "torch": torch, "F": F, "cos": math.cos, "pi": math.pi, "evaluate": evaluate}
-NAMES |= {"clip_grad_norm_": clip_grad_norm_, "clip_grad_value_": clip_grad_value_}
-
-
-def written(program, **parts):
-    """The function that a program defines, with parts put in; a part of several statements has ; between them."""
-    for name, part in parts.items():
-        place = next(line for line in program.split("\n") if f"{{{name}}}" in line)
-        if place.strip() == f"{{{name}}}":
-            depth = place[: len(place) - len(place.lstrip())]
-            program = program.replace(place, indent(part.replace("; ", "\n"), depth))
-        program = program.replace(f"{{{name}}}", part)
-    names = dict(NAMES)
-    exec(program, names)
-    return names["answer"]
-
-
-def each(change, table):
-    """A table with every answer, or every one of several, changed."""
-    return {says: list(map(change, some)) if isinstance(some, list) else change(some) for says, some in table.items()}
-
 
 # schedule
 
@@ -72,21 +49,19 @@ def counting_by_itself():
     return answer
 
 
-SCHEDULE = """
+def every_share(step, total, warmup):
+    return [by_hand(i, total, warmup) for i in range(total)]
+
+
+SCHEDULE = Program("""
 def answer(s, T, w):
-    {begin}
+    {{begin: pass}}
     wave = lambda turns: 0.5 + 0.5 * cos(pi * turns)
     if s < w:
-        return {rise}
+        return {{rise: (s + 1) / w}}
     t = (s - w) / (T - w)
-    return {fall}
-"""
-
-
-def rising(rise, fall="wave(t)", begin="pass"):
-    return written(SCHEDULE, rise=rise, fall=fall, begin=begin)
-
-
+    return {{fall: wave(t)}}
+""")
 RISES = {
     "so the first step is lost": "s / w", "(step + 1) / warmup, without - 1": "s / (w - 1)",
     "(step + 1) / warmup, not total": "s / T", "ends a step late": "(s + 1) / (w + 1)",
@@ -117,18 +92,14 @@ FALLS = {
     "a share is between 0 and 1": ["1 + t", "-t"], "the fall ends at 0.05": "max(0.05, wave(t))",
     "the fall 0.5": "0.01 + 0.99 * wave(t) - 0.01 * t",
 }  # fmt: skip
-SCHEDULE_WRONG = each(lambda fall: rising("(s + 1) / w", fall), FALLS) | each(rising, RISES) | {
+SCHEDULE_WRONG = SCHEDULE.wrong("fall", FALLS) | SCHEDULE.wrong("rise", RISES) | {
     "got 0.5; hand over": 0.5,
-    "it should give a number from 0 to 1": [
-        lambda *a: str(by_hand(*a)),
-        lambda s, T, w: [by_hand(i, T, w) for i in range(T)],
-        lambda s, T, w: torch.tensor([by_hand(i, T, w) for i in range(T)]),
-        lambda *a: by_hand(*a) + 0j,
-    ],
-    "gives nan": lambda *a: math.nan,
-    "is it the rate itself": lambda *a: 3e-3 * by_hand(*a),
+    "it should give a number from 0 to 1":
+        [lambda *a: str(by_hand(*a)), every_share, lambda *a: torch.tensor(every_share(*a)), lambda *a: by_hand(*a) + 0j],
+    "gives nan": lambda *a: math.nan, "is it the rate itself": lambda *a: 3e-3 * by_hand(*a),
     "per cent": lambda *a: 100 * by_hand(*a),
-    "divides by 0 for total = 12, warmup = 0: divide in the branch of the warm-up": rising("r", begin="r = (s + 1) / w"),
+    "divides by 0 for total = 12, warmup = 0: divide in the branch of the warm-up":
+        SCHEDULE(begin="r = (s + 1) / w", rise="r"),
     "warmup = 0": [lambda s, T, w: by_hand(s, T, max(w, 1)), lambda s, T, w: by_hand(s, T, max(w, 2))],
     "is it rounded": lambda s, T, w: round(by_hand(s, T, w), 2),
     "is a number fixed in your code": lambda s, T, w: by_hand(s, T, 10) if w > 1 else by_hand(s, T, w),
@@ -149,22 +120,23 @@ def by_closure(model, images, labels, optimizer, max_norm):
     return optimizer.step(closure).item()
 
 
-STEP = """
+CLIPPING = {"clip_grad_norm_": clip_grad_norm_, "clip_grad_value_": clip_grad_value_, "evaluate": evaluate}
+STEP = Program("""
 def answer(model, images, labels, optimizer, max_norm):
     weights, groups = list(model.parameters()), [group["params"] for group in optimizer.param_groups]
-    {acts}
-    return {give}
-"""
-EPOCH = """
+    {{acts: pass}}
+    return {{give: loss.item()}}
+""", **CLIPPING)  # fmt: skip
+EPOCH = Program("""
 def answer(model, batches, optimizer):
-    {start}
+    {{start: model.train()}}
     x, n, max_norm = [], [], 1.0
     for images, labels in batches:
-        {acts}
-        x, n = np.append(x, {give}), np.append(n, len(labels))
-    {end}
-    return {mean}
-"""
+        {{acts: pass}}
+        x, n = np.append(x, loss.item()), np.append(n, len(labels))
+    {{end: pass}}
+    return {{mean: x @ n / n.sum()}}
+""", **CLIPPING)  # fmt: skip
 LINES = {
     "zero": "optimizer.zero_grad()", "forward": "logits = model(images)", "loss": "loss = F.cross_entropy(logits, labels)",
     "backward": "loss.backward()", "clip": "clip_grad_norm_(model.parameters(), max_norm)", "step": "optimizer.step()",
@@ -172,9 +144,13 @@ LINES = {
 ALL = "zero; forward; loss; backward; clip; step"
 
 
-def step(acts=ALL, give="loss.item()", program=STEP, **parts):
-    """A program of these acts: short names of lines, or lines."""
-    return written(program, acts="; ".join(LINES.get(act, act) for act in acts.split("; ")), give=give, **parts)
+def acted(acts):
+    """Acts as statements: short names of lines, or lines."""
+    return "; ".join(LINES.get(act, act) for act in acts.split("; "))
+
+
+def step(acts=ALL, give="loss.item()"):
+    return STEP(acts=acted(acts), give=give)
 
 
 LOSSES = {
@@ -264,23 +240,19 @@ def by_a_copy(model, batches):
     return sum(scores) / len(scores)
 
 
-ACCURACY = """
+ACCURACY = Program("""
 def answer(model, batches):
     mode, x, y, h, n = model.training, [], [], [], []
-    {before}
-    with torch.set_grad_enabled({grad}):
+    {{before: model.eval()}}
+    with torch.set_grad_enabled({{grad: False}}):
         for images, labels in batches:
             logits = model(images)
-            {meanwhile}
+            {{meanwhile: pass}}
             x, y, h, n = x + [logits], y + [labels], h + [(logits.argmax(1) == labels).sum().item()], n + [len(labels)]
-    {after}
+    {{after: model.train(mode)}}
     every, labels, s, h, n = torch.cat(x), torch.cat(y), np.divide(h, n), np.array(h), np.array(n)
-    return {give}
-"""
-
-
-def share(give="sum(h) / sum(n)", before="model.eval()", after="model.train(mode)", grad="False", meanwhile="pass"):
-    return written(ACCURACY, give=give, before=before, after=after, grad=grad, meanwhile=meanwhile)
+    return {{give: sum(h) / sum(n)}}
+""")
 
 
 def forget_gradients(model):
@@ -304,26 +276,22 @@ SHARES = {
     "argmax runs over the images": "(torch.cat([a.argmax(0) for a in x]) == labels).float().mean()",
     "the probability of the right class": "every.softmax(1)[range(len(labels)), labels].mean()",
 }  # fmt: skip
-ACCURACY_WRONG = each(share, SHARES) | {
-    "the first batch alone: does return": lambda model, batches: share()(model, [next(iter(batches))]),
-    "asks the model in training mode": [
-        share(before="pass"),
-        share(before="model.train()"),
-        share(before="model.eval(); [m.train() for m in model if isinstance(m, torch.nn.BatchNorm1d)]"),
-    ],
-    "came in training mode and goes in the other one": share(after="pass"),
-    "came in evaluation mode and goes in the other one": share(after="model.train()"),
-    "builds a graph": share(grad="True"),
-    "changes the numbers of the model": share(after="model.train(mode); model[1].weight.data.mul_(0.9)"),
-    "changes the gradients": [
-        share(grad="True", meanwhile="F.cross_entropy(logits, labels).backward()"),
-        share(before="model.eval(); model.zero_grad()"),
-        lambda m, b: (share()(m, b), forget_gradients(m))[0],
-    ],
-    "changes its input": share(meanwhile="images.sub_(1)"),
-    "requires_grad is off": share(before="model.eval().requires_grad_(False)"),
-    "raises TypeError": [lambda m, b: share()(m, b[:]), lambda m, b: share()(m, b) + 0 * len(b)],
-}
+ACCURACY_WRONG = ACCURACY.wrong("give", SHARES) | {
+    "the first batch alone: does return": lambda model, batches: ACCURACY()(model, [next(iter(batches))]),
+    "changes the gradients that": lambda m, b: (ACCURACY()(m, b), forget_gradients(m))[0],
+    "changes the gradients": ACCURACY(grad="True", meanwhile="F.cross_entropy(logits, labels).backward()"),
+    "builds a graph": ACCURACY(grad="True"), "changes its input": ACCURACY(meanwhile="images.sub_(1)"),
+    "raises TypeError": [lambda m, b: ACCURACY()(m, b[:]), lambda m, b: ACCURACY()(m, b) + 0 * len(b)],
+} | ACCURACY.wrong("before", {
+    "asks the model in training mode":
+        ["pass", "model.train()", "model.eval(); [m.train() for m in model if isinstance(m, torch.nn.BatchNorm1d)]"],
+    "changes the gradients that the": "model.eval(); model.zero_grad()",
+    "requires_grad is off": "model.eval().requires_grad_(False)",
+}) | ACCURACY.wrong("after", {
+    "came in training mode and goes in the other one": "pass",
+    "came in evaluation mode and goes in the other one": "model.train()",
+    "changes the numbers of the model": "model.train(mode); model[1].weight.data.mul_(0.9)",
+})  # fmt: skip
 
 # mended
 
@@ -331,8 +299,8 @@ ACCURACY_WRONG = each(share, SHARES) | {
 FOUR = "zero; forward; loss; backward; step"
 
 
-def epoch(acts=FOUR, mean="x @ n / n.sum()", start="model.train()", end="pass", give="loss.item()"):
-    return step(acts, give, EPOCH, mean=mean, start=start, end=end)
+def epoch(acts=FOUR, mean="x @ n / n.sum()", **parts):
+    return EPOCH(acts=acted(acts), mean=mean, **parts)
 
 
 MEANS = {
@@ -380,8 +348,8 @@ MENDED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) 
 RIGHT = {
     "schedule": [
         by_hand, by_square, by_linspace, by_torch,
-        rising("np.interp(s + 1, [0, w], [0, 1])", "0.5 * (1 + np.cos(np.interp(s, [w, T], [0, pi])))"),
-        rising("(1 + s) / w", "0.5 + 0.5 * cos(math.radians(180 * t))"),
+        SCHEDULE(rise="np.interp(s + 1, [0, w], [0, 1])", fall="0.5 * (1 + np.cos(np.interp(s, [w, T], [0, pi])))"),
+        SCHEDULE(fall="0.5 + 0.5 * cos(math.radians(180 * t))"),
         lambda s, T, w: torch.tensor([by_hand(s, T, w)]),
         lambda s, T, w: np.float32(by_hand(s, T, w)),
         lambda s, T, w: torch.tensor(by_hand(s, T, w), requires_grad=True),
@@ -405,25 +373,23 @@ RIGHT = {
         ),
     ],
     "accuracy": [
-        share(), gathered, by_a_copy, lambda m, b: evaluate(m, b).accuracy,
-        share("np.mean(np.argmax(every.numpy(), 1) == labels.numpy())", "modes = [m.training for m in model.modules()]; "
-              "model.eval()", "[setattr(m, 'training', was) for m, was in zip(model.modules(), modes)]"),
-        share("torch.tensor(s).float() @ torch.tensor(n).float() / len(labels)", "model.training = False; model.eval()"),
-        share("(every.softmax(1).topk(1).indices[:, 0] == labels).float().mean()"),
+        ACCURACY(), gathered, by_a_copy, lambda m, b: evaluate(m, b).accuracy,
+        ACCURACY(
+            before="modes = [m.training for m in model.modules()]; model.eval()",
+            after="[setattr(m, 'training', was) for m, was in zip(model.modules(), modes)]",
+            give="np.mean(np.argmax(every.numpy(), 1) == labels.numpy())",
+        ),
+        ACCURACY(before="model.training = False; model.eval()", give="torch.tensor(s) @ torch.tensor(n).double() / n.sum()"),
+        ACCURACY(give="(every.softmax(1).topk(1).indices[:, 0] == labels).float().mean()"),
     ],
     "mended": [
         epoch(), epoch("forward; loss; backward; step; zero", "np.average(x, weights=n)"),
         epoch("forward; loss; zero; backward; step", "np.repeat(x, n.astype(int)).mean()"),
         epoch(
             "forward; each = F.cross_entropy(logits, labels, reduction='none'); model.zero_grad(); each.mean().backward()"
-            "; step; losses += [each.detach()]", "torch.cat(losses).mean()",
-            "mode, losses = model.training, []; model.train()", "model.train(mode)", "0",
+            "; step; losses += [each.detach()]; loss = each.mean()", "torch.cat(losses).mean()",
+            start="mode, losses = model.training, []; model.train()", end="model.train(mode)",
         ),
     ],
 }  # fmt: skip
-WRONG = {
-    "schedule": SCHEDULE_WRONG,
-    "train_step": STEP_WRONG,
-    "accuracy": ACCURACY_WRONG,
-    "mended": MENDED_WRONG,
-}
+WRONG = {"schedule": SCHEDULE_WRONG, "train_step": STEP_WRONG, "accuracy": ACCURACY_WRONG, "mended": MENDED_WRONG}

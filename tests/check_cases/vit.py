@@ -6,8 +6,13 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import nn
 
+from check_cases import attention as attention_cases
+from check_cases import each, having, module, written, zeros
+from check_cases import encoder as encoder_cases
 from check_cases.patches import NUM_WRONG
-from vit_helpers.attention import MultiHeadAttention, attention
+from vit_helpers.attention import MultiHeadAttention
+from vit_helpers.checks.vit_counts import COUNTED, VIT_PARAMETERS
+from vit_helpers.checks.vit_mistakes import PASSES
 from vit_helpers.embeddings import PatchEmbed, TokenEmbed
 from vit_helpers.encoder import MLP, Block
 from vit_helpers.vit import ViT, ViTConfig
@@ -43,21 +48,23 @@ SHAPES_RIGHT = [
 ]
 
 
-def stop(number, shape):
-    """One stop is wrong; shape: (B, C, P, D, K, rows, cols) -> what it is."""
+def stop(text):
+    """One stop is wrong; text: its number, and the shape in letters."""
 
     def answer(B, C, H, W, P, D, K):
-        all_six = stops(B, C, H, W, P, D, K)
-        all_six[number] = shape(B, C, P, D, K, H // P, W // P)
+        all_six, rows, cols = stops(B, C, H, W, P, D, K), H // P, W // P
+        sizes = {"B": B, "C": C, "P": P, "D": D, "K": K, "N": rows * cols, "T": rows * cols + 1}
+        sizes |= {"rows": rows, "cols": cols, "CPP": C * P * P, "D+1": D + 1, "7C": 7 * C, "1": 1}
+        number, *shape = text.split()
+        all_six[int(number)] = tuple(sizes[letter] for letter in shape)
         return all_six
 
     return answer
 
 
-COUNTED = [  # of notebook 01, the wrong counts
-    "so multiply", "that is one column of patches", "divide by P twice", "counts pixels, not patches", "pixels of one patch",
-    "not 2 x P", "where is W?", "where is H?", "that is one row of patches",
-]  # fmt: skip
+def told(says, table):
+    """Whether a message of a table has these words."""
+    return any(says in words for words in table)
 
 
 def counting(says):
@@ -65,47 +72,35 @@ def counting(says):
     return lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, N=int(NUM_WRONG[says](H, W, P)))
 
 
-SHAPES_WRONG = {says: counting(says) for says in COUNTED} | {
-    "the class token is missing": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=H // P * (W // P)),
-    "there is one class token": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=H // P * (W // P) + 2),
-    "not put beside them": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=2 * (H // P * (W // P) + 1)),
+def with_tokens(count):
+    """Shapes with another number of tokens, from the number of patches."""
+    return lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, T=count(H // P * (W // P)))
+
+
+SHAPES_WRONG = each(with_tokens, written("N", globals(), {
+    "the class token is missing": "N", "there is one class token": "N + 2", "not put beside them": "2 * (N + 1)",
+})) | written("*sizes", globals(), {
+    "there are six stops": ["stops(*sizes)[:5]", "iter(tuple, 0)"], "gives one shape": ["stops(*sizes)[0]", "[17] * 6"],
+    "[x] shapes": "stops(2, 3, 32, 48, 8, 20, 5)", "a list of six shapes": "str(stops(*sizes))",
+    "a shape is a tuple of numbers": '["abc"] * 6',
+}) | {
     "H / P gives a float": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, N=H / P * W / P),
     "of each of C channels": lambda B, C, H, W, P, D, K: stops(B, C, H, W, P, D, K, long=P * P),
-    "takes the axis of tokens away": stop(4, lambda B, C, P, D, K, rows, cols: (B, 1, D)),
-    "the batch axis is missing": [
-        stop(4, lambda B, C, P, D, K, rows, cols: (D,)),
-        stop(5, lambda B, C, P, D, K, rows, cols: (K,)),
-        stop(0, lambda B, C, P, D, K, rows, cols: (rows * cols, C * P * P)),
-    ],
     "that is one image": lambda B, *sizes: stops(1, *sizes),
-    "reads the class token alone":
-        stop(5, lambda B, C, P, D, K, rows, cols: (B, rows * cols + 1, K)),
-    "K numbers of D": stop(5, lambda B, C, P, D, K, rows, cols: (B, D)),
-    "this is after the projection": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows * cols, D)),
-    "the projection is missing": stop(1, lambda B, C, P, D, K, rows, cols: (B, rows * cols, C * P * P)),
-    "the grid is one axis of N patches": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows, cols, C * P * P)),
-    "and stands before D": stop(1, lambda B, C, P, D, K, rows, cols: (B, D, rows, cols)),
-    "a patch is flattened: ": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows * cols, C, P, P)),
-    "a patch is flattened, its channels": stop(0, lambda B, C, P, D, K, rows, cols: (B, C, rows * cols, P, P)),
-    "there are 3 axes here": stop(0, lambda B, C, P, D, K, rows, cols: (B, C, 1, 1, P, P)),
-    "count again": stop(0, lambda B, C, P, D, K, rows, cols: (B, rows * cols, 7 * C)),
-    "tokens come before their numbers": stop(1, lambda B, C, P, D, K, rows, cols: (B, D, rows * cols)),
-    "the class token comes later": stop(1, lambda B, C, P, D, K, rows, cols: (B, rows * cols + 1, D)),
-    "a row more, not a column": stop(2, lambda B, C, P, D, K, rows, cols: (B, rows * cols, D + 1)),
-    "the batch axis comes first": stop(2, lambda B, C, P, D, K, rows, cols: (rows * cols + 1, B, D)),
-    "only the next stop picks one": stop(3, lambda B, C, P, D, K, rows, cols: (B, D)),
-    "all tokens are still there; the head reads one of": stop(4, lambda B, C, P, D, K, rows, cols: (B, 1 + rows * cols, D)),
-    "all patches are still there": stop(4, lambda B, C, P, D, K, rows, cols: (B, rows * cols, D)),
-    "a token is a row of D numbers": stop(4, lambda B, C, P, D, K, rows, cols: (B, 1 + rows * cols)),
-    "these are the logits already": stop(4, lambda B, C, P, D, K, rows, cols: (B, K)),
-    "there are six stops": [lambda *sizes: stops(*sizes)[:5], lambda *sizes: iter(tuple, 0)],
-    "gives one shape": [lambda *sizes: stops(*sizes)[0], lambda *sizes: [17] * 6],
-    "[x] shapes": lambda *sizes: stops(2, 3, 32, 48, 8, 20, 5),
-    "a list of six shapes": lambda *sizes: str(stops(*sizes)),
-    "a shape is a tuple of numbers": lambda *sizes: ["abc"] * 6,
-    "raises TypeError": lambda image: stops(1, 3, 8, 8, 2, 4, 3),
-    "hand over the function": stops(2, 3, 32, 48, 8, 20, 5),
-}  # fmt: skip
+} | {
+    says: counting(says) for says in NUM_WRONG if told(says, COUNTED)
+} | each(stop, {
+    "takes the axis of tokens away": "4 B 1 D", "the batch axis is missing": ["4 D", "5 K", "0 N CPP"],
+    "reads the class token alone": "5 B T K", "K numbers of D": "5 B D", "this is after the projection": "0 B N D",
+    "the projection is missing": "1 B N CPP", "the grid is one axis of N patches": "0 B rows cols CPP",
+    "and stands before D": "1 B D rows cols", "a patch is flattened: ": "0 B N C P P",
+    "a patch is flattened, its channels": "0 B C N P P", "there are 3 axes here": "0 B C 1 1 P P", "count again": "0 B N 7C",
+    "tokens come before their numbers": "1 B D N", "the class token comes later": "1 B T D",
+    "a row more, not a column": "2 B N D+1", "the batch axis comes first": "2 T B D",
+    "only the next stop picks one": "3 B D", "all tokens are still there; the head reads one of": "4 B T D",
+    "all patches are still there": "4 B N D", "a token is a row of D numbers": "4 B T",
+    "these are the logits already": "4 B K",
+})  # fmt: skip
 
 # read_out
 
@@ -152,69 +147,51 @@ READ_RIGHT = [
     read_functional,
     lambda z, n, h, p: h(n(z))[:, 0] if p == "cls" else read(z, n, h, p),
 ]
-READ_WRONG = {
-    "the last norm is missing": lambda z, n, h, p: h(pooled(z, p)),
-    ": the head is missing": lambda z, n, h, p: pooled(n(z), p),
-    "norm and head are missing": lambda z, n, h, p: pooled(z, p),
-    "reads the last token": lambda z, n, h, p: h(n(z[:, -1])),
-    "reads the first patch": lambda z, n, h, p: h(n(z[:, 1])),
-    "the class token's result where the mean": lambda z, n, h, p: h(n(z[:, 0])),
-    "the mean where the class token": lambda z, n, h, p: h(n(z[:, 1:]).mean(1)),
-    "averages the class token with the patches": mean_by(lambda x: x.mean(1)),
-    "averages before the norm; norm every": lambda z, n, h, p: h(n(pooled(z, p))),
-    "averages before the norm, and the class token": lambda z, n, h, p: h(n(z[:, 0] if p == "cls" else z.mean(1))),
-    "sums the patches": mean_by(lambda x: x[:, 1:].sum(1)),
-    "takes the largest": mean_by(lambda x: x[:, 1:].amax(1)),
-    "leaves out the last patch": mean_by(lambda x: x[:, :-1].mean(1)),
-    "divides by T": mean_by(lambda x: x[:, 1:].sum(1) / x.shape[1]),
-    "norms the mean once more": lambda z, n, h, p: h(n(z)[:, 0] if p == "cls" else n(n(z)[:, 1:].mean(1))),
-    "the head reads one vector an image": lambda z, n, h, p: torch.stack([h(n(image)) for image in z]),
-    "takes the axis of tokens away": lambda z, n, h, p: h(n(z[:, :1])),
-    "z[:, 0] each class token": lambda z, n, h, p: h(n(z[0])),
-    "z[:, 0] the first token of each": lambda z, n, h, p: h(n(z[0])[0]),
-    "gives probabilities": lambda z, n, h, p: F.softmax(read(z, n, h, p), 1),
-    "gives logarithms": lambda z, n, h, p: F.log_softmax(read(z, n, h, p), 1),
-    "gives sigmoids": lambda z, n, h, p: torch.sigmoid(read(z, n, h, p)),
-    "the norm is applied twice": lambda z, n, h, p: h(pooled(n(n(z)), p)),
-    "uses a fresh norm": lambda z, n, h, p: read(z, nn.LayerNorm(z.shape[-1]).to(z), h, p),
-    "reads the first image for all": lambda z, n, h, p: torch.stack([read(z, n, h, p)[0]] * len(z)),
-    "images mix": lambda z, n, h, p: read(z - z.mean(0), n, h, p),
-    "no gradient flows back": [
-        lambda z, n, h, p: read(z, n, h, p).detach(), lambda z, n, h, p: F.linear(pooled(n(z), p), h.weight, h.bias.detach())
-    ],
-    "keep the type that came in":
-        [lambda z, n, h, p: read(z, n, h, p).float(), lambda z, n, h, p: read(z, n, h, p).double()],
+READ_WRONG = written("z, n, h, p", globals(), {
+    "the last norm is missing": "h(pooled(z, p))", ": the head is missing": "pooled(n(z), p)",
+    "norm and head are missing": "pooled(z, p)", "reads the last token": "h(n(z[:, -1]))",
+    "reads the first patch": "h(n(z[:, 1]))", "the class token's result where the mean": "h(n(z[:, 0]))",
+    "the mean where the class token": "h(n(z[:, 1:]).mean(1))", "averages before the norm; norm every": "h(n(pooled(z, p)))",
+    "averages before the norm, and the class token": 'h(n(z[:, 0] if p == "cls" else z.mean(1)))',
+    "norms the mean once more": 'h(n(z)[:, 0] if p == "cls" else n(n(z)[:, 1:].mean(1)))',
+    "the head reads one vector an image": "torch.stack([h(n(image)) for image in z])",
+    "takes the axis of tokens away": "h(n(z[:, :1]))", "z[:, 0] each class token": "h(n(z[0]))",
+    "z[:, 0] the first token of each": "h(n(z[0])[0])", "gives probabilities": "F.softmax(read(z, n, h, p), 1)",
+    "gives logarithms": "F.log_softmax(read(z, n, h, p), 1)", "gives sigmoids": "torch.sigmoid(read(z, n, h, p))",
+    "the norm is applied twice": "h(pooled(n(n(z)), p))",
+    "uses a fresh norm": "read(z, nn.LayerNorm(z.shape[-1]).to(z), h, p)",
+    "reads the first image for all": "torch.stack([read(z, n, h, p)[0]] * len(z))",
+    "images mix": "read(z - z.mean(0), n, h, p)",
+    "no gradient flows back": ["read(z, n, h, p).detach()", "F.linear(pooled(n(z), p), h.weight, h.bias.detach())"],
+    "keep the type that came in": ["read(z, n, h, p).float()", "read(z, n, h, p).double()"],
     "it knows cls and avg only": [
-        lambda z, n, h, p: read(z, n, h, "cls" if p == "cls" else "avg"),
-        lambda z, n, h, p: read(z, n, h, {"c": "cls", "a": "avg"}.get(p[:1], p)),
-        lambda z, n, h, p: read(z, n, h, p.strip()),
+        "read(z, n, h, 'cls' if p == 'cls' else 'avg')", "read(z, n, h, {'c': 'cls', 'a': 'avg'}.get(p[:1], p))",
+        "read(z, n, h, p.strip())",
     ],
-    "raises KeyError": lambda z, n, h, p: read(z, n, h, p) if p in ("cls", "avg") else {}[p],
-    "changes its input": lambda z, n, h, p: read(z.mul_(2), n, h, p),
-    "write raise in place of return": lambda z, n, h, p: read(z, n, h, p) if p in ("cls", "avg") else ValueError(p),
-    "changes the numbers of the norm": lambda z, n, h, p: (n.reset_parameters(), read(z, n, h, p))[1],
-    "in another mode": lambda z, n, h, p: read(z, n.eval(), h, p),
-    "loses digits": lambda z, n, h, p: read(z, n, h, p).float().to(z.dtype),
-    "the head's bias is left out": lambda z, n, h, p: pooled(n(z), p) @ h.weight.T,
-    "a tanh stands before the head": lambda z, n, h, p: h(pooled(n(z), p).tanh()),
-    "the numbers are not head(norm(z))": lambda z, n, h, p: 2 * read(z, n, h, p),
-    "hand over the function": torch.zeros(1, 2, 3),
-}  # fmt: skip
+    "raises KeyError": 'read(z, n, h, p) if p in ("cls", "avg") else {}[p]', "changes its input": "read(z.mul_(2), n, h, p)",
+    "write raise in place of return": 'read(z, n, h, p) if p in ("cls", "avg") else ValueError(p)',
+    "changes the numbers of the norm": "(n.reset_parameters(), read(z, n, h, p))[1]",
+    "in another mode": "read(z, n.eval(), h, p)", "loses digits": "read(z, n, h, p).float().to(z.dtype)",
+    "the head's bias is left out": "pooled(n(z), p) @ h.weight.T",
+    "a tanh stands before the head": "h(pooled(n(z), p).tanh())",
+    "the numbers are not head(norm(z))": "2 * read(z, n, h, p)",
+}) | each(mean_by, written("x", globals(), {
+    "averages the class token with the patches": "x.mean(1)", "sums the patches": "x[:, 1:].sum(1)",
+    "takes the largest": "x[:, 1:].amax(1)", "leaves out the last patch": "x[:, :-1].mean(1)",
+    "divides by T": "x[:, 1:].sum(1) / x.shape[1]",
+}))  # fmt: skip
 
 # vit_parameters
 
 
-def counted(image_size, patch_size, in_chans, embed_dim, depth, num_classes, without=()):
-    N, D = (image_size // patch_size) ** 2, embed_dim
+def counted(image_size, patch_size, in_chans, embed_dim, depth, num_classes, without=(), more=lambda N, P, D, L, K: 0):
+    """The right count, without some parts; more: (N, C * P * P, D, L, K) -> what is added."""
+    N, D, P = (image_size // patch_size) ** 2, embed_dim, in_chans * patch_size**2
     parts = {
-        "projection": in_chans * patch_size**2 * D + D,
-        "class": D,
-        "positions": (N + 1) * D,
+        "projection": P * D + D, "class": D, "positions": (N + 1) * D, "norm": 2 * D, "head": (D + 1) * num_classes,
         "blocks": depth * (12 * D * D + 13 * D),
-        "norm": 2 * D,
-        "head": (D + 1) * num_classes,
-    }
-    return sum(n for part, n in parts.items() if part not in without)
+    }  # fmt: skip
+    return sum(n for part, n in parts.items() if part not in without) + more(N, P, D, depth, num_classes)
 
 
 def without(*parts):
@@ -222,14 +199,7 @@ def without(*parts):
 
 
 def off_by(change):
-    """change: (N, C * P * P, D, L, K) -> what is added to the right count."""
-
-    def answer(image_size, patch_size, in_chans, embed_dim, depth, num_classes):
-        right = counted(image_size, patch_size, in_chans, embed_dim, depth, num_classes)
-        N = (image_size // patch_size) ** 2
-        return right + change(N, in_chans * patch_size**2, embed_dim, depth, num_classes)
-
-    return answer
+    return lambda *sizes: counted(*sizes, more=change)
 
 
 def count_by_building(image_size, patch_size, in_chans, embed_dim, depth, num_classes):
@@ -250,7 +220,30 @@ COUNT_RIGHT = [
     lambda *sizes: torch.tensor(counted(*sizes)),
     lambda side, p, c, d, depth, k: sum([(side // p) ** 2 * d, d * c * p * p, 5 * d, depth * d * (12 * d + 13), k * d + k]),
 ]
-COUNT_WRONG = {says: counting_patches(says) for says in COUNTED[:6]} | {
+COUNT_WRONG = each(off_by, written("N, P, D, L, K", globals(), {
+    "the positions of the N patches are missing": "-N * D", "only one block is counted": "-(L - 1) * (12 * D * D + 13 * D)",
+    "one block is missing": "-12 * D * D - 13 * D", "one block too many": "12 * D * D + 13 * D",
+    "the two norms of every block": "-4 * D * L", "all norms are missing": "-4 * D * L - 2 * D",
+    "missing: one of a block's two norms": "-2 * D * L", "the biases inside the blocks are missing": "-9 * D * L",
+    "all biases are missing": "-9 * D * L - D - K", "the MLP's biases, 4 D and D": "-5 * D * L",
+    "2 D, not D": "-(2 * L + 1) * D", "the biases of queries, keys and values": "-3 * D * L",
+    "attention's output projection": "-D * D * L", "missing: the head's bias": "-K",
+    "the head reads the class token alone": "N * D * K", ", not N * D * K": "N * D * K - D * K",
+    "the MLP is 4 D wide": "-6 * D * L * D", "two 4 D * D the MLP's": "-4 * D * L * D",
+    "the MLP is missing": "-(8 * D * D + 5 * D) * L", "missing: the projection's weight": "-P * D",
+    "counted twice: the projection's weight": "P * D", "D numbers too many": "D * 1", "2 D numbers too many": "D + D",
+    "all patches share one projection": "(N - 1) * (P * D + D)", "the projection's bias has D numbers": "P - D",
+    "the head's bias has K numbers": "-K + D", "biases and norms of the blocks": "-13 * D * L",
+    "not the positions": "(L - 1) * (N * D + D)", "not the last norm": "2 * D * L - 2 * D",
+    "go through the parts one by one": "12345",
+})) | written("H, P, C, D, L, K", globals(), {
+    "the projection reads all C channels": "counted(H, P, 1, D, L, K)",
+    "a patch has P * P pixels": "counted(H, P, C, D, L, K) - C * P * P * D + C * P * D",
+    "only the blocks are multiplied by the depth": "L * counted(H, P, C, D, 1, K)",
+}) | written("*sizes", globals(), {
+    "[x] vit_parameters": "{3: 86_567_656}.get(sizes[2], 0)", "it should give a number": 'f"{counted(*sizes):,}"',
+    "the same for every size": "12345",
+}) | {
     "the class token and all positions are missing": without("class", "positions"),
     "the positions are missing": without("positions"),
     "D numbers are missing: the class token": without("class"),
@@ -258,42 +251,8 @@ COUNT_WRONG = {says: counting_patches(says) for says in COUNTED[:6]} | {
     "the head is missing": without("head"),
     "the last norm and the head are missing": without("head", "norm"),
     "the blocks are missing": without("blocks"),
-    "the positions of the N patches are missing": off_by(lambda N, P, D, L, K: -N * D),
-    "only one block is counted": off_by(lambda N, P, D, L, K: -(L - 1) * (12 * D * D + 13 * D)),
-    "one block is missing": off_by(lambda N, P, D, L, K: -12 * D * D - 13 * D),
-    "one block too many": off_by(lambda N, P, D, L, K: 12 * D * D + 13 * D),
-    "the two norms of every block": off_by(lambda N, P, D, L, K: -4 * D * L),
-    "all norms are missing": off_by(lambda N, P, D, L, K: -4 * D * L - 2 * D),
-    "missing: one of a block's two norms": off_by(lambda N, P, D, L, K: -2 * D * L),
-    "the biases inside the blocks are missing": off_by(lambda N, P, D, L, K: -9 * D * L),
-    "all biases are missing": off_by(lambda N, P, D, L, K: -9 * D * L - D - K),
-    "the MLP's biases, 4 D and D": off_by(lambda N, P, D, L, K: -5 * D * L),
-    "2 D, not D": off_by(lambda N, P, D, L, K: -(2 * L + 1) * D),
-    "the biases of queries, keys and values": off_by(lambda N, P, D, L, K: -3 * D * L),
-    "attention's output projection": off_by(lambda N, P, D, L, K: -D * D * L),
-    "missing: the head's bias": off_by(lambda N, P, D, L, K: -K),
-    "the head reads the class token alone": off_by(lambda N, P, D, L, K: N * D * K),
-    ", not N * D * K": off_by(lambda N, P, D, L, K: N * D * K - D * K),
-    "the MLP is 4 D wide": off_by(lambda N, P, D, L, K: -6 * D * L * D),
-    "two 4 D * D the MLP's": off_by(lambda N, P, D, L, K: -4 * D * L * D),
-    "the MLP is missing": off_by(lambda N, P, D, L, K: -(8 * D * D + 5 * D) * L),
-    "missing: the projection's weight": off_by(lambda N, P, D, L, K: -P * D),
-    "counted twice: the projection's weight": off_by(lambda N, P, D, L, K: P * D),
-    "D numbers too many": off_by(lambda N, P, D, L, K: D * 1),
-    "2 D numbers too many": off_by(lambda N, P, D, L, K: D + D),
-    "all patches share one projection": off_by(lambda N, P, D, L, K: (N - 1) * (P * D + D)),
-    "the projection's bias has D numbers": off_by(lambda N, P, D, L, K: P - D),
-    "the head's bias has K numbers": off_by(lambda N, P, D, L, K: -K + D),
-    "biases and norms of the blocks": off_by(lambda N, P, D, L, K: -13 * D * L),
-    "not the positions": off_by(lambda N, P, D, L, K: (L - 1) * (N * D + D)),
-    "not the last norm": off_by(lambda N, P, D, L, K: 2 * D * L - 2 * D),
-    "the projection reads all C channels": lambda H, P, C, D, L, K: counted(H, P, 1, D, L, K),
-    "a patch has P * P pixels": lambda H, P, C, D, L, K: counted(H, P, C, D, L, K) - C * P * P * D + C * P * D,
-    "only the blocks are multiplied by the depth": lambda H, P, C, D, L, K: L * counted(H, P, C, D, 1, K),
-    "go through the parts one by one": off_by(lambda N, P, D, L, K: 12345),
-    "[x] vit_parameters": lambda *sizes: {3: 86_567_656}.get(sizes[2], 0),
-    "it should give a number": lambda *sizes: f"{counted(*sizes):,}",
-    "the same for every size": lambda *sizes: 12345,
+} | {
+    says: counting_patches(says) for says in NUM_WRONG if told(says, VIT_PARAMETERS.mistakes)
 }  # fmt: skip
 
 # vit and mend
@@ -388,19 +347,6 @@ def the_room(*sizes):
     return ViT(ViTConfig(image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads))
 
 
-class HeadByHead(nn.Module):
-    """Attention whose heads have layers of their own."""
-
-    def __init__(self, d, heads, bias=True):
-        super().__init__()
-        layers = [nn.ModuleList(nn.Linear(d, d // heads, bias=bias) for _ in range(3)) for _ in range(heads)]
-        self.heads, self.out = nn.ModuleList(layers), nn.Linear(d, d)
-
-    def forward(self, x, mask=None):
-        parts = ([f(x) for f in head] for head in self.heads)
-        return self.out(torch.cat([F.scaled_dot_product_attention(*qkv) for qkv in parts], dim=-1))
-
-
 class HeadAsMatrix(Base):
     def __init__(self, *sizes):
         super().__init__(*sizes)
@@ -423,18 +369,12 @@ def with_part(place, part):
     return of(pile=pile)
 
 
-def forwards(forward):
-    return pile_of(type("Other", (Block,), {"forward": forward}))
-
-
-class ShortPositions(nn.Module):
-    def __init__(self, N, D, first=False):
-        super().__init__()
-        self.cls_token, self.pos_embed = nn.Parameter(torch.zeros(1, 1, D)), nn.Parameter(torch.zeros(1, N, D))
-        self.first = nn.Parameter(torch.zeros(D)) if first else 0
-
-    def forward(self, x):
-        return torch.cat([self.cls_token.expand(len(x), -1, -1) + self.first, x + self.pos_embed], dim=1)
+def short_positions(N, D, first=lambda D: 0):
+    """N positions, and first of all one for the class token, in a parameter of its own."""
+    return module(
+        having(cls_token=lambda: zeros(1, 1, D), pos_embed=lambda: zeros(1, N, D), first=lambda: first(D)),
+        lambda self, x: torch.cat([self.cls_token.expand(len(x), -1, -1) + self.first, x + self.pos_embed], dim=1),
+    )()
 
 
 def embeds(order):
@@ -487,30 +427,6 @@ def cut_as(pattern):
     )
 
 
-class Convolved(nn.Module):
-    """An MLP of convolutions of width 1."""
-
-    def __init__(self, d):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Conv1d(d, 4 * d, 1), nn.GELU(), nn.Conv1d(4 * d, d, 1))
-
-    def forward(self, x):
-        return self.layers(x.mT).mT
-
-
-class Three(nn.Module):
-    """Attention with a layer each for queries, keys and values, which may be mixed."""
-
-    def __init__(self, d, heads, mix=lambda q, k, v: (q, k, v)):
-        super().__init__()
-        self.v, self.out, self.k, self.q = (nn.Linear(d, d) for _ in range(4))
-        self.h, self.mix = heads, mix
-
-    def forward(self, x, mask=None):
-        q, k, v = (rearrange(f(x), "b t (h d) -> b h t d", h=self.h) for f in (self.q, self.k, self.v))
-        return self.out(rearrange(attention(*self.mix(q, k, v))[0], "b h t d -> b t (h d)"))
-
-
 def swapped(self, z):
     """The last norm's weight added, its bias multiplied."""
     return self.head((F.layer_norm(run(self.blocks, z), z.shape[-1:]) * self.norm.bias + self.norm.weight)[:, 0])
@@ -523,9 +439,9 @@ def after(change):
 
 MODEL_RIGHT = [
     Base,
-    with_part("attn", HeadByHead),
-    with_part("attn", Three),
-    with_part("mlp", lambda d, h: Convolved(d)),
+    with_part("attn", lambda d, h: attention_cases.HeadByHead(d, h, layers=3)),
+    with_part("attn", attention_cases.Separate),
+    with_part("mlp", lambda d, h: encoder_cases.Convolved(d, 4 * d)),
     with_part_of("kept", lambda m: nn.Parameter(torch.tensor(0.5), requires_grad=False)),
     HeadAsMatrix,
     the_room,
@@ -536,7 +452,34 @@ MODEL_RIGHT = [
     of(read=lambda self, z: self.head(self.norm(z[:, 0]))),
     encodes(lambda blocks, z: torch.cat([run(blocks, image[None]) for image in z])),
 ]
-MODEL_WRONG = {
+BLOCK_WRONG = {says: cls[-1] if isinstance(cls, list) else cls for says, cls in encoder_cases.BLOCK_WRONG.items()}
+OF_BLOCKS = list(PASSES["block"])[1:]  # the first is the model's own
+MODEL_WRONG = each(reads, written("x, head", globals(), {
+    "D numbers, so the head is missing": "x[:, 0]", "a result for every token": "head(x)",
+    "gives shape": ["head(x[:, 0]).argmax(-1)", "head(x[0])"], "averages the patches": "head(x[:, 1:]).mean(1)",
+    "averages all tokens": "head(x).mean(1)", "reads the last token": "head(x)[:, -1]",
+    "reads token 1, a patch": "head(x)[:, 1]", "gives probabilities": "F.softmax(head(x[:, 0]), 1)",
+    "gives logarithms": "F.log_softmax(head(x[:, 0]), 1)",
+    "a sigmoid stands behind the head": "torch.sigmoid(head(x[:, 0]))",
+    "a tanh stands before the head": "head(torch.tanh(x[:, 0]))",
+    "the head's bias is never added": "x[:, 0] @ head.weight.T",
+    "get a wrong gradient": "F.linear(x[:, 0], head.weight, 2 * head.bias - head.bias.detach())",
+})) | each(encodes, written("blocks, z", globals(), {
+    "Are the blocks called": "z", "only the first block is applied": "run(blocks[:1], z)",
+    "every block is applied twice": "run(blocks * 2, z)", "from last to first": "run(reversed(blocks), z)",
+    "every block reads what entered the first: ": "[block(z) for block in blocks][-1]",
+    "their results are added": "torch.stack([block(z) for block in blocks]).mean(0)",
+    "around all blocks": "z + run(blocks, z)",
+    "adds its input around a block": "run([lambda z, b=b: b(z) + z for b in blocks], z)",
+})) | each(embeds, written("c, x, p", globals(), {
+    "the positions are never added": "torch.cat([c, x], 1)", "the positions are added twice": "torch.cat([c, x], 1) + p + p",
+    "the class token is left without its position": "torch.cat([c, (p[:, 1:] + x)], 1)",
+    "the class token stands at the end": "p + torch.cat([x, c], 1)",
+    "all tokens get one position": "torch.cat([c, x], 1) + p[:, :1]",
+    "the class token's own numbers": "torch.cat([0 * c, x], 1) + p",
+    "there is no class token among the tokens": "x + p[:, 1:] + 0",
+    "not by a reshape": "torch.cat([c, x.transpose(1, 2).reshape(x.shape)], 1) + p",
+})) | {
     "the class token and the positions are not registered": with_part_of(
         "token_embed.cls_token", lambda m: torch.zeros(1, 1, m.D),
         base=with_part_of("token_embed.pos_embed", lambda m: torch.zeros(1, m.N + 1, m.D)),
@@ -546,8 +489,8 @@ MODEL_WRONG = {
     "D numbers are missing": with_part_of("patch_embed.proj.bias", lambda m: None),
     "expanded in forward to the batch at hand":
         with_part_of("token_embed.cls_token", lambda m: nn.Parameter(torch.zeros(4, 1, m.D))),
-    "there are N positions; the class token has one too": of(tokens=lambda self: ShortPositions(self.N, self.D)),
-    "keep the positions of all T tokens in one parameter": of(tokens=lambda self: ShortPositions(self.N, self.D, True)),
+    "there are N positions; the class token has one too": of(tokens=lambda self: short_positions(self.N, self.D)),
+    "keep the positions of all T tokens in one parameter": of(tokens=lambda self: short_positions(self.N, self.D, zeros)),
     "there are N positions and no class token":
         of(tokens=lambda self: TokenEmbed(self.patch_embed.grid, self.D, class_token=False)),
     "all tokens share one position": with_part_of("token_embed.pos_embed", lambda m: nn.Parameter(torch.zeros(m.D))),
@@ -561,9 +504,6 @@ MODEL_WRONG = {
     "the head is not registered": with_part_of("head", lambda m: [m.head][0].forward),
     "the patch projection is not registered": with_part_of("patch_embed.proj", lambda m: m.patch_embed.proj.forward),
     "the head has no bias": of(bias=False),
-    "D numbers, so the head is missing": reads(lambda x, head: x[:, 0]),
-    "a result for every token": reads(lambda x, head: head(x)),
-    "gives shape": [reads(lambda x, head: head(x[:, 0]).argmax(-1)), reads(lambda x, head: head(x[0]))],
     "the last norm is never applied": of(read=lambda self, z: self.head(z[:, 0])),
     "the last norm stands before the blocks":
         of(forward=lambda self, x: self.head(self.encode(self.norm(self.embed(x)))[:, 0])),
@@ -574,23 +514,6 @@ MODEL_WRONG = {
         read=lambda self, z: self.head(z[:, 0]),
     ),
     "have changed places": of(encode=lambda self, z: z, read=swapped),
-    "averages the patches": reads(lambda x, head: head(x[:, 1:]).mean(1)),
-    "averages all tokens": reads(lambda x, head: head(x).mean(1)),
-    "reads the last token": reads(lambda x, head: head(x)[:, -1]),
-    "reads token 1, a patch": reads(lambda x, head: head(x)[:, 1]),
-    "gives probabilities": reads(lambda x, head: F.softmax(head(x[:, 0]), 1)),
-    "gives logarithms": reads(lambda x, head: F.log_softmax(head(x[:, 0]), 1)),
-    "a sigmoid stands behind the head": reads(lambda x, head: torch.sigmoid(head(x[:, 0]))),
-    "a tanh stands before the head": reads(lambda x, head: head(torch.tanh(x[:, 0]))),
-    "the head's bias is never added": reads(lambda x, head: x[:, 0] @ head.weight.T),
-    "Are the blocks called": encodes(lambda blocks, z: z),
-    "only the first block is applied": encodes(lambda blocks, z: run(blocks[:1], z)),
-    "every block is applied twice": encodes(lambda blocks, z: run(blocks * 2, z)),
-    "from last to first": encodes(lambda blocks, z: run(reversed(blocks), z)),
-    "every block reads what entered the first: ": encodes(lambda blocks, z: [block(z) for block in blocks][-1]),
-    "their results are added": encodes(lambda blocks, z: torch.stack([block(z) for block in blocks]).mean(0)),
-    "around all blocks": encodes(lambda blocks, z: z + run(blocks, z)),
-    "adds its input around a block": encodes(lambda blocks, z: run([lambda z, b=b: b(z) + z for b in blocks], z)),
     "[x] ": [
         lambda *sizes: nn.Flatten(),
         lambda *sizes: the_room(8, 2, 3, 5, 8, 3, 2),
@@ -603,52 +526,25 @@ MODEL_WRONG = {
     "the head is a single linear layer, K x D":
         with_part_of("head", lambda m: nn.Sequential(nn.Linear(m.D, 3 * m.D), nn.Tanh(), nn.Linear(3 * m.D, m.K))),
     "a D x D layer too many": with_part_of("pre", lambda m: nn.Linear(m.D, m.D)),
-    "the positions are never added": embeds(lambda c, x, p: torch.cat([c, x], 1)),
-    "the positions are added twice": embeds(lambda c, x, p: torch.cat([c, x], 1) + p + p),
-    "the class token is left without its position": embeds(lambda c, x, p: torch.cat([c, (p[:, 1:] + x)], 1)),
-    "the class token stands at the end": embeds(lambda c, x, p: p + torch.cat([x, c], 1)),
-    "all tokens get one position": embeds(lambda c, x, p: torch.cat([c, x], 1) + p[:, :1]),
-    "the class token's own numbers": embeds(lambda c, x, p: torch.cat([0 * c, x], 1) + p),
-    "there is no class token among the tokens": embeds(lambda c, x, p: x + p[:, 1:] + 0),
-    "not by a reshape": embeds(lambda c, x, p: torch.cat([c, x.transpose(1, 2).reshape(x.shape)], 1) + p),
     "cut by a bare view":
         of(embed=lambda self, images: self.token_embed(self.patch_embed.proj(images.view(len(images), self.N, -1)))),
     "rows and columns are swapped": of(embed=lambda self, images: Base.embed(self, images.mT)),
     "here C goes first": cut_as("b c (i p) (j q) -> b (i j) (p q c)"),
     "patches go down first": cut_as("b c (i p) (j q) -> b (j i) (c p q)"),
-    "the class token never sees a patch":
-        of(OwnParts, options={"activation": "gelu", "norm_first": True}),
-    "the norms stand behind": [
-        of(OwnParts, options={"activation": "gelu", "batch_first": True}),
-        forwards(lambda b, x: b.norm2((z := b.norm1(b.attn(x) + x)) + b.mlp(z))),
-    ],
+    "the class token never sees a patch": of(OwnParts, options={"activation": "gelu", "norm_first": True}),
+    "the norms stand last, after the sums": of(OwnParts, options={"activation": "gelu", "batch_first": True}),
     "has not the parameters": pile_of(lambda d, h: nn.Sequential(nn.LayerNorm(d), MultiHeadAttention(d, h))),
     "queries, keys and values have no bias": [
-        with_part("attn", lambda d, h: HeadByHead(d, h, bias=False)),
+        with_part("attn", lambda d, h: attention_cases.HeadByHead(d, h, bias=False, layers=3)),
         with_part("attn.qkv", lambda d, h: nn.Linear(d, 3 * d, bias=False)),
     ],
     "queries, keys and values have the same weights only": [
-        with_part("attn", lambda d, h: Three(d, h, lambda q, k, v: (q, (q + k) / 2, v))),
-        with_part("attn", lambda d, h: Three(d, h, lambda q, k, v: (q, (k + v) / 2, v))),
+        with_part("attn", attention_cases.of(attention_cases.Separate, mix=lambda self, q, k, v: (q, (q + k) / 2, v))),
+        with_part("attn", attention_cases.of(attention_cases.Separate, mix=lambda self, q, k, v: (q, (k + v) / 2, v))),
     ],
     "attention has an output projection": with_part("attn.proj", lambda d, h: nn.Identity()),
     "the MLP is not 4 D wide": [with_part("mlp", lambda d, h: MLP(d, 2 * d)), with_part("mlp", lambda d, h: MLP(d, 3 * d))],
-    "the MLP has no activation": with_part("mlp.act", lambda d, h: nn.Identity()),
-    "tanh approximation": with_part("mlp.act", lambda d, h: nn.GELU(approximate="tanh")),
-    "uses ReLU": [
-        of(OwnParts, options={"activation": "relu", "norm_first": True, "batch_first": True}),
-        with_part("mlp.act", lambda d, h: nn.ReLU()),
-    ],
-    "the residual around the MLP": forwards(lambda b, x: b.mlp(b.norm2(x + b.attn(b.norm1(x))))),
-    "the residual around attention": forwards(lambda b, x: (z := b.attn(b.norm1(x))) + b.mlp(b.norm2(z))),
-    "both residuals of a block are missing": forwards(lambda b, x: b.mlp(b.norm2(b.attn(b.norm1(x))))),
-    "attention and MLP read the same": forwards(lambda b, x: b.mlp(b.norm2(x)) + b.attn(b.norm1(x)) + x),
-    "added to z, not to z'": forwards(lambda b, x: b.mlp(b.norm2(b.attn(b.norm1(x)) + x)) + x),
-    "the MLP is never applied": forwards(lambda b, x: b.attn(b.norm1(x)) + x),
-    "a residual adds to what came in":
-        forwards(lambda b, x: (z := b.norm2(b.attn(b.norm1(x)) + b.norm1(x))) + b.mlp(z)),
-    "a GELU stands behind": forwards(lambda b, x: (z := x + b.attn(b.norm1(x))) + F.gelu(b.mlp(b.norm2(z)))),
-    "no norm stands before the MLP": forwards(lambda b, x: b.mlp(z := b.attn(b.norm1(x)) + x) + z),
+    "has a ReLU where": of(OwnParts, options={"activation": "relu", "norm_first": True, "batch_first": True}),
     "a norm's eps": of(eps=1e-3),
     "in training mode": [
         pile_of(lambda d, h: Block(d, h, dropout=0.1)),
@@ -662,26 +558,18 @@ MODEL_WRONG = {
     ],
     "no gradient reaches patch_embed": of(embed=lambda self, images: Base.embed(self, images).detach()),
     "no gradient flows back": of(embed=lambda self, images: Base.embed(self, images.detach())),
-    "get a wrong gradient": reads(lambda x, head: F.linear(x[:, 0], head.weight, 2 * head.bias - head.bias.detach())),
     "images mix": of(forward=lambda self, images: Base.forward(self, images - images.mean(0, keepdim=True))),
     "the logits are not: patches, tokens": after(lambda self, images, y: 2 * y),
-    "hand over the class itself": Base(8, 2, 3, 5, 8, 3, 2),
-    "it should be an nn.Module": lambda *sizes: 3,
-    "raises TypeError": lambda size, p, c, k, d, depth: Base(size, p, c, k, d, depth, 2),
+} | {
+    says: pile_of(cls) for says, cls in BLOCK_WRONG.items() if told(says, OF_BLOCKS)
 }  # fmt: skip
 RIGHT = {
-    "shapes": SHAPES_RIGHT,
-    "read_out": READ_RIGHT,
-    "vit_parameters": COUNT_RIGHT,
-    "vit": MODEL_RIGHT,
+    "shapes": SHAPES_RIGHT, "read_out": READ_RIGHT, "vit_parameters": COUNT_RIGHT, "vit": MODEL_RIGHT,
     "mend": [Base, OwnParts],
-}
+}  # fmt: skip
 WRONG = {
-    "shapes": SHAPES_WRONG,
-    "read_out": READ_WRONG,
-    "vit_parameters": COUNT_WRONG,
-    "vit": MODEL_WRONG,
+    "shapes": SHAPES_WRONG, "read_out": READ_WRONG, "vit_parameters": COUNT_WRONG, "vit": MODEL_WRONG,
     "mend": {
         says: MODEL_WRONG[says] for says in ("all blocks are one and the same", "there is one block too few", "images mix")
     },
-}
+}  # fmt: skip

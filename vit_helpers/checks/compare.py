@@ -2,21 +2,22 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.report import Mistake, raised, reject_if, short
+from vit_helpers.checks.report import Function, Mistake, raised, reject_if, short
 
 ROUNDED = "loses digits: float64 came in, but something on the way was float32. A .float(), or a new torch.tensor(...)?"
 KEPT = "gives the same result for another input: was the first one kept? Compute it anew in every call"
+NO_GRADIENT = "gives the right numbers, but no gradient flows back: was something detached, or turned into numpy?"
 CHANGED = "changes its input; make a new tensor instead of writing into the old one"
 
 
-def expect_tensor(got: Any, shape: tuple[int, ...], when: str) -> None:
+def expect_tensor(got: Any, shape: Sequence[int], when: str) -> None:
     """Mistake unless the answer gave a tensor of this shape."""
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
     reject_if(not isinstance(got, Tensor), f"gives {short(got)} {when}; it should give a tensor")
@@ -24,11 +25,13 @@ def expect_tensor(got: Any, shape: tuple[int, ...], when: str) -> None:
     reject_if(tuple(got.shape) != tuple(shape), f"gives shape {tuple(got.shape)} {when}; it should give {tuple(shape)}")
 
 
-def same(got: Tensor, wanted: Tensor, atol: float | None = None) -> bool:
-    """Whether two tensors hold the same numbers; NaN is never right.
+def same(got: Tensor | None, wanted: Tensor | None, atol: float | None = None) -> bool:
+    """Whether two tensors hold the same numbers; NaN is never right, nor is None.
 
     The tolerance is float32's, or float64's where both tensors are float64; atol: another one
     """
+    if got is None or wanted is None:
+        return False
     rtol, usual = (1e-9, 1e-10) if got.dtype == wanted.dtype == torch.float64 else (1e-4, 1e-5)
     atol = usual if atol is None else atol
     return got.shape == wanted.shape and torch.allclose(got.double(), wanted.double(), rtol=rtol, atol=atol)
@@ -71,6 +74,14 @@ def is_number(value: Any) -> bool:
         return False
 
 
+def is_float(value: Any) -> bool:
+    """Whether a value is one number."""
+    try:
+        return not isinstance(value, (bool, str)) and float(value) == float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
 def bounded(got: Any, most: int = 1000) -> Any:
     """A result that can be looked at: what an iterator gives as a list, cut off where it never ends."""
     return list(islice(got, most)) if isinstance(got, Iterator) else got
@@ -85,16 +96,6 @@ def copy_of(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: copy_of(x) for key, x in value.items()}
     return value if isinstance(value, nn.Module) or callable(value) else copy.deepcopy(value)
-
-
-def untouched(function: Callable, *given: Any) -> Any:
-    """Call with copies; Mistake when the answer wrote into its input."""
-    copies = [copy_of(x) for x in given]
-    result = function(*copies)
-    for mine, kept in zip(copies, given, strict=True):
-        if isinstance(kept, (Tensor, list, dict)):
-            reject_if(not unchanged(mine, kept), CHANGED)
-    return result
 
 
 def unchanged(one: Any, two: Any) -> bool:
@@ -113,25 +114,13 @@ def expect_anew(first: Any, second: Any) -> None:
     reject_if(isinstance(second, Tensor) and same(first, second), KEPT)
 
 
-def expect_steady(module: nn.Module, x: Tensor, shape: tuple[int, ...]) -> None:
-    """Mistake unless a module leaves its input alone, gives the same for it in both modes, and anew for another."""
-    other, found = torch.randn_like(x), {}
-    drawn = "something is drawn at random inside forward. A dropout, or a layer made there?"
-    with torch.no_grad():
-        for mode in ("evaluation", "training"):
-            found[mode] = untouched(module.train(mode == "training"), x)
-            expect_tensor(found[mode], shape, f"in {mode} mode")
-            reject_if(not same(found[mode], module(x)), f"gives another result at a second call in {mode} mode: {drawn}")
-            expect_anew(found[mode], module(other))
-    reject_if(not same(*found.values()), "gives something else in training mode than in evaluation mode")
-
-
 def accelerators() -> list[torch.device]:
     """The devices beside the CPU on which answers are tried."""
-    return [torch.accelerator.current_accelerator()] if torch.accelerator.is_available() else []
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return [device] if device else []
 
 
-def expect_anywhere(answer: Callable, right: Callable, *given: Any) -> None:
+def expect_anywhere(answer: Function, right: Function, *given: Any) -> None:
     """Mistake unless an answer works on an accelerator, where there is one on which the right answer works."""
     way_out = "Make new tensors where the input is, torch.zeros(..., device=x.device), and do without .cpu()"
     for device in accelerators():
@@ -151,12 +140,12 @@ def expect_anywhere(answer: Callable, right: Callable, *given: Any) -> None:
         reject_if(places, f"gives a tensor on {', '.join(places)} for tensors on {device.type}. {way_out}")
 
 
-def to(function: Callable, device: torch.device) -> Callable:
+def to(function: Function, device: torch.device) -> Function:
     """A module on another device; a function as it is."""
     return function.to(device) if isinstance(function, nn.Module) else function
 
 
-def gradients(output: Tensor, sources: list[Tensor]) -> list[Tensor | None]:
+def gradients(output: Tensor, sources: Sequence[Tensor]) -> list[Tensor | None]:
     """The gradient of a fixed weighting of the output for each source; None where none flows."""
     learned = [source for source in sources if source.requires_grad]
     if not (output.requires_grad and learned):
@@ -174,10 +163,7 @@ def gradient(output: Tensor, source: Tensor) -> Tensor | None:
 def expect_gradient(got: Tensor, wanted: Tensor, source: Tensor) -> None:
     """Mistake unless the answer passes the same gradient to its source as the right one does."""
     mine, right = gradient(got, source), gradient(wanted, source)
-    anew = (
-        "gives a tensor that starts anew, so that no gradient flows back: give the result as it is, without nn.Parameter or "
-    )
-    reject_if(mine is None and got.requires_grad and got.is_leaf, anew + "requires_grad_()")
-    lost = "gives the right numbers, but no gradient flows back: was something detached, or turned into numpy?"
-    reject_if(mine is None, lost)
+    anew = "gives a tensor that starts anew, so that no gradient flows back: give the result as it is, without nn.Parameter"
+    reject_if(mine is None and got.requires_grad and got.is_leaf, f"{anew} or requires_grad_()")
+    reject_if(mine is None, NO_GRADIENT)
     reject_if(not same(mine, right, atol=1e-4), "gives the right numbers, but another gradient than it should")

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from vit_helpers.checks.compare import bounded, equal, expect_anew, expect_anywhere, expect_gradient
-from vit_helpers.checks.report import Mistake, reject_if, short
+from vit_helpers.checks.report import Function, Mistake, reject_if, short
 from vit_helpers.checks.traces import ask
 
 RANDOM = "gives another result at a second call: is something random in it?"
@@ -19,12 +19,12 @@ def floats(given: Sequence[Any]) -> list[int]:
     return [i for i, x in enumerate(given) if isinstance(x, Tensor) and x.is_floating_point()]
 
 
-def cast(given: Sequence[Any], change: Callable[[Tensor], Tensor]) -> tuple:
+def cast(given: Sequence[Any], change: Callable[[Tensor], Tensor]) -> tuple[Any, ...]:
     """Arguments with every floating-point tensor changed."""
     return tuple(change(x) if i in floats(given) else x for i, x in enumerate(given))
 
 
-def contract(exercise: Any, answer: Callable) -> None:
+def contract(exercise: Any, answer: Function) -> None:
     """Mistake unless an answer keeps types, repeats itself, passes gradients and works on any device."""
     case = exercise.contract_case or exercise.cases()[0]
     given = case.draw()
@@ -56,7 +56,7 @@ def main(got: Any) -> Any:
     return got[0] if isinstance(got, (tuple, list)) else got
 
 
-def expect_gradients(exercise: Any, answer: Callable, given: tuple) -> None:
+def expect_gradients(exercise: Any, answer: Function, given: tuple[Any, ...]) -> None:
     """Mistake unless the main result passes the right gradient to every input, each asked for alone."""
     for place in floats(given):
         alone = cast(given, lambda x: x.detach())
@@ -70,11 +70,11 @@ def expect_gradients(exercise: Any, answer: Callable, given: tuple) -> None:
 class Raises:
     """Arguments for which an answer has to raise an error; `words`: (result in words, *arguments) -> what to say else."""
 
-    given: Sequence[tuple]
+    given: Sequence[tuple[Any, ...]]
     words: Callable[..., str]
     error: type[Exception] = ValueError
 
-    def __call__(self, exercise: Any, answer: Callable) -> None:
+    def __call__(self, exercise: Any, answer: Function) -> None:
         """Mistake unless the error is raised for all of them."""
         for given in self.given:
             try:

@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import KEPT, equal, expect_digits, expect_tensor, is_number, same
+from vit_helpers.checks.compare import KEPT, equal, expect_digits, expect_tensor, is_float, is_number, same
 from vit_helpers.checks.contract import RANDOM, contract
-from vit_helpers.checks.report import Mistake, first_line, raised, reject_if, run_check, short
+from vit_helpers.checks.report import Function, Mistake, first_line, raised, reject_if, run_check, short
 from vit_helpers.checks.traces import ask
 
-NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
+Given = tuple[Any, ...]  # the arguments of an answer
+Outcome = Mapping[str, Any]  # what an answer gives, part by part
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,14 @@ class Case:
     hint: the way out for an answer that raises an error here
     """
 
-    draw: Callable[[], tuple]
+    draw: Callable[[], Given]
     when: str = ""
     hint: str = ""
+
+
+def cases(*several: Given) -> list[Case]:
+    """A case for each tuple of arguments."""
+    return [Case(partial(tuple, given)) for given in several]
 
 
 @dataclass(frozen=True)
@@ -53,9 +59,9 @@ class Exercise:
     """
 
     name: str
-    reference: Callable
+    reference: Function
     ideas: Mapping[str, Sequence[Any]]
-    mistakes: Mapping[str, Callable]
+    mistakes: Mapping[str, Function]
     returns: tuple[str, ...] = ()
     compared: tuple[str, ...] = ()
     when: Callable[..., str] = lambda *given: f"for shape {tuple(given[0].shape)}"
@@ -72,8 +78,8 @@ class Exercise:
     large: float = 10.0  # factor for inputs outside of the comfortable range
     model: str = "model"  # what a module among the arguments is called
     changes: tuple[int, ...] = ()  # places of arguments that an answer may change
-    observe: Callable[..., Mapping[str, Any]] | None = None
-    also: Sequence[Callable] = ()
+    observe: Callable[..., Outcome] | None = None
+    also: Sequence[Function] = ()
     wider: tuple[str, ...] = ()
     contract_case: Case | None = None
     hints: Mapping[str, str] = field(default_factory=dict)  # part of an error: the way out
@@ -81,14 +87,6 @@ class Exercise:
     def check(self, answer: Any) -> bool:
         """Try an answer and print a line for each idea; True only when every idea is right."""
         return run_check(self.name, answer, [(idea, partial(self.try_items, items)) for idea, items in self.plan().items()])
-
-    def right_answer(self) -> Callable:
-        """A right answer."""
-        return self.reference
-
-    def wrong_answers(self) -> dict[str, Callable]:
-        """Every whole wrong answer of the table by its message."""
-        return dict(self.mistakes)
 
     def plan(self) -> dict[str, list[Any]]:
         """The ideas with the contract among them."""
@@ -101,31 +99,28 @@ class Exercise:
         """All cases of all ideas."""
         return [item for items in self.ideas.values() for item in items if isinstance(item, Case)]
 
-    def try_items(self, items: Iterable[Any], answer: Callable) -> None:
+    def try_items(self, items: Iterable[Any], answer: Function) -> None:
         """Try one idea: every case in two states, then the first once more; Mistake when the answer is wrong."""
-        first = None
+        tried: list[tuple[Case, Given]] = []
         for item in items:
             if not isinstance(item, Case):
                 item(self, answer)
                 continue
-            given = item.draw()
-            first = first or (item, given)
-            self.try_case(answer, item, given)
-            again = item.draw()
-            if not equal(given, again):
-                self.try_case(answer, item, again)
-        if first:
-            self.try_case(answer, *first)
+            for given in (item.draw(), item.draw()):
+                if not tried or not equal(given, tried[-1][1]):
+                    self.try_case(answer, item, given)
+                    tried.append((item, given))
+        if tried:
+            self.try_case(answer, *tried[0])
 
-    def try_case(self, answer: Callable, case: Case, given: tuple) -> None:
+    def try_case(self, answer: Function, case: Case, given: Given) -> None:
         """Mistake unless an answer is right for these arguments."""
         when = case.when or self.when(*given)
         right = self.outcome(self.reference, given)
         try:
             got = self.formed(self.asked(answer, given), right, when, answer, given)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            hint = next((words for fragment, words in self.hints.items() if fragment in str(error)), "")
-            if hint:
+            for hint in (words for fragment, words in self.hints.items() if fragment in str(error)):
                 raise Mistake(f"{raised(error)}. {hint}") from error
             if case.hint and not isinstance(error, TypeError):
                 raise Mistake(case.hint.format(error=f"raises {type(error).__name__}: {first_line(error)}")) from error
@@ -135,13 +130,12 @@ class Exercise:
             if not self.right(got[part], right[part]):
                 self.name_mistake(answer, case, given, part, got[part], right[part], when)
 
-    def right_for(self, got: dict[str, Any], right: dict[str, Any], given: tuple) -> dict[str, Any]:
+    def right_for(self, got: Outcome, right: Outcome, given: Given) -> Outcome:
         """The right result that an answer agrees with: the reference's, or that of another right answer."""
-        if not self.also or self.agree(got, right):
-            return right
-        return next((other for other in (self.outcome(each, given) for each in self.also) if self.agree(got, other)), right)
+        others = (self.outcome(each, given) for each in self.also)
+        return next((each for each in (right, *others) if self.agree(got, each)), right) if self.also else right
 
-    def try_form(self, answer: Callable, given: tuple) -> None:
+    def try_form(self, answer: Function, given: Given) -> None:
         """Mistake unless an answer gives things of the right number, type and shape, whatever numbers they hold."""
         right = self.outcome(self.reference, given)
         self.formed(self.asked(answer, given), right, self.when(*given), answer, given)
@@ -150,18 +144,18 @@ class Exercise:
         """Whether one part of a result is right."""
         return same(got, wanted) if isinstance(wanted, Tensor) else self.like(got, wanted)
 
-    def asked(self, answer: Callable, given: tuple) -> Any:
+    def asked(self, answer: Function, given: Given) -> Any:
         """What an answer gives, as a dictionary where the exercise observes more than that."""
         return ask(partial(self.observe, answer) if self.observe else answer, *given, changes=self.changes, model=self.model)
 
-    def outcome(self, function: Callable, given: tuple) -> dict[str, Any]:
+    def outcome(self, function: Function, given: Given) -> Outcome:
         """What a right or wrong answer of ours gives, part by part."""
         got = self.asked(function, given)
         if self.observe:
             return dict(got)
         return dict(zip(self.returns, got, strict=True)) if len(self.returns) > 1 else {"": got}
 
-    def formed(self, got: Any, right: dict, when: str, answer: Callable, given: tuple) -> dict[str, Any]:
+    def formed(self, got: Any, right: Outcome, when: str, answer: Function, given: Given) -> Outcome:
         """The parts of what an answer gave; Mistake unless number, types and shapes are those of the right ones."""
         if self.observe:
             parts = dict(got)
@@ -170,27 +164,25 @@ class Exercise:
         else:
             parts = {"": got}
         for part, wanted in right.items():
-            name = f"as {part} {when}" if part else when
+            name, x = f"as {part} {when}" if part else when, parts[part]
             if isinstance(wanted, Tensor):
-                many = isinstance(parts[part], (tuple, list))
-                reject_if(many, f"gives {len(parts[part]) if many else 0} things {name}; it should give one tensor")
-                self.expect_shape(parts[part], part, wanted, name, answer, given)
-                expect_tensor(parts[part], tuple(wanted.shape), name)
+                many = isinstance(x, (tuple, list))
+                reject_if(many, f"gives {len(x) if many else 0} things {name}; it should give one tensor")
+                self.expect_shape(x, part, wanted, name, answer, given)
+                expect_tensor(x, wanted.shape, name)
                 if part in self.wider:
-                    parts[part] = parts[part].to(wanted.dtype) if parts[part].dtype == torch.float64 else parts[part]
-                    words = f"gives {parts[part].dtype} {name}; it should give {wanted.dtype}"
-                    reject_if(parts[part].dtype != wanted.dtype, words)
-                words = f"gives {parts[part].dtype} for {wanted.dtype}; keep the type that came in"
-                reject_if(parts[part].dtype != wanted.dtype, words)
+                    x = parts[part] = x.to(wanted.dtype) if x.dtype == torch.float64 else x
+                    reject_if(x.dtype != wanted.dtype, f"gives {x.dtype} {name}; it should give {wanted.dtype}")
+                reject_if(x.dtype != wanted.dtype, f"gives {x.dtype} for {wanted.dtype}; keep the type that came in")
             elif is_number(wanted) or isinstance(wanted, float):
-                reject_if(parts[part] is None, "gives nothing back: does it end with return?")
-                odd = not is_number(parts[part]) if isinstance(wanted, int) else not is_float(parts[part])
-                reject_if(odd, f"gives {short(parts[part])} {name}; it should give {self.kind}")
+                reject_if(x is None, "gives nothing back: does it end with return?")
+                fits = is_number(x) if isinstance(wanted, int) else is_float(x)
+                reject_if(not fits, f"gives {short(x)} {name}; it should give {self.kind}")
         return parts
 
-    def several(self, got: Any, right: dict, when: str) -> Sequence[Any]:
+    def several(self, got: Any, right: Outcome, when: str) -> Sequence[Any]:
         """The results of an answer that should give several; Mistake when there are not as many, in this order."""
-        names, many = ", ".join(self.returns), NUMBERS[len(self.returns)]
+        names, many = ", ".join(self.returns), ["two", "three", "four", "five", "six"][len(self.returns) - 2]
         reject_if(got is None, f"gives nothing back {when}: does it end with return?")
         if isinstance(got, Tensor) or not isinstance(got, (tuple, list)):
             raise Mistake(f"gives {short(got)} {when}; return {many} things: {names}")
@@ -200,15 +192,14 @@ class Exercise:
         reject_if(turned, f"gives the {self.returns[-1]} first; return {names} in this order")
         return got
 
-    def expect_shape(self, got: Any, part: str, wanted: Tensor, name: str, answer: Callable, given: tuple) -> None:
+    def expect_shape(self, got: Any, part: str, wanted: Tensor, name: str, answer: Function, given: Given) -> None:
         """Mistake with words of its own for the shape that a wrong answer of the table gives, too."""
         if not isinstance(got, Tensor) or got.shape == wanted.shape:
             return
         words = self.explain(answer, given, part, lambda theirs: isinstance(theirs, Tensor) and theirs.shape == got.shape)
-        should = f"it should give {tuple(wanted.shape)}"
-        reject_if(words, f"gives shape {tuple(got.shape)} {name}; {should}: {words}")
+        reject_if(words, f"gives shape {tuple(got.shape)} {name}; it should give {tuple(wanted.shape)}: {words}")
 
-    def name_mistake(self, answer: Callable, case: Case, given: tuple, part: str, got: Any, right: Any, when: str) -> None:
+    def name_mistake(self, answer: Function, case: Case, given: Given, part: str, got: Any, right: Any, when: str) -> None:
         """Raise `Mistake` with the words for a wrong result."""
         words = self.explain(answer, given, part, lambda theirs: self.like(got, theirs))
         if not words and isinstance(got, Tensor):
@@ -224,12 +215,11 @@ class Exercise:
         words = words.replace("{when}", when)
         if callable(self.says):
             raise Mistake(self.says(part, got, right, words, *given))
-        says = self.says or (
-            "{part} {when}: {words}" if isinstance(right, Tensor) else "gives {got} {when}, wanted {right}: {words}"
-        )
-        raise Mistake(says.format(*given, part=part, when=when, words=words, got=number(got), right=number(right)).strip())
+        usual = "{part} {when}: {words}" if isinstance(right, Tensor) else "gives {got} {when}, wanted {right}: {words}"
+        values = {"part": part, "when": when, "words": words, "got": number(got), "right": number(right)}
+        raise Mistake((self.says or usual).format(*given, **values).strip())
 
-    def expect_own(self, answer: Callable, case: Case, given: tuple, part: str, got: Tensor, when: str) -> None:
+    def expect_own(self, answer: Function, case: Case, given: Given, part: str, got: Tensor, when: str) -> None:
         """Mistake where a result belongs to other inputs: it was kept, or images of a batch mix."""
         again = self.tried(answer, given)
         reject_if(again and not equal(got, again[part]), self.fresh)
@@ -251,7 +241,7 @@ class Exercise:
             return math.isclose(got, theirs, rel_tol=self.rtol)
         return equal(got, theirs)
 
-    def explain(self, answer: Callable, given: tuple, part: str, matches: Callable[[Any], bool]) -> str | None:
+    def explain(self, answer: Function, given: Given, part: str, matches: Callable[[Any], bool]) -> str | None:
         """The message of the wrong answer that gives what the answer gave; of several, the one nearest in all cases."""
         found = {}
         for words, wrong in self.mistakes.items():
@@ -261,39 +251,41 @@ class Exercise:
         if len(found) > 1 or (found and self.whole):
             cases = [case.draw() for case in self.cases()]
             mine = [self.tried(answer, each) for each in cases]
-            scores = {
-                words: sum(map(self.agree, mine, (self.tried(wrong, each) for each in cases)))
-                for words, wrong in found.items()
-            }
-            found = {words: found[words] for words, score in scores.items() if score == max(scores.values())}
-            if self.whole and max(scores.values()) < len(cases):
+            every = {words: [self.tried(wrong, each) for each in cases] for words, wrong in found.items()}
+            scores = {words: sum(map(self.agree, mine, results)) for words, results in every.items()}
+            best = max(scores.values())
+            found = {words: found[words] for words, score in scores.items() if score == best}
+            if self.whole and best < len(cases):
                 return None
         return next((words.format(*given, when="{when}") for words in found), None)
 
-    def agree(self, mine: dict | None, theirs: dict | None) -> bool:
+    def agree(self, mine: Outcome | None, theirs: Outcome | None) -> bool:
         """Whether two answers give the same, or both raise an error."""
         if mine is None or theirs is None:
             return mine is theirs
         return all(self.like(mine[part], theirs[part]) for part in self.compared or theirs)
 
-    def tried(self, answer: Callable, given: tuple) -> dict[str, Any] | None:
+    def tried(self, answer: Function, given: Given) -> Outcome | None:
         """What an answer gives, part by part; None when it raises an error or gives another number of things."""
         with suppress(Exception):
             return self.outcome(answer, given)
         return None
 
 
+def fixed(*given: Any) -> Case:
+    """The same arguments at every call."""
+    return Case(lambda: given)
+
+
+def forms(exercise: Exercise, answer: Function, cases: Sequence[Case] = ()) -> None:
+    """Mistake unless an answer gives things of the right form in every case, whatever numbers they hold."""
+    for case in cases or exercise.cases():
+        exercise.try_form(answer, case.draw())
+
+
 def number(value: Any) -> Any:
     """A number for the reader: whole ones without a point."""
     return int(value) if is_number(value) else value
-
-
-def is_float(value: Any) -> bool:
-    """Whether a value is one number."""
-    try:
-        return not isinstance(value, (bool, str)) and float(value) == float(value)
-    except (TypeError, ValueError, RuntimeError):
-        return False
 
 
 def others_changed(x: Any, length: int, kept: int) -> Any:

@@ -1,6 +1,6 @@
-"""The exercises of notebook 08."""
+"""The exercises of notebook 08 about attention weights; whole maps have a module of their own."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -8,34 +8,25 @@ import torch
 from torch import Tensor
 
 from vit_helpers import inspection
-from vit_helpers.checks.engine import Case, Exercise, is_float
-from vit_helpers.inspection.localization import fraction_inside
-
-
-def some_weights(*shape: int) -> Tensor:
-    """Attention weights, made up: rows that sum to 1, and no two alike."""
-    return (2 * torch.randn(shape)).softmax(dim=-1)
-
-
-def result(answer: Callable, *given: Any) -> dict:
-    """What is compared: the result alone. Weights are looked at, not learned: no gradient and no float64 is asked for."""
-    return {"": answer(*given)}
-
+from vit_helpers.checks.engine import Case, Exercise, Given
+from vit_helpers.checks.inspection_maps import MASS, SCALED, check_mass, check_scaled, some_weights  # noqa: F401
+from vit_helpers.checks.learning import result
+from vit_helpers.checks.report import Function
 
 # One token's map
 
 
-def token_of(grid: tuple, query: tuple | None) -> int:
+def token_of(grid: tuple[int, int], query: tuple[int, int] | None) -> int:
     """The number of a token: 0 is the class token, patches follow along the rows."""
     return 0 if query is None else 1 + query[0] * grid[1] + query[1]
 
 
-def looked_at(token: Callable = token_of) -> Callable:
+def looked_at(token: Function = token_of) -> Function:
     """An answer that folds what one token looks at, (h, rows, cols)."""
     return lambda w, grid, query: w[:, token(grid, query), 1:].unflatten(1, grid)
 
 
-def to_map(grid: tuple, query: tuple | None, heads: int = 3, even: int = 0) -> Case:
+def to_map(grid: tuple[int, int], query: tuple[int, int] | None, heads: int = 3, even: int = 0) -> Case:
     """Weights, a grid and who asks; even: as many heads look everywhere alike."""
     T = grid[0] * grid[1] + 1
     return Case(lambda: (torch.cat([torch.full((even, T, T), 1 / T), some_weights(heads - even, T, T)]), grid, query))
@@ -84,7 +75,7 @@ check_map = check_map_of = MAP.check
 # How far a head looks
 
 
-def far(grid: tuple, P: int = 1, p: float = 2.0, axes: tuple = (0, 1)) -> Tensor:
+def far(grid: tuple[int, int], P: int = 1, p: float = 2.0, axes: Sequence[int] = (0, 1)) -> Tensor:
     """Distances between patches, (N, N), numbered along the rows; p: of which norm; axes: 0 is down, 1 across."""
     places = torch.cartesian_prod(*(torch.arange(float(n)) for n in grid))[:, list(axes)]
     return P * torch.cdist(places, places, p=p)
@@ -100,7 +91,7 @@ def mean(weights: Tensor, distances: Tensor) -> Tensor:
     return (weights * distances).sum(dim=-1).mean(dim=-1)
 
 
-def looking(to: Callable, what: str, grid: tuple, P: int) -> Case:
+def looking(to: Function, what: str, grid: tuple[int, int], P: int) -> Case:
     """Weights made by `to` from rows and columns of a grid, and the case in words."""
     return Case(lambda: (to(*grid), grid, P), f"{what} on {grid[0]} x {grid[1]} patches" + f" of {P} pixels" * (to != other))
 
@@ -172,10 +163,10 @@ check_distance = DISTANCE.check
 # Through all layers
 
 
-def flow(layer: Callable, step: Callable = lambda layer, through, eye: layer @ through) -> Callable:
+def flow(layer: Function, step: Function = lambda layer, through, eye: layer @ through) -> Function:
     """Rollout by another matrix of each layer, from its weights (h, T, T) and the identity, or by another step."""
 
-    def answer(weights: list) -> Tensor:
+    def answer(weights: list[Any]) -> Tensor:
         through = eye = torch.eye(weights[0].shape[-1])
         for w in weights:
             through = step(layer(w, eye), through, eye)
@@ -193,7 +184,7 @@ def half(w: Tensor, eye: Tensor) -> Tensor:
     return (eye + heads_mean(w, eye)) / 2
 
 
-def halves(weights: list) -> Tensor:
+def halves(weights: list[Any]) -> Tensor:
     """Every layer's own matrix, (L, T, T)."""
     return torch.stack([half(w, torch.eye(w.shape[-1])) for w in weights])
 
@@ -205,7 +196,7 @@ def row_sums(got: Tensor, *given: Any) -> str:
     return off if max(1 - low, high - 1) > 1e-3 else "gives rows that sum to 1 {when}, but other numbers"
 
 
-def one_after_another() -> tuple:
+def one_after_another() -> Given:
     """Two layers in which the last reads what the first has read."""
     first, last = torch.eye(3), torch.eye(3)
     first[1], last[0] = torch.eye(3)[2], torch.eye(3)[1]
@@ -221,7 +212,7 @@ ROLLOUT = Exercise(
     ideas={
         "one layer: half of a token stays, half is the mean of its heads": [Case(lambda: ([some_weights(3, 5, 5)],))],
         "every row sums to 1, through any number of layers":
-            [Case(lambda L=L: (list(some_weights(L, 2, 7, 7)),)) for L in (2, 6)],
+            [Case(partial(lambda L: (list(some_weights(L, 2, 7, 7)),), L)) for L in (2, 6)],
         "later layers stand to the left of earlier ones":
             [Case(one_after_another, "where token 1 reads 2 in the first layer, and 0 reads 1 in the last,")],
     },
@@ -249,144 +240,3 @@ ROLLOUT = Exercise(
     },
 )  # fmt: skip
 check_rollout = ROLLOUT.check
-
-
-# Graded
-
-
-def pixels(picture: Tensor, P: int) -> Tensor:
-    """A number a pixel, from a number a patch."""
-    return picture.repeat_interleave(P, 0).repeat_interleave(P, 1)
-
-
-def within(box: Callable, of: Callable = pixels) -> Callable:
-    """The share of a map in (top, bottom, left, right): `box` tells them of a place and the patch side."""
-
-    def answer(picture: Tensor, place: tuple, P: int) -> float:
-        top, bottom, left, right = box(*place, P)
-        numbers = of(picture, P)
-        return (numbers[top:bottom, left:right].sum() / numbers.sum()).item()
-
-    return answer
-
-
-def edges(left: int, top: int, width: int, height: int, P: int) -> tuple:
-    """The right box."""
-    return top, top + height, left, left + width
-
-
-def inside(picture: Tensor, place: tuple, P: int) -> Tensor:
-    """The pixels of a place."""
-    top, bottom, left, right = edges(*place, P)
-    return pixels(picture, P)[top:bottom, left:right]
-
-
-def a_map(values: Tensor, place: tuple, said: str) -> Case:
-    """A map in patches of 4 pixels, brighter or darker at every call."""
-    return Case(lambda: (values * (torch.rand(1) + 0.5), place, 4), f"for {said}")
-
-
-def spots(found: dict) -> Tensor:
-    """A map of 3 x 4 patches that is 0 but for a few; found: {(row, column): value}."""
-    return torch.tensor([[found.get((row, col), 0.0) for col in range(4)] for row in range(3)])
-
-
-def plain(answer: Callable, *given: Any) -> dict:
-    """What is compared: one number, Python's, numpy's or a tensor's."""
-    got = answer(*given)
-    return {"": float(got) if is_float(got) else got}
-
-
-MASS = Exercise(
-    name="mass",
-    reference=lambda picture, place, P: fraction_inside(picture[None], torch.tensor([place]), P)[0].item(),
-    observe=plain,
-    when=lambda picture, place, P: f"for the place {place} and patches of {P} pixels",
-    says="gives {got:.3f} {when}; it should give {right:.3f}: {words}",
-    kind="a number from 0 to 1",
-    unknown="add up the pixels inside, and divide by the sum of all",
-    ideas={
-        "a map that lies in the place in part, wholly, and not at all": [
-            a_map(spots(found), (4, 4, 8, 8), f"a map that lies in the place {said}")
-            for said, found in {
-                "to three quarters": {(1, 1): 3.0, (0, 3): 1.0}, "wholly": {(1, 1): 2.0}, "not at all": {(2, 3): 2.0}
-            }.items()
-        ],
-        "an even map has the place's share of the picture": [
-            a_map(torch.ones(3, 4), place, f"an even map and the place {place} of 16 x 12 pixels")
-            for place in [(4, 0, 8, 4), (0, 4, 4, 8)]
-        ],
-        "patches that the edge cuts count by their part inside": [
-            Case(lambda place=place, P=P: (some_weights(3, 4), place, P))
-            for place, P in [((3, 1, 7, 5), 4), ((1, 2, 12, 9), 4), ((5, 0, 3, 6), 2)]
-        ],
-    },
-    mistakes={
-        "takes left for top: a place is (left, top, width, height), a tensor's first axis is from top to bottom":
-            within(lambda x, y, w, h, P: (x, x + w, y, y + h)),
-        "takes width and height for the right and lower edge: they are lengths": within(lambda x, y, w, h, P: (y, h, x, w)),
-        "counts a patch wholly that is only partly inside: lay the place over pixels, not over patches":
-            within(lambda x, y, w, h, P: (y // P, -(-(y + h) // P), x // P, -(-(x + w) // P)), of=lambda m, P: m),
-        "leaves out the patches that are only partly inside":
-            within(lambda x, y, w, h, P: (-(-y // P), (y + h) // P, -(-x // P), (x + w) // P), of=lambda m, P: m),
-        "repeats the whole picture, not each patch: `repeat_interleave`": within(edges, of=lambda m, P: m.repeat(P, P)),
-        "counts whole patches from the one where the place begins":
-            within(lambda x, y, w, h, P: (y // P, y // P + h // P, x // P, x // P + w // P), of=lambda m, P: m),
-        "that is the sum inside, not its share of the whole map": lambda m, place, P: inside(m, place, P).sum().item(),
-        "that is the sum inside over that of the patches: pixels over pixels, or the parts are counted P * P times":
-            lambda m, place, P: (inside(m, place, P).sum() / m.sum()).item(),
-        "that is the mean inside, not the share": lambda m, place, P: inside(m, place, P).mean().item(),
-        "that is the share that lies outside": lambda m, place, P: 1 - within(edges)(m, place, P),
-        "that is the area of the place, whatever the map holds":
-            lambda m, place, P: place[2] * place[3] / pixels(m, P).numel(),
-        "that is the largest value inside over the largest of all":
-            lambda m, place, P: (inside(m, place, P).amax() / m.max()).item(),
-    },
-)  # fmt: skip
-check_mass = MASS.check
-
-
-# Find the mistake: every map stretched by itself
-
-
-def of_heads(maps: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest weight of each head."""
-    return maps.amin(dim=(1, 2), keepdim=True), maps.amax(dim=(1, 2), keepdim=True)
-
-
-def largest(*most: float) -> Tensor:
-    """Maps of 2 x 2 patches whose largest weights are these; the first head has a 0."""
-    maps = torch.rand(len(most), 2, 2)
-    maps[0, 0, 0] = 0
-    return maps / of_heads(maps)[1] * torch.tensor(most)[:, None, None]
-
-
-SCALED = Exercise(
-    name="scaled",
-    reference=lambda maps: maps / maps.max(),
-    observe=result,
-    says="{words}",
-    unknown=lambda got, *given: (
-        f"gives numbers from {got.min():.3f} to {got.max():.3f} {{when}}, not the maps over their largest weight"
-    ),
-    ideas={
-        "the largest weight of all heads becomes 1, 0 stays 0":
-            [Case(lambda: (largest(0.7, 0.5),), "for two heads whose largest weights are 0.7 and 0.5")],
-        "a head that looks everywhere alike stays flat, and faint beside a sharp one": [
-            Case(lambda: (torch.stack([spots({}) + 0.1, spots({(1, 1): 0.8})]) + 0.01,), "for a flat head and a sharp one")
-        ],
-        "every head by the same factor": [Case(lambda: (0.1 + 0.2 * some_weights(4, 2, 3),), "for four heads")],
-    },
-    mistakes={
-        "stretches every head by itself {when}: then nobody sees which of them is sharp":
-            lambda maps: (maps - of_heads(maps)[0]) / (of_heads(maps)[1] - of_heads(maps)[0]),
-        "divides every head by its own largest {when}: heads can no longer be compared":
-            lambda maps: maps / of_heads(maps)[1],
-        "draws the smallest weight of all as 0 {when}: a flat map of 0.03 is then as dark as nothing":
-            lambda maps: (maps - maps.min()) / (maps.max() - maps.min()),
-        "subtracts each head's smallest {when}: 0 is to stay 0": lambda maps: (maps - of_heads(maps)[0]) / maps.max(),
-        "divides by the sum of all {when}": lambda maps: maps / maps.sum(),
-        "divides every head by its own sum {when}": lambda maps: maps / maps.sum(dim=(1, 2), keepdim=True),
-    },
-)  # fmt: skip
-check_scaled = SCALED.check

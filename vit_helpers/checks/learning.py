@@ -4,16 +4,17 @@ import copy
 import gc
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.engine import Case, Exercise
-from vit_helpers.checks.report import Mistake, reject_if, short
+from vit_helpers.checks.engine import Case, Exercise, Given
+from vit_helpers.checks.report import Function, Mistake, reject_if, short
 from vit_helpers.checks.traces import GRAD_OFF, SEEDED
 
 # Small problems
@@ -37,13 +38,31 @@ def leave_gradients(model: nn.Module) -> None:
         p.grad = torch.linspace(-1, 2 + i, p.numel()).view_as(p)
 
 
-def groups(model: nn.Module, lr: float) -> list[dict]:
+def result(answer: Function, *given: Any) -> dict[str, Any]:
+    """What is compared where things are looked at, not learned: the result alone, without gradients and float64."""
+    return {"": answer(*given)}
+
+
+def has_statistics(model: nn.Module) -> bool:
+    """Whether it is a `restless` model."""
+    return any(isinstance(part, nn.BatchNorm1d) for part in model.modules())
+
+
+def twin(start: nn.Module) -> nn.Module:
+    """A copy of a model with copies of its gradients."""
+    model = copy.deepcopy(start)
+    for mine, p in zip(model.parameters(), start.parameters(), strict=True):
+        mine.grad = None if p.grad is None else p.grad.clone()
+    return model
+
+
+def groups(model: nn.Module, lr: float) -> list[dict[str, Any]]:
     """Matrices and vectors apart, with rates of their own."""
     matrices, vectors = ([p for p in model.parameters() if (p.ndim > 1) == wanted] for wanted in (True, False))
     return [{"params": matrices, "lr": lr}, {"params": vectors, "lr": lr / 2}]
 
 
-OPTIMIZERS = {
+OPTIMIZERS: Mapping[str, Function] = {
     "SGD with momentum": lambda model: torch.optim.SGD(groups(model, 0.1), momentum=0.9),
     "AdamW": lambda model: torch.optim.AdamW(groups(model, 0.02), weight_decay=0.1, eps=1e-4),  # eps: rounding stays small
 }
@@ -51,11 +70,11 @@ OPTIMIZERS = {
 
 def problem(
     optimizer: str, K: int = 3, sizes: Sequence[int] = (6, 5, 3), max_norm: float = math.inf, *,
-    look: Sequence[str] = ("weights", "loss"), model: Callable = plain, training: bool = True, old: bool = False,
+    look: Sequence[str] = ("weights", "loss"), model: Function = plain, training: bool = True, old: bool = False,
 ) -> Case:  # fmt: skip
     """A model, batches and the name of an optimizer; `look`: what is compared, `old`: whether gradients are left over."""
 
-    def draw() -> tuple:
+    def draw() -> Given:
         start = model(K).train(training)
         if old:
             leave_gradients(start)
@@ -82,6 +101,15 @@ def as_number(got: Any, when: str, kind: str = "a number") -> float:
     return value
 
 
+def as_list(got: Any, when: str, kind: str, most: int = 1000) -> list[Any]:
+    """What an answer gave in a row, as a list; Mistake when it is no row, cut off where it never ends."""
+    reject_if(got is None, f"gives nothing back {when}: does it end with return?")
+    words = f"gives {short(got)} {when}; it should give {kind}"
+    reject_if(isinstance(got, (str, dict)) or not isinstance(got, Iterable), words)
+    reject_if(getattr(got, "ndim", 1) == 0, f"gives one number {when}; it should give {kind}")
+    return list(islice(got, most))
+
+
 def loss_of(got: Any, when: str, kind: str) -> float:
     """The loss that an answer gave; Mistake when it holds on to its graph."""
     graph = "the loss comes back with its graph, which keeps the whole forward pass in memory; give loss.item()"
@@ -90,12 +118,12 @@ def loss_of(got: Any, when: str, kind: str) -> float:
     return as_number(got, when, kind)
 
 
-def by_batch(answer: Callable, model: nn.Module, batches: list, optimizer: Any, max_norm: float) -> list[float]:
+def by_batch(answer: Function, model: nn.Module, batches: list[Any], optimizer: Any, max_norm: float) -> list[float]:
     """The loss of each batch, where an answer takes one batch."""
     return [loss_of(answer(model, *batch, optimizer, max_norm), "for a batch", "the loss as a number") for batch in batches]
 
 
-def at_once(answer: Callable, model: nn.Module, batches: list, optimizer: Any, max_norm: float) -> list[float]:
+def at_once(answer: Function, model: nn.Module, batches: list[Any], optimizer: Any, max_norm: float) -> list[float]:
     """The mean loss, where an answer takes all batches, one by one."""
     return [loss_of(answer(model, iter(batches), optimizer), "after an epoch", "the mean loss as a number")]
 
@@ -109,7 +137,8 @@ def watch(model: nn.Module, optimizer: torch.optim.Optimizer) -> SimpleNamespace
 
     events: "forward", "backward", "step", and "evaluation" before a forward in that mode
     """
-    seen, marks = SimpleNamespace(events=[], graphs=0, length=0.0), []
+    seen = SimpleNamespace(events=[], graphs=0, length=0.0)
+    marks: list[weakref.ref[Mark]] = []
 
     def forward(module: nn.Module, _: Any, logits: Tensor) -> None:
         seen.events += ["forward"] if all(m.training for m in module.modules()) else ["evaluation", "forward"]
@@ -117,7 +146,8 @@ def watch(model: nn.Module, optimizer: torch.optim.Optimizer) -> SimpleNamespace
             gc.collect()
         seen.graphs = max(seen.graphs, sum(mark() is not None for mark in marks))
         if logits.requires_grad:
-            logits.grad_fn.metadata["mark"] = mark = Mark()
+            mark = Mark()
+            cast(Any, logits.grad_fn).metadata["mark"] = mark
             marks.append(weakref.ref(mark))
 
     def step(*_: Any) -> None:
@@ -164,7 +194,7 @@ def flat(model: nn.Module) -> Tensor:
     return torch.cat([x.detach().flatten().float() for x in model.state_dict().values()])
 
 
-def settings_of(optimizer: torch.optim.Optimizer) -> list[dict]:
+def settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
     """All that an optimizer was told, but the parameters."""
     return [{name: x for name, x in group.items() if name != "params"} for group in optimizer.param_groups]
 
@@ -182,11 +212,11 @@ def told_apart(seen: SimpleNamespace) -> Iterator[None]:
         reject_if(torch.initial_seed() != 7081, SEEDED)
 
 
-def learn(walk: Callable, answer: Callable, start: nn.Module, batches: list, optimizer: str, max_norm: float) -> tuple:
+def learn(
+    walk: Function, answer: Function, start: nn.Module, batches: list[Any], optimizer: str, max_norm: float
+) -> tuple[nn.Module, list[float], SimpleNamespace]:
     """A copy of a model after an answer has taught it, the losses, and what happened meanwhile."""
-    model = copy.deepcopy(start)
-    for mine, p in zip(model.parameters(), start.parameters(), strict=True):
-        mine.grad = None if p.grad is None else p.grad.clone()
+    model = twin(start)
     used = OPTIMIZERS[optimizer](model)
     seen, settings = watch(model, used), settings_of(used)
     with told_apart(seen):
@@ -200,13 +230,13 @@ def learn(walk: Callable, answer: Callable, start: nn.Module, batches: list, opt
 
 
 def observe(
-    walk: Callable, right: Callable, answer: Callable,
-    start: nn.Module, batches: list, optimizer: str, max_norm: float, look: Sequence[str],
+    walk: Function, right: Function, answer: Function,
+    start: nn.Module, batches: list[Any], optimizer: str, max_norm: float, look: Sequence[str],
 ) -> dict[str, Tensor]:  # fmt: skip
     """The weights after the batches, and the losses that the answer gave; Mistake where more happens on the way."""
     model, losses, seen = learn(walk, answer, start, batches, optimizer, max_norm)
     n, passes = len(batches), seen.events.count("forward")
-    if isinstance(start[2], nn.BatchNorm1d):
+    if has_statistics(start):
         reject_if("evaluation" in seen.events, STILL + ". It came so: model.train() is missing" * (not start.training))
         reject_if(start.training and not model.training, "leaves the model in evaluation mode; it came in training mode")
         reject_if(passes > n, f"asks the model {passes} times for {n} batches: once for each is enough")
@@ -241,3 +271,8 @@ def first_wrong(got: Tensor, right: Tensor) -> int:
 def rounded(got: Tensor, right: Tensor) -> bool:
     """Whether numbers are right but for digits behind the point that are cut off."""
     return any(torch.allclose(got, right.double().round(decimals=digits).to(got.dtype), atol=1e-6) for digits in range(4))
+
+
+def rounding(got: float, right: float, *given: Any) -> str | None:
+    """What is odd about a number with few digits."""
+    return "leave the rounding to whoever prints it" if any(got == round(right, digits) for digits in range(6)) else None

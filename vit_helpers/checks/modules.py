@@ -2,18 +2,28 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import expect_anywhere, expect_digits, expect_steady, expect_tensor, gradients, same
-from vit_helpers.checks.report import Mistake, reject_if, run_check, short
+from vit_helpers.checks.compare import (
+    NO_GRADIENT,
+    expect_anew,
+    expect_anywhere,
+    expect_digits,
+    expect_tensor,
+    gradients,
+    same,
+)
+from vit_helpers.checks.report import Function, Mistake, reject_if, run_check, short
 from vit_helpers.checks.traces import ask
 
 Sizes = tuple[int, ...]
+Reading = tuple[Tensor, ...]  # a learner's parameters in the order in which `function` takes them
+Class = Callable[..., nn.Module]
 
 
 @dataclass(frozen=True)
@@ -24,28 +34,30 @@ class ModuleExercise:
     readings  : (module, *sizes) -> every way in which an answer's parameters may be those of `function`
     ideas     : {what is right: functions of exercise and answer that raise `Mistake`}
     mistakes  : {message: a wrong `function`}, found by its numbers
-    structures: {message: a whole wrong class}, found by its number of parameters
+    structures: {message: (*sizes) -> how many numbers each parameter of a wrong class has}, found by their sum
+    stages    : {message: a whole wrong class}, where an exercise has other ways to find it
     sizes, shape: arguments of the class and shape of an input for what is tried once; cases: pairs of them for the rest
     """
 
     name: str
     module: type[nn.Module]
     function: Callable[..., Tensor]
-    readings: Callable[..., Iterator[tuple]]
-    ideas: Mapping[str, Sequence[Callable]]
+    readings: Callable[..., Iterator[Reading]]
+    ideas: Mapping[str, Sequence[Function]]
     mistakes: Mapping[str, Callable[..., Tensor]]
-    structures: Mapping[str, type[nn.Module]]
+    structures: Mapping[str, Callable[..., Sequence[int]]]
     cases: Sequence[tuple[Sizes, Sizes]]
     count: str  # the number of parameters as a formula
     advice: str = ""  # for another number that no wrong class has
     unknown: str = "shapes and parameters are right, the numbers are not"
     unread: str = "build it from nn.Linear layers, so that weights can be copied"
+    stages: Mapping[str, Class] = field(default_factory=dict)
     vectorized: bool = False  # whether all readings are tried at once (torch.vmap): for parts with hundreds of readings
 
     def check(self, answer: Any) -> bool:
         """Try an answer and print a line for each idea; True only when every idea is right."""
 
-        def each(trials: Sequence[Callable], answer: Any) -> None:
+        def each(trials: Sequence[Function], answer: Any) -> None:
             for trial in trials:
                 trial(self, answer)
 
@@ -59,27 +71,33 @@ class ModuleExercise:
         """The right class with another function: a whole wrong answer."""
         exercise = self
 
-        class Answer(self.module):
+        class Answer(self.module):  # type: ignore[misc, name-defined]  # known only when it runs
             def __init__(self, *sizes: int) -> None:
                 super().__init__(*sizes)
-                self.sizes, self.place = sizes, None
+                self.sizes, self.place = sizes, -1
 
             def forward(self, x: Tensor) -> Tensor:
                 found = list(exercise.readings(self, *self.sizes))
-                if self.place is None:  # of the right reading; the numbers may change later, the order does not
+                if self.place < 0:  # of the right reading; the numbers may change later, the order does not
                     right = super().forward(x)
                     self.place = next(i for i, r in enumerate(found) if same(exercise.function(x, *r), right, atol=1e-3))
                 return function(x, *found[self.place])
 
         return Answer
 
-    def right_answer(self) -> type[nn.Module]:
+    @property
+    def reference(self) -> type[nn.Module]:
         """A right answer."""
         return self.module
 
-    def wrong_answers(self) -> dict[str, type[nn.Module]]:
+    def wrong_answers(self) -> dict[str, Class]:
         """Every whole wrong answer of the table by its message."""
-        return {words: self.wrong_class(wrong) for words, wrong in self.mistakes.items()} | dict(self.structures)
+        return {words: self.wrong_class(wrong) for words, wrong in self.mistakes.items()} | dict(self.stages)
+
+
+def squares(a: int, b: int) -> Callable[..., list[int]]:
+    """So many squares of the width, and so many widths."""
+    return lambda D, *sizes: [a * D * D, b * D]
 
 
 def build(answer: Any, *sizes: int) -> nn.Module:
@@ -106,13 +124,31 @@ def made(answer: Any, sizes: Sizes, shape: Sizes, dtype: torch.dtype = torch.flo
     return randomized(build(answer, *sizes), x.float()).to(dtype), x
 
 
-def output(module: nn.Module, x: Tensor, when: str = "for (B, T, D)", shape: Sizes = ()) -> Tensor:
+def output(module: nn.Module, x: Tensor, when: str = "", shape: Sizes = ()) -> Tensor:
     """What a module gives: one tensor of the input's type and shape, or of another shape; Mistake for anything else."""
-    got = ask(module, x)
+    got, when = ask(module, x), when or f"for (B, T, D) = {tuple(x.shape)}"
     reject_if(isinstance(got, (tuple, list)), f"gives {short(type(got).__name__)} {when}; it should give one tensor")
-    expect_tensor(got, shape or tuple(x.shape), f"{when} = {tuple(x.shape)}")
+    expect_tensor(got, shape or x.shape, when)
     reject_if(got.dtype != x.dtype, f"gives {got.dtype} for {x.dtype}; keep the type that came in")
     return got
+
+
+def right_shape(exercise: ModuleExercise, sizes: Sizes, x: Tensor) -> Sizes:
+    """The shape that the right module gives."""
+    return tuple(exercise.module(*sizes)(x.float()).shape)
+
+
+def expect_steady(module: nn.Module, x: Tensor, shape: Sizes) -> None:
+    """Mistake unless a module leaves its input alone, gives the same for it in both modes, and anew for another."""
+    other, found = torch.randn_like(x), {}
+    drawn = "something is drawn at random inside forward. A dropout, or a layer made there?"
+    with torch.no_grad():
+        for mode in ("evaluation", "training"):
+            found[mode] = ask(module.train(mode == "training"), x)
+            expect_tensor(found[mode], shape, f"in {mode} mode")
+            reject_if(not same(found[mode], module(x)), f"gives another result at a second call in {mode} mode: {drawn}")
+            expect_anew(found[mode], module(other))
+    reject_if(not same(*found.values()), "gives something else in training mode than in evaluation mode")
 
 
 def shapes(exercise: ModuleExercise, answer: Any) -> None:
@@ -130,8 +166,8 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
     count, wanted = (sum(p.numel() for p in m.parameters()) for m in (module, right))
     reject_if(not count, "has no parameters: make the layers in __init__, as attributes or in nn.ModuleList, no plain list")
     if count != wanted:
-        known = ((words, sum(p.numel() for p in wrong(*sizes).parameters())) for words, wrong in exercise.structures.items())
-        words = next((words for words, theirs in known if theirs == count), exercise.advice)
+        known = (words for words, theirs in exercise.structures.items() if sum(theirs(*sizes)) == count)
+        words = next(known, exercise.advice)
         raise Mistake(f"has {count} parameters for D = {sizes[0]}, it should have {exercise.count} = {wanted}: {words}")
     reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
 
@@ -139,19 +175,19 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
 def apart(exercise: ModuleExercise, answer: Any) -> None:
     """Mistake unless a module repeats itself in both modes and mixes no images."""
     (sizes, shape), *_ = exercise.cases
-    expect_steady(*made(answer, sizes, shape), shape)
     module, x = made(answer, sizes, (4, *shape[1:]))
+    expect_steady(module, x, right_shape(exercise, sizes, x))
     module.eval()
     mixed = "images mix: other images in the batch change image {}'s output. Which axis does attention run along?"
     for kept in (0, 3):
         other = torch.randn_like(x)
         other[kept] = x[kept]
-        before, after, alone = (output(module, images) for images in (x, other, x[kept : kept + 1]))
+        before, after, alone = (ask(module, images) for images in (x, other, x[kept : kept + 1]))
         reject_if(not same(before[kept], after[kept]), mixed.format(kept))
         reject_if(not same(before[kept], alone[0]), "an image alone gives another result than the same image in a batch")
 
 
-def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Sizes) -> tuple:
+def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Sizes) -> Reading:
     """The reading of the parameters under which an answer is right; Mistake when there is none."""
     found = list(exercise.readings(module, *sizes))
     reject_if(not found, f"for sizes {sizes} the layers have other widths than they should: is a fixed number in your code?")
@@ -169,8 +205,8 @@ def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Si
 
 
 def results(
-    exercise: ModuleExercise, function: Callable[..., Tensor], x: Tensor, found: Sequence[tuple], got: Tensor
-) -> Iterator[tuple[tuple, Tensor]]:
+    exercise: ModuleExercise, function: Callable[..., Tensor], x: Tensor, found: Sequence[Reading], got: Tensor
+) -> Iterator[tuple[Reading, Tensor]]:
     """What a function gives under each reading; where they are tried at once, only the nearest to the answer's result."""
     if not exercise.vectorized:
         yield from ((reading, function(x, *reading)) for reading in found)
@@ -178,7 +214,7 @@ def results(
     with torch.no_grad():
         stacked = [torch.stack(parts) for parts in zip(*found, strict=True)]
         every = torch.vmap(lambda *reading: function(x, *reading))(*stacked)
-        place = (every - got).abs().flatten(1).amax(1).nan_to_num(torch.inf).argmin()
+        place = int((every - got).abs().flatten(1).amax(1).nan_to_num(torch.inf).argmin())
     yield found[place], every[place]
 
 
@@ -211,13 +247,10 @@ def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
     reading = reading_of(exercise, module, x.detach(), sizes)
     names, sources = zip(("its input", x), *module.named_parameters(), strict=True)
     mine, right = (gradients(y, list(sources)) for y in (module(x), exercise.function(x, *reading)))
-    reject_if(
-        mine[0] is None, "gives the right numbers, but no gradient flows back: was something detached, or turned into numpy?"
-    )
+    reject_if(mine[0] is None, NO_GRADIENT)
     lost = [name for name, got in zip(names, mine, strict=True) if got is None]
     reject_if(lost, f"no gradient reaches {', '.join(lost)}: is it used, and neither detached nor frozen?")
     for name, got, wanted in zip(names, mine, right, strict=True):
-        reject_if(
-            not same(got, wanted, atol=1e-4), f"gives the right numbers, but another gradient for {name} than it should"
-        )
+        another = f"gives the right numbers, but another gradient for {name} than it should"
+        reject_if(not same(got, wanted, atol=1e-4), another)
     expect_anywhere(module, exercise.module(*sizes), x)

@@ -1,18 +1,22 @@
 """The five runs whose curves are read in notebook 07, kept beside this file by `python -m vit_helpers.checks.mysteries`."""
 
 import json
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from vit_helpers.data import load, subset
+from vit_helpers.data import load
+from vit_helpers.data.splits import Split, subset
 from vit_helpers.training import fit
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
 KEPT = Path(__file__).with_suffix(".json")
-RUNS = {  # letter: the fault, and what it changes: in the recipe, or of the images
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # letter: the fault, and what it changes: in the recipe, or of the images
     "A": ("rate too high", {"lr": 0.3, "warmup": 0.0}),
     "B": ("too few images", {"images": 60}),
     "C": ("nothing wrong", {}),
@@ -22,7 +26,7 @@ RUNS = {  # letter: the fault, and what it changes: in the recipe, or of the ima
 FAULTS = tuple(sorted(fault for fault, _ in RUNS.values()))
 
 
-def mystery_runs():
+def mystery_runs() -> dict[str, list[dict[str, Any]]]:
     """Five short runs on the digits, each with another of the `FAULTS`: {"A": history, ...}, kept, not trained anew.
 
     A history is that of `fit`, without learning rate and speed: 6 epochs, each of 30 batches of 32 images
@@ -30,35 +34,38 @@ def mystery_runs():
     return json.loads(KEPT.read_text(encoding="utf-8"))
 
 
+@dataclass(frozen=True)
 class Draws:
-    """30 batches of 32 images a pass, drawn at random from a part, normalised"""
+    """30 batches of 32 images a pass, drawn at random from a split, normalized."""
 
-    def __init__(self, split, normalize):
-        self.split, self.normalize = split, normalize
+    split: Split
+    normalize: Callable[[Tensor], Tensor]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return 30
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for _ in range(len(self)):
             rows = torch.randint(len(self.split.labels), (32,))
             yield self.normalize(self.split.images[rows]), self.split.labels[rows]
 
 
-def train_mysteries():
-    """The same five, trained anew"""
+def train_mysteries() -> dict[str, list[dict[str, Any]]]:
+    """The same five, trained anew."""
     return {letter: mystery_run(**change) for letter, (_, change) in RUNS.items()}
 
 
-def mystery_run(images=None, shuffled=False, **change):
+def mystery_run(images: int | None = None, shuffled: bool = False, **change: Any) -> list[dict[str, Any]]:
+    """One history."""
     torch.manual_seed(0)
     data = load("digits")
     train = subset(data.train, slice(images))
     if shuffled:
         train = replace(train, labels=train.labels[torch.randperm(len(train.labels))])
     model = ViT(ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=10))
-    recipe = Recipe(**{"epochs": 6, "lr": 2e-3, "schedule": "constant", "label_smoothing": 0.0} | change)
-    history = fit(model, Draws(train, data.normalize), data.batches("validation", 180), recipe, report=lambda row: None)
+    settings: dict[str, Any] = {"epochs": 6, "lr": 2e-3, "schedule": "constant", "label_smoothing": 0.0}
+    batches = Draws(train, data.normalize), data.batches("validation", 180)
+    history = fit(model, *batches, Recipe(**settings | change), report=lambda row: None)
     hidden = ("lr", "images_per_second", "probabilities")  # they would give the fault away, or differ by machine
     return [{key: value for key, value in asdict(row).items() if key not in hidden} for row in history]
 

@@ -1,23 +1,19 @@
 """The exercises of notebook 09 about weights and pixels; those about learning have a module of their own."""
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vit_helpers.checks.compare import expect_tensor, same
-from vit_helpers.checks.engine import Case, Exercise
+from vit_helpers.checks.engine import Case, Exercise, Given
+from vit_helpers.checks.learning import result
 from vit_helpers.checks.pretrained_learning import LORA, MASKED, RATES, check_lora, check_masked_loss, check_rates  # noqa: F401
-from vit_helpers.checks.report import reject_if, short
+from vit_helpers.checks.report import Function, reject_if, short, variants
 from vit_helpers.vit import ViT, ViTConfig
-
-
-def result(answer: Callable, *given: Any) -> dict:
-    """What is compared: the result alone. Weights and pixels are read, not learned: no gradient, no float64 is asked for."""
-    return {"": answer(*given)}
-
 
 # Google's convolution
 
@@ -29,9 +25,9 @@ def other_order(got: Tensor, right: Tensor, kernel: Tensor) -> str:
     return "gives other numbers than the kernel's {when}"
 
 
-def kernels(*shapes: tuple) -> list[Case]:
+def kernels(*shapes: Sequence[int]) -> list[Case]:
     """A kernel of each shape (P, P, C, D)."""
-    return [Case(lambda shape=shape: (torch.randn(shape),)) for shape in shapes]
+    return [Case(partial(lambda shape: (torch.randn(shape),), shape)) for shape in shapes]
 
 
 KERNEL = Exercise(
@@ -67,20 +63,17 @@ def middle(image: Tensor, side: int) -> tuple[int, int]:
     return (image.shape[1] - side) // 2, (image.shape[2] - side) // 2
 
 
-def seen(
-    normalize: Callable = lambda part, m, s: (part - m) / s,
-    corner: Callable = middle,
-    scale: Callable = lambda part, image: None,
-) -> Callable:
-    """An answer: what is done with the part, where it begins, and mean and spread in place of those given."""
-
-    def answer(image: Tensor, side: int, mean: tuple, std: tuple) -> Tensor:
-        top, left = corner(image, side)
-        part = image[:, top : top + side, left : left + side]
-        m, s = (torch.tensor(values).view(-1, 1, 1) for values in (mean, std))
-        return normalize(part, *(scale(part, image) or (m, s)))
-
-    return answer
+def see(
+    image: Tensor, side: int, mean: Sequence[float], std: Sequence[float], *,
+    normalize: Function = lambda part, m, s: (part - m) / s,
+    corner: Function = middle,
+    scale: Function = lambda part, image: None,
+) -> Tensor:  # fmt: skip
+    """The right answer; a wrong one does something else with the part, where it begins, or in place of mean and spread."""
+    top, left = corner(image, side)
+    part = image[:, top : top + side, left : left + side]
+    m, s = (torch.tensor(values).view(-1, 1, 1) for values in (mean, std))
+    return normalize(part, *(scale(part, image) or (m, s)))
 
 
 def own(part: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,15 +81,15 @@ def own(part: Tensor) -> tuple[Tensor, Tensor]:
     return part.mean(dim=(1, 2), keepdim=True), part.std(dim=(1, 2), keepdim=True)
 
 
-def pictures(sizes: Iterable[tuple], side: int, mean: tuple, std: tuple) -> list[Case]:
+def pictures(sizes: Sequence[Sequence[int]], side: int, mean: Sequence[float], std: Sequence[float]) -> list[Case]:
     """Images of these shapes."""
-    return [Case(lambda size=size: (torch.rand(size), side, mean, std)) for size in sizes]
+    return [Case(partial(lambda size: (torch.rand(size), side, mean, std), size)) for size in sizes]
 
 
 COLORS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 SEE = Exercise(
     name="see",
-    reference=seen(),
+    reference=see,
     observe=result,
     when=lambda image, side, mean, std: f"for an image {tuple(image.shape)} and a side of {side}",
     says="{words}",
@@ -109,29 +102,30 @@ SEE = Exercise(
             pictures([(3, 10, 6)], 6, *COLORS) + pictures([(3, 7, 9)], 3, *COLORS),
         "one channel too, its input left as it was": pictures([(1, 6, 8)], 4, (0.3,), (0.2,)),
     },
-    mistakes={
-        "cuts the upper left corner {when}; the middle is wanted": seen(corner=lambda *_: (0, 0)),
+    mistakes=variants(see, {
+        "cuts the upper left corner {when}; the middle is wanted": {"corner": lambda *_: (0, 0)},
         "cuts the lower right corner {when}; the middle is wanted":
-            seen(corner=lambda x, side: (x.shape[1] - side, x.shape[2] - side)),
-        "measures from the height what is a width {when}": seen(corner=lambda x, side: middle(x, side)[::-1]),
-        "does not normalize {when}": seen(lambda part, m, s: part),
-        "does not normalize {when}, and cuts the corner": seen(lambda part, m, s: part, lambda *_: (0, 0)),
-        "multiplies by std {when}; divide": seen(lambda part, m, s: (part - m) * s),
+            {"corner": lambda x, side: (x.shape[1] - side, x.shape[2] - side)},
+        "measures from the height what is a width {when}": {"corner": lambda x, side: middle(x, side)[::-1]},
+        "does not normalize {when}": {"normalize": lambda part, *_: part},
+        "does not normalize {when}, and cuts the corner": {"normalize": lambda part, *_: part, "corner": lambda *_: (0, 0)},
+        "multiplies by std {when}; divide": {"normalize": lambda part, m, s: (part - m) * s},
         "divides before it subtracts {when}: mean and std are both of pixels from 0 to 1":
-            seen(lambda part, m, s: part / s - m),
-        "adds the mean {when}; subtract": seen(lambda part, m, s: (part + m) / s),
-        "takes std for mean and mean for std {when}": seen(lambda part, m, s: (part - s) / m),
+            {"normalize": lambda part, m, s: part / s - m},
+        "adds the mean {when}; subtract": {"normalize": lambda part, m, s: (part + m) / s},
+        "takes std for mean and mean for std {when}": {"normalize": lambda part, m, s: (part - s) / m},
         "scales to pixels of 255 {when}; mean and std here are of pixels from 0 to 1":
-            seen(lambda part, m, s: (part * 255 - m) / s),
-        "leaves out std {when}": seen(lambda part, m, s: part - m),
-        "divides by the square of std {when}": seen(lambda part, m, s: (part - m) / s**2),
-        "mirrors the image {when}": seen(lambda part, m, s: ((part - m) / s).flip(2)),
+            {"normalize": lambda part, m, s: (part * 255 - m) / s},
+        "leaves out std {when}": {"normalize": lambda part, m, s: part - m},
+        "divides by the square of std {when}": {"normalize": lambda part, m, s: (part - m) / s**2},
+        "mirrors the image {when}": {"normalize": lambda part, m, s: ((part - m) / s).flip(2)},
         "uses the image's own mean and spread {when}: a dark picture then looks like a bright one, as never in training":
-            seen(scale=lambda part, image: own(part)),
+            {"scale": lambda part, image: own(part)},
         "uses the whole image's own mean and spread {when}: a dark picture then looks like a bright one":
-            seen(scale=lambda part, image: own(image)),
-        "uses the first channel's numbers for all {when}": seen(lambda part, m, s: (part - m[0]) / s[0]),
-        "one image is (C, H, W), without an axis for a batch": lambda *given: seen()(*given)[None],
+            {"scale": lambda part, image: own(image)},
+        "uses the first channel's numbers for all {when}": {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
+    }) | {
+        "one image is (C, H, W), without an axis for a batch": lambda *given: see(*given)[None],
     },
 )  # fmt: skip
 check_see = SEE.check
@@ -140,10 +134,10 @@ check_see = SEE.check
 # A linear probe
 
 
-def with_zeros(model: nn.Module, K: int) -> nn.Module:
+def with_zeros(model: ViT, K: int) -> nn.Module:
     """The right answer."""
     model.requires_grad_(False)
-    model.head = nn.Linear(model.head.in_features, K)
+    model.head = nn.Linear(model.config.embed_dim, K)
     for p in model.head.parameters():
         nn.init.zeros_(p)
     return model
@@ -152,15 +146,15 @@ def with_zeros(model: nn.Module, K: int) -> nn.Module:
 def a_vit(K: int, look: str) -> Case:
     """A trained ViT, the number of new classes, images, and what is looked at."""
 
-    def draw() -> tuple:
+    def draw() -> Given:
         model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=10))
-        nn.init.normal_(model.head.weight)
+        nn.init.normal_(model.get_parameter("head.weight"))
         return model.eval(), K, torch.randn(5, 1, 8, 8), look
 
     return Case(draw)
 
 
-def probed(answer: Callable, start: nn.Module, K: int, images: Tensor, look: str) -> dict:
+def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> dict[str, Any]:
     """True for what is looked at; Mistake where the new model computes, starts or learns wrongly."""
     got = answer(copy.deepcopy(start), K)
     words = "gives nothing back: does it end with return? Hand the model over, also if you changed it in place"

@@ -1,32 +1,30 @@
 """The exercises of notebook 09 about learning: LoRA, a rate for each layer, the loss of a masked autoencoder."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import bounded
 from vit_helpers.checks.contract import contract, expect_gradients
-from vit_helpers.checks.engine import Case, Exercise
-from vit_helpers.checks.learning import as_number
-from vit_helpers.checks.report import reject_if, short
+from vit_helpers.checks.engine import Case, Exercise, Given, cases
+from vit_helpers.checks.learning import as_list, as_number
+from vit_helpers.checks.report import Function, reject_if, short
 
 # LoRA
 
 
-def lora(rule: Callable) -> Callable:
+def lora(rule: Function) -> Function:
     """An answer: (W x, bias, B A x, scale) -> the result. What is frozen needs no gradient."""
     return lambda x, W, b, A, B, scale: rule(x @ W.detach().T, b.detach(), (x @ A.T) @ B.T, scale)
 
 
-def maps(shape: tuple, m: int, r: int, scale: float, zero: bool = False) -> Case:
+def maps(shape: Sequence[int], m: int, r: int, scale: float, zero: bool = False) -> Case:
     """Numbers for x of this shape, W (m, n), b, A (r, n), B (m, r), and the scale."""
     n = shape[-1]
 
-    def draw() -> tuple:
+    def draw() -> Given:
         x, W, b, A, B = (torch.randn(size) for size in (shape, (m, n), (m,), (r, n), (m, r)))
         return x, W, b, A, torch.zeros(m, r) if zero else B, scale
 
@@ -69,19 +67,15 @@ check_lora = LORA.check
 # Rates by layer
 
 
-def layers(rule: Callable) -> Callable:
+def layers(rule: Function) -> Function:
     """An answer: (lr, decay, how many layers below the head, depth) -> the rate of one layer."""
     return lambda lr, decay, depth: [rule(lr, decay, depth + 1 - i, depth) for i in range(depth + 2)]
 
 
-def listed(answer: Callable, lr: float, decay: float, depth: int) -> dict[str, list]:
+def listed(answer: Function, lr: float, decay: float, depth: int) -> dict[str, list[Any]]:
     """The rates as numbers; Mistake unless there is one for each layer."""
     when, kind = f"for lr {lr}, decay {decay}, {depth} blocks", f"{depth + 2} learning rates"
-    got = bounded(answer(lr, decay, depth))
-    reject_if(got is None, f"gives nothing back {when}: does it end with return?")
-    words = f"gives {short(got)} {when}; it should give {kind}"
-    reject_if(isinstance(got, (str, dict)) or not isinstance(got, Iterable), words)
-    reject_if(getattr(got, "ndim", 1) == 0, f"gives one number {when}; it should give {kind}")
+    got = as_list(answer(lr, decay, depth), when, kind)
     got = [as_number(rate, when) for rate in got]
     words = f"gives a rate for each block alone {when}; the embedding and the head have rates too"
     reject_if(len(got) == depth, words)
@@ -89,7 +83,7 @@ def listed(answer: Callable, lr: float, decay: float, depth: int) -> dict[str, l
     return {"rates": got}
 
 
-def other_rates(got: list, right: list, *given: Any) -> str:
+def other_rates(got: list[Any], right: list[Any], *given: Any) -> str:
     """What to say of rates that no known mistake gives."""
     mine, theirs = (", ".join(f"{x:.4g}" for x in rates) for rates in (got, right))
     return f"gives {mine} {{when}}, not {theirs}"
@@ -106,8 +100,8 @@ RATES = Exercise(
         "one rate for the embedding, for each block, and for the head":
             [lambda exercise, answer: exercise.try_form(answer, (1.0, 0.5, 3))],
         "the head at the full rate, each layer below it slower by the same factor":
-            [Case(partial(tuple, given)) for given in [(1.0, 0.5, 2), (3e-3, 0.75, 4), (0.1, 0.9, 12)]],
-        "a decay of 1 leaves all alike": [Case(partial(tuple, (2e-3, 1.0, 3)))],
+            cases((1.0, 0.5, 2), (3e-3, 0.75, 4), (0.1, 0.9, 12)),
+        "a decay of 1 leaves all alike": cases((2e-3, 1.0, 3)),
     },
     mistakes={
         f"{words} {{when}}": layers(rule) for words, rule in {
@@ -145,7 +139,7 @@ def laid(p: Tensor, on: Tensor, hidden: Tensor) -> Tensor:
 def masked(B: int, N: int, M: int, painted: bool = False) -> Case:
     """What is painted, patches, numbers of the hidden ones; painted: as they are."""
 
-    def draw() -> tuple:
+    def draw() -> Given:
         x, hidden = torch.randn(B, N, 4), torch.stack([torch.randperm(N)[:M] for _ in range(B)])
         return taken(x, hidden) if painted else torch.randn(B, M, 4), x, hidden
 
@@ -157,7 +151,7 @@ def for_images(p: Tensor, x: Tensor, hidden: Tensor) -> str:
     return f"for {len(x)} images of {x.shape[1]} patches, of which {hidden.shape[1]} are hidden"
 
 
-def back_to_painted(exercise: Exercise, answer: Callable) -> None:
+def back_to_painted(exercise: Exercise, answer: Function) -> None:
     """Mistake unless the gradient goes back to what was painted."""
     given = masked(3, 6, 4).draw()
     got = answer(*given)

@@ -5,10 +5,12 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
+import numpy as np
 import torch
 
 HINTS = {  # part of an error's name and message, and the way out
@@ -25,6 +27,7 @@ HINTS = {  # part of an error's name and message, and the way out
     "'NoneType' object has no attribute 'zero_'": "a fresh model's .grad is None. model.zero_grad() copes with that",
     "object of type 'generator' has no len()": "batches may come one by one: count them in the loop",
 }
+Function = Callable[..., Any]  # an answer, a right one or a wrong one
 results: list[str] = []  # one sign for each idea of the last check; `share` counts them
 
 
@@ -106,7 +109,7 @@ def short(value: Any) -> str:
     """A value in a few words: tensors by their shape, at most 60 characters."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", 0):
+    if isinstance(value, np.ndarray) and value.ndim:
         return f"a numpy array of shape {value.shape}"
     if isinstance(value, (list, tuple)) and len(value) > 20:
         return f"a {type(value).__name__} of {len(value)} things"
@@ -115,6 +118,11 @@ def short(value: Any) -> str:
     except Exception:  # a value that cannot be written down
         return f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def variants(function: Function, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Function]:
+    """A wrong answer for each message: a right one with other parameters."""
+    return {words: partial(function, **changes) for words, changes in table.items()}
 
 
 def reject_if(condition: Any, words: str | None) -> None:

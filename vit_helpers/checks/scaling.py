@@ -1,12 +1,13 @@
 """The exercises of notebook 11: the largest batch, and days; costs and gradients have modules of their own."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from vit_helpers.checks.engine import Case, Exercise
+from vit_helpers.checks.engine import Case, Exercise, cases
+from vit_helpers.checks.report import Function, variants
 from vit_helpers.checks.scaling_costs import (  # noqa: F401
     AVERAGED,
     B16,
@@ -16,7 +17,6 @@ from vit_helpers.checks.scaling_costs import (  # noqa: F401
     S16,
     SMALL,
     TIMES,
-    cases,
     check_block_multiply_adds,
     check_times_more,
     cost,
@@ -31,18 +31,15 @@ from vit_helpers.vit import ViTConfig
 
 
 def fit(
-    copies: float = 4, each: float = 0, unit: float = 2**30, count: Callable = math.floor, fused: bool = True
-) -> Callable:
+    config: ViTConfig, gibibytes: float, *,
+    copies: float = 4, each: float = 0, unit: float = 2**30, count: Function = math.floor, fused: bool = True,
+) -> int:  # fmt: skip
     """The images that fit; copies: numbers a parameter that are there once; each: those counted for every image."""
-
-    def answer(config: ViTConfig, gibibytes: float) -> int:
-        needs = training_bytes(config, 1, fused=fused)
-        if sum(training_bytes(config, 1).values()) > gibibytes * 2**30:
-            return 0
-        room = gibibytes * unit - copies * needs["weights"]
-        return count(room / (needs["activations"] + each * needs["weights"]))
-
-    return answer
+    needs = training_bytes(config, 1, fused=fused)
+    if sum(training_bytes(config, 1).values()) > gibibytes * 2**30:
+        return 0
+    room = gibibytes * unit - copies * needs["weights"]
+    return count(room / (needs["activations"] + each * needs["weights"]))
 
 
 def to_the_byte(config: ViTConfig, batch: int) -> list[Case]:
@@ -63,9 +60,28 @@ def other_batch(got: float, right: int, config: ViTConfig, gibibytes: float) -> 
     return unless_first(24, "subtract what is there once, then divide by what an image needs")(got, right, gibibytes)
 
 
+NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
+    "GB of 10^9 bytes are taken for GiB of 2**30": {"unit": 1e9},
+    "one too few: what fits to the last byte fits, <= and not <": {"count": lambda x: math.ceil(x) - 1},
+    "one too many: is it rounded up, or does a loop stop one too late?": {"count": math.ceil},
+    "rounded down to a power of two; the largest batch is asked":
+        {"count": lambda x: 2 ** math.floor(math.log2(x))},
+    "with fused=False, attention that writes its weights down; leave the default": {"fused": False},
+    "multiplied by 4: training_bytes counts bytes already": {"unit": 2**28},
+    "activations alone are counted; weights, gradients and optimizer take memory too": {"copies": 0},
+    **{
+        f"not all four numbers a parameter are counted, but {n}: weight, gradient, and two of AdamW's": {"copies": n}
+        for n in (1, 2, 3)
+    },
+    **{
+        f"{n} of the four numbers a parameter are counted for every image; weights, gradients, optimizer are there once":
+            {"copies": 4 - n, "each": n}
+        for n in (1, 2, 3, 4)
+    },
+}  # fmt: skip
 BATCH = Exercise(
     name="largest_batch",
-    reference=fit(),
+    reference=fit,
     when=lambda config, gibibytes: f"for {named(config)} and {gibibytes:.6g} GiB",
     says="gives {got:,} {when}; it should give {right:,}: {words}",
     kind="a whole number of images: //, or math.floor",
@@ -78,23 +94,7 @@ BATCH = Exercise(
         "what fits to the last byte fits, and with one byte less it does not":
             [case for config, batch in ((B16, 3), (S16, 10), (SMALL, 1), (SMALL, 0)) for case in to_the_byte(config, batch)],
     },
-    mistakes={
-        "GB of 10^9 bytes are taken for GiB of 2**30": fit(unit=1e9),
-        "one too few: what fits to the last byte fits, <= and not <": fit(count=lambda x: math.ceil(x) - 1),
-        "one too many: is it rounded up, or does a loop stop one too late?": fit(count=math.ceil),
-        "rounded down to a power of two; the largest batch is asked":
-            fit(count=lambda x: 2 ** math.floor(math.log2(x))),
-        "with fused=False, attention that writes its weights down; leave the default": fit(fused=False),
-        "multiplied by 4: training_bytes counts bytes already": fit(unit=2**28),
-        "activations alone are counted; weights, gradients and optimizer take memory too": fit(copies=0),
-    } | {
-        f"not all four numbers a parameter are counted, but {n}: weight, gradient, and two of AdamW's": fit(copies=n)
-        for n in (1, 2, 3)
-    } | {
-        f"{n} of the four numbers a parameter are counted for every image; weights, gradients, optimizer are there once":
-            fit(copies=4 - n, each=n)
-        for n in (1, 2, 3, 4)
-    },
+    mistakes=variants(fit, NEEDS),
 )  # fmt: skip
 check_largest_batch = BATCH.check
 
@@ -102,14 +102,12 @@ check_largest_batch = BATCH.check
 # Days
 
 
-def days(factor: Callable = lambda *given: 1) -> Callable:
+def days(
+    config: ViTConfig, images: int, epochs: int, peak: float, share: float, factor: Function = lambda *given: 1
+) -> float:
     """The right answer, times something that depends on the arguments."""
-
-    def answer(config: ViTConfig, images: int, epochs: int, peak: float, share: float) -> float:
-        flops = 2 * images * epochs * cost(config, training_multiply_adds)
-        return factor(config, images, epochs, peak, share) * flops / (peak * share) / 86400
-
-    return answer
+    flops = 2 * images * epochs * cost(config, training_multiply_adds)
+    return factor(config, images, epochs, peak, share) * flops / (peak * share) / 86400
 
 
 def every_token(c: ViTConfig) -> float:
@@ -128,9 +126,26 @@ def odd_unit(got: float, right: float, *given: Any) -> str | None:
     )
 
 
+FACTORS: Mapping[str, Function] = {  # by which wrong days differ from the right ones
+    "multiply-adds over a peak in FLOPs: a multiply-add is two of them": lambda *_: 1 / 2,
+    "twice too many: a multiply-add is 2 FLOPs, once": lambda *_: 2,
+    "the way forward alone is counted; back costs about twice as much again": lambda *_: 1 / 3,
+    "the way forward alone is counted, and multiply-adds for FLOPs": lambda *_: 1 / 6,
+    "the way back alone is counted; the way forward comes first": lambda *_: 2 / 3,
+    "three times too long: training_multiply_adds counts the way back already": lambda *_: 3,
+    "the share is left out: nobody reaches the peak": lambda c, images, epochs, peak, share: share,
+    "multiplied by the share; divide, for who reaches less takes longer":
+        lambda c, images, epochs, peak, share: share**2,
+    "that is for one epoch": lambda c, images, epochs, *_: 1 / epochs,
+    "that is for one image an epoch": lambda c, images, *_: 1 / images,
+    "that is for one token an image": lambda c, *_: 1 / c.num_tokens,
+    "parameters are counted; each of them works once a token": lambda c, *_: every_token(c) / c.num_tokens,
+    "parameters times tokens leave out scores and mixing": lambda c, *_: every_token(c),
+    "upside down": lambda *given: days(*given) ** -2,
+}  # fmt: skip
 DAYS = Exercise(
     name="training_days",
-    reference=days(),
+    reference=days,
     when=lambda config, images, epochs, peak, share: (
         f"for {images:,} images, {epochs} epochs, {share:g} of {peak:.3g} FLOPs a second, and {named(config)}"
     ),
@@ -147,22 +162,6 @@ DAYS = Exercise(
         "other models":
             cases(*((config, 1_281_167, 30, 989e12, 0.35) for config in (S16, L16, replace(B16, image_size=384)))),
     },
-    mistakes={
-        "multiply-adds over a peak in FLOPs: a multiply-add is two of them": days(lambda *_: 1 / 2),
-        "twice too many: a multiply-add is 2 FLOPs, once": days(lambda *_: 2),
-        "the way forward alone is counted; back costs about twice as much again": days(lambda *_: 1 / 3),
-        "the way forward alone is counted, and multiply-adds for FLOPs": days(lambda *_: 1 / 6),
-        "the way back alone is counted; the way forward comes first": days(lambda *_: 2 / 3),
-        "three times too long: training_multiply_adds counts the way back already": days(lambda *_: 3),
-        "the share is left out: nobody reaches the peak": days(lambda c, images, epochs, peak, share: share),
-        "multiplied by the share; divide, for who reaches less takes longer":
-            days(lambda c, images, epochs, peak, share: share**2),
-        "that is for one epoch": days(lambda c, images, epochs, *_: 1 / epochs),
-        "that is for one image an epoch": days(lambda c, images, *_: 1 / images),
-        "that is for one token an image": days(lambda c, *_: 1 / c.num_tokens),
-        "parameters are counted; each of them works once a token": days(lambda c, *_: every_token(c) / c.num_tokens),
-        "parameters times tokens leave out scores and mixing": days(lambda c, *_: every_token(c)),
-        "upside down": lambda *given: 1 / days()(*given),
-    },
+    mistakes={words: partial(days, factor=factor) for words, factor in FACTORS.items()},
 )  # fmt: skip
 check_training_days = DAYS.check

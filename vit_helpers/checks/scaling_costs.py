@@ -1,13 +1,13 @@
 """The exercises of notebook 11 that count multiply-adds: of one block, and of a larger image."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from vit_helpers.checks.engine import Case, Exercise
-from vit_helpers.checks.learning import as_number
-from vit_helpers.checks.report import reject_if, short
+from vit_helpers._validate import to_2tuple
+from vit_helpers.checks.engine import Exercise, cases
+from vit_helpers.checks.learning import as_number, rounding
+from vit_helpers.checks.report import Function, reject_if, short
 from vit_helpers.scaling import multiply_adds, parameters, training_multiply_adds
 from vit_helpers.vit import ViTConfig
 
@@ -19,20 +19,21 @@ AVERAGED = ViTConfig(32, 4, 1, 10, 96, 3, 3, mlp_ratio=2, class_token=False, poo
 KEYS = {"'int' and 'str'": "sum() of a dictionary adds up its keys. sum(... .values()) is meant"}
 
 
-def cases(*several: tuple) -> list[Case]:
-    """A case for each tuple of arguments."""
-    return [Case(partial(tuple, given)) for given in several]
-
-
-def unless_first(first: Any, words: str) -> Callable:
+def unless_first(first: Any, words: str) -> Function:
     """Words about a number that no known mistake gives: others where the first case, which has this argument, was right."""
     earlier = "an earlier try was right. Is a number, or a config, fixed in your code?"
     return lambda got, right, *given: words if first in given else earlier
 
 
+def sides(config: ViTConfig, factor: int = 1) -> tuple[int, int]:
+    """Height and width of the image, or of one that is larger by a factor."""
+    H, W = to_2tuple(config.image_size)
+    return factor * H, factor * W
+
+
 def named(config: ViTConfig) -> str:
     """A config in a few words."""
-    H, W = config.image_size
+    H, W = sides(config)
     return f"{config.depth} blocks of width {config.embed_dim}, {H} x {W} pixels in patches of {config.patch_size}"
 
 
@@ -47,17 +48,17 @@ def right_parts(T: int, D: int, M: int) -> dict[str, int]:
     return {"qkv": 3 * T * D * D, "scores": T * T * D, "mixing": T * T * D, "output": T * D * D, "MLP": 2 * T * D * M}
 
 
-def changed(parts: Sequence[str], rule: Callable) -> Callable:
+def changed(parts: Sequence[str], rule: Function) -> Function:
     """The right answer with other numbers for some parts: rule(right number, T, D, M, biases of the part)."""
 
-    def answer(T: int, D: int, M: int) -> dict:
+    def answer(T: int, D: int, M: int) -> dict[str, Any]:
         right, biases = right_parts(T, D, M), {"qkv": 3 * D, "output": D, "MLP": M + D}
         return right | {part: rule(right[part], T, D, M, biases.get(part, 0)) for part in parts}
 
     return answer
 
 
-def counted(answer: Callable, T: int, D: int, M: int, look: Sequence[str]) -> dict[str, float]:
+def counted(answer: Function, T: int, D: int, M: int, look: Sequence[str]) -> dict[str, float]:
     """The numbers for some parts; Mistake unless the answer gives a dictionary of all five."""
     when, parts = f"for T = {T}, D = {D}, M = {M}", list(right_parts(T, D, M))
     got, wanted = answer(T, D, M), ", ".join(f'"{part}"' for part in parts)
@@ -131,22 +132,17 @@ check_block_multiply_adds = BLOCK.check
 # Twice the resolution
 
 
-def cost(config: ViTConfig, count: Callable = multiply_adds, **changes: Any) -> int:
+def cost(config: ViTConfig, count: Function = multiply_adds, **changes: Any) -> int:
     """The sum of all parts, of a config with changes."""
     return sum(count(replace(config, **changes)).values())
 
 
-def sides(c: ViTConfig, f: int) -> tuple[int, int]:
-    """Height and width of the larger image."""
-    return f * c.image_size[0], f * c.image_size[1]
-
-
-def times(changes: Callable, count: Callable = multiply_adds) -> Callable:
+def times(changes: Function, count: Function = multiply_adds) -> Function:
     """How many times more a config with changes costs: (config, factor) -> its new fields."""
     return lambda c, f: cost(c, count, **changes(c, f)) / cost(c, count)
 
 
-def larger(c: ViTConfig, f: int) -> dict[str, tuple]:
+def larger(c: ViTConfig, f: int) -> dict[str, Any]:
     """What changes."""
     return {"image_size": sides(c, f)}
 
@@ -156,20 +152,13 @@ def grown_tokens(c: ViTConfig, f: int) -> float:
     return replace(c, **larger(c, f)).num_tokens / c.num_tokens
 
 
-def rounded(got: float, right: float, *given: Any) -> str | None:
-    """What is odd about a number with few digits."""
-    if any(got == round(right, digits) for digits in (1, 2, 3)):
-        return "leave the rounding to whoever prints it"
-    return None
-
-
 TIMES = Exercise(
     name="times_more",
     reference=times(larger),
     when=lambda config, factor: f"for factor {factor} and {named(config)}",
     says="gives {got:.5g} {when}; it should give {right:.5g}: {words}",
     kind="a number of times",
-    odd=rounded,
+    odd=rounding,
     unknown=unless_first(B16, "divide the cost of the larger image by that of the smaller one"),
     hints=KEYS,
     ideas={
@@ -189,7 +178,7 @@ TIMES = Exercise(
         "scores and mixing alone grow like that; the rest grows with T": lambda c, f: grown_tokens(c, f) ** 2,
         "each part grows by its own share of the whole, and the shares are no halves": lambda c, f: (f**2 + f**4) / 2,
         "that is the factor itself; the patches fill an area": lambda c, f: f,
-        "one side grew; both do": times(lambda c, f: {"image_size": (sides(c, f)[0], c.image_size[1])}),
+        "one side grew; both do": times(lambda c, f: {"image_size": (sides(c, f)[0], sides(c)[1])}),
         "the height is taken for the width: image_size is a pair (H, W)": times(lambda c, f: {"image_size": sides(c, f)[0]}),
         "the width is taken for the height: image_size is a pair (H, W)": times(lambda c, f: {"image_size": sides(c, f)[1]}),
         "upside down: the larger image belongs above the line": lambda c, f: 1 / times(larger)(c, f),

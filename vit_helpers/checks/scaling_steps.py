@@ -1,9 +1,8 @@
 """The exercises of notebook 11 about the gradient of a batch in parts, and of several processes."""
 
-import copy
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise
-from vit_helpers.checks.learning import leave_gradients, loss_of, plain
-from vit_helpers.checks.report import reject_if
+from vit_helpers.checks.engine import Case, Exercise, Given
+from vit_helpers.checks.learning import leave_gradients, loss_of, plain, twin
+from vit_helpers.checks.report import Function, reject_if
 
 # A large batch, part by part
 
@@ -24,10 +23,11 @@ class Watched(nn.Module):
 
     def __init__(self, start: nn.Module) -> None:
         super().__init__()
-        self.net = copy.deepcopy(start)
-        for mine, p in zip(self.net.parameters(), start.parameters(), strict=True):
-            mine.grad = None if p.grad is None else p.grad.clone()
-        self.passed, self.modes, self.left, self.kept = [], [], [], []
+        self.net = twin(start)
+        self.passed: list[int] = []
+        self.modes: list[bool] = []
+        self.left: list[int] = []
+        self.kept: list[weakref.ref[Tensor]] = []
 
     def forward(self, images: Tensor) -> Tensor:
         self.passed.append(len(images))
@@ -45,7 +45,7 @@ class Watched(nn.Module):
 def a_batch(n: int, parts: int, look: str, old: bool = False) -> Case:
     """A model, a batch of n images, and what is compared; `old`: whether an earlier batch left its gradient."""
 
-    def draw() -> tuple:
+    def draw() -> Given:
         model = plain(3)
         if old:
             leave_gradients(model)
@@ -64,7 +64,9 @@ def flat(tensors: Any) -> Tensor:
     return torch.cat([t.detach().flatten() for t in tensors])
 
 
-def run(answer: Callable, start: nn.Module, images: Tensor, labels: Tensor, parts: int, watch: bool = False) -> tuple:
+def run(
+    answer: Function, start: nn.Module, images: Tensor, labels: Tensor, parts: int, watch: bool = False
+) -> tuple[Watched, Any]:
     """The model that an answer has asked, and what it gave; `watch`: see what autograd keeps."""
     model, when = Watched(start), for_batch(start, images, labels, parts, "")
     with torch.autograd.graph.saved_tensors_hooks(model.keep, lambda kept: kept) if watch else nullcontext():
@@ -77,7 +79,7 @@ def run(answer: Callable, start: nn.Module, images: Tensor, labels: Tensor, part
 
 
 def left_behind(
-    answer: Callable, start: nn.Module, images: Tensor, labels: Tensor, parts: int, look: str
+    answer: Function, start: nn.Module, images: Tensor, labels: Tensor, parts: int, look: str
 ) -> dict[str, Tensor]:
     """The gradient that an answer leaves in .grad, or the loss that it gives."""
     model, got = run(answer, start, images, labels, parts)
@@ -93,16 +95,16 @@ def left_behind(
     return {look: flat(p.grad for p in model.parameters())}
 
 
-def apart(exercise: Exercise, answer: Callable) -> None:
+def apart(exercise: Exercise, answer: Function) -> None:
     """Mistake unless the model gets one part at a time, and nothing of it is kept when the next one comes."""
     for n, parts in ((12, 4), (10, 4), (14, 2)):
-        given = a_batch(n, parts, "").draw()
+        start, images, labels, *_ = given = a_batch(n, parts, "").draw()
         try:
-            model, _ = run(answer, *given[:4], watch=True)
+            model, _ = run(answer, start, images, labels, parts, watch=True)
         except RuntimeError as error:
             if "saved tensor hooks" not in str(error):
                 raise
-            model, _ = run(answer, *given[:4])  # torch.func does not let itself be watched
+            model, _ = run(answer, start, images, labels, parts)  # torch.func does not let itself be watched
         passed, size, when = model.passed, math.ceil(n / parts), for_batch(*given)
         whole = "the gradient is right, but no memory is saved"
         reject_if(max(passed) == n, f"passes the model all {n} images at once {when}: {whole}")
@@ -121,11 +123,11 @@ def weighed(values: Sequence[Any], weights: Sequence[float]) -> Any:
 
 
 def by_parts(
-    weigh: Callable = lambda n, N, k: n / N,
+    weigh: Function = lambda n, N, k: n / N,
     zero: str = "before",
-    pick: Callable = lambda chunks: chunks,
-    mean: Callable = lambda losses, sizes: weighed(losses, sizes) / sum(sizes),
-) -> Callable:
+    pick: Function = lambda chunks: chunks,
+    mean: Function = lambda losses, sizes: weighed(losses, sizes) / sum(sizes),
+) -> Function:
     """An answer: weight of a part of n images out of N in k parts, when gradients are set to 0, which parts, which loss."""
 
     def answer(model: nn.Module, images: Tensor, labels: Tensor, parts: int) -> float:
@@ -216,7 +218,7 @@ check_accumulate = ACCUMULATE.check
 # Two processes, one gradient
 
 
-def processes(counts: Sequence[int], shape: tuple) -> Case:
+def processes(counts: Sequence[int], shape: Sequence[int]) -> Case:
     """The gradient of each process, and the number of its images."""
     return Case(lambda: ([torch.randn(shape) if n else torch.zeros(shape) for n in counts], list(counts)))
 

@@ -1,8 +1,6 @@
 """The exercise of notebook 00."""
 
-from functools import partial
-
-from vit_helpers.checks.engine import Case, Exercise
+from vit_helpers.checks.engine import Exercise, fixed
 
 NUM_TOKENS = Exercise(
     name="num_tokens",
@@ -14,7 +12,7 @@ NUM_TOKENS = Exercise(
     whole=True,
     ideas={
         "right for every size, the 197 tokens of ViT-B/16 among them": [
-            Case(partial(tuple, sizes)) for sizes in [(8, 2), (8, 4), (224, 16), (224, 32), (96, 8), (14, 14)]
+            fixed(*sizes) for sizes in [(8, 2), (8, 4), (224, 16), (224, 32), (96, 8), (14, 14)]
         ]
     },
     mistakes={

@@ -1,7 +1,8 @@
 """Call an answer so that what it leaves behind is seen, and put right: seeds, torch's switches, its arguments, models."""
 
+import pickle
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from vit_helpers.checks.compare import CHANGED, bounded, copy_of, unchanged
-from vit_helpers.checks.report import reject_if
+from vit_helpers.checks.report import Function, reject_if
 
 SEEDS = count(496_8128)  # another one for each call: what is drawn at random differs between calls, and no answer sets them
 GRAD_OFF = "leaves gradients switched off for whoever comes next"
@@ -19,10 +20,9 @@ DTYPE = "changes torch's default dtype for whoever comes next; give dtype=... wh
 SEEDED = "sets a seed for everybody, torch's, numpy's or Python's; nothing here needs one"
 
 
-def seeds() -> tuple:
+def seeds() -> tuple[Any, ...]:
     """What tells that a seed was set: torch's seed, which drawing leaves as it is, and numpy's and Python's generators."""
-    kind, numbers, *rest = np.random.get_state()
-    return torch.initial_seed(), random.getstate(), kind, numbers.tobytes(), *rest
+    return torch.initial_seed(), random.getstate(), pickle.dumps(np.random.get_state())
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:
@@ -41,21 +41,31 @@ def state_of(model: nn.Module) -> dict[str, Any]:
 
 
 @contextmanager
-def restored() -> Iterator[None]:
-    """Put torch's, numpy's and Python's generators and torch's switches back afterwards, with a new seed meanwhile."""
-    kept = torch.get_rng_state(), np.random.get_state(), random.getstate(), torch.get_default_dtype()
-    grad = torch.is_grad_enabled()
-    torch.default_generator.manual_seed(next(SEEDS))  # torch.manual_seed would write down where it was called
+def generators_restored() -> Iterator[None]:
+    """Put torch's, numpy's and Python's generators back afterwards."""
+    torch_state, numpy_state, python_state = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:
         yield
     finally:
-        for put_back, state in zip((torch.set_rng_state, np.random.set_state, random.setstate), kept, strict=False):
-            put_back(state)
-        torch.set_default_dtype(kept[3])
-        torch.set_grad_enabled(grad)
+        torch.set_rng_state(torch_state)
+        np.random.set_state(numpy_state)
+        random.setstate(python_state)
 
 
-def ask(answer: Callable, *given: Any, changes: tuple[int, ...] = (), model: str = "model") -> Any:
+@contextmanager
+def restored() -> Iterator[None]:
+    """Put the generators and torch's switches back afterwards, with a new seed meanwhile."""
+    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    with generators_restored():
+        torch.default_generator.manual_seed(next(SEEDS))  # torch.manual_seed would write down where it was called
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_grad_enabled(grad)
+
+
+def ask(answer: Function, *given: Any, changes: tuple[int, ...] = (), model: str = "model") -> Any:
     """What an answer gives for copies of its arguments; Mistake when it leaves a trace.
 
     changes: the places of arguments that may change; model: what a module among them is called in messages

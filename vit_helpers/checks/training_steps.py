@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +18,14 @@ from vit_helpers.checks.learning import (
     at_once,
     by_batch,
     first_wrong,
+    has_statistics,
     length_of,
     observe,
     problem,
     restless,
     rounded,
 )  # fmt: skip
+from vit_helpers.checks.report import Function
 
 # Whole answers, right and wrong
 
@@ -41,7 +43,7 @@ def clip_each(s: SimpleNamespace, parts: Sequence[Any]) -> None:
         clip_grad_norm_(part, s.max_norm)
 
 
-ACTS = {  # what may happen in a step; s: model, images, labels, optimizer, max_norm, criterion, loss
+ACTS: Mapping[str, Function] = {  # what may happen in a step; s: model, images, labels, optimizer, max_norm, criterion, loss
     "zero": lambda s: s.optimizer.zero_grad(),
     "loss": lambda s: setattr(s, "loss", s.criterion(s.model(s.images), s.labels)),
     "backward": lambda s: s.loss.backward(),
@@ -60,7 +62,7 @@ ACTS = {  # what may happen in a step; s: model, images, labels, optimizer, max_
 }
 
 
-def step(acts: str = "zero loss backward clip step", loss: Callable = F.cross_entropy) -> Callable:
+def step(acts: str = "zero loss backward clip step", loss: Function = F.cross_entropy) -> Function:
     """An answer that does these acts in this order."""
 
     def answer(model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float) -> float:
@@ -74,7 +76,7 @@ def step(acts: str = "zero loss backward clip step", loss: Callable = F.cross_en
     return answer
 
 
-def giving(rule: Callable) -> Callable:
+def giving(rule: Function) -> Function:
     """An answer that takes the right step and gives another number: (loss, model before, model after, images, labels)."""
 
     def answer(model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float) -> float:
@@ -134,11 +136,11 @@ GIVEN = {  # wrong numbers beside a right step
 
 
 def other_weights(
-    got: Tensor, right: Tensor, start: nn.Module, batches: list, optimizer: str, max_norm: float, _: Any
+    got: Tensor, right: Tensor, start: nn.Module, batches: list[Any], optimizer: str, max_norm: float, _: Any
 ) -> str:
     """What to say of weights that no known mistake gives."""
     clipped = f" and max_norm = {max_norm:g}" if max_norm < math.inf else ""
-    model = " and a model that has dropout and statistics" if isinstance(start[2], nn.BatchNorm1d) else ""
+    model = " and a model that has dropout and statistics" if has_statistics(start) else ""
     return f"with {optimizer}{clipped}{model}, the weights are not those of one step of the optimizer a batch"
 
 
@@ -186,7 +188,7 @@ def average(losses: Sequence[float], sizes: Sequence[int]) -> float:
     return weigh(losses, sizes) / sum(sizes)
 
 
-def epoch(acts: str = "zero loss backward step", mean: Callable = average, loss: Callable = F.cross_entropy) -> Callable:
+def epoch(acts: str = "zero loss backward step", mean: Function = average, loss: Function = F.cross_entropy) -> Function:
     """An answer that does these acts for each batch and gives a mean of the losses."""
     one = step(acts, loss)
 
@@ -230,7 +232,7 @@ def other_mean(got: Tensor, right: Tensor, *given: Any) -> str:
     return "is it rounded?" if rounded(got, right) else "weigh each batch's loss by len(labels), divide by all images"
 
 
-def epoch_says(part: str, got: Tensor, right: Tensor, words: str, start: nn.Module, batches: list, *rest: Any) -> str:
+def epoch_says(part: str, got: Tensor, right: Tensor, words: str, start: nn.Module, batches: list[Any], *rest: Any) -> str:
     """The message about a wrong epoch."""
     sizes = ", ".join(str(len(labels)) for _, labels in batches)
     return (

@@ -1,9 +1,7 @@
-"""The exercises of notebook 05; the whole model is in vit_model.py."""
+"""The exercises of notebook 05; the count of parameters is in vit_counts.py, the whole model in vit_model.py."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from itertools import combinations
 from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
@@ -14,40 +12,39 @@ from torch import Tensor, nn
 
 from vit_helpers.checks.compare import bounded, expect_gradient
 from vit_helpers.checks.contract import Raises
-from vit_helpers.checks.engine import Case, Exercise
-from vit_helpers.checks.patches import NUM_PATCHES
-from vit_helpers.checks.report import reject_if, short
+from vit_helpers.checks.engine import Case, Exercise, Given, fixed
+from vit_helpers.checks.report import Function, reject_if, short
+from vit_helpers.checks.vit_counts import COUNTED, VIT_PARAMETERS
 from vit_helpers.checks.vit_model import VIT
-
-GRID = "the number of patches is N = (H / P) * (W / P), rows times columns of the grid: "
-COUNTED = {GRID + words: wrong for words, wrong in NUM_PATCHES.mistakes.items() if "class token" not in words}
 
 # The shape at every stop
 
 STOPS = ("patches", "projected patches", "tokens", "features", "class token", "logits")
 
 
+Shape = tuple[int, ...]
+
+
 def shapes(
-    B: int, C: int, H: int, W: int, P: int, D: int, K: int, count: Callable = lambda H, W, P: (H // P) * (W // P)
-) -> list[tuple]:
+    B: int, C: int, H: int, W: int, P: int, D: int, K: int, count: Function = lambda H, W, P: (H // P) * (W // P)
+) -> list[Shape]:
     """All six shapes; count: of patches."""
     N = count(H, W, P)
     return [(B, N, C * P * P), (B, N, D), (B, N + 1, D), (B, N + 1, D), (B, D), (B, K)]
 
 
-def at(places: str, shape: Callable[[Any, tuple], tuple]) -> Callable:
+def at(places: str, shape: Callable[[Any, Shape], Shape]) -> Function:
     """An answer that is wrong at some stops: `shape` makes it from all sizes and from the right one."""
 
-    def answer(*sizes: int) -> list[tuple]:
-        B, C, H, W, P, D, K = sizes
-        N, right = (H // P) * (W // P), shapes(*sizes)
+    def answer(B: int, C: int, H: int, W: int, P: int, D: int, K: int) -> list[Shape]:
+        N = (H // P) * (W // P)
         s = SimpleNamespace(B=B, C=C, P=P, D=D, K=K, N=N, T=N + 1, long=C * P * P, rows=H // P, cols=W // P)
-        return [shape(s, six) if str(i) in places else six for i, six in enumerate(right)]
+        return [shape(s, six) if str(i) in places else six for i, six in enumerate(shapes(B, C, H, W, P, D, K))]
 
     return answer
 
 
-def as_shape(value: Any, stop: str) -> tuple[int, ...]:
+def as_shape(value: Any, stop: str) -> Shape:
     """One stop of an answer as a tuple of whole numbers; Mistake for anything else."""
     is_tuple = isinstance(value, (tuple, list))
     floats = [n for n in value if isinstance(n, float)] if is_tuple else []
@@ -57,7 +54,7 @@ def as_shape(value: Any, stop: str) -> tuple[int, ...]:
     return tuple(map(int, value))
 
 
-def six_shapes(answer: Callable, *sizes: int) -> dict[str, tuple]:
+def six_shapes(answer: Function, *sizes: int) -> dict[str, Shape]:
     """What is compared: the shape at every stop."""
     got = bounded(answer(*sizes))
     got = list(got.values()) if isinstance(got, dict) else got
@@ -69,10 +66,6 @@ def six_shapes(answer: Callable, *sizes: int) -> dict[str, tuple]:
     return {stop: as_shape(value, stop) for stop, value in zip(STOPS, got, strict=True)}
 
 
-def sizes_of(*sizes: int) -> Case:
-    return Case(partial(tuple, sizes))
-
-
 SHAPES = Exercise(
     name="shapes",
     reference=shapes,
@@ -81,12 +74,10 @@ SHAPES = Exercise(
     says="{part} {when}: gives {got}; {words}",
     unknown=lambda got, right, *sizes: "count again" if len(got) == len(right) else f"there are {len(right)} axes here",
     ideas={  # all numbers of a line differ, so that no axis is right by chance
-        "all six stops of one batch": [sizes_of(2, 3, 32, 48, 8, 20, 5)],
+        "all six stops of one batch": [fixed(2, 3, 32, 48, 8, 20, 5)],
         "other sizes: grey, square, a single patch, ViT-S/16": [
-            sizes_of(7, 1, 6, 10, 2, 11, 3),
-            sizes_of(1, 4, 9, 9, 3, 5, 2),
-            sizes_of(5, 3, 224, 224, 16, 384, 1000),
-            sizes_of(4, 2, 5, 5, 5, 6, 10),
+            fixed(7, 1, 6, 10, 2, 11, 3), fixed(1, 4, 9, 9, 3, 5, 2), fixed(5, 3, 224, 224, 16, 384, 1000),
+            fixed(4, 2, 5, 5, 5, 6, 10),
         ],
     },
     mistakes={
@@ -125,7 +116,7 @@ check_shapes = SHAPES.check
 # Reading the answer: equation 4, or the mean of the patches
 
 
-def read(z: Tensor, norm: Callable, head: Callable, pool: str) -> Tensor:
+def read(z: Tensor, norm: Function, head: Function, pool: str) -> Tensor:
     """Logits from the class token, or from the mean of the patches."""
     if pool not in ("cls", "avg"):
         raise ValueError(f"unknown pool {pool!r}, known: cls, avg")
@@ -133,15 +124,10 @@ def read(z: Tensor, norm: Callable, head: Callable, pool: str) -> Tensor:
     return head(x[:, 0] if pool == "cls" else x[:, 1:].mean(dim=1))
 
 
-def result(answer: Callable, *given: Any) -> dict:
-    """What is compared: the logits."""
-    return {"": answer(*given)}
-
-
 def tokens(pool: str, B: int, T: int, D: int, K: int, dtype: torch.dtype = torch.float32) -> Case:
     """Tokens, a norm and a head in which no number is 0 or 1."""
 
-    def draw() -> tuple:
+    def draw() -> Given:
         norm, head = nn.LayerNorm(D, eps=1e-6), nn.Linear(D, K)
         for p in norm.parameters():
             nn.init.normal_(p, mean=0.5)
@@ -156,7 +142,7 @@ def sized(*pools: str, dtype: torch.dtype = torch.float32) -> list[Case]:
     return [tokens(pool, *each, dtype=dtype) for pool in pools for each in sizes]
 
 
-def every_gradient(exercise: Exercise, answer: Callable) -> None:
+def every_gradient(exercise: Exercise, answer: Function) -> None:
     """Mistake unless tokens, norm and head get the right gradient."""
     for pool in ("cls", "avg"):
         z, norm, head, _ = tokens(pool, 2, 5, 8, 3).draw()
@@ -164,7 +150,7 @@ def every_gradient(exercise: Exercise, answer: Callable) -> None:
             expect_gradient(answer(z, norm, head, pool), read(z, norm, head, pool), source)
 
 
-def other_pools(exercise: Exercise, answer: Callable) -> None:
+def other_pools(exercise: Exercise, answer: Function) -> None:
     """Mistake unless another pool raises ValueError."""
 
     def words(got: str, z: Tensor, norm: nn.Module, head: nn.Module, pool: str) -> str:
@@ -177,7 +163,7 @@ def other_pools(exercise: Exercise, answer: Callable) -> None:
 READ_OUT = Exercise(
     name="read_out",
     reference=read,
-    observe=result,
+    observe=lambda answer, *given: {"": answer(*given)},
     batch=3,
     model="norm or the head",
     when=lambda z, norm, head, pool: f'for pool="{pool}" and tokens {tuple(z.shape)}',
@@ -224,139 +210,7 @@ READ_OUT = Exercise(
 check_read_out = READ_OUT.check
 
 
-# Counting parameters without building
-
-
-def counts(image_size: int, patch_size: int, in_chans: int, embed_dim: int, depth: int, num_classes: int) -> dict[str, int]:
-    """Parameters by part."""
-    N, D, L, K = (image_size // patch_size) ** 2, embed_dim, depth, num_classes
-    block = {
-        "the weights of queries, keys and values, 3 * D * D a block": 3 * D * D,
-        "the biases of queries, keys and values, 3 * D a block": 3 * D,
-        "the weight of attention's output projection, D * D a block": D * D,
-        "the bias of attention's output projection, D a block": D,
-        "the weight of the MLP's first layer, D * 4 D a block": 4 * D * D,
-        "the bias of the MLP's first layer, 4 D a block": 4 * D,
-        "the weight of the MLP's second layer, 4 D * D a block": 4 * D * D,
-        "the bias of the MLP's second layer, D a block": D,
-        "one of a block's two norms, 2 D a block": 2 * D,
-        "the other of a block's two norms, 2 D a block": 2 * D,
-    }
-    return {
-        "the projection's weight, C * P * P * D": in_chans * patch_size**2 * D,
-        "the projection's bias, D": D,
-        "the class token, D": D,
-        "the positions of the N patches, N * D": N * D,
-        "the class token's position, D": D,
-        **{name: L * n for name, n in block.items()},
-        "the last norm, 2 D": 2 * D,
-        "the head's weight, D * K": D * K,
-        "the head's bias, K": K,
-    }
-
-
-def total(*sizes: int) -> int:
-    """All parameters."""
-    return sum(counts(*sizes).values())
-
-
-def off(by: Callable[[int, int, int, int, int], int]) -> Callable:
-    """A wrong count: by how much, from N, the projection's weight, D, L and K."""
-    return lambda *s: total(*s) + by((s[0] // s[1]) ** 2, s[2] * s[1] ** 2 * s[3], *s[3:])
-
-
-def missing(*parts: str) -> Callable:
-    """A wrong count that leaves parts out, by words in their names."""
-    return lambda *s: total(*s) - sum(n for name, n in counts(*s).items() if any(part in name for part in parts))
-
-
-def by_parts(got: int, right: int, *sizes: int) -> str:
-    """What to say of a count that no known mistake gives: which one or two parts are missing or counted twice."""
-    terms = counts(*sizes)
-    for names in [names for n in (1, 2) for names in combinations(terms, n)]:
-        if got == right - sum(terms[name] for name in names):
-            return f"missing: {'; '.join(names)}"
-    twice = (f"counted twice: {name}" for name, term in terms.items() if got == right + term)
-    return next(twice, "go through the parts one by one")
-
-
-def one_number(answer: Callable, *sizes: int) -> dict:
-    """What is compared: the count. Who builds the model after all builds it on meta, where it takes no time."""
-    with suppress(Exception), torch.device("meta"):
-        if not isinstance(got := answer(*sizes), Tensor):
-            return {"": got}
-    return {"": answer(*sizes)}
-
-
-DEPTH = "only the blocks are multiplied by the depth"
-HEAD = "the head reads the class token alone: D * K, whatever the number of tokens"
-VIT_PARAMETERS = Exercise(
-    name="vit_parameters",
-    reference=total,
-    observe=one_number,
-    whole=True,
-    says="gives {got:,} for image {0}, patch {1}, C {2}, D {3}, L {4}, K {5}; it should give {right:,}: {words}",
-    when=lambda *sizes: f"for {', '.join(map(str, sizes))}",
-    depends="all six numbers",
-    unknown=by_parts,
-    ideas={
-        "a small ViT": [sizes_of(32, 4, 3, 40, 3, 10)],
-        "another channel count, a single patch, a single block": [sizes_of(12, 3, 1, 24, 5, 7), sizes_of(6, 6, 2, 10, 1, 3)],
-        "B/16 with 3 classes, H/14 with 1000, a deeper one":
-            [sizes_of(224, 16, 3, 768, 12, 3), sizes_of(224, 14, 3, 1280, 32, 1000), sizes_of(28, 7, 1, 64, 4, 10)],
-    },
-    mistakes={
-        "the class token and all positions are missing: they are parameters too": missing("class token", "positions of"),
-        "the positions of the N patches are missing: N * D": missing("positions of"),
-        "the positions are missing: (N + 1) * D": missing("position"),
-        "the blocks are missing: 12 D * D + 13 D each": missing("a block"),
-        "only one block is counted: multiply by the depth": lambda *s: total(*s[:4], 1, s[5]),
-        "one block is missing: there are `depth` of them": lambda *s: total(*s[:4], s[4] - 1, s[5]),
-        "there is one block too many: `depth` of them": lambda *s: total(*s[:4], s[4] + 1, s[5]),
-        DEPTH: lambda *s: s[4] * total(*s[:4], 1, s[5]),
-        f"{DEPTH}, not the positions": off(lambda N, W, D, L, K: (L - 1) * (N + 1) * D),
-        f"{DEPTH}, not the last norm": off(lambda N, W, D, L, K: (L - 1) * 2 * D),
-        "all biases are missing": missing("bias"),
-        "the biases inside the blocks are missing":
-            missing("biases", "bias of"),
-        "5 D a block are missing: the MLP's biases, 4 D and D": missing("bias of the MLP"),
-        "the biases and norms of the blocks are missing: 13 D each": missing("biases", "bias of", "two norms"),
-        "the two norms of every block are missing: 4 D a block": missing("two norms"),
-        "all norms are missing: each has a weight and a bias, 2 D": missing("norm"),
-        "a LayerNorm has a weight and a bias, 2 D, not D": off(lambda N, W, D, L, K: -D * (2 * L + 1)),
-        "the head is missing: D * K + K": missing("head"),
-        "the last norm and the head are missing: 2 D, and D * K + K": missing("head", "last norm"),
-        "the head's bias has K numbers, one for each class": off(lambda N, W, D, L, K: D - K),
-        "D numbers are missing: the class token, its position, the projection's bias, or half of the last norm":
-            off(lambda N, W, D, L, K: -D),
-        "2 D numbers are missing: the last norm (weight and bias), or the class token with its position":
-            off(lambda N, W, D, L, K: -2 * D),
-        "D numbers too many: is the class token, its position or the projection's bias counted twice?":
-            off(lambda N, W, D, L, K: D),
-        "2 D numbers too many: is the last norm, or the class token with its position, counted twice?":
-            off(lambda N, W, D, L, K: 2 * D),
-        HEAD: off(lambda N, W, D, L, K: D * N * K),
-        f"{HEAD}, not N * D * K": off(lambda N, W, D, L, K: D * (N - 1) * K),
-        "the projection reads all C channels":
-            lambda *s: total(*s) - s[1] ** 2 * s[3] * (s[2] - 1),
-        "a patch has P * P pixels": lambda *s: total(*s) - s[2] * s[3] * s[1] * (s[1] - 1),
-        "the projection's bias has D numbers, as many as it gives out": off(lambda N, W, D, L, K: W // D - D),
-        "all patches share one projection": off(lambda N, W, D, L, K: (N - 1) * (W + D)),
-        "the MLP is 4 D wide: its two weights hold 8 D * D": off(lambda N, W, D, L, K: -6 * D * D * L),
-        "4 D * D a block are missing: four D * D are attention's, two 4 D * D the MLP's":
-            off(lambda N, W, D, L, K: -4 * D * D * L),
-        "the MLP is missing: 8 D * D + 5 D a block": missing("MLP"),
-    }
-    | {
-        words: lambda *s, wrong=wrong: total(*s) + (wrong(s[0], s[0], s[1]) - (s[0] // s[1]) ** 2) * s[3]
-        for words, wrong in COUNTED.items()
-        if "square images" not in words and "one row" not in words
-    },
-)  # fmt: skip
-check_vit_parameters = VIT_PARAMETERS.check
-
-
 # The whole model, and the planted mistake
 
 FIX = VIT.renamed("mend", list(VIT.ideas))
-check_vit, check_mend = VIT.check, FIX.check
+check_vit_parameters, check_vit, check_mend = VIT_PARAMETERS.check, VIT.check, FIX.check

@@ -1,23 +1,28 @@
 """What can go wrong in a whole model: wrong stages of its pass, and wrong parts."""
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from vit_helpers.embeddings import TokenEmbed
-from vit_helpers.encoder import MLP, Block
+from vit_helpers.checks.block import WAYS, right_way
+from vit_helpers.checks.feed_forward import MLPS, mlp
+from vit_helpers.checks.modules import Class
+from vit_helpers.checks.report import Function
+from vit_helpers.encoder import Block
 from vit_helpers.patches import patchify
 from vit_helpers.vit import ViT, ViTConfig
 
 # One pass, and its mistakes
 
 
-def run(blocks: list, x: Tensor) -> Tensor:
+def run(blocks: list[Function], x: Tensor) -> Tensor:
     for block in blocks:
         x = block(x)
     return x
@@ -27,7 +32,7 @@ def put_together(x: Tensor, token: Tensor, places: Tensor) -> Tensor:
     return torch.cat([token, x], dim=1) + places
 
 
-STAGES = {  # of a right pass
+STAGES: dict[str, Function] = {  # of a right pass
     "cut": patchify,
     "embed": put_together,
     "block": lambda block, x: block(x),
@@ -36,7 +41,7 @@ STAGES = {  # of a right pass
 }
 
 
-def passed(model: ViT, images: Tensor, **wrong: Callable) -> Tensor:
+def passed(model: Any, images: Tensor, **wrong: Function) -> Tensor:
     """One pass through our model, with a stage of its own."""
     stages, embed = STAGES | wrong, model.token_embed
     blocks = [partial(stages["block"], block) for block in model.blocks]
@@ -45,17 +50,16 @@ def passed(model: ViT, images: Tensor, **wrong: Callable) -> Tensor:
     return stages["read"](model.head, stages["encode"](blocks, model.norm, x))
 
 
-def block_with(act: Callable = F.gelu, after: Callable = lambda x: x, keep: tuple = (1, 1)) -> Callable:
-    """A block with another activation, something behind its MLP, or without one of its residuals."""
-
-    def forward(b: Block, x: Tensor) -> Tensor:
-        x = keep[0] * x + b.attn(b.norm1(x))
-        return keep[1] * x + after(b.mlp.fc2(act(b.mlp.fc1(b.norm2(x)))))
-
-    return forward
+def through(b: Block, x: Tensor, way: Function = right_way, dense: Function = mlp) -> Tensor:
+    """A block with another way through its parts, or another MLP."""
+    return way(x, b.norm1, b.attn, b.norm2, lambda z: dense(z, *b.mlp.parameters()))
 
 
-PASSES = {  # message: a wrong stage of the pass
+ALSO_HERE = (  # of a block's mistakes, those that are looked for in a whole model
+    "^the norms stand last|^the residual adds|side by side|residual is the block|MLP's result is never|touched: mlp"
+    "|there is no residual|GELU stands after the last layer too|nothing stands between|has a ReLU where|tanh form"
+)
+PASSES: dict[str, dict[str, Function]] = {  # message: a wrong stage of the pass
     "encode": {
         "the last norm is never applied: equation 4 is y = LN(z_L^0)": lambda b, n, x: run(b, x),
         "the last norm stands before the blocks; it belongs behind them": lambda b, n, x: run(b, n(x)),
@@ -74,22 +78,9 @@ PASSES = {  # message: a wrong stage of the pass
     },
     "block": {
         "adds its input around a block; the block does that inside": lambda b, x: x + b(x),
-        "the norms stand behind attention and MLP; in a ViT they stand before (norm_first=True)":
-            lambda b, x: b.norm2((z := b.norm1(x + b.attn(x))) + b.mlp(z)),
-        "adds to the normed tokens; a residual adds to what came in":
-            lambda b, x: (z := b.norm2((y := b.norm1(x)) + b.attn(y))) + b.mlp(z),
-        "attention and MLP read the same; the MLP reads z'": lambda b, x: x + b.attn(b.norm1(x)) + b.mlp(b.norm2(x)),
-        "the MLP's result is added to z, not to z'": lambda b, x: x + b.mlp(b.norm2(x + b.attn(b.norm1(x)))),
-        "the MLP is never applied": lambda b, x: x + b.attn(b.norm1(x)),
-        "no norm stands before the MLP": lambda b, x: (z := x + b.attn(b.norm1(x))) + b.mlp(z),
-        "the residual around attention is missing: z' = MSA(LN(z)) + z": block_with(keep=(0, 1)),
-        "the residual around the MLP is missing": block_with(keep=(1, 0)),
-        "both residuals of a block are missing": block_with(keep=(0, 0)),
-        "a GELU stands behind the MLP's last layer too; it stands between the two": block_with(after=F.gelu),
-        "the MLP uses ReLU; a ViT uses GELU": block_with(F.relu),
-        "the MLP uses GELU's tanh approximation; take the exact one": block_with(partial(F.gelu, approximate="tanh")),
-        "the MLP has no activation between its layers: GELU": block_with(lambda x: x),
-    },
+    }
+    | {words: partial(through, way=way) for words, way in WAYS.items() if re.search(ALSO_HERE, words)}
+    | {f"the MLP: {words}": partial(through, dense=wrong) for words, wrong in MLPS.items() if re.search(ALSO_HERE, words)},
     "embed": {
         "the positions are never added": lambda x, c, p: torch.cat([c, x], dim=1),
         "the positions are added twice; TokenEmbed adds them already": lambda x, c, p: put_together(x, c, 2 * p),
@@ -123,114 +114,67 @@ PASSES = {  # message: a wrong stage of the pass
 class Right(ViT):
     """The right model, from seven sizes."""
 
-    wrong: ClassVar[dict] = {}
+    wrong: ClassVar[dict[str, Function]] = {}
 
-    def __init__(self, *sizes: int) -> None:
-        super().__init__(ViTConfig(*sizes))
+    def __init__(self, side: int, P: int, C: int, K: int, D: int, depth: int, heads: int) -> None:
+        super().__init__(ViTConfig(side, P, C, K, D, depth, heads))
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
         return passed(self, images, **self.wrong)
 
 
-def with_stage(stage: str, wrong: Callable) -> type:
+def with_stage(stage: str, wrong: Function) -> Class:
     """A whole wrong class: the right one with another stage of its pass."""
     return type("Answer", (Right,), {"wrong": {stage: wrong}})
 
 
-def changed(change: Callable[[Any, ViTConfig], Any]) -> type:
-    """A whole wrong class: the right one with parts changed."""
+# Wrong parts, told by the shapes of the parameters
 
-    class Answer(Right):
-        def __init__(self, *sizes: int) -> None:
-            super().__init__(*sizes)
-            change(self, self.config)
-
-        forward = ViT.forward
-
-    return Answer
+Shapes = Mapping[tuple[int, ...], int]  # how often each shape occurs
 
 
-def plain(owner: nn.Module, *names: str) -> None:
-    """Parameters of a module become plain tensors."""
-    for name in names:
-        tensor = getattr(owner, name).detach()
-        delattr(owner, name)
-        setattr(owner, name, tensor)
-
-
-def in_blocks(change: Callable[[Block, int], Any]) -> type:
-    """A whole wrong class in which every block is changed, from itself and D."""
-    return changed(lambda m, c: [change(block, c.embed_dim) for block in m.blocks])
-
-
-def hidden(name: str) -> Callable:
-    """A part that is called, but not registered."""
-
-    def change(m: nn.Module, c: ViTConfig) -> None:
-        part = getattr(m, name)
-        delattr(m, name)
-        setattr(m, name, list(part) if isinstance(part, nn.ModuleList) else lambda x: part(x))
-
-    return change
-
-
-def only_patches(token: bool) -> Callable:
-    """Positions of the N patches alone; token: and one for the class token, in a parameter of its own."""
-
-    def change(m: ViT, c: ViTConfig) -> None:
-        embed, first = m.token_embed, nn.Parameter(torch.zeros(1, 1, c.embed_dim))
-        embed.pos_embed = nn.Parameter(torch.zeros(1, c.num_tokens - 1, c.embed_dim))
-        embed.first = first if token else None
-        embed.forward = lambda x: torch.cat([(embed.cls_token + first).expand(len(x), -1, -1), x + embed.pos_embed], dim=1)
-
-    return change
-
-
-def layers(*widths: int) -> nn.Sequential:
-    return nn.Sequential(*(nn.Linear(*pair) for pair in pairwise(widths)))
-
-
-def set_to(**parts: Callable) -> type:
-    """A whole wrong class in which parts are others, from the model and its config."""
-    return changed(lambda m, c: [setattr(m, name, part(m, c)) for name, part in parts.items()])
+def block_shapes(D: int, times: int) -> Shapes:
+    """The parameters of so many blocks, with queries, keys and values counted as layers of D x D."""
+    return {(D, D): 4 * times, (D,): 9 * times, (4 * D, D): times, (4 * D,): times, (D, 4 * D): times}
 
 
 LOST = "a plain tensor, or a parameter after .to() or an operation, is no parameter: the optimizer never moves it"
-PARTS = {  # message: a class whose parameters tell
-    f"the class token and the positions are not registered; {LOST}":
-        changed(lambda m, c: plain(m.token_embed, "cls_token", "pos_embed")),
-    f"the positions are not registered; {LOST}": changed(lambda m, c: plain(m.token_embed, "pos_embed")),
-    f"D numbers are missing: the projection's bias, half of a norm, or the class token; {LOST}":
-        changed(lambda m, c: plain(m.token_embed, "cls_token")),
-    "there are N positions; the class token has one too, T = N + 1": changed(only_patches(token=False)),
-    "keep the positions of all T tokens in one parameter, the class token's too": changed(only_patches(token=True)),
-    "there are N positions and no class token: T = N + 1 of both":
-        changed(lambda m, c: setattr(m, "token_embed", TokenEmbed(c.grid, c.embed_dim, class_token=False))),
-    "all tokens share one position; each of the T has its own":
-        changed(lambda m, c: setattr(m.token_embed, "pos_embed", nn.Parameter(torch.zeros(1, 1, c.embed_dim)))),
+PARTS: dict[str, Callable[[Any], Shapes]] = {  # message: how often each shape occurs more, or less, than it should
+    f"the class token and the positions are not registered; {LOST}": lambda s: {(s.D,): -1, (s.T, s.D): -1},
+    f"the positions are not registered; {LOST}": lambda s: {(s.T, s.D): -1},
+    f"D numbers are missing: the projection's bias, half of a norm, or the class token; {LOST}": lambda s: {(s.D,): -1},
+    "there are N positions; the class token has one too, T = N + 1": lambda s: {(s.T, s.D): -1, (s.N, s.D): 1},
+    "keep the positions of all T tokens in one parameter, the class token's too":
+        lambda s: {(s.T, s.D): -1, (s.N, s.D): 1, (s.D,): 1},
+    "there are N positions and no class token: T = N + 1 of both": lambda s: {(s.T, s.D): -1, (s.N, s.D): 1, (s.D,): -1},
+    "all tokens share one position; each of the T has its own": lambda s: {(s.T, s.D): -1, (s.D,): 1},
     "all blocks are one and the same: [block] * L repeats one block, so make L of them":
-        set_to(blocks=lambda m, c: nn.ModuleList([m.blocks[0]] * c.depth)),
-    "the blocks are not registered: a plain list hides them, use nn.ModuleList or nn.Sequential": changed(hidden("blocks")),
-    "there is one block too few: depth says how many": set_to(blocks=lambda m, c: m.blocks[1:]),
-    "there is one block too many: depth says how many":
-        set_to(blocks=lambda m, c: m.blocks.append(Block(c.embed_dim, c.num_heads))),
-    "the MLP is not 4 D wide inside": in_blocks(lambda b, D: setattr(b, "mlp", MLP(D, 2 * D))),
-    "queries, keys and values have no bias": in_blocks(lambda b, D: b.attn.qkv.register_parameter("bias", None)),
-    "attention has an output projection behind the heads, D x D with a bias":
-        in_blocks(lambda b, D: setattr(b.attn, "proj", nn.Identity())),
-    "the last norm is missing: equation 4 norms once more after the last block": set_to(norm=lambda m, c: nn.Identity()),
-    "there is a norm too many; equation 4 has one, after the last block":
-        set_to(norm=lambda m, c: nn.Sequential(nn.LayerNorm(c.embed_dim), nn.LayerNorm(c.embed_dim))),
-    "each block has two norms of its own": in_blocks(lambda b, D: setattr(b, "norm2", b.norm1)),
-    "the head is not registered": changed(hidden("head")),
-    "the head has no bias": changed(lambda m, c: m.head.register_parameter("bias", None)),
-    "the head is a single linear layer, K x D, on the class token alone":
-        set_to(head=lambda m, c: layers(c.embed_dim, 2 * c.embed_dim, c.num_classes)),
-    "the head reads all tokens in a row, not the class token": set_to(
-        head=lambda m, c: nn.Linear(c.num_tokens * c.embed_dim, c.num_classes),
-        pool=lambda m, c: lambda x, mask: x.flatten(1),
-    ),
-    "there is a D x D layer too many; the head is a single linear layer":
-        set_to(head=lambda m, c: layers(c.embed_dim, c.embed_dim, c.num_classes)),
-    "the patch projection is not registered": changed(lambda m, c: plain(m.patch_embed.proj, "weight", "bias")),
+        lambda s: block_shapes(s.D, 1 - s.L),
+    "the blocks are not registered: a plain list hides them, use nn.ModuleList or nn.Sequential":
+        lambda s: block_shapes(s.D, -s.L),
+    "there is one block too few: depth says how many": lambda s: block_shapes(s.D, -1),
+    "there is one block too many: depth says how many": lambda s: block_shapes(s.D, 1),
+    "the MLP is not 4 D wide inside": lambda s: {(4 * s.D, s.D): -s.L, (4 * s.D,): -s.L, (s.D, 4 * s.D): -s.L},
+    "queries, keys and values have no bias": lambda s: {(s.D,): -3 * s.L},
+    "attention has an output projection behind the heads, D x D with a bias": lambda s: {(s.D, s.D): -s.L, (s.D,): -s.L},
+    "the last norm is missing: equation 4 norms once more after the last block": lambda s: {(s.D,): -2},
+    "there is a norm too many; equation 4 has one, after the last block": lambda s: {(s.D,): 2},
+    "each block has two norms of its own": lambda s: {(s.D,): -2 * s.L},
+    "the head is not registered": lambda s: {(s.K, s.D): -1, (s.K,): -1},
+    "the head has no bias": lambda s: {(s.K,): -1},
+    "the head is a single linear layer, K x D, on the class token alone": lambda s: {(s.K, s.D): -1},
+    "the head reads all tokens in a row, not the class token": lambda s: {(s.K, s.D): -1, (s.K, s.T * s.D): 1},
+    "there is a D x D layer too many; the head is a single linear layer": lambda s: {(s.D, s.D): 1, (s.D,): 1},
+    "the patch projection is not registered": lambda s: {(s.D, s.long): -1, (s.D,): -1},
 }  # fmt: skip
+
+
+def told_by_parts(lacks: Counter[tuple[int, ...]], more: Counter[tuple[int, ...]], sizes: tuple[int, ...]) -> str:
+    """The words for the shapes that a model lacks and has too many; those for what it lacks alone, where none fit both."""
+    side, P, C, K, D, L, _ = sizes
+    N = (side // P) ** 2
+    letters = SimpleNamespace(N=N, T=N + 1, K=K, D=D, L=L, long=C * P * P)
+    known = {words: Counter(change(letters)) for words, change in PARTS.items()}
+    near = [words for words, change in known.items() if (-change, +change) == (lacks, more)]
+    near += [words for words, change in known.items() if lacks and -change == lacks]
+    return near[0] if near else ""

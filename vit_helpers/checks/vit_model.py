@@ -1,21 +1,22 @@
 """The exercise of notebook 05 that puts the whole model together, and the planted mistake."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import expect_anywhere, expect_digits, expect_steady, expect_tensor, gradients, same
-from vit_helpers.checks.modules import ModuleExercise, Sizes, build, randomized
-from vit_helpers.checks.report import Mistake, first_line, reject_if
+from vit_helpers.checks.compare import NO_GRADIENT, expect_anywhere, expect_digits, gradients, same
+from vit_helpers.checks.modules import ModuleExercise, Sizes, apart, build, made, output
+from vit_helpers.checks.report import Function, Mistake, first_line, reject_if
 from vit_helpers.checks.traces import ask
-from vit_helpers.checks.vit_mistakes import PARTS, PASSES, Right, passed, with_stage
-from vit_helpers.vit import ViT
+from vit_helpers.checks.vit_mistakes import PASSES, Right, passed, told_by_parts, with_stage
 
-SIZES = [  # image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads; every shape among them is its own
+# image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads; every shape among them is its own
+SIZES: list[Sizes] = [
     (8, 2, 3, 5, 8, 3, 2),
     (12, 4, 1, 7, 12, 2, 4),
     (6, 3, 2, 4, 10, 1, 1),
@@ -34,8 +35,8 @@ def shape_of(p: Tensor, sizes: Sizes) -> Sizes:
     """A parameter's shape as a Linear, or a flat vector, would have it: the same for all right ways to keep it."""
     _, P, C, K, D, *_ = sizes
     first, *rest = [n for n in p.shape if n > 1] or [1]
-    shape = (first, torch.Size(rest).numel()) if rest else (first,)
-    return {(C * P * P, D): (D, C * P * P), (D, K): (K, D)}.get(shape, shape)  # a matrix as the paper writes it
+    shape = (first, math.prod(rest)) if rest else (first,)
+    return shape[::-1] if shape in ((C * P * P, D), (D, K)) else shape  # a matrix as the paper writes it
 
 
 def pieces(model: nn.Module, sizes: Sizes) -> int:
@@ -45,7 +46,7 @@ def pieces(model: nn.Module, sizes: Sizes) -> int:
     return next((rows for rows in (3 * D, D // heads) if (rows, D) in found), D)
 
 
-def parts(model: nn.Module, sizes: Sizes) -> Counter:
+def parts(model: nn.Module, sizes: Sizes) -> Counter[Sizes]:
     """How often each shape occurs, with queries, keys and values counted as layers of D x D."""
     *_, D, _, heads = sizes
     found = Counter(shape_of(p, sizes) for p in learned(model))
@@ -55,9 +56,10 @@ def parts(model: nn.Module, sizes: Sizes) -> Counter:
     return +found
 
 
-def fill(model: nn.Module, table: dict, sizes: Sizes) -> nn.Module:
+def fill(model: nn.Module, table: dict[Any, Tensor], sizes: Sizes) -> nn.Module:
     """Give parameters of one shape the numbers of a table, in turn, so that two models agree whatever the names are."""
-    seen, norms = Counter(), {id(m.weight) for m in model.modules() if isinstance(m, nn.LayerNorm)}
+    seen: Counter[Sizes] = Counter()
+    norms = {id(m.weight) for m in model.modules() if isinstance(m, nn.LayerNorm)}
     with torch.no_grad():
         for p in learned(model):
             shape = shape_of(p, sizes)
@@ -69,14 +71,14 @@ def fill(model: nn.Module, table: dict, sizes: Sizes) -> nn.Module:
     return model
 
 
-def twins(answer: Any, sizes: Sizes, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, list[ViT]]:
+def twins(answer: Function, sizes: Sizes, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, list[Any]]:
     """The learner's model, and the right ones that it may equal: one for each eps of its norms, the published first.
 
     Blocks differ from each other, and a norm's weight from its bias, wherever it is clear which parameter is which.
     """
     mine, (*_, D, L, _) = build(answer, *sizes).to(dtype), sizes
     found, rows = Counter(shape_of(p, sizes) for p in learned(mine)), pieces(mine, sizes)
-    table = {}
+    table: dict[Any, Tensor] = {}
     for shape in sorted({shape_of(p, sizes) for p in Right(*sizes).parameters()} | set(found)):
         numbers = torch.randn(L if found[shape] == L else 1, *shape, dtype=dtype)
         table[shape] = 0.5 + 0.5 * numbers if len(shape) == 1 else numbers * 1.2 * shape[-1] ** -0.5
@@ -84,14 +86,10 @@ def twins(answer: Any, sizes: Sizes, dtype: torch.dtype = torch.float32) -> tupl
         table["norm"] = 0.5 + 0.5 * torch.randn(1, D, dtype=dtype)
     for width in ((D,), ()) if rows < 3 * D else ():
         table[3 * D, *width] = torch.cat([table[rows, *width]] * (3 * D // rows), dim=1)
-    right = []
-    for in_blocks in EPS:
-        for last in EPS:
-            model = fill(Right(*sizes).to(dtype), table, sizes)
-            for norm in (m for m in model.blocks.modules() if isinstance(m, nn.LayerNorm)):
-                norm.eps = in_blocks
-            model.norm.eps = last
-            right.append(model)
+    right = [fill(Right(*sizes).to(dtype), table, sizes) for _ in range(len(EPS) ** 2)]
+    for model, (in_blocks, last) in zip(right, product(EPS, EPS), strict=True):
+        for norm in (m for m in model.modules() if isinstance(m, nn.LayerNorm)):
+            norm.eps = last if norm is model.norm else in_blocks
     return fill(mine, table, sizes), right
 
 
@@ -115,15 +113,13 @@ def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
     every = f"gives {shape} {when}: a result for every token; the head reads x[:, 0] alone"
     reject_if(len(shape) == 3 and shape[0] == B, every)
     reject_if(shape == (B, sizes[4]), f"gives {shape} {when}: D numbers, so the head is missing")
-    expect_tensor(got, (B, K), when)
-    reject_if(got.dtype != images.dtype, f"gives {got.dtype} for {images.dtype}; keep the type that came in")
-    return got
+    return output(model, images, when, (B, K))
 
 
 # Ideas
 
 
-def any_batch(exercise: ModuleExercise, answer: Any) -> None:
+def any_batch(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless a fresh model gives finite logits for any number of images."""
     for sizes in SIZES:
         fresh = build(answer, *sizes)
@@ -132,7 +128,7 @@ def any_batch(exercise: ModuleExercise, answer: Any) -> None:
             reject_if(not finite, "a fresh model gives NaN or infinity: is a parameter left as torch.empty?")
 
 
-def registered(exercise: ModuleExercise, answer: Any) -> None:
+def registered(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless a model has the parameters of a ViT, in whatever layers."""
     for sizes in SIZES:
         model = build(answer, *sizes)
@@ -140,11 +136,9 @@ def registered(exercise: ModuleExercise, answer: Any) -> None:
         if found == wanted:
             continue
         lacks, more = wanted - found, found - wanted
-        theirs = {words: parts(wrong(*sizes), sizes) for words, wrong in PARTS.items()}
-        near = [words for words, their in theirs.items() if their == found]
-        near += [words for words, their in theirs.items() if lacks and wanted - their == lacks]
+        near = told_by_parts(lacks, more, sizes)
         count = sum(p.numel() for p in model.parameters())
-        reject_if(near, f"{type(model).__name__} has {count:,} parameters: {near[0] if near else ''}")
+        reject_if(near, f"{type(model).__name__} has {count:,} parameters: {near}")
         turned = Counter({shape[::-1]: n for shape, n in more.items()}) == lacks
         way_out = "; keep a weight as nn.Linear does, (out, in)" if turned else ""
         raise Mistake(
@@ -153,11 +147,10 @@ def registered(exercise: ModuleExercise, answer: Any) -> None:
         )
 
 
-def images_apart(exercise: ModuleExercise, answer: Any) -> None:
-    """Mistake unless a model repeats itself in both modes and mixes no images."""
+def images_seen(exercise: ModuleExercise, answer: Function) -> None:
+    """Mistake when all images get the same logits."""
     sizes = SIZES[0]
-    images = images_for(sizes, 4)
-    model = randomized(build(answer, *sizes), images)
+    model, images = made(answer, *exercise.cases[0])
     first = logits(model, images, sizes)
     alike = (
         "different images get the same logits: the class token never sees a patch. Are the blocks called, and do they run "
@@ -165,16 +158,6 @@ def images_apart(exercise: ModuleExercise, answer: Any) -> None:
     )
     steady = same(first, logits(model, images, sizes))
     reject_if(steady and same(first, first[:1].expand_as(first)), alike)
-    expect_steady(model, images, (4, sizes[3]))
-    for training in (True, False):
-        model.train(training)
-        for kept in (0, 3):
-            others = images_for(sizes, 4)
-            others[kept] = images[kept]
-            mixed = "images mix: other images in the batch change the logits of image {}. Which axis do blocks run along?"
-            reject_if(not same(first[kept], logits(model, others, sizes)[kept]), mixed.format(kept))
-        alone = "an image alone gives other logits than the same image in a batch"
-        reject_if(not same(first[:1], logits(model, images[:1], sizes)), alone)
 
 
 def close(got: Tensor, wanted: Tensor) -> bool:
@@ -188,7 +171,7 @@ UNKNOWN = (
 )
 
 
-def equal_to(model: nn.Module, right: list[ViT], images: Tensor, sizes: Sizes) -> ViT:
+def equal_to(model: nn.Module, right: list[Any], images: Tensor, sizes: Sizes) -> Any:
     """The right model that an answer equals; Mistake with the reason when there is none."""
     got = logits(model, images, sizes)
     wanted = [one(images) for one in right]
@@ -208,7 +191,7 @@ def equal_to(model: nn.Module, right: list[ViT], images: Tensor, sizes: Sizes) -
     raise Mistake(UNKNOWN)
 
 
-def right_numbers(exercise: ModuleExercise, answer: Any) -> None:
+def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless a model computes the right logits, in both modes, in float64 and for large numbers."""
     for sizes in SIZES:
         for training, dtype, size in ((True, torch.float32, 1), (False, torch.float32, 1), (True, torch.float64, 6)):
@@ -218,7 +201,7 @@ def right_numbers(exercise: ModuleExercise, answer: Any) -> None:
             equal_to(mine, right, size * images_for(sizes, dtype=dtype), sizes)
 
 
-def orders(found: list, depth: int, rows: int, sizes: Sizes) -> Iterator[list[list]]:
+def orders(found: list[Tensor], depth: int, rows: int, sizes: Sizes) -> Iterator[list[list[Tensor]]]:
     """Every way to read layers as queries, keys, values, and the output projection where it has their shape, by block."""
     *_, D, _, heads = sizes
     n, L = len(found) // depth, range(depth)
@@ -236,7 +219,7 @@ def orders(found: list, depth: int, rows: int, sizes: Sizes) -> Iterator[list[li
                 yield [[torch.cat(block[i * heads : (i + 1) * heads]) for i in order] for block in by_block]
 
 
-def three_layers(exercise: ModuleExercise, answer: Any) -> None:
+def three_layers(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake where queries, keys and values have layers of their own, and these are not used apart."""
     sizes = SIZES[0]
     *_, D, L, _ = sizes
@@ -262,8 +245,9 @@ def three_layers(exercise: ModuleExercise, answer: Any) -> None:
 
 def summed(model: nn.Module, images: Tensor, sizes: Sizes, rows: int) -> dict[Sizes, Tensor]:
     """The gradients of all parameters, those of one shape added up; rows: of a piece of queries, keys and values."""
-    sums: dict = {}
+    sums: dict[Sizes, Tensor] = {}
     for p, slope in zip(learned(model), gradients(model(images), learned(model)), strict=True):
+        assert slope is not None  # it was looked at before
         shape = shape_of(p, sizes)
         flat = [n for n in p.shape if n > 1] or [1]
         slope = slope.reshape(shape) if flat[0] == shape[0] else slope.reshape(shape[::-1]).T
@@ -273,7 +257,7 @@ def summed(model: nn.Module, images: Tensor, sizes: Sizes, rows: int) -> dict[Si
     return sums
 
 
-def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
+def every_gradient(exercise: ModuleExercise, answer: Function) -> None:
     """Mistake unless images and all parameters get the right gradient."""
     for sizes in SIZES:
         mine, right = twins(answer, sizes)
@@ -281,11 +265,10 @@ def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
         one = equal_to(mine, right, images.detach(), sizes)
         names = [name for name, p in mine.named_parameters() if p.requires_grad]
         entered, *found = gradients(mine(images), [images, *learned(mine)])
-        none = "gives the right numbers, but no gradient flows back: was something detached, or turned into numpy?"
         lost = [name for name, slope in zip(names, found, strict=True) if slope is None]
-        reject_if(lost == names, none)
+        reject_if(lost == names, NO_GRADIENT)
         reject_if(lost, f"no gradient reaches {', '.join(lost[:4])}: is it used, and not detached?")
-        reject_if(entered is None, none)
+        reject_if(entered is None, NO_GRADIENT)
         wrong = not same(entered, gradients(one(images), [images])[0], atol=1e-4)
         reject_if(wrong, "gives the right numbers, but another gradient than it should")
         rows = pieces(mine, sizes)
@@ -303,13 +286,13 @@ VIT = ModuleExercise(
     ideas={
         "images in, K numbers out, for any batch": [any_batch],
         "every part is registered: L separate blocks, class token, T positions, norm, head": [registered],
-        "images in a batch do not mix, a second call gives the same": [images_apart],
+        "images in a batch do not mix, a second call gives the same": [images_seen, apart],
         "the numbers of equations 1 to 4, float64 too": [right_numbers, three_layers],
         "gradients flow to the images and to every parameter": [every_gradient],
     },
     mistakes={},
-    structures=PARTS
-    | {words: with_stage(stage, wrong) for stage, wrongs in PASSES.items() for words, wrong in wrongs.items()},
+    structures={},
+    stages={words: with_stage(stage, wrong) for stage, wrongs in PASSES.items() for words, wrong in wrongs.items()},
     cases=[(sizes, (3, sizes[2], sizes[0], sizes[0])) for sizes in SIZES],
     count="",
 )

@@ -1,0 +1,319 @@
+"""Answers to the exercises of notebook 10: right ones as people write them, wrong ones as programs with a part exchanged."""
+
+import itertools
+import math
+import random
+
+import numpy as np
+import torch
+
+from check_cases import Program
+
+# draw_rates
+
+
+def own(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def by_numpy(n, low, high, seed):
+    return np.exp(np.random.default_rng(seed).uniform(np.log(low), np.log(high), size=n))
+
+
+def by_python(count, lowest, highest, start):
+    dice = random.Random(start)
+    return [math.exp(dice.uniform(math.log(lowest), math.log(highest))) for _ in range(count)]
+
+
+DRAW = Program("""
+def answer(n, low, high, seed):
+    own = torch.Generator().manual_seed(seed)
+    u = {{draw: torch.rand(n, generator=own, dtype=torch.float64)}}
+    x = math.log10(low) + math.log10(high / low) * u
+    return {{rates: 10**x}}
+""")
+DRAW_WRONG = DRAW.wrong("rates", {
+    "a row of n rates": ["(10**x)[0].item()", "'rates'"], "gives one number": "10**x[0]", "a row of numbers": "['a'] * n",
+    "gives 201 rates": ["[*(10**x), 1]", "itertools.cycle(10**x)"], "that is the exponent": ["x", "x * math.log(10)"],
+    "drawn with one logarithm, undone with another": ["torch.exp(x)", "10 ** (x * math.log(10))"],
+    "is a logarithm taken": "low / (0 * u)", "which is above 0.1": "high * (high / low) ** u",
+    "which is below 0.0001": "low * (low / high) ** u", "uniform, not log-uniform": "low + (high - low) * u",
+    "crowded at the low end": "1 / (1 / low + (1 / high - 1 / low) * u)",
+    "with a fraction, not whole ones": "(10 ** x.floor()).clamp(min=low)",
+}) | DRAW.wrong("draw", {
+    "draw a new one for each": "torch.rand(1, generator=own).repeat(n)", "an even grid": "torch.linspace(0, 1, n)",
+    "each should get a quarter": "torch.rand(n, generator=own) ** 2",
+    "no rate comes near 1e-05": "0.03 + 0.97 * torch.rand(n, generator=own)",
+    "the same rates for every seed": "torch.rand(n, generator=torch.Generator())",
+    "when called again": ["torch.rand(n)", "torch.rand(n, generator=own.manual_seed(torch.seed() % 1000))"],
+    "moves torch's global generator": "torch.manual_seed(seed) and torch.rand(n)",
+    "moves numpy's global generator": "np.random.seed(seed) or np.random.rand(n)",
+    "moves Python's global generator": "random.random() and torch.rand(n, generator=own)",
+})  # fmt: skip
+
+# scale_rate
+
+SCALE = Program("""
+def answer(lr, batch, new, rule):
+    power, ratio = {"linear": 1, "sqrt": 0.5}.get(rule), new / batch
+    if power is None:
+        {{otherwise: raise ValueError(rule)}}
+    return {{give: lr * ratio**power}}
+""")
+
+
+def scaled_by_ifs(rate, old, new, way):
+    if way == "linear":
+        return rate / old * new
+    if way == "sqrt":
+        return torch.tensor(rate * math.sqrt(new) / math.sqrt(old))
+    raise ValueError(way)
+
+
+SCALE_WRONG = SCALE.wrong("give", {
+    "it should give a number": "f'{lr}!'", "upside down": "lr / ratio**power",
+    "what the other rule gives": ["lr * ratio ** (0.5 / power)", "lr * ratio", "lr * math.sqrt(ratio)"],
+    "only the factor": "ratio**power", "nothing was scaled": "lr", "the root is taken of lr too": "(lr * ratio) ** power",
+    "the ratio is squared": "lr * ratio if power == 1 else lr * ratio * ratio",
+    "whole numbers": "lr * (new // batch) ** power", "divide by the old one": "lr * new**power",
+    "multiply by the new one": "lr / batch**power", "multiply by it": "lr + ratio**power",
+    "was taken upside down": "lr / ratio**2", "leave the rounding": "round(lr * ratio**power, 4)",
+    "or by the root of that": "1.1 * lr * ratio**power",
+}) | SCALE.wrong("otherwise", {
+    'rule "cubic"; it should be a ValueError': "raise KeyError(rule)",
+    "for the rule 'cubic'; a typing error would pass unseen: raise ValueError": ["power = 0.5", "return None"],
+})  # fmt: skip
+
+# one_at_a_time
+
+ONE = Program("""
+def answer(baseline, options):
+    runs, run = {{first: [dict(baseline)]}}, dict(baseline)
+    for name, values in {{options: options.items()}}:
+        for value in values:
+            if {{wanted: value != baseline.get(name)}}:
+                {{add: runs.append(baseline | {name: value})}}
+    return {{give: runs}}
+""")
+
+
+def one_as_generator(base, options):
+    yield base.copy()
+    for name in options:
+        for value in options[name]:
+            run = {**base}
+            run[name] = value
+            if run != base:
+                yield run
+
+
+def grid(baseline, options):
+    return [{**baseline, **dict(zip(options, values, strict=True))} for values in itertools.product(*options.values())]
+
+
+def keeps(baseline, options, kept=[]):  # noqa: B006  that is the mistake
+    kept.extend(run for run in ONE()(baseline, options) if run not in kept)
+    return kept
+
+
+ONE_WRONG = ONE.wrong("give", {
+    "a list of settings": ["len(runs)", "dict(enumerate(runs))"], "a run is a dictionary": "list(map(str, runs))",
+    "itself is missing": "runs[1:]", "the baseline comes first": "runs[::-1]", "is run 2 times": "runs * 2",
+    "comes more than once": "runs + runs[1:]", "was not asked for": "runs + [{**baseline, 'lr': 7}]",
+}) | ONE.wrong("add", {
+    "lacks depth: it should hold the baseline's": "runs.append({name: value} | {'lr': 3e-3})",
+    "changes 2 things at once": ["run = run | {name: value}; runs.append(run)", "run[name] = value; runs.append(run)"],
+    "changes the baseline": "baseline[name] = value; runs.append(dict(baseline))",
+    "only the last one kept": "runs = [r for r in runs if r.get(name) == baseline[name]] + [baseline | {name: value}]",
+}) | ONE.wrong("wanted", {
+    "leave out values that it has already": ["True", "value is not baseline.get(name)"],
+    "0 taken for no value": "value and value != baseline.get(name)",
+}) | {
+    "gives the baseline itself as a run": ONE(first="[baseline]"),
+    "changes 2 things at once (lr, depth), so one cannot say": grid,
+    "changes the options": ONE(options="[options.popitem() for _ in range(len(options))]"),
+    "of an earlier call": [keeps, lambda b, o, kept={}: kept.setdefault(str((b, o)), ONE()(b, o))],
+}  # fmt: skip
+
+# compare
+
+COMPARE = Program("""
+def answer(baseline, changed):
+    a, b = np.array(baseline), np.array(changed)
+    d, n = b - a, len(a)
+    mean, error = d.mean(), d.std(ddof=1) / n**0.5
+    return [{{mean: mean}}, {{error: error}}, {{larger: np.abs(mean) > 2 * error}}]
+""")
+
+
+def by_tensors(one, two):
+    steps = torch.tensor(two, dtype=torch.float64) - torch.tensor(one, dtype=torch.float64)
+    error = steps.std() / len(steps) ** 0.5
+    return steps.mean(), error, steps.mean().abs() > 2 * error
+
+
+def in_float32(one, two):
+    steps = torch.tensor(two) - torch.tensor(one)
+    error = steps.std() / len(steps) ** 0.5
+    return steps.mean().item(), error.item(), int(abs(steps.mean()) > 2 * error)
+
+
+def by_hand(baseline, changed):
+    n, total = len(baseline), 0
+    steps = [changed[i] - baseline[i] for i in range(n)]
+    mean = sum(steps) / n
+    for step in steps:
+        total += (step - mean) ** 2
+    error = math.sqrt(total / (n - 1) / n)
+    return mean, error, mean > 2 * error or mean < -2 * error
+
+
+def divided(baseline, changed):
+    mean, error, _ = by_hand(baseline, changed)
+    return mean, error, abs(mean) / error > 2
+
+
+COMPARE_WRONG = COMPARE.wrong("mean", {
+    "error first": "error", "signs are lost: take abs() of the mean": "abs(mean)", "the sign is turned": "(a - b).mean()",
+    "the best seeds": "b.max() - a.max()", "the largest difference": "d.max()", "that is the sum": "d.sum()",
+    "of the change itself": "b.mean()", "that is a ratio": "b.mean() / a.mean()", "a mean divides by n": "d.sum() / (n - 1)",
+    "the median": "np.median(d)", "signs are lost before": "abs(d).mean()", "it should give a number": "d",
+    "seed by seed, and the mean of that": "mean + 1",
+}) | COMPARE.wrong("error", {
+    "the spread of the differences; the error": "d.std(ddof=1)", "should be n - 1 (": "d.std() / n**0.5",
+    "without the root of n": "d.std()", "falls with the root of n": "d.std(ddof=1) / n",
+    "divides by n, and has n": "d.std() / n", "not paired, and with n": "((a.var() + b.var()) / n) ** 0.5",
+    "not paired: the spreads of both": "((a.var(ddof=1) + b.var(ddof=1)) / n) ** 0.5",
+    "the error of the change alone": "b.std(ddof=1) / n**0.5", "the error of the baseline alone": "a.std(ddof=1) / n**0.5",
+    "the spread of the change alone": "b.std(ddof=1)", "in one heap": "np.array([a, b]).std(ddof=1) / (2 * n) ** 0.5",
+    "its root is the spread": "d.var(ddof=1) / n", "take its root, and divide": "d.var(ddof=1)",
+    "the factor 2 belongs": "2 * error", "once is enough": "d.std(ddof=1) / (n - 1) ** 0.5",
+    "divided by the root of their number": "0",
+}) | COMPARE.wrong("larger", {
+    "says 'yes'": "'yes'", "says 2.5 as the third thing": "2.5", "compare abs(difference)": "mean > 2 * error",
+    "twice the error, not once": ["abs(mean) > error", "True"], "not with the spread": "abs(mean) > 4 * error",
+    "is the comparison turned round": ["abs(mean) < 2 * error", "False"], "is >, not >=": "abs(mean) >= 2 * error",
+    "any difference exceeds 0": "error and abs(mean) > 2 * error",
+}) | {
+    "three things": lambda a, b: by_hand(a, b)[0], "gives 2 things": lambda a, b: by_hand(a, b)[:2],
+    "divides by an error of 0": divided, "tears the pairs apart": lambda a, b: a.sort() or by_hand(a, b),
+}  # fmt: skip
+
+# pick
+
+PICK = Program("""
+def answer(rows):
+    runs = {}
+    for row in {{rows: rows}}:
+        runs[row["change"]] = runs.get(row["change"], []) + [row[{{key: "val_accuracy"}}]]
+    best = max(runs, key=lambda name: {{score: np.mean(runs[name])}})
+    return {{give: best}}
+""")
+
+
+def picked_by_loop(rows):
+    best, name = -1, None
+    for change in {row["change"] for row in rows}:
+        values = torch.tensor([row["val_accuracy"] for row in rows if row["change"] == change])
+        if values.mean() > best:
+            best, name = values.mean(), change
+    return name
+
+
+def picked_by_groups(rows, order=lambda row: row["change"]):
+    """With another order the last piece of a change counts for it."""
+    groups = itertools.groupby(sorted(rows, key=order), key=lambda row: row["change"])
+    means = {change: np.mean([row["val_accuracy"] for row in group]) for change, group in groups}
+    return sorted(means, key=means.get)[-1]
+
+
+SEEN = []
+PICK_WRONG = PICK.wrong("score", {
+    "best single run, by luck": "max(runs[name])", "the best of the worst": "min(runs[name])",
+    "Divide by their number": "np.sum(runs[name])", "max, not min": "-np.mean(runs[name])",
+    "its median is the best": "np.median(runs[name])", "its first run is the best": "runs[name][0]",
+    "its last run is the best": "runs[name].pop()",
+}) | PICK.wrong("give", {
+    "stands in the first row": "next(iter(runs))", "gives a whole row": "rows[0]", "not its accuracy": "max(runs[best])",
+    "the name of a change": "[best]", "no change of these rows": ["'baseline'", "'right'"],
+    "for its own change": "'first' if rows[0]['seed'] else best",
+}) | {
+    "still the planted mistake": lambda rows: max(rows, key=lambda row: row["test_accuracy"])["change"],
+    "the test part is for the end": PICK(key='"test_accuracy"'),
+    "only that one kept": lambda rows: picked_by_groups(rows, order=lambda row: row["seed"]),
+    "changes the rows": PICK(rows="rows.sort(key=str) or rows"),
+    "was something kept": lambda rows: SEEN.extend(rows) or PICK()(SEEN),
+}  # fmt: skip
+
+# halving
+
+HALVING = Program("""
+def answer(candidates, score, epochs):
+    {{start: left = list(candidates)}}
+    while len(left) > {{stop: 1}}:
+        left = sorted(left, key=lambda candidate: {{key: -score(candidate, epochs)}})[: {{keep: len(left) - len(left) // 2}}]
+        epochs = {{epochs: 2 * epochs}}
+    {{end: pass}}
+    return {{give: left[0]}}
+""")
+
+
+def by_recursion(candidates, score, epochs=1):
+    if len(candidates) == 1:
+        return candidates[0]
+    scores = np.array([score(candidate, epochs) for candidate in candidates])
+    best = np.argsort(-scores)[: -(-len(candidates) // 2)]
+    return by_recursion([candidates[i] for i in best], score, 2 * epochs)
+
+
+def drains(candidates, score, epochs):
+    while len(candidates) > 1:
+        scores = [score(candidate, epochs) for candidate in candidates]
+        for _ in range(len(candidates) // 2):
+            worst = scores.index(min(scores))
+            del scores[worst], candidates[worst]
+        epochs *= 2
+    return candidates[0]
+
+
+def by_pairs(candidates, score, epochs):
+    while len(candidates) > 1:
+        pairs = sorted(((score(c, epochs), c) for c in candidates), reverse=True)
+        candidates = [c for _, c in pairs[: (len(pairs) + 1) // 2]]
+        epochs *= 2
+    return candidates[0]
+
+
+HALVING_WRONG = HALVING.wrong("keep", {
+    "never ends": ["len(left)", "len(left) // 2 + 1"], "more than half": "max(1, len(left) - 1)",
+    "are trained for 2 epochs; it should be 3. Half of an odd number is rounded up": "len(left) // 2",
+}) | HALVING.wrong("start", {
+    "begins with 4 epochs": "left, epochs = candidates, 2 * epochs", "begins with 1 epochs": "left, epochs = candidates, 1",
+    "1 of 8 candidates are not tried": "left = candidates[1:]", "takes a candidate": "left = list(range(len(candidates)))",
+    "score each candidate once a round": "left = candidates; [score(candidate, epochs) for candidate in candidates]",
+    "Are the epochs doubled": "left = [max(candidates, key=lambda candidate: score(candidate, epochs))]",
+}) | HALVING.wrong("give", {
+    "does it end with return": "None", "not a list": "left", "the candidate itself": "left[0]['name']",
+    "is left in the end": "candidates[0]",
+}) | {
+    "never calls score": lambda candidates, score, epochs: candidates[0], "it should be 2": HALVING(stop="2"),
+    "double the epochs after a round": HALVING(epochs="epochs"), "it should be": HALVING(epochs="epochs + 1"),
+    "go on; better were": HALVING(key="score(candidate, epochs)"), "Stop when one": HALVING(end="score(left[0], 64)"),
+    "changes the list of candidates": drains, "is for equal scores": by_pairs,
+}  # fmt: skip
+
+RIGHT = {
+    "draw_rates": [
+        DRAW(), by_numpy, by_python, lambda *given: sorted(by_python(*given)), DRAW(rates="tuple(high * (low / high) ** u)"),
+        DRAW(draw="(torch.randperm(n, generator=own) + torch.rand(n, generator=own)) / n"), DRAW(rates="(r for r in 10**x)"),
+    ],
+    "scale_rate": [SCALE(), scaled_by_ifs, SCALE(give="np.float64(lr * ratio**power)")],
+    "one_at_a_time": [ONE(), one_as_generator, ONE(give="(runs[0], *runs[:0:-1])")],
+    "compare": [COMPARE(), by_tensors, in_float32, by_hand],
+    "pick": [PICK(), picked_by_loop, picked_by_groups],
+    "halving": [HALVING(), by_recursion],
+}  # fmt: skip
+WRONG = {
+    "draw_rates": DRAW_WRONG, "scale_rate": SCALE_WRONG, "one_at_a_time": ONE_WRONG, "compare": COMPARE_WRONG,
+    "pick": PICK_WRONG, "halving": HALVING_WRONG,
+}  # fmt: skip

@@ -1,0 +1,270 @@
+"""The exercises of notebook 10 about a search: learning rates scaled and drawn, and candidates halved."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vit_helpers.checks.compare import copy_of
+from vit_helpers.checks.contract import Raises
+from vit_helpers.checks.data import own_generator
+from vit_helpers.checks.engine import Case, Exercise, Given, cases
+from vit_helpers.checks.learning import as_list, as_number, rounding
+from vit_helpers.checks.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.traces import ask, generators_restored
+
+# A learning rate, scaled
+
+FACTORS: Mapping[str, Function] = {"linear": lambda ratio: ratio, "sqrt": math.sqrt}
+OTHER = {"linear": "sqrt", "sqrt": "linear"}
+BATCHES = [(0.5, 64, 160), (3e-3, 64, 100), (3e-3, 4096, 64), (1e-3, 64, 256), (2e-3, 100, 25), (1e-3, 32, 32)]
+
+
+def scale(lr: float, batch: int, new_batch: int, rule: str) -> float:
+    """The right answer."""
+    if rule not in FACTORS:
+        raise ValueError(rule)
+    return lr * FACTORS[rule](new_batch / batch)
+
+
+def by_factor(wrong: Function) -> Function:
+    """A wrong answer: from lr, batch, new batch and what the rule does with a ratio."""
+    return lambda lr, batch, new, rule: wrong(lr, batch, new, FACTORS[rule])
+
+
+def no_error(got: str, lr: float, batch: int, new_batch: int, rule: str) -> str:
+    """What to say to an answer that scales by any rule."""
+    return f"gives {got} for the rule {rule!r}; a typing error would pass unseen: raise ValueError"
+
+
+SCALE = Exercise(
+    name="scale_rate",
+    reference=scale,
+    when='for lr {:g}, batch {} to {}, rule "{}"'.format,
+    says="gives {got:.3g} {when}; it should give {right:.3g}: {words}",
+    odd=rounding,
+    unknown="multiply lr by new_batch / batch, or by the root of that",
+    rtol=1e-4,
+    ideas={
+        "the linear rule, for larger and smaller batches": cases(*((*sizes, "linear") for sizes in BATCHES)),
+        "the square-root rule, for larger and smaller batches": cases(*((*sizes, "sqrt") for sizes in BATCHES)),
+        "raises ValueError for a rule that nobody knows":
+            [Raises([(1e-3, 64, 128, rule) for rule in ("cubic", "", "Linear rule")], no_error)],
+    },
+    mistakes={
+        "upside down: a larger batch takes a larger rate": lambda lr, b, new, rule: scale(lr, new, b, rule),
+        "this is what the other rule gives": lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
+        "that is only the factor; multiply lr by it": lambda lr, *given: scale(1, *given),
+        "nothing was scaled": lambda lr, *given: lr,
+        "the root is taken of lr too; only the ratio of the batches is under it":
+            lambda lr, b, new, rule: (lr * new / b) ** 0.5,
+        "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
+        "divides without a rest: // gives whole numbers, use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
+        "multiplies by the new batch; divide by the old one as well": by_factor(lambda lr, b, new, f: lr * f(new)),
+        "divides by the old batch; multiply by the new one as well": by_factor(lambda lr, b, new, f: lr / f(b)),
+        "the square rule was taken upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
+        "adds the factor; multiply by it": by_factor(lambda lr, b, new, f: lr + f(new / b)),
+    },
+)  # fmt: skip
+check_scale_rate = SCALE.check
+
+
+# Rates, drawn
+
+DECADES = (1e-5, 1e-1)  # four of them
+
+
+def drawn(answer: Function, n: int, low: float, high: float, seed: int) -> list[float]:
+    """The rates of an answer; Mistake unless they are n numbers. The global generators are put back."""
+    when = f"for n = {n}, from {low:g} to {high:g}, seed {seed}"
+    with generators_restored():
+        got = as_list(answer(n, low, high, seed), when, "a row of n rates", most=n + 1)
+    reject_if(len(got) != n, f"gives {len(got)} rates {when}")
+    return [as_number(rate, when, "a row of numbers") for rate in got]
+
+
+def fills(values: Sequence[float], low: float, high: float) -> bool:
+    """Whether many values lie within a range, and reach near to both of its ends."""
+    near = 0.1 * (high - low)
+    return low - 1e-4 <= min(values) < low + near and high - near < max(values) <= high + 1e-4
+
+
+def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict[str, bool]:
+    """True; Mistake where a rate is not between low and high."""
+    rates, where = drawn(answer, n, low, high, seed), f"between {low:g} and {high:g}"
+    least, most = min(rates), max(rates)
+    endless = math.isinf(least) or math.isinf(most)
+    reject_if(endless, f"gives {least:.3g} to {most:.3g} {where}: is a logarithm taken of 0, or a power of something large?")
+    if low * 0.9999 <= least and most <= high * 1.0001:
+        return {"": True}
+    tens, es = ([log(end) for end in (low, high)] for log in (math.log10, math.log))
+    as_exponent = fills(rates, *tens) or fills(rates, *es)
+    reject_if(as_exponent, f"gives {least:.2f} {where}: that is the exponent. The rate is 10 (or e) to its power")
+    logs = [math.log(max(rate, 1e-300)) for rate in rates]
+    mixed = fills(logs, *tens) or fills(logs, *(math.log(10) * end for end in es))
+    reject_if(mixed, f"gives {least:.3g} {where}: the exponent was drawn with one logarithm, undone with another")
+    start = "An exponent starts at log(low) and goes at most log(high) - log(low) further"
+    reject_if(most > high, f"gives {most:.3g}, which is above {high:g}. {start}")
+    raise Mistake(f"gives {least:.3g}, which is below {low:g}. {start}")
+
+
+def spread(exercise: Exercise, answer: Function) -> None:
+    """Mistake unless the rates are uniform in their exponent, and random."""
+    rates = ask(partial(drawn, answer), 2000, *DECADES, 0)
+    logs = sorted(map(math.log10, rates))
+    few, gaps = len({f"{rate:.3g}" for rate in rates}), [b - a for a, b in pairwise(logs)]
+    reject_if(few == 1, f"gives the rate {rates[0]:.3g} 2,000 times; draw a new one for each")
+    reject_if(few < 100, f"only {few} different rates among 2,000: draw exponents with a fraction, not whole ones")
+    reject_if(max(gaps) < 1.5 * fmean(gaps), "the rates are an even grid; draw them at random")
+    shares = [sum(decade <= x < decade + 1 for x in logs) / 2000 for decade in (-5, -4, -3, -2)]
+    told = ", ".join(f"{share:.2f}" for share in shares)
+    between = f"from {DECADES[0]:g} to {DECADES[1]:g}, the four powers of ten get the shares {told}"
+    reject_if(shares[3] > 0.8, f"uniform, not log-uniform: {between}. Draw the exponent evenly, not the rate")
+    words = f"crowded at the low end: {between}. Draw the exponent evenly; nothing else is to be bent"
+    reject_if(shares[0] > 0.8, words)
+    uneven = max(abs(share - 0.25) for share in shares) > 0.06
+    reject_if(uneven, f"{between}; each should get a quarter. Is the exponent uniform?")
+    for x, end in ((logs[0], -5), (logs[-1], -1)):
+        reject_if(abs(x - end) > 0.1, f"no rate comes near {10.0**end:g}: the whole range should be used")
+
+
+def seeded(exercise: Exercise, answer: Function) -> None:
+    """Mistake unless the rates follow from the seed."""
+    first, again, other = (ask(partial(drawn, answer), 20, *DECADES, seed) for seed in (3, 3, 4))
+    reject_if(first != again, "gives other rates when called again with the same seed; is the generator started from it?")
+    reject_if(first == other, "gives the same rates for every seed: is the seed used?")
+
+
+def by_torch(n: int, low: float, high: float, seed: int) -> Tensor:
+    """A right answer."""
+    return low * (high / low) ** torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+DRAW = Exercise(
+    name="draw_rates",
+    reference=by_torch,
+    observe=inside,
+    when=lambda *given: "",
+    ideas={
+        "n rates, all between low and high":
+            cases((200, 1e-4, 1e-1, 0), (1, 1e-3, 1e-2, 3), (5, 2e-5, 4e-2, 1), (50, 0.5, 200.0, 2)),
+        "every power of ten gets its share of the rates": [spread],
+        "the same rates for the same seed, others for another": [seeded],
+        "the generator is its own: no other seed moves the rates, and none is moved":
+            [own_generator(6, *DECADES, 5, words="the next training would start from other weights")],
+    },
+    mistakes={},  # rates are drawn at random, so none are compared: `inside` and `spread` tell what is wrong
+)  # fmt: skip
+check_draw_rates = DRAW.check
+
+
+# Halving
+
+
+class Trainer:
+    """What plays the training: it remembers every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, str]] = []
+
+    def __call__(self, candidate: Any, epochs: int) -> float:
+        words = f"calls score with {short(candidate)}; it takes a candidate and epochs"
+        reject_if(not isinstance(candidate, dict), words)
+        self.calls.append((epochs, candidate["name"]))
+        words = "never ends: is the list made shorter in every round, half of 3 being 2 and of 2 being 1?"
+        reject_if(len(self.calls) > 100, words)
+        start, gain = candidate["curve"]
+        return start + gain * math.log2(epochs)
+
+
+def right_halving(candidates: list[Any], score: Function, epochs: int) -> dict[str, Any]:
+    """The right answer."""
+    while len(candidates) > 1:
+        best = sorted(candidates, key=lambda candidate: score(candidate, epochs), reverse=True)
+        candidates, epochs = best[: (len(best) + 1) // 2], 2 * epochs
+    return candidates[0]
+
+
+def played(answer: Function, candidates: list[Any], epochs: int, look: str) -> dict[str, Any]:
+    """The calls of the first round, those of all rounds, or the candidate that is left."""
+    given, trainer = copy_of(candidates), Trainer()
+    got = answer(given, trainer, epochs)
+    reject_if(given != candidates, "changes the list of candidates; make a new one")
+    nothing = "gives nothing back: does it end with return?"
+    never = "never calls score(candidate, epochs)"
+    reject_if(not trainer.calls and len(candidates) > 1, f"{never}, and {nothing}" if got is None else never)
+    if look == "first":
+        return {look: sorted(call for call in trainer.calls if call[0] == trainer.calls[0][0])}
+    if look == "rounds":
+        return {look: sorted(trainer.calls)}
+    reject_if(got is None, nothing)
+    many = ", not a list" if isinstance(got, (list, tuple)) else ""
+    reject_if(not isinstance(got, dict), f"gives {short(got)}; it should give the candidate itself{many}")
+    return {look: got.get("name")}
+
+
+def first_round(got: list[Any], right: list[Any], candidates: list[Any], epochs: int, look: str) -> str:
+    """What is wrong with the calls of the first round."""
+    n, began, lost = len(candidates), got[0][0], len(candidates) - len({*got})
+    if began != epochs:
+        return f"begins with {began} epochs; asked were {epochs}. Double after a round, not before"
+    if lost:
+        return f"{lost} of {n} candidates are not tried in the first round"
+    again = "score each candidate once a round, and keep the number, and double the epochs after a round"
+    return f"{len(got)} runs of {epochs} epochs for {n} candidates: {again}"
+
+
+def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *given: Any) -> str:
+    """What is wrong with the calls of later rounds."""
+    for epochs in sorted({e for e, _ in right}):
+        mine, theirs = ([name for e, name in calls if e == epochs] for calls in (got, right))
+        told = f"of {len(candidates)} candidates, {len(mine)} are trained for {epochs} epochs; it should be {len(theirs)}"
+        if len(mine) < len(theirs):
+            return f"{told}.{'' if mine else ' Are the epochs doubled?'} Half of an odd number is rounded up"
+        if len(mine) > len(theirs):
+            return f"{told}. Is more than half kept (half of an odd number is rounded up)?"
+        if mine != theirs:
+            return f"of {len(candidates)} candidates, {', '.join(mine)} go on; better were {', '.join(theirs)}"
+    spent, asked = (sum(e for e, _ in calls) for calls in (got, right))
+    return f"spends {spent} epochs on {len(candidates)} candidates; {asked} are enough. Stop when one is left"
+
+
+CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
+    [(0.50, 0.02), (0.60, 0.03), (0.55, 0.01), (0.58, 0.09), (0.40, 0.20), (0.56, 0.02), (0.52, 0.001), (0.54, 0.0)],
+    [(0.5, 0.01), (0.6, 0.0), (0.55, 0.08), (0.3, 0.28), (0.2, 0.0)],
+    [(0.3, 0.0), (0.4, 0.0), (0.5, 0.0)],
+]
+
+
+def field(curves: Sequence[Given], epochs: int, look: str) -> Case:
+    """Candidates with these curves, the epochs of the first round, and what is looked at."""
+    return Case(lambda: ([{"name": f"candidate {i}", "curve": curve} for i, curve in enumerate(curves)], epochs, look))
+
+
+HALVING = Exercise(
+    name="halving",
+    reference=right_halving,
+    observe=played,
+    when=lambda *given: "",
+    says="{words}",
+    unknown={
+        "first": first_round,
+        "rounds": other_rounds,
+        "winner": lambda got, right, *given: f"gives {got}; {right} is left in the end",
+    },
+    hints={"not supported between": "That is for equal scores: sorting pairs then compares candidates. Give sorted a key"},
+    ideas={
+        "every candidate is tried first, for as many epochs as asked": [field(curves, 2, "first") for curves in CURVES],
+        "the better half goes on, for twice as many epochs": [field(curves, 1, "rounds") for curves in CURVES],
+        "the one that is left is handed back": [field(curves, 1, "winner") for curves in CURVES],
+        "equal scores, a single candidate, and the list as it was":
+            [field([(0.5, 0.2)] + [(0.5, 0.1)] * 4, 2, "winner"), field([(0.5, 0.1)], 1, "winner")],
+    },
+    mistakes={},  # `played` and the functions of `unknown` tell what is wrong
+)  # fmt: skip
+check_halving = HALVING.check

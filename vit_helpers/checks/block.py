@@ -1,0 +1,194 @@
+"""The exercise of notebook 04 that puts attention, the MLP and two norms together as a block."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import permutations, product
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vit_helpers.checks import modules
+from vit_helpers.checks.feed_forward import MLPS, identity, mlp, mlp_readings
+from vit_helpers.checks.modules import ModuleExercise, Reading
+from vit_helpers.checks.multi_head import HEADS, MULTI_HEAD, multi_head
+from vit_helpers.checks.multi_head import readings as attention_readings
+from vit_helpers.checks.report import Function
+from vit_helpers.encoder import Block
+
+# The ways through the parts
+
+
+def right_way(x: Tensor, n: Function, a: Function, m: Function, f: Function) -> Tensor:
+    """Equations 2 and 3: norms n and m, attention a, MLP f."""
+    x = x + a(n(x))
+    return x + f(m(x))
+
+
+def then(rest: Function) -> Function:
+    """A way through the parts that begins with equation 2; rest: what it makes of the result y, of x, norm2 and the MLP."""
+    return lambda x, n, a, m, f: rest(x + a(n(x)), x, m, f)
+
+
+def first(rest: Function) -> Function:
+    """A way through the parts that ends with equation 3; rest: what it makes of x, norm1 and attention before that."""
+    return lambda x, n, a, m, f: (y := rest(x, n, a)) + f(m(y))
+
+
+def norms_last(x: Tensor, n: Function, a: Function, m: Function, f: Function) -> Tensor:
+    x = n(x + a(x))
+    return m(x + f(x))
+
+
+WAYS: dict[str, Function] = {
+    "the attention's result is never used: x + mlp(norm2(x)). No token ever sees another": first(lambda x, n, a: x),
+    "the MLP's result is never used": then(lambda y, x, m, f: y),
+    "there is no residual at all: add x to what attention gives, and that to what the MLP gives":
+        lambda x, n, a, m, f: f(m(a(n(x)))),
+    "there is no residual around attention: x + attn(norm1(x))": first(lambda x, n, a: a(n(x))),
+    "there is no residual around the MLP: add what entered norm2": then(lambda y, x, m, f: f(m(y))),
+    "the MLP's residual is the block's input; it is what attention left, x after equation 2":
+        then(lambda y, x, m, f: x + f(m(y))),
+    "attention and MLP both read the block's input, side by side; the MLP reads what attention left":
+        then(lambda y, x, m, f: y + f(m(x))),
+    "the block's input is added once more at the end": then(lambda y, x, m, f: x + y + f(m(y))),
+    "the norms stand last, after the sums; in a ViT they stand first: x + attn(norm1(x))": norms_last,
+    "the norms stand after attention and MLP, before the sums; they stand first: x + attn(norm1(x))":
+        lambda x, n, a, m, f: (y := x + n(a(x))) + m(f(y)),
+    "the first norm stands last, after the sum; it stands first: x + attn(norm1(x))": first(lambda x, n, a: n(x + a(x))),
+    "the residual adds the normed tokens; add x as it was before its norm":
+        lambda x, n, a, m, f: (z := m(n(x) + a(n(x)))) + f(z),
+    "the first residual adds the normed tokens; add x as it was before norm1": first(lambda x, n, a: n(x) + a(n(x))),
+    "the second residual adds the normed tokens; add x as it was before norm2": then(lambda y, x, m, f: m(y) + f(m(y))),
+    "one norm is used twice, the other never: attention and MLP have a norm each":
+        lambda x, n, a, m, f: right_way(x, n, a, n, f),
+    "the MLP reads tokens that no norm has touched: mlp(norm2(x))": then(lambda y, x, m, f: y + f(y)),
+    "attention reads tokens that no norm has touched: attn(norm1(x))": first(lambda x, n, a: x + a(x)),
+    "no norm is used": lambda x, n, a, m, f: right_way(x, identity, a, identity, f),
+    "the MLP comes before attention; attention comes first": lambda x, n, a, m, f: right_way(x, m, f, n, a),
+    "the MLP reads attention's result alone; first x = x + attn(norm1(x))": lambda x, n, a, m, f: x + f(m(a(n(x)))),
+    "the MLP reads attention's result alone; it reads the sum": lambda x, n, a, m, f: x + a(n(x)) + f(m(a(n(x)))),
+    "x is not added to attention's result, and the MLP reads it instead": lambda x, n, a, m, f: a(n(x)) + f(m(x)),
+    "the second norm stands last; it stands first: x + mlp(norm2(x))": then(lambda y, x, m, f: m(y + f(y))),
+    "the second norm stands after the MLP, not first: x + mlp(norm2(x))": then(lambda y, x, m, f: y + m(f(y))),
+    "the first norm stands after attention, not first: x + attn(norm1(x))": first(lambda x, n, a: x + n(a(x))),
+    "attention's result is subtracted; add it": first(lambda x, n, a: x - a(n(x))),
+    "the MLP's result is subtracted; add it": then(lambda y, x, m, f: y - f(m(y))),
+    "the second norm is applied to the result too": then(lambda y, x, m, f: m(y + f(m(y)))),
+}  # fmt: skip
+EPS = {
+    "the norms' eps is 1e-5, torch's own default": (1e-5, 1e-5),
+    "norm1's eps is 1e-5, torch's own default": (1e-5, 1e-6),
+    "norm2's eps is 1e-5, torch's own default": (1e-6, 1e-5),
+    "the norms' eps is 1e-8": (1e-8, 1e-8),
+    "the norms' eps is 1e-12": (1e-12, 1e-12),
+    "the norms have no eps": (0.0, 0.0),
+}
+
+
+def block(
+    x: Tensor, *reading: Tensor, way: Function = right_way, eps: tuple[float, float] = (1e-6, 1e-6),
+    attention: Function = multi_head, dense: Function = mlp,
+) -> Tensor:  # fmt: skip
+    """x through the parts of a reading; a mistake is another way, other eps, wrong attention or a wrong MLP."""
+    n, m = (
+        partial(F.layer_norm, normalized_shape=x.shape[-1:], weight=w, bias=b, eps=each)
+        for (w, b), each in zip((reading[:2], reading[6:8]), eps, strict=True)
+    )
+    return way(x, n, lambda z: attention(z, *reading[2:6]), m, lambda z: dense(z, *reading[8:]))
+
+
+def regrouped(x: Tensor, w: Tensor, b: Tensor, *proj: Tensor, heads: int) -> Tensor:
+    """Attention with another number of heads."""
+    return multi_head(x, *(z.flatten(1, 2).unflatten(1, (heads, -1)) for z in (w, b)), *proj)
+
+
+MAPS = (nn.Linear, nn.MultiheadAttention)
+
+
+def norm_readings(module: nn.Module) -> Iterator[Reading]:
+    """Scale and shift of both norms, in each order that makes sense: a torch LayerNorm says which is which."""
+    pairs, loose = [], []
+    for part in module.modules():
+        own = [p.squeeze() for p in part.parameters(recurse=False)]
+        if isinstance(part, MAPS) or any(p.ndim > 1 for p in own):
+            continue  # the vectors beside a matrix are biases
+        if isinstance(part, nn.LayerNorm):
+            pairs.append([own])
+        elif len(own) == 2:
+            pairs.append([own, own[::-1]])
+        else:
+            loose += own
+    if len(pairs) == 2 and not loose:
+        for one, two in product(*pairs):
+            yield from ((*one, *two), (*two, *one))
+    elif len(loose) == 4 and not pairs:
+        yield from permutations(loose)
+
+
+def block_readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
+    """Every way to read the block's parts: norm1's w and b, attention as for notebook 03, norm2's, the MLP's layers."""
+    maps = [part for part in module.modules() if isinstance(part, MAPS)]
+    dense = {dim, 4 * dim}  # the widths of the MLP's layers
+    parts = nn.ModuleList(p for p in maps if not (isinstance(p, nn.Linear) and set(p.weight.shape) == dense))
+    ways = attention_readings(parts, dim, heads), mlp_readings(module, dim, 4 * dim), norm_readings(module)
+    for attention, layers, norms in product(*ways):
+        yield *norms[:2], *attention, *norms[2:], *layers
+
+
+def exact(exercise: ModuleExercise, answer: Function) -> None:
+    """Mistake unless a module is right to the last digits of float64, for tiny tokens too, where eps counts."""
+    sizes, shape = exercise.cases[0]
+    module, x = modules.made(answer, sizes, shape, torch.float64)
+    for size in (1e-3, 1.0):
+        modules.reading_of(exercise, module, size * x, sizes)
+
+
+BLOCK = ModuleExercise(
+    name="block",
+    module=Block,
+    function=block,
+    readings=block_readings,
+    vectorized=True,
+    ideas={
+        "(B, T, D) in, (B, T, D) out": [modules.shapes],
+        "two norms, attention, an MLP: 12 D^2 + 13 D parameters": [modules.parameters],
+        "images do not mix, and two calls give the same": [modules.apart],
+        "the numbers of equations 2 and 3": [modules.numbers],
+        "eps 1e-6 and the exact GELU, float64 too": [exact],
+        "any number of heads and tokens": [modules.other_sizes],
+        "gradients flow to the tokens and to every parameter": [modules.every_gradient],
+    },
+    mistakes={words: partial(block, way=way) for words, way in WAYS.items()}
+    | {f"the MLP: {words}": partial(block, dense=wrong) for words, wrong in MLPS.items()}
+    | {f"{words}; the published models have 1e-6": partial(block, eps=eps) for words, eps in EPS.items()}
+    | {
+        "the norms stand last, after the sums; in a ViT they stand first: x + attn(norm1(x)). And the MLP has a ReLU where "
+        "the paper has a GELU": partial(block, way=norms_last, dense=partial(mlp, act=F.relu))
+    }
+    | {f"attention: {words}": partial(block, attention=wrong) for words, wrong in HEADS.items()}
+    | {
+        f"attention has {n} heads: use the num_heads that is given": partial(block, attention=partial(regrouped, heads=n))
+        for n in (2, 4, 6, 12)
+    },
+    structures={
+        "one LayerNorm is missing, attention and MLP have a norm each; or both have no shift (RMSNorm?)":
+            modules.squares(12, 11),
+        "that is a LayerNorm too many (the last one of a ViT stands after all blocks), or a LayerScale":
+            modules.squares(12, 15),
+        "a LayerNorm and the output projection of attention are missing": modules.squares(11, 10),
+        "the output projection of attention is missing": modules.squares(11, 12),
+        "the MLP is missing; layers in a plain list are not registered": modules.squares(4, 8),
+        "attention is missing": modules.squares(8, 9),
+        "the Linears have no biases": modules.squares(12, 4),
+        "the MLP's layers have no biases": modules.squares(12, 8),
+        "queries, keys and values have no bias": modules.squares(12, 10),
+        "attention has no biases, or the norms are missing, or their scale and shift": modules.squares(12, 9),
+    }
+    | {f"the MLP's hidden width is {r} D; it is 4 D": modules.squares(4 + 2 * r, 9 + r) for r in (1, 2, 3, 8)},
+    cases=MULTI_HEAD.cases,
+    count="12 D^2 + 13 D",
+    advice="4 D^2 + 4 D of attention, 8 D^2 + 5 D of the MLP, 2 D of each norm",
+    unknown="shapes and parameters are right, the numbers are not: x = x + attn(norm1(x)), then x = x + mlp(norm2(x))",
+    unread="build it from nn.Linear and nn.LayerNorm, so that weights can be copied",
+)  # fmt: skip

@@ -1,0 +1,120 @@
+"""The exercise of notebook 04 that builds the MLP of a block."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import permutations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vit_helpers.checks import modules
+from vit_helpers.checks.modules import ModuleExercise, Reading
+from vit_helpers.checks.report import Function, reject_if, variants
+from vit_helpers.encoder import MLP
+
+
+def identity(x: Tensor) -> Tensor:
+    return x
+
+
+def mlp(
+    x: Tensor, *layers: Tensor, act: Function = F.gelu, before: Function = identity, after: Function = identity,
+    residual: int = 0,
+) -> Tensor:  # fmt: skip
+    """Linear, GELU, Linear; a mistake is another activation, or something before or after the layers."""
+    w1, b1, w2, b2 = layers
+    return after(F.linear(act(F.linear(before(x), w1, b1)), w2, b2)) + residual * x
+
+
+MLPS = variants(mlp, {
+    "a GELU stands after the last layer too; nothing does, or the MLP could hardly subtract": {"after": F.gelu},
+    "a ReLU stands after the last layer; nothing does": {"after": F.relu},
+    "GELU stands after the last layer, not between the two": {"act": identity, "after": F.gelu},
+    "GELU stands before the first layer, not between the two": {"act": identity, "before": F.gelu},
+    "GELU stands before the first layer too; it stands between the two alone": {"before": F.gelu},
+    "nothing stands between the layers: two Linears in a row are one; put a GELU there": {"act": identity},
+    "has a ReLU where the paper has a GELU": {"act": F.relu},
+    "has ReLU, and once more after the last layer; the paper has one GELU between": {"act": F.relu, "after": F.relu},
+    "has the tanh form of GELU (that of flax), which differs a little; the exact one is wanted, nn.GELU()":
+        {"act": partial(F.gelu, approximate="tanh")},
+    "has x * sigmoid(1.702 x), a rough form of GELU; the exact one is wanted, nn.GELU()":
+        {"act": lambda x: x * torch.sigmoid(1.702 * x)},
+    "has a SiLU where the paper has a GELU": {"act": F.silu},
+    "has a tanh where the paper has a GELU": {"act": torch.tanh},
+    "has a sigmoid where the paper has a GELU": {"act": torch.sigmoid},
+    "a leaky ReLU stands where the paper has a GELU": {"act": F.leaky_relu},
+    "has Phi(x) alone; GELU is x * Phi(x)": {"act": torch.special.ndtr},
+    "GELU is twice too large: the factor 1/2 is missing": {"act": lambda x: 2 * F.gelu(x)},
+    "has erf(x) in GELU; it is erf(x / sqrt(2))": {"act": lambda x: x * (1 + torch.erf(x)) / 2},
+    "adds its input; the residual belongs to the block": {"residual": 1},
+    "norms its input; that belongs to the block": {"before": lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-6)},
+})  # fmt: skip
+
+
+def affine(module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """Weight (out, in) and bias (out,) of every map in which a module holds both, nn.Linear or not, either way round."""
+    for part in module.modules():
+        own = [p.squeeze() for p in part.parameters(recurse=False)]
+        for weight, bias in permutations(own, 2):
+            if weight.ndim == 2 and bias.ndim == 1:
+                yield from ((w, bias) for w in (weight, weight.T) if len(w) == len(bias))
+
+
+def mlp_readings(module: nn.Module, dim: int, hidden: int) -> Iterator[Reading]:
+    """Every way to read two layers of these widths: w1, b1, w2, b2."""
+    for one, two in permutations(affine(module), 2):
+        if one[0].shape == (hidden, dim) and two[0].shape == (dim, hidden):
+            yield *one, *two
+
+
+def tokens_alone(exercise: ModuleExercise, answer: Function) -> None:
+    """Mistake unless a module repeats itself in both modes and reads every token alone."""
+    (sizes, shape), *_ = exercise.cases
+    modules.expect_steady(*modules.made(answer, sizes, shape), shape)
+    for size in (shape, (sizes[0],) * 3):
+        module, x = modules.made(answer, sizes, size)
+        other = x.clone()
+        other[1, 3] += 1
+        with torch.no_grad():
+            moved = (modules.output(module.eval(), x) - modules.output(module, other)).abs().amax(-1) > 1e-5
+        moved[1, 3] = False
+        reject_if(moved.any(), "a token's result changes when another token does: the MLP reads every token alone")
+
+
+def two_layers(D: int, hidden: int) -> list[int]:
+    return [D * hidden, hidden, hidden * D, D]
+
+
+FEED_FORWARD = ModuleExercise(
+    name="mlp",
+    module=MLP,
+    function=mlp,
+    readings=mlp_readings,
+    ideas={
+        "(B, T, D) in, (B, T, D) out": [modules.shapes],
+        "two layers with biases, D -> hidden -> D": [modules.parameters],
+        "every token alone, the same at every call": [tokens_alone],
+        "a GELU between, nothing after": [modules.numbers],
+        "the exact GELU, float64 too": [modules.other_sizes],
+        "gradients flow to the tokens and to every parameter": [modules.every_gradient],
+    },
+    mistakes=MLPS,
+    structures={
+        "the biases are missing": lambda D, hidden: [D * hidden, hidden * D],
+        "the first layer has no bias": lambda D, hidden: [D * hidden, hidden * D, D],
+        "the second layer has no bias": lambda D, hidden: [D * hidden, hidden, hidden * D],
+        "only the first layer is registered; layers in a plain list are not": lambda D, hidden: [D * hidden, hidden],
+        "only the second layer is registered; layers in a plain list are not": lambda D, hidden: [hidden * D, D],
+        "that is a LayerNorm too many; it belongs to the block": lambda D, hidden: [*two_layers(D, hidden), 2 * D],
+        "the hidden width is always 4 D; take the one that is given": lambda D, hidden: two_layers(D, 4 * D),
+        "the second argument is the hidden width itself, not a factor 4 less": lambda D, hidden: two_layers(D, 4 * hidden),
+        "the second argument is the hidden width itself, not a factor on D": lambda D, hidden: two_layers(D, D * hidden),
+        "that is a layer too many": lambda D, hidden: [*two_layers(D, hidden), hidden * hidden, hidden],
+    },
+    cases=[((6, 10), (2, 5, 6)), ((5, 20), (2, 5, 5)), ((8, 3), (1, 1, 8)), ((4, 4), (3, 4, 4))],
+    count="2 D hidden + hidden + D",
+    advice="count weights and biases of D -> hidden -> D",
+    unknown="shapes and parameters are right, the numbers are not: Linear, GELU, Linear",
+    unread="build it from nn.Linear layers with their own biases, so that weights can be copied",
+)

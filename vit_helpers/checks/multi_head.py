@@ -1,0 +1,163 @@
+"""The exercise of notebook 03 that builds multi-head attention as a module, in whatever layers."""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from itertools import permutations
+
+import torch
+from torch import Tensor, nn
+
+from vit_helpers.attention import MultiHeadAttention
+from vit_helpers.checks import modules
+from vit_helpers.checks.attention_mistakes import VALUES, WEIGHTS, weigh
+from vit_helpers.checks.compare import same
+from vit_helpers.checks.modules import ModuleExercise, Reading
+from vit_helpers.checks.report import Function, reject_if, variants
+
+# Reading a module: its layers, whatever they are called
+
+
+def layers(module: nn.Module) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Weight and bias of every linear map, in the order they were made; nn.MultiheadAttention keeps three in one."""
+    for part in module.modules():
+        own = dict(part.named_parameters(recurse=False))
+        weight = own.get("in_proj_weight", own.get("weight"))
+        if weight is not None and weight.ndim == 2:
+            yield weight, own.get("in_proj_bias", own.get("bias"))
+
+
+def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
+    """Every way to read the layers as queries, keys, values and output projection: w (3, h, d, D), b, weight, bias.
+
+    The equations name no order for the 3D rows: of the axes q/k/v, h and d any may come first.
+    """
+    found, sizes = list(layers(module)), {"k": 3, "h": heads, "d": dim // heads}
+    maps = [(weight, bias) for weight, bias in found if bias is not None]
+    if len(maps) < len(found):
+        return
+    for i, (weight, bias) in enumerate(maps):
+        rest = [pair for j, pair in enumerate(maps) if j != i]
+        if weight.shape != (dim, dim) or sum(len(w) for w, _ in rest) != 3 * dim:
+            continue
+        if any(w.shape[1] != dim for w, _ in rest):
+            continue
+        w, b = (torch.cat(parts) for parts in zip(*rest, strict=True))
+        for order in permutations("khd"):
+            axes = [order.index(name) for name in "khd"]
+            one, two = (rows.unflatten(0, [sizes[name] for name in order]) for rows in (w, b))
+            for roles in permutations(range(3)):
+                yield one.permute(*axes, 3)[list(roles)], two.permute(axes)[list(roles)], weight, bias
+
+
+# One pass, and its mistakes
+
+
+def heads_of(x: Tensor, h: int) -> Tensor:
+    """(B, T, D) -> (B, h, T, d)"""
+    return x.unflatten(-1, (h, -1)).transpose(-3, -2)
+
+
+def multi_head(
+    x: Tensor, w: Tensor, b: Tensor, weight: Tensor, bias: Tensor,
+    weights: Function = weigh, values: Function = lambda w, q, k, v: w @ v,
+    split: Function = lambda q: q, join: Function = lambda values: values.transpose(1, 2).flatten(2),
+    project: Function = lambda x, values, weight, bias: values @ weight.T + bias,
+) -> Tensor:  # fmt: skip
+    """Equations 5 to 8 in one line each; a mistake is another way to mix tokens, to split or join heads, or to project."""
+    q, k, v = map(split, torch.einsum("btD,chdD->cbhtd", x, w) + b[:, None, :, None])
+    return project(x, join(values(weights(q, k, v), q, k, v)), weight, bias)
+
+
+SEEN_BEFORE = (  # what a check of modules sees in another way, or cannot tell from another mistake
+    "first axis|whole table|come later|changed places|with values|keys with keys|v back|plain mean|scores are not used"
+    "|reshaped|own sum|transposed weights|averages the queries"
+)
+HEADS = variants(multi_head, {
+    words: {part: wrong}
+    for part, table in (("weights", WEIGHTS), ("values", VALUES))
+    for words, wrong in table.items() if not re.search(SEEN_BEFORE, words)
+} | {
+    "divides by T, the number of tokens; the scores are divided by the root of d":
+        {"weights": partial(weigh, scale=lambda q: 1 / q.shape[-2])},
+    "a token may not attend to itself; in a ViT every token sees itself too":
+        {"weights": lambda q, k, v: weigh(q, k, v, ~torch.eye(q.shape[-2], dtype=torch.bool))},
+    "all numbers are right for a single head: the width is never split into num_heads heads":
+        {"split": lambda q: q.transpose(1, 2).flatten(2)[:, None]},
+    "the heads come back interleaved; in equation 8 they stand side by side: (B, T, h, d), then flatten(2)":
+        {"join": lambda values: values.permute(0, 2, 3, 1).flatten(2)},
+    "the heads come back in reverse order": {"join": lambda values: values.flip(1).transpose(1, 2).flatten(2)},
+    "the output projection is never applied": {"project": lambda x, values, weight, bias: values},
+    "the output projection's bias is never added": {"project": lambda x, values, weight, bias: values @ weight.T},
+    "adds its input; the residual belongs to the block of notebook 04":
+        {"project": lambda x, values, weight, bias: values @ weight.T + bias + x},
+})  # fmt: skip
+
+
+# Ideas
+
+
+def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
+    """Mistake unless every token sees every other one, and tokens in another order give the same in that order."""
+    module, x = modules.made(answer, (12, 3), (2, 7, 12))
+    order = torch.randperm(7)
+
+    def misses(token: int, changed: int) -> bool:
+        other = x.clone()
+        other[:, changed] += 3 * torch.randn(12)
+        return same(before[:, token], modules.output(module, other)[:, token], atol=1e-7)
+
+    with torch.no_grad():
+        before, moved = modules.output(module.eval(), x), modules.output(module, x[:, order])
+        missing = misses(0, 6), misses(6, 0)
+    never = "the tokens never meet: another token 6 leaves the output of token 0 as it was. Along which axis do scores run?"
+    reject_if(missing == (True, True), never)
+    every = "In a ViT every token sees every other one"
+    reject_if(missing[0], f"a token sees only earlier tokens and itself: a causal mask? {every}")
+    reject_if(missing[1], f"a token sees only later tokens and itself: a mask? {every}")
+    torn = "tokens are torn apart by a bare view: tokens in another order must give the same outputs in that order. "
+    way_out = "Open D as (h, d), then swap T and h; swap back before you close it again"
+    reject_if(not same(before[:, order], moved), torn + way_out)
+
+
+def whole_tokens(exercise: ModuleExercise, answer: Function) -> None:
+    """Mistake when a head reads only its own slice of a token."""
+    module, _ = modules.made(answer, (12, 3), (2, 5, 12))
+    sliced = any(w.shape[1] == 4 for w, _ in layers(module))
+    reject_if(sliced, "a head projects only its own slice of the token; in the paper every head reads all D numbers")
+
+
+MULTI_HEAD = ModuleExercise(
+    name="multi_head",
+    module=MultiHeadAttention,
+    function=multi_head,
+    readings=readings,
+    ideas={
+        "(B, T, D) in, (B, T, D) out": [modules.shapes],
+        "heads that read the whole token, and an output projection": [whole_tokens, modules.parameters],
+        "images in a batch do not mix, in training and evaluation": [modules.apart],
+        "every token sees every token, whatever their order": [tokens_meet],
+        "4 D^2 + 4 D parameters, and the numbers of equations 5 to 8": [modules.parameters, modules.numbers],
+        "any number of heads and tokens, float64 too": [modules.other_sizes],
+        "gradients flow to the tokens and to every parameter": [modules.every_gradient],
+    },
+    mistakes=HEADS,
+    structures={
+        "the output projection is missing": modules.squares(3, 3),
+        "the output projection and the biases are missing": modules.squares(3, 0),
+        "the biases are missing": modules.squares(4, 0),
+        "queries, keys and values have no bias": modules.squares(4, 1),
+        "the output projection has no bias": modules.squares(4, 3),
+        "only one of four D x D maps is registered; layers in a plain list are not, use nn.ModuleList":
+            modules.squares(1, 1),
+        "that is one D x D map too many": modules.squares(5, 5),
+        "that is a LayerNorm too many; it belongs to the block of notebook 04": modules.squares(4, 6),
+    },
+    cases=[
+        ((12, 3), (2, 5, 12)), ((8, 2), (1, 1, 8)), ((6, 1), (3, 4, 6)), ((5, 5), (2, 7, 5)), ((16, 4), (4, 4, 16)),
+        ((24, 6), (2, 17, 24)),
+    ],
+    count="4 D^2 + 4 D",
+    advice="count the weights and biases of q, k, v and the projection",
+    unknown="shapes and parameters are right, the numbers are not: softmax(q k^T / sqrt(d)) v, then the projection",
+)  # fmt: skip

@@ -1,0 +1,213 @@
+"""The exercise of notebook 02 that projects patches to tokens, and what the modules of this notebook share."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vit_helpers.checks import modules
+from vit_helpers.checks.compare import same
+from vit_helpers.checks.modules import ModuleExercise
+from vit_helpers.checks.report import Function, Mistake, first_line, reject_if
+from vit_helpers.checks.traces import ask
+from vit_helpers.patches import patchify, unpatchify
+
+# What the modules share: shapes, and what is learned
+
+UNREGISTERED = (
+    "is no registered parameter, so it is never trained and never saved: write self.name = nn.Parameter(...) in __init__ "
+    "(and no .to(...) behind it)"
+)
+
+
+def tokens_shape(exercise: ModuleExercise, answer: Function) -> None:
+    """Mistake unless a module gives tensors of the right shape, with the words for the shape of a known mistake."""
+    for sizes, shape in exercise.cases:
+        (module, x), when = modules.made(answer, sizes, shape), f"for {'images' if len(shape) == 4 else 'patches'} {shape}"
+        wanted = modules.right_shape(exercise, sizes, x)
+        try:
+            got = ask(module, x)
+        except (RuntimeError, IndexError) as error:
+            about_sizes = any(word in str(error).lower() for word in ("size", "expand", "dimension"))
+            words = f"raises an error about sizes {when}: {first_line(error)[:90]}. {exercise.advice}"
+            reject_if(exercise.advice and about_sizes, words)
+            raise
+        if isinstance(got, Tensor) and got.shape != wanted:
+            for words, wrong in exercise.mistakes.items():
+                known = exercise.wrong_class(wrong)(*sizes)(x).shape == got.shape
+                should = f"gives {tuple(got.shape)} {when}, wanted {exercise.count} = {wanted}"
+                reject_if(known, f"{should}: {words}")
+        modules.output(module, x, when, wanted)
+
+
+def steady(exercise: ModuleExercise, answer: Function) -> None:
+    """Mistake unless a module gives the same in both modes and at every call."""
+    for sizes, shape in exercise.cases:
+        module, x = modules.made(answer, sizes, shape)
+        modules.expect_steady(module, x, modules.right_shape(exercise, sizes, x))
+
+
+def learned(module: nn.Module) -> list[int]:
+    """How many numbers are in each parameter that learns."""
+    return sorted(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def registered(exercise: ModuleExercise, answer: Function, several: str = "") -> None:
+    """Mistake unless a module learns as many numbers as the right one; several: words for a multiple of that number."""
+    for sizes, shape in exercise.cases:
+        module, _ = modules.made(answer, sizes, shape)
+        mine, wanted = learned(module), sum(learned(exercise.module(*sizes)))
+        got, total = sum(mine), sum(p.numel() for p in module.parameters())
+        frozen = f"has parameters with requires_grad=False ({total - got} numbers): let them learn, or leave them out"
+        reject_if(total > got, frozen)
+        if got == wanted:
+            continue
+        known = {words: sorted(theirs(*sizes)) for words, theirs in exercise.structures.items()}
+        known = {words: theirs for words, theirs in known.items() if sum(theirs) == got}
+        words = min(known, key=lambda words: known[words] != mine, default=several if got % wanted == 0 else "")
+        reject_if(words, words.format(got=got, more=got - wanted, times=got // wanted, D=sizes[-1]))
+        raise Mistake(f"learns {got} numbers, it should learn {wanted}")
+
+
+def readable(exercise: ModuleExercise, answer: Function) -> None:
+    """Mistake unless the parameters have the form of published ones."""
+    for sizes, shape in exercise.cases:
+        module, _ = modules.made(answer, sizes, shape)
+        reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
+
+
+# Projection of patches
+
+
+class Projection(nn.Module):
+    """The right module."""
+
+    def __init__(self, P: int, C: int, D: int) -> None:
+        super().__init__()
+        self.P, self.proj = P, nn.Linear(C * P * P, D)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.proj(patchify(images, self.P))
+
+
+def side(x: Tensor, w: Tensor) -> int:
+    """P, from images (B, C, H, W) and a weight (D, C*P*P)"""
+    return math.isqrt(w.shape[1] // x.shape[1])
+
+
+def project(x: Tensor, w: Tensor, b: Tensor, cut: Function = patchify) -> Tensor:
+    """Images to tokens; a mistake is another way to cut."""
+    return F.linear(cut(x, side(x, w)), w, b)
+
+
+def convolved(x: Tensor, w: Tensor, b: Tensor, overlap: bool = False, padding: int = 0) -> Tensor:
+    """The projection as a convolution, (B, D, rows, cols)."""
+    P = side(x, w)
+    return F.conv2d(x, w.unflatten(1, (-1, P, P)), b, stride=1 if overlap else P, padding=padding)
+
+
+def reordered(x: Tensor, P: int, order: tuple[int, ...]) -> Tensor:
+    """Patches whose numbers stand in another order than (C, P, P)."""
+    return patchify(x, P).unflatten(2, (-1, P, P)).permute(0, 1, *order).flatten(2)
+
+
+def projection_readings(module: nn.Module, P: int, C: int, D: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Every way to read a weight (D, C*P*P) and a bias: that of a Linear or a Conv2d, or a matrix (C*P*P, D)."""
+    parameters, length = list(module.parameters()), C * P * P
+    for weight in parameters:
+        for bias in (p.flatten() for p in parameters if p.numel() == D and p is not weight):
+            if weight.numel() == D * length and weight.shape[0] == D:
+                yield weight.reshape(D, length), bias
+            if weight.numel() == D * length and weight.shape[-2:] == (length, D):
+                yield weight.reshape(length, D).T, bias
+
+
+def linear(exercise: ModuleExercise, answer: Function) -> None:
+    """Mistake unless a module is linear in the pixels, and images do not mix."""
+    for sizes, shape in exercise.cases:
+        module, one = modules.made(answer, sizes, shape, torch.float64)
+        two = torch.randn_like(one)
+        with torch.no_grad():
+            zero = modules.output(module, torch.zeros_like(one), "for images", modules.right_shape(exercise, sizes, one))
+            straight = alike(module(one) + module(two) - zero, module(one + two))
+            alone = torch.cat([module(image[None]) for image in one])
+            bent = "is not linear in the pixels: no activation, no norm, no dropout belongs to the projection"
+            reject_if(not straight, bent)
+            mixed = "an image alone gets other tokens than in a batch: images must not mix"
+            reject_if(not alike(alone, module(one)), mixed)
+
+
+def alike(got: Tensor, wanted: Tensor) -> bool:
+    """Whether numbers are the same to float32's digits, computed in whatever type."""
+    return same(got.float(), wanted.float())
+
+
+SEVERAL = "changing one patch of the image changes several tokens: the cut goes wrong. Did you reshape without a permute?"
+
+
+def in_place(exercise: ModuleExercise, answer: Function) -> None:
+    """Mistake unless changing a patch changes its own token and no other."""
+    for (P, C, D), shape in exercise.cases:
+        module, x = modules.made(answer, (P, C, D), shape, torch.float64)
+        N = (shape[2] // P) * (shape[3] // P)
+        marked = torch.eye(N, dtype=torch.float64)[:, :, None].expand(N, N, C * P * P)
+        images = unpatchify(marked.contiguous(), P, (shape[2], shape[3]))
+        moved = (module(images) - module(torch.zeros_like(images))).abs().sum(2) > 1e-9  # (image n, token)
+        if not torch.equal(moved, torch.eye(N, dtype=torch.bool)):
+            order = "the tokens stand in another order than the patches, left to right, then down"
+            words = SEVERAL if (moved.sum(1) > 1).any() else order
+            readable(exercise, answer)
+            modules.reading_of(replace(exercise, unknown=words), module, x, (P, C, D))
+
+
+PATCH_EMBED = ModuleExercise(
+    name="patch_embed",
+    module=Projection,
+    function=project,
+    readings=projection_readings,
+    ideas={
+        "gives (B, N, D), for non-square and grey images too": [tokens_shape],
+        "weight and bias are registered, and nothing else is learned": [registered, steady],
+        "is linear, image by image": [linear],
+        "token n comes from patch n alone": [in_place],
+        "equals PatchEmbed with the same weights, gradients too":
+            [readable, modules.numbers, modules.other_sizes, modules.every_gradient],
+    },
+    mistakes={
+        "flatten the grid, then move D to the end": convolved,
+        "N and D changed places, transpose them": lambda x, w, b: project(x, w, b).mT,
+        "lay the rows of the grid behind each other": lambda x, w, b: convolved(x, w, b).permute(0, 2, 3, 1),
+        "cut, but not yet projected to width D": lambda x, w, b: patchify(x, side(x, w)),
+        "the patches overlap. The stride of the convolution is P":
+            lambda x, w, b: convolved(x, w, b, overlap=True).flatten(2).mT,
+        "the convolution has a padding, it should have none": lambda x, w, b: convolved(x, w, b, padding=1).flatten(2).mT,
+        "the class token comes later": lambda x, w, b: F.pad(project(x, w, b), (0, 0, 1, 0)),
+        "the patches are ordered top to bottom first; they should go left to right, then down: rows before columns":
+            lambda x, w, b: convolved(x, w, b).mT.flatten(2).mT,
+        SEVERAL: partial(project, cut=lambda x, P: x.reshape(len(x), -1, x.shape[1] * P * P)),
+        "flattens a patch pixel by pixel (P, P, C); published weights want it channel by channel (C, P, P)":
+            partial(project, cut=partial(reordered, order=(3, 4, 2))),
+        "reads each patch column by column; go row by row": partial(project, cut=partial(reordered, order=(2, 4, 3))),
+    },
+    structures={
+        f"the projection {UNREGISTERED}. A layer in a plain list is not registered either": lambda P, C, D: [],
+        "learns {got} numbers, the weight alone; a bias of D = {D} numbers belongs to it in all published weights":
+            lambda P, C, D: [C * P * P * D],
+    }
+    | {
+        f"learns {{more}} numbers too many: the paper's model has no LayerNorm here, {words} the projection": norms
+        for words, norms in {
+            "before": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P],
+            "after": lambda P, C, D: [C * P * P * D, D, D, D],
+            "before and after": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P, D, D],
+        }.items()
+    },
+    cases=[((2, 3, 8), (2, 3, 4, 6)), ((4, 1, 5), (1, 1, 8, 12)), ((3, 2, 7), (3, 2, 9, 3)), ((2, 3, 8), (2, 3, 6, 4))],
+    count="(B, N, D)",
+    unknown="with the weights of PatchEmbed it gives other numbers than PatchEmbed",
+    unread="keeps its weight in a form that no published weight fits: use nn.Linear or nn.Conv2d",
+)  # fmt: skip
