@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items):
 def seed():
     import torch
 
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # the CPU's: torch.manual_seed would first write down where it was called
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """Call an answer so that what it leaves behind is seen, and put right: seeds, torch's switches, its arguments, models."""
 
-import pickle
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,8 @@ SEEDED = "sets a seed for everybody, torch's, numpy's or Python's; nothing here 
 
 def seeds() -> tuple[Any, ...]:
     """What tells that a seed was set: torch's seed, which drawing leaves as it is, and numpy's and Python's generators."""
-    return torch.initial_seed(), random.getstate(), pickle.dumps(np.random.get_state())
+    numpy_state = np.random.get_state(legacy=False)["state"]
+    return torch.initial_seed(), random.getstate(), numpy_state["key"].tobytes(), numpy_state["pos"]
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:

@@ -71,8 +71,8 @@ def fill(model: nn.Module, table: dict[Any, Tensor], sizes: Sizes) -> nn.Module:
     return model
 
 
-def twins(answer: Function, sizes: Sizes, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, list[Any]]:
-    """The learner's model, and the right ones that it may equal: one for each eps of its norms, the published first.
+def twins(answer: Function, sizes: Sizes, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Any]:
+    """The learner's model, and the right one that it should equal, but for the eps of its norms.
 
     Blocks differ from each other, and a norm's weight from its bias, wherever it is clear which parameter is which.
     """
@@ -86,11 +86,15 @@ def twins(answer: Function, sizes: Sizes, dtype: torch.dtype = torch.float32) ->
         table["norm"] = 0.5 + 0.5 * torch.randn(1, D, dtype=dtype)
     for width in ((D,), ()) if rows < 3 * D else ():
         table[3 * D, *width] = torch.cat([table[rows, *width]] * (3 * D // rows), dim=1)
-    right = [fill(Right(*sizes).to(dtype), table, sizes) for _ in range(len(EPS) ** 2)]
-    for model, (in_blocks, last) in zip(right, product(EPS, EPS), strict=True):
-        for norm in (m for m in model.modules() if isinstance(m, nn.LayerNorm)):
-            norm.eps = last if norm is model.norm else in_blocks
-    return fill(mine, table, sizes), right
+    return fill(mine, table, sizes), fill(Right(*sizes).to(dtype), table, sizes)
+
+
+def each_eps(right: Any) -> Iterator[Any]:
+    """A right model with every pair of eps in its norms, in the blocks and behind them, the published first."""
+    for in_blocks, last in product(EPS, EPS):
+        for norm in (m for m in right.modules() if isinstance(m, nn.LayerNorm)):
+            norm.eps = last if norm is right.norm else in_blocks
+        yield right
 
 
 def images_for(sizes: Sizes, B: int = 3, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -171,16 +175,16 @@ UNKNOWN = (
 )
 
 
-def equal_to(model: nn.Module, right: list[Any], images: Tensor, sizes: Sizes) -> Any:
-    """The right model that an answer equals; Mistake with the reason when there is none."""
-    got = logits(model, images, sizes)
-    wanted = [one(images) for one in right]
-    for one, numbers in zip(right, wanted, strict=True):
-        if close(got, numbers):
+def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
+    """The right model with the eps with which an answer equals it; Mistake with the reason when it does with none."""
+    got, wanted = logits(model, images, sizes), []
+    for one in each_eps(right):
+        wanted.append(one(images))
+        if close(got, wanted[-1]):
             return one
     for stage, wrongs in PASSES.items():
         for words, wrong in wrongs.items():
-            for one, numbers in zip(right, wanted, strict=True):
+            for one, numbers in zip(each_eps(right), wanted, strict=True):
                 guess = passed(one, images, **{stage: wrong})
                 reject_if(not close(guess, numbers) and close(got, guess), words)
     if images.dtype == torch.float64 and same(got, wanted[0], atol=1e-3):
@@ -196,9 +200,7 @@ def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
     for sizes in SIZES:
         for training, dtype, size in ((True, torch.float32, 1), (False, torch.float32, 1), (True, torch.float64, 6)):
             mine, right = twins(answer, sizes, dtype)
-            for model in (mine, *right):
-                model.train(training)
-            equal_to(mine, right, size * images_for(sizes, dtype=dtype), sizes)
+            equal_to(mine.train(training), right.train(training), size * images_for(sizes, dtype=dtype), sizes)
 
 
 def orders(found: list[Tensor], depth: int, rows: int, sizes: Sizes) -> Iterator[list[list[Tensor]]]:
