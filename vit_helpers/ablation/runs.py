@@ -150,12 +150,10 @@ def as_text(settings: RunSettings) -> str:
 
 
 def multiply_adds(model: nn.Module, images: Tensor) -> int:
-    """Multiply-adds of one forward pass, as torch counts them: those of matrix products and convolutions only.
-
-    In attention's plain form, since older torch does not count the fused one.
-    """
+    """Multiply-adds of one forward pass, as torch counts them: those of matrix products and convolutions only."""
     model.eval()  # a batch of one is too small for the batch norm of a CNN in training
-    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+    plain = sdpa_kernel(SDPBackend.MATH)  # older torch does not count fused attention
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), plain:
         model(images)
     return counter.get_total_flops() // 2
 
@@ -166,10 +164,8 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
     A last row that was cut off while it was written is ignored.
     raises: ValueError when another row is damaged, or for a file with other columns
     """
-    path, lines = Path(path), []
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            lines = list(csv.reader(file))
+    text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+    lines = list(csv.reader(text.splitlines(keepends=True)))
     columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
     if columns != list(COLUMNS):
         raise ValueError(f"{path} is no table of this kind: its columns are {columns}, not {list(COLUMNS)}")

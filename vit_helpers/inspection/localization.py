@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vit_helpers.data.splits import Split
+from vit_helpers.data.splits import Split, Transform
 from vit_helpers.inspection.attention_maps import attention_map
 from vit_helpers.inspection.features import occlusion
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
@@ -61,11 +61,7 @@ METHODS: dict[str, Method] = {
 
 
 def localization_scores(
-    model: ViT,
-    split: Split,
-    normalize: Callable[[Tensor], Tensor],
-    methods: Mapping[str, Method] = METHODS,
-    batch_size: int = 250,
+    model: ViT, split: Split, normalize: Transform, methods: Mapping[str, Method] = METHODS, batch_size: int = 250
 ) -> dict[str, dict[str, float]]:
     """How well each method localizes the objects of a split: the means of `fraction_inside` and `pointing_game`.
 

@@ -99,10 +99,7 @@ def from_flax(key: str, array: Any) -> tuple[str, Tensor]:
 
 
 def fill(model: nn.Module, state_dict: StateDict) -> None:
-    """Load weights under our names into a model: all of them, or none.
-
-    raises: ValueError that names missing keys, unexpected keys and wrong shapes
-    """
+    """Load weights under our names into a model, all or none; ValueError names missing and unexpected keys, wrong shapes."""
     expected = model.state_dict()
     shapes = {key: (tuple(expected[key].shape), tuple(state_dict[key].shape)) for key in expected.keys() & state_dict.keys()}
     problems = {
@@ -138,10 +135,7 @@ def rename(state_dict: StateDict, table: Mapping[str, str], library: str) -> dic
 
 
 def to_our_shapes(state_dict: StateDict) -> dict[str, Tensor]:
-    """Stack the separate matrices of queries, keys and values into one: three of (D, D) -> (3 D, D)
-
-    The published convolution's kernel (D, C, P, P) becomes the weight (D, C*P*P) of a Linear on flattened patches.
-    """
+    """Stack q, k and v, three of (D, D) -> (3 D, D), and flatten the convolution's kernel, (D, C, P, P) -> (D, C*P*P)."""
     joined = {}
     for key, value in state_dict.items():
         if match := re.fullmatch(r"(.*\.attn\.)[qkv](\.\w+)", key):

@@ -77,10 +77,7 @@ class MaskedAutoencoder(nn.Module):
         return self.vit.norm(x)
 
     def loss(self, outputs: tuple[Tensor, Tensor], images: Tensor) -> Tensor:
-        """Mean squared error of the predicted pixels, on the hidden patches only, in the units of the images.
-
-        outputs: what `forward` returned for these images
-        """
+        """Mean squared error of the pixels of the hidden patches, in the images' units; outputs: of `forward` for them."""
         predicted, hidden = outputs
         patches = patchify(images, self.vit.config.patch_size)
         target = patches.gather(1, hidden.to(images.device)[:, :, None].expand_as(predicted))

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import torch
@@ -46,9 +46,8 @@ def checkpoint_blocks(model: nn.Module) -> Iterator[nn.Module]:
     """
     if not hasattr(model, "blocks"):
         raise TypeError(f"{type(model).__name__} has no blocks to run again")
-    blocks: Any = model.blocks
     with ExitStack() as stack:
-        for block in blocks:
+        for block in cast(Any, model.blocks):
             again = partial(checkpoint, block.forward, use_reentrant=False)
             stack.enter_context(patch.object(block, "forward", again))  # until the `with` ends
         yield model

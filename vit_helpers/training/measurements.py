@@ -121,10 +121,7 @@ class FlipTTA(nn.Module):
 
 @torch.no_grad()
 def predict(model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu") -> Batch:
-    """Logits (n, K) and labels (n,) of all batches, in order, on the CPU, computed with dropout off.
-
-    raises: ValueError when there is no batch
-    """
+    """Logits (n, K) and labels (n,) of all batches, in order, on the CPU, without dropout; ValueError for no batch at all."""
     was_training = model.training
     model.eval()
     pairs = [(model(images.to(device)).cpu(), labels.cpu()) for images, labels in batches]

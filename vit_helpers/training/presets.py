@@ -93,10 +93,7 @@ class RunSettings:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "RunSettings":
-        """Settings by name: fields of `ViTConfig`, of `Recipe`, or of this class. Version 0.1's names are known, too.
-
-        raises: ValueError naming what nobody knows, with all that can be set
-        """
+        """Settings by name: fields of `ViTConfig`, `Recipe` or this class, or version 0.1's; ValueError for unknown ones."""
         return cls().replace(**settings)
 
     def replace(self, size: str | None = None, patch: int | None = None, **settings: Any) -> "RunSettings":
@@ -170,10 +167,7 @@ def with_tta(model: nn.Module, settings: RunSettings) -> nn.Module:
 
 
 def make_batches(data: Data, settings: RunSettings) -> Any:
-    """The training batches of a run, shuffled and augmented: `settings.images` images, each `settings.repeat` times.
-
-    raises: ValueError where that would change a stream
-    """
+    """The training batches of a run, shuffled and augmented; ValueError if `images` or `repeat` would change a stream."""
     if (settings.images, settings.repeat) != (None, 1):
         if not isinstance(data, Data):
             raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory only")
