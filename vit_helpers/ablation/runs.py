@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
+from io import StringIO
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -159,13 +160,12 @@ def multiply_adds(model: nn.Module, images: Tensor) -> int:
 
 
 def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
-    """The rows of a CSV file that `run_table` wrote; an empty table when there is no file.
+    """The rows of a CSV file of `run_table`, none if there is no file, without a last one that was cut off in writing.
 
-    A last row that was cut off while it was written is ignored.
     raises: ValueError when another row is damaged, or for a file with other columns
     """
     text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
-    lines = list(csv.reader(text.splitlines(keepends=True)))
+    lines = list(csv.reader(StringIO(text)))
     columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
     if columns != list(COLUMNS):
         raise ValueError(f"{path} is no table of this kind: its columns are {columns}, not {list(COLUMNS)}")

@@ -47,10 +47,7 @@ def subset(split: Split, rows: Tensor | slice) -> Split:
 
 @dataclass(frozen=True)
 class Data:
-    """A data set in memory, in three splits that share no image, with the names of its K classes.
-
-    mean, std: one number per channel, computed from the training split alone
-    """
+    """A data set in memory: three splits that share no image, K class names, mean and std of each channel in training"""
 
     name: str
     train: Split

@@ -1,7 +1,6 @@
 """Key maps: the weights of other libraries under our parameter names.
 
-Each `from_*` raises ValueError, with the keys, for weights that are not part of such a model, or for a block with only some
-of q, k and v.
+Each `from_*` raises ValueError, with the keys, for weights of another model, or for a block with only some of q, k and v.
 """
 
 import re

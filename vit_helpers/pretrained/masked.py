@@ -1,7 +1,4 @@
-"""Masked autoencoders: learn from images without labels (MAE, He et al., arXiv 2111.06377).
-
-Most patches are hidden, and a decoder reconstructs their pixels from the visible ones.
-"""
+"""Masked autoencoders learn without labels: a decoder reconstructs hidden patches (MAE, He et al., arXiv 2111.06377)."""
 
 from collections.abc import Callable, Iterator
 

@@ -158,7 +158,7 @@ LIBRARIES = {load.__name__.removeprefix("load_"): load for load in LOADERS}
 def assemble(
     state: StateDict, num_heads: int | None, preprocess: Preprocess, class_names: Sequence[str], **fields: Any
 ) -> Pretrained:
-    """A model whose config follows from its weights' shapes.  num_heads: None for the paper's;  fields: no shape tells them"""
+    """A model whose config follows from its weights' shapes.  num_heads: None for the paper's;  fields: what no shape has"""
     require_keys(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
     D, numbers = state["patch_embed.proj.weight"].shape
     if num_heads is None:

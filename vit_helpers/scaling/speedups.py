@@ -54,10 +54,7 @@ def checkpoint_blocks(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def best_precision(device: str | torch.device = "cpu") -> str:
-    """The `Recipe.precision` that is fastest on a device: "bfloat16" if it has units for it, otherwise "float32".
-
-    bfloat16 runs everywhere, but without such units it is several times slower than float32.
-    """
+    """A device's fastest `Recipe.precision`: "bfloat16" if it has units for it, or "float32", without them much faster."""
     kind = torch.device(device).type
     cuda = kind == "cuda" and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bfloat16" if cuda or (kind == "cpu" and bf16_units()) else "float32"

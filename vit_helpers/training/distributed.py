@@ -51,8 +51,7 @@ def init_distributed(device: str = "cpu") -> str:
 def shutdown() -> NoReturn:
     """Leave the process group and end this process successfully.
 
-    It ends at once, without the interpreter's clean-up: a thread of torch that is still ending then may abort the process,
-    as it did once in some sixty runs, and torchrun would count the training as failed.
+    At once, without the interpreter's clean-up, in which a thread of torch aborted about one run of sixty: a failed training
     """
     dist.destroy_process_group()
     sys.stdout.flush()

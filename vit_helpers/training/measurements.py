@@ -1,7 +1,4 @@
-"""What is measured of a model: an epoch's figures, and loss and accuracy on images it has not learned from.
-
-Where several processes train together, each measures its own images, and the figures are those of all images.
-"""
+"""What is measured of a model: an epoch's figures, and loss and accuracy on other images; of all processes together."""
 
 import math
 import time
@@ -105,10 +102,7 @@ class TrainingSums:
 
 
 class FlipTTA(nn.Module):
-    """A trained classifier that also sees each image mirrored, and predicts the mean (test-time augmentation).
-
-    forward: (B, C, H, W) -> (B, K), logarithms of the mean probabilities, to be used as logits
-    """
+    """Test-time augmentation: the log of the mean probabilities of an image and its mirror image, (B, C, H, W) -> (B, K)."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -121,7 +115,7 @@ class FlipTTA(nn.Module):
 
 @torch.no_grad()
 def predict(model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu") -> Batch:
-    """Logits (n, K) and labels (n,) of all batches, in order, on the CPU, without dropout; ValueError for no batch at all."""
+    """Logits (n, K) and labels (n,) of all batches, in order, on the CPU, without dropout; ValueError for no batches."""
     was_training = model.training
     model.eval()
     pairs = [(model(images.to(device)).cpu(), labels.cpu()) for images, labels in batches]

@@ -139,10 +139,7 @@ PRESETS = {  # searched for digits and Fashion-MNIST (README says how); the othe
 
 
 def preset(data: str, **changes: Any) -> RunSettings:
-    """The settings for a data set by its name, "digits" or "folder:PATH", with some changed.
-
-    Of "shards:PATH" they are those of the data set that was written there.
-    """
+    """A data set's settings by its name, as "folder:PATH", with some changed; for "shards:PATH" those of what is inside."""
     name = data.partition(":")[0]
     if name == "shards":
         written = load(data).name
