@@ -66,9 +66,8 @@ class Table:
     @classmethod
     def read(cls, path: str | PathLike[str]) -> "Table":
         """A table from a TOML file with data, model, seeds, [baseline] and [changes]."""
-        text = Path(path).read_text(encoding="utf-8")
         try:
-            declared = tomllib.loads(text)
+            declared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"{path} is not valid TOML: {error}") from error
         known = [f.name for f in fields(cls)]

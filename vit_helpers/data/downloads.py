@@ -76,8 +76,7 @@ def pizza_steak_sushi(image_size: int = 64) -> Data:
     image_size: side of the square that each photo is resized and cropped to, see `vit_helpers.data.folders.folder`
     """
     root = data_folder()
-    archive = fetch(PIZZA_URL, root / "pizza_steak_sushi.zip", PIZZA_SHA256)
-    unpacked = unpack(archive, root / "pizza_steak_sushi")
+    unpacked = unpack(fetch(PIZZA_URL, root / "pizza_steak_sushi.zip", PIZZA_SHA256), root / "pizza_steak_sushi")
     (names, train_files), (_, test_files) = (list_images(unpacked / split) for split in ("train", "test"))
     train, test = read_files((train_files, test_files), image_size)
     return with_validation("pizza_steak_sushi", train, test, names, count=45)

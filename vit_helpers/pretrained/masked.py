@@ -51,8 +51,7 @@ class MaskedAutoencoder(nn.Module):
         self.head = nn.Linear(dim, c.in_chans * c.patch_size**2)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        N = len(self.positions)
-        visible, hidden = random_masking(len(images), N, self.mask_ratio)
+        visible, hidden = random_masking(len(images), len(self.positions), self.mask_ratio)
         return self.paint(images, visible, hidden), hidden
 
     def paint(self, images: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:

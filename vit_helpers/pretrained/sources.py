@@ -118,9 +118,8 @@ def load_huggingface(name: str) -> Pretrained:
         kind: Any = ViTModel if headless else ViTForImageClassification
         theirs, info = kind.from_pretrained(name, output_loading_info=True)
         processor = AutoImageProcessor.from_pretrained(name)
-    missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}  # a pooler may be left out
-    if missing:  # transformers would have drawn them at random
-        raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
+    if missing := {key for key in info["missing_keys"] if not key.startswith("pooler.")}:  # a pooler may be left out
+        raise ValueError(f"{name} has no {', '.join(sorted(missing))}")  # transformers would have drawn them at random
     state = from_huggingface(theirs.state_dict())
     if info["missing_keys"]:
         state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}

@@ -170,8 +170,7 @@ def restore(state: State, run: Run) -> None:
     raises: ValueError when the checkpoint was made with another recipe or number of steps
     """
     kept, wanted = state["recipe"] | {"total steps": state["total"]}, asdict(run.recipe) | {"total steps": run.steps}
-    changed = [f"{name} {kept[name]} -> {value}" for name, value in wanted.items() if kept[name] != value]
-    if changed:
+    if changed := [f"{name} {kept[name]} -> {value}" for name, value in wanted.items() if kept[name] != value]:
         raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
     if "parts" in state:
         load_shards(state["parts"], run)
