@@ -102,7 +102,10 @@ class TrainingSums:
 
 
 class FlipTTA(nn.Module):
-    """Test-time augmentation: the log of the mean probabilities of an image and its mirror image, (B, C, H, W) -> (B, K)."""
+    """A trained classifier that also sees each image mirrored, and predicts the mean (test-time augmentation).
+
+    forward: (B, C, H, W) -> (B, K), logarithms of the mean probabilities, to be used as logits
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
