@@ -9,7 +9,7 @@ from small_classifier import Classifier, batches, figures, problem, silent, trai
 
 from vit_helpers.data import Batches
 from vit_helpers.training import Recipe, fit
-from vit_helpers.training.checkpoints import load_checkpoint, previous
+from vit_helpers.training.checkpoints import load_checkpoint
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
@@ -42,7 +42,7 @@ def test_a_checkpoint_cut_short_is_refused_and_the_one_before_is_there(tmp_path)
             ValueError, match=r"truncated or damaged; the one before it is .*\.previous: rename it to checkpoint.pt"
         ):
             load_checkpoint(path)
-    assert len(load_checkpoint(previous(path))["history"]) == 2
+    assert len(load_checkpoint(path.with_name(path.name + ".previous"))["history"]) == 2
     path.unlink()
     with pytest.raises(FileNotFoundError, match="the one before it is"):
         load_checkpoint(path)

@@ -7,10 +7,7 @@ from typing import Any, SupportsIndex
 
 
 def check_int(name: str, value: Any, least: int = 1) -> int:
-    """Return an integer, numpy's included, as Python's int.
-
-    raises: TypeError if the value is not an integer (True is not one either), ValueError if it is below `least`
-    """
+    """An integer, numpy's included, as Python's int; TypeError for any other value, True too, ValueError below `least`."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if (number := index(value)) < least:

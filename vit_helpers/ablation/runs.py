@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
+from io import StringIO
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,8 @@ class Table:
     @classmethod
     def read(cls, path: str | PathLike[str]) -> "Table":
         """A table from a TOML file with data, model, seeds, [baseline] and [changes]."""
-        text = Path(path).read_text(encoding="utf-8")
         try:
-            declared = tomllib.loads(text)
+            declared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"{path} is not valid TOML: {error}") from error
         known = [f.name for f in fields(cls)]
@@ -150,26 +150,21 @@ def as_text(settings: RunSettings) -> str:
 
 
 def multiply_adds(model: nn.Module, images: Tensor) -> int:
-    """Multiply-adds of one forward pass, as torch counts them: those of matrix products and convolutions only.
-
-    In attention's plain form, since older torch does not count the fused one.
-    """
+    """Multiply-adds of one forward pass, as torch counts them: those of matrix products and convolutions only."""
     model.eval()  # a batch of one is too small for the batch norm of a CNN in training
-    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+    plain = sdpa_kernel(SDPBackend.MATH)  # older torch does not count fused attention
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), plain:
         model(images)
     return counter.get_total_flops() // 2
 
 
 def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
-    """The rows of a CSV file that `run_table` wrote; an empty table when there is no file.
+    """The rows of a CSV file of `run_table`, none if there is no file, without a last one that was cut off in writing.
 
-    A last row that was cut off while it was written is ignored.
     raises: ValueError when another row is damaged, or for a file with other columns
     """
-    path, lines = Path(path), []
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            lines = list(csv.reader(file))
+    text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+    lines = list(csv.reader(StringIO(text)))
     columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
     if columns != list(COLUMNS):
         raise ValueError(f"{path} is no table of this kind: its columns are {columns}, not {list(COLUMNS)}")

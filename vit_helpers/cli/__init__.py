@@ -61,7 +61,6 @@ def run_safely(run: Callable[[argparse.Namespace], int], args: argparse.Namespac
 
 def positive_int(text: str) -> int:
     """The type of an option that counts something: 1 or more."""
-    value = int(text)
-    if value < 1:
+    if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
     return value

@@ -84,13 +84,9 @@ def bench_goal(name: str, seeds: int) -> None:
     for seed in range(seeds):
         settings = preset(data_name, seed=seed, **changes)
         set_seed(seed)
-        model, train, validation = (
-            make_network(data, settings),
-            make_batches(data, settings),
-            data.batches("validation", 512),
-        )
+        model, train = make_network(data, settings), make_batches(data, settings)
         start = time.perf_counter()
-        fit(model, train, validation, settings.recipe, report=lambda row: None)
+        fit(model, train, data.batches("validation", 512), settings.recipe, report=lambda row: None)
         times.append(time.perf_counter() - start)
         accuracies.append(evaluate(with_tta(model, settings), data.batches("test", 512)).accuracy)
         print(f"  seed {seed}  test accuracy {accuracies[-1]:.4f}  training {times[-1]:.1f} s", flush=True)

@@ -1,7 +1,4 @@
-"""Augmentation of a batch, with new random numbers for every image; labels are kept or mixed.
-
-torchvision's v2 transforms are not used here, because they draw once for a whole batch.
-"""
+"""Augmentation of a batch, with random numbers for each image, which torchvision's v2 transforms draw once for all."""
 
 from functools import partial
 
@@ -73,8 +70,7 @@ def random_boxes(images: Tensor, share: float) -> Tensor:
     height, width = round(H * share**0.5), round(W * share**0.5)
     top = torch.randint(H - height + 1, (B, 1, 1, 1), device=images.device)
     left = torch.randint(W - width + 1, (B, 1, 1, 1), device=images.device)
-    y = torch.arange(H, device=images.device).view(H, 1)
-    x = torch.arange(W, device=images.device)
+    y, x = torch.meshgrid(*(torch.arange(n, device=images.device) for n in (H, W)), indexing="ij")
     return (y >= top) & (y < top + height) & (x >= left) & (x < left + width)
 
 

@@ -76,8 +76,7 @@ def pizza_steak_sushi(image_size: int = 64) -> Data:
     image_size: side of the square that each photo is resized and cropped to, see `vit_helpers.data.folders.folder`
     """
     root = data_folder()
-    archive = fetch(PIZZA_URL, root / "pizza_steak_sushi.zip", PIZZA_SHA256)
-    unpacked = unpack(archive, root / "pizza_steak_sushi")
+    unpacked = unpack(fetch(PIZZA_URL, root / "pizza_steak_sushi.zip", PIZZA_SHA256), root / "pizza_steak_sushi")
     (names, train_files), (_, test_files) = (list_images(unpacked / split) for split in ("train", "test"))
     train, test = read_files((train_files, test_files), image_size)
     return with_validation("pizza_steak_sushi", train, test, names, count=45)
@@ -99,8 +98,7 @@ def data_folder() -> Path:
 def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tries: int = TRIES) -> Path:
     """Download a file, unless it is there already and correct, and return its path.
 
-    sha256: of the correct file, in hexadecimal; timeout: seconds without a byte; tries: in total
-    raises: `DownloadError`
+    sha256: of the correct file, in hexadecimal; timeout: seconds without a byte; tries: in total;  raises: `DownloadError`
     """
     import pooch
 
@@ -124,27 +122,23 @@ def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tri
     return path
 
 
-def refuse_names_outside(archive: Path) -> None:
-    """BadZipFile if a name in a zip file leads out of its folder: shutil would leave it out in silence"""
-    with zipfile.ZipFile(archive) as file:
-        if out := [name for name in file.namelist() if name.startswith("/") or ".." in Path(name).parts]:
-            raise zipfile.BadZipFile(f"{out[0]!r}")
-
-
 def unpack(archive: str | Path, folder: str | Path) -> Path:
     """Unpack a zip or tar file into a new folder, completely or not at all; a folder that exists is returned as it is.
 
     raises: ValueError if the archive is broken, or if a name in it leads out of the folder
     """
     archive, folder = Path(archive), Path(folder)
+    if folder.is_dir():
+        return folder
     try:
-        if not folder.is_dir():
-            with new_folder(folder) as new:
-                if archive.suffix == ".zip":
-                    refuse_names_outside(archive)
-                    shutil.unpack_archive(archive, new)
-                else:
-                    shutil.unpack_archive(archive, new, filter="data")
+        with new_folder(folder) as new:
+            if archive.suffix == ".zip":
+                with zipfile.ZipFile(archive) as file:
+                    if out := [name for name in file.namelist() if name.startswith("/") or ".." in Path(name).parts]:
+                        raise zipfile.BadZipFile(repr(out[0]))  # it would be written to another place, in silence
+                    file.extractall(new)
+            else:
+                shutil.unpack_archive(archive, new, filter="data")
     except (shutil.ReadError, zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
         raise ValueError(f"{archive} is broken, or has a name that leads out of its folder: {error}") from error
     except OSError:

@@ -36,10 +36,7 @@ def folder(path: str | Path, image_size: int = 64) -> Data:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder that appears complete or not at all: what is written to the path given here, beside it, is moved there
-
-    raises: FileExistsError if the folder is not empty
-    """
+    """The path beside a folder to write to, which becomes the folder at the end; FileExistsError if that is not empty"""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} already exists and is not empty: nothing is overwritten, choose another")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -93,10 +90,7 @@ def list_images(path: Path) -> tuple[tuple[str, ...], Files]:
 
 
 def read_files(splits: Sequence[Files], image_size: int) -> list[Split]:
-    """The images of some splits, all in memory: a `Split` of (n, 3, S, S) for each
-
-    raises: ValueError if they need more than 4 GiB
-    """
+    """The images of some splits in memory, a `Split` of (n, 3, S, S) for each; ValueError if they need more than 4 GiB"""
     count = sum(map(len, splits))
     if (size := count * 3 * image_size**2 * 4) > MAX_BYTES:
         raise ValueError(
@@ -118,10 +112,8 @@ def read_image(file: Path, image_size: int) -> Tensor:
 def open_picture(file: str | Path) -> Image.Image:
     """Read an image file as an RGB PIL image with 8 bits per channel, rotated the way a viewer rotates it.
 
-    Grayscale images with more than 8 bits are scaled to 8, as `to_rgb` says. Transparency is ignored: a
-    transparent pixel keeps the color that is stored for it.
-    raises: FileNotFoundError; ValueError when the file is broken or not an image, or when the range of its gray values
-            cannot be known
+    Transparency is ignored: a transparent pixel keeps the color that is stored for it. For more than 8 bits see `to_rgb`.
+    raises: FileNotFoundError; ValueError when the file is broken or no image, or its gray values have no known range
     """
     if not Path(file).is_file():
         raise FileNotFoundError(f"no picture at {file}")

@@ -76,10 +76,9 @@ def write_shards_of_folder(source: str | Path, folder: str | Path, image_size: i
 def write_splits(
     splits: Sequence[Sequence[tuple[Any, Any]]], read: Callable[[Any], Tensor], folder: Path, per_shard: int
 ) -> dict[str, list[Entry]]:
-    """Write the training, validation and test split as shards and return their entries in the index.
+    """Write three splits, pairs of what `read` turns into an image (C, H, W) and its label; return the index's entries"""
+    import pooch
 
-    splits: pairs of an image, or of something that `read` turns into an image (C, H, W), and its label
-    """
     entries: dict[str, list[Entry]] = {name: [] for name in SPLITS}
     for name, pairs in zip(SPLITS, splits, strict=True):
         order = split_rows(len(pairs))[0] if name == "train" else torch.arange(len(pairs))
@@ -93,7 +92,7 @@ def write_splits(
                         member = tarfile.TarInfo(f"{row:06d}.{extension}")
                         member.size = len(content)
                         tar.addfile(member, io.BytesIO(content))
-            entry = {"file": path.name, "images": len(rows), "bytes": path.stat().st_size, "sha256": file_hash(path)}
+            entry = {"file": path.name, "images": len(rows), "bytes": path.stat().st_size, "sha256": pooch.file_hash(path)}
             entries[name].append(entry)
     return entries
 
@@ -110,12 +109,6 @@ def to_png(image: Tensor) -> bytes:
     file = io.BytesIO()
     TF.to_pil_image((image * 255).round().to(torch.uint8).cpu()).save(file, "png")
     return file.getvalue()
-
-
-def file_hash(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal"""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fingerprint(index: Any) -> str:
@@ -148,11 +141,13 @@ def read_index(folder: str | Path) -> dict[str, Any]:
 
 def find_damage(path: Path, entry: Entry, thorough: bool) -> str | None:
     """What is wrong with a shard, or None.  thorough: compare its sha256, not only its size"""
+    import pooch
+
     if not path.is_file():
         return "there is no such file"
     if (size := path.stat().st_size) != entry["bytes"]:
         return f"it has {size:,} bytes, the index says {entry['bytes']:,}"
-    if thorough and file_hash(path) != entry["sha256"]:
+    if thorough and pooch.file_hash(path) != entry["sha256"]:
         return "its bytes have changed since it was written (its sha256 is not the index's)"
     return None
 
@@ -166,10 +161,7 @@ def read_shard(path: Path, first: int, last: int) -> Iterator[dict[str, Any]]:
 
 
 def decode_sample(sample: dict[str, Any], class_count: int, shape: tuple[int, ...]) -> tuple[int, Tensor]:
-    """A sample of `read_shard` -> its label, and its image (C, H, W) of this shape, 0 to 255
-
-    raises: ValueError if a file is missing or wrong
-    """
+    """A sample of `read_shard` -> its label and its image (C, H, W), 0 to 255; ValueError if a file is missing or wrong"""
     from torchvision.transforms.v2 import functional as TF
 
     if missing := [extension for extension in ("png", "cls") if extension not in sample]:

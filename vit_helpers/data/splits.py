@@ -47,10 +47,7 @@ def subset(split: Split, rows: Tensor | slice) -> Split:
 
 @dataclass(frozen=True)
 class Data:
-    """A data set in memory, in three splits that share no image, with the names of its K classes.
-
-    mean, std: one number per channel, computed from the training split alone
-    """
+    """A data set in memory: three splits that share no image, K class names, mean and std of each channel in training"""
 
     name: str
     train: Split
@@ -94,10 +91,7 @@ class Data:
         return normalize(images, self.mean, self.std)
 
     def filter_classes(self, *class_names: str) -> "Data":
-        """Only the images of some classes, relabeled in the order given; mean and std remain those of all classes.
-
-        raises: ValueError for an unknown name, or one given twice
-        """
+        """The images of some classes, relabeled in this order; mean and std stay. ValueError: unknown or repeated names"""
         for name in class_names:
             check_choice(f"class of {self.name}", name, self.class_names)
         if len(set(class_names)) != len(class_names) or not class_names:
@@ -149,10 +143,7 @@ def apply_steps(images: Tensor, labels: Tensor, steps: list[Transform], mix: Mix
 
 
 def split_rows(n: int, *sizes: int) -> tuple[Tensor, ...]:
-    """Row numbers 0 .. n - 1 in random order, divided into groups of the given sizes and the rest.
-
-    A generator of its own with a fixed seed draws the order, so it is the same every time.
-    """
+    """Row numbers 0 .. n - 1 in a random order, the same every time, divided into groups of the given sizes and the rest"""
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     return order.split([*sizes, n - sum(sizes)])
 

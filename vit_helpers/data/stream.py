@@ -5,12 +5,12 @@ import tarfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.data.shards import BrokenShardError, decode_sample, find_damage, fingerprint, read_index, read_shard
@@ -37,10 +37,7 @@ class Shards:
         self.name, self.in_chans = index["name"], index["in_chans"]
         names = ("image_size", "class_names", "mean", "std")
         self.image_size, self.class_names, self.mean, self.std = (tuple(index[name]) for name in names)
-
-    def normalize(self, images: Tensor) -> Tensor:
-        """`normalize` by the index's mean and std: (B, C, H, W) -> (B, C, H, W)"""
-        return normalize(images, self.mean, self.std)
+        self.normalize = partial(normalize, mean=self.mean, std=self.std)
 
     def count(self, split: str) -> int:
         """The number of images in a split"""
@@ -157,10 +154,7 @@ class Stream:
         return draw_from_buffer(samples, self.buffer_size, random.Random(f"{self.seed} {epoch} {self.rank}"))
 
     def read_piece(self, shard: int, first: int, last: int) -> Iterator[Sample]:
-        """The samples first .. last - 1 of a shard
-
-        Each sample of a broken shard is replaced by a dict with name and error, so damage never shortens the stream.
-        """
+        """Samples first .. last - 1 of a shard; in place of a damaged one a dict with name and error, so none is left out"""
         entry, at = self.entries[shard], first
         path = self.data.folder / entry["file"]
         name = f"{path.name} in {path.parent}"

@@ -38,10 +38,7 @@ def class_tokens(weights: Tensor, grid: tuple[int, int]) -> int:
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """The entropy of each row of attention, in nats: 0 if all weight is on one token, ln T if it is uniform.
-
-    (..., T, T) -> (..., T)
-    """
+    """The entropy of each row of attention, in nats, 0 for all on one token to ln T if uniform: (..., T, T) -> (..., T)"""
     return torch.special.entr(weights).sum(dim=-1)
 
 

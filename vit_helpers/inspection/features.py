@@ -1,5 +1,7 @@
 """What a trained ViT has learned: filters, position embeddings, tokens layer by layer, and which patches it relies on."""
 
+from itertools import product
+
 import torch
 from torch import Tensor
 
@@ -55,10 +57,9 @@ def occlusion(model: ViT, images: Tensor, classes: Tensor | None = None, fill: f
     uncovered = model(images).log_softmax(dim=1)
     classes = uncovered.argmax(dim=1) if classes is None else classes
     falls = []
-    for row in range(rows):
-        for col in range(cols):
-            covered = images.clone()
-            covered[:, :, row * P : (row + 1) * P, col * P : (col + 1) * P] = fill
-            fall = uncovered - model(covered).log_softmax(dim=1)
-            falls.append(fall.gather(1, classes[:, None])[:, 0])
+    for row, col in product(range(rows), range(cols)):
+        covered = images.clone()
+        covered[:, :, row * P : (row + 1) * P, col * P : (col + 1) * P] = fill
+        fall = uncovered - model(covered).log_softmax(dim=1)
+        falls.append(fall.gather(1, classes[:, None])[:, 0])
     return torch.stack(falls, dim=1).unflatten(1, (rows, cols))

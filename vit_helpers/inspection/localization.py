@@ -1,7 +1,6 @@
 """Localization scores: does a map highlight the place of the object?
 
-A method is a function (model, images, classes) -> maps (B, rows, cols): one number for each patch, larger where it matters
-more to the prediction.
+A method is a function (model, images, classes) -> maps (B, rows, cols), larger where a patch matters more to the prediction.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vit_helpers.data.splits import Split
+from vit_helpers.data.splits import Split, Transform
 from vit_helpers.inspection.attention_maps import attention_map
 from vit_helpers.inspection.features import occlusion
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
@@ -61,11 +60,7 @@ METHODS: dict[str, Method] = {
 
 
 def localization_scores(
-    model: ViT,
-    split: Split,
-    normalize: Callable[[Tensor], Tensor],
-    methods: Mapping[str, Method] = METHODS,
-    batch_size: int = 250,
+    model: ViT, split: Split, normalize: Transform, methods: Mapping[str, Method] = METHODS, batch_size: int = 250
 ) -> dict[str, dict[str, float]]:
     """How well each method localizes the objects of a split: the means of `fraction_inside` and `pointing_game`.
 
@@ -116,6 +111,5 @@ def pointing_game(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
 def inside_boxes(boxes: Tensor, image_size: tuple[int, int]) -> Tensor:
     """Which pixels are inside each box: (B, 4) -> boolean (B, H, W)"""
     left, top, width, height = (side[:, None, None] for side in boxes.unbind(dim=1))
-    y, x = (torch.arange(n, device=boxes.device) for n in image_size)
-    y = y[:, None]
+    y, x = torch.meshgrid(*(torch.arange(n, device=boxes.device) for n in image_size), indexing="ij")
     return (y >= top) & (y < top + height) & (x >= left) & (x < left + width)

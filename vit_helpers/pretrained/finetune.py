@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -82,16 +82,14 @@ class LoRA(nn.Module):
 def add_lora(model: ViT, rank: int, scale: float = 1.0) -> ViT:
     """Freeze a ViT except for its head, and replace each block's qkv by a `LoRA`, in place; returns the model."""
     freeze(model)
-    blocks: Any = model.blocks
-    for block in blocks:
+    for block in cast(Any, model.blocks):
         block.attn.qkv = LoRA(block.attn.qkv, rank, scale)
     return model
 
 
 def merge_lora(model: ViT) -> ViT:
     """Replace every `LoRA` by one linear layer with the same output, in place; returns the model."""
-    blocks: Any = model.blocks
-    for block in blocks:
+    for block in cast(Any, model.blocks):
         if isinstance(block.attn.qkv, LoRA):
             block.attn.qkv = block.attn.qkv.merged()
     return model

@@ -1,7 +1,6 @@
 """Key maps: the weights of other libraries under our parameter names.
 
-Each `from_*` raises ValueError, with the keys, for weights that are not part of such a model, or for a block with only some
-of q, k and v.
+Each `from_*` raises ValueError, with the keys, for weights of another model, or for a block with only some of q, k and v.
 """
 
 import re
@@ -99,10 +98,7 @@ def from_flax(key: str, array: Any) -> tuple[str, Tensor]:
 
 
 def fill(model: nn.Module, state_dict: StateDict) -> None:
-    """Load weights under our names into a model: all of them, or none.
-
-    raises: ValueError that names missing keys, unexpected keys and wrong shapes
-    """
+    """Load weights under our names into a model, all or none; ValueError names missing and unexpected keys, wrong shapes."""
     expected = model.state_dict()
     shapes = {key: (tuple(expected[key].shape), tuple(state_dict[key].shape)) for key in expected.keys() & state_dict.keys()}
     problems = {
@@ -138,10 +134,7 @@ def rename(state_dict: StateDict, table: Mapping[str, str], library: str) -> dic
 
 
 def to_our_shapes(state_dict: StateDict) -> dict[str, Tensor]:
-    """Stack the separate matrices of queries, keys and values into one: three of (D, D) -> (3 D, D)
-
-    The published convolution's kernel (D, C, P, P) becomes the weight (D, C*P*P) of a Linear on flattened patches.
-    """
+    """Stack q, k and v, three of (D, D) -> (3 D, D), and flatten the convolution's kernel, (D, C, P, P) -> (D, C*P*P)."""
     joined = {}
     for key, value in state_dict.items():
         if match := re.fullmatch(r"(.*\.attn\.)[qkv](\.\w+)", key):

@@ -1,7 +1,4 @@
-"""Masked autoencoders: learn from images without labels (MAE, He et al., arXiv 2111.06377).
-
-Most patches are hidden, and a decoder reconstructs their pixels from the visible ones.
-"""
+"""Masked autoencoders learn without labels: a decoder reconstructs hidden patches (MAE, He et al., arXiv 2111.06377)."""
 
 from collections.abc import Callable, Iterator
 
@@ -54,8 +51,7 @@ class MaskedAutoencoder(nn.Module):
         self.head = nn.Linear(dim, c.in_chans * c.patch_size**2)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        N = len(self.positions)
-        visible, hidden = random_masking(len(images), N, self.mask_ratio)
+        visible, hidden = random_masking(len(images), len(self.positions), self.mask_ratio)
         return self.paint(images, visible, hidden), hidden
 
     def paint(self, images: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
@@ -77,10 +73,7 @@ class MaskedAutoencoder(nn.Module):
         return self.vit.norm(x)
 
     def loss(self, outputs: tuple[Tensor, Tensor], images: Tensor) -> Tensor:
-        """Mean squared error of the predicted pixels, on the hidden patches only, in the units of the images.
-
-        outputs: what `forward` returned for these images
-        """
+        """Mean squared error of the pixels of the hidden patches, in the images' units; outputs: of `forward` for them."""
         predicted, hidden = outputs
         patches = patchify(images, self.vit.config.patch_size)
         target = patches.gather(1, hidden.to(images.device)[:, :, None].expand_as(predicted))

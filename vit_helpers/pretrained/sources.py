@@ -118,9 +118,8 @@ def load_huggingface(name: str) -> Pretrained:
         kind: Any = ViTModel if headless else ViTForImageClassification
         theirs, info = kind.from_pretrained(name, output_loading_info=True)
         processor = AutoImageProcessor.from_pretrained(name)
-    missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}  # a pooler may be left out
-    if missing:  # transformers would have drawn them at random
-        raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
+    if missing := {key for key in info["missing_keys"] if not key.startswith("pooler.")}:  # a pooler may be left out
+        raise ValueError(f"{name} has no {', '.join(sorted(missing))}")  # transformers would have drawn them at random
     state = from_huggingface(theirs.state_dict())
     if info["missing_keys"]:
         state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
@@ -158,10 +157,7 @@ LIBRARIES = {load.__name__.removeprefix("load_"): load for load in LOADERS}
 def assemble(
     state: StateDict, num_heads: int | None, preprocess: Preprocess, class_names: Sequence[str], **fields: Any
 ) -> Pretrained:
-    """A model whose config is inferred from the shapes of weights under our names, loaded with them.
-
-    num_heads: None for the paper's number at that width;  fields: of `ViTConfig`, which no shape determines
-    """
+    """A model whose config follows from its weights' shapes.  num_heads: None for the paper's;  fields: what no shape has"""
     require_keys(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
     D, numbers = state["patch_embed.proj.weight"].shape
     if num_heads is None:

@@ -8,10 +8,7 @@ RESULTS = Path(__file__).parent
 
 
 def read_results(name: str) -> pd.DataFrame:
-    """A stored table by its name, as in "growth", "hyperparameters", "transfer" or "speed". Empty cells are NaN.
-
-    raises: ValueError for an unknown name, listing the known ones
-    """
+    """A stored table by its name, as in "growth" or "speed", empty cells as NaN; ValueError listing the names if unknown."""
     known = sorted(path.stem for path in RESULTS.glob("*.csv"))
     if name not in known:
         raise ValueError(f"unknown results {name!r}, known: {', '.join(known)}")

@@ -126,7 +126,7 @@ def finished(path: Path) -> list[Path]:
 
 def save_file(path: Path, state: State) -> None:
     """Write to a temporary file, then rename it: an interruption leaves the checkpoint before, now `<name>.previous`."""
-    part, older = path.with_name(path.name + ".part"), previous(path)
+    part, older = (path.with_name(path.name + end) for end in (".part", ".previous"))
     try:
         torch.save(state, part)
     except RuntimeError as error:  # what torch raises when a disk is full, or gone
@@ -170,8 +170,7 @@ def restore(state: State, run: Run) -> None:
     raises: ValueError when the checkpoint was made with another recipe or number of steps
     """
     kept, wanted = state["recipe"] | {"total steps": state["total"]}, asdict(run.recipe) | {"total steps": run.steps}
-    changed = [f"{name} {kept[name]} -> {value}" for name, value in wanted.items() if kept[name] != value]
-    if changed:
+    if changed := [f"{name} {kept[name]} -> {value}" for name, value in wanted.items() if kept[name] != value]:
         raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
     if "parts" in state:
         load_shards(state["parts"], run)
@@ -197,14 +196,9 @@ def load_shards(folder: Path, run: Run) -> None:
     set_state_dict(run.model, run.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
-def previous(path: Path) -> Path:
-    """Where the checkpoint before is."""
-    return path.with_name(path.name + ".previous")
-
-
 def hint_older(path: Path) -> str:
     """The end of an error message: how to go on from the checkpoint before this file or folder of parts, if there is one."""
     if older := [folder for folder in finished(path.parent) if folder < path]:
         return f"; if it is damaged, remove {path} to go on from {older[-1]}"
-    there = previous(path).exists()
-    return f"; the one before it is {previous(path)}: rename it to {path.name} to go on from there" if there else ""
+    before = path.with_name(path.name + ".previous")
+    return f"; the one before it is {before}: rename it to {path.name} to go on from there" if before.exists() else ""

@@ -33,8 +33,7 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
     if not history:
         raise ValueError("an empty history cannot be diagnosed")
     rows = [row if isinstance(row, Epoch) else Epoch.from_dict(row) for row in history]
-    broken = next((row for row in rows if not (math.isfinite(row.loss) and math.isfinite(row.val_loss))), None)
-    last = broken or rows[-1]
+    last = next((row for row in rows if not (math.isfinite(row.loss) and math.isfinite(row.val_loss))), rows[-1])
     best = min(rows, key=lambda row: row.val_loss)
     ln_k = math.log(max(last.num_classes, 1))
     least = math.log(math.e + max(last.num_classes, 1) - 1) - 1  # loss when the right output is 1 and all others are 0

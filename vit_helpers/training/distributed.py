@@ -51,8 +51,7 @@ def init_distributed(device: str = "cpu") -> str:
 def shutdown() -> NoReturn:
     """Leave the process group and end this process successfully.
 
-    It ends at once, without the interpreter's clean-up: a thread of torch that is still ending then may abort the process,
-    as it did once in some sixty runs, and torchrun would count the training as failed.
+    At once, without the interpreter's clean-up, in which a thread of torch aborted about one run of sixty: a failed training
     """
     dist.destroy_process_group()
     sys.stdout.flush()
@@ -162,11 +161,8 @@ def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> T
 
 
 def wrap_ddp(model: nn.Module) -> nn.Module:
-    """The model as it is called in training: the backward pass averages its gradients over all processes.
-
-    DistributedDataParallel (arXiv 2006.15704) does that for a whole model in each process; a sharded one does it itself.
-    """
-    if world_size() == 1 or any(hasattr(p, "full_tensor") for p in model.parameters()):
+    """The model as training calls it: the backward pass averages gradients over all processes (DDP, arXiv 2006.15704)."""
+    if world_size() == 1 or any(hasattr(p, "full_tensor") for p in model.parameters()):  # a sharded one does it itself
         return model
     return nn.parallel.DistributedDataParallel(model)
 

@@ -33,19 +33,11 @@ def set_seed(seed: int) -> None:
 
 
 def fit(
-    model: nn.Module,
-    train: SizedBatches,
-    validation: Iterable[Batch] | None,
-    recipe: Recipe | None = None,
-    *,
-    device: Device = "cpu",
-    loss_fn: LossFunction | None = None,
-    callbacks: Sequence[Callback] = (),
+    model: nn.Module, train: SizedBatches, validation: Iterable[Batch] | None, recipe: Recipe | None = None, *,
+    device: Device = "cpu", loss_fn: LossFunction | None = None, callbacks: Sequence[Callback] = (),
     report: Callable[[Epoch], object] | None = None,
-    checkpoint: str | PathLike[str] | None = None,
-    resume: bool = False,
-    about: dict[str, Any] | None = None,
-) -> list[Epoch]:
+    checkpoint: str | PathLike[str] | None = None, resume: bool = False, about: dict[str, Any] | None = None,
+) -> list[Epoch]:  # fmt: skip
     """Train a model and return its history, an `Epoch` for each pass over the training batches.
 
     validation: batches that are evaluated after every epoch; None for a model that is no classifier
@@ -66,7 +58,8 @@ def fit(
         callback.on_fit_start(run)
     for epoch in range(len(run.history) + 1, recipe.epochs + 1):
         figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device)
-        run.history.append(Epoch(epoch, **figures, **validate(run, validation, device)))
+        score = {} if validation is None else vars(evaluate(run.model, validation, device, recipe.label_smoothing))
+        run.history.append(Epoch(epoch, **figures, **{f"val_{name}": value for name, value in score.items()}))
         for callback in attached:
             callback.on_epoch_end(run)
     for callback in attached:
@@ -91,12 +84,6 @@ def train_epoch(run: Run, batches: Iterable[Batch], loss_fn: LossFunction, devic
         run.schedule.step()
         sums.add(loss, outputs, labels)
     return {"lr": lr, **sums.means()}
-
-
-def validate(run: Run, batches: Iterable[Batch] | None, device: Device) -> dict[str, Any]:
-    """The score on the validation batches, under the names that `Epoch` has for it."""
-    score = {} if batches is None else vars(evaluate(run.model, batches, device, run.recipe.label_smoothing))
-    return {f"val_{name}": value for name, value in score.items()}
 
 
 def check_finite(loss: Tensor, norm: Tensor, run: Run) -> None:

@@ -1,7 +1,4 @@
-"""What is measured of a model: an epoch's figures, and loss and accuracy on images it has not learned from.
-
-Where several processes train together, each measures its own images, and the figures are those of all images.
-"""
+"""What is measured of a model: an epoch's figures, and loss and accuracy on other images; of all processes together."""
 
 import math
 import time
@@ -121,10 +118,7 @@ class FlipTTA(nn.Module):
 
 @torch.no_grad()
 def predict(model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu") -> Batch:
-    """Logits (n, K) and labels (n,) of all batches, in order, on the CPU, computed with dropout off.
-
-    raises: ValueError when there is no batch
-    """
+    """Logits (n, K) and labels (n,) of all batches, in order, on the CPU, without dropout; ValueError for no batches."""
     was_training = model.training
     model.eval()
     pairs = [(model(images.to(device)).cpu(), labels.cpu()) for images, labels in batches]

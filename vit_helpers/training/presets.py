@@ -93,10 +93,7 @@ class RunSettings:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "RunSettings":
-        """Settings by name: fields of `ViTConfig`, of `Recipe`, or of this class. Version 0.1's names are known, too.
-
-        raises: ValueError naming what nobody knows, with all that can be set
-        """
+        """Settings by name: fields of `ViTConfig`, `Recipe` or this class, or version 0.1's; ValueError for unknown ones."""
         return cls().replace(**settings)
 
     def replace(self, size: str | None = None, patch: int | None = None, **settings: Any) -> "RunSettings":
@@ -142,10 +139,7 @@ PRESETS = {  # searched for digits and Fashion-MNIST (README says how); the othe
 
 
 def preset(data: str, **changes: Any) -> RunSettings:
-    """The settings for a data set by its name, "digits" or "folder:PATH", with some changed.
-
-    Of "shards:PATH" they are those of the data set that was written there.
-    """
+    """A data set's settings by its name, as "folder:PATH", with some changed; for "shards:PATH" those of what is inside."""
     name = data.partition(":")[0]
     if name == "shards":
         written = load(data).name
@@ -170,10 +164,7 @@ def with_tta(model: nn.Module, settings: RunSettings) -> nn.Module:
 
 
 def make_batches(data: Data, settings: RunSettings) -> Any:
-    """The training batches of a run, shuffled and augmented: `settings.images` images, each `settings.repeat` times.
-
-    raises: ValueError where that would change a stream
-    """
+    """The training batches of a run, shuffled and augmented; ValueError if `images` or `repeat` would change a stream."""
     if (settings.images, settings.repeat) != (None, 1):
         if not isinstance(data, Data):
             raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory only")

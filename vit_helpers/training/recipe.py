@@ -36,7 +36,6 @@ def warmup_constant(step: int, total: int, warmup: int) -> float:
 
 Schedule = Callable[[int, int, int], float]
 SCHEDULES: dict[str, Schedule] = {"cosine": warmup_cosine, "linear": warmup_linear, "constant": warmup_constant}
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Recipe:
                 raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
         for name, below in (("warmup", 1), ("label_smoothing", 1), ("weight_decay", math.inf)):
             check_range(name, getattr(self, name), below)
-        for name, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
+        for name, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", ("float32", "bfloat16"))):
             check_choice(name, getattr(self, name), known)
 
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:

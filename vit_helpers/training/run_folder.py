@@ -18,7 +18,7 @@ def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitS
 
     out   : the folder, or None for the next free runs/NAME-1, -2, ...;  resume: the folder of a run to go on with, or None
     stack : until it closes, no other run can use the folder
-    raises: ValueError when both are given, or when the folder contains a run already or is in use
+    raises: ValueError when both are given, or the folder has a run already or is in use; OSError when it cannot be made
     """
     if resume and out:
         raise ValueError("--resume goes on in its own folder: leave --out away")
@@ -42,10 +42,7 @@ def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitS
 
 
 def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack) -> Path:
-    """Choose the folder of a run, create it, and lock it until `stack` closes; a new one that is empty then is removed.
-
-    raises: ValueError when another run is using the folder; OSError when it cannot be created or locked
-    """
+    """Choose the folder of a run, create it, and lock it until `stack` closes; a new one that is empty then is removed."""
     if resume and not find_checkpoint(resume):
         return resume  # there is nothing to resume, and reading the checkpoint will say so
     given = resume or out
@@ -94,8 +91,7 @@ def find_checkpoint(folder: Path) -> Path | None:
 def kept_settings(checkpoint: Path, given: dict[str, Any]) -> RunSettings:
     """The settings of a run from its checkpoint.
 
-    given : options that are asked for; a run that goes on cannot change them
-    raises: ValueError when one differs, or when the checkpoint does not contain settings
+    raises: ValueError when one of the options `given` differs, or when the checkpoint does not contain settings
     """
     options = load_checkpoint(checkpoint)["about"].get("options")
     if options is None:
