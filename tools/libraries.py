@@ -62,10 +62,7 @@ Row = dict[str, Any]  # a measurement, as it is stored
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    known = ", ".join(SHAPES)
-    parser.add_argument(
-        "--shapes", nargs="+", metavar="SHAPE", choices=SHAPES, default=list(SHAPES), help=f"default: {known}"
-    )
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), help="default: all")
     parser.add_argument("--precision", nargs="+", choices=SHORT, help="default: those that the machine has units for")
     parser.add_argument("--rounds", type=positive_int, default=7, help="rounds of each row (default: 7)")
     parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")

@@ -69,11 +69,15 @@ def in_own_process(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def with_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
+    """What function(*args) returns with so many threads; its error is a RuntimeError."""
+    before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         return function(*args)
     except Exception as error:  # some of torch's errors cannot be pickled
         raise RuntimeError(first_line(error)) from None
+    finally:
+        torch.set_num_threads(before)
 
 
 def first_line(error: Exception) -> str:
