@@ -197,8 +197,8 @@ def markdown(results: dict[str, Any]) -> str:
     """The table of what `measure` returned, and below it what was measured where."""
     rows, names = results["rows"], [name for name in MODULES if name in results["versions"]]
     peaks = pd.DataFrame([row for row in rows if "peak" in row]).groupby("precision")["peak"].max()
-    libraries = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
-    about = [f"{results['device']}: {results['machine']}; {libraries}."]
+    versions = [f"{name} {number}" for name, number in results["versions"].items()]
+    about = [f"{results['device']}: {results['machine']}; {', '.join(versions)}."]
     if results["left_out"]:
         about.append(f"Not installed, left out: {', '.join(results['left_out'])}.")
     if not results["bf16_units"] and "bfloat16" not in results["precisions"]:

@@ -26,7 +26,7 @@ def inference_step(model: nn.Module, images: Tensor, labels: Tensor | None = Non
 
     def step() -> None:
         model.eval()
-        with torch.inference_mode(), autocast(images, precision):
+        with torch.inference_mode(), torch.autocast(images.device.type, torch.bfloat16, precision == "bfloat16"):
             model(images)
 
     return step
@@ -39,7 +39,7 @@ def train_step(model: nn.Module, images: Tensor, labels: Tensor, precision: str 
     def step() -> None:
         model.train()
         optimizer.zero_grad()
-        with autocast(images, precision):
+        with torch.autocast(images.device.type, torch.bfloat16, precision == "bfloat16"):
             output = model(images)
         logits = getattr(output, "logits", output)  # Hugging Face wraps them
         F.cross_entropy(logits.float(), labels).backward()
@@ -49,11 +49,6 @@ def train_step(model: nn.Module, images: Tensor, labels: Tensor, precision: str 
 
 
 STEPS: dict[str, Callable[..., Step]] = {"inference": inference_step, "training": train_step}
-
-
-def autocast(images: Tensor, precision: str) -> torch.autocast:
-    """Matrix products in bfloat16 if that is the precision, as in `fit`."""
-    return torch.autocast(images.device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def random_images(config: ViTConfig, count: int, device: str = "cpu") -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -217,13 +218,12 @@ def draw_pixels(ax: Axes, pixels: Tensor, box: Sequence[float], color: str = "",
 
 def draw_attention(ax: Axes, weights: Tensor) -> None:
     """A line from the class token to every token of the row, as wide as its weight; its own slot is empty."""
-    x, _, width = slot(0, len(weights))
-    ax.add_patch(Rectangle((x, COLUMN), width, TALL, fill=False, color=style.CLASS_TOKEN, linewidth=0.72))
-    start = STAGE[0] + STAGE[2] / 2, STAGE[1] + STAGE[3]
-    for i in weights.argsort().tolist():
-        x, _, width = slot(i, len(weights))
-        ends, thick = zip(start, (x + width / 2, ROW if i else COLUMN), strict=True), 0.72 * THICK * weights[i].item()
-        ax.plot(*ends, color=style.CLASS_TOKEN, linewidth=thick, solid_capstyle="butt", zorder=1)
+    slots, (left, top, width, height) = [slot(i, len(weights)) for i in range(len(weights))], STAGE
+    ax.add_patch(Rectangle(slots[0][:2], slots[0][2], TALL, fill=False, color=style.CLASS_TOKEN, linewidth=0.72))
+    start = left + width / 2, top + height
+    lines = [(start, (x + wide / 2, ROW if i else COLUMN)) for i, (x, _, wide) in enumerate(slots)]
+    thick = (0.72 * THICK * weights).tolist()
+    ax.add_collection(LineCollection(lines, linewidths=thick, colors=style.CLASS_TOKEN, capstyle="butt", zorder=1))
 
 
 def draw_answer(figure: Figure, reading: Reading, answered: float) -> None:

@@ -37,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    changed = write("" if args.undo else address(args.repository))
+    texts = pages("" if args.undo else address(args.repository))  # all of them, before the first is written
+    changed = [path for path, text in texts.items() if text.encode() != path.read_bytes()]
+    for path in changed:  # stopped in between, the same command again finishes the work
+        path.write_bytes(texts[path].encode())
     print("\n".join(f"{path.relative_to(ROOT).as_posix()}: written" for path in changed) or "nothing to change")
     if changed and not args.undo:
         print(f"next: commit, tag that {TAG}, and push both: the notebooks install the package at this tag")
@@ -57,19 +60,8 @@ def address(repository: str) -> str:
     return GITHUB + repository
 
 
-def write(home: str) -> list[Path]:
-    """Bring every file in line with an address ("" for none); returns the paths of those that changed.
-
-    All texts are made before the first is written. Stopped in between, the same command again finishes the work.
-    """
-    changed = {path: text for path, text in pages(home).items() if text.encode() != path.read_bytes()}
-    for path, text in changed.items():
-        path.write_bytes(text.encode())
-    return list(changed)
-
-
 def pages(home: str) -> dict[Path, str]:
-    """What every file that contains the address should be."""
+    """What every file that contains the address should be; "" for none."""
     welcome, entry = "", NO_ENTRY
     if home:
         links = links_to(home, all_notebooks()[0]).items()
