@@ -43,7 +43,8 @@ GAP = 5  # between the patches of the cut image
 BARS = (650, 62, 180, 220)
 DIM = 0.3  # brightness of a patch without attention
 THICK = 40  # width of a line for a weight of 1
-SIZE = style.TEXT_SIZE + 1  # of captions, in points
+SIZE = style.TEXT_SIZE + 1  # of text, in points; captions are larger
+LOOK = {"font.family": "DejaVu Sans", "font.size": SIZE, "text.color": style.TEXT, "axes.edgecolor": style.LINE}
 STEP = 0.06  # seconds between two frames that move
 
 
@@ -123,9 +124,6 @@ def moments(reading: Reading) -> list[tuple[str, float, float]]:
     ]
 
 
-@matplotlib.rc_context(
-    {"font.family": "DejaVu Sans", "font.size": SIZE, "text.color": style.TEXT, "axes.edgecolor": style.LINE}
-)
 def draw_moment(reading: Reading, number: int, progress: float) -> Image.Image:
     """The frame at `progress` (from 0 to 1) through a moment: WIDTH x HEIGHT, RGB."""
     captions = [caption for caption, _, _ in moments(reading)]
@@ -134,27 +132,30 @@ def draw_moment(reading: Reading, number: int, progress: float) -> Image.Image:
     tokens = reading.tokens[int(layers)]  # those of a layer are there when its attention has been shown
     weights = between([torch.zeros_like(reading.weights[0]), *reading.weights], layers)
     canvas = FigureCanvasAgg(Figure((WIDTH / 100, HEIGHT / 100), dpi=100))
-    ax = canvas.figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
-    ax.set_axis_off()
-    ax.text(EDGE, 28, captions[number], va="center", fontsize=SIZE + 3)
-    draw_patches(ax, reading.image, reading.patch_size, cut, row, weights[1:])
-    for i in range(1, len(tokens)):
-        if (grown := eased(turn(made, i - 1, len(tokens) - 1))) > 0:
-            draw_token(ax, tokens, i, (*slot(i, len(tokens)), TALL * grown), style.PATCH)
-    if joined:  # the class token moves to the front of the row, and rises from there to where it attends from
-        left, *front = *slot(0, len(tokens)), TALL
-        at = between([(left - 50, *front), (left, *front), STAGE], 2 * joined).tolist()
-        draw_token(ax, tokens, 0, at, style.CLASS_TOKEN, 2)
-    if layers:
-        draw_attention(ax, weights)
-        layer, (x, y, width, height) = math.ceil(layers), STAGE
-        ax.text(x + width + 12, y + height / 2, "class token", va="center")
-        ax.text(x + width / 2, y - 58, f"layer {layer} of {len(reading.weights)}", ha="center", va="center", weight="bold")
-        share = f"{reading.fractions[layer - 1]:.0%} of its attention is on the digit"
-        ax.text(x + width / 2, y - 32, share, ha="center", va="center")
-    if answered:
-        draw_answer(canvas.figure, reading, answered)
-    canvas.draw()
+    with matplotlib.rc_context(LOOK):
+        ax = canvas.figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
+        ax.set_axis_off()
+        ax.text(EDGE, 28, captions[number], va="center", fontsize=SIZE + 3)
+        draw_patches(ax, reading.image, reading.patch_size, cut, row, weights[1:])
+        for i in range(1, len(tokens)):
+            if (grown := eased(turn(made, i - 1, len(tokens) - 1))) > 0:
+                draw_token(ax, tokens, i, (*slot(i, len(tokens)), TALL * grown), style.PATCH)
+        if joined:  # the class token moves to the front of the row, and rises from there to where it attends from
+            left, *front = *slot(0, len(tokens)), TALL
+            at = between([(left - 50, *front), (left, *front), STAGE], 2 * joined).tolist()
+            draw_token(ax, tokens, 0, at, style.CLASS_TOKEN, 2)
+        if layers:
+            draw_attention(ax, weights)
+            layer, (x, y, width, height) = math.ceil(layers), STAGE
+            ax.text(x + width + 12, y + height / 2, "class token", va="center")
+            ax.text(
+                x + width / 2, y - 58, f"layer {layer} of {len(reading.weights)}", ha="center", va="center", weight="bold"
+            )
+            share = f"{reading.fractions[layer - 1]:.0%} of its attention is on the digit"
+            ax.text(x + width / 2, y - 32, share, ha="center", va="center")
+        if answered:
+            draw_answer(canvas.figure, reading, answered)
+        canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
