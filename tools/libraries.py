@@ -124,13 +124,9 @@ def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device:
 def import_seconds(rounds: int) -> dict[str, list[float]]:
     """Of torch, in a fresh process each time, and of each library's module after it."""
     code = "import time; a = time.perf_counter(); import torch; b = time.perf_counter(); import {}; c = time.perf_counter()"
-    values: dict[str, list[float]] = {name: [] for name in ("torch", *installed())}
-    for _ in range(rounds):
-        for name in installed():
-            first, then = run_fresh(code.format(MODULES[name]), "[b - a, c - b]")
-            values["torch"].append(first)
-            values[name].append(then)
-    return values
+    taken = [(name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]")) for _ in range(rounds) for name in installed()]
+    table = pd.DataFrame(taken, columns=["name", "torch", "module"])
+    return {"torch": table["torch"].tolist()} | table.groupby("name", sort=False)["module"].apply(list).to_dict()
 
 
 def speed(what: str, shape: str, precision: str, device: str, rounds: int) -> Row:

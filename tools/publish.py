@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from tools import main
-from tools.execute import PROJECT, ROOT, TAG, all_notebooks, is_setup, setup_source
+from tools.execute import PROJECT, ROOT, STATIC, TAG, all_notebooks, is_setup, setup_source
 
 README = ROOT / "README.md"
 GITHUB = "https://github.com/"
@@ -66,10 +66,8 @@ def pages(home: str) -> dict[Path, str]:
     if home:
         links = links_to(home, all_notebooks()[0]).items()
         badges = " ".join(f"[![Open in {name}]({READERS[name][1]})]({link})" for name, link in links)
-        clone = f"```\ngit clone {home}\ncd {home.rpartition('/')[2]}\n```"
-        welcome = (
-            f"\nIn the browser, with nothing to install: {badges}\n\nOn your own machine, first fetch it:\n\n{clone}\n\n"
-        )
+        welcome = (STATIC / "welcome.txt").read_text(encoding="utf-8")
+        welcome = welcome.format(badges=badges, home=home, name=home.rpartition("/")[2])
         entry = f'Repository = "{home}"'
     texts = {path: notebook_with(path, home) for path in all_notebooks()}
     for path, pattern, new, what in (
