@@ -68,7 +68,7 @@ def orange(picture, y, left=0, right=WIDTH):
 
 
 def test_the_words_tell_what_is_drawn(made_up):
-    said = [moment.caption for moment in moments(made_up)]
+    said = [caption for caption, _, _ in moments(made_up)]
     assert len(said) == 8 and said[FIRST] == said[SECOND]
     assert said[CUT] == "Cut the image into 4 patches" and "8 numbers" in said[MADE]
     assert said[-1] == "It reads a dog, with probability 0.60"
@@ -152,7 +152,7 @@ def test_half_way_is_between(made_up):
 def test_the_same_numbers_make_the_same_file(made_up, tmp_path):
     pictures = draw_reading(made_up, step=0.4)
     assert sum(time for _, time in pictures) == pytest.approx(
-        1000 * sum(moment.moving + moment.rest for moment in moments(made_up)), abs=1500
+        1000 * sum(moving + rest for _, moving, rest in moments(made_up)), abs=1500
     )
     for name in ("a.gif", "b.gif"):
         save_animation(tmp_path / name, pictures)

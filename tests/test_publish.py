@@ -177,10 +177,10 @@ def test_nothing_is_written_unless_all_can_be(repository):
 
 
 def test_a_full_disk_is_told(monkeypatch, capsys):
-    def full(home):
+    def full(path, text):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(publish, "write", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     assert run_tool(publish, ["a/b"]) == 1
     assert capsys.readouterr().err == "error: no space left on device\n"
 

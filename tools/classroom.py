@@ -89,10 +89,6 @@ class Exercise(NamedTuple):
     cells: list[NotebookNode]
     before: list[str]  # the statements of the notebook up to its heading, without those of other answers
 
-    @property
-    def points(self) -> str:
-        return f"{self.level} point{'s' * (self.level > 1)}"
-
 
 def exercises(lesson: NotebookNode) -> list[Exercise]:
     """The exercises of a notebook: from the heading before it to each cell with `exercise` in its metadata."""
@@ -117,7 +113,8 @@ def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> Note
     cells = [new_markdown_cell(ABOUT.format(name=name).strip()), new_code_cell(setup), new_code_cell(COMMON)]
     known = names(COMMON)[0]
     for exercise in exercises(lesson):
-        prose = re.sub(r"(\*Level [^*]+)\.\*", rf"\1, {exercise.points}.*", exercise.prose)
+        points = f"{exercise.level} point{'s' * (exercise.level > 1)}"
+        prose = re.sub(r"(\*Level [^*]+)\.\*", rf"\1, {points}.*", exercise.prose)
         cells.append(new_markdown_cell(prose.removeprefix("#")))  # one level up, under the title
         if along := comes_along(exercise, known):
             cells.append(new_code_cell(page(along)))
@@ -126,7 +123,7 @@ def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> Note
         known |= names(page([*along, *code(exercise.cells)]))[0]
         grade_id = exercise.check.removeprefix("check_")
         cells.append(graded(new_code_cell(solved(exercise, solutions, known)), grade_id, solution=True))
-        cells.append(graded(new_code_cell(marks(exercise)), f"{grade_id}-marks", grade=True, points=exercise.level))
+        cells.append(graded(new_code_cell(marks(exercise, points)), f"{grade_id}-marks", grade=True, points=exercise.level))
     for number, cell in enumerate(cells):
         cell.id = f"cell-{number:03d}"
     return new_notebook(cells=cells, metadata=METADATA)
@@ -162,13 +159,13 @@ def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
     raise ValueError(f"no solution is worked out for {exercise.check}")
 
 
-def marks(exercise: Exercise) -> str:
+def marks(exercise: Exercise, points: str) -> str:
     """The cell that gives the points; its last line is a number, which nbgrader takes for them."""
     [module] = re.findall(rf"^from (\S+) import {exercise.check}$", "\n".join(code(exercise.cells)), re.M)
     share = f"_share(_check, {exercise.answer})"
     if exercise.cells[-1].metadata["exercise"]["all_or_nothing"]:  # the given code has some ideas right already
         share = f"({share} == 1)"
-    return MARKS.format(module=module, worth=f"{exercise.level} * {share}", exercise=exercise).rstrip()
+    return MARKS.format(module=module, worth=f"{exercise.level} * {share}", exercise=exercise, points=points).rstrip()
 
 
 def code(cells: Iterable[NotebookNode]) -> list[str]:

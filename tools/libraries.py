@@ -62,10 +62,7 @@ Row = dict[str, Any]  # a measurement, as it is stored
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    known = ", ".join(SHAPES)
-    parser.add_argument(
-        "--shapes", nargs="+", metavar="SHAPE", choices=SHAPES, default=list(SHAPES), help=f"default: {known}"
-    )
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), help="default: all")
     parser.add_argument("--precision", nargs="+", choices=SHORT, help="default: those that the machine has units for")
     parser.add_argument("--rounds", type=positive_int, default=7, help="rounds of each row (default: 7)")
     parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
@@ -127,13 +124,9 @@ def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device:
 def import_seconds(rounds: int) -> dict[str, list[float]]:
     """Of torch, in a fresh process each time, and of each library's module after it."""
     code = "import time; a = time.perf_counter(); import torch; b = time.perf_counter(); import {}; c = time.perf_counter()"
-    values: dict[str, list[float]] = {name: [] for name in ("torch", *installed())}
-    for _ in range(rounds):
-        for name in installed():
-            first, then = run_fresh(code.format(MODULES[name]), "[b - a, c - b]")
-            values["torch"].append(first)
-            values[name].append(then)
-    return values
+    taken = [(name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]")) for _ in range(rounds) for name in installed()]
+    table = pd.DataFrame(taken, columns=["name", "torch", "module"])
+    return {"torch": table["torch"].tolist()} | table.groupby("name", sort=False)["module"].apply(list).to_dict()
 
 
 def speed(what: str, shape: str, precision: str, device: str, rounds: int) -> Row:
@@ -200,8 +193,8 @@ def markdown(results: dict[str, Any]) -> str:
     """The table of what `measure` returned, and below it what was measured where."""
     rows, names = results["rows"], [name for name in MODULES if name in results["versions"]]
     peaks = pd.DataFrame([row for row in rows if "peak" in row]).groupby("precision")["peak"].max()
-    libraries = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
-    about = [f"{results['device']}: {results['machine']}; {libraries}."]
+    versions = [f"{name} {number}" for name, number in results["versions"].items()]
+    about = [f"{results['device']}: {results['machine']}; {', '.join(versions)}."]
     if results["left_out"]:
         about.append(f"Not installed, left out: {', '.join(results['left_out'])}.")
     if not results["bf16_units"] and "bfloat16" not in results["precisions"]:

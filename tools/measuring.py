@@ -26,7 +26,7 @@ def inference_step(model: nn.Module, images: Tensor, labels: Tensor | None = Non
 
     def step() -> None:
         model.eval()
-        with torch.inference_mode(), autocast(images, precision):
+        with torch.inference_mode(), torch.autocast(images.device.type, torch.bfloat16, precision == "bfloat16"):
             model(images)
 
     return step
@@ -39,7 +39,7 @@ def train_step(model: nn.Module, images: Tensor, labels: Tensor, precision: str 
     def step() -> None:
         model.train()
         optimizer.zero_grad()
-        with autocast(images, precision):
+        with torch.autocast(images.device.type, torch.bfloat16, precision == "bfloat16"):
             output = model(images)
         logits = getattr(output, "logits", output)  # Hugging Face wraps them
         F.cross_entropy(logits.float(), labels).backward()
@@ -49,11 +49,6 @@ def train_step(model: nn.Module, images: Tensor, labels: Tensor, precision: str 
 
 
 STEPS: dict[str, Callable[..., Step]] = {"inference": inference_step, "training": train_step}
-
-
-def autocast(images: Tensor, precision: str) -> torch.autocast:
-    """Matrix products in bfloat16 if that is the precision, as in `fit`."""
-    return torch.autocast(images.device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def random_images(config: ViTConfig, count: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
@@ -69,11 +64,15 @@ def in_own_process(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def with_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
+    """What function(*args) returns with so many threads; its error is a RuntimeError."""
+    before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         return function(*args)
     except Exception as error:  # some of torch's errors cannot be pickled
         raise RuntimeError(first_line(error)) from None
+    finally:
+        torch.set_num_threads(before)
 
 
 def first_line(error: Exception) -> str:

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
@@ -37,10 +39,12 @@ WIDTH, HEIGHT = 880, 440  # of a frame, in pixels, like all positions; boxes are
 LARGE, SMALL = (308, 62, 264, 264), (24, 62, 216, 216)  # the image, at first and then
 EDGE, ROW, COLUMN, TALL = 24, 338, 360, 64  # left of the row; top of its patches; top and height of its tokens
 STAGE = (430, 150, 24, 90)  # the class token when it attends
+GAP = 5  # between the patches of the cut image
 BARS = (650, 62, 180, 220)
 DIM = 0.3  # brightness of a patch without attention
 THICK = 40  # width of a line for a weight of 1
-SIZE = style.TEXT_SIZE + 1  # of captions, in points
+SIZE = style.TEXT_SIZE + 1  # of text, in points; captions are larger
+LOOK = {"font.family": "DejaVu Sans", "font.size": SIZE, "text.color": style.TEXT, "axes.edgecolor": style.LINE}
 STEP = 0.06  # seconds between two frames that move
 
 
@@ -103,52 +107,56 @@ def read_digit() -> Reading:
     return Reading(image, model.config.patch_size, tokens, weights, fractions, probabilities, stored.class_names)
 
 
-class Moment(NamedTuple):
-    """One idea: its caption, seconds of movement, seconds of rest after it."""
+def moments(reading: Reading) -> list[tuple[str, float, float]]:
+    """The ideas in their order: question, patches, row, tokens, class token, one for each layer, answer.
 
-    caption: str
-    moving: float
-    rest: float
-
-
-def moments(reading: Reading) -> list[Moment]:
-    """The ideas in their order: question, patches, row, tokens, class token, one for each layer, answer."""
+    returns: of each its caption, seconds of movement, seconds of rest after it
+    """
     (T, D), best = reading.tokens[0].shape, int(reading.probabilities.argmax())
-    attends = Moment("Attention: which patches are worth looking at?", 0.4, 0.4)
     return [
-        Moment("Which digit stands here, among scraps of others?", 0, 1.2),
-        Moment(f"Cut the image into {T - 1} patches", 0.4, 0.5),
-        Moment("Lay them in a row, like the words of a sentence", 1.3, 0.2),
-        Moment(f"Each becomes a token: {D} numbers for what it shows, and where", 0.7, 0.8),
-        Moment("A class token joins them, to gather the answer", 1.3, 0.2),
-        *[attends for _ in reading.weights[1:]],
-        attends._replace(rest=0.6),
-        Moment(f"It reads a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}", 0.4, 2.6),
+        ("Which digit stands here, among scraps of others?", 0, 1.2),
+        (f"Cut the image into {T - 1} patches", 0.4, 0.5),
+        ("Lay them in a row, like the words of a sentence", 1.3, 0.2),
+        (f"Each becomes a token: {D} numbers for what it shows, and where", 0.7, 0.8),
+        ("A class token joins them, to gather the answer", 1.3, 0.2),
+        *[("Attention: which patches are worth looking at?", 0.4, 0.5) for _ in reading.weights],
+        (f"It reads a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}", 0.4, 2.6),
     ]
 
 
 def draw_moment(reading: Reading, number: int, progress: float) -> Image.Image:
     """The frame at `progress` (from 0 to 1) through a moment: WIDTH x HEIGHT, RGB."""
-    captions = [moment.caption for moment in moments(reading)]
+    captions = [caption for caption, _, _ in moments(reading)]
     done = [float(number > k) or progress * (number == k) for k in range(1, len(captions))]
     (cut, row, made, joined), layers, answered = done[:4], sum(done[4:-1]), done[-1]
     tokens = reading.tokens[int(layers)]  # those of a layer are there when its attention has been shown
     weights = between([torch.zeros_like(reading.weights[0]), *reading.weights], layers)
-    canvas = Canvas()
-    canvas.words(EDGE, 28, captions[number], size=SIZE + 3)
-    draw_patches(canvas, reading.image, reading.patch_size, cut, row, weights[1:])
-    for i in range(1, len(tokens)):
-        if (grown := eased(turn(made, i - 1, len(tokens) - 1))) > 0:
-            canvas.column(tokens, i, (*slot(i, len(tokens)), TALL * grown), style.PATCH)
-    if joined:
-        draw_class_token(canvas, tokens, joined)
-    if layers:
-        layer = math.ceil(layers)
-        draw_attention(canvas, weights, reading.fractions[layer - 1], f"layer {layer} of {len(reading.weights)}")
-    if answered:
-        draw_answer(canvas, reading, answered)
-    canvas.pixels.draw()
-    return Image.fromarray(np.asarray(canvas.pixels.buffer_rgba())).convert("RGB")
+    canvas = FigureCanvasAgg(Figure((WIDTH / 100, HEIGHT / 100), dpi=100))
+    with matplotlib.rc_context(LOOK):
+        ax = canvas.figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
+        ax.set_axis_off()
+        ax.text(EDGE, 28, captions[number], va="center", fontsize=SIZE + 3)
+        draw_patches(ax, reading.image, reading.patch_size, cut, row, weights[1:])
+        for i in range(1, len(tokens)):
+            if (grown := eased(turn(made, i - 1, len(tokens) - 1))) > 0:
+                draw_token(ax, tokens, i, (*slot(i, len(tokens)), TALL * grown), style.PATCH)
+        if joined:  # the class token moves to the front of the row, and rises from there to where it attends from
+            left, *front = *slot(0, len(tokens)), TALL
+            at = between([(left - 50, *front), (left, *front), STAGE], 2 * joined).tolist()
+            draw_token(ax, tokens, 0, at, style.CLASS_TOKEN, 2)
+        if layers:
+            draw_attention(ax, weights)
+            layer, (x, y, width, height) = math.ceil(layers), STAGE
+            ax.text(x + width + 12, y + height / 2, "class token", va="center")
+            ax.text(
+                x + width / 2, y - 58, f"layer {layer} of {len(reading.weights)}", ha="center", va="center", weight="bold"
+            )
+            share = f"{reading.fractions[layer - 1]:.0%} of its attention is on the digit"
+            ax.text(x + width / 2, y - 32, share, ha="center", va="center")
+        if answered:
+            draw_answer(canvas.figure, reading, answered)
+        canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
 def between(values: Sequence[Any], done: float) -> Tensor:
@@ -175,114 +183,81 @@ def slot(i: int, n: int) -> tuple[float, float, float]:
     return EDGE + i * pitch, COLUMN, pitch - 3
 
 
-def draw_patches(canvas: "Canvas", image: Tensor, P: int, cut: float, row: float, weights: Tensor) -> None:
+def draw_patches(ax: Axes, image: Tensor, P: int, cut: float, row: float, weights: Tensor) -> None:
     """The image, cut; its patches fly into the row; a dim copy stays, bright where weights (N,) are large."""
     n, N = image.shape[1] // P, len(weights)
-    left, top, side, _ = between([LARGE, SMALL], row / 0.4).tolist()
-    gap, step = 5 * eased(cut), side / n
-    bright = DIM + (1 - DIM) * weights / weights.max().clamp(min=1e-9)
-    for i in range(N):
-        r, c = divmod(i, n)
-        pixels = image[:, r * P : (r + 1) * P, c * P : (c + 1) * P].permute(1, 2, 0).expand(-1, -1, 3)
-        at = (left + c * step + gap / 2, top + r * step + gap / 2, step - gap, step - gap)
-        flown = turn(row, i, N)
-        canvas.picture(pixels * (bright[i] if flown > 0 else 1), at)
-        if flown > 0:
+    left, top, side, _ = box = between([LARGE, SMALL], row / 0.4).tolist()
+    step, flown = side / n, torch.tensor([turn(row, i, N) for i in range(N)])
+    bright = torch.where(flown > 0, DIM + (1 - DIM) * weights / weights.max().clamp(min=1e-9), 1.0)
+    draw_pixels(ax, image * bright.reshape(n, n).repeat_interleave(P, 0).repeat_interleave(P, 1), box)
+    edges, lines = [k * step for k in range(n + 1)], {"color": "white", "linewidth": 0.72 * GAP * eased(cut)}
+    ax.vlines([left + edge for edge in edges], top, top + side, **lines)
+    ax.hlines([top + edge for edge in edges], left, left + side, **lines)
+    for i, patch in enumerate(patchify(image[None], P)[0].unflatten(1, (-1, P, P))):
+        if (progress := flown[i].item()) > 0:
             x, _, width = slot(i + 1, N + 1)
-            x, y, width, height = between([at, (x, ROW, width, width)], flown).tolist()
-            box = (x, y - 50 * math.sin(math.pi * eased(flown)), width, height)
-            canvas.picture(pixels, box, style.PATCH, zorder=3)
+            start = left + i % n * step, top + i // n * step, step - GAP, step - GAP
+            x, y, width, height = between([start, (x, ROW, width, width)], progress).tolist()
+            draw_pixels(ax, patch, (x, y - 50 * math.sin(math.pi * eased(progress)), width, height), style.PATCH)
 
 
-def draw_class_token(canvas: "Canvas", tokens: Tensor, joined: float) -> None:
-    """It moves to the front of the row, and rises from there to where it attends from; its slot stays free."""
-    x, _, width = slot(0, len(tokens))
-    front, rise = (x - 50 * (1 - eased(joined / 0.3)), COLUMN, width, TALL), (joined - 0.6) / 0.4
-    canvas.frame(front, style.CLASS_TOKEN)
-    canvas.column(tokens, 0, between([front, STAGE], rise).tolist(), style.CLASS_TOKEN, 2)
-    if rise <= 0:
-        canvas.words(EDGE, ROW - 16, "class token")
-    elif rise >= 1:
-        canvas.words(STAGE[0] + STAGE[2] + 12, STAGE[1] + STAGE[3] / 2, "class token")
+def draw_token(ax: Axes, tokens: Tensor, i: int, box: Sequence[float], color: str, width: int = 1) -> None:
+    """Token i as a column of numbers in a frame, on the color scale of all tokens."""
+    values = (tokens[i] / tokens.abs().quantile(0.98) + 1) / 2
+    colors = torch.from_numpy(matplotlib.colormaps[style.VALUES](values.numpy())[:, :3])
+    draw_pixels(ax, colors.T[..., None], box, color, width)
 
 
-def draw_attention(canvas: "Canvas", weights: Tensor, fraction: float, layer: str) -> None:
-    """A line from the class token to every token of the row, as wide as its weight; how much is on the digit."""
-    start = STAGE[0] + STAGE[2] / 2, STAGE[1] + STAGE[3]
-    for i in weights.argsort().tolist():
-        x, _, width = slot(i, len(weights))
-        canvas.line(start, (x + width / 2, ROW if i else COLUMN), THICK * weights[i].item(), style.CLASS_TOKEN)
-    canvas.words(start[0], STAGE[1] - 58, layer, ha="center", weight="bold")
-    canvas.words(start[0], STAGE[1] - 32, f"{fraction:.0%} of its attention is on the digit", ha="center")
+def draw_pixels(ax: Axes, pixels: Tensor, box: Sequence[float], color: str = "", width: int = 1) -> None:
+    """Colors or grays (C, H, W) from 0 to 1 as squares, with a frame of this color if there is one."""
+    left, top, wide, high = (round(number) for number in box)
+    extent = (left, left + max(1, wide), top + max(1, high), top)
+    ax.imshow(pixels.expand(3, -1, -1).permute(1, 2, 0), extent=extent, aspect="auto", interpolation="nearest", zorder=2)
+    if color:
+        ax.add_patch(Rectangle((left, top), wide, high, fill=False, color=color, linewidth=0.72 * width, zorder=2))
 
 
-def draw_answer(canvas: "Canvas", reading: Reading, answered: float) -> None:
+def draw_attention(ax: Axes, weights: Tensor) -> None:
+    """A line from the class token to every token of the row, as wide as its weight; its own slot is empty."""
+    slots, (left, top, width, height) = [slot(i, len(weights)) for i in range(len(weights))], STAGE
+    ax.add_patch(Rectangle(slots[0][:2], slots[0][2], TALL, fill=False, color=style.CLASS_TOKEN, linewidth=0.72))
+    start = left + width / 2, top + height
+    lines = [(start, (x + wide / 2, ROW if i else COLUMN)) for i, (x, _, wide) in enumerate(slots)]
+    thick = (0.72 * THICK * weights).tolist()
+    ax.add_collection(LineCollection(lines, linewidths=thick, colors=style.CLASS_TOKEN, capstyle="butt", zorder=1))
+
+
+def draw_answer(figure: Figure, reading: Reading, answered: float) -> None:
     """A bar for each class, on a scale from 0 to 1."""
     left, top, width, height = BARS
-    pitch, best = height / len(reading.probabilities), reading.probabilities.max()
-    for i, value in enumerate(reading.probabilities):
-        y, color = top + (i + 0.5) * pitch, style.CLASS_TOKEN if value == best else style.LINE
-        canvas.axes.barh(y, width * value.item() * eased(answered), 0.7 * pitch, left=left, color=color)
-        canvas.words(left - 10, y, reading.class_names[i], ha="right", weight="bold" if value == best else "normal")
-    for x, mark in ((0.0, "0"), (0.5, "probability"), (1.0, "1")):
-        canvas.words(left + x * width, top + height + 16, mark, ha="center")
-        if x != 0.5:
-            canvas.line((left + x * width, top), (left + x * width, top + height), 1, style.LINE)
-    canvas.words(left - 55, STAGE[1] + STAGE[3] / 2, "→", size=SIZE + 7, color=style.LINE, ha="center")
-
-
-class Canvas:
-    """A white image to draw on, in pixels from the top left."""
-
-    def __init__(self) -> None:
-        self.pixels = FigureCanvasAgg(Figure((WIDTH / 100, HEIGHT / 100), dpi=100))
-        self.axes = self.pixels.figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
-        self.axes.set_axis_off()
-
-    def picture(self, pixels: Tensor, box: Sequence[float], color: str = "", width: int = 1, zorder: int = 2) -> None:
-        """Colors (H, W, 3) from 0 to 1 as squares, with a frame of this color if there is one."""
-        left, top, wide, high = map(round, box)
-        extent = (left, left + max(1, wide), top + max(1, high), top)
-        self.axes.imshow(pixels, extent=extent, aspect="auto", interpolation="nearest", zorder=zorder)
-        if color:
-            self.frame((left, top, wide, high), color, width, zorder)
-
-    def column(self, tokens: Tensor, i: int, box: Sequence[float], color: str, width: int = 1) -> None:
-        """Token i as a column of numbers in a frame, on the color scale of all tokens."""
-        values = ((tokens[i] / tokens.abs().quantile(0.98) + 1) / 2).clamp(0, 1)
-        self.picture(matplotlib.colormaps[style.VALUES](values.numpy())[:, None, :3], box, color, width, zorder=4)
-
-    def frame(self, box: Sequence[float], color: str, width: int = 1, zorder: int = 4) -> None:
-        self.axes.add_patch(Rectangle(box[:2], *box[2:], fill=False, color=color, linewidth=0.72 * width, zorder=zorder))
-
-    def line(self, start: Sequence[float], end: Sequence[float], width: float, color: str) -> None:
-        xs, ys = zip(start, end, strict=True)  # 72 points are 100 pixels
-        self.axes.plot(xs, ys, color=color, linewidth=0.72 * width, solid_capstyle="butt", zorder=1)
-
-    def words(self, x: float, y: float, text: str, size: float = SIZE, color: str = style.TEXT, **how: Any) -> None:
-        """Text, its middle at this height, its left end here (or as `how` says)."""
-        self.axes.text(x, y, text, fontsize=size, color=color, va="center", family="DejaVu Sans", zorder=5, **how)
+    ax = figure.add_axes((left / WIDTH, 1 - (top + height) / HEIGHT, width / WIDTH, height / HEIGHT), facecolor="none")
+    K, best = len(reading.class_names), int(reading.probabilities.argmax())
+    ax.barh(range(K), eased(answered) * reading.probabilities, 0.7, color=style.LINE)[best].set_color(style.CLASS_TOKEN)
+    ax.set(xlim=(0, 1), ylim=(K - 0.5, -0.5), xticks=(0, 0.5, 1), xticklabels=("0", "probability", "1"))
+    ax.set_yticks(range(K), reading.class_names)
+    ax.get_yticklabels()[best].set_fontweight("bold")
+    ax.tick_params(length=0, pad=6, labelcolor=style.TEXT)
+    ax.spines[["top", "bottom"]].set_visible(False)
+    ax.text(-0.3, 0.4, "→", size=SIZE + 7, color=style.LINE, ha="center", va="center", transform=ax.transAxes)
 
 
 def draw_reading(reading: Reading, step: float = STEP) -> list[tuple[Image.Image, int]]:
     """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move"""
     frames = []
-    for number, moment in enumerate(moments(reading)):
-        steps = max(1, round(moment.moving / step))
+    for number, (_, moving, rest) in enumerate(moments(reading)):
+        steps = max(1, round(moving / step))
         for k in range(1, steps + 1):
-            seconds = step * (moment.moving > 0) + moment.rest * (k == steps)
+            seconds = step * (moving > 0) + rest * (k == steps)
             frames.append((draw_moment(reading, number, k / steps), round(1000 * seconds)))
     return frames
 
 
 def save_animation(path: Path, frames: list[tuple[Image.Image, int]]) -> None:
-    """Store frames as a GIF that loops for ever, all with the same few colors: grays, those of numbers, of the drawing."""
-    roles = [to_rgb(color) for color in (style.CLASS_TOKEN, style.PATCH, style.TEXT, style.LINE)]
-    pale = [[1 - share * (1 - x) for x in color] for color in roles[:2] for share in (0.5, 0.25)]
-    numbers = matplotlib.colormaps[style.VALUES](np.linspace(0, 1, 16))[:, :3]
-    colors = np.concatenate([np.linspace(0, 1, 32)[:, None].repeat(3, axis=1), numbers, roles, pale])
+    """Store frames as a GIF that loops for ever, all with the same few colors: grays, those of numbers, of the roles."""
+    roles = [LinearSegmentedColormap.from_list("", ["white", color]) for color in (style.CLASS_TOKEN, style.PATCH)]
+    maps = [(matplotlib.colormaps["gray"], 24), (matplotlib.colormaps[style.VALUES], 12), *((role, 5) for role in roles)]
     palette = Image.new("P", (1, 1))
-    palette.putpalette((255 * colors).round().astype(np.uint8).tobytes())
+    palette.putpalette(b"".join(colors(np.linspace(0, 1, n), bytes=True)[:, :3].tobytes() for colors, n in maps))
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame, _ in frames]
     first.save(path, save_all=True, append_images=others, duration=[time for _, time in frames], loop=0)
 

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from tools import main
-from tools.execute import PROJECT, ROOT, TAG, all_notebooks, is_setup, setup_source
+from tools.execute import PROJECT, ROOT, STATIC, TAG, all_notebooks, is_setup, setup_source
 
 README = ROOT / "README.md"
 GITHUB = "https://github.com/"
@@ -37,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    changed = write("" if args.undo else address(args.repository))
+    texts = pages("" if args.undo else address(args.repository))  # all of them, before the first is written
+    changed = [path for path, text in texts.items() if text.encode() != path.read_bytes()]
+    for path in changed:  # stopped in between, the same command again finishes the work
+        path.write_bytes(texts[path].encode())
     print("\n".join(f"{path.relative_to(ROOT).as_posix()}: written" for path in changed) or "nothing to change")
     if changed and not args.undo:
         print(f"next: commit, tag that {TAG}, and push both: the notebooks install the package at this tag")
@@ -57,27 +60,14 @@ def address(repository: str) -> str:
     return GITHUB + repository
 
 
-def write(home: str) -> list[Path]:
-    """Bring every file in line with an address ("" for none); returns the paths of those that changed.
-
-    All texts are made before the first is written. Stopped in between, the same command again finishes the work.
-    """
-    changed = {path: text for path, text in pages(home).items() if text.encode() != path.read_bytes()}
-    for path, text in changed.items():
-        path.write_bytes(text.encode())
-    return list(changed)
-
-
 def pages(home: str) -> dict[Path, str]:
-    """What every file that contains the address should be."""
+    """What every file that contains the address should be; "" for none."""
     welcome, entry = "", NO_ENTRY
     if home:
         links = links_to(home, all_notebooks()[0]).items()
         badges = " ".join(f"[![Open in {name}]({READERS[name][1]})]({link})" for name, link in links)
-        clone = f"```\ngit clone {home}\ncd {home.rpartition('/')[2]}\n```"
-        welcome = (
-            f"\nIn the browser, with nothing to install: {badges}\n\nOn your own machine, first fetch it:\n\n{clone}\n\n"
-        )
+        welcome = (STATIC / "welcome.txt").read_text(encoding="utf-8")
+        welcome = welcome.format(badges=badges, home=home, name=home.rpartition("/")[2])
         entry = f'Repository = "{home}"'
     texts = {path: notebook_with(path, home) for path in all_notebooks()}
     for path, pattern, new, what in (

@@ -12,8 +12,7 @@ import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from copy import deepcopy
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,11 +38,11 @@ from vit_helpers.pretrained import load_pretrained
 from vit_helpers.scaling import speedups, timing
 from vit_helpers.scaling.timing import Step
 from vit_helpers.training import evaluate
-from vit_helpers.training.cnn import CNN
 
 COLUMNS = ["row", "case", "before", "before_ms", "after", "after_ms", "ratio", "lowest", "highest"]
 COLUMNS += ["before_mb", "after_mb", "start_s", "also", "machine"]
 SIDES = (16, 32, 96)  # of images with 17, 65 and 577 tokens, to compare the implementations of attention
+ORDERS = torch.contiguous_format, torch.channels_last
 RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "131072"}  # glibc would keep freed tensors, and hide what a process needs
 Rows = Iterator[dict[str, Any]]
 
@@ -91,20 +90,9 @@ def threads(bench: Bench) -> Rows:
     most = torch.get_num_threads()
     if bench.device != "cpu" or most == 1:
         raise ValueError("torch has one thread here" if most == 1 else "only on the CPU")
-    for case, make in (("inference", inference_step), ("training step", train_step)):
-        step = make(bench.model(), *bench.images())
-        yield bench.compare(f"{case}, batch {bench.batch}", ("1 thread", num_threads(1)(step)), (f"{most} threads", step))
-
-
-@contextmanager
-def num_threads(count: int) -> Iterator[None]:
-    """Torch uses this many threads inside a `with`."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    step = train_step(bench.model(), *bench.images())
+    one, all_of_them = ("1 thread", partial(measuring.with_threads, 1, step)), (f"{most} threads", step)
+    yield bench.compare(f"training step, batch {bench.batch}", one, all_of_them)
 
 
 def batch(bench: Bench) -> Rows:
@@ -137,23 +125,16 @@ def bf16(bench: Bench) -> Rows:
     best, model = speedups.best_precision(bench.device), bench.model()
     images, labels = bench.images(None if best == "bfloat16" else 4)  # without units it is slow
     before, step = train_step(model, images, labels), train_step(model, images, labels, "bfloat16")
-    ways = {"bfloat16": step}
-    if bench.device == "cpu":  # the backward pass of torch's fused attention is slow too
-        ways = {"bfloat16, fused attention": with_attention(True, step), "bfloat16, ours": step}
-    for way in ways.items():
-        row = bench.compare(f"training step, batch {len(images)}", ("float32", before), way, model)
-        yield row | {"also": f"best_precision: {best}"}
+    after = ("bfloat16, fused attention", with_attention(True, step))
+    also = f"best_precision: {best}"
+    yield bench.compare(f"training step, batch {len(images)}", ("float32", before), after, model, also=also)
 
 
 def channels_last(bench: Bench) -> Rows:
     """For convolutions; our ViT cuts patches by a reshape, where the order of memory decides next to nothing."""
-    images, labels = bench.images()
-    last, vit, cnn = images.to(memory_format=torch.channels_last), bench.model(), CNN(3, 10).to(bench.device)
-    converted = deepcopy(cnn).to(memory_format=torch.channels_last)
-    for case, model, other in (("CNN", cnn, converted), ("ViT", vit, vit)):
-        before, after = train_step(model, images, labels), train_step(other, last, labels)
-        case = f"{case}, training step, batch {bench.batch}"
-        yield bench.compare(case, ("channels first", before), ("channels last", after))
+    model, (images, labels) = bench.model(), bench.images()
+    first, last = (train_step(model, images.to(memory_format=order), labels) for order in ORDERS)
+    yield bench.compare(f"ViT, training step, batch {bench.batch}", ("channels first", first), ("channels last", last))
 
 
 def optimizer(bench: Bench) -> Rows:
@@ -225,10 +206,9 @@ def loader(bench: Bench) -> Rows:
     Image.effect_noise((448, 448), 50).convert("RGB").save(file, "JPEG")
     pairs, files = TensorDataset(data.normalize(data.train.images), data.train.labels), 64 * [file.getvalue()]
     ours: tuple[str, Step] = ("slices in memory", partial(list, data.batches("train", 32, shuffle=True)))
-    none, two = load_with(pairs, 0), load_with(pairs, 2)
-    case = f"epoch of {len(pairs):,} digits"
-    yield bench.compare(case, none, ours)
-    yield bench.compare(case, two, ours, start_s=timing.seconds_of(two[1]))  # the first epoch starts the workers
+    two = load_with(pairs, 2)
+    start = timing.seconds_of(two[1])  # the first epoch starts the workers
+    yield bench.compare(f"epoch of {len(pairs):,} digits", two, ours, start_s=start)
     none, two = load_with(files, 0, decode), load_with(files, 2, decode)
     yield bench.compare(f"epoch of {len(files)} JPEG files", none, two, start_s=timing.seconds_of(two[1]))
 
@@ -250,14 +230,10 @@ def quantized(bench: Bench) -> Rows:
         raise ValueError("only on the CPU")
     model, (images, _) = bench.model(), bench.images()
     small = speedups.quantize(model)
-    logits = model(images)
-    difference = ((logits - small(images)).abs().max() / logits.std()).item()
     notes = f"weights {file_mb(model):.1f} → {file_mb(small):.1f} MB, "
-    notes += f"logits differ by at most {difference:.2f} of their standard deviation, "
     notes += f"accuracy of a trained model {accuracy_of(lambda x: x):.3f} → {accuracy_of(speedups.quantize):.3f}"
-    for count in (1, bench.batch):
-        before, after = inference_step(model, images[:count]), inference_step(small, images[:count])
-        yield bench.compare(f"inference, batch {count}", ("float32", before), ("int8", after), also=notes)
+    before, after = ("float32", inference_step(model, images)), ("int8", inference_step(small, images))
+    yield bench.compare(f"inference, batch {bench.batch}", before, after, also=notes)
 
 
 def accuracy_of(change: Callable[[nn.Module], nn.Module]) -> float:

@@ -8,7 +8,6 @@ trained from scratch, with the same labels, a recipe that suits it, and more ste
 import time
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -49,8 +48,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for task in args.tasks:
-        for labels, way in product(TASKS[task][3], WAYS):
-            rows += (train_once(task, way, labels, seed) for seed in range(args.seeds))
+        weights, name, classes, numbers = TASKS[task]
+        data = (load(name, n=IMAGES) if name == "scattered_digits" else load(name)).filter_classes(*classes)
+        for labels, way in product(numbers, WAYS):
+            about = [{"task": task, "way": way, "labels": labels, "seed": seed} for seed in range(args.seeds)]
+            rows += (each | train_once(**each, data=data, weights=weights) for each in about)
             accuracies = pd.DataFrame(rows[-args.seeds :])["accuracy"]
             print(f"{task:18s} {labels:5d} labels  {way:14s} {mean_and_std(accuracies)}", flush=True)
     write_csv(pd.DataFrame(rows), args.out)
@@ -58,16 +60,15 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def train_once(task: str, way: str, labels: int, seed: int) -> dict[str, Any]:
+def train_once(task: str, way: str, labels: int, seed: int, data: Data, weights: str) -> dict[str, float]:
     """One training with so many labels, drawn by the seed."""
-    weights, name, classes, _ = TASKS[task]
-    data, pretrained = load_images(name).filter_classes(*classes), load_pretrained(f"ours:{weights}")
+    pretrained, num_classes = load_pretrained(f"ours:{weights}"), len(data.class_names)
     normalize = pretrained.preprocess.normalize
     set_seed(seed)
     if way == "from scratch":
-        model = ViT(replace(pretrained.model.config, num_classes=len(classes)))
+        model = ViT(replace(pretrained.model.config, num_classes=num_classes))
     else:
-        model = transfer_weights(pretrained.model, num_classes=len(classes))
+        model = transfer_weights(pretrained.model, num_classes=num_classes)
         model = freeze(model) if way == "probe" else add_lora(model, rank=4) if way == "LoRA" else model
     drawn = torch.randperm(len(data.train.labels), generator=torch.Generator().manual_seed(seed))  # the same for every way
     batches = Batches(subset(data.train, drawn[:labels]), BATCH, normalize, shuffle=True)
@@ -79,14 +80,7 @@ def train_once(task: str, way: str, labels: int, seed: int) -> dict[str, Any]:
     seconds = round(time.perf_counter() - start, 2)
     accuracy = evaluate(model, Batches(data.test, 500, normalize)).accuracy
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    about = {"task": task, "way": way, "labels": labels, "seed": seed}
-    return about | {"accuracy": accuracy, "trained": trained, "seconds": seconds}
-
-
-@cache
-def load_images(name: str) -> Data:
-    """A data set, made once."""
-    return load(name, n=IMAGES) if name == "scattered_digits" else load(name)
+    return {"accuracy": accuracy, "trained": trained, "seconds": seconds}
 
 
 if __name__ == "__main__":
