@@ -36,11 +36,9 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "scaling": {"_validate", "scaling", "training.recipe", "vit"},
     "plots": {"plots"},
 }
-SIZES = {"model": 600, "library": 5500, "library and tools": 7500}  # lines at most; checks and plots are not counted
+SIZES = {"model": 600, "library": 5500, "library and tools": 7500}  # lines at most, without checks, plots and results
 EVERYTHING = {*ORDER, "cli", "checks"}
-NOT_YET = {  # what breaks a rule today: may shrink, not grow
-    "sizes": {"library": 6088, "library and tools": 8727},
-}  # fmt: skip
+NOT_YET = {"library and tools": 7704}  # what breaks a rule today: may shrink, not grow
 
 
 def name_of(path):
@@ -140,10 +138,10 @@ def test_modules_and_functions_are_short(path):
 
 @pytest.mark.parametrize("part", SIZES)
 def test_the_package_has_the_size_of_its_subject(part):
-    library = lines(path for name, path in MODULES.items() if top(name) not in ("checks", "plots"))
+    library = lines(path for name, path in MODULES.items() if top(name) not in ("checks", "plots", "results"))
     model = lines(MODULES[name] for name in ("patches", "embeddings", "attention", "encoder", "vit"))
     assert {"model": model, "library": library, "library and tools": library + lines(tools())}[part] <= (
-        NOT_YET["sizes"].get(part, SIZES[part])
+        NOT_YET.get(part, SIZES[part])
     )
 
 

@@ -2,7 +2,9 @@
 
 import ast
 import base64
+import pkgutil
 import re
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -139,3 +141,29 @@ def test_the_card_and_the_readme_give_the_measured_cost(path):
     row = next(line for line in readme if line.startswith("|") and f"(notebooks/{path.name})" in line)
     seconds, memory = card.groups()
     assert f"| {seconds} | {memory} |" in row
+
+
+OURS = [
+    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for file in sorted((ROOT / "vit_helpers").rglob("*.py"))
+]
+
+
+def is_there(name):
+    """Whether `patches.patchify`, `encoder.MLP.act` or `data.stream.Stream` is what it seems to be."""
+    first, *rest = name.split(".")
+    for module in OURS:
+        with suppress(AttributeError, ImportError):
+            if module.endswith(f".{first}") and (found := pkgutil.resolve_name(f"{module}:{rest[0]}")):
+                return len(rest) == 1 or isinstance(found, type) or hasattr(found, rest[1])
+    return False
+
+
+@every
+def test_names_of_the_package_in_prose_are_there(path):
+    homes = {part for module in OURS for part in module.split(".")} - {
+        "vit_helpers",
+        "model",
+    }  # a model is usually the learner's
+    words = {word for cell in cells(path, "markdown") for word in re.findall(r"`([a-z_]+(?:\.\w+)+)`", cell.source)}
+    assert not [word for word in words if word.partition(".")[0] in homes and not is_there(word)]

@@ -138,7 +138,7 @@ def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
     mode = mode or picture.mode
     if mode in WHITE or mode.startswith("I;16"):
         values = np.asarray(picture).astype(np.float64)
-        low, high = values.min(), values.max()
+        low, high = np.min(values), np.max(values)
         white = next((white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None)
         if white is None:  # also where values are NaN
             raise ValueError(f"gray values from {low:g} to {high:g} have no known range; save it with 8 or 16 bits")
