@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from vit_helpers.ablation import Table
 from vit_helpers.data import Data, Split, load
 from vit_helpers.training import Recipe
 from vit_helpers.training.cnn import CNN
@@ -167,3 +168,17 @@ def test_norm_last_is_torchs_norm_last():
     assert torch.allclose(ours(x), theirs(x), atol=1e-5)
     _, weights = theirs.self_attn(x, x, x, average_attn_weights=False)
     assert torch.allclose(ours.attention_weights(x), weights, atol=1e-6)
+
+
+@pytest.mark.parametrize("also", [{"patch": 4}, {"size": "S"}, {"size": "S", "patch": 16}])
+def test_a_model_beside_a_size_or_a_patch_is_refused(also):
+    with pytest.raises(ValueError, match="give a model, or a size and a patch side: got model 'mini/2'"):
+        RunSettings.from_dict({"model": "mini/2", **also})
+    with pytest.raises(ValueError, match="coarse: give a model"):  # a table names its model
+        Table(changes={"coarse": also})
+
+
+@pytest.mark.parametrize("patch", [0, True, "x"])
+def test_a_patch_side_that_is_none_is_not_taken_for_no_patch_side(patch):
+    with pytest.raises((ValueError, TypeError)):
+        RunSettings().replace(patch=patch)

@@ -100,11 +100,17 @@ class RunSettings:
         """These settings with some changed, by name as in `from_dict`, or with another size or patch side of the model.
 
         A size that is named has its own width, depth and heads.
+        raises: ValueError for an unknown name, and for a model beside a size or a patch side: none of them is ignored
         """
         settings = {RENAMED.get(name, name): value for name, value in settings.items()}
         old_size, _, old_patch = self.model.partition("/")
         kept = {k: v for k, v in self.shape.items() if size is None or k not in ("embed_dim", "depth", "num_heads")}
-        settings = {"model": f"{size or old_size}/{patch or old_patch}", **settings}
+        if size is not None or patch is not None:
+            if "model" in settings:
+                raise ValueError(
+                    f"give a model, or a size and a patch side: got model {settings['model']!r}, {size=}, {patch=}"
+                )
+            settings["model"] = f"{old_size if size is None else size}/{old_patch if patch is None else patch}"
         known = {f.name for f in fields(self)} - {"shape", "recipe"} | SHAPE | RECIPE
         if unknown := settings.keys() - known:
             raise ValueError(f"unknown setting {', '.join(sorted(unknown))}, known: {', '.join(sorted(known))}")
