@@ -20,6 +20,7 @@ from tools.libraries import CLASSES, MAKERS, SHAPES, installed
 from tools.measuring import markdown_table, random_images, write_csv
 from vit_helpers import pretrained
 from vit_helpers._validate import check_choice
+from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.vit import ViT, ViTConfig
 
 MORE = {name: ViTConfig.from_name(name, num_classes=CLASSES) for name in ("S/16", "B/32", "L/16", "H/14")}
@@ -62,8 +63,7 @@ def compare(size: str, library: str) -> dict[str, Any]:
     torch.manual_seed(0)
     config, renamed = SIZES[size], KEY_MAPS[library]
     theirs = MAKERS[library](config).eval()
-    for parameter in theirs.parameters():  # none is zero, not even a bias or the head
-        parameter.data.add_(torch.randn_like(parameter), alpha=0.02)
+    perturb(theirs)
     eps = next(m.eps for m in theirs.modules() if isinstance(m, nn.LayerNorm))
     ours = ViT(replace(config, norm_eps=eps)).eval()
     pretrained.fill(ours, renamed(theirs.state_dict()))
@@ -75,7 +75,7 @@ def compare(size: str, library: str) -> dict[str, Any]:
         "library": library,
         "parameters": sum(p.numel() for p in ours.parameters()),
         "largest logit": expected.abs().max().item(),
-        "logits": (logits - expected).abs().max().item(),
+        "logits": largest_difference(logits, expected),
         "gradients": max(largest),
     }
 
