@@ -1,8 +1,8 @@
 """Measure how similar the learned position embeddings of neighboring patches are, by how images move during training.
 
-The model of notebook 02 is trained on digits of 12 x 12 pixels: with all of `random_affine` (shift), with its rotation and
-scaling alone (no shift), and without augmentation (none). Each row holds the mean cosine between position embeddings one patch
-apart (beside) and more than three apart (far). The control is each model before training (untrained).
+The model of notebook 02 is trained on digits of 12 x 12 pixels: without augmentation (none), with the rotation and scaling
+of `random_affine` (no shift), and with its shift of up to 2 pixels as well (shift). Each row holds the mean cosine between
+position embeddings one patch apart (beside) and more than three apart (far). The control is the model before training.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -18,11 +18,12 @@ from tools import main
 from tools.measuring import write_csv
 from vit_helpers.cli import positive_int
 from vit_helpers.data import Batches, Split, load, random_affine
+from vit_helpers.inspection import position_similarity
 from vit_helpers.training import Recipe, evaluate, fit, set_seed
 from vit_helpers.vit import ViT, ViTConfig
 
 EPOCHS = 12
-AUGMENT = {"shift": partial(random_affine, shift=2.0), "no shift": partial(random_affine, shift=0.0), "none": None}
+AUGMENT = {"none": None, "no shift": partial(random_affine, shift=0.0), "shift": partial(random_affine, shift=2.0)}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -42,7 +43,10 @@ def run(args: Namespace) -> int:
 def train_once(kind: str, seed: int) -> dict[str, Any]:
     """Train one model, unless it is to stay untrained, and compare its position embeddings."""
     data = load("digits")
-    train, validation = (Split(enlarge(split.images), split.labels) for split in (data.train, data.validation))
+    train, validation = (
+        Split(F.interpolate(images, size=12, mode="bicubic", antialias=True).clamp(0, 1), labels)
+        for images, labels in (data.train, data.validation)
+    )
     set_seed(seed)
     model = ViT(ViTConfig.from_name("mini/2", image_size=12, in_chans=1, num_classes=10))
     held_out = Batches(validation, 512, data.normalize)
@@ -52,15 +56,11 @@ def train_once(kind: str, seed: int) -> dict[str, Any]:
     return {"augmentation": kind, "seed": seed, "accuracy": evaluate(model, held_out).accuracy} | similarity(model)
 
 
-def enlarge(images: torch.Tensor) -> torch.Tensor:
-    return F.interpolate(images, size=12, mode="bicubic", antialias=True).clamp(0, 1)
-
-
 def similarity(model: ViT) -> dict[str, float]:
     """Mean cosine between the position embeddings of patches, beside each other and far apart."""
-    unit = F.normalize(model.get_parameter("token_embed.pos_embed").detach()[0, 1:], dim=1)
+    cosine = position_similarity(model.get_parameter("token_embed.pos_embed"), (6, 6)).reshape(36, 36)
     places = torch.cartesian_prod(torch.arange(6.0), torch.arange(6.0))
-    cosine, distance = unit @ unit.T, torch.cdist(places, places)
+    distance = torch.cdist(places, places)
     return {"beside": cosine[distance == 1].mean().item(), "far": cosine[distance > 3].mean().item()}
 
 
