@@ -10,6 +10,7 @@ In inference torchvision's attention is a single call if the number of heads is 
 
 import json
 import sys
+import tomllib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from functools import partial
@@ -41,22 +42,8 @@ SHAPES = {
     "B/16": ViTConfig.from_name("B/16", num_classes=CLASSES),
 }
 BATCH = dict(zip(SHAPES, (64, 32, 8, 4), strict=True))  # images, on a CPU
-PACKAGES = {"Hugging Face": "transformers"}  # where the name is another
-MODULES = {  # what is imported for a ViT, the smallest part of each library
-    "ours": "vit_helpers.vit",
-    "torchvision": "torchvision.models.vision_transformer",
-    "timm": "timm.models.vision_transformer",
-    "Hugging Face": "transformers.models.vit.modeling_vit",
-    "vit-pytorch": "vit_pytorch.vit",
-}
-ARGUMENTS = {  # for side of image and of patch, channels, classes, width, width of the MLP, blocks, heads; "-" has none
-    "torchvision": "image_size patch_size - num_classes hidden_dim mlp_dim num_layers num_heads",
-    "timm": "img_size patch_size in_chans num_classes embed_dim - depth num_heads",
-    "Hugging Face": "image_size patch_size num_channels num_labels hidden_size intermediate_size num_hidden_layers "
-    "num_attention_heads",
-    "vit-pytorch": "image_size patch_size channels num_classes dim mlp_dim depth heads",
-}
-SHORT = {"float32": "fp32", "bfloat16": "bf16"}
+LIBRARIES = tomllib.loads(Path(__file__).with_name("static").joinpath("libraries.toml").read_text(encoding="utf-8"))
+MODULES, SHORT = LIBRARIES["modules"], LIBRARIES["short"]
 COSTS = {"import": ("import, s", 1), "build": ("build, ms", 1e-3), "memory": ("training's memory, MB", 1e6)}
 Row = dict[str, Any]  # a measurement, as it is stored
 
@@ -93,7 +80,7 @@ def measure(shapes: list[str], precisions: list[str], rounds: int, device: str =
         for row in measured_rows(shapes, precisions, rounds, device):
             print(row.get("shape", ""), label(row), file=sys.stderr, flush=True)
             rows.append(row)
-    versions = {name: metadata.version(PACKAGES.get(name, name)) for name in names[1:]}
+    versions = {name: metadata.version(LIBRARIES["packages"].get(name, name)) for name in names[1:]}
     return {
         "machine": timing.machine(),
         "device": "CPU" if device == "cpu" else f"{torch.cuda.get_device_name()}, TF32 off",
@@ -171,7 +158,7 @@ def make_model(name: str, c: ViTConfig) -> nn.Module:
     if name == "ours":
         return ViT(c)
     shape = to_2tuple(c.image_size)[0], c.patch_size, c.in_chans, CLASSES, c.embed_dim, 4 * c.embed_dim, c.depth, c.num_heads
-    module, words = import_module(MODULES[name]), dict(zip(ARGUMENTS[name].split(), shape, strict=True))
+    module, words = import_module(MODULES[name]), dict(zip(LIBRARIES["arguments"][name].split(), shape, strict=True))
     words.pop("-", None)
     if name == "Hugging Face":
         return module.ViTForImageClassification(module.ViTConfig(**words))
