@@ -46,12 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path("build/book"), help="default: build/book")
 
 
-def run(args: argparse.Namespace) -> int:
-    return put_into(args.folder, MARK, NEEDED, make_book)
+def run(args: argparse.Namespace) -> None:
+    put_into(args.folder, MARK, NEEDED, make_book)
 
 
-def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[Path, Path], None]) -> int:
-    """Fill a folder with the site that `make(pages, site)` makes; its exit status.
+def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[Path, Path], None]) -> None:
+    """Fill a folder with the site that `make(pages, site)` makes.
 
     mark  : the file by which a folder is known to hold such a site already; any other that is not empty is left alone
     needed: modules without which it cannot be made
@@ -67,7 +67,6 @@ def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[
         shutil.copy(site / mark, folder / mark)  # first: what is stopped from here on can be made again
         shutil.copytree(site, folder, dirs_exist_ok=True)
     print(f"written: {folder / 'index.html'}")
-    return 0
 
 
 def make_book(pages: Path, site: Path) -> None:

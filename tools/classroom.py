@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", type=lambda word: Path(word).stem, help=about)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     if find_spec("nbgrader") is None:
         raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
     for name in args.notebooks:
@@ -60,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
         points = [cell.metadata.nbgrader.points for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
         print(f"{args.folder / path}: {len(points)} exercises, {sum(points)} points")
     print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(pairs))}")
-    return 0
 
 
 class Exercise(NamedTuple):

@@ -58,10 +58,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--from", dest="stored", type=Path, help="print the table of a JSON file, and measure nothing")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     if args.stored:
         print(markdown(json.loads(args.stored.read_text(encoding="utf-8"))))
-        return 0
+        return
     torch.set_num_threads(args.threads)
     device = pick_device(args.device)
     precisions = args.precision or list(dict.fromkeys(("float32", best_precision(device))))
@@ -70,7 +70,6 @@ def run(args: Namespace) -> int:
     args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"results: {args.json}", file=sys.stderr)  # so that stdout can be pasted
     print(markdown(results))
-    return 0
 
 
 def measure(shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu") -> dict[str, Any]:

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "images", help="folder for the images (default: images/)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     folder = args.out / "00_start_here"
     folder.mkdir(parents=True, exist_ok=True)
     cells = nbformat.read(lessons()[0], as_version=4).cells
@@ -60,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
     print(folder / "pass.png")
     save_animation(folder / "reading.gif", draw_reading(read_digit()))
     print(folder / "reading.gif")
-    return 0
 
 
 class Reading(NamedTuple):

@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("weights"), help="the folder (default: weights)")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     for name in args.names:
         data = load("digits") if name == "masked" else load("scattered_digits", n=args.images)
         data = data.filter_classes(*"0123456") if name == "seven" else data
@@ -52,7 +52,6 @@ def run(args: Namespace) -> int:
         preprocess = Preprocess(data.image_size, data.image_size, "bicubic", data.mean, data.std)
         save_weights(path, model.half(), preprocess, () if name == "masked" else data.class_names)
         print(f"weights: {path}", flush=True)
-    return 0
 
 
 def train(data: Data, settings: RunSettings, masked: bool) -> ViT:

@@ -54,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/speed.csv"), help="the CSV file (default: runs/speed.csv)")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     for name in args.rows:
         check_choice("row", name, CASES)
     bench, rows, names = Bench(pick_device(args.device), args.rounds), [], list(dict.fromkeys(args.rows or CASES))
@@ -66,7 +66,6 @@ def run(args: Namespace) -> int:
     print(f"{timing.machine()}\n\n{markdown_table(as_text(rows))}\n\nWhen it pays:")
     print("\n".join(f"- {name}: {' '.join(str(CASES[name].__doc__).split())}" for name in names))
     print(f"\nrows: {args.out}")
-    return 0
 
 
 def as_text(rows: list[dict[str, Any]]) -> pd.DataFrame:

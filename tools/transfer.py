@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("transfer.csv"), help="the CSV file (default: transfer.csv)")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for task in args.tasks:
         weights, name, classes, numbers = TASKS[task]
@@ -57,7 +57,6 @@ def run(args: Namespace) -> int:
             print(f"{task:18s} {labels:5d} labels  {way:14s} {mean_and_std(accuracies)}", flush=True)
     write_csv(pd.DataFrame(rows), args.out)
     print(f"\nrows: {args.out}")
-    return 0
 
 
 def train_once(task: str, way: str, labels: int, seed: int, data: Data, weights: str) -> dict[str, float]:

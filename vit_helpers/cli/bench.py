@@ -34,7 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     for part in args.parts:
         check_choice("part", part, PARTS)
     import torch
@@ -48,7 +48,6 @@ def run(args: Namespace) -> int:
             bench_import(args.rounds)
         else:
             bench_goal(part, args.seeds)
-    return 0
 
 
 def bench_import(rounds: int) -> None:
