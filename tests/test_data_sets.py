@@ -113,7 +113,9 @@ def small_fashion(home, monkeypatch):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (30, 28, 28))
     raw = home / "FashionMNIST" / "raw"
-    for name, array in zip(downloads.SOURCES["fashion_mnist"]["sha256"], (images, np.arange(30) % 10, images[:8], np.arange(8)), strict=True):
+    for name, array in zip(
+        downloads.SOURCES["fashion_mnist"]["sha256"], (images, np.arange(30) % 10, images[:8], np.arange(8)), strict=True
+    ):
         idx(raw / name, array)
     monkeypatch.setattr(downloads, "fetch", lambda url, path, sha256: path)  # the small files have other sums
     monkeypatch.setattr(downloads, "VALIDATION", 5)

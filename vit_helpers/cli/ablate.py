@@ -34,7 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="the CSV file (default: beside the table, with its name)")
 
 
-def run(args: Namespace) -> None:
+def run(args: Namespace) -> int:
     from vit_helpers.ablation import Table, run_table, summarize
 
     out = args.out or args.table.with_suffix(".csv")
@@ -48,3 +48,4 @@ def run(args: Namespace) -> None:
     lines = summarize(runs).rename_axis(None)
     print("\n" + lines.to_string(formatters={name: form.format for name, form in FORMATS.items()}))
     print(f"\nrows: {out}")
+    return 0
