@@ -89,7 +89,7 @@ def threads(bench: Bench) -> Rows:
     if bench.device != "cpu" or most == 1:
         raise ValueError("torch has one thread here" if most == 1 else "only on the CPU")
     step = train_step(bench.model(), *bench.images())
-    steps = {"1 thread": partial(measuring.with_threads, 1, step), f"{most} threads": step}
+    steps: dict[str, Step] = {"1 thread": partial(measuring.with_threads, 1, step), f"{most} threads": step}
     yield bench.compare(f"training step, batch {bench.batch}", steps)
 
 
