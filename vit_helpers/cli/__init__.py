@@ -1,4 +1,4 @@
-"""The command line: what a user runs, one file for each command, with `add_arguments(parser)` and `run(args)` -> status or None."""
+"""The command line: what a user runs, a file for each command with `add_arguments(parser)` and `run(args)`, its status."""
 
 import argparse
 import ast
@@ -48,7 +48,7 @@ def moved(words: Sequence[str]) -> str:
 
 
 def run_safely(run: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
-    """The exit status of run(args), 0 where it returns none; what a user can put right is one line on stderr and 1, Ctrl-C is 130."""
+    """The exit status of run(args), 0 for None; what a user can put right is one line on stderr and 1, Ctrl-C is 130."""
     try:
         return run(args) or 0
     except KeyboardInterrupt:
