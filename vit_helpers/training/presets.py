@@ -1,4 +1,4 @@
-"""Settings: plain names and values that decide a whole training run, what they stand for, and a preset per data set (presets.toml)."""
+"""Settings: plain names and values that decide a training run, what they stand for, and a preset per data set (presets.toml)."""
 
 import tomllib
 from collections.abc import Callable, Mapping
