@@ -1,4 +1,4 @@
-"""Settings: plain names and values that decide a training run, what they stand for, and a preset per data set (presets.toml)."""
+"""Settings: plain names and values that decide a training run, what they stand for, and presets.toml for each data set."""
 
 import tomllib
 from collections.abc import Callable, Mapping
