@@ -160,7 +160,6 @@ def code_files(prose: Iterable[Path]) -> list[Path]:
 
 
 def markdown(path: Path) -> str:
-    """The Markdown of a file, a notebook or not."""
     if path.suffix == ".md":
         return path.read_text(encoding="utf-8")
     return "\n\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown")

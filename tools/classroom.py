@@ -113,7 +113,6 @@ def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> Note
 
 
 def graded(cell: NotebookNode, grade_id: str, grade: bool = False, solution: bool = False, **points: int) -> NotebookNode:
-    """The cell as nbgrader knows it."""
     kind = {"grade": grade, "solution": solution, "locked": grade, "task": False}
     cell.metadata["nbgrader"] = kind | {"grade_id": grade_id, "schema_version": 3} | points
     return cell

@@ -2,10 +2,7 @@
 
 All models of a row have the same shape and do the same work, in turn. Libraries that are not installed are left out. The
 numbers of all rounds are stored as JSON, and printed as a table. Let nothing else run meanwhile.
-
-What differs: vit-pytorch has no biases for queries, keys and values, normalizes the pixels of a patch before the projection
-and the tokens after it, always computes the attention weights explicitly, and imports its other models along with the ViT.
-In inference torchvision's attention is a single call if the number of heads is even (`nn.MultiheadAttention`'s fast path).
+What still differs between the models is in vit_helpers/results/README.md.
 """
 
 import json
@@ -43,8 +40,7 @@ SHAPES = {
 }
 BATCH = dict(zip(SHAPES, (64, 32, 8, 4), strict=True))  # images, on a CPU
 LIBRARIES = tomllib.loads(Path(__file__).with_name("static").joinpath("libraries.toml").read_text(encoding="utf-8"))
-MODULES, SHORT = LIBRARIES["modules"], LIBRARIES["short"]
-COSTS = {"import": ("import, s", 1), "build": ("build, ms", 1e-3), "memory": ("training's memory, MB", 1e6)}
+MODULES, LABELS, UNITS, SHORT = (LIBRARIES[name] for name in ("modules", "labels", "units", "short"))
 Row = dict[str, Any]  # a measurement, as it is stored
 
 
@@ -153,7 +149,7 @@ def installed() -> list[str]:
 
 
 def make_model(name: str, c: ViTConfig) -> nn.Module:
-    """A library's ViT of the shape of ours; what still differs is in the docstring above."""
+    """A library's ViT of the shape of ours; what still differs is in vit_helpers/results/README.md."""
     if name == "ours":
         return ViT(c)
     shape = to_2tuple(c.image_size)[0], c.patch_size, c.in_chans, CLASSES, c.embed_dim, 4 * c.embed_dim, c.depth, c.num_heads
@@ -193,7 +189,7 @@ def table_line(row: Row, names: list[str], peaks: pd.Series) -> dict[str, str]:
     """Medians; the ratio, of speeds above 1 if ours is faster; the widest range; how much of the peak ours reaches."""
     values, speed, share = pd.DataFrame({name: row["values"][name] for name in names}), "peak" in row, ""
     spread = ((values.max() - values.min()) / values.median()).max()
-    values = row["batch"] / values if speed else values / COSTS[row["what"]][1]
+    values = row["batch"] / values if speed else values / UNITS[row["what"]]
     if speed:
         share = f"{values['ours'].median() * row['multiply_adds'] / peaks[row['precision']]:.0%}"
     about = {"measured": label(row), "shape": row.get("shape", ""), **values.median().map(significant)}
@@ -201,8 +197,7 @@ def table_line(row: Row, names: list[str], peaks: pd.Series) -> dict[str, str]:
 
 
 def label(row: Row) -> str:
-    """What a row is about, in words."""
-    words = COSTS[row["what"]][0] if row["what"] in COSTS else f"{row['what']}, images/s"
+    words = LABELS[row["what"]]
     if row["what"] == "import":
         words += f" (after torch's {significant(pd.Series(row['values']['torch']).median())})"
     return f"{words}, {SHORT[row['precision']]}" if "precision" in row else words

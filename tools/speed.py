@@ -69,7 +69,6 @@ def run(args: Namespace) -> None:
 
 
 def as_text(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """The rows as they are printed."""
     table = pd.DataFrame(rows, columns=COLUMNS[:-1], dtype=object)
     return table.where(table.notna(), "").map(lambda x: significant(x) if isinstance(x, float) else x.replace("|", "/"))
 
@@ -241,7 +240,6 @@ def accuracy_of(change: Callable[[nn.Module], nn.Module]) -> float:
 
 
 def file_mb(model: nn.Module) -> float:
-    """Megabytes of the weights in a file."""
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
     return file.tell() / 1e6
