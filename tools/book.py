@@ -166,9 +166,11 @@ def markdown(path: Path) -> str:
 
 
 def code_page(path: Path, code: list[Path]) -> str:
-    """The source of a file; that of a folder's __init__.py also lists the others."""
+    """The source of a file and the table of its name, if there is one; that of a folder's __init__.py lists the others too."""
     is_folder = path.name == "__init__.py"
-    page = f"# {path.parent.name if is_folder else path.name}\n\n``````python\n{path.read_text(encoding='utf-8')}\n``````\n"
+    page = f"# {path.parent.name if is_folder else path.name}\n"
+    for file in filter(Path.is_file, (path, path.with_suffix(".toml"))):
+        page += f"\n``````{file.suffix[1:]}\n{file.read_text(encoding='utf-8')}\n``````\n"
     below = [o for o in code if o.parent == path.parent or (o.parent.parent == path.parent and o.name == "__init__.py")]
     return page + contents(other for other in below if other != path) if is_folder else page
 
@@ -216,7 +218,7 @@ def finish_page(app: Any, doctree: Any, alt: dict[str, str]) -> None:
     slugs = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
     for block in doctree.findall(nodes.literal_block):
         block.setdefault("linenos", False)
-        if app.env.docname.startswith(("vit_helpers/", "tests/")):
+        if app.env.docname.startswith(("vit_helpers/", "tests/")) and block["language"] == "py":
             block["highlight_args"] = {"linespans": "L"}
             slugs |= {f"L{number}": (number, f"L-{number}", "") for number in range(1, block.rawsource.count("\n") + 2)}
 
