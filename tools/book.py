@@ -166,7 +166,7 @@ def markdown(path: Path) -> str:
 
 
 def code_page(path: Path, code: list[Path]) -> str:
-    """The source of a file and the table of its name, if there is one; that of a folder's __init__.py lists the others too."""
+    """The source of a file and of the table of its name, if there is one; a folder's __init__.py lists the others too."""
     is_folder = path.name == "__init__.py"
     page = f"# {path.parent.name if is_folder else path.name}\n"
     for file in filter(Path.is_file, (path, path.with_suffix(".toml"))):
