@@ -8,7 +8,7 @@ from transformers import ViTConfig as HFConfig
 from transformers import ViTModel
 
 from vit_helpers.pretrained import fill, from_google, from_huggingface, from_timm, from_torchvision
-from vit_helpers.pretrained.key_maps import GOOGLE, HUGGINGFACE
+from vit_helpers.pretrained.key_maps import KEY_MAPS
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -66,7 +66,7 @@ def test_a_missing_matrix_is_named():
 
 def test_every_rule_leads_to_a_name_of_ours():
     names = {key.rpartition(".")[0] for key in ViT(ViTConfig(8, 4, 3, 2, 16, 1, 2, representation_size=8)).state_dict()}
-    targets = {new.format(i=0) for new in HUGGINGFACE.values()} - {f"blocks.0.attn.{x}" for x in "qkv"}
+    targets = {new.format(i=0) for new in KEY_MAPS["Hugging Face"].values()} - {f"blocks.0.attn.{x}" for x in "qkv"}
     assert targets <= names | {"token_embed.cls_token", "token_embed.pos_embed"}
 
 
@@ -128,7 +128,7 @@ def test_foreign_arrays_are_named():
 
 def test_every_rule_of_googles_leads_to_a_name_of_ours():
     names = {key.rpartition(".")[0] for key in ViT(ViTConfig(8, 4, 3, 2, 16, 1, 2, representation_size=8)).state_dict()}
-    targets = {new.format(i=0) for new in GOOGLE.values()} - {f"blocks.0.attn.{x}" for x in "qkv"}
+    targets = {new.format(i=0) for new in KEY_MAPS["Google"].values()} - {f"blocks.0.attn.{x}" for x in "qkv"}
     assert targets <= names | {"token_embed.cls_token", "token_embed.pos_embed"}
 
 
