@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from vit_helpers.encoder import MLP, Block
+from vit_helpers.parity import largest_difference, perturb
 
 
 def torch_twin(block, dim, heads):
@@ -26,16 +27,25 @@ def torch_twin(block, dim, heads):
 @pytest.mark.parametrize(("dim", "heads"), [(16, 2), (48, 3)])
 def test_equals_torchs_encoder_layer_and_its_gradients(dim, heads):
     block = Block(dim, heads)
-    for p in block.parameters():
-        nn.init.normal_(p, std=0.2)
+    perturb(block, std=0.2)
     twin = torch_twin(block, dim, heads)
     x = torch.randn(2, 7, dim, requires_grad=True)
     y = x.detach().clone().requires_grad_()
     ours, theirs = block(x), twin(y)
-    assert torch.allclose(ours, theirs, atol=1e-5)
+    assert largest_difference(ours, theirs) < 1e-5 * theirs.abs().max()
     ours.square().mean().backward()
     theirs.square().mean().backward()
-    assert torch.allclose(x.grad, y.grad, atol=1e-5)
+    assert largest_difference(x.grad, y.grad) < 1e-5 * y.grad.abs().max()
+
+
+@pytest.mark.parametrize("part", ["attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2", "norm1", "norm2"])
+@pytest.mark.parametrize("leaf", ["weight", "bias"])
+def test_every_parameter_takes_part_in_the_equality(part, leaf):
+    block, x = Block(16, 2), torch.randn(2, 7, 16)
+    perturb(block, std=0.2)
+    expected = torch_twin(block, 16, 2)(x)
+    getattr(block.get_submodule(part), leaf).data.fill_(float(part.startswith("norm") and leaf == "weight"))
+    assert largest_difference(block(x), expected) > 1e-3 * expected.abs().max()
 
 
 def test_a_mask_hides_tokens_from_the_others():
