@@ -121,6 +121,7 @@ def test_which_path_is_taken():
 
 def test_weights_are_those_that_forward_uses():
     layer = MultiHeadAttention(12, 3)
+    perturb(layer, std=0.2)
     x = torch.randn(2, 5, 12)
     _, _, v = layer.heads(x)
     values = (layer.weights(x) @ v).transpose(1, 2).flatten(2)

@@ -50,6 +50,7 @@ def test_every_parameter_takes_part_in_the_equality(part, leaf):
 
 def test_a_mask_hides_tokens_from_the_others():
     block = Block(16, 2)
+    perturb(block, std=0.2)
     x = torch.randn(1, 6, 16)
     mask = torch.tensor([[True, True, True, True, False, False]])
     assert torch.allclose(block(x, mask)[:, :4], block(x[:, :4]), atol=1e-6)
@@ -57,6 +58,7 @@ def test_a_mask_hides_tokens_from_the_others():
 
 def test_weights_are_of_the_normed_input():
     block = Block(16, 2)
+    perturb(block, std=0.2)
     x = 5 + 3 * torch.randn(1, 6, 16)
     mask = torch.tensor([[True, True, True, True, False, False]])
     assert torch.equal(block.attention_weights(x), block.attn.weights(block.norm1(x)))
@@ -90,6 +92,7 @@ def test_dropouts_reach_their_parts():
 
 def test_mlp_by_hand():
     mlp = MLP(4, 8)
+    perturb(mlp, std=0.2)
     x = torch.randn(3, 4)
     hidden = x @ mlp.fc1.weight.T + mlp.fc1.bias
     gelu = hidden * 0.5 * (1 + torch.erf(hidden / 2**0.5))  # exact, no tanh
