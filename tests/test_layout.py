@@ -14,9 +14,11 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+import torch
 
 import vit_helpers
 from tools.libraries import markdown
+from vit_helpers.data import load
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit_helpers"
@@ -264,6 +266,26 @@ def test_figures_are_those_of_the_stored_tables():
                          ("occlusion",) * 2):  # fmt: skip
         a, b = stored("localization.csv", "inside", model="trained", method=method)
         assert f"{word} {a:.2f} ± {b:.2f}" in page
+        low, high = a - 2.484 * b, a + 2.484 * b  # Student's t for three models, over the square root of 3
+        as_told = {"last layer": low < center < high, "rollout": high < center}
+        assert as_told.get(word, low > center), word
+
+
+@pytest.mark.repo
+def test_accuracies_are_those_of_the_stored_run():
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    machine, *goals = (PACKAGE / "results" / "bench_digits.txt").read_text(encoding="utf-8").strip().split("\n\n")
+    assert machine in page and [goal.split()[0] for goal in goals] == ["digits-3s", "digits", "digits-60s"]
+    for goal in goals:
+        seeds = re.findall(r"seed \d  test accuracy (\S+)  training (\S+) s", goal)
+        accuracies, seconds = ([float(x) for x in column] for column in zip(*seeds, strict=True))
+        accuracy = f"{statistics.mean(accuracies):.4f} ± {statistics.stdev(accuracies):.4f}"
+        assert f"| {len(seeds)} | {accuracy} | {statistics.mean(seconds):.0f} ({max(seconds):.0f}) |" in page, goal
+    digits = load("digits")
+    train, test = ((split.images.flatten(1), split.labels) for split in (digits.train, digits.test))
+    nearest = train[1][torch.cdist(test[0], train[0]).argmin(dim=1)]
+    assert f"already classifies {(nearest == test[1]).float().mean():.3f} of them" in page
+    assert f"has {len(test[1])} images, which makes one image worth {1 / len(test[1]):.4f}" in page
 
 
 @pytest.mark.repo

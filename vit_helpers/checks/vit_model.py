@@ -179,15 +179,13 @@ def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
     """The right model with the eps with which an answer equals it; Mistake with the reason when it does with none."""
     got, wanted = logits(model, images, sizes), []
     for one in each_eps(right):
-        with torch.no_grad():
-            wanted.append(one(images))
+        wanted.append(one(images).detach())
         if close(got, wanted[-1]):
             return one
     for stage, wrongs in PASSES.items():
         for words, wrong in wrongs.items():
             for one, numbers in zip(each_eps(right), wanted, strict=True):
-                with torch.no_grad():
-                    guess = passed(one, images, **{stage: wrong})
+                guess = passed(one, images, **{stage: wrong})
                 reject_if(not close(guess, numbers) and close(got, guess), words)
     if images.dtype == torch.float64 and same(got, wanted[0], atol=1e-3):
         if torch.equal(got, got.float().double()):
