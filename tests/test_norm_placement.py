@@ -25,6 +25,11 @@ def test_the_variants_are_pre_norm_post_norm_and_no_sum():
     assert torch.equal(blocks["pre-norm"](x), x) and not blocks["no residual"](x).any()
 
 
+def test_it_runs_without_words(monkeypatch):
+    monkeypatch.setattr(norm_placement, "run", lambda args: 0)
+    assert run_tool(norm_placement, []) == 0
+
+
 def test_it_stores_its_rows(tmp_path, monkeypatch, capsys):
     for name, value in {"DEPTHS": (1, 2), "DEEPEST_TRAINED": 1, "SEEDS": 1, "STEPS": 2}.items():
         monkeypatch.setattr(norm_placement, name, value)
