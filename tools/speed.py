@@ -206,7 +206,8 @@ def loader(bench: Bench) -> Rows:
     Image.effect_noise((448, 448), 50).convert("RGB").save(file, "JPEG")
     pairs, files = TensorDataset(data.normalize(data.train.images), data.train.labels), 64 * [file.getvalue()]
     ours: tuple[str, Step] = ("slices in memory", partial(list, data.batches("train", 32, shuffle=True)))
-    two = load_with(pairs, 2)
+    none, two = load_with(pairs, 0), load_with(pairs, 2)
+    yield bench.compare(f"epoch of {len(pairs):,} digits", none, ours)
     start = timing.seconds_of(two[1])  # the first epoch starts the workers
     yield bench.compare(f"epoch of {len(pairs):,} digits", two, ours, start_s=start)
     none, two = load_with(files, 0, decode), load_with(files, 2, decode)
