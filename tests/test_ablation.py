@@ -131,7 +131,7 @@ def test_stored_results_are_read_by_name(name):
 
 
 def test_results_that_are_not_there_are_named():
-    with pytest.raises(ValueError, match="unknown results 'grades', known: growth, hyperparameters, localization"):
+    with pytest.raises(ValueError, match="unknown results 'grades', known: growth, hyperparameters, images, localization"):
         read_results("grades")
 
 
