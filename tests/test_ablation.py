@@ -123,7 +123,7 @@ def test_a_table_of_version_1_goes_on(tmp_path, monkeypatch):
     assert row["majority_share"] == 0.2
 
 
-@pytest.mark.parametrize("name", ["growth", "hyperparameters", "localization", "parity", "speed", "transfer"])
+@pytest.mark.parametrize("name", ["growth", "halo", "hyperparameters", "localization", "parity", "speed", "transfer"])
 def test_stored_results_are_read_by_name(name):
     results = read_results(name)
     assert len(results) > 10 and not results.isna().all().any()
@@ -131,7 +131,7 @@ def test_stored_results_are_read_by_name(name):
 
 
 def test_results_that_are_not_there_are_named():
-    with pytest.raises(ValueError, match="unknown results 'grades', known: growth, hyperparameters, images, localization"):
+    with pytest.raises(ValueError, match=r"unknown results 'grades', known: .*growth, .*hyperparameters, .*localization"):
         read_results("grades")
 
 

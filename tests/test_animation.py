@@ -138,7 +138,7 @@ def test_bars_are_as_long_as_the_probabilities(made_up):
     for i, (value, color) in enumerate(zip(made_up.probabilities.tolist(), (gray, ORANGE, gray), strict=True)):
         y = round(top + (i + 0.25) * height / 3)
         long = sum(picture.getpixel((x, y)) == color for x in range(left + 1, left + width - 2))
-        assert long == pytest.approx(width * value, abs=2)
+        assert long == pytest.approx(round(width * value), abs=2)
 
 
 def test_half_way_is_between(made_up):

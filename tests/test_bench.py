@@ -17,7 +17,9 @@ def test_bench_measures_import_and_names_the_machine(tmp_path):
 
 
 def test_a_goal_is_trained_once_for_each_seed(monkeypatch, capsys):
-    monkeypatch.setitem(bench.GOALS, "digits-3s", ("digits", {"epochs": 1}, "little in no time"))
+    monkeypatch.setitem(
+        bench.GOALS, "digits-3s", {"data": "digits", "settings": {"epochs": 1}, "promise": "little in no time"}
+    )
     assert main_status("bench", "digits-3s", "--seeds", "2", "--threads", str(torch.get_num_threads())) == 0
     out = capsys.readouterr().out
     first, second = (float(x) for x in re.findall(r"seed \d  test accuracy (\d\.\d{4})  training", out))

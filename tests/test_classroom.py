@@ -396,8 +396,8 @@ def refused(capsys, *words):
 @needs_nbgrader
 def test_nothing_that_stands_already_is_touched(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
-    assert "is not empty; wanted: a new or an empty folder" in refused(capsys, tmp_path)
-    assert "mine.txt is a file" in refused(capsys, tmp_path / "mine.txt")
+    for folder in (tmp_path, tmp_path / "mine.txt"):
+        assert f"{folder} already exists and is not empty: nothing is overwritten" in refused(capsys, folder)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -427,15 +427,15 @@ def test_a_course_that_cannot_be_made_is_told_and_leaves_nothing(tmp_path, capsy
     (tmp_path / "file").write_text("in the way")
     assert "error: [Errno" in refused(capsys, tmp_path / "file" / "course", ONE)
 
-    def stops(folder, name, notebook):
-        write(folder, name, notebook)
+    def stops(notebook, path):
+        write(notebook, path)
         raise KeyboardInterrupt
 
-    write = classroom.write
-    monkeypatch.setattr(classroom, "write", stops)
+    write = nbformat.write
+    monkeypatch.setattr(nbformat, "write", stops)
     assert run_tool(classroom, [str(tmp_path / "course"), ONE]) == 130
-    assert list((tmp_path / "course").iterdir()) == []
-    monkeypatch.setattr(classroom, "write", write)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    monkeypatch.setattr(nbformat, "write", write)
     assert run_tool(classroom, [str(tmp_path / "course"), ONE]) == 0
 
 

@@ -266,8 +266,8 @@ def test_transfer_stores_and_prints_its_rows(pretrained, tmp_path, monkeypatch, 
     for name in ("seven", "masked"):
         shutil.copy(pretrained[0] / f"{name}-0.safetensors", tmp_path / f"{name}.safetensors")
     monkeypatch.setattr(transfer, "IMAGES", 600)
-    monkeypatch.setattr(transfer, "TASKS", {name: (*task[:3], (40,)) for name, task in transfer.TASKS.items()})
-    monkeypatch.setattr(transfer, "WAYS", dict.fromkeys(transfer.WAYS, 2))
+    monkeypatch.setattr(transfer, "TASKS", {name: task | {"labels": [40]} for name, task in transfer.TASKS.items()})
+    monkeypatch.setattr(transfer, "STEPS", dict.fromkeys(transfer.STEPS, 2))
     assert run_tool(transfer, ["--seeds", "2", "--out", str(tmp_path / "transfer.csv")]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^new classes +40 labels  LoRA +0\.\d{3} ± 0\.\d{3}$", said, re.M)

@@ -113,7 +113,9 @@ def small_fashion(home, monkeypatch):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (30, 28, 28))
     raw = home / "FashionMNIST" / "raw"
-    for name, array in zip(downloads.FASHION, (images, np.arange(30) % 10, images[:8], np.arange(8)), strict=True):
+    for name, array in zip(
+        downloads.SOURCES["fashion_mnist"]["sha256"], (images, np.arange(30) % 10, images[:8], np.arange(8)), strict=True
+    ):
         idx(raw / name, array)
     monkeypatch.setattr(downloads, "fetch", lambda url, path, sha256: path)  # the small files have other sums
     monkeypatch.setattr(downloads, "VALIDATION", 5)
@@ -133,7 +135,7 @@ def test_fashion_mnist_is_read_as_it_lies(small_fashion):
 
 def test_the_sums_of_the_real_files_are_asked_for(home):
     raw = home / "FashionMNIST" / "raw"
-    idx(raw / next(iter(downloads.FASHION)), np.zeros((3, 28, 28)))
+    idx(raw / next(iter(downloads.SOURCES["fashion_mnist"]["sha256"])), np.zeros((3, 28, 28)))
     with pytest.raises(OSError, match="is not the file it should be"):
         load("fashion_mnist")
 
@@ -413,9 +415,9 @@ def test_images_that_are_all_one_color_are_refused(tmp_path):
 
 def test_what_is_here_needs_no_download(home):
     assert downloads.is_downloaded("digits") and downloads.is_downloaded("folder:anywhere")
-    for name, groups in downloads.FILES.items():
+    for name, source in downloads.SOURCES.items():
         assert not downloads.is_downloaded(name)
-        for file in groups[-1]:
+        for file in source["here"][-1]:
             assert not downloads.is_downloaded(name)
             (home / file).parent.mkdir(parents=True, exist_ok=True)
             (home / file).touch()

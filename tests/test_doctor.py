@@ -306,7 +306,7 @@ def test_data_sets_are_complete_or_not(tmp_path, monkeypatch):
     monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "data"))
     assert "available: digits, scattered_digits, the weights ours:scattered, " in found(checks.data, "ok")
     assert f"free in {tmp_path / 'data'}" in found(checks.data, "ok") and not (tmp_path / "data").exists()
-    first, *others = (tmp_path / "data" / name for name in downloads.FILES["fashion_mnist"][0])
+    first, *others = (tmp_path / "data" / name for name in downloads.SOURCES["fashion_mnist"]["here"][0])
     first.parent.mkdir(parents=True)
     first.touch()
     assert "fashion_mnist" not in found(checks.data, "ok")
@@ -391,8 +391,8 @@ def test_hosts_that_answer_that_are_silent_and_that_are_not_there(monkeypatch):
         with socket.create_server(("127.0.0.1", 0)) as other:
             closed = other.getsockname()[1]
         ports = (server.server_port, silent.getsockname()[1], closed)
-        for name, port in zip(("FASHION_URL", "CIFAR_URL", "PIZZA_URL"), ports, strict=True):
-            monkeypatch.setattr(downloads, name, f"http://127.0.0.1:{port}/data.zip")
+        for source, port in zip(downloads.SOURCES.values(), ports, strict=True):
+            monkeypatch.setitem(source, "url", f"http://127.0.0.1:{port}/data.zip")
         hosts = list(findings(checks.network))
         server.shutdown()
     assert [one.state for one in hosts] == ["ok", "note", "note"]
@@ -408,8 +408,8 @@ def test_a_network_that_fails_is_a_note(monkeypatch, host, proxy):
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, proxy)
     monkeypatch.delenv("no_proxy", raising=False)
-    for name in ("FASHION_URL", "CIFAR_URL", "PIZZA_URL"):
-        monkeypatch.setattr(downloads, name, f"{host}data.zip")
+    for source in downloads.SOURCES.values():
+        monkeypatch.setitem(source, "url", f"{host}data.zip")
     (one,) = findings(checks.network)
     assert (
         one.state == "note"

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from vit_helpers.encoder import MLP, Block
+from vit_helpers.parity import largest_difference, perturb
 
 
 def torch_twin(block, dim, heads):
@@ -26,20 +27,30 @@ def torch_twin(block, dim, heads):
 @pytest.mark.parametrize(("dim", "heads"), [(16, 2), (48, 3)])
 def test_equals_torchs_encoder_layer_and_its_gradients(dim, heads):
     block = Block(dim, heads)
-    for p in block.parameters():
-        nn.init.normal_(p, std=0.2)
+    perturb(block, std=0.2)
     twin = torch_twin(block, dim, heads)
     x = torch.randn(2, 7, dim, requires_grad=True)
     y = x.detach().clone().requires_grad_()
     ours, theirs = block(x), twin(y)
-    assert torch.allclose(ours, theirs, atol=1e-5)
+    assert largest_difference(ours, theirs) < 1e-5 * theirs.abs().max()
     ours.square().mean().backward()
     theirs.square().mean().backward()
-    assert torch.allclose(x.grad, y.grad, atol=1e-5)
+    assert largest_difference(x.grad, y.grad) < 1e-5 * y.grad.abs().max()
+
+
+@pytest.mark.parametrize("part", ["attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2", "norm1", "norm2"])
+@pytest.mark.parametrize("leaf", ["weight", "bias"])
+def test_every_parameter_takes_part_in_the_equality(part, leaf):
+    block, x = Block(16, 2), torch.randn(2, 7, 16)
+    perturb(block, std=0.2)
+    expected = torch_twin(block, 16, 2)(x)
+    getattr(block.get_submodule(part), leaf).data.fill_(float(part.startswith("norm") and leaf == "weight"))
+    assert largest_difference(block(x), expected) > 1e-3 * expected.abs().max()
 
 
 def test_a_mask_hides_tokens_from_the_others():
     block = Block(16, 2)
+    perturb(block, std=0.2)
     x = torch.randn(1, 6, 16)
     mask = torch.tensor([[True, True, True, True, False, False]])
     assert torch.allclose(block(x, mask)[:, :4], block(x[:, :4]), atol=1e-6)
@@ -47,6 +58,7 @@ def test_a_mask_hides_tokens_from_the_others():
 
 def test_weights_are_of_the_normed_input():
     block = Block(16, 2)
+    perturb(block, std=0.2)
     x = 5 + 3 * torch.randn(1, 6, 16)
     mask = torch.tensor([[True, True, True, True, False, False]])
     assert torch.equal(block.attention_weights(x), block.attn.weights(block.norm1(x)))
@@ -80,6 +92,7 @@ def test_dropouts_reach_their_parts():
 
 def test_mlp_by_hand():
     mlp = MLP(4, 8)
+    perturb(mlp, std=0.2)
     x = torch.randn(3, 4)
     hidden = x @ mlp.fc1.weight.T + mlp.fc1.bias
     gelu = hidden * 0.5 * (1 + torch.erf(hidden / 2**0.5))  # exact, no tanh

@@ -13,7 +13,7 @@ import pytest
 
 from tools import execute
 from tools import main as run_tool
-from tools.execute import MEASURED, METADATA, ROOT, TAG, all_notebooks, blur, measure, sanitize_rules, setup_source
+from tools.execute import MEASURED, METADATA, ROOT, TAG, all_notebooks, blur, hashes, measure, sanitize_rules, setup_source
 
 # The setup cell
 
@@ -145,9 +145,36 @@ def test_it_writes_once_and_then_leaves_every_byte(tmp_path, executed):
     book = json.loads(first)
     assert [cell["execution_count"] for cell in book["cells"]] == [1, 2]
     assert [cell["metadata"] for cell in book["cells"]] == [{"exercise": exercise}] * 2
-    assert book["metadata"] == METADATA and b"timing" not in first
+    assert book["metadata"].keys() == METADATA.keys() | {"executed"} and b"timing" not in first
     assert "unchanged" in executed(path)[1]
     assert path.read_bytes() == first
+
+
+def test_outputs_are_stored_together_or_not_at_all(tmp_path, executed):
+    first = "import time; print(f'took {time.perf_counter()} s')"
+    path = small_notebook(tmp_path / "0.ipynb", first, "import random; x = 1; print('two')")
+    executed(path)
+    took = nbformat.read(path, as_version=4).cells[0].outputs
+    path.write_text(path.read_text().replace("x = 1", "x = 2"))  # the other cell: it prints the same
+    assert "0.ipynb: written" in executed(path)[1]
+    assert nbformat.read(path, as_version=4).cells[0].outputs != took
+
+
+PICTURE = "from IPython.display import Image; Image(b'one', format='png')"
+
+
+def test_hashes_tell_what_was_changed_after_the_run(tmp_path, executed):
+    path = small_notebook(tmp_path / "0.ipynb", "# setup", PICTURE, "print('three')", "x = 3 - 1")
+    book = nbformat.read(path, as_version=4)
+    book.cells[0].metadata["tags"] = ["setup"]
+    nbformat.write(book, path)
+    executed(path)
+    text = path.read_text()
+    changes = [("b25l", "dHdv", {"outputs"}), ('"three\\n"', '"four\\n"', {"outputs"}), ("3 - 1", "4 - 2", {"code"})]
+    for old, new, parts in [*changes, ("# @title Setup", "# published", set())]:
+        assert text.count(old) == 1
+        changed = nbformat.reads(text.replace(old, new), as_version=4)
+        assert {name for name, value in hashes(changed).items() if value != changed.metadata.executed[name]} == parts
 
 
 def test_an_image_of_what_was_measured_stays_with_its_table():

@@ -5,6 +5,7 @@ import torch
 
 from vit_helpers.embeddings import resize_positions
 from vit_helpers.encoder import Block
+from vit_helpers.parity import perturb
 from vit_helpers.pretrained.finetune import LoRA, add_lora, freeze, layerwise_lr_decay, merge_lora, transfer_weights
 from vit_helpers.training.optimizers import param_groups
 from vit_helpers.vit import ViT, ViTConfig
@@ -14,7 +15,7 @@ from vit_helpers.vit import ViT, ViTConfig
 def model():
     torch.manual_seed(0)
     model = ViT(ViTConfig.from_name("mini/4", image_size=(8, 12), in_chans=1, num_classes=10, representation_size=16))
-    torch.nn.init.normal_(model.head.weight)
+    perturb(model, std=0.2)
     return model.eval()
 
 
@@ -62,8 +63,7 @@ class PostNormBlock(Block):
 def test_custom_blocks_are_kept(images):
     config = ViTConfig.from_name("mini/4", image_size=(8, 12), in_chans=1, num_classes=10)
     model = ViT(config, PostNormBlock)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
+    perturb(model, std=0.2)
     new = transfer_weights(model)
     assert torch.equal(new(images), model(images)) and {type(block) for block in new.blocks} == {PostNormBlock}
     new.blocks[0].mlp.fc1.weight.data.zero_()

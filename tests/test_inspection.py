@@ -16,6 +16,7 @@ from vit_helpers.inspection import (
     rollout,
     token_layers,
 )
+from vit_helpers.parity import perturb
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -26,7 +27,7 @@ def model(request):
     model = ViT(
         ViTConfig.from_name("mini/4", image_size=(12, 16), in_chans=1, num_classes=5, depth=3, class_token=token, pool=pool)
     )
-    torch.nn.init.normal_(model.head.weight)
+    perturb(model, std=0.2)
     return model.eval()
 
 

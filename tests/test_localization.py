@@ -5,6 +5,7 @@ import torch
 
 from vit_helpers.data import load
 from vit_helpers.inspection.localization import METHODS, fraction_inside, inside_boxes, localization_scores, pointing_game
+from vit_helpers.parity import perturb
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -52,7 +53,7 @@ def data():
 def model():
     torch.manual_seed(0)
     model = ViT(ViTConfig.from_name("mini/4", image_size=24, in_chans=1, num_classes=10))
-    torch.nn.init.normal_(model.head.weight)
+    perturb(model, std=0.2)
     return model
 
 

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from vit_helpers.data import load
+from vit_helpers.parity import perturb
 from vit_helpers.patches import patchify, unpatchify
 from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain, random_masking
 from vit_helpers.training import Recipe
@@ -11,7 +12,9 @@ from vit_helpers.vit import ViT, ViTConfig
 @pytest.fixture
 def vit():
     torch.manual_seed(0)
-    return ViT(ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=0))
+    vit = ViT(ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=0))
+    perturb(vit)
+    return vit
 
 
 @pytest.fixture

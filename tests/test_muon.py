@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from vit_helpers.parity import perturb
 from vit_helpers.training import Recipe
 from vit_helpers.training.optimizers import Muon, muon, orthogonal
 from vit_helpers.vit import ViT, ViTConfig
@@ -15,7 +16,7 @@ from vit_helpers.vit import ViT, ViTConfig
 def small_vit():
     torch.manual_seed(0)
     model = ViT(ViTConfig(8, 2, 1, 10, 16, 2, 2))
-    nn.init.normal_(model.head.weight)  # a head of zeros would let no gradient through
+    perturb(model, std=0.2)  # a head of zeros would let no gradient through
     return model
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tools.execute import MEASURED, METADATA, ROOT, WIDGET, all_notebooks, home, lessons, setup_source, store
+from tools.execute import MEASURED, METADATA, ROOT, WIDGET, all_notebooks, hashes, home, lessons, setup_source, store
 
 pytestmark = pytest.mark.repo
 
@@ -45,8 +45,17 @@ def test_it_is_valid_small_and_written_as_execute_writes(path):
     book = nbformat.reads(text, as_version=4)
     nbformat.validate(book)
     assert path.stat().st_size < 500_000
-    assert book.metadata == METADATA  # a kernelspec, and no widgets
+    assert book.metadata == METADATA | {"executed": hashes(book)}  # a kernelspec, no widgets, and the outputs of one run
     assert text == store(nbformat.reads(text, as_version=4), book)
+
+
+def test_predictions_are_answered_by_numbers():
+    texts = [
+        output.get("text", "") + output.get("data", {}).get("text/plain", "")
+        for path in lessons()
+        for output in outputs(path)
+    ]
+    assert len(re.findall(r"\b(True|False)\b", "\n".join(texts))) <= 20
 
 
 @every

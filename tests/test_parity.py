@@ -60,4 +60,8 @@ def test_unknown_sizes_are_named(capsys):
 def test_the_readme_shows_the_stored_table():
     rows = pd.read_csv(ROOT / "vit_helpers" / "results" / "parity.csv")
     assert set(rows["model"]) == set(parity.SIZES)
-    assert parity.markdown(rows) in (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert parity.markdown(rows) in page
+    least, most = rows["largest logit"].min(), rows["largest logit"].max()
+    assert f"The largest logits are between {least:.2g} and {most:.2g}:" in page
+    assert (rows["logits"] < 1e-5 * rows["largest logit"]).all()

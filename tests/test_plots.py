@@ -1,5 +1,6 @@
 import IPython.display
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 import torch
 from matplotlib.colors import to_hex
@@ -10,7 +11,7 @@ from vit_helpers.plots.curves import draw_curve, draw_curves
 from vit_helpers.plots.encoder import draw_sizes, draw_spread, draw_stream, draw_turns
 from vit_helpers.plots.images import color_bar, draw_attention, draw_bars, draw_grid, draw_image, draw_image_grid
 from vit_helpers.plots.model import draw_model
-from vit_helpers.plots.positions import draw_similarity
+from vit_helpers.plots.positions import draw_halo, draw_similarity
 from vit_helpers.plots.vit import Stop, draw_lines, draw_shares, draw_walk, side_by_side
 
 HISTORY = [
@@ -134,6 +135,14 @@ def test_similarity_is_drawn_in_its_places():
     assert canvas.mask[2].all() and canvas.mask[:, 3].all()
     with pytest.raises(RuntimeError):
         draw_similarity(similar, (3, 3))
+
+
+def test_each_way_to_train_has_its_column():
+    halo = pd.DataFrame({"augmentation": ["shift", "none", "none"], "beside": [0.5, 0.2, 0.1], "far": [-0.1, 0.0, 0.0]})
+    beside, far, _ = (ax := draw_halo(halo, title="Two ways")).lines
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["shift", "none"] and ax.get_title("left") == "Two ways"
+    assert [round(x) for x in beside.get_xdata()] == [round(x) for x in far.get_xdata()] == [0, 1, 1]
+    assert list(beside.get_ydata()) == [0.5, 0.2, 0.1] and list(far.get_ydata()) == [-0.1, 0.0, 0.0]
 
 
 def test_a_walk_tells_the_shape_at_every_stop():

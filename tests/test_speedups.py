@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from vit_helpers.parity import perturb
 from vit_helpers.scaling import activations, speedups
 from vit_helpers.scaling.speedups import (
     accumulate,
@@ -26,7 +27,7 @@ B = 12
 
 def model(**changes):
     vit = ViT(replace(CONFIG, **changes))
-    nn.init.trunc_normal_(vit.head.weight, std=0.02)  # from a head of zeros the blocks have no gradient
+    perturb(vit)  # from a head of zeros the blocks have no gradient
     return vit
 
 

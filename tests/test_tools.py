@@ -36,7 +36,7 @@ def test_each_tool_explains_itself(name, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["book", "execute", "libraries", "paper_index", "parity", "pictures", "slides", "speed", "transfer"]
+    "name", ["book", "execute", "halo", "libraries", "paper_index", "parity", "pictures", "slides", "speed", "transfer"]
 )
 def test_each_tool_that_asks_for_nothing_runs_without_words(name, monkeypatch):
     tool = import_module(f"tools.{name}")

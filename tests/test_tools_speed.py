@@ -111,7 +111,7 @@ def test_what_is_quantized_is_smaller(tiny):
 def test_jpeg_files_are_decoded_by_the_loader():
     file = io.BytesIO()
     Image.new("RGB", (64, 64), (255, 0, 0)).save(file, "JPEG")
-    name, epoch = speed.load_with(3 * [file.getvalue()], 0, partial(speed.decode, side=16))
+    ((name, epoch),) = speed.load_with(3 * [file.getvalue()], 0, partial(speed.decode, side=16)).items()
     (batch,) = epoch()
     assert name == "DataLoader, 0 workers" and batch.shape == (3, 3, 16, 16)
     assert batch[:, 0].min() > 250 and batch[:, 1:].max() < 5

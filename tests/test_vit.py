@@ -12,6 +12,7 @@ from torchvision.models import VisionTransformer
 from transformers import ViTConfig as HFConfig
 from transformers import ViTForImageClassification
 
+from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import from_huggingface, from_timm, from_torchvision
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -20,12 +21,11 @@ TINY = {"image_size": 16, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_hea
 
 def tiny(**changes):
     """A small ViT in which no weight is zero, so that every part shows in the result"""
-    return randomise(ViT(ViTConfig(**TINY | changes))).eval()
+    return perturbed(ViT(ViTConfig(**TINY | changes)))
 
 
-def randomise(model):
-    for p in model.parameters():
-        nn.init.normal_(p, std=0.2)
+def perturbed(model):
+    perturb(model, std=0.2)
     return model.eval()
 
 
@@ -165,14 +165,13 @@ PAIRS += [(library, shape) for library in ("timm", "huggingface") for shape in O
 def test_equal_logits_and_gradients(library, shape):
     make, rename, projection = TWINS[library]
     config = ViTConfig(**TINY | shape, norm_eps=1e-12 if library == "huggingface" else 1e-6)
-    twin = randomise(make(config))
+    twin = perturbed(make(config))
     ours = ViT(config).eval()
     ours.load_state_dict(rename(twin.state_dict()))
     images = torch.randn(2, config.in_chans, *config.image_size)
     logits, theirs = ours(images), twin(images)
     theirs = getattr(theirs, "logits", theirs)
-    assert theirs.abs().max() > 0.1  # a zero head would make any two models equal
-    assert torch.allclose(logits, theirs, atol=1e-5)
+    assert largest_difference(logits, theirs) < 1e-5 * theirs.abs().max()
 
     logits.square().sum().backward()
     theirs.square().sum().backward()
@@ -184,12 +183,96 @@ def test_equal_to_torchvisions_base_16():
     from torchvision.models import vit_b_16
 
     twin = vit_b_16(weights=None).eval()
-    nn.init.normal_(twin.heads.head.weight, std=0.02)
+    perturb(twin)
     ours = ViT(ViTConfig.from_name("B/16")).eval()
     ours.load_state_dict(from_torchvision(twin.state_dict()))
     images = torch.randn(1, 3, 224, 224)
     with torch.inference_mode():
-        assert torch.allclose(ours(images), twin(images), atol=1e-5)
+        expected = twin(images)
+        assert largest_difference(ours(images), expected) < 1e-5 * expected.abs().max()
+
+
+# And these proofs notice mistakes: each is made in our model, beside each library's in float64
+
+
+def swap_norms(model):
+    for block in model.blocks:
+        block.norm1, block.norm2 = block.norm2, block.norm1
+
+
+def fill(value, *ends):
+    """A mistake: parameters whose names end so are not used, a bias of 0 adds nothing and a scale of 1 keeps all."""
+
+    def spoil(model):
+        found = [p for name, p in model.named_parameters() if name.endswith(ends)]
+        assert found
+        for p in found:
+            p.data.fill_(value)
+
+    return spoil
+
+
+def norms_with_eps(eps):
+    def spoil(model):
+        for module in model.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.eps = eps
+
+    return spoil
+
+
+HIDDEN = {  # at initialization these change nothing, not one bit
+    "norms swapped": swap_norms,
+    "no bias of q, k, v": fill(0, "attn.qkv.bias"),
+    "no bias after attention": fill(0, "attn.proj.bias"),
+    "no bias in the block's norms": fill(0, "norm1.bias", "norm2.bias"),
+    "no bias in the last norm": fill(0, "norm.bias"),
+    "no bias of the head": fill(0, "head.bias"),
+    "no scales in the block's norms": fill(1, "norm1.weight", "norm2.weight"),
+    "no scale in the last norm": fill(1, "norm.weight"),
+}
+MISTAKES = HIDDEN | {
+    "no bias of the patches": fill(0, "patch_embed.proj.bias"),
+    "no bias in the MLP": fill(0, "fc1.bias", "fc2.bias"),
+    "no bias at all": fill(0, "bias"),
+    "no class token": fill(0, "cls_token"),
+    "eps 1e-5": norms_with_eps(1e-5),
+    "eps 1e-6 or 1e-12": lambda model: norms_with_eps({1e-6: 1e-12, 1e-12: 1e-6}[model.norm.eps])(model),
+}
+
+
+def differences(library, spoil, std):
+    """The largest difference of the logits from a library's, over the largest logit: without a mistake, and with it."""
+    make, rename, _ = TWINS[library]
+    config = ViTConfig(**TINY, norm_eps=1e-12 if library == "huggingface" else 1e-6)
+    torch.manual_seed(0)
+    twin, images = make(config).double().eval(), torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    perturb(twin, std=std)
+    heads = {"torchvision": "heads.head", "timm": "head", "huggingface": "classifier"}
+    nn.init.normal_(twin.get_submodule(heads[library]).weight)  # all are zero at first in torchvision and in timm
+    ours, found = ViT(config).double().eval(), []
+    ours.load_state_dict(rename(twin.state_dict()))
+    expected = twin(images)
+    expected = getattr(expected, "logits", expected)
+    for change in (lambda model: None, spoil):
+        change(ours)
+        found.append(largest_difference(ours(images), expected) / expected.abs().max().item())
+    return found
+
+
+@pytest.mark.parametrize("library", TWINS)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_caught_after_perturbing(library, mistake):
+    correct, wrong = differences(library, MISTAKES[mistake], std=0.02)
+    assert correct < 1e-12
+    assert wrong > 1e-5  # so in float32 too
+
+
+@pytest.mark.parametrize("library", TWINS)
+@pytest.mark.parametrize("mistake", HIDDEN)
+def test_a_mistake_is_hidden_at_initialization(library, mistake):
+    correct, wrong = differences(library, MISTAKES[mistake], std=0)
+    assert correct == wrong < 1e-12
 
 
 # What holds of any ViT
@@ -319,13 +402,13 @@ def torch_layer(dim, num_heads):
 
 def test_torchs_encoder_layer_in_place_of_our_block():
     config = ViTConfig(**TINY)
-    model, ours = ViT(config, block=torch_layer), ViT(config)
+    model, ours = perturbed(ViT(config, block=torch_layer)), ViT(config).eval()
     for theirs, block in zip(model.blocks, ours.blocks, strict=True):
         block.load_state_dict(torch_to_ours(theirs.state_dict()))
     for name in ("patch_embed", "token_embed", "norm"):
         getattr(ours, name).load_state_dict(getattr(model, name).state_dict())
     images = torch.randn(2, 3, 16, 16)
-    assert torch.allclose(model.forward_features(images), ours.forward_features(images), atol=1e-5)
+    assert largest_difference(ours.forward_features(images), model.forward_features(images)) < 1e-5
     with pytest.raises(TypeError, match="TransformerEncoderLayer does not tell its weights"):
         model.attention_weights(images)
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 
 def main(tool: ModuleType | None = None, words: Sequence[str] | None = None) -> int:
-    """Run a tool: a module with a docstring, `run(args)` -> exit status and, for arguments, `add_arguments(parser)`.
+    """Run a tool: a module with a docstring, `run(args)` -> exit status or None and, for arguments, `add_arguments(parser)`.
 
     tool : by default the one that Python was started with
     words: the arguments, by default those of the command line

@@ -46,12 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path("build/book"), help="default: build/book")
 
 
-def run(args: argparse.Namespace) -> int:
-    return put_into(args.folder, MARK, NEEDED, make_book)
+def run(args: argparse.Namespace) -> None:
+    put_into(args.folder, MARK, NEEDED, make_book)
 
 
-def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[Path, Path], None]) -> int:
-    """Fill a folder with the site that `make(pages, site)` makes; its exit status.
+def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[Path, Path], None]) -> None:
+    """Fill a folder with the site that `make(pages, site)` makes.
 
     mark  : the file by which a folder is known to hold such a site already; any other that is not empty is left alone
     needed: modules without which it cannot be made
@@ -67,7 +67,6 @@ def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[
         shutil.copy(site / mark, folder / mark)  # first: what is stopped from here on can be made again
         shutil.copytree(site, folder, dirs_exist_ok=True)
     print(f"written: {folder / 'index.html'}")
-    return 0
 
 
 def make_book(pages: Path, site: Path) -> None:
@@ -161,16 +160,17 @@ def code_files(prose: Iterable[Path]) -> list[Path]:
 
 
 def markdown(path: Path) -> str:
-    """The Markdown of a file, a notebook or not."""
     if path.suffix == ".md":
         return path.read_text(encoding="utf-8")
     return "\n\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown")
 
 
 def code_page(path: Path, code: list[Path]) -> str:
-    """The source of a file; that of a folder's __init__.py also lists the others."""
+    """The source of a file and of the table of its name, if there is one; a folder's __init__.py lists the others too."""
     is_folder = path.name == "__init__.py"
-    page = f"# {path.parent.name if is_folder else path.name}\n\n``````python\n{path.read_text(encoding='utf-8')}\n``````\n"
+    page = f"# {path.parent.name if is_folder else path.name}\n"
+    for file in filter(Path.is_file, (path, path.with_suffix(".toml"))):
+        page += f"\n``````{file.suffix[1:]}\n{file.read_text(encoding='utf-8')}\n``````\n"
     below = [o for o in code if o.parent == path.parent or (o.parent.parent == path.parent and o.name == "__init__.py")]
     return page + contents(other for other in below if other != path) if is_folder else page
 
@@ -218,7 +218,7 @@ def finish_page(app: Any, doctree: Any, alt: dict[str, str]) -> None:
     slugs = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
     for block in doctree.findall(nodes.literal_block):
         block.setdefault("linenos", False)
-        if app.env.docname.startswith(("vit_helpers/", "tests/")):
+        if app.env.docname.startswith(("vit_helpers/", "tests/")) and block["language"] == "py":
             block["highlight_args"] = {"linespans": "L"}
             slugs |= {f"L{number}": (number, f"L-{number}", "") for number in range(1, block.rawsource.count("\n") + 2)}
 

@@ -10,7 +10,6 @@ import argparse
 import ast
 import builtins
 import re
-import shutil
 import symtable
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -24,6 +23,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from tools import main
 from tools.execute import METADATA, STATIC, all_notebooks, is_setup, lessons
 from vit_helpers._validate import check_choice
+from vit_helpers.data.folders import new_folder
 
 CONFIG = "nbgrader_config.py"
 SOLUTIONS = {path.name: path for path in all_notebooks() if path not in lessons()}
@@ -40,43 +40,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", type=lambda word: Path(word).stem, help=about)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     if find_spec("nbgrader") is None:
         raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
     for name in args.notebooks:
         check_choice("notebook with solutions", name, PAIRS)
-    require_empty(args.folder)
-    pairs = {name: [nbformat.read(path, as_version=4) for path in PAIRS[name]] for name in args.notebooks or PAIRS}
-    books = {name: assignment(name, *pair) for name, pair in pairs.items()}
-    try:
-        for name, notebook in books.items():
-            write(args.folder, name, notebook)
-        (args.folder / CONFIG).write_text(SETTINGS.format(course=args.folder.resolve().name), encoding="utf-8")
-    except BaseException:  # Ctrl-C too: all of the course, or nothing
-        shutil.rmtree(args.folder / "source", ignore_errors=True)
-        raise
-    print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(books))}")
-    return 0
-
-
-def require_empty(folder: Path) -> None:
-    """Raise ValueError unless the folder is new or empty."""
-    config = folder / CONFIG
-    if config.is_file() and config.read_text(encoding="utf-8").startswith(SETTINGS.partition("\n")[0]):
-        there = ", ".join(sorted(path.name for path in folder.glob("source/*")))
+    if (args.folder / CONFIG).is_file():
+        there = ", ".join(sorted(path.name for path in args.folder.glob("source/*")))
         more = "Go on in it with nbgrader generate_assignment, or name a new folder"
-        raise ValueError(f"{folder} is already a course, of {there}. {more}")
-    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
-        raise ValueError(f"{folder} is {'a file' if folder.is_file() else 'not empty'}; wanted: a new or an empty folder")
-
-
-def write(folder: Path, name: str, notebook: NotebookNode) -> None:
-    """Store an assignment where nbgrader looks for it, and print what it contains."""
-    path = folder / "source" / name / f"{name}.ipynb"
-    path.parent.mkdir(parents=True)
-    nbformat.write(notebook, path)
-    points = [cell.metadata.nbgrader.points for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
-    print(f"{path}: {len(points)} exercises, {sum(points)} points")
+        raise ValueError(f"{args.folder} is already a course, of {there}. {more}")
+    pairs = {name: [nbformat.read(path, as_version=4) for path in PAIRS[name]] for name in args.notebooks or PAIRS}
+    books = {Path("source", name, f"{name}.ipynb"): assignment(name, *pair) for name, pair in pairs.items()}
+    with new_folder(args.folder.absolute()) as new:
+        for path, notebook in books.items():
+            (new / path).parent.mkdir(parents=True)
+            nbformat.write(notebook, new / path)
+        (new / CONFIG).write_text(SETTINGS.format(course=args.folder.resolve().name), encoding="utf-8")
+    for path, notebook in books.items():
+        points = [cell.metadata.nbgrader.points for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
+        print(f"{args.folder / path}: {len(points)} exercises, {sum(points)} points")
+    print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(pairs))}")
 
 
 class Exercise(NamedTuple):
@@ -130,7 +113,6 @@ def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> Note
 
 
 def graded(cell: NotebookNode, grade_id: str, grade: bool = False, solution: bool = False, **points: int) -> NotebookNode:
-    """The cell as nbgrader knows it."""
     kind = {"grade": grade, "solution": solution, "locked": grade, "task": False}
     cell.metadata["nbgrader"] = kind | {"grade_id": grade_id, "schema_version": 3} | points
     return cell

@@ -1,18 +1,19 @@
 """Run notebooks from top to bottom and store their outputs in place.
 
-The setup cell is brought up to date first, so that it is the same in every notebook. A notebook in which nothing changed
-stays byte for byte as it was: an output that differs from the stored one only in what tests/nbval_sanitize.cfg blurs (times,
-speeds) is left alone, and so is an image in a cell tagged nbval-ignore-output whose text says the same. Clear the outputs of
-such a cell to have its image stored again.
+The setup cell is brought up to date first, so that it is the same in every notebook. All outputs of a notebook come from
+one run: they are stored together, or not at all if its code is the same and its outputs differ from the stored ones only
+in what tests/nbval_sanitize.cfg blurs (times, speeds) and in the images of cells tagged nbval-ignore-output. Hashes of
+code and outputs go into the notebook's metadata, where a test finds an output or an image that was changed later.
 
 Each line printed ends with what the notebook cost: seconds from the start of its kernel to the end, and the peak of its
-memory. With --cards both are written into the table at the top of the notebook and into its row of README.md, and every
-output is stored as it came, so that all times in a notebook are those of one run.
+memory. With --cards both are written into the table at the top of the notebook and into its row of README.md, and the
+outputs are stored whether they differ or not, so that the times in a notebook and its costs are those of one run.
 """
 
 import argparse
 import configparser
 import copy
+import hashlib
 import json
 import os
 import re
@@ -99,21 +100,40 @@ def execute(path: Path, cards: bool = False) -> bool:
 
 
 def store(new: NotebookNode, old: NotebookNode) -> str:
-    """The text of the file: metadata cut down, and the stored outputs where the new ones say the same."""
+    """The text of the file: metadata cut down, and all stored outputs kept if the same code printed the same again."""
     rules = sanitize_rules()
-    for number, (cell, before) in enumerate(zip(new.cells, old.cells, strict=True)):
+    for number, cell in enumerate(new.cells):
         cell["id"] = f"cell-{number:03d}"
-        if cell.cell_type == "code":
-            for output in cell.outputs:
-                output.pop("transient", None)
-                output.get("data", {}).pop(WIDGET, None)  # stored, it would refer to sliders that no longer exist
-            timed = "nbval-ignore-output" in cell.metadata.get("tags", [])  # its images may show times
-            if blur(cell.outputs, rules, timed) == blur(before.outputs, rules, timed):
-                cell.outputs = before.outputs
-    new.metadata = METADATA
+        for output in cell.get("outputs", []):
+            output.pop("transient", None)
+            output.get("data", {}).pop(WIDGET, None)  # stored, it would refer to sliders that no longer exist
+    code, cells = hashes(new)["code"], list(zip(code_cells(new), code_cells(old), strict=True))
+    if old.metadata.get("executed", {}).get("code") == code and all(says_the_same(*pair, rules) for pair in cells):
+        for cell, before in cells:
+            cell.outputs = before.outputs
+    new.metadata = METADATA | {"executed": hashes(new)}
     new.nbformat, new.nbformat_minor = 4, 5
     nbformat.validate(new)
     return nbformat.writes(new) + "\n"
+
+
+def says_the_same(cell: NotebookNode, before: NotebookNode, rules: list[Rule]) -> bool:
+    """Whether a cell of code has the outputs that it had before, but for what is blurred."""
+    timed = "nbval-ignore-output" in cell.metadata.get("tags", [])  # its images may show times
+    return blur(cell.outputs, rules, timed) == blur(before.outputs, rules, timed)
+
+
+def code_cells(book: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in book.cells if cell.cell_type == "code"]
+
+
+def hashes(book: NotebookNode) -> dict[str, str]:
+    """SHA-256 of a notebook's code, without the setup cell, which `publish` changes, and of all its outputs."""
+    parts = {
+        "code": [cell.source for cell in code_cells(book) if not is_setup(cell)],
+        "outputs": [cell.outputs for cell in code_cells(book)],
+    }
+    return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}
 
 
 def home() -> str:

@@ -2,14 +2,12 @@
 
 All models of a row have the same shape and do the same work, in turn. Libraries that are not installed are left out. The
 numbers of all rounds are stored as JSON, and printed as a table. Let nothing else run meanwhile.
-
-What differs: vit-pytorch has no biases for queries, keys and values, normalizes the pixels of a patch before the projection
-and the tokens after it, always computes the attention weights explicitly, and imports its other models along with the ViT.
-In inference torchvision's attention is a single call if the number of heads is even (`nn.MultiheadAttention`'s fast path).
+What still differs between the models is in vit_helpers/results/README.md.
 """
 
 import json
 import sys
+import tomllib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from functools import partial
@@ -41,23 +39,8 @@ SHAPES = {
     "B/16": ViTConfig.from_name("B/16", num_classes=CLASSES),
 }
 BATCH = dict(zip(SHAPES, (64, 32, 8, 4), strict=True))  # images, on a CPU
-PACKAGES = {"Hugging Face": "transformers"}  # where the name is another
-MODULES = {  # what is imported for a ViT, the smallest part of each library
-    "ours": "vit_helpers.vit",
-    "torchvision": "torchvision.models.vision_transformer",
-    "timm": "timm.models.vision_transformer",
-    "Hugging Face": "transformers.models.vit.modeling_vit",
-    "vit-pytorch": "vit_pytorch.vit",
-}
-ARGUMENTS = {  # for side of image and of patch, channels, classes, width, width of the MLP, blocks, heads; "-" has none
-    "torchvision": "image_size patch_size - num_classes hidden_dim mlp_dim num_layers num_heads",
-    "timm": "img_size patch_size in_chans num_classes embed_dim - depth num_heads",
-    "Hugging Face": "image_size patch_size num_channels num_labels hidden_size intermediate_size num_hidden_layers "
-    "num_attention_heads",
-    "vit-pytorch": "image_size patch_size channels num_classes dim mlp_dim depth heads",
-}
-SHORT = {"float32": "fp32", "bfloat16": "bf16"}
-COSTS = {"import": ("import, s", 1), "build": ("build, ms", 1e-3), "memory": ("training's memory, MB", 1e6)}
+LIBRARIES = tomllib.loads(Path(__file__).with_name("static").joinpath("libraries.toml").read_text(encoding="utf-8"))
+MODULES, LABELS, UNITS, SHORT = (LIBRARIES[name] for name in ("modules", "labels", "units", "short"))
 Row = dict[str, Any]  # a measurement, as it is stored
 
 
@@ -71,10 +54,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--from", dest="stored", type=Path, help="print the table of a JSON file, and measure nothing")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     if args.stored:
         print(markdown(json.loads(args.stored.read_text(encoding="utf-8"))))
-        return 0
+        return
     torch.set_num_threads(args.threads)
     device = pick_device(args.device)
     precisions = args.precision or list(dict.fromkeys(("float32", best_precision(device))))
@@ -83,7 +66,6 @@ def run(args: Namespace) -> int:
     args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"results: {args.json}", file=sys.stderr)  # so that stdout can be pasted
     print(markdown(results))
-    return 0
 
 
 def measure(shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu") -> dict[str, Any]:
@@ -93,7 +75,7 @@ def measure(shapes: list[str], precisions: list[str], rounds: int, device: str =
         for row in measured_rows(shapes, precisions, rounds, device):
             print(row.get("shape", ""), label(row), file=sys.stderr, flush=True)
             rows.append(row)
-    versions = {name: metadata.version(PACKAGES.get(name, name)) for name in names[1:]}
+    versions = {name: metadata.version(LIBRARIES["packages"].get(name, name)) for name in names[1:]}
     return {
         "machine": timing.machine(),
         "device": "CPU" if device == "cpu" else f"{torch.cuda.get_device_name()}, TF32 off",
@@ -167,11 +149,11 @@ def installed() -> list[str]:
 
 
 def make_model(name: str, c: ViTConfig) -> nn.Module:
-    """A library's ViT of the shape of ours; what still differs is in the docstring above."""
+    """A library's ViT of the shape of ours; what still differs is in vit_helpers/results/README.md."""
     if name == "ours":
         return ViT(c)
     shape = to_2tuple(c.image_size)[0], c.patch_size, c.in_chans, CLASSES, c.embed_dim, 4 * c.embed_dim, c.depth, c.num_heads
-    module, words = import_module(MODULES[name]), dict(zip(ARGUMENTS[name].split(), shape, strict=True))
+    module, words = import_module(MODULES[name]), dict(zip(LIBRARIES["arguments"][name].split(), shape, strict=True))
     words.pop("-", None)
     if name == "Hugging Face":
         return module.ViTForImageClassification(module.ViTConfig(**words))
@@ -207,7 +189,7 @@ def table_line(row: Row, names: list[str], peaks: pd.Series) -> dict[str, str]:
     """Medians; the ratio, of speeds above 1 if ours is faster; the widest range; how much of the peak ours reaches."""
     values, speed, share = pd.DataFrame({name: row["values"][name] for name in names}), "peak" in row, ""
     spread = ((values.max() - values.min()) / values.median()).max()
-    values = row["batch"] / values if speed else values / COSTS[row["what"]][1]
+    values = row["batch"] / values if speed else values / UNITS[row["what"]]
     if speed:
         share = f"{values['ours'].median() * row['multiply_adds'] / peaks[row['precision']]:.0%}"
     about = {"measured": label(row), "shape": row.get("shape", ""), **values.median().map(significant)}
@@ -215,8 +197,7 @@ def table_line(row: Row, names: list[str], peaks: pd.Series) -> dict[str, str]:
 
 
 def label(row: Row) -> str:
-    """What a row is about, in words."""
-    words = COSTS[row["what"]][0] if row["what"] in COSTS else f"{row['what']}, images/s"
+    words = LABELS[row["what"]]
     if row["what"] == "import":
         words += f" (after torch's {significant(pd.Series(row['values']['torch']).median())})"
     return f"{words}, {SHORT[row['precision']]}" if "precision" in row else words

@@ -102,18 +102,15 @@ class Bench:
         """Random images and labels, by default a batch."""
         return random_images(config or CONFIG, count or self.batch, self.device)
 
-    def compare(
-        self, case: str, before: tuple[str, Step], after: tuple[str, Step], model: nn.Module | None = None, **more: Any
-    ) -> dict[str, Any]:
-        """A row: two steps, each with its name, measured in turn.  model: to add what autograd keeps for it, in megabytes"""
-        taken = benchmark_interleaved({"before": before[1], "after": after[1]}, self.rounds, SECONDS)
-        seconds = pd.DataFrame(taken)
-        ratios, ms = seconds["before"] / seconds["after"], 1000 * seconds.median()
-        row = {"case": case, "before": before[0], "before_ms": ms["before"], "after": after[0], "after_ms": ms["after"]}
+    def compare(self, case: str, steps: dict[str, Step], model: nn.Module | None = None, **more: Any) -> dict[str, Any]:
+        """A row: the steps before and after, measured in turn.  model: to add what autograd keeps for it, in megabytes"""
+        (before, after), seconds = steps, pd.DataFrame(benchmark_interleaved(steps, self.rounds, SECONDS))
+        ratios, ms = seconds[before] / seconds[after], 1000 * seconds.median()
+        row = {"case": case, "before": before, "before_ms": ms[before], "after": after, "after_ms": ms[after]}
         row |= {"ratio": ratios.median(), "lowest": ratios.min(), "highest": ratios.max()}
         if model is not None:
-            row |= {"before_mb": saved_activation_bytes(before[1], model) / 1e6}
-            row |= {"after_mb": saved_activation_bytes(after[1], model) / 1e6}
+            kept = [saved_activation_bytes(step, model) / 1e6 for step in steps.values()]
+            row |= dict(zip(("before_mb", "after_mb"), kept, strict=True))
         return row | more
 
 

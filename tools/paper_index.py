@@ -23,7 +23,7 @@ PAGE = ROOT / "notebooks" / "paper_index.md"
 Entry = dict[str, Any]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     try:
         text = page(tomllib.loads(SOURCE.read_text(encoding="utf-8")))
     except (LookupError, ValueError) as error:
@@ -31,7 +31,6 @@ def run(args: argparse.Namespace) -> int:
     same = PAGE.is_file() and PAGE.read_bytes() == text.encode()
     PAGE.write_text(text, encoding="utf-8", newline="\n")
     print(f"{PAGE}: {'unchanged' if same else 'written'}")
-    return 0
 
 
 def page(source: dict[str, Any]) -> str:

@@ -1,16 +1,18 @@
-"""Draw the images under images/ again: the forward pass of notebook 00, and the animation at the top of the README.
+"""Make the images under images/ again: the forward pass that notebook 00 drew last, and the animation of the README.
 
 In the animation a ViT classifies an image, from patches to tokens to attention, layer by layer. All numbers are given and
 drawn as they are; between two moments, positions and widths change gradually.
 """
 
 import argparse
+import base64
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
+import nbformat
 import numpy as np
 import torch
 from matplotlib.axes import Axes
@@ -18,21 +20,18 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from PIL import Image
 from torch import Tensor
 
 from tools import main
-from tools.execute import ROOT
-from vit_helpers.data import load, random_affine
+from tools.execute import ROOT, lessons
+from vit_helpers.data import load
 from vit_helpers.inspection import attention_map, token_layers
 from vit_helpers.inspection.localization import fraction_inside
 from vit_helpers.patches import patchify
 from vit_helpers.plots import style
-from vit_helpers.plots.model import draw_model
+from vit_helpers.plots.images import draw_bars, draw_box
 from vit_helpers.pretrained import load_pretrained
-from vit_helpers.training import fit, set_seed
-from vit_helpers.vit import ViT, ViTConfig
 
 DIGIT = 12  # of the test set: a 6 that the model classifies correctly, well apart from the clutter
 WIDTH, HEIGHT = 880, 440  # of a frame, in pixels, like all positions; boxes are left, top, width and height
@@ -40,7 +39,7 @@ LARGE, SMALL = (308, 62, 264, 264), (24, 62, 216, 216)  # the image, at first an
 EDGE, ROW, COLUMN, TALL = 24, 338, 360, 64  # left of the row; top of its patches; top and height of its tokens
 STAGE = (430, 150, 24, 90)  # the class token when it attends
 GAP = 5  # between the patches of the cut image
-BARS = (650, 62, 180, 220)
+BARS = (650, 62, 180, 200)
 DIM = 0.3  # brightness of a patch without attention
 THICK = 40  # width of a line for a weight of 1
 SIZE = style.TEXT_SIZE + 1  # of text, in points; captions are larger
@@ -52,31 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "images", help="folder for the images (default: images/)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     folder = args.out / "00_start_here"
     folder.mkdir(parents=True, exist_ok=True)
-    draw_start_here().savefig(folder / "pass.png", dpi=100, metadata={"Software": None})
+    cells = nbformat.read(lessons()[0], as_version=4).cells
+    passes = [output.data["image/png"] for cell in cells if "draw_pass(" in cell.source for output in cell.outputs]
+    (folder / "pass.png").write_bytes(base64.b64decode(passes[-1]))
     print(folder / "pass.png")
     save_animation(folder / "reading.gif", draw_reading(read_digit()))
     print(folder / "reading.gif")
-    return 0
-
-
-def draw_start_here() -> Figure:
-    """The forward pass of one digit through a ViT that was trained with the recipe of notebook 00: a figure."""
-    data = load("digits")
-    set_seed(0)
-    model = ViT(config := ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=10))
-    train = data.batches("train", 64, shuffle=True, augment=random_affine)
-    fit(model, train, data.batches("validation", 512), report=lambda row: None)
-    model.eval()
-    image = data.validation.images[:1]
-    pixels = data.normalize(image)
-    with torch.no_grad():
-        stages = patchify(image, 2)[0], model.embed(pixels)[0], model.forward_features(pixels)[0]
-        probabilities = model(pixels)[0].softmax(0)
-    title = "A Vision Transformer reads a handwritten digit"
-    return draw_model(image[0], *stages, probabilities, config.patch_size, config.depth, data.class_names, title)
 
 
 class Reading(NamedTuple):
@@ -214,13 +197,13 @@ def draw_pixels(ax: Axes, pixels: Tensor, box: Sequence[float], color: str = "",
     extent = (left, left + max(1, wide), top + max(1, high), top)
     ax.imshow(pixels.expand(3, -1, -1).permute(1, 2, 0), extent=extent, aspect="auto", interpolation="nearest", zorder=2)
     if color:
-        ax.add_patch(Rectangle((left, top), wide, high, fill=False, color=color, linewidth=0.72 * width, zorder=2))
+        draw_box(ax, (left, top, wide, high), color, linewidth=0.72 * width, zorder=2)
 
 
 def draw_attention(ax: Axes, weights: Tensor) -> None:
     """A line from the class token to every token of the row, as wide as its weight; its own slot is empty."""
     slots, (left, top, width, height) = [slot(i, len(weights)) for i in range(len(weights))], STAGE
-    ax.add_patch(Rectangle(slots[0][:2], slots[0][2], TALL, fill=False, color=style.CLASS_TOKEN, linewidth=0.72))
+    draw_box(ax, (*slots[0], TALL), style.CLASS_TOKEN, linewidth=0.72)
     start = left + width / 2, top + height
     lines = [(start, (x + wide / 2, ROW if i else COLUMN)) for i, (x, _, wide) in enumerate(slots)]
     thick = (0.72 * THICK * weights).tolist()
@@ -231,13 +214,7 @@ def draw_answer(figure: Figure, reading: Reading, answered: float) -> None:
     """A bar for each class, on a scale from 0 to 1."""
     left, top, width, height = BARS
     ax = figure.add_axes((left / WIDTH, 1 - (top + height) / HEIGHT, width / WIDTH, height / HEIGHT), facecolor="none")
-    K, best = len(reading.class_names), int(reading.probabilities.argmax())
-    ax.barh(range(K), eased(answered) * reading.probabilities, 0.7, color=style.LINE)[best].set_color(style.CLASS_TOKEN)
-    ax.set(xlim=(0, 1), ylim=(K - 0.5, -0.5), xticks=(0, 0.5, 1), xticklabels=("0", "probability", "1"))
-    ax.set_yticks(range(K), reading.class_names)
-    ax.get_yticklabels()[best].set_fontweight("bold")
-    ax.tick_params(length=0, pad=6, labelcolor=style.TEXT)
-    ax.spines[["top", "bottom"]].set_visible(False)
+    draw_bars(eased(answered) * reading.probabilities, reading.class_names, ax, chosen=int(reading.probabilities.argmax()))
     ax.text(-0.3, 0.4, "→", size=SIZE + 7, color=style.LINE, ha="center", va="center", transform=ax.transAxes)
 
 

@@ -8,6 +8,7 @@ Each is written to FOLDER/NAME-SEED.safetensors in float16, with its shape and p
 which `load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on one core.
 """
 
+import tomllib
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import cast
@@ -23,14 +24,8 @@ from vit_helpers.training import evaluate, fit, set_seed
 from vit_helpers.training.presets import RunSettings, make_batches, make_network
 from vit_helpers.vit import ViT
 
-CLUTTER = RunSettings.from_dict(
-    {"data": "scattered_digits", "model": "mini/4", "depth": 4, "optimizer": "muon", "batch_size": 128, "epochs": 5}
-)
-SETTINGS = {
-    "scattered": CLUTTER,
-    "seven": CLUTTER,
-    "masked": RunSettings.from_dict({"model": "mini/2", "optimizer": "muon", "epochs": 100, "pool": "avg"}),
-}
+TABLES = tomllib.loads(Path(__file__).with_name("static").joinpath("pretrain.toml").read_text(encoding="utf-8"))
+SETTINGS = {name: RunSettings.from_dict(settings) for name, settings in TABLES.items()}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -41,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("weights"), help="the folder (default: weights)")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     for name in args.names:
         data = load("digits") if name == "masked" else load("scattered_digits", n=args.images)
         data = data.filter_classes(*"0123456") if name == "seven" else data
@@ -52,7 +47,6 @@ def run(args: Namespace) -> int:
         preprocess = Preprocess(data.image_size, data.image_size, "bicubic", data.mean, data.std)
         save_weights(path, model.half(), preprocess, () if name == "masked" else data.class_names)
         print(f"weights: {path}", flush=True)
-    return 0
 
 
 def train(data: Data, settings: RunSettings, masked: bool) -> ViT:

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--undo", action="store_true", help="take the address out again: every file becomes what it was")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     texts = pages("" if args.undo else address(args.repository))  # all of them, before the first is written
     changed = [path for path, text in texts.items() if text.encode() != path.read_bytes()]
     for path in changed:  # stopped in between, the same command again finishes the work
@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join(f"{path.relative_to(ROOT).as_posix()}: written" for path in changed) or "nothing to change")
     if changed and not args.undo:
         print(f"next: commit, tag that {TAG}, and push both: the notebooks install the package at this tag")
-    return 0
 
 
 def address(repository: str) -> str:

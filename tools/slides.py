@@ -25,9 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("build/slides"), help="a folder (default: build/slides)")
 
 
-def run(args: argparse.Namespace) -> int:
-    needed = (*NEEDED, "sphinx_revealjs")
-    return put_into(args.out, MARK, needed, partial(make_decks, notebooks=args.notebooks))
+def run(args: argparse.Namespace) -> None:
+    put_into(args.out, MARK, (*NEEDED, "sphinx_revealjs"), partial(make_decks, notebooks=args.notebooks))
 
 
 def make_decks(pages: Path, site: Path, notebooks: list[Path]) -> None:

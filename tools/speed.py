@@ -42,7 +42,6 @@ from vit_helpers.training import evaluate
 COLUMNS = ["row", "case", "before", "before_ms", "after", "after_ms", "ratio", "lowest", "highest"]
 COLUMNS += ["before_mb", "after_mb", "start_s", "also", "machine"]
 SIDES = (16, 32, 96)  # of images with 17, 65 and 577 tokens, to compare the implementations of attention
-ORDERS = torch.contiguous_format, torch.channels_last
 RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "131072"}  # glibc would keep freed tensors, and hide what a process needs
 Rows = Iterator[dict[str, Any]]
 
@@ -55,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/speed.csv"), help="the CSV file (default: runs/speed.csv)")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     for name in args.rows:
         check_choice("row", name, CASES)
     bench, rows, names = Bench(pick_device(args.device), args.rounds), [], list(dict.fromkeys(args.rows or CASES))
@@ -67,11 +66,9 @@ def run(args: Namespace) -> int:
     print(f"{timing.machine()}\n\n{markdown_table(as_text(rows))}\n\nWhen it pays:")
     print("\n".join(f"- {name}: {' '.join(str(CASES[name].__doc__).split())}" for name in names))
     print(f"\nrows: {args.out}")
-    return 0
 
 
 def as_text(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """The rows as they are printed."""
     table = pd.DataFrame(rows, columns=COLUMNS[:-1], dtype=object)
     return table.where(table.notna(), "").map(lambda x: significant(x) if isinstance(x, float) else x.replace("|", "/"))
 
@@ -91,16 +88,16 @@ def threads(bench: Bench) -> Rows:
     if bench.device != "cpu" or most == 1:
         raise ValueError("torch has one thread here" if most == 1 else "only on the CPU")
     step = train_step(bench.model(), *bench.images())
-    one, all_of_them = ("1 thread", partial(measuring.with_threads, 1, step)), (f"{most} threads", step)
-    yield bench.compare(f"training step, batch {bench.batch}", one, all_of_them)
+    steps: dict[str, Step] = {"1 thread": partial(measuring.with_threads, 1, step), f"{most} threads": step}
+    yield bench.compare(f"training step, batch {bench.batch}", steps)
 
 
 def batch(bench: Bench) -> Rows:
     """Up to the batch that fills the cores; beyond it only memory grows."""
     for case, make in STEPS.items():
         one, together = make(bench.model(), *bench.images(1)), make(bench.model(), *bench.images())
-        single = ("one by one", partial(timing.seconds_of, one, bench.batch))  # runs it once for each image
-        row = bench.compare(f"{case}, {bench.batch} images", single, (f"batch {bench.batch}", together))
+        each = partial(timing.seconds_of, one, bench.batch)  # runs it once for each image
+        row = bench.compare(f"{case}, {bench.batch} images", {"one by one": each, f"batch {bench.batch}": together})
         old, new = (1000 * bench.batch / row[ms] for ms in ("before_ms", "after_ms"))
         yield row | {"also": f"{old:,.0f} → {new:,.0f} images/s"}
 
@@ -111,8 +108,8 @@ def attention_(bench: Bench) -> Rows:
         config, count = replace(measuring.CONFIG, image_size=side), bench.batch // (8 if side > 32 else 1)
         model = bench.model(config)
         step = train_step(model, *bench.images(count, config))
-        explicit, fused = ("explicit", with_attention(False, step)), ("fused", with_attention(True, step))
-        yield bench.compare(f"training step, {config.num_tokens} tokens, batch {count}", explicit, fused, model)
+        steps = {"explicit": with_attention(False, step), "fused": with_attention(True, step)}
+        yield bench.compare(f"training step, {config.num_tokens} tokens, batch {count}", steps, model)
 
 
 def with_attention(fused: bool, step: Step) -> Step:
@@ -124,25 +121,25 @@ def bf16(bench: Bench) -> Rows:
     """Where the processor has units for it, and `best_precision` says so; elsewhere it is slower than float32."""
     best, model = speedups.best_precision(bench.device), bench.model()
     images, labels = bench.images(None if best == "bfloat16" else 4)  # without units it is slow
-    before, step = train_step(model, images, labels), train_step(model, images, labels, "bfloat16")
-    after = ("bfloat16, fused attention", with_attention(True, step))
-    also = f"best_precision: {best}"
-    yield bench.compare(f"training step, batch {len(images)}", ("float32", before), after, model, also=also)
+    after = with_attention(True, train_step(model, images, labels, "bfloat16"))
+    steps = {"float32": train_step(model, images, labels), "bfloat16, fused attention": after}
+    yield bench.compare(f"training step, batch {len(images)}", steps, model, also=f"best_precision: {best}")
 
 
 def channels_last(bench: Bench) -> Rows:
     """For convolutions; our ViT cuts patches by a reshape, where the order of memory decides next to nothing."""
     model, (images, labels) = bench.model(), bench.images()
-    first, last = (train_step(model, images.to(memory_format=order), labels) for order in ORDERS)
-    yield bench.compare(f"ViT, training step, batch {bench.batch}", ("channels first", first), ("channels last", last))
+    orders = {"channels first": torch.contiguous_format, "channels last": torch.channels_last}
+    steps = {name: train_step(model, images.to(memory_format=order), labels) for name, order in orders.items()}
+    yield bench.compare(f"ViT, training step, batch {bench.batch}", steps)
 
 
 def optimizer(bench: Bench) -> Rows:
     """Always, if not by much: one call for all parameters instead of a dozen for each."""
     model, data = bench.model(), bench.images()
     loop, fused = (torch.optim.AdamW(model.parameters(), 1e-6, fused=way, foreach=False) for way in (False, True))
-    before, after = (train_step(model, *data, optimizer=made) for made in (loop, fused))
-    yield bench.compare(f"training step, batch {bench.batch}", ("for-loop", before), ("fused", after))
+    steps = {"for-loop": train_step(model, *data, optimizer=loop), "fused": train_step(model, *data, optimizer=fused)}
+    yield bench.compare(f"training step, batch {bench.batch}", steps)
 
 
 def compile_(bench: Bench) -> Rows:
@@ -158,7 +155,7 @@ def compiled(bench: Bench, kind: str) -> dict[str, Any]:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         before, after = STEPS[kind](model, *data), STEPS[kind](torch.compile(model), *data)
         start = timing.seconds_of(after)
-        row = bench.compare(f"{kind}, batch {bench.batch}", ("as written", before), ("compiled", after), start_s=start)
+        row = bench.compare(f"{kind}, batch {bench.batch}", {"as written": before, "compiled": after}, start_s=start)
     count = speedups.break_even_steps(start, row["before_ms"] / 1000, row["after_ms"] / 1000)
     return row | {"also": f"has paid after {count:,} steps" if count < math.inf else "never pays"}
 
@@ -172,7 +169,7 @@ def accumulation(bench: Bench) -> Rows:
         step()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     difference = ((gradients[0] - gradients[1]).abs().max() / gradients[0].abs().max()).item()
-    row = bench.compare("gradient", (f"batch {count} at once", before), (f"4 parts of {count // 4}", after), model)
+    row = bench.compare("gradient", {f"batch {count} at once": before, f"4 parts of {count // 4}": after}, model)
     yield row | {"also": f"gradients differ by at most {difference:.0e} of the largest"}
 
 
@@ -180,8 +177,8 @@ def checkpointing(bench: Bench) -> Rows:
     """Where what autograd keeps does not fit into memory: a third more time for a small part of it."""
     model = bench.model()
     step = train_step(model, *bench.images())
-    keep, again = ("keep all", step), ("recompute blocks", speedups.checkpoint_blocks(model)(step))
-    row = bench.compare(f"training step, batch {bench.batch}", keep, again, model)
+    steps = {"keep all": step, "recompute blocks": speedups.checkpoint_blocks(model)(step)}
+    row = bench.compare(f"training step, batch {bench.batch}", steps, model)
     if timing.can_measure_memory() and bench.device == "cpu":
         with patch.dict(os.environ, RETURN_MEMORY):
             grown = [in_own_process(growth, bench, recompute) for recompute in (False, True)]
@@ -205,13 +202,13 @@ def loader(bench: Bench) -> Rows:
     data, file = load("digits"), io.BytesIO()
     Image.effect_noise((448, 448), 50).convert("RGB").save(file, "JPEG")
     pairs, files = TensorDataset(data.normalize(data.train.images), data.train.labels), 64 * [file.getvalue()]
-    ours: tuple[str, Step] = ("slices in memory", partial(list, data.batches("train", 32, shuffle=True)))
-    none, two = load_with(pairs, 0), load_with(pairs, 2)
-    yield bench.compare(f"epoch of {len(pairs):,} digits", none, ours)
-    start = timing.seconds_of(two[1])  # the first epoch starts the workers
-    yield bench.compare(f"epoch of {len(pairs):,} digits", two, ours, start_s=start)
-    none, two = load_with(files, 0, decode), load_with(files, 2, decode)
-    yield bench.compare(f"epoch of {len(files)} JPEG files", none, two, start_s=timing.seconds_of(two[1]))
+    ours: dict[str, Step] = {"slices in memory": partial(list, data.batches("train", 32, shuffle=True))}
+    yield bench.compare(f"epoch of {len(pairs):,} digits", load_with(pairs, 0) | ours)
+    digits = load_with(pairs, 2) | ours
+    pictures = load_with(files, 0, decode) | load_with(files, 2, decode)
+    for case, steps in ((f"epoch of {len(pairs):,} digits", digits), (f"epoch of {len(files)} JPEG files", pictures)):
+        start = timing.seconds_of(steps["DataLoader, 2 workers"])  # the first epoch starts the workers
+        yield bench.compare(case, steps, start_s=start)
 
 
 def decode(files: list[bytes], side: int = 224) -> Tensor:
@@ -219,10 +216,11 @@ def decode(files: list[bytes], side: int = 224) -> Tensor:
     return torch.stack([pil_to_tensor(Image.open(io.BytesIO(file)).resize((side, side))) for file in files])
 
 
-def load_with(dataset: Any, workers: int, collate: Callable[[list[Any]], Any] | None = None) -> tuple[str, Step]:
-    """A name and a step: an epoch of a DataLoader whose workers stay for the next."""
-    words: dict[str, Any] = {"shuffle": True, "num_workers": workers, "persistent_workers": workers > 0}
-    return f"DataLoader, {workers} workers", partial(list, DataLoader(dataset, 32, collate_fn=collate, **words))
+def load_with(dataset: Any, workers: int, collate: Callable[[list[Any]], Any] | None = None) -> dict[str, Step]:
+    """{name: an epoch of a DataLoader whose workers stay for the next}"""
+    stay: dict[str, Any] = {"num_workers": workers, "persistent_workers": workers > 0}
+    loader = DataLoader(dataset, 32, shuffle=True, collate_fn=collate, **stay)
+    return {f"DataLoader, {workers} workers": partial(list, loader)}
 
 
 def quantized(bench: Bench) -> Rows:
@@ -233,8 +231,8 @@ def quantized(bench: Bench) -> Rows:
     small = speedups.quantize(model)
     notes = f"weights {file_mb(model):.1f} → {file_mb(small):.1f} MB, "
     notes += f"accuracy of a trained model {accuracy_of(lambda x: x):.3f} → {accuracy_of(speedups.quantize):.3f}"
-    before, after = ("float32", inference_step(model, images)), ("int8", inference_step(small, images))
-    yield bench.compare(f"inference, batch {bench.batch}", before, after, also=notes)
+    steps = {"float32": inference_step(model, images), "int8": inference_step(small, images)}
+    yield bench.compare(f"inference, batch {bench.batch}", steps, also=notes)
 
 
 def accuracy_of(change: Callable[[nn.Module], nn.Module]) -> float:
@@ -244,7 +242,6 @@ def accuracy_of(change: Callable[[nn.Module], nn.Module]) -> float:
 
 
 def file_mb(model: nn.Module) -> float:
-    """Megabytes of the weights in a file."""
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
     return file.tell() / 1e6

@@ -7,6 +7,7 @@ with the augmentation that the masked pretraining has. The rows are stored in a 
 """
 
 import time
+import tomllib
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from itertools import product
@@ -28,18 +29,8 @@ from vit_helpers.training import evaluate, fit, set_seed
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT
 
-TASKS = {  # weights of this series, data, classes to learn, numbers of labels
-    "new classes": ("seven", "scattered_digits", "789", (100, 300, 1000)),
-    "no labels before": ("masked", "digits", "0123456789", (20, 50, 100)),
-}
-WAYS = {"from scratch": 400, "probe": 200, "LoRA": 200, "full": 200}  # steps of each
-WAYS |= {"from scratch, augmented": 400, "full, augmented": 200}
-RATES = {  # from a small search on the validation split: two or three rates, one number of labels, one or two other seeds;
-    # of rates that were level, one was taken
-    "new classes": {"from scratch": 3e-3, "probe": 3e-3, "LoRA": 3e-3, "full": 3e-4},
-    "no labels before": {"from scratch": 3e-3, "probe": 1e-2, "LoRA": 3e-3, "full": 3e-3}
-    | {"from scratch, augmented": 3e-3, "full, augmented": 3e-3},
-}
+SETTINGS = tomllib.loads(Path(__file__).with_name("static").joinpath("transfer.toml").read_text(encoding="utf-8"))
+TASKS, STEPS = SETTINGS["tasks"], SETTINGS["steps"]
 BATCH, IMAGES = 32, 10_000
 
 
@@ -49,28 +40,26 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("transfer.csv"), help="the CSV file (default: transfer.csv)")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for task in args.tasks:
-        weights, name, classes, numbers = TASKS[task]
-        data = (load(name, n=IMAGES) if name == "scattered_digits" else load(name)).filter_classes(*classes)
-        for labels, way in product(numbers, RATES[task]):
+        name = TASKS[task]["data"]
+        data = (load(name, n=IMAGES) if name == "scattered_digits" else load(name)).filter_classes(*TASKS[task]["classes"])
+        for labels, way in product(TASKS[task]["labels"], TASKS[task]["rates"]):
             about = [{"task": task, "way": way, "labels": labels, "seed": seed} for seed in range(args.seeds)]
-            rows += (each | train_once(**each, data=data, weights=weights) for each in about)
+            rows += (each | train_once(**each, data=data) for each in about)
             accuracies = pd.DataFrame(rows[-args.seeds :])["accuracy"]
             print(f"{task:18s} {labels:5d} labels  {way:23s} {mean_and_std(accuracies)}", flush=True)
     write_csv(pd.DataFrame(rows), args.out)
     print(f"\nrows: {args.out}")
-    return 0
 
 
-def train_once(task: str, way: str, labels: int, seed: int, data: Data, weights: str) -> dict[str, float]:
+def train_once(task: str, way: str, labels: int, seed: int, data: Data) -> dict[str, float]:
     """One training with so many labels, drawn by the seed."""
-    pretrained, num_classes = load_pretrained(f"ours:{weights}"), len(data.class_names)
+    pretrained, num_classes = load_pretrained(f"ours:{TASKS[task]['weights']}"), len(data.class_names)
     normalize = pretrained.preprocess.normalize
     set_seed(seed)
-    way, _, augmented = way.partition(", ")
-    scratch, augment = way == "from scratch", random_affine if augmented else None
+    scratch, augment = way.startswith("from scratch"), random_affine if way.endswith(", augmented") else None
     if scratch:
         model = ViT(replace(pretrained.model.config, num_classes=num_classes))
     else:
@@ -80,7 +69,7 @@ def train_once(task: str, way: str, labels: int, seed: int, data: Data, weights:
     batches = Batches(subset(data.train, drawn[:labels]), BATCH, normalize, shuffle=True, augment=augment)
     validation = Batches(subset(data.validation, torch.arange(10)), 10, normalize)  # few: `fit` evaluates it every epoch
     settings: dict[str, Any] = {"optimizer": "muon"} if scratch else {"token_lr_mult": 1.0}
-    settings |= {"label_smoothing": 0.0, "lr": RATES[task][way], "epochs": max(1, round(WAYS[way] / len(batches)))}
+    settings |= {"label_smoothing": 0.0, "lr": TASKS[task]["rates"][way], "epochs": max(1, round(STEPS[way] / len(batches)))}
     start = time.perf_counter()
     fit(model, batches, validation, Recipe(**settings), report=lambda row: None)
     seconds = round(time.perf_counter() - start, 2)

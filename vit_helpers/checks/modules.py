@@ -209,7 +209,10 @@ def results(
 ) -> Iterator[tuple[Reading, Tensor]]:
     """What a function gives under each reading; where they are tried at once, only the nearest to the answer's result."""
     if not exercise.vectorized:
-        yield from ((reading, function(x, *reading)) for reading in found)
+        for reading in found:
+            with torch.no_grad():
+                result = function(x, *reading)
+            yield reading, result
         return
     with torch.no_grad():
         stacked = [torch.stack(parts) for parts in zip(*found, strict=True)]

@@ -11,16 +11,16 @@ from vit_helpers.checks.contract import contract
 from vit_helpers.checks.engine import Case, Exercise, Given, forms
 from vit_helpers.checks.report import Function, reject_if, short
 from vit_helpers.checks.traces import ask
+from vit_helpers.parity import perturb
 from vit_helpers.patches import patchify
 
 
 def conv_of(C: int, D: int, P: int, bias: bool = True, dtype: torch.dtype = torch.float64) -> Case:
-    """A convolution whose numbers are all drawn anew, and images for it."""
+    """A convolution whose numbers are all far from those it starts with, and images for it."""
 
     def draw() -> Given:
         conv = nn.Conv2d(C, D, P, stride=P, bias=bias, dtype=dtype)
-        for p in conv.parameters():
-            nn.init.normal_(p)
+        perturb(conv, std=1)
         return conv, torch.randn(2, C, 2 * P, 3 * P, dtype=dtype)
 
     return Case(draw)

@@ -13,6 +13,7 @@ from vit_helpers.checks.engine import Case, Exercise, Given
 from vit_helpers.checks.learning import result
 from vit_helpers.checks.pretrained_learning import LORA, MASKED, RATES, check_lora, check_masked_loss, check_rates  # noqa: F401
 from vit_helpers.checks.report import Function, reject_if, short, variants
+from vit_helpers.parity import perturb
 from vit_helpers.vit import ViT, ViTConfig
 
 # Google's convolution
@@ -148,7 +149,7 @@ def a_vit(K: int, look: str) -> Case:
 
     def draw() -> Given:
         model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=10))
-        nn.init.normal_(model.get_parameter("head.weight"))
+        perturb(model, std=0.2)
         return model.eval(), K, torch.randn(5, 1, 8, 8), look
 
     return Case(draw)

@@ -16,6 +16,7 @@ from vit_helpers.checks.engine import Case, Exercise, Given, fixed
 from vit_helpers.checks.report import Function, reject_if, short
 from vit_helpers.checks.vit_counts import COUNTED, VIT_PARAMETERS
 from vit_helpers.checks.vit_model import VIT
+from vit_helpers.parity import perturb
 
 # The shape at every stop
 
@@ -129,8 +130,7 @@ def tokens(pool: str, B: int, T: int, D: int, K: int, dtype: torch.dtype = torch
 
     def draw() -> Given:
         norm, head = nn.LayerNorm(D, eps=1e-6), nn.Linear(D, K)
-        for p in norm.parameters():
-            nn.init.normal_(p, mean=0.5)
+        perturb(norm, std=1)
         return 2 * torch.randn(B, T, D, dtype=dtype) + 0.5, norm.to(dtype), head.to(dtype), pool
 
     return Case(draw)

@@ -1,4 +1,4 @@
-"""The command line: what a user runs, one file for each command, with `add_arguments(parser)` and `run(args)` -> status."""
+"""The command line: what a user runs, a file for each command with `add_arguments(parser)` and `run(args)`, its status."""
 
 import argparse
 import ast
@@ -47,10 +47,10 @@ def moved(words: Sequence[str]) -> str:
     return " ".join([f"python -m tools.{MOVED[words[0]]}", *words[1:]]) if words and words[0] in MOVED else ""
 
 
-def run_safely(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
-    """The exit status of run(args); what a user can put right is one line on stderr and 1, Ctrl-C is 130."""
+def run_safely(run: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
+    """The exit status of run(args), 0 for None; what a user can put right is one line on stderr and 1, Ctrl-C is 130."""
     try:
-        return run(args)
+        return run(args) or 0
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130

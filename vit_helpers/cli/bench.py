@@ -8,20 +8,15 @@ import statistics
 import subprocess
 import sys
 import time
+import tomllib
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import Any
 
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import positive_int
 
-LONG = {"model": "mini/7", "depth": 4, "num_heads": 8, "embed_dim": 64, "augment": "flip_crop", "epochs": 50}
-GOALS: dict[str, tuple[str, dict[str, Any], str]] = {  # data set, changes to its preset, what is promised
-    "digits-3s": ("digits", {"epochs": 8}, "97% in 3 s"),
-    "digits": ("digits", {}, "99.0% in 10 s"),
-    "digits-60s": ("digits", {"depth": 3, "dropout": 0.1, "epochs": 100}, "99.5% in 60 s"),
-    "fashion": ("fashion_mnist", {}, "90% in 120 s"),
-    "fashion-20min": ("fashion_mnist", LONG, "the best in 20 minutes"),
-}
+GOALS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 PARTS = ("import", *GOALS)
 DEFAULT = ("import", "digits-3s", "digits", "digits-60s")  # those that need no download
 
@@ -34,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     for part in args.parts:
         check_choice("part", part, PARTS)
     import torch
@@ -48,7 +43,6 @@ def run(args: Namespace) -> int:
             bench_import(args.rounds)
         else:
             bench_goal(part, args.seeds)
-    return 0
 
 
 def bench_import(rounds: int) -> None:
@@ -78,11 +72,11 @@ def bench_goal(name: str, seeds: int) -> None:
     from vit_helpers.training import evaluate, fit, set_seed
     from vit_helpers.training.presets import make_batches, make_network, preset, with_tta
 
-    data_name, changes, wanted = GOALS[name]
-    print(f"{name} ({wanted})")
-    data, accuracies, times = load(data_name), [], []
+    goal = GOALS[name]
+    print(f"{name} ({goal['promise']})")
+    data, accuracies, times = load(goal["data"]), [], []
     for seed in range(seeds):
-        settings = preset(data_name, seed=seed, **changes)
+        settings = preset(goal["data"], seed=seed, **goal["settings"])
         set_seed(seed)
         model, train = make_network(data, settings), make_batches(data, settings)
         start = time.perf_counter()

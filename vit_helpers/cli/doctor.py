@@ -238,11 +238,11 @@ def room(name: str, folder: Path, advice: str) -> Finding:
 
 def data() -> Iterator[Finding]:
     """The folder of downloads, which data sets are in it, and the small trained models of this series."""
-    from vit_helpers.data.downloads import FILES, data_folder, is_downloaded
+    from vit_helpers.data.downloads import SOURCES, data_folder, is_downloaded
     from vit_helpers.pretrained.sources import load_ours
 
     yield room("downloads", data_folder(), "set VIT_HELPERS_DATA to a folder that can be written to")
-    here = ["digits", "scattered_digits", *filter(is_downloaded, FILES)]
+    here = ["digits", "scattered_digits", *filter(is_downloaded, SOURCES)]
     for name in ("scattered", "seven", "masked"):
         try:
             load_ours(name)
@@ -273,10 +273,9 @@ def jupyter() -> Iterator[Finding]:
 
 def network() -> Iterator[Finding]:
     """Whether the hosts of the data sets answer, whatever they say; nothing else fails without them."""
-    from vit_helpers.data import downloads
+    from vit_helpers.data.downloads import SOURCES
 
-    urls = (downloads.FASHION_URL, downloads.CIFAR_URL, downloads.PIZZA_URL)
-    for host in dict.fromkeys("/".join(url.split("/")[:3]) + "/" for url in urls):
+    for host in dict.fromkeys("/".join(source["url"].split("/")[:3]) + "/" for source in SOURCES.values()):
         # in a process of its own: looking up a name has no time-out
         code = "from urllib import error, request\ntry:\n    request.urlopen(request.Request({!r}, method='HEAD'))\n"
         error = last_line(sys.executable, code.format(host) + "except error.HTTPError:\n    pass", PATIENCE)

@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="the attention figure (default: NAME-attention.png, here)")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     import matplotlib
 
     from vit_helpers.data.folders import open_picture
@@ -47,4 +47,3 @@ def run(args: Namespace) -> int:
     out.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(out, dpi=100)
     print(f"attention: {out}")
-    return 0

@@ -16,7 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--image-size", type=positive_int, help="side in pixels that photos are resized to (default: 64)")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     import pandas as pd
 
     from vit_helpers.data import Data, load
@@ -38,4 +38,3 @@ def run(args: Namespace) -> int:
     sizes = {split: {"images": data.count(split), "shards": len(entries)} for split, entries in data.splits.items()}
     print(pd.DataFrame(sizes).T.to_string())
     print(f"train on them with: python -m vit_helpers train --data shards:{args.folder}")
-    return 0

@@ -1,6 +1,6 @@
 """Train a ViT and keep what it learned: on real digits, with no network, when no option is given.
 
-Each data set brings its own settings (vit_helpers/training/presets.py, PRESETS); an option given here replaces them.
+Each data set brings its own settings (vit_helpers/training/presets.toml); an option given here replaces them.
 
 Prints a line an epoch: loss (nats, with label smoothing), accuracy on training images as seen while learning, loss and
 accuracy on the validation part, the learning rate, and the speed. The test part is looked at once, at the end.

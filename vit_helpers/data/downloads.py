@@ -1,4 +1,4 @@
-"""Data sets that are downloaded once, on request: Fashion-MNIST, CIFAR-10, and pizza, steak and sushi.
+"""Data sets that are downloaded once, on request: Fashion-MNIST, CIFAR-10, and pizza, steak and sushi (downloads.toml).
 
 pooch downloads into a temporary file, checks its sha256 and renames it. An interruption, a second process or a wrong
 answer of the server therefore leave nothing behind that could be taken for the file.
@@ -8,9 +8,11 @@ import gzip
 import os
 import shutil
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,23 +21,7 @@ from vit_helpers.data.splits import Data, Split, split_rows, subset
 
 TIMEOUT = 20  # seconds without a byte
 TRIES = 3
-FASHION_URL = "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/"  # its authors' own
-FASHION = {
-    "train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-    "train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-    "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-    "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-}
-FASHION_CLASSES = "T-shirt/top, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag, ankle boot"
-CIFAR_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
-CIFAR_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
-PIZZA_URL = "https://github.com/mrdbourke/pytorch-deep-learning/raw/main/data/pizza_steak_sushi.zip"
-PIZZA_SHA256 = "5e9596fcc939a32996e59bbed8ec690ae39203bbcbc08292a92d44e4c4a27652"  # of a copy, not yet of the original
-FILES = {  # any of a data set's groups of files is enough
-    "fashion_mnist": [[f"FashionMNIST/raw/{name}" for name in FASHION]],
-    "cifar10": [["cifar-10-batches-py"], ["cifar10"], ["cifar-10-python.tar.gz"]],
-    "pizza_steak_sushi": [["pizza_steak_sushi.zip"]],
-}
+SOURCES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 VALIDATION = 5000  # training images of Fashion-MNIST and CIFAR-10 that are held out
 
 
@@ -45,26 +31,28 @@ class DownloadError(OSError):
 
 def is_downloaded(name: str) -> bool:
     """Whether `load(name)` finds its files on this machine and does not need to download them"""
-    return name not in FILES or any(all((data_folder() / file).exists() for file in group) for group in FILES[name])
+    groups = SOURCES[name]["here"] if name in SOURCES else [[]]
+    return any(all((data_folder() / file).exists() for file in group) for group in groups)
 
 
 def fashion_mnist() -> Data:
     """Clothing, 28 x 28 gray: 55,000 images for training, 5,000 of the training files for validation, 10,000 for the test"""
-    raw = data_folder() / "FashionMNIST" / "raw"
-    files = [gzip.decompress(fetch(FASHION_URL + name, raw / name, sha256).read_bytes()) for name, sha256 in FASHION.items()]
+    raw, source = data_folder() / "FashionMNIST" / "raw", SOURCES["fashion_mnist"]
+    paths = [fetch(source["url"] + name, raw / name, sha256) for name, sha256 in source["sha256"].items()]
+    files = [gzip.decompress(path.read_bytes()) for path in paths]
     headers = (16, 8, 16, 8)  # bytes that say the shape
     arrays = [torch.frombuffer(bytearray(x), dtype=torch.uint8, offset=n) for x, n in zip(files, headers, strict=True)]
     train, test = (Split(arrays[i].view(-1, 1, 28, 28) / 255, arrays[i + 1].long()) for i in (0, 2))
-    return with_validation("fashion_mnist", train, test, FASHION_CLASSES.split(", "))
+    return with_validation("fashion_mnist", train, test, source["classes"])
 
 
 def cifar10() -> Data:
     """Photos, 32 x 32 color: 45,000 for training, 5,000 of the training files for validation, 10,000 for the test"""
     from torchvision.datasets import CIFAR10
 
-    root = data_folder()
+    root, source = data_folder(), SOURCES["cifar10"]
     if not (root / CIFAR10.base_folder).is_dir():  # where torchvision unpacks it
-        root = unpack(fetch(CIFAR_URL, root / CIFAR10.filename, CIFAR_SHA256), root / "cifar10")
+        root = unpack(fetch(source["url"], root / CIFAR10.filename, source["sha256"]), root / "cifar10")
     raw = [CIFAR10(root, train=train) for train in (True, False)]
     train, test = (Split(torch.tensor(x.data).permute(0, 3, 1, 2) / 255, torch.tensor(x.targets)) for x in raw)
     return with_validation("cifar10", train, test, raw[0].classes)
@@ -75,8 +63,9 @@ def pizza_steak_sushi(image_size: int = 64) -> Data:
 
     image_size: side of the square that each photo is resized and cropped to, see `vit_helpers.data.folders.folder`
     """
-    root = data_folder()
-    unpacked = unpack(fetch(PIZZA_URL, root / "pizza_steak_sushi.zip", PIZZA_SHA256), root / "pizza_steak_sushi")
+    root, source = data_folder(), SOURCES["pizza_steak_sushi"]
+    archive = fetch(source["url"], root / "pizza_steak_sushi.zip", source["sha256"])
+    unpacked = unpack(archive, root / "pizza_steak_sushi")
     (names, train_files), (_, test_files) = (list_images(unpacked / split) for split in ("train", "test"))
     train, test = read_files((train_files, test_files), image_size)
     return with_validation("pizza_steak_sushi", train, test, names, count=45)

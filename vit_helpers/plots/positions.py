@@ -1,5 +1,6 @@
 """Pictures of positions: how alike every place's vector is to all others."""
 
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
@@ -23,3 +24,17 @@ def draw_similarity(
         r, c = divmod(n, cols)
         canvas[r * (rows + 1) :, c * (cols + 1) :][:rows, :cols] = one.reshape(grid)
     return ax, ax.imshow(canvas, cmap=style.VALUES, vmin=low, vmax=1, interpolation="nearest")
+
+
+def draw_halo(halo: pd.DataFrame, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """A column for each way to train: a mark for each seed, for positions beside each other and for those far apart.
+
+    halo: rows of a training, with the columns augmentation, beside and far
+    """
+    ax, ways = style.new_axes(ax, 9, 3.2), list(halo["augmentation"].unique())
+    for kind, marker, color, aside in (("beside", "o", style.POSITION, -0.1), ("far", "^", style.KEY, 0.1)):
+        ax.plot([ways.index(way) + aside for way in halo["augmentation"]], halo[kind], marker, color=color, label=kind)
+    ax.axhline(0, color=style.LINE, linewidth=1)
+    ax.set_xticks(range(len(ways)), ways)
+    ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
+    return style.style_axes(ax, title, None, "mean cosine")

@@ -1,10 +1,12 @@
-"""Key maps: the weights of other libraries under our parameter names.
+"""Key maps: the weights of other libraries under our parameter names, by the tables in key_maps.toml.
 
 Each `from_*` raises ValueError, with the keys, for weights of another model, or for a block with only some of q, k and v.
 """
 
 import re
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,57 +14,17 @@ from torch import Tensor, nn
 
 StateDict = Mapping[str, Tensor]
 
-OUTSIDE = {  # our modules: in torchvision, timm, Hugging Face, Google's files with dots instead of slashes
-    "patch_embed.proj": ("conv_proj", "patch_embed.proj", "embeddings.patch_embeddings.projection", "embedding"),
-    "token_embed.cls_token": ("class_token", "cls_token", "embeddings.cls_token", "cls"),
-    "token_embed.pos_embed": ("encoder.pos_embedding", "pos_embed", "embeddings.position_embeddings",
-                              "Transformer.posembed_input.pos_embedding"),
-    "norm": ("encoder.ln", "norm", "layernorm", "Transformer.encoder_norm"),
-    "pre_logits.0": ("heads.pre_logits", "", "pooler.dense", "pre_logits"),  # both tanh layers on the class token
-    "head": ("heads.head", "head", "classifier", "head"),
-}  # fmt: skip
-BLOCK = {  # our modules in a block: in torchvision, timm, transformers 5, transformers before, Google's files
-    "norm1": ("ln_1", "norm1", "layernorm_before", "layernorm_before", "LayerNorm_0"),
-    "attn.qkv": ("", "attn.qkv", "", "", ""),
-    "attn.qkv.weight": ("self_attention.in_proj_weight", "", "", "", ""),
-    "attn.qkv.bias": ("self_attention.in_proj_bias", "", "", "", ""),
-    "attn.q": ("", "", "attention.q_proj", "attention.attention.query", "MultiHeadDotProductAttention_1.query"),
-    "attn.k": ("", "", "attention.k_proj", "attention.attention.key", "MultiHeadDotProductAttention_1.key"),
-    "attn.v": ("", "", "attention.v_proj", "attention.attention.value", "MultiHeadDotProductAttention_1.value"),
-    "attn.proj": ("self_attention.out_proj", "attn.proj", "attention.o_proj", "attention.output.dense",
-                  "MultiHeadDotProductAttention_1.out"),
-    "norm2": ("ln_2", "norm2", "layernorm_after", "layernorm_after", "LayerNorm_2"),
-    "mlp.fc1": ("mlp.0", "mlp.fc1", "mlp.fc1", "intermediate.dense", "MlpBlock_3.Dense_0"),
-    "mlp.fc2": ("mlp.3", "mlp.fc2", "mlp.fc2", "output.dense", "MlpBlock_3.Dense_1"),
-}  # fmt: skip
-
-
-def key_map(outside: int, blocks: dict[str, int]) -> dict[str, str]:
-    """{a library's name: ours} from columns of the tables; blocks: the prefix of its blocks, with {i} for their number"""
-    return {names[outside]: ours for ours, names in OUTSIDE.items() if names[outside]} | {
-        prefix + names[column]: f"blocks.{{i}}.{ours}"
-        for prefix, column in blocks.items()
-        for ours, names in BLOCK.items()
-        if names[column]
-    }
-
-
-LAYER = "encoder.layers.encoder_layer_{i}."
-TORCHVISION = key_map(0, {LAYER: 0})
-TORCHVISION |= {f"{LAYER}mlp.linear_{n}": f"blocks.{{i}}.mlp.fc{n}" for n in (1, 2)}  # in older files
-TIMM = key_map(1, {"blocks.{i}.": 1})
-HUGGINGFACE = key_map(2, {"layers.{i}.": 2, "encoder.layer.{i}.": 3})
-GOOGLE = key_map(3, {"Transformer.encoderblock_{i}.": 4})
+KEY_MAPS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # {library: {its name: ours}}
 
 
 def from_torchvision(state_dict: StateDict) -> dict[str, Tensor]:
     """The state dict of a torchvision ViT (`vit_b_16`, ...) under our names."""
-    return rename(state_dict, TORCHVISION, "torchvision")
+    return rename(state_dict, "torchvision")
 
 
 def from_timm(state_dict: StateDict) -> dict[str, Tensor]:
     """The state dict of a timm ViT (`vit_base_patch16_224`, ...) under our names."""
-    return rename(state_dict, TIMM, "timm")
+    return rename(state_dict, "timm")
 
 
 def from_huggingface(state_dict: StateDict) -> dict[str, Tensor]:
@@ -71,14 +33,14 @@ def from_huggingface(state_dict: StateDict) -> dict[str, Tensor]:
     Its layer norms use eps 1e-12 unless its config says otherwise: ViTConfig(..., norm_eps=1e-12).
     A `ViTModel` brings a pooler, our hidden tanh layer: ViTConfig(..., num_classes=0, representation_size=D).
     """
-    return rename(state_dict, HUGGINGFACE, "Hugging Face")
+    return rename(state_dict, "Hugging Face")
 
 
 def from_google(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
     """The arrays of one of Google's npz files, as `dict(numpy.load(path))` gives them, under our names."""
     if not isinstance(arrays, Mapping):
         raise TypeError(f"takes an npz file's arrays, as dict(numpy.load(path)) gives them; got {type(arrays).__name__}")
-    return rename(dict(from_flax(*item) for item in arrays.items()), GOOGLE, "Google")
+    return rename(dict(from_flax(*item) for item in arrays.items()), "Google")
 
 
 def from_flax(key: str, array: Any) -> tuple[str, Tensor]:
@@ -111,8 +73,8 @@ def fill(model: nn.Module, state_dict: StateDict) -> None:
     model.load_state_dict(state_dict)
 
 
-def rename(state_dict: StateDict, table: Mapping[str, str], library: str) -> dict[str, Tensor]:
-    """Weights under our names and in our shapes, by a key map; an unknown key is an error."""
+def rename(state_dict: StateDict, library: str) -> dict[str, Tensor]:
+    """Weights under our names and in our shapes, by the key map of a library; an unknown key is an error."""
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"takes a state dict, as model.state_dict() gives it; got {type(state_dict).__name__}")
     if not state_dict:
@@ -123,7 +85,7 @@ def rename(state_dict: StateDict, table: Mapping[str, str], library: str) -> dic
         name = key.removeprefix("vit.")  # of a Hugging Face classifier
         module, leaf, _ = re.split(r"(\.weight|\.bias|)$", name, maxsplit=1)
         layer = re.search(r"\d+", module)
-        ours = table.get(re.sub(r"\d+", "{i}", module, count=1))
+        ours = KEY_MAPS[library].get(re.sub(r"\d+", "{i}", module, count=1))
         if ours is None:
             unknown.append(key)
         else:

@@ -1,8 +1,10 @@
-"""Settings: plain names and values that decide a whole training run, what they stand for, and a preset per data set."""
+"""Settings: plain names and values that decide a training run, what they stand for, and presets.toml for each data set."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -128,19 +130,9 @@ class RunSettings:
         return {k: v for k, v in self.to_dict().items() if k == "model" or k not in default or v != default[k]}
 
 
-PRESETS = {  # searched for digits and Fashion-MNIST (README says how); the others are places to start from, not tuned
-    settings["data"]: RunSettings.from_dict(settings)
-    for settings in (
-        {"data": "digits", "model": "mini/4"},
-        {"data": "scattered_digits", "model": "mini/4", "augment": "none", "optimizer": "muon", "epochs": 20},
-        {"data": "fashion_mnist", "model": "mini/14", "embed_dim": 96, "depth": 3, "num_heads": 12, "mlp_ratio": 2.0}
-        | {"class_token": False, "pool": "avg", "augment": "flip", "tta": True, "optimizer": "muon"}
-        | {"epochs": 12, "batch_size": 512, "lr": 4e-3, "label_smoothing": 0.0},
-        {"data": "cifar10", "model": "mini/4", "depth": 4, "augment": "flip_crop", "optimizer": "muon"}
-        | {"epochs": 20, "batch_size": 128},
-        {"data": "pizza_steak_sushi", "model": "mini/8", "augment": "flip_crop"},
-        {"data": "folder", "model": "mini/8", "augment": "flip_crop"},
-    )
+PRESETS = {
+    name: RunSettings.from_dict({"data": name, **settings})
+    for name, settings in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 }
 
 
