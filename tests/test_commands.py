@@ -272,7 +272,7 @@ def test_transfer_stores_and_prints_its_rows(pretrained, tmp_path, monkeypatch, 
     said = capsys.readouterr().out
     assert re.search(r"^new classes +40 labels  LoRA +0\.\d{3} ± 0\.\d{3}$", said, re.M)
     rows = pd.read_csv(tmp_path / "transfer.csv")
-    assert len(rows) == 2 * 4 * 2
+    assert len(rows) == 2 * (4 + 6)
     assert set(rows.columns) == set(pd.read_csv(ROOT / "vit_helpers" / "results" / "transfer.csv").columns)
     trained = rows[rows["task"] == "new classes"].groupby("way")["trained"].first()
     assert trained["probe"] == 3 * 65 < trained["LoRA"] == 3 * 65 + 4 * 4 * (64 + 192) < trained["full"]

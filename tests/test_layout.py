@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from graphlib import TopologicalSorter
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,10 @@ def test_figures_are_those_of_the_stored_tables():
             ways = ("from scratch", "probe", "LoRA", "full")
             pairs = [stored("transfer.csv", "accuracy", task=task, way=way, labels=n) for way in ways]
             assert f"| {int(n):,} | " + " | ".join(f"{a:.3f} ± {b:.3f}" for a, b in pairs) + " |" in page
+    for n, way in product(("20", "100"), ("from scratch, augmented", "full, augmented")):
+        assert (
+            "{:.3f} ± {:.3f}".format(*stored("transfer.csv", "accuracy", task="no labels before", way=way, labels=n)) in page
+        )
     center, _ = stored("localization.csv", "inside", model="trained", method="center map")
     assert f"{center:.2f} for the center baseline" in page
     for word, method in (("last layer", "attention, last layer"), ("rollout", "rollout"), ("gradient rollout",) * 2,

@@ -202,7 +202,9 @@ def loader(bench: Bench) -> Rows:
     data, file = load("digits"), io.BytesIO()
     Image.effect_noise((448, 448), 50).convert("RGB").save(file, "JPEG")
     pairs, files = TensorDataset(data.normalize(data.train.images), data.train.labels), 64 * [file.getvalue()]
-    digits = load_with(pairs, 2) | {"slices in memory": partial(list, data.batches("train", 32, shuffle=True))}
+    ours: dict[str, Step] = {"slices in memory": partial(list, data.batches("train", 32, shuffle=True))}
+    yield bench.compare(f"epoch of {len(pairs):,} digits", load_with(pairs, 0) | ours)
+    digits = load_with(pairs, 2) | ours
     pictures = load_with(files, 0, decode) | load_with(files, 2, decode)
     for case, steps in ((f"epoch of {len(pairs):,} digits", digits), (f"epoch of {len(files)} JPEG files", pictures)):
         start = timing.seconds_of(steps["DataLoader, 2 workers"])  # the first epoch starts the workers

@@ -2,7 +2,8 @@
 
 Two tasks. New classes: a model that `pretrain seven` trained on 0 to 6 among clutter learns 7, 8 and 9. No labels before: a
 model that `pretrain masked` trained to reconstruct plain digits learns to classify them. Beside both, the same model is
-trained from scratch, with the same labels, a recipe that suits it, and more steps. The rows are stored in a CSV file.
+trained from scratch, with the same labels, a recipe that suits it, and more steps. On the digits both are also trained
+with the augmentation that the masked pretraining has. The rows are stored in a CSV file.
 """
 
 import time
@@ -20,6 +21,7 @@ from tools import main
 from tools.measuring import mean_and_std, write_csv
 from vit_helpers.cli import positive_int
 from vit_helpers.data import load
+from vit_helpers.data.augment import random_affine
 from vit_helpers.data.splits import Batches, Data, subset
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.finetune import add_lora, freeze, transfer_weights
@@ -43,11 +45,11 @@ def run(args: Namespace) -> None:
     for task in args.tasks:
         name = TASKS[task]["data"]
         data = (load(name, n=IMAGES) if name == "scattered_digits" else load(name)).filter_classes(*TASKS[task]["classes"])
-        for labels, way in product(TASKS[task]["labels"], STEPS):
+        for labels, way in product(TASKS[task]["labels"], TASKS[task]["rates"]):
             about = [{"task": task, "way": way, "labels": labels, "seed": seed} for seed in range(args.seeds)]
             rows += (each | train_once(**each, data=data) for each in about)
             accuracies = pd.DataFrame(rows[-args.seeds :])["accuracy"]
-            print(f"{task:18s} {labels:5d} labels  {way:14s} {mean_and_std(accuracies)}", flush=True)
+            print(f"{task:18s} {labels:5d} labels  {way:23s} {mean_and_std(accuracies)}", flush=True)
     write_csv(pd.DataFrame(rows), args.out)
     print(f"\nrows: {args.out}")
 
@@ -57,15 +59,16 @@ def train_once(task: str, way: str, labels: int, seed: int, data: Data) -> dict[
     pretrained, num_classes = load_pretrained(f"ours:{TASKS[task]['weights']}"), len(data.class_names)
     normalize = pretrained.preprocess.normalize
     set_seed(seed)
-    if way == "from scratch":
+    scratch, augment = way.startswith("from scratch"), random_affine if way.endswith(", augmented") else None
+    if scratch:
         model = ViT(replace(pretrained.model.config, num_classes=num_classes))
     else:
         model = transfer_weights(pretrained.model, num_classes=num_classes)
         model = freeze(model) if way == "probe" else add_lora(model, rank=4) if way == "LoRA" else model
     drawn = torch.randperm(len(data.train.labels), generator=torch.Generator().manual_seed(seed))  # the same for every way
-    batches = Batches(subset(data.train, drawn[:labels]), BATCH, normalize, shuffle=True)
+    batches = Batches(subset(data.train, drawn[:labels]), BATCH, normalize, shuffle=True, augment=augment)
     validation = Batches(subset(data.validation, torch.arange(10)), 10, normalize)  # few: `fit` evaluates it every epoch
-    settings: dict[str, Any] = {"optimizer": "muon"} if way == "from scratch" else {"token_lr_mult": 1.0}
+    settings: dict[str, Any] = {"optimizer": "muon"} if scratch else {"token_lr_mult": 1.0}
     settings |= {"label_smoothing": 0.0, "lr": TASKS[task]["rates"][way], "epochs": max(1, round(STEPS[way] / len(batches)))}
     start = time.perf_counter()
     fit(model, batches, validation, Recipe(**settings), report=lambda row: None)

@@ -1,10 +1,12 @@
 """Timing: which machine this is, how fast it multiplies, and how to compare the speed of several things fairly."""
 
+import ctypes
 import os
 import platform
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +81,15 @@ def can_measure_memory(device: str = "cpu") -> bool:
 
 
 def reset_peak_memory(device: str = "cpu") -> int:
-    """Reset the peak that `peak_memory` reports, and return the bytes in use."""
+    """Reset the peak that `peak_memory` reports, and return the bytes in use.
+
+    On the CPU, freed memory is returned to the system first: glibc keeps it, and later use of it would not count.
+    """
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
+    with suppress(AttributeError, OSError):  # another C library than glibc
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     return process_memory("VmRSS")
 
