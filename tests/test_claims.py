@@ -10,7 +10,7 @@ from vit_helpers.cli import COMMANDS
 pytestmark = pytest.mark.repo
 
 TEXT = (ROOT / "vit_helpers" / "results" / "claims.md").read_text(encoding="utf-8")
-SECTIONS = {title: body for title, body in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S)}
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S))
 
 
 def rows(title):
