@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.random.mtrand import get_bit_generator, set_bit_generator
 from torch import nn
 
 from vit_helpers.checks.compare import CHANGED, bounded, copy_of, unchanged
@@ -38,13 +39,13 @@ def state_of(model: nn.Module) -> dict[str, Any]:
 @contextmanager
 def generators_restored() -> Iterator[None]:
     """Put torch's, numpy's and Python's generators back afterwards."""
-    torch_state, numpy_generator, python_state = torch.get_rng_state(), np.random.get_bit_generator(), random.getstate()
-    np.random.set_bit_generator(spare())
+    torch_state, numpy_generator, python_state = torch.get_rng_state(), get_bit_generator(), random.getstate()
+    set_bit_generator(spare())
     try:
         yield
     finally:
         torch.set_rng_state(torch_state)
-        np.random.set_bit_generator(numpy_generator)
+        set_bit_generator(spare() if numpy_generator is TWINS[0] else numpy_generator)  # within another call
         if random.getstate() != python_state:
             random.setstate(python_state)
 
