@@ -270,7 +270,7 @@ def test_transfer_stores_and_prints_its_rows(pretrained, tmp_path, monkeypatch, 
     monkeypatch.setattr(transfer, "STEPS", dict.fromkeys(transfer.STEPS, 2))
     assert run_tool(transfer, ["--seeds", "2", "--out", str(tmp_path / "transfer.csv")]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"^new classes +40 labels  LoRA +0\.\d{3} ± 0\.\d{3}$", said, re.M)
+    assert re.search(r"^ *new classes +40 +LoRA +0\.\d{3} ± 0\.\d{3}$", said, re.M)
     rows = pd.read_csv(tmp_path / "transfer.csv")
     assert len(rows) == 2 * 4 * 2
     assert set(rows.columns) == set(pd.read_csv(ROOT / "vit_helpers" / "results" / "transfer.csv").columns)
