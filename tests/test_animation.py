@@ -11,7 +11,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image, ImageChops, ImageSequence, ImageStat
 
-from tools.pictures import DIGIT, draw_reading, frame, read_digit, save_animation
+from tools.pictures import DIGIT, draw_reading, read_digit, save_animation
 from vit_helpers.data import load
 from vit_helpers.plots import style
 from vit_helpers.plots.animation import (
@@ -28,6 +28,7 @@ from vit_helpers.plots.animation import (
     WIDTH,
     Reading,
     draw_moment,
+    frame,
     moments,
     slot,
 )

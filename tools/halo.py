@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from tools import main
-from tools.measuring import add_out, store
+from tools.measuring import add_out, print_means, store
 from vit_helpers.data import Batches, Split, load, random_affine
 from vit_helpers.inspection import position_similarity
 from vit_helpers.training import Recipe, evaluate, fit, set_seed
@@ -30,8 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     table = store((train_once(*case) for case in product(("untrained", *AUGMENT), range(args.seeds))), args.out)
-    means = table.drop(columns="seed").groupby("augmentation", sort=False).agg(["mean", "sem"])
-    print(f"mean and standard error over the seeds\n{means.round(3).to_string()}\n\nrows: {args.out}")
+    print_means(table, ["augmentation"], ["accuracy", "beside", "far"], args.out)
 
 
 def train_once(kind: str, seed: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from tools import main
-from tools.measuring import add_out, mean_and_std, store
+from tools.measuring import add_out, print_means, store
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches
 from vit_helpers.inspection.localization import localization_scores
@@ -30,8 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     table = store((row for seed, path in enumerate(args.weights) for row in score_file(seed, path)), args.out)
-    scores = list(table.columns[4:])  # those of localization_scores
-    print(f"\n{table.groupby(['model', 'method'], sort=False)[scores].agg(mean_and_std).to_string()}\n\nrows: {args.out}")
+    print_means(table, ["model", "method"], list(table.columns[4:]), args.out)  # the scores
 
 
 def score_file(seed: int, path: Path) -> Iterator[dict[str, Any]]:

@@ -140,6 +140,12 @@ def store(rows: Iterable[dict[str, Any]], path: Path, columns: Sequence[str] | N
     return pd.DataFrame(found, columns=columns)
 
 
+def print_means(table: pd.DataFrame, by: list[str], columns: list[str], path: Path) -> None:
+    """Print mean, standard deviation and standard error of some columns over the seeds, and where the rows are."""
+    means = table.groupby(by, sort=False)[columns].agg(["mean", "std", "sem"]).round(3)
+    print(f"mean, standard deviation and standard error over the seeds\n{means.to_string()}\n\nrows: {path}")
+
+
 def markdown_table(rows: pd.DataFrame) -> str:
     """The rows as a Markdown table, cells as they are: pandas' own needs another package, and rounds their numbers."""
     lines = [f"| {' | '.join(map(str, cells))} |" for cells in (rows.columns, *rows.to_numpy())]
@@ -154,12 +160,3 @@ def significant(number: float) -> str:
     """
     rounded = float(f"{number:.3g}")
     return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:.3g}"
-
-
-def mean_and_std(values: "pd.Series[float]") -> str:
-    """Mean and standard deviation over the seeds, which is 0 for a single one.
-
-    >>> mean_and_std(pd.Series([0.5, 0.6, 0.7]))
-    '0.600 ± 0.100'
-    """
-    return f"{values.mean():.3f} ± {values.std() if len(values) > 1 else 0.0:.3f}"

@@ -8,19 +8,14 @@ import argparse
 import base64
 from pathlib import Path
 
-import matplotlib
 import nbformat
-import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LinearSegmentedColormap
 from PIL import Image
 
 from tools import main
 from tools.execute import ROOT, lessons
 from vit_helpers.data import load
 from vit_helpers.inspection.localization import follow_class_token
-from vit_helpers.plots import style
-from vit_helpers.plots.animation import Reading, draw_moment, moments
+from vit_helpers.plots.animation import Reading, frame, moments, palette
 from vit_helpers.pretrained import load_pretrained
 
 DIGIT = 12  # of the test set: a 6 that the model classifies correctly, well apart from the clutter
@@ -49,13 +44,6 @@ def read_digit() -> Reading:
     return Reading(image, stored.model.config.patch_size, *follow_class_token(stored.model, pixels, box), stored.class_names)
 
 
-def frame(reading: Reading, number: int, progress: float) -> Image.Image:
-    """What `draw_moment` draws, as an image of RGB pixels."""
-    canvas = FigureCanvasAgg(draw_moment(reading, number, progress))
-    canvas.draw()
-    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-
-
 def draw_reading(reading: Reading, step: float = STEP) -> list[tuple[Image.Image, int]]:
     """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move"""
     frames = []
@@ -68,12 +56,8 @@ def draw_reading(reading: Reading, step: float = STEP) -> list[tuple[Image.Image
 
 
 def save_animation(path: Path, frames: list[tuple[Image.Image, int]]) -> None:
-    """Store frames as a GIF that loops for ever, all with the same few colors: grays, those of numbers, of the roles."""
-    roles = [LinearSegmentedColormap.from_list("", ["white", color]) for color in (style.CLASS_TOKEN, style.PATCH)]
-    maps = [(matplotlib.colormaps["gray"], 24), (matplotlib.colormaps[style.VALUES], 12), *((role, 5) for role in roles)]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(b"".join(colors(np.linspace(0, 1, n), bytes=True)[:, :3].tobytes() for colors, n in maps))
-    first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame, _ in frames]
+    """Store frames as a GIF that loops for ever, all with the same few colors."""
+    first, *others = [image.quantize(palette=palette(), dither=Image.Dither.NONE) for image, _ in frames]
     first.save(path, save_all=True, append_images=others, duration=[time for _, time in frames], loop=0)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from tools import main
-from tools.measuring import add_out, mean_and_std, store
+from tools.measuring import add_out, print_means, store
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches, Data, subset
 from vit_helpers.pretrained import load_pretrained
@@ -38,8 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     table = store((row for task in args.tasks for row in train_all(task, args.seeds)), args.out)
-    means = table.groupby(["task", "labels", "way"], sort=False)["accuracy"].agg(mean_and_std).reset_index()
-    print(f"{means.to_string(index=False)}\n\nrows: {args.out}")
+    print_means(table, ["task", "labels", "way"], ["accuracy"], args.out)
 
 
 def train_all(task: str, seeds: int) -> Iterator[dict[str, Any]]:

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import matplotlib
+import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 
 from vit_helpers.plots import style
@@ -91,6 +95,22 @@ def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Fi
         if answered:
             draw_answer(figure, reading, answered)
     return figure
+
+
+def frame(reading: Reading, number: int, progress: float) -> Image.Image:
+    """What `draw_moment` draws, as an image of RGB pixels: WIDTH x HEIGHT."""
+    canvas = FigureCanvasAgg(draw_moment(reading, number, progress))
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+
+
+def palette() -> Image.Image:
+    """The few colors of all frames: grays, those of numbers, those of the roles."""
+    roles = [LinearSegmentedColormap.from_list("", ["white", color]) for color in (style.CLASS_TOKEN, style.PATCH)]
+    maps = [(matplotlib.colormaps["gray"], 24), (matplotlib.colormaps[style.VALUES], 12), *((role, 5) for role in roles)]
+    image = Image.new("P", (1, 1))
+    image.putpalette(b"".join(colors(np.linspace(0, 1, n), bytes=True)[:, :3].tobytes() for colors, n in maps))
+    return image
 
 
 def between(values: Sequence[Any], done: float) -> Tensor:
