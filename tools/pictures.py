@@ -32,9 +32,8 @@ def run(args: argparse.Namespace) -> None:
     cells = nbformat.read(lessons()[0], as_version=4).cells
     passes = [output.data["image/png"] for cell in cells if "draw_pass(" in cell.source for output in cell.outputs]
     (folder / "pass.png").write_bytes(base64.b64decode(passes[-1]))
-    print(folder / "pass.png")
     save_animation(folder / "reading.gif", draw_reading(read_digit()))
-    print(folder / "reading.gif")
+    print(folder / "pass.png", folder / "reading.gif", sep="\n")
 
 
 def read_digit() -> Reading:

@@ -42,7 +42,6 @@ def run(args: Namespace) -> None:
 
 
 def train_all(task: str, seeds: int) -> Iterator[dict[str, Any]]:
-    """The rows of a task."""
     name = TASKS[task]["data"]
     data = (load(name, n=IMAGES) if name == "scattered_digits" else load(name)).filter_classes(*TASKS[task]["classes"])
     for labels, way, seed in product(TASKS[task]["labels"], STEPS, range(seeds)):

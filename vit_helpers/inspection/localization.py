@@ -113,9 +113,8 @@ def follow_class_token(model: ViT, image: Tensor, box: Tensor) -> tuple[list[Ten
     """What the class token attends to in each of the L layers for one image, and what the model predicts from it.
 
     image  : (C, H, W), normalized as the model expects it;  box: (4,), x, y, width and height in pixels
-    returns: the tokens before the first layer and after each, L + 1 of (T, D); the attention weights of the class token to
-             all tokens, averaged over the heads, L of (T,); the fraction of them inside the box, L numbers; the
-             probabilities of the classes, (K,)
+    returns: the tokens before the first layer and after each, L + 1 of (T, D); the class token's attention weights, averaged
+             over the heads, L of (T,); the fraction of them inside the box, L numbers; the classes' probabilities, (K,)
     """
     images = image[None]
     layers = [layer.mean(dim=1) for layer in model.attention_weights(images)]  # (1, T, T)
