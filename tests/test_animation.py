@@ -8,12 +8,15 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image, ImageChops, ImageSequence, ImageStat
 
-from tools.pictures import (
+from tools.pictures import DIGIT, draw_reading, read_digit, save_animation
+from vit_helpers.data import load
+from vit_helpers.plots import style
+from vit_helpers.plots.animation import (
     BARS,
     COLUMN,
-    DIGIT,
     DIM,
     HEIGHT,
     LARGE,
@@ -25,14 +28,10 @@ from tools.pictures import (
     WIDTH,
     Reading,
     draw_moment,
-    draw_reading,
+    frame,
     moments,
-    read_digit,
-    save_animation,
     slot,
 )
-from vit_helpers.data import load
-from vit_helpers.plots import style
 from vit_helpers.pretrained import load_pretrained
 
 STORED = Path(__file__).parents[1] / "images" / "00_start_here" / "reading.gif"
@@ -75,7 +74,7 @@ def test_the_words_tell_what_is_drawn(made_up):
 
 
 def test_at_first_there_is_the_image(made_up):
-    picture = draw_moment(made_up, 0, 1.0)
+    picture = frame(made_up, 0, 1.0)
     left, top, side, _ = LARGE
     for r, c in ((0, 0), (3, 4), (7, 7)):
         at = (left + round((c + 0.5) * side / 8), top + round((r + 0.5) * side / 8))
@@ -84,7 +83,7 @@ def test_at_first_there_is_the_image(made_up):
 
 
 def test_the_row_holds_the_patches_in_their_order(made_up):
-    picture = draw_moment(made_up, ROWED, 1.0)
+    picture = frame(made_up, ROWED, 1.0)
     for i, corner in enumerate(((0, 0), (0, 4), (4, 0), (4, 4)), start=1):
         x, _, width = slot(i, 5)
         for r, c in ((1, 1), (2, 3)):
@@ -96,7 +95,7 @@ def test_the_row_holds_the_patches_in_their_order(made_up):
 
 @pytest.mark.parametrize(("moment", "layer"), [(MADE, 0), (FIRST, 1), (SECOND, 2), (ANSWERED, 2)])
 def test_tokens_are_those_of_the_layers_gone_through(made_up, moment, layer):
-    picture, tokens = draw_moment(made_up, moment, 1.0), made_up.tokens[layer]
+    picture, tokens = frame(made_up, moment, 1.0), made_up.tokens[layer]
     top = tokens.abs().quantile(0.98)
     for i in range(1, 5):
         x, _, width = slot(i, 5)
@@ -111,7 +110,7 @@ def test_tokens_are_those_of_the_layers_gone_through(made_up, moment, layer):
 def test_a_line_is_as_wide_as_its_weight(made_up, token, weight):
     """Measured across, half-way down to the patch it leads to, where nothing else has its color"""
     weights = torch.zeros(5).index_fill(0, torch.tensor(token), weight)
-    picture = draw_moment(made_up._replace(weights=[weights, weights]), SECOND, 1.0)
+    picture = frame(made_up._replace(weights=[weights, weights]), SECOND, 1.0)
     x, _, width = slot(token, 5)
     start, down = STAGE[0] + STAGE[2] / 2, ROW - STAGE[1] - STAGE[3]
     across = x + width / 2 - start
@@ -123,7 +122,7 @@ def test_a_line_is_as_wide_as_its_weight(made_up, token, weight):
 
 
 def test_the_image_is_bright_where_the_class_token_looks(made_up):
-    picture = draw_moment(made_up, SECOND, 1.0)
+    picture = frame(made_up, SECOND, 1.0)
     left, top, side, _ = SMALL
     for (r, c), weight in zip(((1, 1), (1, 5), (5, 1), (5, 5)), (0, 0.25, 0, 0.75), strict=True):
         at = (left + round((c + 0.5) * side / 8), top + round((r + 0.5) * side / 8))
@@ -132,7 +131,7 @@ def test_the_image_is_bright_where_the_class_token_looks(made_up):
 
 
 def test_bars_are_as_long_as_the_probabilities(made_up):
-    picture = draw_moment(made_up, ANSWERED, 1.0)
+    picture = frame(made_up, ANSWERED, 1.0)
     left, top, width, height = BARS
     gray = tuple(bytes.fromhex(style.LINE[1:]))
     for i, (value, color) in enumerate(zip(made_up.probabilities.tolist(), (gray, ORANGE, gray), strict=True)):
@@ -145,7 +144,7 @@ def test_half_way_is_between(made_up):
     """A line grows from one layer's width to the next one's"""
     y, (x, _, width) = STAGE[1] + STAGE[3] + 40, slot(4, 5)
     middle = round(STAGE[0] + STAGE[2] / 2 + (x + width / 2 - STAGE[0] - STAGE[2] / 2) * 40 / (ROW - STAGE[1] - STAGE[3]))
-    counts = [orange(draw_moment(made_up, SECOND, p), y, middle - 30, middle + 200) for p in (0.01, 0.5, 1.0)]
+    counts = [orange(frame(made_up, SECOND, p), y, middle - 30, middle + 200) for p in (0.01, 0.5, 1.0)]
     assert counts[0] < counts[1] < counts[2]
 
 
@@ -206,7 +205,7 @@ def test_the_stored_file_shows_the_models_numbers(real, stored):
     """Letters may differ by a version's pixels; lines, bars and patches may not"""
     pictures, said = stored[0], moments(real)
     for shown, number in ((pictures[0][0], 0), (pictures[-1][0], len(said) - 1)):
-        apart = ImageChops.difference(shown, draw_moment(real, number, 1.0))
+        apart = ImageChops.difference(shown, frame(real, number, 1.0))
         assert max(ImageStat.Stat(apart).mean) < 3
 
 
@@ -215,3 +214,13 @@ def test_nothing_flashes(stored):
     for (before, _), (after, _) in pairwise(stored[0]):
         changed = np.abs(np.asarray(before.convert("L"), int) - np.asarray(after.convert("L"), int)) > 25
         assert changed.mean() < 0.25
+
+
+def test_a_notebook_shows_the_last_frame_of_all(made_up, real):
+    for reading in (made_up, real):
+        canvas = FigureCanvasAgg(figure := draw_moment(reading))
+        canvas.draw()
+        last = frame(reading, len(moments(reading)) - 1, 1.0)
+        assert np.array_equal(np.asarray(canvas.buffer_rgba())[..., :3], np.asarray(last))
+        said = [text.get_text() for text in figure.axes[0].texts]
+        assert f"{reading.fractions[-1]:.0%} of its attention is on the digit" in said

@@ -42,7 +42,7 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
 }
 SIZES = {"model": 600, "library": 5500, "library and tools": 7500}  # lines at most, without checks, plots and results
 EVERYTHING = {*ORDER, "cli", "checks"}
-NOT_YET = {"library and tools": 7680}  # what breaks a rule today: may shrink, not grow
+NOT_YET = {"library and tools": 7503}  # what breaks a rule today: may shrink, not grow
 
 
 def name_of(path):

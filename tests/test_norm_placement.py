@@ -40,7 +40,7 @@ def test_it_stores_its_rows(tmp_path, monkeypatch, capsys):
         torch.set_num_threads(threads)
     rows = pd.read_csv(tmp_path / "rows.csv")
     assert list(rows.columns) == list(read_results("norm_placement").columns)
-    assert len(rows) == 3 * 2 + 3 * 3 and len(capsys.readouterr().out.splitlines()) == len(rows)
+    assert len(rows) == 3 * 2 + 3 * 3 and len(capsys.readouterr().err.splitlines()) == len(rows)
     untrained = rows["schedule"] == "untrained"
     assert rows.loc[untrained, ["first", "last"]].gt(0).all(axis=None)
     assert rows.loc[~untrained, "loss"].gt(0).all() and rows.loc[~untrained, "accuracy"].between(0, 1).all()

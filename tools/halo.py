@@ -7,16 +7,14 @@ position embeddings one patch apart (beside) and more than three apart (far). Th
 
 from argparse import ArgumentParser, Namespace
 from functools import partial
-from pathlib import Path
+from itertools import product
 from typing import Any
 
-import pandas as pd
 import torch
 import torch.nn.functional as F
 
 from tools import main
-from tools.measuring import write_csv
-from vit_helpers.cli import positive_int
+from tools.measuring import add_out, print_means, store
 from vit_helpers.data import Batches, Split, load, random_affine
 from vit_helpers.inspection import position_similarity
 from vit_helpers.training import Recipe, evaluate, fit, set_seed
@@ -27,17 +25,12 @@ AUGMENT = {"none": None, "no shift": partial(random_affine, shift=0.0), "shift":
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=positive_int, default=10, help="trainings of each kind (default: 10)")
-    parser.add_argument("--out", type=Path, default=Path("halo.csv"), help="the CSV file (default: halo.csv)")
+    add_out(parser, "halo.csv", seeds=10)
 
 
-def run(args: Namespace) -> int:
-    rows = [train_once(kind, seed) for kind in ("untrained", *AUGMENT) for seed in range(args.seeds)]
-    table = pd.DataFrame(rows)
-    write_csv(table, args.out)
-    means = table.drop(columns="seed").groupby("augmentation", sort=False).agg(["mean", "sem"])
-    print(f"mean and standard error over the seeds\n{means.round(3).to_string()}\n\nrows: {args.out}")
-    return 0
+def run(args: Namespace) -> None:
+    table = store((train_once(*case) for case in product(("untrained", *AUGMENT), range(args.seeds))), args.out)
+    print_means(table, ["augmentation"], ["accuracy", "beside", "far"], args.out)
 
 
 def train_once(kind: str, seed: int) -> dict[str, Any]:

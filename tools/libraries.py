@@ -89,7 +89,11 @@ def measure(shapes: list[str], precisions: list[str], rounds: int, device: str =
 
 def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device: str) -> Iterator[Row]:
     """One row for each measurement; values are {name: [a number for each round]}, in seconds, or bytes for memory."""
-    yield {"what": "import", "values": import_seconds(rounds)}
+    code = "import time; a = time.perf_counter(); import torch; b = time.perf_counter(); import {}; c = time.perf_counter()"
+    taken = [(name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]")) for _ in range(rounds) for name in installed()]
+    table = pd.DataFrame(taken, columns=["name", "torch", "module"])  # torch first, then the library's module after it
+    values = {"torch": table["torch"].tolist()} | table.groupby("name", sort=False)["module"].apply(list).to_dict()
+    yield {"what": "import", "values": values}
     for shape in shapes:
         builds = {name: partial(MAKERS[name], SHAPES[shape]) for name in installed()}
         yield {"what": "build", "shape": shape, "values": timing.benchmark_interleaved(builds, rounds, seconds=0)}
@@ -101,14 +105,6 @@ def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device:
                 yield {"what": "memory", **about, "values": values}
             for what in STEPS:
                 yield {"what": what, **about, **speed(what, shape, precision, device, rounds)}
-
-
-def import_seconds(rounds: int) -> dict[str, list[float]]:
-    """Of torch, in a fresh process each time, and of each library's module after it."""
-    code = "import time; a = time.perf_counter(); import torch; b = time.perf_counter(); import {}; c = time.perf_counter()"
-    taken = [(name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]")) for _ in range(rounds) for name in installed()]
-    table = pd.DataFrame(taken, columns=["name", "torch", "module"])
-    return {"torch": table["torch"].tolist()} | table.groupby("name", sort=False)["module"].apply(list).to_dict()
 
 
 def speed(what: str, shape: str, precision: str, device: str, rounds: int) -> Row:

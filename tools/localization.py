@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from torch import nn
 
 from tools import main
-from tools.measuring import mean_and_std, write_csv
+from tools.measuring import add_out, print_means, store
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches
 from vit_helpers.inspection.localization import localization_scores
@@ -26,19 +25,12 @@ IMAGES = 5000  # of the training split; the test split has a fifth as many
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("weights", nargs="+", type=Path, help="files that `pretrain scattered` wrote")
-    parser.add_argument("--out", type=Path, default=Path("localization.csv"), help="default: localization.csv")
+    add_out(parser, "localization.csv")
 
 
-def run(args: Namespace) -> int:
-    rows: list[dict[str, Any]] = []
-    for seed, path in enumerate(args.weights):
-        rows += score_file(seed, path)
-        print(f"{path}: accuracy {rows[-1]['accuracy']:.3f}", flush=True)
-    table = pd.DataFrame(rows)
-    write_csv(table, args.out)
-    scores = list(table.columns[4:])  # those of localization_scores
-    print(f"\n{table.groupby(['model', 'method'], sort=False)[scores].agg(mean_and_std).to_string()}\n\nrows: {args.out}")
-    return 0
+def run(args: Namespace) -> None:
+    table = store((row for seed, path in enumerate(args.weights) for row in score_file(seed, path)), args.out)
+    print_means(table, ["model", "method"], list(table.columns[4:]), args.out)  # the scores
 
 
 def score_file(seed: int, path: Path) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,9 @@
 """What every tool that measures shares: the steps that are timed, fresh processes, comparisons of two, tables of results."""
 
 import multiprocessing
-from collections.abc import Callable
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit_helpers._validate import to_2tuple
+from vit_helpers.cli import positive_int
 from vit_helpers.scaling.speedups import saved_activation_bytes
 from vit_helpers.scaling.timing import Step, benchmark_interleaved
 from vit_helpers.vit import ViT, ViTConfig
@@ -114,10 +117,33 @@ class Bench:
         return row | more
 
 
-def write_csv(rows: pd.DataFrame, path: Path) -> None:
-    """Write the rows as a CSV file; its folder is created if it is missing."""
+def add_out(parser: ArgumentParser, name: str, seeds: int = 0) -> None:
+    """The options of a tool that stores rows: --out with its default and, for a tool that trains, --seeds."""
+    if seeds:
+        parser.add_argument("--seeds", type=positive_int, default=seeds, help=f"trainings of each kind (default: {seeds})")
+    parser.add_argument("--out", type=Path, default=Path(name), help=f"the CSV file (default: {name})")
+
+
+def store(rows: Iterable[dict[str, Any]], path: Path, columns: Sequence[str] | None = None, **same: str) -> pd.DataFrame:
+    """The rows as a table: each is printed to stderr and written, with what is the same in all, as soon as it is measured.
+
+    raises: ValueError, before the first row is measured, if the path of the CSV file is that of a folder
+    """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, wanted: a CSV file")
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows.to_csv(path, index=False)
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        print(*(significant(x) if isinstance(x, float) else x for x in row.values()), file=sys.stderr, flush=True)
+        found.append(row | same)
+        pd.DataFrame(found, columns=columns).to_csv(path, index=False)
+    return pd.DataFrame(found, columns=columns)
+
+
+def print_means(table: pd.DataFrame, by: list[str], columns: list[str], path: Path) -> None:
+    """Print mean, standard deviation and standard error of some columns over the seeds, and where the rows are."""
+    means = table.groupby(by, sort=False)[columns].agg(["mean", "std", "sem"]).round(3)
+    print(f"mean, standard deviation and standard error over the seeds\n{means.to_string()}\n\nrows: {path}")
 
 
 def markdown_table(rows: pd.DataFrame) -> str:
@@ -134,12 +160,3 @@ def significant(number: float) -> str:
     """
     rounded = float(f"{number:.3g}")
     return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:.3g}"
-
-
-def mean_and_std(values: "pd.Series[float]") -> str:
-    """Mean and standard deviation over the seeds, which is 0 for a single one.
-
-    >>> mean_and_std(pd.Series([0.5, 0.6, 0.7]))
-    '0.600 ± 0.100'
-    """
-    return f"{values.mean():.3f} ± {values.std() if len(values) > 1 else 0.0:.3f}"

@@ -6,25 +6,18 @@ accuracy on the same 32 digits after 50 steps of AdamW. A seed draws digits and 
 
 from argparse import ArgumentParser, Namespace
 from itertools import product
-from pathlib import Path
 
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tools import main
-from tools.measuring import write_csv
+from tools.measuring import add_out, store
 from vit_helpers.data import load
 from vit_helpers.encoder import Block
 from vit_helpers.training import set_seed
+from vit_helpers.training.presets import NormLastBlock
 from vit_helpers.vit import ViT, ViTConfig
-
-
-class PostNorm(Block):
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        x = self.norm1(x + self.attn(x, mask))
-        return self.norm2(x + self.mlp(x))
 
 
 class NoResidual(Block):
@@ -32,25 +25,22 @@ class NoResidual(Block):
         return self.mlp(self.norm2(self.attn(self.norm1(x), mask)))
 
 
-BLOCKS = {"pre-norm": Block, "post-norm": PostNorm, "no residual": NoResidual}
+BLOCKS = {"pre-norm": Block, "post-norm": NormLastBlock, "no residual": NoResidual}
 SCHEDULES = {"1e-3": (1e-3, 1), "1e-3 after warm-up": (1e-3, 25), "2e-4": (2e-4, 1)}  # rate, steps of warm-up
 DEPTHS, DEEPEST_TRAINED, SEEDS, STEPS = (3, 6, 12, 24, 48), 24, 5, 50
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, default=Path("norm_placement.csv"), help="default: norm_placement.csv")
+    add_out(parser, "norm_placement.csv")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     torch.set_num_threads(1)
     cases = product(("untrained", *SCHEDULES), BLOCKS, DEPTHS, range(SEEDS))
-    rows = [measure(*case) for case in cases if case[0] == "untrained" or case[2] <= DEEPEST_TRAINED]
-    write_csv(pd.DataFrame(rows), args.out)
-    return 0
+    store((measure(*case) for case in cases if case[0] == "untrained" or case[2] <= DEEPEST_TRAINED), args.out)
 
 
 def measure(schedule: str, block: str, depth: int, seed: int) -> dict[str, object]:
-    print(schedule, block, depth, seed, flush=True)
     set_seed(seed)
     data, config = load("digits"), ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=10, depth=depth)
     drawn, net = torch.randperm(len(data.train.labels))[:32], ViT(config, BLOCKS[block])

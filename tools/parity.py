@@ -4,11 +4,9 @@ Every model gets random weights in the library's own format, none of them zero. 
 published weights. Then both get the same images, and the gradients of the same loss are compared too.
 """
 
-import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,7 +15,7 @@ from torch import Tensor, nn
 
 from tools import main
 from tools.libraries import CLASSES, MAKERS, SHAPES, installed
-from tools.measuring import markdown_table, random_images, write_csv
+from tools.measuring import add_out, markdown_table, random_images, store
 from vit_helpers import pretrained
 from vit_helpers._validate import check_choice
 from vit_helpers.parity import largest_difference, perturb
@@ -35,23 +33,16 @@ KEY_MAPS = {
 def add_arguments(parser: ArgumentParser) -> None:
     about = f"of {', '.join(SIZES)} (default: all; H/14 takes 12 GB of memory)"
     parser.add_argument("sizes", nargs="*", metavar="SIZE", help=about)
-    parser.add_argument("--out", type=Path, default=Path("runs/parity.csv"), help="default: runs/parity.csv")
+    add_out(parser, "runs/parity.csv")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     for size in args.sizes:
         check_choice("size", size, SIZES)
-    if args.out.is_dir():
-        raise ValueError(f"{args.out} is a folder, wanted: a CSV file")
-    libraries, rows = [name for name in KEY_MAPS if name in installed()], []
-    for size, library in product(args.sizes or SIZES, libraries):
-        rows.append(compare(size, library))
-        write_csv(pd.DataFrame(rows), args.out)
-        print(f"{size}, {library}: largest difference of logits {rows[-1]['logits']:.0e}", file=sys.stderr, flush=True)
-    print(markdown(pd.DataFrame(rows)))
+    libraries = [name for name in KEY_MAPS if name in installed()]
+    print(markdown(store((compare(*case) for case in product(args.sizes or SIZES, libraries)), args.out)))
     if missing := KEY_MAPS.keys() - libraries:
         print(f"Not installed, left out: {', '.join(missing)}")
-    return 0
 
 
 def compare(size: str, library: str) -> dict[str, Any]:

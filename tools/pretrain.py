@@ -16,7 +16,6 @@ from typing import cast
 from tools import main
 from vit_helpers.cli import positive_int
 from vit_helpers.data import load
-from vit_helpers.data.splits import Data
 from vit_helpers.pretrained import Preprocess, save_weights
 from vit_helpers.pretrained.finetune import transfer_weights
 from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain
@@ -37,29 +36,24 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
+    say = "epoch {:3d}  mean squared error of hidden pixels {:.4f}".format
     for name in args.names:
         data = load("digits") if name == "masked" else load("scattered_digits", n=args.images)
         data = data.filter_classes(*"0123456") if name == "seven" else data
         settings = SETTINGS[name].replace(seed=args.seed, **({"epochs": args.epochs} if args.epochs else {}))
         path = args.out / f"{name}-{args.seed}.safetensors"
         set_seed(settings.seed)
-        model = train(data, settings, masked=name == "masked")
+        model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
+        if name == "masked":
+            autoencoder = MaskedAutoencoder(model, mask_ratio=0.5)
+            pretrain(autoencoder, batches, settings.recipe, report=lambda *row: print(say(*row), flush=True))
+            model = transfer_weights(model, num_classes=0)  # the encoder, without a head
+        else:
+            fit(model, batches, data.batches("validation", 500), settings.recipe)
+            print(f"test accuracy {evaluate(model, data.batches('test', 500)).accuracy:.4f}")
         preprocess = Preprocess(data.image_size, data.image_size, "bicubic", data.mean, data.std)
         save_weights(path, model.half(), preprocess, () if name == "masked" else data.class_names)
         print(f"weights: {path}", flush=True)
-
-
-def train(data: Data, settings: RunSettings, masked: bool) -> ViT:
-    """A ViT that classifies the images; or the encoder of a masked autoencoder, without a head."""
-    model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
-    if masked:
-        autoencoder = MaskedAutoencoder(model, mask_ratio=0.5)
-        message = "epoch {:3d}  mean squared error of hidden pixels {:.4f}"
-        pretrain(autoencoder, batches, settings.recipe, report=lambda *row: print(message.format(*row), flush=True))
-        return transfer_weights(model, num_classes=0)
-    fit(model, batches, data.batches("validation", 500), settings.recipe)
-    print(f"test accuracy {evaluate(model, data.batches('test', 500)).accuracy:.4f}")
-    return model
 
 
 if __name__ == "__main__":

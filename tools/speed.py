@@ -8,18 +8,15 @@ step. What cannot run here is reported, and the rest goes on. Let nothing else r
 import io
 import math
 import os
-import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pandas as pd
 import torch
 from PIL import Image
 from torch import Tensor, nn
@@ -27,7 +24,17 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms.functional import pil_to_tensor
 
 from tools import main, measuring
-from tools.measuring import STEPS, Bench, in_own_process, inference_step, markdown_table, significant, train_step, write_csv
+from tools.measuring import (
+    STEPS,
+    Bench,
+    add_out,
+    in_own_process,
+    inference_step,
+    markdown_table,
+    significant,
+    store,
+    train_step,
+)
 from vit_helpers import attention
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import positive_int
@@ -51,26 +58,19 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=about)
     parser.add_argument("--rounds", type=positive_int, default=5, help="rounds of each comparison (default: 5)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the model runs (default: cpu)")
-    parser.add_argument("--out", type=Path, default=Path("runs/speed.csv"), help="the CSV file (default: runs/speed.csv)")
+    add_out(parser, "runs/speed.csv")
 
 
 def run(args: Namespace) -> None:
     for name in args.rows:
         check_choice("row", name, CASES)
-    bench, rows, names = Bench(pick_device(args.device), args.rounds), [], list(dict.fromkeys(args.rows or CASES))
-    for name in names:
-        for row in measure(name, bench):
-            rows.append(row | {"machine": timing.machine()})
-            write_csv(pd.DataFrame(rows, columns=COLUMNS), args.out)
-            print(" ".join(filter(None, as_text([row]).iloc[0])), file=sys.stderr, flush=True)
-    print(f"{timing.machine()}\n\n{markdown_table(as_text(rows))}\n\nWhen it pays:")
+    bench, names = Bench(pick_device(args.device), args.rounds), list(dict.fromkeys(args.rows or CASES))
+    rows = (row for name in names for row in measure(name, bench))
+    table = store(rows, args.out, COLUMNS, machine=timing.machine()).drop(columns="machine").astype(object)
+    table = table.where(table.notna(), "").map(lambda x: significant(x) if isinstance(x, float) else x.replace("|", "/"))
+    print(f"{timing.machine()}\n\n{markdown_table(table)}\n\nWhen it pays:")
     print("\n".join(f"- {name}: {' '.join(str(CASES[name].__doc__).split())}" for name in names))
     print(f"\nrows: {args.out}")
-
-
-def as_text(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    table = pd.DataFrame(rows, columns=COLUMNS[:-1], dtype=object)
-    return table.where(table.notna(), "").map(lambda x: significant(x) if isinstance(x, float) else x.replace("|", "/"))
 
 
 def measure(name: str, bench: Bench) -> Rows:

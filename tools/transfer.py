@@ -9,17 +9,16 @@ with the augmentation that the masked pretraining has. The rows are stored in a 
 import time
 import tomllib
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 
 from tools import main
-from tools.measuring import mean_and_std, write_csv
-from vit_helpers.cli import positive_int
+from tools.measuring import add_out, print_means, store
 from vit_helpers.data import load
 from vit_helpers.data.augment import random_affine
 from vit_helpers.data.splits import Batches, Data, subset
@@ -35,23 +34,20 @@ BATCH, IMAGES = 32, 10_000
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=positive_int, default=5, help="trainings of each kind (default: 5)")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="which (default: both)")
-    parser.add_argument("--out", type=Path, default=Path("transfer.csv"), help="the CSV file (default: transfer.csv)")
+    add_out(parser, "transfer.csv", seeds=5)
 
 
 def run(args: Namespace) -> None:
-    rows: list[dict[str, Any]] = []
-    for task in args.tasks:
-        name = TASKS[task]["data"]
-        data = (load(name, n=IMAGES) if name == "scattered_digits" else load(name)).filter_classes(*TASKS[task]["classes"])
-        for labels, way in product(TASKS[task]["labels"], TASKS[task]["rates"]):
-            about = [{"task": task, "way": way, "labels": labels, "seed": seed} for seed in range(args.seeds)]
-            rows += (each | train_once(**each, data=data) for each in about)
-            accuracies = pd.DataFrame(rows[-args.seeds :])["accuracy"]
-            print(f"{task:18s} {labels:5d} labels  {way:23s} {mean_and_std(accuracies)}", flush=True)
-    write_csv(pd.DataFrame(rows), args.out)
-    print(f"\nrows: {args.out}")
+    table = store((row for task in args.tasks for row in train_all(task, args.seeds)), args.out)
+    print_means(table, ["task", "labels", "way"], ["accuracy"], args.out)
+
+
+def train_all(task: str, seeds: int) -> Iterator[dict[str, Any]]:
+    name = TASKS[task]["data"]
+    data = (load(name, n=IMAGES) if name == "scattered_digits" else load(name)).filter_classes(*TASKS[task]["classes"])
+    for labels, way, seed in product(TASKS[task]["labels"], TASKS[task]["rates"], range(seeds)):
+        yield {"task": task, "way": way, "labels": labels, "seed": seed} | train_once(task, way, labels, seed, data)
 
 
 def train_once(task: str, way: str, labels: int, seed: int, data: Data) -> dict[str, float]:

@@ -22,9 +22,9 @@ from pathlib import Path
 from vit_helpers.cli import positive_int
 
 FORMATS = {
-    **dict.fromkeys(("accuracy", "spread", "error"), "{:.4f}"),
-    **dict.fromkeys(("parameters", "multiply_adds"), "{:,}"),
-    **{"difference": "{:+.4f}", "seconds": "{:.1f}"},
+    **dict.fromkeys(("accuracy", "spread", "error"), "{:.4f}".format),
+    **dict.fromkeys(("parameters", "multiply_adds"), "{:,}".format),
+    **{"difference": "{:+.4f}".format, "seconds": "{:.1f}".format},
 }
 
 
@@ -46,6 +46,5 @@ def run(args: Namespace) -> int:
         print(f"\nstopped: finished runs are kept in {out}; the same command goes on")
         return 130
     lines = summarize(runs).rename_axis(None)
-    print("\n" + lines.to_string(formatters={name: form.format for name, form in FORMATS.items()}))
-    print(f"\nrows: {out}")
+    print(f"\n{lines.to_string(formatters=FORMATS)}\n\nrows: {out}")
     return 0

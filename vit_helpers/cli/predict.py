@@ -26,8 +26,7 @@ def run(args: Namespace) -> None:
     from vit_helpers.pretrained import load_pretrained
 
     matplotlib.use("Agg")
-    from vit_helpers.plots import style
-    from vit_helpers.plots.images import color_bar, draw_image, draw_over
+    from vit_helpers.plots.inspection import draw_beside
 
     out = args.out or Path(f"{args.picture.stem}-attention.png")
     picture, pretrained = open_picture(args.picture), load_pretrained(args.weights)
@@ -37,13 +36,10 @@ def run(args: Namespace) -> None:
         print(f"{probability:6.1%}  {name}")
     framed, model = pretrained.preprocess.frame(picture), pretrained.model
     weights = model.attention_weights(pretrained.preprocess.normalize(framed)[None])
-    maps = {"last layer, mean of heads": weights[-1].mean(dim=1), "rollout": rollout(weights)}
-    fig, (left, *others) = style.new_figure(11, 4, ncols=3)
-    draw_image(framed, left, "what the model gets")
-    for ax, (name, one) in zip(others, maps.items(), strict=True):
-        row = one[0, 0, 1:] if model.config.class_token else one[0].mean(dim=0)  # without a class token: of all patches
-        _, drawn = draw_over(framed, row.unflatten(0, model.config.grid), ax, name)
-        color_bar(drawn, ax, "attention weight")  # each map has a scale of its own
+    maps = {"last layer, mean of heads": weights[-1].mean(dim=1)[0], "rollout": rollout(weights)[0]}
+    for name, one in maps.items():
+        row = one[0, 1:] if model.config.class_token else one.mean(dim=0)  # without a class token: of all patches
+        maps[name] = row.unflatten(0, model.config.grid)
     out.parent.mkdir(parents=True, exist_ok=True)
-    fig.savefig(out, dpi=100)
+    draw_beside(framed, "what the model gets", maps, "attention weight").savefig(out, dpi=100)
     print(f"attention: {out}")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vit_helpers.data.splits import Split, Transform
 from vit_helpers.inspection.attention_maps import attention_map
-from vit_helpers.inspection.features import occlusion
+from vit_helpers.inspection.features import occlusion, token_layers
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
 from vit_helpers.vit import ViT
 
@@ -106,6 +106,22 @@ def pointing_game(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
     centers = inside_boxes(boxes, (rows * P, cols * P))[:, P // 2 :: P, P // 2 :: P]  # (B, rows, cols)
     peaks = maps == maps.amax(dim=(1, 2), keepdim=True)
     return (peaks & centers).sum(dim=(1, 2)) / peaks.sum(dim=(1, 2))
+
+
+@torch.no_grad()
+def follow_class_token(model: ViT, image: Tensor, box: Tensor) -> tuple[list[Tensor], list[Tensor], list[float], Tensor]:
+    """What the class token attends to in each of the L layers for one image, and what the model predicts from it.
+
+    image  : (C, H, W), normalized as the model expects it;  box: (4,), x, y, width and height in pixels
+    returns: the tokens before the first layer and after each, L + 1 of (T, D); the class token's attention weights, averaged
+             over the heads, L of (T,); the fraction of them inside the box, L numbers; the classes' probabilities, (K,)
+    """
+    images = image[None]
+    layers = [layer.mean(dim=1) for layer in model.attention_weights(images)]  # (1, T, T)
+    maps = torch.cat([attention_map(layer, model.config.grid) for layer in layers])
+    inside = fraction_inside(maps, box.expand(len(maps), 4), model.config.patch_size) * maps.sum(dim=(1, 2))
+    tokens = [layer[0] for layer in token_layers(model, images)]
+    return tokens, [layer[0, 0] for layer in layers], inside.tolist(), model(images)[0].softmax(dim=0)
 
 
 def inside_boxes(boxes: Tensor, image_size: tuple[int, int]) -> Tensor:

@@ -1,6 +1,6 @@
 """Pictures of what a ViT looks at: heads over an image, how far they look, how well maps find what they should."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -8,7 +8,7 @@ from matplotlib.image import AxesImage
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import color_bar, draw_attention, draw_box
+from vit_helpers.plots.images import color_bar, draw_attention, draw_box, draw_image, draw_over
 
 
 def draw_look(
@@ -73,3 +73,16 @@ def draw_distances(distances: Sequence[Sequence[float]] | Tensor, ax: Axes | Non
     ax.set_ylim(bottom=0)
     style.style_axes(ax, title, "layer", "mean distance (pixels)")
     return ax
+
+
+def draw_beside(image: Tensor, title: str, maps: Mapping[str, Tensor], label: str) -> Figure:
+    """An image, and beside it each of the maps laid over it, with a scale of its own; returns the figure.
+
+    image: (C, H, W), from 0 to 1;  maps: {title: (rows, cols)};  label: what the colors mean
+    """
+    fig, (left, *others) = style.new_figure(11, 4, ncols=1 + len(maps))
+    draw_image(image, left, title)
+    for ax, (name, heat) in zip(others, maps.items(), strict=True):
+        _, drawn = draw_over(image, heat, ax, name)
+        color_bar(drawn, ax, label)
+    return fig

@@ -1,7 +1,9 @@
 """Why did it not learn?  The history of a run, read for the usual symptoms."""
 
 import math
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from vit_helpers.training.measurements import Epoch
@@ -37,49 +39,20 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
     best = min(rows, key=lambda row: row.val_loss)
     ln_k = math.log(max(last.num_classes, 1))
     least = math.log(math.e + max(last.num_classes, 1) - 1) - 1  # loss when the right output is 1 and all others are 0
-    symptom, advice = next((symptom, advice) for symptom, (seen, advice) in SYMPTOMS.items() if seen(last))
-    return Diagnosis(symptom, advice.format(last=last, best=best, ln_k=ln_k, least=least))
+    symptom = next(symptom for symptom, seen in SYMPTOMS.items() if seen(last))
+    return Diagnosis(symptom, ADVICE[symptom].format(last=last, best=best, ln_k=ln_k, least=least))
 
 
 # Loss and accuracy cannot show a softmax before the loss for few classes: with 2 of them the loss stays above 0.31, where
 # label smoothing alone can keep that of a healthy training. The outputs show it always. Rows that do not come from `fit`
 # have no `probabilities`, and perhaps no `val_majority_share` (NaN), and never get the diagnosis.
-SYMPTOMS: dict[str, tuple[Callable[[Epoch], bool], str]] = {  # name: test and advice, the most serious first
-    "not finite": (
-        lambda row: not (math.isfinite(row.loss) and math.isfinite(row.val_loss)),
-        "the loss is {last.loss} in epoch {last.epoch}. Lower the learning rate or warm up, look for NaN in the pixels, for "
-        "a division by zero or a log of zero",
-    ),
-    "softmax twice": (
-        lambda row: row.probabilities,
-        "every output of the model is a probability distribution already (nothing below 0, sum 1), and the loss applies a "
-        "softmax of its own to it. It is {last.loss:.2f} and cannot fall below {least:.2f}. Remove the softmax at the end "
-        "of the model, so that it returns logits",
-    ),
-    "constant prediction": (
-        lambda row: row.val_majority_share >= CONSTANT,
-        "{last.val_majority_share:.0%} of the validation images get one and the same class, so the accuracy, "
-        "{last.val_accuracy:.2f}, is only that class's share. Is the decay L2 inside Adam (use AdamW)? Is the learning rate "
-        "too high or without warm-up? Do the pixels reach the model, normalized?",
-    ),
-    "stuck at ln K": (
-        lambda row: row.loss >= STUCK * math.log(row.num_classes),
-        "the loss is {last.loss:.2f}; guessing among {last.num_classes} classes costs ln {last.num_classes} = {ln_k:.2f}. "
-        "Do the labels belong to their images? Is there a softmax before the loss? Is the learning rate far too low or too "
-        "high? Can the model overfit a single batch?",
-    ),
-    "overfitting": (
-        lambda row: row.accuracy - row.val_accuracy >= GAP,
-        "accuracy is {last.accuracy:.2f} in training and {last.val_accuracy:.2f} in validation, whose loss was lowest in "
-        "epoch {best.epoch} of {last.epoch}. More images or augmentation, more decay, a smaller model, or fewer epochs",
-    ),
-    "underfitting": (
-        lambda row: row.accuracy < POOR,
-        "accuracy is {last.accuracy:.2f} even on the training images, {last.val_accuracy:.2f} in validation. More epochs, a "
-        "larger model, a higher or a lower learning rate, less augmentation or less decay; are the pixels normalized?",
-    ),
-    "healthy": (
-        lambda row: True,
-        "accuracy {last.accuracy:.2f} in training and {last.val_accuracy:.2f} in validation: no usual fault",
-    ),
+SYMPTOMS: dict[str, Callable[[Epoch], bool]] = {  # the most serious first
+    "not finite": lambda row: not (math.isfinite(row.loss) and math.isfinite(row.val_loss)),
+    "softmax twice": lambda row: row.probabilities,
+    "constant prediction": lambda row: row.val_majority_share >= CONSTANT,
+    "stuck at ln K": lambda row: row.loss >= STUCK * math.log(row.num_classes),
+    "overfitting": lambda row: row.accuracy - row.val_accuracy >= GAP,
+    "underfitting": lambda row: row.accuracy < POOR,
+    "healthy": lambda row: True,
 }
+ADVICE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # {symptom: what to try}

@@ -1,0 +1,190 @@
+"""The animation of the README, frame by frame: a ViT classifies an image, from patches to tokens to attention to an answer.
+
+All numbers are given and drawn as they are; between two moments, positions and widths change gradually.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from PIL import Image
+from torch import Tensor
+
+from vit_helpers.plots import style
+from vit_helpers.plots.images import draw_bars, draw_box
+
+WIDTH, HEIGHT = 880, 440  # of a frame, in pixels, like all positions; boxes are left, top, width and height
+LARGE, SMALL = (308, 62, 264, 264), (24, 62, 216, 216)  # the image, at first and then
+EDGE, ROW, COLUMN, TALL = 24, 338, 360, 64  # left of the row; top of its patches; top and height of its tokens
+STAGE = (430, 150, 24, 90)  # the class token when it attends
+GAP = 5  # between the patches of the cut image
+BARS = (650, 62, 180, 200)
+DIM = 0.3  # brightness of a patch without attention
+THICK = 40  # width of a line for a weight of 1
+SIZE = style.TEXT_SIZE + 1  # of text, in points; captions are larger
+LOOK = {"font.family": "DejaVu Sans", "font.size": SIZE, "text.color": style.TEXT, "axes.edgecolor": style.LINE}
+
+
+class Reading(NamedTuple):
+    """The forward pass of a ViT with L layers on one image: all the numbers that the animation shows."""
+
+    image: Tensor  # (C, H, W), H = W, from 0 to 1
+    patch_size: int
+    tokens: list[Tensor]  # L + 1 of (T, D), before the first layer and after each; the class token is token 0
+    weights: list[Tensor]  # L of (T,), the attention of the class token to each token
+    fractions: list[float]  # L, the fraction of it inside the digit's bounding box
+    probabilities: Tensor  # (K,)
+    class_names: tuple[str, ...]
+
+
+def moments(reading: Reading) -> list[tuple[str, float, float]]:
+    """The ideas in their order: question, patches, row, tokens, class token, one for each layer, answer.
+
+    returns: of each its caption, seconds of movement, seconds of rest after it
+    """
+    (T, D), best = reading.tokens[0].shape, int(reading.probabilities.argmax())
+    return [
+        ("Which digit stands here, among scraps of others?", 0, 1.2),
+        (f"Cut the image into {T - 1} patches", 0.4, 0.5),
+        ("Lay them in a row, like the words of a sentence", 1.3, 0.2),
+        (f"Each becomes a token: {D} numbers for what it shows, and where", 0.7, 0.8),
+        ("A class token joins them, to gather the answer", 1.3, 0.2),
+        *[("Attention: which patches are worth looking at?", 0.4, 0.5) for _ in reading.weights],
+        (f"It reads a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}", 0.4, 2.6),
+    ]
+
+
+def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Figure:
+    """The frame at `progress` (from 0 to 1) through a moment, by default the end of the last one: a new figure."""
+    captions = [caption for caption, _, _ in moments(reading)]
+    number %= len(captions)
+    done = [float(number > k) or progress * (number == k) for k in range(1, len(captions))]
+    (cut, row, made, joined), layers, answered = done[:4], sum(done[4:-1]), done[-1]
+    tokens = reading.tokens[int(layers)]  # those of a layer are there when its attention has been shown
+    weights = between([torch.zeros_like(reading.weights[0]), *reading.weights], layers)
+    figure = Figure((WIDTH / 100, HEIGHT / 100), dpi=100)
+    with matplotlib.rc_context(LOOK):
+        ax = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
+        ax.set_axis_off()
+        ax.text(EDGE, 28, captions[number], va="center", fontsize=SIZE + 3)
+        draw_patches(ax, reading.image, reading.patch_size, cut, row, weights[1:])
+        for i in range(1, len(tokens)):
+            if (grown := eased(turn(made, i - 1, len(tokens) - 1))) > 0:
+                draw_token(ax, tokens, i, (*slot(i, len(tokens)), TALL * grown), style.PATCH)
+        if joined:  # the class token moves to the front of the row, and rises from there to where it attends from
+            left, *front = *slot(0, len(tokens)), TALL
+            at = between([(left - 50, *front), (left, *front), STAGE], 2 * joined).tolist()
+            draw_token(ax, tokens, 0, at, style.CLASS_TOKEN, 2)
+        if layers:
+            draw_weights(ax, weights)
+            layer, (x, y, width, height) = math.ceil(layers), STAGE
+            ax.text(x + width + 12, y + height / 2, "class token", va="center")
+            ax.text(
+                x + width / 2, y - 58, f"layer {layer} of {len(reading.weights)}", ha="center", va="center", weight="bold"
+            )
+            share = f"{reading.fractions[layer - 1]:.0%} of its attention is on the digit"
+            ax.text(x + width / 2, y - 32, share, ha="center", va="center")
+        if answered:
+            draw_answer(figure, reading, answered)
+    return figure
+
+
+def frame(reading: Reading, number: int, progress: float) -> Image.Image:
+    """What `draw_moment` draws, as an image of RGB pixels: WIDTH x HEIGHT."""
+    canvas = FigureCanvasAgg(draw_moment(reading, number, progress))
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+
+
+def palette() -> Image.Image:
+    """The few colors of all frames: grays, those of numbers, those of the roles."""
+    roles = [LinearSegmentedColormap.from_list("", ["white", color]) for color in (style.CLASS_TOKEN, style.PATCH)]
+    maps = [(matplotlib.colormaps["gray"], 24), (matplotlib.colormaps[style.VALUES], 12), *((role, 5) for role in roles)]
+    image = Image.new("P", (1, 1))
+    image.putpalette(b"".join(colors(np.linspace(0, 1, n), bytes=True)[:, :3].tobytes() for colors, n in maps))
+    return image
+
+
+def between(values: Sequence[Any], done: float) -> Tensor:
+    """The value after `done` of the steps between values (tensors, or tuples of numbers), the last one in part."""
+    k = max(0, min(int(done), len(values) - 2))
+    a, b = (torch.as_tensor(value) for value in values[k : k + 2])
+    return a + eased(done - k) * (b - a)
+
+
+def eased(progress: float) -> float:
+    """Progress, slow at the start and at the end, clipped to 0 and 1."""
+    p = min(1.0, max(0.0, progress))
+    return p * p * (3 - 2 * p)
+
+
+def turn(progress: float, i: int, n: int) -> float:
+    """The progress of thing i of n that move one after another, each for 35% of the time."""
+    return (progress - 0.65 * i / n) / 0.35
+
+
+def slot(i: int, n: int) -> tuple[float, float, float]:
+    """Left edge, top and width of token i of n in the row."""
+    pitch = (WIDTH - 2 * EDGE) / n
+    return EDGE + i * pitch, COLUMN, pitch - 3
+
+
+def draw_patches(ax: Axes, image: Tensor, P: int, cut: float, row: float, weights: Tensor) -> None:
+    """The image, cut; its patches fly into the row; a dim copy stays, bright where weights (N,) are large."""
+    n, N = image.shape[1] // P, len(weights)
+    left, top, side, _ = box = between([LARGE, SMALL], row / 0.4).tolist()
+    step, flown = side / n, torch.tensor([turn(row, i, N) for i in range(N)])
+    bright = torch.where(flown > 0, DIM + (1 - DIM) * weights / weights.max().clamp(min=1e-9), 1.0)
+    draw_pixels(ax, image * bright.reshape(n, n).repeat_interleave(P, 0).repeat_interleave(P, 1), box)
+    edges, lines = [k * step for k in range(n + 1)], {"color": "white", "linewidth": 0.72 * GAP * eased(cut)}
+    ax.vlines([left + edge for edge in edges], top, top + side, **lines)
+    ax.hlines([top + edge for edge in edges], left, left + side, **lines)
+    patches = image.unfold(1, P, P).unfold(2, P, P).flatten(1, 2)  # (C, N, P, P)
+    for i, patch in enumerate(patches.unbind(1)):
+        if (progress := flown[i].item()) > 0:
+            x, _, width = slot(i + 1, N + 1)
+            start = left + i % n * step, top + i // n * step, step - GAP, step - GAP
+            x, y, width, height = between([start, (x, ROW, width, width)], progress).tolist()
+            draw_pixels(ax, patch, (x, y - 50 * math.sin(math.pi * eased(progress)), width, height), style.PATCH)
+
+
+def draw_token(ax: Axes, tokens: Tensor, i: int, box: Sequence[float], color: str, width: int = 1) -> None:
+    """Token i as a column of numbers in a frame, on the color scale of all tokens."""
+    values = (tokens[i] / tokens.abs().quantile(0.98) + 1) / 2
+    colors = torch.from_numpy(matplotlib.colormaps[style.VALUES](values.numpy())[:, :3])
+    draw_pixels(ax, colors.T[..., None], box, color, width)
+
+
+def draw_pixels(ax: Axes, pixels: Tensor, box: Sequence[float], color: str = "", width: int = 1) -> None:
+    """Colors or grays (C, H, W) from 0 to 1 as squares, with a frame of this color if there is one."""
+    left, top, wide, high = (round(number) for number in box)
+    extent = (left, left + max(1, wide), top + max(1, high), top)
+    ax.imshow(pixels.expand(3, -1, -1).permute(1, 2, 0), extent=extent, aspect="auto", interpolation="nearest", zorder=2)
+    if color:
+        draw_box(ax, (left, top, wide, high), color, linewidth=0.72 * width, zorder=2)
+
+
+def draw_weights(ax: Axes, weights: Tensor) -> None:
+    """A line from the class token to every token of the row, as wide as its weight; its own slot is empty."""
+    slots, (left, top, width, height) = [slot(i, len(weights)) for i in range(len(weights))], STAGE
+    draw_box(ax, (*slots[0], TALL), style.CLASS_TOKEN, linewidth=0.72)
+    start = left + width / 2, top + height
+    lines = [(start, (x + wide / 2, ROW if i else COLUMN)) for i, (x, _, wide) in enumerate(slots)]
+    thick = (0.72 * THICK * weights).tolist()
+    ax.add_collection(LineCollection(lines, linewidths=thick, colors=style.CLASS_TOKEN, capstyle="butt", zorder=1))
+
+
+def draw_answer(figure: Figure, reading: Reading, answered: float) -> None:
+    """A bar for each class, on a scale from 0 to 1."""
+    left, top, width, height = BARS
+    ax = figure.add_axes((left / WIDTH, 1 - (top + height) / HEIGHT, width / WIDTH, height / HEIGHT), facecolor="none")
+    draw_bars(eased(answered) * reading.probabilities, reading.class_names, ax, chosen=int(reading.probabilities.argmax()))
+    ax.text(-0.3, 0.4, "→", size=SIZE + 7, color=style.LINE, ha="center", va="center", transform=ax.transAxes)
