@@ -107,13 +107,9 @@ def store(new: NotebookNode, old: NotebookNode) -> str:
         for output in cell.get("outputs", []):
             output.pop("transient", None)
             output.get("data", {}).pop(WIDGET, None)  # stored, it would refer to sliders that no longer exist
-    code, cells = hashes(new)["code"], list(zip(code_cells(new), code_cells(old), strict=True))
-    same = old.metadata.get("executed", {}).get("code") == code
-    for cell, before in cells:
-        timed = "nbval-ignore-output" in cell.metadata.get("tags", [])  # its images may show times
-        same = same and blur(cell.outputs, rules, timed) == blur(before.outputs, rules, timed)
-    if same:
-        for cell, before in cells:
+    same = old.metadata.get("executed", {}).get("code") == hashes(new)["code"]
+    if same and [blur(cell, rules) for cell in code_cells(new)] == [blur(cell, rules) for cell in code_cells(old)]:
+        for cell, before in zip(code_cells(new), code_cells(old), strict=True):
             cell.outputs = before.outputs
     new.metadata = METADATA | {"executed": hashes(new)}
     new.nbformat, new.nbformat_minor = 4, 5
@@ -158,10 +154,10 @@ def sanitize_rules() -> list[Rule]:
     return [(re.compile(config[name]["regex"]), config[name]["replace"]) for name in config.sections()]
 
 
-def blur(outputs: list[Any], rules: list[Rule], timed: bool = False) -> list[str]:
-    """Outputs as comparable text, without execution counts, and where they may show times without images."""
-    texts = []
-    for output in outputs:
+def blur(cell: dict[str, Any], rules: list[Rule]) -> list[str]:
+    """A cell's outputs as comparable text, without execution counts, and where they may show times without images."""
+    texts, timed = [], "nbval-ignore-output" in cell["metadata"].get("tags", [])
+    for output in cell["outputs"]:
         data = {kind: value for kind, value in output.get("data", {}).items() if not (timed and kind.startswith("image/"))}
         text = json.dumps({**output, "data": data, "execution_count": None}, sort_keys=True)
         for pattern, replacement in rules:

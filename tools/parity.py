@@ -61,14 +61,9 @@ def compare(size: str, library: str) -> dict[str, Any]:
     images, _ = random_images(config, 2)
     (expected, gradients), (logits, mine) = logits_and_gradients(theirs, images), logits_and_gradients(ours, images)
     largest = [((mine[name] - g).abs().max() / g.abs().max()).item() for name, g in renamed(gradients).items()]
-    return {
-        "model": size,
-        "library": library,
-        "parameters": sum(p.numel() for p in ours.parameters()),
-        "largest logit": expected.abs().max().item(),
-        "logits": largest_difference(logits, expected),
-        "gradients": max(largest),
-    }
+    row = {"model": size, "library": library, "parameters": sum(p.numel() for p in ours.parameters())}
+    row |= {"largest logit": expected.abs().max().item(), "logits": largest_difference(logits, expected)}
+    return row | {"gradients": max(largest)}
 
 
 def logits_and_gradients(model: nn.Module, images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

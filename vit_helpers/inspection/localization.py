@@ -35,11 +35,6 @@ def gradient_rollout_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
     return attention_map(gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid)
 
 
-def uniform_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
-    """The uniform baseline: every patch has the same value."""
-    return torch.ones(len(images), *model.config.grid)
-
-
 def center_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
     """The center baseline: 1 on the patches in the middle, 0 elsewhere, whatever the image."""
     rows, cols = model.config.grid
@@ -54,7 +49,7 @@ METHODS: dict[str, Method] = {
     "rollout": rollout_map,
     "gradient rollout": gradient_rollout_map,
     "occlusion": occlusion,
-    "uniform map": uniform_map,
+    "uniform map": lambda model, images, classes: torch.ones(len(images), *model.config.grid),
     "center map": center_map,
 }
 
