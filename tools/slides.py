@@ -35,8 +35,7 @@ def make_decks(pages: Path, site: Path, notebooks: list[Path]) -> None:
     if unknown := [str(path) for path in notebooks if path.resolve() not in ours]:
         raise ValueError(f"no notebook of the series at {', '.join(unknown)}")
     decks = {path: deck(path) for path in [ours[path.resolve()] for path in notebooks] or lessons()}
-    texts = {README: "# Slides" + contents(decks)} | decks
-    make_site(texts, pages, site, "revealjs", SETTINGS["slides"], MARK.name)
+    make_site({README: "# Slides" + contents(decks)} | decks, pages, site, "revealjs", SETTINGS["slides"], MARK.name)
 
 
 def deck(path: Path) -> str:

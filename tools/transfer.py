@@ -70,8 +70,11 @@ def train_once(task: str, way: str, labels: int, seed: int, data: Data) -> dict[
     fit(model, batches, validation, Recipe(**settings), report=lambda row: None)
     seconds = round(time.perf_counter() - start, 2)
     accuracy = evaluate(model, Batches(data.test, 500, normalize)).accuracy
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return {"accuracy": accuracy, "trained": trained, "seconds": seconds}
+    return {
+        "accuracy": accuracy,
+        "trained": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "seconds": seconds,
+    }
 
 
 if __name__ == "__main__":
