@@ -39,10 +39,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "pyproject.toml"
 SANITIZE = ROOT / "tests" / "nbval_sanitize.cfg"
 STATIC = ROOT / "tools" / "static"
-METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
-}
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TAG = f"v{__version__}"  # what published notebooks install
 CARD_ROW = re.compile(r"^\| time and memory \|.*\|$", re.MULTILINE)

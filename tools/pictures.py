@@ -19,7 +19,6 @@ from vit_helpers.plots.animation import Reading, frame, moments, palette
 from vit_helpers.pretrained import load_pretrained
 
 DIGIT = 12  # of the test set: a 6 that the model classifies correctly, well apart from the clutter
-STEP = 0.06  # seconds between two frames that move
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +42,7 @@ def read_digit() -> Reading:
     return Reading(image, stored.model.config.patch_size, *follow_class_token(stored.model, pixels, box), stored.class_names)
 
 
-def draw_reading(reading: Reading, step: float = STEP) -> list[tuple[Image.Image, int]]:
+def draw_reading(reading: Reading, step: float = 0.06) -> list[tuple[Image.Image, int]]:
     """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move"""
     frames = []
     for number, (_, moving, rest) in enumerate(moments(reading)):

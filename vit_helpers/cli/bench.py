@@ -53,10 +53,9 @@ def bench_import(rounds: int) -> None:
         return statistics.median(run_fresh(code, "end - start") for _ in range(rounds))
 
     print(f"import (seconds, fresh process, median of {rounds})")
-    print(f"  vit_helpers                  {seconds('', 'import vit_helpers'):.4f}")
-    print(
-        f"  torch, then vit_helpers.vit  {seconds('', 'import torch'):.3f} + {seconds('import torch', 'import vit_helpers.vit'):.4f}\n"
-    )
+    print(f"  vit_helpers                      {seconds('', 'import vit_helpers'):.4f}")
+    both = seconds("", "import torch"), seconds("import torch", "import vit_helpers.vit")
+    print(f"  torch, then vit_helpers.vit      {both[0]:.3f} + {both[1]:.4f}\n")
 
 
 def run_fresh(code: str, answer: str) -> Any:
