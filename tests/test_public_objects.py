@@ -104,6 +104,9 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "LiveCurves": lambda cls, _: live_curves(cls),
     "Stop": lambda cls, _: cls("tokens", "T, D", torch.rand(3, 4), width=2.0),
     "Finding": lambda cls, _: cls("ok", "Python 3.11"),
+    "Reading": lambda cls, _: cls(
+        torch.rand(1, 4, 4), 2, [torch.rand(5, 3)], [torch.rand(5)], [0.5], torch.rand(2), ("a", "b")
+    ),
 }
 
 
