@@ -276,9 +276,11 @@ def test_figures_are_those_of_the_stored_tables():
 @pytest.mark.repo
 def test_accuracies_are_those_of_the_stored_run():
     page = (ROOT / "README.md").read_text(encoding="utf-8")
-    machine, *goals = (PACKAGE / "results" / "bench_digits.txt").read_text(encoding="utf-8").strip().split("\n\n")
-    assert machine in page and [goal.split()[0] for goal in goals] == ["digits-3s", "digits", "digits-60s"]
-    for goal in goals:
+    stored = [(PACKAGE / "results" / f"bench_{name}.txt").read_text(encoding="utf-8") for name in ("digits", "fashion")]
+    (machine, *goals), (same, fashion) = (text.strip().split("\n\n") for text in stored)
+    assert machine == same and machine in page
+    assert [goal.split()[0] for goal in (*goals, fashion)] == ["digits-3s", "digits", "digits-60s", "fashion"]
+    for goal in (*goals, fashion):
         seeds = re.findall(r"seed \d  test accuracy (\S+)  training (\S+) s", goal)
         accuracies, seconds = ([float(x) for x in column] for column in zip(*seeds, strict=True))
         accuracy = f"{statistics.mean(accuracies):.4f} ± {statistics.stdev(accuracies):.4f}"
