@@ -49,7 +49,8 @@ def script(path, text):
 
 @pytest.fixture(autouse=True)
 def nobodys_folders(monkeypatch, tmp_path):
-    """Whatever the caller's environment says of folders does not count here; Jupyter's can be written to"""
+    """Whatever the caller's environment says of folders does not count here, nor does other work on this machine"""
+    monkeypatch.setattr("psutil.cpu_percent", lambda interval: 3.0)
     kinds = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR", "PATH")
     for name in ("VIT_HELPERS_DATA", "XDG_CACHE_HOME", "XDG_DATA_HOME", *(f"JUPYTER_{kind}" for kind in kinds)):
         monkeypatch.delenv(name, raising=False)

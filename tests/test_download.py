@@ -6,10 +6,11 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 import zipfile
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -40,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         if kind in ("stuck", "slow"):
             self.wfile.flush()
-            time.sleep(3 if kind == "stuck" else 0.5)
+            sleep(3 if kind == "stuck" else 0.5)
         with contextlib.suppress(OSError):  # the other side may have left
             self.wfile.write(body[half:])
 
@@ -49,10 +50,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server():
+def server(monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between two tries pooch waits a second or more
     Handler.asked = 0
     one = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=one.serve_forever, daemon=True).start()
+    threading.Thread(target=partial(one.serve_forever, poll_interval=0.01), daemon=True).start()
     yield f"http://127.0.0.1:{one.server_port}/"
     one.shutdown()
     one.server_close()
