@@ -49,6 +49,13 @@ def test_colors_stay_apart(sight):
     assert close == (NEAR if sight == "deuteranomaly" else set())
 
 
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_colors_of_series_stay_apart_and_are_those_of_no_role(sight):
+    series = [to_rgb(color) for color in style.SERIES]
+    assert all(distance(one, other, sight) > APART for one, other in combinations(series, 2))
+    assert not {PALETTE[name] for name in NAMES} & set(series)
+
+
 def test_a_bad_palette_is_seen():
     red, green = to_rgb("#d62728"), to_rgb("#2ca02c")  # two of matplotlib's own
     assert distance(red, green, "all colors") > 5 * APART

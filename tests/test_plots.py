@@ -47,9 +47,10 @@ def test_attention_lies_over_its_patches_on_a_stated_scale():
     weights = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.0, 0.0])
     ax, drawn = draw_attention(torch.rand(1, 8, 12), weights, (2, 3), top=0.5)
     heat = drawn.get_array()
-    assert heat.shape == (8, 12)
-    assert heat[0, 4] == pytest.approx(0.2) and heat[4, 0] == pytest.approx(0.4)
+    assert heat.shape == (2, 3) and drawn.get_extent() == [-0.5, 11.5, 7.5, -0.5]  # over the whole image
+    assert heat[0, 1] == pytest.approx(0.2) and heat[1, 0] == pytest.approx(0.4)
     assert drawn.get_clim() == (0, 0.5)
+    assert drawn.to_rgba(heat)[1, 2, 3] == 0 and drawn.norm(0.125) == pytest.approx(0.5)  # half as dark at a quarter
     assert color_bar(drawn, ax, "weight").ax.get_ylabel() == "weight"
 
 
@@ -109,7 +110,7 @@ def test_showing_gives_a_png_with_alt_text_and_the_same_bytes(monkeypatch):
     assert shown[0] == shown[1]
     data, metadata = shown[0]
     assert data.startswith(b"\x89PNG") and b"Software" not in data
-    assert metadata == {"image/png": {"alt": "Two curves that fall."}}
+    assert metadata == {"image/png": {"alt": "Two curves that fall.", "width": 900}}
     assert not plt.get_fignums()
     with pytest.raises(ValueError, match="alt"):
         style.show(draw_curves(HISTORY), " ")
@@ -123,7 +124,7 @@ def test_a_large_figure_is_shown_as_jpeg(monkeypatch):
         ax.imshow(torch.rand(size, size, 3, generator=torch.Generator().manual_seed(0)))
         style.show(fig, "Noise.")
     assert [list(metadata) for _, metadata in shown] == [["image/png"], ["image/jpeg"]]
-    assert shown[1][0].startswith(b"\xff\xd8\xff") and shown[1][1] == {"image/jpeg": {"alt": "Noise."}}
+    assert shown[1][0].startswith(b"\xff\xd8\xff") and shown[1][1] == {"image/jpeg": {"alt": "Noise.", "width": 500}}
 
 
 def test_similarity_is_drawn_in_its_places():

@@ -5,10 +5,10 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
-import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
@@ -67,41 +67,31 @@ def draw_attention(
     title: str | None = None,
     top: float | None = None,
 ) -> tuple[Axes, AxesImage]:
-    """How much one token looks at each patch; a bright patch is looked at.  White lines trace the image.
+    """The attention weights of one query as a veil over the image, which stays visible in light gray.
+
+    The opacity grows with the square root of the weight, so that small weights can be seen beside large ones.
 
     image: (C, H, W), from 0 to 1;  weights: (N,) of the patches;  grid: rows and columns of patches
-    top  : the weight that is drawn brightest; give the same to pictures that are compared
+    top  : the weight that is drawn darkest; give the same to pictures that are compared
     returns: the axes, and what was drawn, for `color_bar`
     """
-    ax = style.hide_axes(style.new_axes(ax, 4, 4), title)
-    H, W = image.shape[1:]
-    heat = weights.detach().cpu().float().reshape(1, 1, *grid)
-    heat = F.interpolate(heat, size=(H, W), mode="nearest")[0, 0]
-    drawn = ax.imshow(heat, cmap=style.VALUES, vmin=0, vmax=top)
-    trace(ax, image)
-    return ax, drawn
+    return draw_over(image, weights.reshape(grid), ax, title, top)
 
 
 def draw_over(
     image: Tensor, heat: Tensor, ax: Axes | None = None, title: str | None = None, top: float | None = None
 ) -> tuple[Axes, AxesImage]:
-    """A map laid over an image in gray, so that both can be seen; for photos, where lines would be too many.
+    """A map of magnitudes as a veil over an image in light gray; see `draw_attention`.
 
-    image: (C, H, W), from 0 to 1;  heat: (rows, cols), a number a patch;  top: the number drawn brightest
+    image: (C, H, W), from 0 to 1;  heat: (rows, cols), a number for each patch;  top: the number drawn darkest
     returns: the axes, and what was drawn, for `color_bar`
     """
-    ax = draw_image(image.mean(dim=0, keepdim=True), ax, title)
     H, W = image.shape[1:]
     extent = (-0.5, W - 0.5, H - 0.5, -0.5)
-    drawn = ax.imshow(heat.detach().cpu().float(), cmap=style.VALUES, alpha=0.6, vmin=0, vmax=top, extent=extent)
-    return ax, drawn
-
-
-def trace(ax: Axes, image: Tensor) -> None:
-    """White lines around the bright parts of an image.  image: (C, H, W), from 0 to 1"""
-    H, W = image.shape[1:]
-    fine = F.interpolate(image.mean(0)[None, None].cpu(), scale_factor=8, mode="bicubic")[0, 0]
-    ax.contour(fine, levels=[0.4], colors="white", linewidths=1.5, extent=(-0.5, W - 0.5, -0.5, H - 0.5))
+    ax = draw_image(0.5 + image.mean(dim=0, keepdim=True) / 2, ax, title)
+    heat = heat.detach().cpu().float()
+    scale = PowerNorm(0.5, 0, float(heat.max()) if top is None else top)
+    return ax, ax.imshow(heat, cmap=style.VEIL, norm=scale, extent=extent, interpolation="nearest")
 
 
 def draw_bars(

@@ -7,11 +7,11 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-# Okabe and Ito's colors, told apart by readers who see few colors; each idea keeps its own in all notebooks.
+# Okabe and Ito's colors, which color-blind readers can distinguish. Each belongs to one role in all notebooks and to nothing else.
 CLASS_TOKEN = "#D55E00"
 PATCH = "#56B4E9"
 POSITION = "#009E73"
@@ -20,16 +20,23 @@ KEY = "#E69F00"
 VALUE = "#CC79A7"
 TEXT = "#222222"
 LINE = "#999999"
-VALUES = "cividis"  # the color map of measured values
+SERIES = ("#332288", "#999933", "#882255")  # lines and bars that are compared and play none of these roles
+MUTED = "#E9E9E9"  # parts of a drawing that are not the subject of the page
+VALUES = "cividis"  # the color map of magnitudes
+SIGNED = "RdBu_r"  # the color map of numbers with a sign, drawn with zero in the middle, which is white
+VEIL = LinearSegmentedColormap.from_list(
+    "veil", [to_rgba(SERIES[2], 0), to_rgba(SERIES[2], 0.95)]
+)  # attention over an image
 HATCHES = ("", "//", "", "..", "\\\\", "--", "xx")  # of pieces laid end to end, so that they differ without color too
 HALO = [withStroke(linewidth=4, foreground="white")]  # around a frame of 2 points, so that it is seen on any map
 SHADES = 0.2  # what a print in gray keeps apart: a fifth of the way from black to white
+DOTS = 144  # an inch, in the stored picture, which is shown at 100 dots an inch: sharp on displays with small pixels
 LARGE = 100_000  # bytes; a larger figure is stored as JPEG where that is smaller, so that notebooks stay small
-TEXT_SIZE = 12  # points; at 100 dots an inch as large as the page's prose
+TEXT_SIZE = 12  # points; as large as the page's prose
 
 
 def new_figure(width: float = 9.0, height: float = 3.0, **layout: Any) -> tuple[Figure, Any]:
-    """A figure and its axes: 9 inches at 100 dots an inch fill a page that is 900 pixels wide.
+    """A figure and its axes: 9 inches, shown at 100 dots an inch, fill a page that is 900 pixels wide.
 
     layout: as for `matplotlib.pyplot.subplots`
     """
@@ -80,8 +87,9 @@ def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
     kind, data = "png", with_palette(plain)
     if len(plain) > LARGE and len(jpeg := drawn(fig, "jpeg", pil_kwargs={"quality": 90})) < len(data):  # photos
         kind, data = "jpeg", jpeg
+    width = round(100 * fig.get_size_inches()[0])
     plt.close(fig)
-    return Image(data, format=kind), {f"image/{kind}": {"alt": alt}}
+    return Image(data, format=kind), {f"image/{kind}": {"alt": alt, "width": width}}
 
 
 def color_only_pairs(fig: Figure) -> list[tuple[str, str]]:
@@ -131,9 +139,9 @@ def write_on(ax: Axes, x: float, y: float | str, text: str, color: str) -> None:
 
 
 def drawn(fig: Figure, kind: str, **options: Any) -> bytes:
-    """A figure as the bytes of a file, at 100 dots an inch"""
+    """A figure as the bytes of a file"""
     file = io.BytesIO()
-    fig.savefig(file, format=kind, dpi=100, **options)
+    fig.savefig(file, format=kind, dpi=DOTS, **options)
     return file.getvalue()
 
 
