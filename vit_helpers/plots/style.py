@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-# Okabe and Ito's colors, which color-blind readers can distinguish. Each belongs to one role in all notebooks and to nothing else.
+# Okabe and Ito's colors, which color-blind readers can distinguish: each belongs to one role in all notebooks
 CLASS_TOKEN = "#D55E00"
 PATCH = "#56B4E9"
 POSITION = "#009E73"
