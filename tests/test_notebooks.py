@@ -144,7 +144,7 @@ def test_an_exercise_is_what_its_prose_says(path):
 
 @each_lesson
 def test_the_card_and_the_readme_give_the_measured_cost(path):
-    card = MEASURED.search(cells(path, "markdown")[0].source)
+    card = MEASURED.search("\n".join(cell.source for cell in cells(path, "markdown")))
     assert card, "run `python -m tools.execute --cards` while nothing else runs"
     readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     row = next(line for line in readme if line.startswith("|") and f"(notebooks/{path.name})" in line)

@@ -9,7 +9,15 @@ from vit_helpers.patches import patchify
 from vit_helpers.plots import style
 from vit_helpers.plots.curves import draw_curve, draw_curves
 from vit_helpers.plots.encoder import draw_sizes, draw_spread, draw_stream, draw_turns
-from vit_helpers.plots.images import color_bar, draw_attention, draw_bars, draw_grid, draw_image, draw_image_grid
+from vit_helpers.plots.images import (
+    color_bar,
+    draw_attention,
+    draw_bars,
+    draw_grid,
+    draw_image,
+    draw_image_grid,
+    draw_squares,
+)
 from vit_helpers.plots.model import draw_model
 from vit_helpers.plots.positions import draw_halo, draw_similarity
 from vit_helpers.plots.vit import Stop, draw_lines, draw_shares, draw_walk, side_by_side
@@ -52,6 +60,13 @@ def test_attention_lies_over_its_patches_on_a_stated_scale():
     assert drawn.get_clim() == (0, 0.5)
     assert drawn.to_rgba(heat)[1, 2, 3] == 0 and drawn.norm(0.125) == pytest.approx(0.5)  # half as dark at a quarter
     assert color_bar(drawn, ax, "weight").ax.get_ylabel() == "weight"
+
+
+def test_the_area_of_a_square_is_the_weight():
+    ax = draw_squares(torch.rand(1, 8, 12), torch.tensor([0.5, 0.125, 0.0, 0.9, 0.1, 0.2]), (2, 3), top=0.5)
+    areas = [square.get_width() * square.get_height() for square in ax.patches]
+    assert areas == pytest.approx([16, 4, 0, 16, 3.2, 6.4])  # patches of 4 x 4 pixels; none is larger than its patch
+    assert ax.patches[1].get_bbox().bounds == pytest.approx((4.5, 0.5, 2, 2))  # in the middle of patch 1
 
 
 def test_bars_stress_the_chosen_one():

@@ -196,9 +196,8 @@ def format_costs(costs: tuple[float, float]) -> str:
 
 
 def card_of(book: NotebookNode) -> NotebookNode | None:
-    """The first cell of prose, where a table gives time and memory; None where it does not (solutions)."""
-    first = next((cell for cell in book.cells if cell.cell_type == "markdown"), None)
-    return first if first and CARD_ROW.search(first.source) else None
+    """The cell whose table gives time and memory; None where no cell does (solutions)."""
+    return next((cell for cell in book.cells if cell.cell_type == "markdown" and CARD_ROW.search(cell.source)), None)
 
 
 def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> None:

@@ -94,6 +94,36 @@ def draw_over(
     return ax, ax.imshow(heat, cmap=style.VEIL, norm=scale, extent=extent, interpolation="nearest")
 
 
+def draw_squares(
+    image: Tensor,
+    weights: Tensor,
+    grid: tuple[int, int],
+    ax: Axes | None = None,
+    title: str | None = None,
+    top: float = 1,
+) -> Axes:
+    """The attention weights of one query as squares on the patches of an image in light gray: the area is the weight.
+
+    image: (C, H, W), from 0 to 1;  weights: (N,) of the patches;  grid: rows and columns of patches
+    top  : the weight whose square fills its patch; larger ones are drawn no larger (`square_key` says so)
+    """
+    ax = draw_image(0.5 + image.mean(dim=0, keepdim=True) / 2, ax, title)
+    height, width = (size / count for size, count in zip(image.shape[1:], grid, strict=True))
+    for i, weight in enumerate(weights.detach().flatten().tolist()):
+        row, col = divmod(i, grid[1])
+        side = min(max(weight, 0) / top, 1) ** 0.5
+        corner = ((col + 0.5 - side / 2) * width - 0.5, (row + 0.5 - side / 2) * height - 0.5)
+        ax.add_patch(
+            Rectangle(corner, side * width, side * height, facecolor=style.SERIES[2], edgecolor="white", linewidth=0.8)
+        )
+    return ax
+
+
+def square_key(fig: Figure, top: float = 1) -> None:
+    """Say below a figure what the areas of `draw_squares` mean."""
+    fig.supxlabel(f"area of a square: attention weight (a full patch is {top:g} or more)", fontsize=style.TEXT_SIZE)
+
+
 def draw_bars(
     values: Sequence[float] | Tensor,
     labels: Sequence[str],

@@ -1,0 +1,48 @@
+"""The pictures of attention show the numbers that torch computes, and nothing runs over an edge or another text."""
+
+import re
+from itertools import combinations
+
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from vit_helpers.plots import attention as steps
+
+LABELS = ["sky", "roof", "tree"]
+Z = torch.tensor([[1.0, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]])
+MAPS = dict(zip("qkv", torch.randint(-2, 3, (3, 4, 4), generator=torch.Generator().manual_seed(0)).float(), strict=True))
+Q, K, V = (Z @ matrix for matrix in MAPS.values())
+SCORES = Q @ K.T / 2
+PICTURES = {
+    "projections": (lambda: steps.draw_projections(Z, MAPS, LABELS), [Z, *MAPS.values(), Q, K, V]),
+    "scores": (lambda: steps.draw_scores(Q, K, LABELS, 1), [Q, K.T, Q @ K.T, SCORES]),
+    "softmax": (
+        lambda: steps.draw_softmax(SCORES, LABELS),
+        [SCORES, SCORES.exp(), SCORES.exp().sum(-1), SCORES.softmax(-1)],
+    ),
+    "weighted sum": (
+        lambda: steps.draw_weighted_sum(SCORES.softmax(-1)[0], V, LABELS, "sky"),
+        [V, SCORES.softmax(-1)[0, :, None] * V, SCORES.softmax(-1)[0] @ V],
+    ),
+}
+every = pytest.mark.parametrize("name", PICTURES)
+
+
+@every
+def test_all_numbers_are_in_the_cells(name):
+    draw, tables = PICTURES[name]
+    shown = [text.get_text() for text in draw().axes[0].texts]
+    numbers = [float(text) for text in shown if re.fullmatch(r"-?\d+(\.\d+)?", text)]
+    wanted = torch.cat([table.flatten() for table in tables]).tolist()
+    assert sorted(numbers) == pytest.approx(sorted(wanted), abs=0.006)
+
+
+@every
+def test_texts_are_whole_and_apart(name):
+    fig = PICTURES[name][0]()
+    renderer = FigureCanvasAgg(fig).get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in fig.axes[0].texts if text.get_text()]
+    assert all(fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1 for box in boxes)
+    assert all(fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1 for box in boxes)
+    assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]

@@ -1,0 +1,182 @@
+"""Self-attention step by step: every tensor as a small table with its numbers in the cells, in the color of its role."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from vit_helpers.plots import style
+
+COLUMNS = 22.0  # cells that fit side by side on a figure of 9 inches
+ROLES = {"q": style.QUERY, "k": style.KEY, "v": style.VALUE}
+
+
+def new_canvas(rows: float, title: str) -> tuple[Figure, Axes]:
+    """A figure whose unit is the side of a small cell, counted from the top left corner; the title fills the first row."""
+    fig = Figure(figsize=(9, 9 * rows / COLUMNS), facecolor="white")
+    ax = fig.add_axes((0, 0, 1, 1))
+    ax.set(xlim=(0, COLUMNS), ylim=(rows, 0))
+    ax.set_axis_off()
+    ax.text(0.2, 0.6, title, fontsize=style.TEXT_SIZE + 1, color=style.TEXT, va="center")
+    return fig, ax
+
+
+def draw_table(
+    ax: Axes,
+    corner: tuple[float, float],
+    numbers: Tensor,
+    color: str = style.LINE,
+    name: str = "",
+    shape: str = "",
+    labels: Sequence[str] = (),
+    heads: Sequence[str] = (),
+    width: float = 1,
+    digits: int = 2,
+    strength: Tensor | None = None,
+) -> None:
+    """A table of numbers, one cell each, with its name above, its shape below, and labels at rows and columns.
+
+    corner  : left and top; numbers: (rows, columns); width: of a cell; digits: behind the point, where there are any
+    strength: how deep each cell is tinted, from 0 to 1
+    """
+    left, top = corner
+    rows, columns = numbers.shape
+    for i in range(rows):
+        for j in range(columns):
+            depth = 0.25 if strength is None else 0.75 * float(strength[i, j])
+            ground = [1 - depth * (1 - part) for part in to_rgb(color)]
+            ax.add_patch(Rectangle((left + j * width, top + i), width, 1, facecolor=ground, edgecolor="white"))
+            text = short(float(numbers[i, j]), digits)
+            write(ax, left + (j + 0.5) * width, top + i + 0.5, text, style.ink_on(ground))
+    frame(ax, (left, top, columns * width, rows), color)
+    write(ax, left + columns * width / 2, top - (1.25 if heads else 0.45), name, weight="bold")
+    write(ax, left + columns * width / 2, top + rows + 0.45, shape)
+    for i, label in enumerate(labels):
+        write(ax, left - 0.2, top + i + 0.5, label, ha="right")
+    for j, head in enumerate(heads):
+        write(ax, left + (j + 0.5) * width, top - 0.45, head)
+
+
+def draw_projections(z: Tensor, maps: dict[str, Tensor], labels: Sequence[str]) -> Figure:
+    """Tokens times three matrices: each number is a row of z times the column above it.
+
+    z: (T, D); maps: {"q": (D, d), "k": (D, d), "v": (D, d)}; labels: T names of tokens
+    """
+    (T, D), d = z.shape, next(iter(maps.values())).shape[1]
+    fig, ax = new_canvas(D + T + 4.3, "1. Tokens, and 2. their queries, keys and values: z times three matrices")
+    top = D + 3.1
+    draw_table(ax, (2, top), z, style.PATCH, "tokens $z$", f"(T, D) = ({T}, {D})", labels)
+    for i, (role, matrix) in enumerate(maps.items()):
+        left = 7.6 + i * (d + 0.9)
+        name = {"q": "queries", "k": "keys", "v": "values"}[role]
+        draw_table(ax, (left, 2), matrix, style.LINE, f"$W_{role}$")
+        draw_table(ax, (left, top), z @ matrix, ROLES[role], f"{name} ${role} = z W_{role}$", f"(T, d) = ({T}, {d})")
+    arrow(ax, (6.2, top + T / 2), (7.4, top + T / 2))
+    for line, text in enumerate(
+        ("each number is a row of $z$", "times the column above it:", *product(z[0], maps["q"][:, 0]))
+    ):
+        write(ax, 0.2, 2.5 + 0.8 * line, text, ha="left")
+    return fig
+
+
+def draw_scores(q: Tensor, k: Tensor, labels: Sequence[str], row: int = 0) -> Figure:
+    """The table of scores: each query at its left times each key above it, then divided by √d.
+
+    q, k: (T, d); row: the query whose row is framed
+    """
+    T, d = q.shape
+    fig, ax = new_canvas(d + T + 5, "3. Scores: the dot product of every query with every key, divided by √d")
+    top, width = d + 3.8, 1.4
+    draw_table(ax, (2, top), q, style.QUERY, "queries $q$", f"(T, d) = ({T}, {d})", labels)
+    draw_table(ax, (7.4, 2.7), k.T, style.KEY, "keys as columns, $k^T$", heads=labels, width=width)
+    draw_table(ax, (7.4, top), q @ k.T, name="$q k^T$", shape=f"(T, T) = ({T}, {T})", width=width)
+    arrow(ax, (12, top + T / 2), (15.3, top + T / 2), f"divide by √{d}")
+    draw_table(ax, (15.6, top), q @ k.T / d**0.5, name="scores", shape=f"(T, T) = ({T}, {T})", heads=labels, width=width)
+    for left, columns in ((2, d), (7.4, T * width), (15.6, T * width)):
+        frame(ax, (left, top + row, columns, 1), style.QUERY, 3)
+    said = (f"{labels[row]}'s query and {labels[1]}'s key:", *product(q[row], k[1]))
+    for line, text in enumerate(said):
+        write(ax, 12.6, 3.2 + 0.8 * line, text, ha="left")
+    return fig
+
+
+def draw_softmax(scores: Tensor, labels: Sequence[str], row: int = 0) -> Figure:
+    """The softmax of each row: e to the scores, divided by the sum of the row.  scores: (T, T)"""
+    T, width = len(scores), 1.4
+    powers = scores.exp()
+    weights = powers / powers.sum(dim=-1, keepdim=True)
+    fig, ax = new_canvas(T + 3.9, "4. Softmax: from scores to weights that are positive and sum to 1 in every row")
+    top = 2.7
+    draw_table(ax, (2, top), scores, name="scores", labels=labels, heads=labels, width=width)
+    arrow(ax, (6.4, top + T / 2), (7.5, top + T / 2))
+    draw_table(ax, (7.7, top), powers, name="$e^{score}$", heads=labels, width=width)
+    draw_table(ax, (12.3, top), powers.sum(dim=-1, keepdim=True), name="sum", width=width)
+    arrow(ax, (13.9, top + T / 2), (16.1, top + T / 2), "divide")
+    shape = f"A is (T, T) = ({T}, {T})"
+    draw_table(ax, (16.3, top), weights, style.SERIES[2], "weights $A$", shape, (), labels, 1.6, 3, weights)
+    for left, columns in ((2, T * width), (7.7, T * width), (12.3, width), (16.3, 1.6 * T)):
+        frame(ax, (left, top + row, columns, 1), style.QUERY, 3)
+    return fig
+
+
+def draw_weighted_sum(weights: Tensor, v: Tensor, labels: Sequence[str], query: str) -> Figure:
+    """The output for one query: each value times its weight, added up along the arrows.
+
+    weights: (T,) of one query; v: (T, d); query: the name of its token
+    """
+    T, d = v.shape
+    width, scaled, output = 1.2, 5.2 + d, 8.1 + 2.2 * d
+    fig, ax = new_canvas(1.7 * T + 2, f"5. Weighted sum: the output for {query} is an average of all values")
+    for i, (label, weight) in enumerate(zip(labels, weights.tolist(), strict=True)):
+        top = 2.1 + 1.7 * i
+        draw_table(ax, (2, top), v[i : i + 1], style.VALUE, "values $v$" * (i == 0), labels=[label])
+        arrow(ax, (2.2 + d, top + 0.5), (scaled - 0.2, top + 0.5), f"times {weight:.3f}")
+        strength = weights[i].expand(1, d)
+        name = "values times weights" * (i == 0)
+        draw_table(ax, (scaled, top), weight * v[i : i + 1], style.VALUE, name, width=width, strength=strength)
+        arrow(ax, (scaled + d * width + 0.2, top + 0.5), (output - 0.2, 2.6 + 0.85 * (T - 1)))
+    write(ax, (scaled + d * width + output) / 2, 1.65, "add up", weight="bold")
+    top = 2.1 + 0.85 * (T - 1)
+    draw_table(ax, (output, top), weights[None] @ v, style.VALUE, f"output for {query}", f"(d) = ({d})", width=width)
+    return fig
+
+
+def product(one: Tensor, other: Tensor) -> tuple[str, str]:
+    """A dot product written out, and what it gives
+
+    >>> product(Tensor([1, 2]), Tensor([3, 4]))
+    ('1·3 + 2·4', '= 11')
+    """
+    pairs = zip(one.tolist(), other.tolist(), strict=True)
+    return " + ".join(f"{short(a)}·{short(b)}" for a, b in pairs), f"= {short(float(one @ other))}"
+
+
+def frame(ax: Axes, box: tuple[float, float, float, float], color: str, width: float = 2) -> None:
+    """A frame around cells: left, top, columns, rows"""
+    left, top, columns, rows = box
+    ax.add_patch(Rectangle((left, top), columns, rows, fill=False, edgecolor=color, linewidth=width))
+
+
+def arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], text: str = "") -> None:
+    """An arrow with a text above its middle"""
+    ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": style.TEXT, "shrinkA": 0, "shrinkB": 0})
+    write(ax, (start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - 0.45, text)
+
+
+def write(
+    ax: Axes, x: float, y: float, text: str, color: str = style.TEXT, ha: str = "center", weight: str = "normal"
+) -> None:
+    """A text whose middle is at this height"""
+    ax.text(x, y, text, color=color, ha=ha, va="center", fontsize=style.TEXT_SIZE, weight=weight)
+
+
+def short(number: float, digits: int = 2) -> str:
+    """A number that fits a cell: whole numbers without a point, others with a few digits behind it
+
+    >>> short(-2.0), short(0.665), short(-0.5)
+    ('-2', '0.67', '-0.50')
+    """
+    return f"{number:.0f}" if abs(number - round(number)) < 5e-4 else f"{number:.{digits}f}"
