@@ -14,16 +14,17 @@ Z = torch.tensor([[1.0, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]])
 MAPS = dict(zip("qkv", torch.randint(-2, 3, (3, 4, 4), generator=torch.Generator().manual_seed(0)).float(), strict=True))
 Q, K, V = (Z @ matrix for matrix in MAPS.values())
 SCORES = Q @ K.T / 2
+WEIGHTS, POWERS = SCORES.softmax(-1), SCORES.exp()
 PICTURES = {
     "projections": (lambda: steps.draw_projections(Z, MAPS, LABELS), [Z, *MAPS.values(), Q, K, V]),
     "scores": (lambda: steps.draw_scores(Q, K, LABELS, 1), [Q, K.T, Q @ K.T, SCORES]),
     "softmax": (
         lambda: steps.draw_softmax(SCORES, LABELS),
-        [SCORES, SCORES.exp(), SCORES.exp().sum(-1), SCORES.softmax(-1)],
+        [SCORES, POWERS, POWERS.sum(-1), WEIGHTS],
     ),
     "weighted sum": (
-        lambda: steps.draw_weighted_sum(SCORES.softmax(-1)[0], V, LABELS, "sky"),
-        [V, SCORES.softmax(-1)[0, :, None] * V, SCORES.softmax(-1)[0] @ V],
+        lambda: steps.draw_weighted_sum(WEIGHTS[0], V, LABELS, "sky"),
+        [V, WEIGHTS[0, :, None] * V, WEIGHTS[0] @ V],
     ),
 }
 every = pytest.mark.parametrize("name", PICTURES)
