@@ -1,7 +1,6 @@
 """Self-attention step by step: every tensor as a small table with its numbers in the cells, in the color of its role."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
