@@ -31,12 +31,12 @@ PARTS = {  # what is in color, for each value of `here`
     "vit": TOP_ROW,
 }
 TAGS = {  # the middle of "you are here"
-    "model": (363, 445),
-    "patches": (99, 424),
-    "embeddings": (239, 397),
-    "attention": (576, 202),
-    "encoder": (238, 206),
-    "vit": (363, 445),
+    "model": (362, 445),
+    "patches": (99, 421),
+    "embeddings": (239, 421),
+    "attention": (577, 221),
+    "encoder": (242, 221),
+    "vit": (362, 445),
 }
 TITLES = (  # part, left end, height, title, notebooks that treat it
     ("model title", 12, 445, "the model", "notebooks 00, 01, 02, 05"),
@@ -44,40 +44,38 @@ TITLES = (  # part, left end, height, title, notebooks that treat it
     ("head", 348, 218, "one attention head", "notebook 03"),
     ("dot product", 686, 218, "one dot product", "notebook 03"),
 )
-INSETS = {  # left, bottom, width, height
-    "block": (10, 8, 292, 226),
-    "head": (338, 8, 302, 226),
-    "dot product": (676, 78, 214, 156),
+INSETS = {  # left, bottom, width, height; then the edge of what it enlarges, from whose ends its wedge starts
+    "block": ((10, 8, 292, 226), ((450, 256), (478, 256))),
+    "head": ((338, 8, 302, 226), ((288, 182), (288, 140))),
+    "dot product": ((676, 78, 214, 156), ((536, 150), (536, 141))),
 }
-SOURCES = {  # what each inset enlarges: the two ends of the edge from which its wedge starts
-    "block": ((446, 256), (474, 256)),
-    "head": ((288, 182), (288, 140)),
-    "dot product": ((536, 150), (536, 141)),
-}
-NAMES = (  # part, middle, height, text: the names above and the shapes below the row of the model
+NAMES = (  # part, middle, height, text: names and shapes
     ("image", 50, 398, "image"),
     ("image", 50, 276, "(C, H, W)"),
     ("patches", 148, 398, "patches"),
     ("patches", 148, 276, "(N, C·P·P)"),
-    ("tokens", 322, 412, "class\ntoken"),
-    ("tokens", 400, 412, "position\nembeddings"),
+    ("tokens", 323, 412, "class\ntoken"),
+    ("tokens", 398, 412, "position\nembeddings"),
     ("tokens", 361, 344, "+"),
     ("tokens", 361, 276, "(T, D)"),
-    ("blocks", 508, 412, "L encoder\nblocks"),
-    ("blocks", 522, 325, "…"),
+    ("blocks", 511, 412, "L encoder\nblocks"),
+    ("blocks", 524, 325, "…"),
     ("output", 604, 276, "(T, D)"),
     ("output", 732, 370, "class\ntoken"),
     ("output", 732, 324, "(D)"),
     ("output", 860, 405, "classes"),
     ("output", 860, 276, "(K)"),
+    ("head", 368, 142, "x"),
+    ("head", 368, 74, "(T, D)"),
+    ("head", 522.5, 170, "q kᵀ"),
+    ("head", 562, 95, "÷ √d,\nsoftmax"),
+    ("head", 538, 20, "weighted sum of v (T, d)"),
     ("letters", 783, 54, "N patches, T = N + 1 tokens"),
     ("letters", 783, 32, "d = D / number of heads"),
 )
 BOXES = (  # part, left, bottom, width, height, text
-    ("embedding", 194, 294, 90, 80, "patch\nembedding"),
-    ("blocks", 446, 256, 28, 138, "1"),
-    ("blocks", 480, 256, 28, 138, "2"),
-    ("blocks", 536, 256, 28, 138, "L"),
+    ("embedding", 190, 294, 98, 80, "patch\nembedding"),
+    *(("blocks", x, 256, 28, 138, name) for x, name in ((450, "1"), (484, "2"), (536, "L"))),
     ("output", 642, 294, 50, 100, "norm"),
     ("output", 772, 294, 50, 100, "head"),
     ("block", 72, 138, 94, 40, "LayerNorm"),
@@ -86,14 +84,10 @@ BOXES = (  # part, left, bottom, width, height, text
 )
 ARROWS = (  # part, the points of a line that ends in an arrow
     ("patches", (94, 334), (135, 334)),
-    ("embedding", (161, 334), (191, 334)),
-    ("embedding", (287, 334), (300, 334)),
-    ("blocks", (424, 344), (443, 344)),
-    ("output", (567, 344), (582, 344)),
-    ("output", (626, 344), (639, 344)),
-    ("output", (695, 344), (710, 344)),
-    ("output", (754, 344), (769, 344)),
-    ("output", (825, 344), (838, 344)),
+    ("embedding", (161, 334), (187, 334)),
+    ("embedding", (291, 334), (301, 334)),
+    ("blocks", (424, 344), (447, 344)),
+    *(("output", (x, 344), (x + 14, 344)) for x in (567, 625, 696, 755, 824)),
     ("head", (390, 112), (415, 158)),
     ("head", (390, 108.5), (415, 108.5)),
     ("head", (390, 105), (415, 59)),
@@ -103,9 +97,7 @@ ARROWS = (  # part, the points of a line that ends in an arrow
     ("head", (468, 53.5), (496, 53.5)),
     ("head", (548, 53.5), (596, 53.5)),
 )
-PICTURE: tuple[
-    tuple[tuple[float, Any], ...], ...
-] = (  # four patches of an image, as (darkness, center and radius or corners)
+PICTURE: tuple[tuple[tuple[float, Any], ...], ...] = (  # four patches: (darkness, center and radius, or corners)
     ((0.2, "ground"), (0.0, (0.35, 0.45, 0.17)), (0.0, (0.56, 0.55, 0.2)), (0.0, (0.72, 0.43, 0.15))),
     ((0.2, "ground"), (0.6, (0.55, 0.5, 0.27))),
     ((0.2, "ground"), (0.55, ((0.15, 0), (0.15, 0.5), (0.85, 0.5), (0.85, 0))), (1.0, ((0, 0.42), (0.5, 0.95), (1, 0.42)))),
@@ -127,10 +119,6 @@ class Canvas:
         """The color of an artist of this part, or the gray it has where the part is not the subject."""
         return color if part in self.lit else muted
 
-    def ink(self, part: str) -> str:
-        """The color of text."""
-        return self.color(part, style.TEXT, QUIET)
-
     def line(self, part: str) -> str:
         """The color of lines and arrows."""
         return self.color(part, style.TEXT, style.LINE)
@@ -142,8 +130,9 @@ class Canvas:
 
     def text(self, part: str, x: float, y: float, words: str, **options: Any) -> None:
         """A text around its middle, unless told otherwise."""
-        look = {"ha": "center", "va": "center", "fontsize": SIZE, "color": self.ink(part), "linespacing": 1.1, "zorder": 4}
-        self.ax.text(x, y, words, gid=part, **look | options)
+        middle = "center" if "\n" in words else "center_baseline"
+        look = {"ha": "center", "va": middle, "fontsize": SIZE, "color": self.color(part, style.TEXT, QUIET)}
+        self.ax.text(x, y, words, gid=part, linespacing=1.1, zorder=4, **look | options)
 
     def path(self, part: str, *points: tuple[float, float], width: float = 1.3) -> None:
         """A line through these points that ends in an arrow."""
@@ -158,7 +147,8 @@ class Canvas:
         shape = "round,pad=0,rounding_size=5"
         look = {"facecolor": self.color(part, tint(BOX, 0.1)), "edgecolor": self.color(part, BOX, style.LINE), "zorder": 3}
         self.add(part, FancyBboxPatch((x, y), width, height, boxstyle=shape, linewidth=1.6, **look))
-        self.text(part, x + width / 2, y + height / 2, words)
+        if words:
+            self.text(part, x + width / 2, y + height / 2, words)
 
     def cells(self, part: str, x: float, y: float, size: tuple[float, float], colors: Sequence[Sequence[str]]) -> None:
         """A table of cells from its upper left corner, a color for each cell."""
@@ -190,8 +180,8 @@ def draw_overview(here: str | None = None) -> Figure:
     for draw in (draw_insets, draw_layers, draw_image_and_tokens, draw_block, draw_head, draw_dot_product):
         draw(canvas)
     if here is not None:
-        ground = {"boxstyle": "round,pad=0.25", "facecolor": BOX, "edgecolor": BOX}
-        canvas.text("tag", *TAGS[here], "you are here", color="white", weight="bold", bbox=ground)
+        ground = {"boxstyle": "round,pad=0.2", "facecolor": BOX, "edgecolor": BOX}
+        canvas.text("tag", *TAGS[here], "you are here", color="white", bbox=ground)
     return fig
 
 
@@ -202,10 +192,10 @@ def tint(color: str, strength: float) -> str:
 
 def draw_insets(canvas: Canvas) -> None:
     """The frames of the insets, the wedges from what they enlarge, and all titles."""
-    for part, (x, y, width, height) in INSETS.items():
+    for part, ((x, y, width, height), source) in INSETS.items():
         end = x + width if part == "block" else x  # the wedge of the block comes from above, the others from the left
-        corners = [*SOURCES[part], (end, y + height if part == "block" else y), (x, y + height)]
-        look = {"edgecolor": style.LINE, "linewidth": 0.8, "zorder": 1}
+        corners = [*source, (end, y + height if part == "block" else y), (x, y + height)]
+        look = {"edgecolor": style.LINE, "linewidth": 0.8, "zorder": 3.5}
         canvas.add("wedge", Polygon(corners, facecolor=WEDGE, **look))
         edge = {"edgecolor": canvas.color(part, BOX, style.LINE), "linewidth": 1.6 if part in canvas.lit else 0.8}
         canvas.add(part, Rectangle((x, y), width, height, fill=False, zorder=1, **edge))
@@ -260,13 +250,13 @@ def draw_patch(canvas: Canvas, part: str, i: int, x: float, y: float, size: floa
 def draw_block(canvas: Canvas) -> None:
     """The residual stream from top to bottom, and the two branches that are added to it."""
     canvas.path("block", (42, 186), (42, 40), (42, 14), width=4)
-    for y, part in ((158, "attention"), (80, "block")):
+    for y in (158, 80):
         canvas.path("block", (42, y), (69, y))
         canvas.path("block", (166, y), (185, y))
         canvas.path("block", (235, y), (235, y - 39), (80, y - 39), (53, y - 39))
         plus = {"facecolor": "white", "edgecolor": canvas.line("block"), "linewidth": 1.5, "zorder": 3}
         canvas.add("block", Circle((42, y - 39), 10, **plus))
-        canvas.text("block", 42, y - 39, "+", fontsize=SIZE + 2)
+        canvas.text("block", 42, y - 39, "+", fontsize=SIZE + 2, va="center")
     for shift, words in ((6, ""), (3, ""), (0, "multi-head\nattention")):  # several heads, one behind the other
         canvas.box("attention", 188 + shift, 138 + shift, 94, 40, words)
     canvas.text("block", 58, 20, "residual stream (T, D)", ha="left")
@@ -276,7 +266,7 @@ def draw_head(canvas: Canvas) -> None:
     """Queries, keys and values of all tokens, their scores and weights, and the weighted sums."""
     canvas.tensor("head", 348, 131, (8, 9), 5, TOKENS)
     for y, letter, color in ((186, "q", style.QUERY), (131, "k", style.KEY), (76, "v", style.VALUE)):
-        canvas.text("head", 425, y - 22.5, letter, style="italic")
+        canvas.text("head", 425, y - 22.5, letter)
         canvas.tensor("head", 434, y, (8, 9), 4, [color] * 5)
     weights = [[exp(score / 2) / sum(exp(other / 2) for other in row) for score in row] for row in SCORES]
     base = canvas.color("head", BOX, "#999999")
@@ -285,16 +275,8 @@ def draw_head(canvas: Canvas) -> None:
         canvas.cells("head", 500, y, (9, 9), shades)
     canvas.tensor("head", 600, 76, (8, 9), 4, [style.VALUE] * 5)
     for corner, width in (((434, 168), 32), ((434, 95), 32), ((527, 141), 9)):  # a row of q, a row of k, their score
-        frame = {"fill": False, "edgecolor": canvas.color("head", "black", QUIET), "linewidth": 1.5, "zorder": 4}
+        frame = {"fill": False, "edgecolor": canvas.color("head", style.TEXT, QUIET), "linewidth": 1.5, "zorder": 4}
         canvas.add("head", Rectangle(corner, width, 9, **frame))
-    for words, x, y, side in (
-        ("x", 368, 142, "center"),
-        ("(T, D)", 368, 74, "center"),
-        ("q kᵀ", 522.5, 170, "center"),
-        ("÷ √d,\nsoftmax", 530, 95, "left"),
-        ("weighted sum of v (T, d)", 634, 20, "right"),
-    ):
-        canvas.text("head", x, y, words, ha=side)
 
 
 def draw_dot_product(canvas: Canvas) -> None:
@@ -302,12 +284,11 @@ def draw_dot_product(canvas: Canvas) -> None:
     query, key = (1, 1, 1, 1), (1, 1, 0, 0)
     for y, name, numbers, color in ((168, "query", query, style.QUERY), (138, "key", key, style.KEY)):
         ground = canvas.color("dot product", color)
+        ink = canvas.color("dot product", style.ink_on(ground), QUIET)
         canvas.text("dot product", 686, y, name, ha="left")
         canvas.cells("dot product", 738, y + 13, (28, 26), [[ground] * 4])
         for i, number in enumerate(numbers):
-            canvas.text(
-                "dot product", 752 + 28 * i, y, str(number), color=canvas.color("dot product", style.ink_on(ground), QUIET)
-            )
+            canvas.text("dot product", 752 + 28 * i, y, str(number), color=ink)
     products = [a * b for a, b in zip(query, key, strict=True)]
     for i, product in enumerate(products):
         canvas.text("dot product", 752 + 28 * i, 103, str(product))
