@@ -20,7 +20,7 @@ from vit_helpers.plots.images import (
 )
 from vit_helpers.plots.model import draw_model
 from vit_helpers.plots.positions import draw_halo, draw_similarity
-from vit_helpers.plots.vit import Stop, draw_lines, draw_shares, draw_walk, side_by_side
+from vit_helpers.plots.vit import draw_lines, draw_shares
 
 HISTORY = [
     {"epoch": e, "loss": 2 / e, "val_loss": 2.2 / e, "accuracy": 1 - 1 / e, "val_accuracy": 1 - 1.1 / e} for e in (1, 2, 3)
@@ -159,33 +159,6 @@ def test_each_way_to_train_has_its_column():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["shift", "none"] and ax.get_title("left") == "Two ways"
     assert [round(x) for x in beside.get_xdata()] == [round(x) for x in far.get_xdata()] == [0, 1, 1]
     assert list(beside.get_ydata()) == [0.5, 0.2, 0.1] and list(far.get_ydata()) == [-0.1, 0.0, 0.0]
-
-
-def test_a_walk_tells_the_shape_at_every_stop():
-    C, P, N, D = 3, 2, 16, 6
-    rows = [
-        [
-            Stop("image", "C, H, W", torch.rand(C, 8, 8), "image"),
-            Stop("patches", "N, C·P·P", torch.rand(N, C * P * P), "patches"),
-        ],
-        [
-            Stop("tokens", "T, D", torch.randn(N + 1, D), "tokens", "add"),
-            Stop("weights", "h, T, T", torch.rand(4, N + 1, N + 1), "weights"),
-            Stop("blocks", "L, T, D", torch.randn(2, N + 1, D), "tokens", width=2),
-            Stop("logits", "K", torch.randn(3), "bars", "head"),
-        ],
-    ]
-    said = texts(draw_walk(rows, "A walk", spread=3))
-    assert {"(3, 8, 8)", "(16, 12)", "(17, 6)", "(4, 17, 17)", "(2, 17, 6)", "(3)", "(h, T, T)", "add", "A walk"} <= set(
-        said
-    )
-
-
-def test_tables_stand_side_by_side():
-    tables = torch.arange(24.0).reshape(4, 2, 3)
-    one, two = side_by_side(tables, 1), side_by_side(tables, 2)
-    assert torch.equal(one[:, :3], tables[0]) and torch.equal(one[:, 5:8], tables[1]) and one[:, 3:5].isnan().all()
-    assert torch.equal(two[:2, 5:8], tables[1]) and torch.equal(two[4:6, :3], tables[2])
 
 
 def test_shares_fill_the_bar():

@@ -102,7 +102,7 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "Muon": lambda cls, _: muon(cls),
     "Table": lambda cls, _: cls("digits", "mini/2", 2, {"epochs": 1}, {"faster": {"lr": 0.01}}),
     "LiveCurves": lambda cls, _: live_curves(cls),
-    "Stop": lambda cls, _: cls("tokens", "T, D", torch.rand(3, 4), width=2.0),
+    "Stage": lambda cls, _: cls("tokens", "T, D", torch.rand(3, 4), width=2.0),
     "Finding": lambda cls, _: cls("ok", "Python 3.11"),
     "Reading": lambda cls, _: cls(
         torch.rand(1, 4, 4), 2, [torch.rand(5, 3)], [torch.rand(5)], [0.5], torch.rand(2), ("a", "b")

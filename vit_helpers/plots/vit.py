@@ -1,112 +1,201 @@
-"""A walk through a model, stop by stop, drawn from the numbers of a real pass; lines; shares of a whole."""
+"""A forward pass drawn from its numbers, stage by stage; one attention head with the numbers in its cells; lines; shares."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
-import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import draw_box, draw_image
-from vit_helpers.plots.model import arrow, draw_patches
+from vit_helpers.plots.attention import COLUMNS, ROLES, arrow, draw_table, frame, new_canvas, product, write
 
-LEFT, RIGHT, GAP = 0.01, 0.99, 0.075  # of the figure's width; arrows stand in the gaps
-ABOVE, PICTURE, BELOW, LINE = 0.5, 1.19, 0.78, 0.21  # inches: title, a row's pictures, what stands under, a line of it
-COLORS = plt.get_cmap(style.VALUES, 10)  # few steps: a table of numbers then compresses to half the size
+SIDE = 3.4  # height of a stage's picture, in cells of the canvas
+PICTURES = ("image", "patches")  # kinds that keep their width
+FRAMES = {"tokens": (style.CLASS_TOKEN, style.PATCH), "positions": (style.POSITION,)}  # of the first row, of the others
 
 
-class Stop(NamedTuple):
-    """One stop of a walk.
+class Stage(NamedTuple):
+    """One stage of a forward pass, and what leads to it.
 
-    letters: its shape in letters, "T, D"; data: its numbers, whose shape is printed beneath
-    kind   : "image" (C, H, W); "patches" (N, C*P*P) of a square image; "bars" (K,); "weights" (h, T, T) from 0 up;
-             else numbers of any sign, "tokens" (T, D), token 0 in its color, or "plain" (n, D), (D,) or (n, T, D)
-    how    : what happened on the way here, over the arrow;  width: of its picture, over the others'
+    letters: its shape in letters, "T, D"; data: its numbers, whose shape is written beneath
+    kind   : "image" (C, H, W); "patches" (N, C, P, P) of a square image; "tokens" (T, D), whose row 0 is the class token;
+             "positions" (T, D); "token" (D,), one token on end; "logits" (K,)
+    before : what is written over the arrow that leads here, or "+" or "=" in place of an arrow
+    layer  : the name of a layer that is drawn as a box on that arrow;  skip: dots before it, for layers left out
     """
 
     name: str
     letters: str
-    data: torch.Tensor
-    kind: str = "plain"
-    how: str = ""
-    width: float = 1.0
+    data: Tensor
+    kind: str = "tokens"
+    before: str = ""
+    layer: str = ""
+    skip: bool = False
+    width: float = SIDE
 
 
-def draw_walk(rows: Sequence[Sequence[Stop]], title: str, spread: float, in_chans: int = 3) -> Figure:
-    """Rows of stops, read as one reads a page; every number of tokens on one scale.  Returns the figure.
+def draw_stages(rows: Sequence[Sequence[Stage]], title: str, limit: float, classes: Sequence[str] = ()) -> Figure:
+    """A forward pass in rows of stages; all tables on one scale, from -limit to limit with white for 0.
 
-    rows: lists of `Stop`;  spread: the scale runs from -spread to spread
+    classes: the names of the logits
     """
-    fig = plt.figure(figsize=(9, ABOVE + (PICTURE + BELOW) * len(rows)), facecolor="white")
-    height = fig.get_figheight()
-    fig.text(LEFT, 1 - 0.05 / height, title, fontsize=style.TEXT_SIZE + 1, color=style.TEXT, va="top")
-    for number, stops in enumerate(rows):
-        bottom = 1 - (ABOVE + (PICTURE + BELOW) * number + PICTURE) / height
-        left = LEFT + GAP * bool(number)  # a later row begins with the arrow from the one before
-        unit = (RIGHT - left - GAP * (len(stops) - 1)) / sum(stop.width for stop in stops)
-        for place, stop in enumerate(stops):
-            edges = (round(900 * x) / 900 for x in (left, unit * stop.width))  # whole pixels: sharp edges, a smaller file
-            ax = style.hide_axes(fig.add_axes([next(edges), bottom, next(edges), PICTURE / height]))
-            draw_stop(ax, stop, spread, in_chans)
-            write_shape(fig, left + unit * stop.width / 2, bottom, stop)
+    height = 3.1 + (SIDE + 2.9) * len(rows)
+    fig, ax = new_canvas(height, title)
+    for number, stages in enumerate(rows):
+        top = 2.2 + (SIDE + 2.9) * number
+        gaps = [gap(stage) if place or number else 0.2 for place, stage in enumerate(stages)]
+        fixed = sum(stage.width for stage in stages if stage.kind in PICTURES)
+        stretch = (COLUMNS - 0.3 - sum(gaps) - fixed) / (sum(stage.width for stage in stages) - fixed)
+        left = 0.0
+        for place, (stage, space) in enumerate(zip(stages, gaps, strict=True)):
             if place or number:
-                arrow(fig, left - GAP + 0.004, left - 0.004, bottom + PICTURE / 2 / height, stop.how)
-            left += unit * stop.width + GAP
-    scale = ScalarMappable(Normalize(-spread, spread), COLORS)
-    bar = fig.colorbar(scale, cax=fig.add_axes([0.72, 1 - 0.17 / height, 0.2, 0.1 / height]), orientation="horizontal")
-    bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)
-    fig.text(
-        0.71, 1 - 0.05 / height, "numbers of the tokens", fontsize=style.TEXT_SIZE, color=style.TEXT, ha="right", va="top"
-    )
+                draw_step(ax, stage, left, left + space, top)
+            left += space
+            width = stage.width * (1 if stage.kind in PICTURES else stretch)
+            draw_stage(ax, stage, (left, top, width), limit, classes)
+            sizes = (stage.data.flatten(1) if stage.kind == "patches" else stage.data).shape
+            shape = ", ".join(str(n) for n in sizes)
+            for line, text in enumerate((stage.name, f"({stage.letters})", f"({shape})")):
+                write(ax, left + width / 2, top + SIDE + 0.6 + 0.72 * line, text, weight="normal" if line else "bold")
+            left += width
+    draw_key(fig, ax, height - 0.75, limit)
     return fig
 
 
-def write_shape(fig: Figure, middle: float, bottom: float, stop: Stop) -> None:
-    """Name, letters and numbers under a stop"""
-    numbers = f"({', '.join(str(n) for n in stop.data.shape)})"
-    for line, (text, weight) in enumerate(((stop.name, "bold"), (f"({stop.letters})", "normal"), (numbers, "normal"))):
-        y = bottom - (0.05 + LINE * line) / fig.get_figheight()
-        fig.text(middle, y, text, ha="center", va="top", fontsize=style.TEXT_SIZE, color=style.TEXT, weight=weight)
+def gap(stage: Stage) -> float:
+    """The width in cells of what leads to a stage"""
+    if stage.before in ("+", "="):
+        return 0.9
+    return 0.5 + (1.9 if stage.layer else 0.27 * max(map(len, stage.before.split("\n")))) + 0.8 * stage.skip
 
 
-def draw_stop(ax: Axes, stop: Stop, spread: float, in_chans: int) -> None:
-    """The numbers of one stop as a picture"""
-    data = stop.data.detach()
-    if stop.kind == "image":
-        draw_image(data, ax)
-    elif stop.kind == "patches":
-        P = round((data.shape[1] / in_chans) ** 0.5)
-        side = round(len(data) ** 0.5) * P
-        draw_patches(ax, data.clamp(0, 1), in_chans, P, (side, side))
-        ax.set_aspect("equal")
-    elif stop.kind == "bars":
-        ax.barh(range(len(data)), data, color=style.LINE)
-        ax.axvline(0, color=style.TEXT, linewidth=1)
-        for row, value in enumerate(data.tolist()):
-            ax.text(0.1 if value < 0 else -0.1, row, f"{value:.2f}", ha="left" if value < 0 else "right", va="center",
-                    fontsize=style.TEXT_SIZE - 3, color=style.TEXT)  # fmt: skip
-        ax.set(xlim=(-1.2, 1.6), ylim=(len(data) - 0.4, -0.6))
-    elif stop.kind == "weights":
-        ax.imshow(side_by_side(data, round(data.shape[0] ** 0.5)), cmap=COLORS, vmin=0, vmax=data.quantile(0.99))
+def draw_step(ax: Axes, stage: Stage, left: float, right: float, top: float) -> None:
+    """An arrow with its text, a sign, or an arrow through the box of a layer"""
+    middle = top + SIDE / 2
+    if stage.before in ("+", "="):
+        write(ax, (left + right) / 2, middle, stage.before, weight="bold")
+        return
+    if stage.skip:
+        write(ax, left + 0.6, middle, "…", weight="bold")
+        left += 0.8
+    lines = stage.before.split("\n")
+    for line, text in enumerate(lines):
+        write(ax, (left + right) / 2, middle - 0.5 - 0.72 * (len(lines) - 1 - line), text)
+    if not stage.layer:
+        arrow(ax, (left + 0.15, middle), (right - 0.15, middle))
+        return
+    center = (left + right) / 2
+    arrow(ax, (left + 0.1, middle), (center - 0.6, middle))
+    arrow(ax, (center + 0.6, middle), (right - 0.1, middle))
+    box = {"boxstyle": "round,pad=0.1", "facecolor": style.MUTED, "edgecolor": style.TEXT}
+    ax.add_patch(FancyBboxPatch((center - 0.45, top + 0.1), 0.9, SIDE - 0.2, **box))
+    ax.text(center, middle, stage.layer, rotation=90, ha="center", va="center", fontsize=style.TEXT_SIZE, weight="bold")
+
+
+def draw_stage(ax: Axes, stage: Stage, place: tuple[float, float, float], limit: float, classes: Sequence[str]) -> None:
+    """The numbers of one stage as a picture; place: left, top, width"""
+    left, top, width = place
+    data = stage.data.detach()
+    if stage.kind == "logits":
+        draw_logits(ax, data, place, classes)
+    elif stage.kind in ("image", "patches"):
+        pieces = data[None] if stage.kind == "image" else data
+        n = round(len(pieces) ** 0.5)
+        side = SIDE / (n + 0.25 * (n - 1))
+        for i, piece in enumerate(pieces):
+            x, y = left + 1.25 * side * (i % n), top + 1.25 * side * (i // n)
+            put(ax, piece.permute(1, 2, 0).clamp(0, 1), (x, y, side, side))
+            if n > 1:
+                frame(ax, (x, y, side, side), style.PATCH, 1.5)
     else:
-        table = data[:, None] if data.ndim == 1 else data
-        table = side_by_side(table, 1) if table.ndim == 3 else table
-        ax.imshow(table, cmap=COLORS, vmin=-spread, vmax=spread, aspect="auto", interpolation="nearest")
-        if stop.kind == "tokens":
-            draw_box(ax, (-0.5, -0.5, table.shape[1], 1), style.CLASS_TOKEN, linewidth=2, clip_on=False)
+        table = data[:, None] if stage.kind == "token" else data
+        put(ax, table, (left, top, width, SIDE), limit)
+        first, *others = FRAMES.get(stage.kind, (style.CLASS_TOKEN,))
+        row = SIDE / len(table) if others else 0
+        for color in others:
+            frame(ax, (left, top + row, width, SIDE - row), color)
+        frame(ax, (left, top, width, row or SIDE), first, 2.5)
 
 
-def side_by_side(tables: Tensor, rows: int) -> Tensor:
-    """Several tables as one, with white lines between them: (n, a, b) in a grid of some rows"""
-    gap = max(2, round(0.04 * tables.shape[2]))
-    padded = torch.nn.functional.pad(tables, (0, gap, 0, gap if rows > 1 else 0), value=torch.nan)
-    lines = padded.unflatten(0, (rows, -1)).permute(0, 2, 1, 3)
-    return lines.flatten(2).flatten(0, 1)[:, :-gap]
+def put(ax: Axes, data: Tensor, box: tuple[float, float, float, float], limit: float | None = None) -> None:
+    """An image (H, W, C), or a table of numbers on a scale, in a box: left, top, width, height"""
+    left, top, width, height = box
+    scale: dict[str, Any] = {} if limit is None else {"cmap": style.SIGNED, "vmin": -limit, "vmax": limit}
+    if limit is None and data.shape[-1] == 1:
+        data = data.expand(-1, -1, 3)
+    view = {"xlim": ax.get_xlim(), "ylim": ax.get_ylim()}
+    ax.imshow(data, extent=(left, left + width, top + height, top), aspect="auto", interpolation="nearest", **scale)
+    ax.set(**view)
+
+
+def draw_logits(ax: Axes, logits: Tensor, place: tuple[float, float, float], classes: Sequence[str]) -> None:
+    """A bar for each logit from the line of zero, with its class and its number above"""
+    left, top, width = place
+    step, zero = SIDE / len(logits), left + width / 2
+    unit = width / 2 / max(float(logits.abs().max()), 1e-9)
+    for k, value in enumerate(logits.tolist()):
+        y = top + step * k
+        write(ax, left, y + 0.3 * step, classes[k] if classes else f"class {k}", ha="left")
+        write(ax, left + width, y + 0.3 * step, f"{value:.2f}", ha="right")
+        bar = (min(zero, zero + unit * value), y + 0.6 * step)
+        ax.add_patch(Rectangle(bar, abs(unit * value), 0.3 * step, facecolor=style.SERIES[0]))
+        ax.plot([zero, zero], [y + 0.52 * step, y + 0.98 * step], color=style.TEXT, linewidth=1)
+
+
+def draw_key(fig: Figure, ax: Axes, y: float, limit: float) -> None:
+    """What the frames and the colors of the tables mean"""
+    for left, color, text in (
+        (0.3, style.CLASS_TOKEN, "class token"),
+        (4.1, style.PATCH, "patches"),
+        (7.3, style.POSITION, "position embeddings"),
+    ):
+        frame(ax, (left, y - 0.3, 0.6, 0.6), color)
+        write(ax, left + 0.9, y, text, ha="left")
+    write(ax, 17.3, y, "numbers in tables", ha="right")
+    rows = ax.get_ylim()[0]
+    scale = ScalarMappable(Normalize(-limit, limit), style.SIGNED)
+    where = fig.add_axes((17.7 / COLUMNS, 1 - (y + 0.1) / rows, 3.7 / COLUMNS, 0.4 / rows))
+    bar = fig.colorbar(scale, cax=where, orientation="horizontal", extend="both", ticks=[-limit, 0, limit])
+    bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT, pad=1)
+
+
+def draw_head(z: Tensor, q: Tensor, k: Tensor, v: Tensor, labels: Sequence[str], row: int = 0) -> Figure:
+    """One attention head with all its numbers: tokens, queries, keys, values; scores, weights, outputs.
+
+    z: (T, D), normalized; q, k, v: (T, d); labels: T names of tokens; row: the query whose row is framed
+    """
+    (T, D), d = z.shape, q.shape[1]
+    width, top, low = 1.3, 2.6, T + 5.6
+    scores = q @ k.T / d**0.5
+    weights = scores.softmax(dim=-1)
+    fig, ax = new_canvas(
+        2 * T + 8.2, f"One head of a real block: D = {D} numbers in a token, d = {d} in a query, key or value"
+    )
+    draw_table(ax, (2.2, top), z, style.PATCH, "normalized tokens", f"(T, D) = ({T}, {D})", labels, width=width)
+    arrow(ax, (2.5 + D * width, top + T / 2), (4.3 + D * width, top + T / 2), "project")
+    for i, (role, table) in enumerate({"q": q, "k": k, "v": v}.items()):
+        name = {"q": "queries", "k": "keys", "v": "values"}[role]
+        corner = (4.6 + D * width + i * (d * width + 1.7), top)
+        draw_table(ax, corner, table, ROLES[role], f"{name} ${role}$", f"(T, d) = ({T}, {d})", width=width)
+    shape = f"(T, T) = ({T}, {T})"
+    steps = 2.2 + T * width + 2.2
+    draw_table(ax, (2.2, low), scores, style.LINE, "scores $q k^T$ / √d", shape, labels, labels, width)
+    arrow(ax, (2.5 + T * width, low + T / 2), (steps - 0.2, low + T / 2), "softmax")
+    draw_table(ax, (steps, low), weights, style.SERIES[2], "weights $A$", shape, (), labels, width, 2, weights)
+    last = steps + T * width + 2
+    arrow(ax, (last - 1.8, low + T / 2), (last - 0.2, low + T / 2), "$A v$")
+    draw_table(ax, (last, low), weights @ v, style.VALUE, "output", f"(T, d) = ({T}, {d})", width=width)
+    for left, columns, color in ((2.2, T, style.QUERY), (steps, T, style.QUERY), (last, d, style.QUERY)):
+        frame(ax, (left, low + row, columns * width, 1), color, 3)
+    frame(ax, (4.6 + D * width, top + row, d * width, 1), style.QUERY, 3)
+    said = re.sub(r"·(-[\d.]+)", r"·(\1)", " ".join(product(weights[row], v[:, 0])))
+    write(ax, 0.3, 2 * T + 7.5, f"first number of the framed output: {said}", ha="left")
+    return fig
 
 
 def draw_lines(
@@ -137,7 +226,7 @@ def draw_shares(
     """
     ax = style.new_axes(ax, 9, 2.7)
     left = dict.fromkeys(shares, 0.0)
-    for (part, color), hatch in zip(colors.items(), style.HATCHES, strict=False):
+    for (part, color), hatch in zip(colors.items(), ("xx", "//", "\\\\", "", "--", ".."), strict=False):
         lengths = [parts[part] for parts in shares.values()]
         bar = {"color": color, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
         ax.barh(list(shares), lengths, left=list(left.values()), label=part, **bar)
@@ -149,4 +238,4 @@ def draw_shares(
     ax.legend(bbox_to_anchor=(0.5, -0.3), **legend)
     ax.set_xlim(0, 1)
     ax.invert_yaxis()
-    return style.style_axes(ax, title, "share")
+    return style.style_axes(ax, title, "share of all parameters")
