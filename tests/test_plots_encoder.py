@@ -30,7 +30,7 @@ def inside(fig):
     return all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height for box in boxes)
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (1, 2), (2, 5), (6, 1)])
+@pytest.mark.parametrize("shape", [(3, 4), (1, 2), (2, 5), (6, 3)])
 def test_layer_norm_is_drawn_with_its_numbers(shape):
     tokens = torch.arange(shape[0] * shape[1]).reshape(shape).float()
     fig = draw_layer_norm(tokens, [f"token {t}" for t in range(shape[0])])
@@ -41,10 +41,12 @@ def test_layer_norm_is_drawn_with_its_numbers(shape):
         assert said.count("1.25") == 3 and said.count("-1.34") == 3  # each row's variance, and its first number normalized
 
 
-@pytest.mark.parametrize("shape", [(2, 6), (4,)])
+@pytest.mark.parametrize("shape", [(2, 6), (4,), (2, 1)])
 def test_layer_norm_has_room_for_a_few_numbers(shape):
-    with pytest.raises(ValueError, match="at most 5 numbers, not"):
+    with pytest.raises(ValueError, match="2 to 5 numbers, not"):
         draw_layer_norm(torch.zeros(shape), ["a", "b"])
+    with pytest.raises(ValueError, match="below 1000, not for 2000"):
+        draw_layer_norm(torch.tensor([[1.0, -2000]]), ["a"])
 
 
 def test_an_mlp_is_drawn_with_its_numbers():

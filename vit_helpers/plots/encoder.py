@@ -21,11 +21,13 @@ WIDEST = 5  # numbers of a token that fit the picture of layer norm
 def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) -> Figure:
     """Tokens, the mean and the variance of each row, and the normalized tokens, with all numbers in the cells.
 
-    tokens: (T, D) with D at most 5;  labels: T names
-    raises: ValueError if they are not rows of at most 5 numbers
+    tokens: (T, D) with D from 2 to 5;  labels: T names
+    raises: ValueError if they are not rows of 2 to 5 numbers, or too large for their cells
     """
-    if tokens.ndim != 2 or tokens.shape[1] > WIDEST:
-        raise ValueError(f"the picture has room for a list of tokens of at most {WIDEST} numbers, not {tuple(tokens.shape)}")
+    if tokens.ndim != 2 or not 2 <= tokens.shape[1] <= WIDEST:
+        raise ValueError(f"the picture has room for a list of tokens of 2 to {WIDEST} numbers, not {tuple(tokens.shape)}")
+    if tokens.abs().max() >= 1000:
+        raise ValueError(f"the cells have room for numbers below 1000, not for {tokens.abs().max():g}")
     T, D = tokens.shape
     mean, variance = tokens.mean(dim=1, keepdim=True), tokens.var(dim=1, unbiased=False, keepdim=True)
     fig, ax = new_canvas(T + 3.6, "Every row is normalized on its own: minus its mean, divided by its standard deviation")
