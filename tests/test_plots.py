@@ -8,7 +8,6 @@ from matplotlib.colors import to_hex
 from vit_helpers.patches import patchify
 from vit_helpers.plots import style
 from vit_helpers.plots.curves import draw_curve, draw_curves
-from vit_helpers.plots.encoder import draw_sizes, draw_spread, draw_stream, draw_turns
 from vit_helpers.plots.images import (
     color_bar,
     draw_attention,
@@ -171,27 +170,3 @@ def test_lines_are_named_and_start_at_0_when_nothing_is_below():
     _, ax = style.new_figure()
     assert draw_lines({"up": ([1, 2], style.PATCH, "-")}, ax).get_ylim()[0] == 0
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["up"]
-
-
-def test_a_stream_has_a_plus_for_every_branch():
-    ax = draw_stream([{"norm1": style.LINE, "attn": style.QUERY}, {"mlp": style.KEY}], ends=("z", "z'"))
-    assert sorted(t.get_text() for t in ax.texts if t.get_text()) == ["+", "+", "attn", "mlp", "norm1", "z", "z'"]
-
-
-def test_the_spread_of_runs_is_a_band_around_their_geometric_mean():
-    _, ax = style.new_figure()
-    line = draw_spread([[1.0, 2.0], [4.0, 8.0]], ax, "runs")
-    assert line.get_ydata().tolist() == pytest.approx([2, 4]) and line.get_xdata().tolist() == [1, 2]
-    band = ax.collections[0].get_paths()[0].vertices[:, 1]
-    assert band.min() == 1 and band.max() == 8
-
-
-def test_sizes_and_turns():
-    ax = draw_sizes({"a": (torch.tensor([[0.0, 2], [1, 1]]), style.PATCH)})
-    assert ax.lines[0].get_xdata().tolist() == [1, 1] and ax.lines[0].get_ydata().tolist() == [1, 0]
-    ax = draw_turns([5, 6, 7, 8], {"odd": style.QUERY, "even": style.KEY})
-    found = {
-        round(bar.get_x() + bar.get_width() / 2): (bar.get_height(), to_hex(bar.get_facecolor()).upper())
-        for bar in ax.patches
-    }
-    assert found == {1: (5, style.QUERY), 2: (6, style.KEY), 3: (7, style.QUERY), 4: (8, style.KEY)}

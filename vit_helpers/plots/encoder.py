@@ -1,17 +1,75 @@
-"""Pictures of what stands around attention: a stream with branches, and lines with their spread."""
+"""Pictures of the encoder block: layer normalization, the MLP, the residual stream, and runs with their range."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyBboxPatch
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.attention import arrow, draw_table, new_canvas, write
 
 DOTS = "ox^s"  # a mark for each group, so that they differ without color too
+ATTENTION, MLP, OTHER = style.SERIES  # the two branches of a block, and whatever is compared with them
+WIDEST = 5  # numbers of a token that fit the picture of layer norm
+
+
+def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) -> Figure:
+    """Tokens, the mean and the variance of each row, and the normalized tokens, with all numbers in the cells.
+
+    tokens: (T, D) with D from 2 to 5;  labels: T names
+    raises: ValueError if they are not rows of 2 to 5 numbers, or too large for their cells
+    """
+    if tokens.ndim != 2 or not 2 <= tokens.shape[1] <= WIDEST:
+        raise ValueError(f"the picture has room for a list of tokens of 2 to {WIDEST} numbers, not {tuple(tokens.shape)}")
+    if tokens.abs().max() >= 1000:
+        raise ValueError(f"the cells have room for numbers below 1000, not for {tokens.abs().max():g}")
+    T, D = tokens.shape
+    mean, variance = tokens.mean(dim=1, keepdim=True), tokens.var(dim=1, unbiased=False, keepdim=True)
+    fig, ax = new_canvas(T + 3.6, "Every row is normalized on its own: minus its mean, divided by its standard deviation")
+    top, left, width = 2.3, 2.0, 1.45 if D < WIDEST else 1.2
+    draw_table(ax, (left, top), tokens, style.LINE, "tokens", f"(T, D) = ({T}, {D})", labels, width=width)
+    left += width * D + 1.3
+    arrow(ax, (left - 1.1, top + T / 2), (left - 0.2, top + T / 2))
+    for name, numbers in (("mean", mean), ("variance", variance)):
+        draw_table(ax, (left, top), numbers, style.LINE, name, f"({T}, 1)", width=1.9)
+        left += 2.5
+    left += 0.4
+    arrow(ax, (left - 0.9, top + T / 2), (left - 0.2, top + T / 2))
+    normalized = (tokens - mean) / (variance + eps).sqrt()
+    draw_table(ax, (left, top), normalized, OTHER, "normalized tokens", f"(T, D) = ({T}, {D})", width=1.4)
+    return fig
+
+
+def draw_mlp(token: Tensor, mlp: Any) -> Figure:
+    """One token on its way through an MLP, with all numbers in the cells: D, 4D, 4D after the activation, D.
+
+    token: (D,) with D = 4;  mlp: a module with `fc1`, `act` and `fc2`
+    """
+    hidden = mlp.fc1(token)
+    after = mlp.act(hidden)
+    steps = {
+        "token $z$": (token, "(D) = ({})", "times $W_1$, plus $b_1$"),
+        "hidden numbers $z W_1 + b_1$": (hidden, "(4D) = ({})", "GELU"),
+        "after GELU": (after, "(4D) = ({})", "times $W_2$, plus $b_2$"),
+        "output": (mlp.fc2(after), "(D) = ({})", ""),
+    }
+    fig, ax = new_canvas(13.6, "The MLP widens a token, applies GELU to each number, and narrows it again")
+    for i, (name, (row, shape, then)) in enumerate(steps.items()):
+        numbers = row.detach()[None]
+        width, top = 1.34, 2.0 + 3.2 * i
+        left = 11 - width * len(row) / 2
+        color = style.LINE if i in (0, 3) else MLP
+        strength = (numbers.abs() / 1.5).clamp(max=0.9) if color == MLP else None
+        draw_table(ax, (left, top), numbers, color, name, shape.format(len(row)), width=width, strength=strength)
+        if then:
+            arrow(ax, (11 + 2.3, top + 1.2), (11 + 2.3, top + 2.4))
+            write(ax, 11 + 2.7, top + 1.8, then, ha="left")
+    return fig
 
 
 def draw_stream(
@@ -20,7 +78,7 @@ def draw_stream(
     title: str | None = None,
     ends: tuple[str, str] = ("in", "out"),
 ) -> Axes:
-    """A stream from left to right; each branch leaves it, passes its boxes, and is added back.
+    """A residual stream from left to right; each branch leaves it, passes its boxes, and is added back.
 
     branches: a list of {name of a box: color};  ends: what the stream is called where it comes in and goes out
     """
@@ -53,32 +111,68 @@ def draw_branch(ax: Axes, boxes: Mapping[str, str], left: float, width: float) -
 
 
 def draw_spread(values: Tensor | Sequence[Sequence[float]], ax: Axes, label: str, **options: Any) -> Line2D:
-    """A line through the geometric mean of several runs, and a band from the least to the largest.
+    """A line through the geometric mean of several runs, and a band from the smallest to the largest.
 
     values: (runs, points), all positive;  options: as for `plot`
     """
     values = torch.as_tensor(values).clamp(min=1e-12)
     points = range(1, values.shape[1] + 1)
-    (line,) = ax.plot(points, values.log().mean(0).exp(), label=label, linewidth=2, **options)
+    (line,) = ax.plot(points, values.log().mean(0).exp(), **{"label": label, "linewidth": 2} | options)
     low, high = values.amin(0), values.amax(0)
     ax.fill_between(points, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
     return line
 
 
 def draw_sizes(groups: Mapping[str, tuple[Tensor, str]], ax: Axes | None = None, title: str | None = None) -> Axes:
-    """A dot for every token: its mean and its spread.  groups: {name: (tokens (T, D), color)}"""
-    ax = style.style_axes(style.new_axes(ax, 4, 3), title, "mean of a token", "its spread")
+    """A dot for every token: its mean and its standard deviation.  groups: {name: (tokens (T, D), color)}"""
+    ax = style.style_axes(style.new_axes(ax, 4, 3), title)
     for (name, (tokens, color)), mark in zip(groups.items(), DOTS, strict=False):
         tokens = torch.as_tensor(tokens).detach()
-        spread = tokens.std(dim=-1, unbiased=False)
-        ax.plot(tokens.mean(dim=-1), spread, mark, color=color, markersize=4, linewidth=0, label=name)
+        deviation = tokens.std(dim=-1, unbiased=False)
+        ax.plot(tokens.mean(dim=-1), deviation, mark, color=color, markersize=4, linewidth=0, label=name)
     return ax
 
 
-def draw_turns(values: Sequence[float], groups: Mapping[str, str], ax: Axes | None = None) -> Axes:
-    """Bars numbered from 1, whose groups take turns.  groups: {name: color}"""
+def draw_normalizations(panels: Mapping[str, Tensor], names: Sequence[str]) -> Figure:
+    """A panel for each way to normalize, on the same axes; where all tokens are at one point, a ring and an arrow mark it.
+
+    panels: {title: tokens of two images (2, T, D)};  names: of the images
+    """
+    fig, axes = style.new_figure(9, 3.0, ncols=len(panels), sharex=True, sharey=True, squeeze=False)
+    for ax, (title, tokens) in zip(axes[0], panels.items(), strict=True):
+        draw_sizes(dict(zip(names, zip(tokens, (style.TEXT, OTHER), strict=True), strict=True)), ax, title)
+        mean, deviation = tokens.mean(dim=-1).detach(), tokens.std(dim=-1, unbiased=False).detach()
+        if max(mean.max() - mean.min(), deviation.max() - deviation.min()) < 0.05:
+            point = (float(mean.mean()), float(deviation.mean()))
+            ax.plot(*point, "o", markersize=18, fillstyle="none", color=style.TEXT)
+            look = {"arrowstyle": "-|>", "color": style.TEXT, "shrinkB": 11}
+            where = (point[0] + 0.1, 0.5 * point[1])
+            ax.annotate(f"all {mean.numel()} tokens", where, fontsize=style.TEXT_SIZE)
+            ax.annotate("", point, (where[0] + 0.5, where[1] + 0.1), arrowprops=look)
+    axes[0, 0].legend(fontsize=style.TEXT_SIZE - 1, frameon=False, markerscale=1.5)
+    axes[0, 0].set_ylabel("standard deviation", fontsize=style.TEXT_SIZE)
+    fig.supxlabel("mean of the numbers of a token", fontsize=style.TEXT_SIZE)
+    return fig
+
+
+def draw_branches(values: Sequence[float], ax: Axes | None = None) -> Axes:
+    """Two bars for each block, of its attention and of its MLP.  values: of attention and MLP in turn"""
     ax = style.new_axes(ax, 4, 3)
-    for start, (name, color) in enumerate(groups.items()):
-        heights = values[start :: len(groups)]
-        ax.bar(range(start + 1, len(values) + 1, len(groups)), heights, color=color, label=name)
+    blocks = range(1, len(values) // 2 + 1)
+    for start, (name, color, hatch) in enumerate((("attention", ATTENTION, ""), ("MLP", MLP, "//"))):
+        where = [block + (start - 0.5) * 0.44 for block in blocks]
+        ax.bar(where, values[start::2], 0.4, color=color, hatch=hatch, edgecolor="white", label=name)
+    ax.set_xticks(blocks)
     return ax
+
+
+def draw_runs_apart(values: Mapping[int, Sequence[float]], ax: Axes, shift: float, label: str, **options: Any) -> None:
+    """A dot for each run, side by side, so that runs with equal results are seen as several.
+
+    values: {depth: a result for each run}, the depths evenly spaced from left to right;  shift: of this group, in steps
+    """
+    for i, (_, results) in enumerate(sorted(values.items())):
+        middle = (len(results) - 1) / 2
+        where = [i + shift + 0.05 * (run - middle) for run in range(len(results))]
+        ax.plot(where, results, linestyle="none", markersize=5, label="" if i else label, **options)
+    ax.set_xticks(range(len(values)), [str(depth) for depth in sorted(values)])
