@@ -68,7 +68,7 @@ def draw_projections(z: Tensor, maps: dict[str, Tensor], labels: Sequence[str]) 
     z: (T, D); maps: {"q": (D, d), "k": (D, d), "v": (D, d)}; labels: T names of tokens
     """
     (T, D), d = z.shape, next(iter(maps.values())).shape[1]
-    fig, ax = new_canvas(D + T + 4.3, "Steps 1 and 2: tokens, and their queries, keys and values, z times three matrices")
+    fig, ax = new_canvas(D + T + 4.3, "Steps 1 and 2: queries, keys and values are the tokens z times three matrices")
     top = D + 3.1
     draw_table(ax, (2, top), z, style.PATCH, "tokens $z$", f"(T, D) = ({T}, {D})", labels)
     for i, (role, matrix) in enumerate(maps.items()):
@@ -78,7 +78,7 @@ def draw_projections(z: Tensor, maps: dict[str, Tensor], labels: Sequence[str]) 
         draw_table(ax, (left, top), z @ matrix, ROLES[role], f"{name} ${role} = z W_{role}$", f"(T, d) = ({T}, {d})")
     arrow(ax, (6.2, top + T / 2), (7.4, top + T / 2))
     for line, text in enumerate(
-        ("each number is a row of $z$", "times the column above it:", *product(z[0], maps["q"][:, 0]))
+        ("each entry is a row of $z$", "times the column above it:", *product(z[0], maps["q"][:, 0]))
     ):
         write(ax, 0.2, 2.5 + 0.8 * line, text, ha="left")
     return fig
@@ -142,7 +142,7 @@ def draw_weighted_sum(weights: Tensor, v: Tensor, labels: Sequence[str], query: 
         arrow(ax, (scaled + d * width + 0.2, top + 0.5), (output - 0.2, 2.6 + 0.85 * (T - 1)))
     write(ax, (scaled + d * width + output) / 2, 1.65, "add up", weight="bold")
     top = 2.1 + 0.85 * (T - 1)
-    draw_table(ax, (output, top), weights[None] @ v, style.VALUE, f"output for {query}", f"(d) = ({d})", width=width)
+    draw_table(ax, (output, top), weights[None] @ v, style.VALUE, f"output for {query}", f"d = {d}", width=width)
     return fig
 
 
@@ -152,7 +152,7 @@ def draw_multi_head(T: int, D: int, heads: int) -> Figure:
     T: tokens; D: their width, a multiple of `heads`
     """
     d, height = D // heads, T * UNIT + 1.5
-    title = f"Each of {heads} heads has queries, keys and values of its own, {d} channels wide"
+    title = f"Each of {heads} heads has its own queries, keys and values with {d} components"
     fig, ax = new_canvas(heads * height + 1.6, title)
     middle = 1.8 + heads * height / 2
     columns = {"q": 6.0, "k": 7.7, "v": 9.4, "A": 12.4, "y": 15.4}

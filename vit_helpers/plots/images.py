@@ -121,7 +121,9 @@ def draw_squares(
 
 def square_key(fig: Figure, top: float = 1) -> None:
     """Say below a figure what the areas of `draw_squares` mean."""
-    fig.supxlabel(f"area of a square: attention weight (a full patch is {top:g} or more)", fontsize=style.TEXT_SIZE)
+    fig.supxlabel(
+        f"area of a square: attention weight (a square that fills its patch: {top:g} or more)", fontsize=style.TEXT_SIZE
+    )
 
 
 def draw_bars(

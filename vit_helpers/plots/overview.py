@@ -109,7 +109,7 @@ ROWS = (384, 364, 344, 324, 304)  # the middles of the rows of tokens
 
 
 @dataclass(frozen=True)
-class Canvas:
+class _Canvas:
     """Axes in hundredths of an inch, and the parts that are drawn in color; every artist carries the name of its part."""
 
     ax: Axes
@@ -176,7 +176,7 @@ def draw_overview(here: str | None = None) -> Figure:
     ax = fig.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
     ax.set_axis_off()
-    canvas = Canvas(ax, PARTS[here or "model"])
+    canvas = _Canvas(ax, PARTS[here or "model"])
     for draw in (draw_insets, draw_layers, draw_image_and_tokens, draw_block, draw_head, draw_dot_product):
         draw(canvas)
     if here is not None:
@@ -190,7 +190,7 @@ def tint(color: str, strength: float) -> str:
     return "#" + "".join(f"{round(255 * (1 - strength + strength * part)):02X}" for part in to_rgb(color))
 
 
-def draw_insets(canvas: Canvas) -> None:
+def draw_insets(canvas: _Canvas) -> None:
     """The frames of the insets, the wedges from what they enlarge, and all titles."""
     for part, ((x, y, width, height), source) in INSETS.items():
         end = x + width if part == "block" else x  # the wedge of the block comes from above, the others from the left
@@ -205,7 +205,7 @@ def draw_insets(canvas: Canvas) -> None:
         canvas.text(part, *where, notebooks, ha="left")
 
 
-def draw_layers(canvas: Canvas) -> None:
+def draw_layers(canvas: _Canvas) -> None:
     """What the tables above list: boxes, arrows, names and shapes."""
     for box in BOXES:
         canvas.box(*box)
@@ -215,7 +215,7 @@ def draw_layers(canvas: Canvas) -> None:
         canvas.text(*name)
 
 
-def draw_image_and_tokens(canvas: Canvas) -> None:
+def draw_image_and_tokens(canvas: _Canvas) -> None:
     """The tensors of the model: image, patches, tokens and position embeddings, features, class token, classes."""
     for i in range(4):
         draw_patch(canvas, "image", i, 10 + 40 * (i % 2), 334 - 40 * (i // 2), 40)
@@ -233,7 +233,7 @@ def draw_image_and_tokens(canvas: Canvas) -> None:
         canvas.add("output", Rectangle((842, y - 6.5), length, 13, **look))
 
 
-def draw_patch(canvas: Canvas, part: str, i: int, x: float, y: float, size: float) -> None:
+def draw_patch(canvas: _Canvas, part: str, i: int, x: float, y: float, size: float) -> None:
     """One of the four patches of the image, at this lower left corner: sky, sun, roof or tree."""
     base, frame = canvas.color(part, style.PATCH, "#BBBBBB"), canvas.color(part, style.PATCH, style.LINE)
     for darkness, form in PICTURE[i]:
@@ -247,7 +247,7 @@ def draw_patch(canvas: Canvas, part: str, i: int, x: float, y: float, size: floa
     canvas.add(part, Rectangle((x, y), size, size, fill=False, edgecolor=frame, linewidth=1.4, zorder=3))
 
 
-def draw_block(canvas: Canvas) -> None:
+def draw_block(canvas: _Canvas) -> None:
     """The residual stream from top to bottom, and the two branches that are added to it."""
     canvas.path("block", (42, 186), (42, 40), (42, 14), width=4)
     for y in (158, 80):
@@ -262,7 +262,7 @@ def draw_block(canvas: Canvas) -> None:
     canvas.text("block", 58, 20, "residual stream (T, D)", ha="left")
 
 
-def draw_head(canvas: Canvas) -> None:
+def draw_head(canvas: _Canvas) -> None:
     """Queries, keys and values of all tokens, their scores and weights, and the weighted sums."""
     canvas.tensor("head", 348, 131, (8, 9), 5, TOKENS)
     for y, letter, color in ((186, "q", style.QUERY), (131, "k", style.KEY), (76, "v", style.VALUE)):
@@ -279,7 +279,7 @@ def draw_head(canvas: Canvas) -> None:
         canvas.add("head", Rectangle(corner, width, 9, **frame))
 
 
-def draw_dot_product(canvas: Canvas) -> None:
+def draw_dot_product(canvas: _Canvas) -> None:
     """A query and a key with their numbers, products below their columns, and the sum: the example of notebook 03."""
     query, key = (1, 1, 1, 1), (1, 1, 0, 0)
     for y, name, numbers, color in ((168, "query", query, style.QUERY), (138, "key", key, style.KEY)):

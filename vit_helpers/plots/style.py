@@ -84,8 +84,8 @@ def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
     for one, other in color_only_pairs(fig):
         warnings.warn(f"{one!r} and {other!r} differ by color alone: give one a marker, dashes or a hatch", stacklevel=3)
     plain = drawn(fig, "png")
-    kind, data = "png", with_palette(plain)
-    if count_colors(plain) > PHOTO:  # 64 colors would not do
+    kind, data = "png", with_palette(plain, 256 if any(ax.get_label() == "<colorbar>" for ax in fig.axes) else 64)
+    if count_colors(plain) > PHOTO:  # a palette would not do
         kind, data = "jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 85})
     width = round(100 * fig.get_size_inches()[0])
     plt.close(fig)
@@ -153,10 +153,10 @@ def count_colors(png: bytes) -> int:
     return len(image.getcolors(image.width * image.height) or ())
 
 
-def with_palette(png: bytes) -> bytes:
-    """A PNG with a palette of 64 colors: a quarter of the bytes, and nothing in it about who wrote it"""
+def with_palette(png: bytes, colors: int) -> bytes:
+    """A PNG with a palette of so many colors: a quarter of the bytes, and nothing in it about who wrote it"""
     from PIL import Image
 
     file = io.BytesIO()
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(64).save(file, "png", optimize=True)
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(colors).save(file, "png", optimize=True)
     return file.getvalue()
