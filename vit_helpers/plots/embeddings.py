@@ -35,7 +35,9 @@ def draw_patch_similarity(image: Tensor, patch_size: int, tables: dict[str, Tens
     """
     grid = (image.shape[1] // patch_size, image.shape[2] // patch_size)
     numbers = [str(i) for i in range(grid[0] * grid[1])]
-    fig = plt.figure(figsize=(9, 3.5), layout="constrained", facecolor="white")
+    fig = plt.figure(figsize=(9, 3.7), layout="constrained", facecolor="white")
+    title = "Similar patches become similar tokens, even with random weights"
+    fig.suptitle(title, x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     layout = [["image", *(f"{name} {patch}" for patch in chosen)] for name in tables]
     axes = fig.subplot_mosaic(layout, width_ratios=[1.25, *(1 for _ in chosen)])
     draw_grid(draw_image(image, axes["image"], "the patches"), (image.shape[1], image.shape[2]), patch_size)
