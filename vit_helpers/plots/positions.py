@@ -1,20 +1,33 @@
-"""Pictures of positions: how alike every place's vector is to all others."""
+"""Pictures of position embeddings: how similar they are to one another, and what resizing does to them."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
 
+Box = tuple[float, float, float, float]  # left, top, width, height
+
 
 def draw_similarity(
-    similar: Tensor, grid: tuple[int, int], ax: Axes | None = None, title: str | None = None, low: float = -0.6
+    similar: Tensor,
+    grid: tuple[int, int],
+    ax: Axes | None = None,
+    title: str | None = None,
+    low: float = -0.6,
+    cmap: Any = style.VALUES,
 ) -> tuple[Axes, AxesImage]:
     """A grid of small maps, one for each place of the grid: how similar its vector is to those of all places.
 
-    similar: (N, N), at most 1;  grid: rows and columns of places;  low: what is drawn darkest
+    similar: (N, N), at most 1;  grid: rows and columns of places
+    low    : the value of the lowest color;  cmap: `style.SIGNED` with low = -1 shows the sign
     returns: the axes, and what was drawn, for `color_bar`
     """
     ax = style.hide_axes(style.new_axes(ax, 5, 4), title)
@@ -23,7 +36,17 @@ def draw_similarity(
     for n, one in enumerate(similar.detach().cpu()):
         r, c = divmod(n, cols)
         canvas[r * (rows + 1) :, c * (cols + 1) :][:rows, :cols] = one.reshape(grid)
-    return ax, ax.imshow(canvas, cmap=style.VALUES, vmin=low, vmax=1, interpolation="nearest")
+    return ax, ax.imshow(canvas, cmap=cmap, vmin=low, vmax=1, interpolation="nearest")
+
+
+def frame_maps(ax: Axes, grid: tuple[int, int]) -> Axes:
+    """A thin frame around every small map of `draw_similarity`, for color maps whose zero is white"""
+    rows, cols = grid
+    for r in range(rows):
+        for c in range(cols):
+            corner = (c * (cols + 1) - 0.5, r * (rows + 1) - 0.5)
+            ax.add_patch(Rectangle(corner, cols, rows, fill=False, edgecolor=style.LINE, linewidth=0.8, clip_on=False))
+    return ax
 
 
 def draw_halo(halo: pd.DataFrame, ax: Axes | None = None, title: str | None = None) -> Axes:
@@ -32,9 +55,89 @@ def draw_halo(halo: pd.DataFrame, ax: Axes | None = None, title: str | None = No
     halo: rows of a training, with the columns augmentation, beside and far
     """
     ax, ways = style.new_axes(ax, 9, 3.2), list(halo["augmentation"].unique())
-    for kind, marker, color, aside in (("beside", "o", style.POSITION, -0.1), ("far", "^", style.KEY, 0.1)):
-        ax.plot([ways.index(way) + aside for way in halo["augmentation"]], halo[kind], marker, color=color, label=kind)
+    marks = (("beside", "o", style.SERIES[0], -0.1, "neighbors"), ("far", "^", style.SERIES[1], 0.1, "more than 3 apart"))
+    for kind, marker, color, aside, label in marks:
+        ax.plot([ways.index(way) + aside for way in halo["augmentation"]], halo[kind], marker, color=color, label=label)
     ax.axhline(0, color=style.LINE, linewidth=1)
     ax.set_xticks(range(len(ways)), ways)
     ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
-    return style.style_axes(ax, title, None, "mean cosine")
+    return style.style_axes(ax, title, None, "mean cosine similarity")
+
+
+def draw_numbered_map(
+    values: Tensor,
+    ax: Axes | None = None,
+    title: str | None = None,
+    place: int | None = None,
+    texts: Sequence[str] | None = None,
+) -> tuple[Axes, AxesImage]:
+    """A grid of cosines with the number in every cell of a small grid, and a frame around one place.
+
+    values: (rows, cols), from -1 to 1;  place: counted along the rows;  texts: for the cells, instead of the cosines
+    returns: the axes, and what was drawn, for `color_bar`
+    """
+    ax = style.style_axes(style.new_axes(ax, 4, 4), title, "column", "row")
+    drawn = ax.imshow(values.detach().cpu(), cmap=style.SIGNED, vmin=-1, vmax=1)
+    rows, cols = values.shape
+    small = max(rows, cols) <= 8
+    for n, value in enumerate(values.flatten().tolist() if small else ()):
+        text = f"{value:.1f}".replace("-0.0", "0.0") if texts is None else texts[n]
+        ink = style.ink_on(drawn.to_rgba([value])[0])
+        ax.text(n % cols, n // cols, text, color=ink, ha="center", va="center", fontsize=style.TEXT_SIZE - 1)
+    if place is not None:
+        corner = (place % cols - 0.5, place // cols - 0.5)
+        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=2, path_effects=style.HALO))
+    if small:
+        ax.set(xticks=range(cols), yticks=range(rows))
+    return ax, drawn
+
+
+def column_as_picture(column: int, grid: tuple[int, int], new_grid: tuple[int, int]) -> list[list[Box]]:
+    """Where the cells of a column are after resizing the grid: a list of boxes for each row of the old grid.
+
+    >>> column_as_picture(1, (2, 2), (4, 4))
+    [[(1.5, -0.5, 2.0, 2.0)], [(1.5, 1.5, 2.0, 2.0)]]
+    """
+    height, width = (new / old for new, old in zip(new_grid, grid, strict=True))
+    return [[(column * width - 0.5, row * height - 0.5, width, height)] for row in range(grid[0])]
+
+
+def column_as_list(column: int, grid: tuple[int, int], new_grid: tuple[int, int]) -> list[list[Box]]:
+    """Where they are after stretching the list of all cells: two boxes where one runs over the end of a row.
+
+    >>> column_as_list(1, (2, 2), (3, 3))
+    [[(1.75, -0.5, 0.75, 1.0), (-0.5, 0.5, 1.5, 1.0)], [(0.25, 1.5, 2.25, 1.0)]]
+    """
+    (rows, cols), (_, new_cols) = grid, new_grid
+    length = new_grid[0] * new_cols / (rows * cols)
+    pieces = []
+    for row in range(rows):
+        start, end = ((row * cols + column + i) * length for i in (0, 1))
+        lines = range(int(start // new_cols), int(-(-end // new_cols)))
+        spans = [(max(start, line * new_cols), min(end, (line + 1) * new_cols), line) for line in lines]
+        pieces.append([(a - line * new_cols - 0.5, line - 0.5, b - a, 1.0) for a, b, line in spans])
+    return pieces
+
+
+def draw_column(
+    sheet: Tensor, pieces: list[list[Box]], limit: float, ax: Axes | None = None, title: str | None = None
+) -> tuple[Axes, AxesImage]:
+    """One channel of the position embeddings as a picture, with the cells of a column framed and joined by arrows.
+
+    sheet: (rows, cols);  pieces: boxes for each cell of the column, from top to bottom;  limit: the value of full color
+    returns: the axes, and what was drawn, for `color_bar`
+    """
+    ax = style.hide_axes(style.new_axes(ax, 4, 4), title)
+    drawn = ax.imshow(sheet.detach().cpu(), cmap=style.SIGNED, vmin=-limit, vmax=limit, interpolation="nearest")
+    middles = []
+    for boxes in pieces:
+        for left, top, width, height in boxes:
+            ax.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor="black", linewidth=2))
+        left, top, width, height = max(boxes, key=lambda box: box[2])  # the larger piece carries the number
+        middles.append((left + width / 2, top + height / 2))
+    for start, end in pairwise(middles):
+        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "black", "shrinkA": 8, "shrinkB": 8})
+    for row, (x, y) in enumerate(middles):
+        ground = {"boxstyle": "circle,pad=0.15", "facecolor": "white", "edgecolor": "none"}
+        ax.text(x, y, str(row), ha="center", va="center", fontsize=11, color=style.TEXT, bbox=ground)
+    return ax, drawn
