@@ -183,8 +183,9 @@ def write_joints(fig: Figure, N: int) -> None:
     arrow(fig, 7.37 / WIDTH, 7.80 / WIDTH, 1 - first / HEIGHT, "head")
     write(fig, 7.85, first, "logits", ha="left")
     write(fig, 3.33, first, "class token", ha="right")
-    for i in sorted({0, N - 1}):
-        write(fig, 3.33, TOP + CLASS_ROW + SLIT + rows * (i + 0.5) / N, f"patch {i}", ha="right")
+    aside = min(0.5 / N, 0.125)  # of the way down: a single row has its label above the arrow
+    for i, down in {0: aside, N - 1: 1 - aside if N > 1 else aside}.items():
+        write(fig, 3.33, TOP + CLASS_ROW + SLIT + rows * down, f"patch {i}", ha="right")
 
 
 def draw_scales(fig: Figure) -> None:
