@@ -12,7 +12,7 @@ from colorspacious import cspace_convert, deltaE
 from matplotlib.colors import to_rgb
 
 from vit_helpers.plots import ablation, curves, data, encoder, images, inspection, scaling, style, training, vit
-from vit_helpers.plots.model import draw_model
+from vit_helpers.plots.model import Pass, draw_model
 
 NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
 PALETTE = {name: to_rgb(getattr(style, name)) for name in NAMES}
@@ -102,8 +102,9 @@ def rows(**kinds):
 
 
 def model_figure():
-    tokens = torch.randn(5, 6)
-    return draw_model(torch.rand(1, 4, 4), torch.rand(4, 4), tokens, tokens, torch.rand(3), 2, 2, "abc", "a title")
+    tokens, weights = torch.randn(5, 6), torch.rand(2, 5, 5)
+    stages = Pass(torch.rand(1, 4, 4), torch.rand(4, 4), tokens, [weights, weights], tokens, torch.rand(3))
+    return draw_model(stages, 2, "abc", "a title", {"classes": "a remark"})
 
 
 PARTS = dict.fromkeys("abcdefg", 1 / 7)
@@ -111,6 +112,7 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_against": lambda: ablation.draw_against({name: {1: [0.1], 2: [0.2]} for name in "abcde"}),
     "draw_changes": lambda: ablation.draw_changes({"a": [0.1], "b": [-0.2], "c": [0.001]}, band=0.01),
     "draw_curve": lambda: curves.draw_curve(rows(), "loss"),
+    "draw_loss": lambda: curves.draw_loss(10, 0.1),
     "draw_dots": lambda: data.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),
     "draw_sizes": lambda: encoder.draw_sizes({name: (torch.rand(3, 4), style.LINE) for name in "abcd"}),
     "draw_branches": lambda: encoder.draw_branches([1, 2, 3, 4]),

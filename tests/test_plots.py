@@ -5,7 +5,6 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
-from vit_helpers.patches import patchify
 from vit_helpers.plots import style
 from vit_helpers.plots.curves import draw_curve, draw_curves
 from vit_helpers.plots.images import (
@@ -17,7 +16,6 @@ from vit_helpers.plots.images import (
     draw_image_grid,
     draw_squares,
 )
-from vit_helpers.plots.model import draw_model
 from vit_helpers.plots.positions import draw_halo, draw_similarity
 from vit_helpers.plots.vit import draw_lines, draw_shares
 
@@ -81,32 +79,6 @@ def test_curves_show_the_history_with_names_and_units():
     assert [line.get_label() for line in ax.lines] == ["training", "validation"]
     assert len(draw_curves(HISTORY).axes) == 2
     assert draw_curve(HISTORY[:1], "loss").lines[0].get_marker() == "o"  # one point is seen too
-
-
-def test_the_model_picture_tells_every_shape():
-    image, chances = torch.rand(1, 8, 8), torch.tensor([0.02] * 9 + [0.82])
-    patches = patchify(image[None], 2)[0]
-    names = tuple("0123456789")
-    fig = draw_model(image, patches, torch.randn(17, 64), torch.randn(17, 64), chances, 2, 2, names, "finding")
-    found = texts(fig)
-    assert [bar.get_width() for bar in fig.axes[-1].patches] == pytest.approx(chances.tolist())
-    pieces = [im.get_array().squeeze() for im in fig.axes[1].images]
-    corners = [(im.get_extent()[0], im.get_extent()[3]) for im in fig.axes[1].images]
-    assert len(pieces) == 16 and (pieces[5] == image[0, 2:4, 2:4].numpy()).all()
-    assert corners == sorted(corners, key=lambda corner: (corner[1], corner[0]))  # left to right, top to bottom
-    assert len(set(corners)) == 16
-    for wanted in (
-        "finding",
-        "(1, 8, 8)",
-        "(16, 4)",
-        "(17, 64)",
-        "(10)",
-        "(T, D)",
-        "2 blocks",
-        "+ class token",
-        "+ positions",
-    ):
-        assert wanted in found
 
 
 def test_importing_and_drawing_leave_the_settings_alone():

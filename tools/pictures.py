@@ -1,18 +1,16 @@
-"""Make the images under images/ again: the forward pass that notebook 00 drew last, and the animation of the README.
+"""Make the image under images/ again: the animation of the README and of notebook 00.
 
-In the animation the model of notebook 08 classifies an image, from patches to tokens to attention, layer by layer. What a
+In it the model of notebook 08 classifies an image, from patches to tokens to attention, layer by layer. What a
 frame shows is drawn by `vit_helpers.plots.animation`; here are the frames in time, and the file that holds them.
 """
 
 import argparse
-import base64
 from pathlib import Path
 
-import nbformat
 from PIL import Image
 
 from tools import main
-from tools.execute import ROOT, lessons
+from tools.execute import ROOT
 from vit_helpers.data import load
 from vit_helpers.inspection.localization import follow_class_token
 from vit_helpers.plots.animation import Reading, frame, moments, palette
@@ -28,11 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     folder = args.out / "00_start_here"
     folder.mkdir(parents=True, exist_ok=True)
-    cells = nbformat.read(lessons()[0], as_version=4).cells
-    passes = [output.data["image/png"] for cell in cells if "draw_pass(" in cell.source for output in cell.outputs]
-    (folder / "pass.png").write_bytes(base64.b64decode(passes[-1]))
     save_animation(folder / "reading.gif", draw_reading(read_digit()))
-    print(folder / "pass.png", folder / "reading.gif", sep="\n")
+    print(folder / "reading.gif")
 
 
 def read_digit() -> Reading:

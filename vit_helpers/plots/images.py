@@ -31,10 +31,12 @@ def draw_image(image: Tensor, ax: Axes | None = None, title: str | None = None) 
     return ax
 
 
-def draw_image_grid(images: Sequence[Tensor] | Tensor, titles: Sequence[str] | None = None, columns: int = 8) -> Figure:
+def draw_image_grid(
+    images: Sequence[Tensor] | Tensor, titles: Sequence[str] | None = None, columns: int = 8, numbered: bool = False
+) -> Figure:
     """Many images side by side on a new figure, which is returned.
 
-    images: (n, C, H, W), from 0 to 1;  titles: n texts
+    images: (n, C, H, W), from 0 to 1;  titles: n texts;  numbered: write numbers at rows and columns, from 0
     """
     if titles and len(titles) != len(images):
         raise ValueError(f"{len(titles)} titles do not fit {len(images)} images")
@@ -46,7 +48,21 @@ def draw_image_grid(images: Sequence[Tensor] | Tensor, titles: Sequence[str] | N
         if i < len(images):
             draw_image(images[i], ax)
             ax.set_title(titles[i] if titles else "", fontsize=style.TEXT_SIZE, color=style.TEXT)
+    if numbered:
+        look = {"fontsize": style.TEXT_SIZE, "color": style.TEXT}
+        for col, ax in enumerate(axes[0]):
+            ax.set_title(f"column {col}", **look)
+        for row, ax in enumerate(axes[:, 0]):
+            ax.text(-0.1, 0.5, f"row {row}", ha="right", va="center", transform=ax.transAxes, **look)
     return fig
+
+
+def mark_wrong(fig: Figure, wrong: Sequence[bool]) -> None:
+    """A cross behind the title, and a thick frame, for each image of `draw_image_grid` that was misclassified."""
+    for ax, is_wrong in zip(fig.axes, wrong, strict=False):
+        if is_wrong:
+            ax.set_title(f"{ax.get_title()} ×", fontsize=style.TEXT_SIZE + 1, color=style.SERIES[2], weight="bold")
+            draw_box(ax, (0, 0, 1, 1), style.SERIES[2], linewidth=4, transform=ax.transAxes, clip_on=False)
 
 
 def draw_grid(ax: Axes, image_size: tuple[int, int], patch_size: int, color: str = "white") -> Axes:

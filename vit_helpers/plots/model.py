@@ -1,141 +1,213 @@
-"""The whole model in one picture, drawn from the numbers of a real pass."""
+"""The whole model in one picture, drawn from the numbers of a real forward pass; what an image is cut into; heads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Polygon, Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import draw_box, draw_grid, draw_image
+from vit_helpers.plots.images import draw_box, draw_grid, draw_image, draw_squares, square_key
 
-BOTTOM, HEIGHT = 0.30, 0.50  # where the row of pictures stands on the figure
+WIDTH, HEIGHT = 9.0, 4.85  # of the picture of the model, in inches, like every length in it
+TOP, TALL = 1.12, 2.72  # where the row of pictures starts below the upper edge, and how tall it is
+CLASS_ROW, SLIT = 0.26, 0.06  # the row of the class token is taller than the others, and stands a little apart
+LEFT = {"image": 0.08, "patches": 1.43, "tokens": 3.40, "blocks": 4.50, "features": 6.46, "classes": 7.93}
+WIDE = {
+    "image": 1.0,
+    "patches": 1.05,
+    "tokens": 128 / style.DOTS,
+    "blocks": 1.76,
+    "features": 128 / style.DOTS,
+    "classes": 0.98,
+}
+SPREAD = 3.0  # the scale of tokens and features runs from -SPREAD to SPREAD
+STRONG = 0.5  # the attention weight that is drawn darkest
+SIGNED = plt.get_cmap(style.SIGNED, 25)  # few steps, so that a stored picture with its 256 colors keeps all of them
+VEIL = style.VEIL.resampled(16)
+
+
+class Pass(NamedTuple):
+    """What one image becomes on its way through a ViT with L blocks and a class token."""
+
+    image: Tensor  # (C, H, W), from 0 to 1
+    patches: Tensor  # (N, C*P*P)
+    tokens: Tensor  # (T, D), what enters the first block
+    weights: list[Tensor]  # L of (h, T, T)
+    features: Tensor  # (T, D), what leaves the last norm
+    probabilities: Tensor  # (K,)
 
 
 def draw_model(
-    image: Tensor,
-    patches: Tensor,
-    tokens: Tensor,
-    features: Tensor,
-    probabilities: Tensor,
-    patch_size: int,
-    depth: int,
-    class_names: Sequence[str],
-    title: str | None = None,
+    stages: Pass, patch_size: int, class_names: Sequence[str], title: str = "", notes: Mapping[str, str] | None = None
 ) -> Figure:
-    """One image on its way through a ViT, with the shape at every stop; returns the figure.
+    """One image on its way through a ViT, with the shape at every stage; returns the figure.
 
-    image        : (C, H, W), from 0 to 1
-    patches      : (N, C*P*P), the image cut up
-    tokens       : (T, D), what enters the first block
-    features     : (T, D), what leaves the last; probabilities: (K,)
+    notes: what to point at, by the name of a stage: "tokens" and "features" (their class token), "blocks", "classes"
     """
-    fig = plt.figure(figsize=(9, 4.4), facecolor="white")
-    C, H, W = image.shape
-    (N, length), (T, D), K = patches.shape, tokens.shape, len(probabilities)
-    fig.text(0.01, 0.985, title or "", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, va="top")
-    ax = stop(fig, 0.01, 0.14, "image", "C, H, W", (C, H, W))
-    draw_grid(draw_image(image, ax), (H, W), patch_size, style.PATCH)
-    draw_patches(stop(fig, 0.19, 0.14, "patches", "N, C·P·P", (N, length)), patches, C, patch_size, (H, W))
-    draw_tokens(stop(fig, 0.41, 0.13, "tokens", "T, D", (T, D)), tokens)
-    draw_blocks(stop(fig, 0.585, 0.11, f"{depth} blocks", "", ()), depth)
-    draw_tokens(stop(fig, 0.735, 0.13, "features", "T, D", (T, D)), features)
-    draw_probabilities(stop(fig, 0.925, 0.07, "classes", "K", (K,)), probabilities, class_names)
-    middle, class_row = BOTTOM + HEIGHT / 2, BOTTOM + HEIGHT * (1 - 0.5 / T)
-    arrow(fig, 0.152, 0.193, middle, "cut")
-    arrow(fig, 0.335, 0.405, middle, "project")
-    arrow(fig, 0.545, 0.58, middle)
-    arrow(fig, 0.695, 0.73, middle)
-    arrow(fig, 0.868, 0.9, class_row, "head")
-    for y, text, color in ((0.9, "+ class token", style.CLASS_TOKEN), (0.825, "+ positions", style.POSITION)):
-        edge = {"facecolor": "white", "edgecolor": color, "linewidth": 2, "pad": 2}  # text in a color is hard to read
-        fig.text(0.475, y, text, ha="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT, bbox=edge)
+    fig = Figure(figsize=(WIDTH, HEIGHT), facecolor="white")
+    write(fig, 0.08, 0.2, title, ha="left", fontsize=style.TEXT_SIZE + 1)
+    (C, H, W), (N, length), (T, D) = stages.image.shape, stages.patches.shape, stages.tokens.shape
+    names = {"image": ("C, H, W", (C, H, W)), "patches": ("N, C·P·P", (N, length)), "tokens": ("T, D", (T, D))}
+    names |= {"features": ("T, D", (T, D)), "classes": ("K", (len(stages.probabilities),))}
+    for name, (letters, shape) in names.items():
+        write_shape(fig, name, letters, shape)
+    square = (TALL - WIDE["image"]) / 2 + TOP
+    draw_grid(draw_image(stages.image, axes(fig, "image", square, WIDE["image"])), (H, W), patch_size, style.PATCH)
+    draw_patches(axes(fig, "patches", square, WIDE["patches"]), stages.patches, C, patch_size, (H, W))
+    draw_tokens(fig, "tokens", stages.tokens)
+    draw_blocks(fig, stages.weights)
+    draw_tokens(fig, "features", stages.features)
+    draw_probabilities(
+        axes(fig, "classes", TOP + CLASS_ROW + SLIT, TALL - CLASS_ROW - SLIT), stages.probabilities, class_names
+    )
+    write_joints(fig, N)
+    draw_scales(fig)
+    for name, text in (notes or {}).items():
+        point_at(fig, name, text, largest(stages.probabilities), len(stages.probabilities))
     return fig
 
 
-def stop(fig: Figure, left: float, width: float, name: str, letters: str, shape: tuple[int, ...]) -> Axes:
-    """Axes of one stop on the way, its name and its shape in letters and numbers beneath"""
-    ax = style.hide_axes(fig.add_axes([left, BOTTOM, width, HEIGHT]))
-    numbers = ", ".join(str(n) for n in shape)
-    for y, text, weight in (
-        (0.24, name, "bold"),
-        (0.17, f"({letters})" if letters else "", "normal"),
-        (0.10, f"({numbers})" if shape else "", "normal"),
-    ):
-        fig.text(left + width / 2, y, text, ha="center", va="top", fontsize=style.TEXT_SIZE, color=style.TEXT, weight=weight)
-    return ax
+def axes(fig: Figure, name: str, top: float, tall: float) -> Axes:
+    """Axes of a stage, whose left end and width are known, from this height down"""
+    return style.hide_axes(fig.add_axes((LEFT[name] / WIDTH, 1 - (top + tall) / HEIGHT, WIDE[name] / WIDTH, tall / HEIGHT)))
+
+
+def write(
+    fig: Figure, x: float, y: float, text: str, ha: str = "center", fontsize: float = style.TEXT_SIZE - 1, **look: str
+) -> None:
+    """A text whose middle is so many inches from the left and from the top"""
+    fig.text(x / WIDTH, 1 - y / HEIGHT, text, ha=ha, va="center", fontsize=fontsize, color=style.TEXT, **look)
+
+
+def write_shape(fig: Figure, name: str, letters: str, shape: tuple[int, ...]) -> None:
+    """The name of a stage, and its shape in letters and in numbers"""
+    middle, numbers = LEFT[name] + WIDE[name] / 2, ", ".join(map(str, shape))
+    write(fig, middle, 4.02, name, weight="bold")
+    write(fig, middle, 4.24, f"({letters})")
+    write(fig, middle, 4.46, f"({numbers})")
 
 
 def draw_patches(ax: Axes, patches: Tensor, channels: int, patch_size: int, image_size: tuple[int, int]) -> None:
     """The patches, moved apart, in their places"""
     H, W = image_size
     P, gap = patch_size, 0.35 * patch_size
-    for i, patch in enumerate(patches):
+    for i, patch in enumerate(patches.detach().reshape(-1, channels, P, P)):
         row, col = divmod(i, W // P)
-        picture = patch.reshape(channels, P, P).permute(1, 2, 0)
         x, y = col * (P + gap), row * (P + gap)
-        ax.imshow(picture, cmap="gray" if channels == 1 else None, vmin=0, vmax=1, extent=(x, x + P, y + P, y))
+        draw_image(patch, ax)
+        ax.images[-1].set_extent((x, x + P, y + P, y))
         draw_box(ax, (x, y, P, P), style.PATCH, linewidth=1)
     ax.set_xlim(-gap, (W // P) * (P + gap))
     ax.set_ylim((H // P) * (P + gap), -gap)
 
 
-def draw_tokens(ax: Axes, tokens: Tensor) -> None:
-    """Tokens as rows of numbers; the class token is framed and tagged"""
-    T, D = tokens.shape
-    spread = tokens.abs().quantile(0.98)
-    ax.imshow(tokens, cmap=style.VALUES, vmin=-spread, vmax=spread, aspect="auto", interpolation="nearest")
-    draw_box(ax, (-0.5, -0.5, D, 1), style.CLASS_TOKEN, linewidth=2, clip_on=False)
-    draw_box(ax, (-0.5, 0.5, D, T - 1), style.PATCH, linewidth=2, clip_on=False)
+def draw_tokens(fig: Figure, name: str, tokens: Tensor) -> None:
+    """Tokens as rows of colors: the class token in a row of its own, the patches below it"""
+    below = TALL - CLASS_ROW - SLIT
+    parts = ((tokens[:1], TOP, CLASS_ROW, style.CLASS_TOKEN), (tokens[1:], TOP + CLASS_ROW + SLIT, below, style.PATCH))
+    for rows, top, tall, color in parts:
+        ax = axes(fig, name, top, tall)
+        ax.imshow(rows, cmap=SIGNED, vmin=-SPREAD, vmax=SPREAD, aspect="auto", interpolation="nearest")
+        draw_box(ax, (-0.5, -0.5, rows.shape[1], len(rows)), color, linewidth=2, clip_on=False)
 
 
-def draw_blocks(ax: Axes, depth: int) -> None:
-    """A pile of encoder blocks, read from left to right"""
-    shown = min(depth, 3)
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1)
-    for i in range(shown):
-        left = i * 0.9 / shown
-        box = FancyBboxPatch(
-            (left + 0.03, 0.06),
-            0.9 / shown - 0.08,
-            0.88,
-            boxstyle="round,pad=0.02",
-            facecolor="#eef3f8",
-            edgecolor=style.QUERY,
-        )
-        ax.add_patch(box)
-        ax.text(
-            left + 0.45 / shown,
-            0.5,
-            "attention, MLP",
-            rotation=90,
-            ha="center",
-            va="center",
-            fontsize=style.TEXT_SIZE,
-            color=style.TEXT,
-        )
+def draw_blocks(fig: Figure, weights: Sequence[Tensor]) -> None:
+    """The first and the last encoder block: attention with its weights (mean of the heads), and the MLP"""
+    shown = [(i, weights[i]) for i in sorted({0, len(weights) - 1})]
+    ax = axes(fig, "blocks", TOP, TALL)
+    wide, gap = (0.82, 0.12) if len(shown) > 1 else (WIDE["blocks"], 0)
+    for place, (i, maps) in enumerate(shown):
+        left = place * (wide + gap)
+        corner, look = (left + 0.02, 0.02), {"boxstyle": "round,pad=0,rounding_size=0.08", "facecolor": "#F7F7F7"}
+        ax.add_patch(FancyBboxPatch(corner, wide - 0.04, TALL - 0.04, edgecolor=style.TEXT, zorder=0, **look))
+        draw_block(fig, ax, left + wide / 2, f"block {i + 1}", maps.mean(dim=0))
+    ax.set(xlim=(0, WIDE["blocks"]), ylim=(TALL, 0), aspect="auto")
+    middle, hidden = LEFT["blocks"] + WIDE["blocks"] / 2, len(weights) - len(shown)
+    write(fig, middle, 4.02, f"{len(weights)} block{'s' * (len(weights) > 1)}", weight="bold")
+    if hidden:
+        write(fig, middle, 4.24, f"({hidden} of them not shown)")
+
+
+def draw_block(fig: Figure, ax: Axes, middle: float, name: str, weights: Tensor) -> None:
+    """What is in a block: a table of attention weights (T, T), and an MLP that widens D to 4 D and narrows it again"""
+    labels = ((0.2, name, "bold"), (0.46, "attention", "normal"), (1.58, "MLP", "normal"), (2.56, "D  4D  D", "normal"))
+    for y, text, weight in labels:
+        write(fig, LEFT["blocks"] + middle, TOP + y, text, weight=weight)
+    extent = (middle - 0.36, middle + 0.36, 1.34, 0.62)
+    ax.imshow(weights, cmap=VEIL, vmin=0, vmax=STRONG, extent=extent, interpolation="nearest")
+    draw_box(ax, (middle - 0.36, 0.62, 0.72, 0.72), style.LINE, linewidth=1)
+    corners = [(-0.28, 1.99), (0, 1.74), (0.28, 1.99), (0.28, 2.17), (0, 2.42), (-0.28, 2.17)]
+    ax.add_patch(Polygon([(middle + x, y) for x, y in corners], facecolor=style.MUTED, edgecolor="none"))
+    for x, low, high in ((-0.28, 1.99, 2.17), (0, 1.74, 2.42), (0.28, 1.99, 2.17)):
+        ax.plot([middle + x] * 2, [low, high], color=style.LINE, linewidth=5, solid_capstyle="butt")
 
 
 def draw_probabilities(ax: Axes, probabilities: Tensor, class_names: Sequence[str]) -> None:
-    """A bar a class from 0 to 1, the likeliest in the class token's color with its value"""
+    """A bar for each class from 0 to 1, with its name and its value; the largest is darker, if there is one"""
     values = torch.as_tensor(probabilities).tolist()
-    best = max(range(len(values)), key=values.__getitem__) if len(set(values)) > 1 else None
+    best = largest(probabilities)
     for i, value in enumerate(values):
-        color = style.CLASS_TOKEN if i == best else style.LINE
-        ax.barh(i, value, color=color, height=0.7)
-        ax.text(-0.08, i, class_names[i], ha="right", va="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
-    if best is not None:
-        ax.text(1, best - 0.6, f"{values[best]:.2f}", ha="right", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
+        ax.barh(i, value, color=style.SERIES[0] if i == best else style.LINE, height=0.75)
+        right = value > 0.6  # too long a bar for its value to stand behind it
+        look = {"ha": "right" if right else "left", "va": "center", "fontsize": style.TEXT_SIZE - 1}
+        ax.text(value - 0.03 if right else value + 0.04, i, f"{value:.2f}", color="white" if right else style.TEXT, **look)
+        ax.text(-0.06, i, class_names[i], ha="right", va="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
     ax.set_xlim(0, 1)
     ax.set_ylim(len(values) - 0.5, -0.5)
-    for x in (0, 1):
-        ax.text(x, len(values) - 0.3, str(x), ha="center", va="top", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
-    ax.axvline(1, color=style.LINE, linewidth=0.5)
-    ax.axvline(0, color=style.LINE, linewidth=1)
+    ax.axvline(0, color=style.TEXT, linewidth=1)
+
+
+def largest(values: Tensor) -> int | None:
+    """The number of the largest value; None where all are equal
+
+    >>> largest(torch.tensor([0.1, 0.9])), largest(torch.ones(3))
+    (1, None)
+    """
+    return int(values.argmax()) if float(values.max() - values.min()) > 1e-6 else None
+
+
+def write_joints(fig: Figure, N: int) -> None:
+    """What happens between the stages, and which row belongs to which token"""
+    middle, first, rows = TOP + TALL / 2 + 0.1, TOP + CLASS_ROW / 2, TALL - CLASS_ROW - SLIT
+    arrow(fig, 1.11 / WIDTH, 1.43 / WIDTH, 1 - middle / HEIGHT, "cut")
+    arrow(fig, 2.53 / WIDTH, 3.30 / WIDTH, 1 - middle / HEIGHT, "project")
+    arrow(fig, 4.31 / WIDTH, 4.50 / WIDTH, 1 - middle / HEIGHT)
+    arrow(fig, 6.27 / WIDTH, 6.44 / WIDTH, 1 - middle / HEIGHT)
+    arrow(fig, 7.37 / WIDTH, 7.80 / WIDTH, 1 - first / HEIGHT, "head")
+    write(fig, 7.85, first, "logits", ha="left")
+    write(fig, 3.33, first, "class token", ha="right")
+    aside = min(0.5 / N, 0.125)  # of the way down: a single row has its label above the arrow
+    for i, down in {0: aside, N - 1: 1 - aside if N > 1 else aside}.items():
+        write(fig, 3.33, TOP + CLASS_ROW + SLIT + rows * down, f"patch {i}", ha="right")
+
+
+def draw_scales(fig: Figure) -> None:
+    """What the colors mean: numbers with a sign in tokens and features, attention weights in blocks"""
+    both = ((2.1, SIGNED, -SPREAD, SPREAD, "tokens, features:"), (6.4, VEIL, 0, STRONG, "attention weights:"))
+    for left, colors, low, high, name in both:
+        ax = fig.add_axes((left / WIDTH, 0.08 / HEIGHT, 1.1 / WIDTH, 0.13 / HEIGHT))
+        fig.colorbar(ScalarMappable(Normalize(low, high), colors), cax=ax, orientation="horizontal", ticks=[])
+        write(fig, left - 0.08, HEIGHT - 0.145, f"{name} {'≤ −' if low else ''}{abs(low):g}", ha="right")
+        write(fig, left + 1.18, HEIGHT - 0.145, f"≥ {high:g}", ha="left")
+
+
+def point_at(fig: Figure, name: str, text: str, best: int | None = None, K: int = 1) -> None:
+    """A remark above a stage, with an arrow down to its class token or first label; with `best`, to that bar of K"""
+    middle, end = LEFT[name] + WIDE[name] / 2, TOP
+    write(fig, middle, 0.62, text)
+    if name == "classes":
+        bars = TALL - CLASS_ROW - SLIT
+        middle, end = LEFT[name] + 0.6, TOP + CLASS_ROW + SLIT + bars * ((best or 0) + 0.1) / K
+    ends = ((middle / WIDTH, 1 - 0.88 / HEIGHT), (middle / WIDTH, 1 - end / HEIGHT))
+    look = {"arrowstyle": "-|>", "mutation_scale": 11, "color": style.TEXT}
+    fig.add_artist(FancyArrowPatch(*ends, transform=fig.transFigure, shrinkA=0, shrinkB=0, **look))
 
 
 def arrow(fig: Figure, left: float, right: float, height: float, text: str = "") -> None:
@@ -146,3 +218,43 @@ def arrow(fig: Figure, left: float, right: float, height: float, text: str = "")
         )
     )
     fig.text((left + right) / 2, height + 0.03, text, ha="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
+
+
+def draw_cuts(image: Tensor, owner: Tensor, ax: Axes, title: str, chosen: int) -> Axes:
+    """The borders between the pieces that an image is cut into, with the number of each piece at its middle.
+
+    image: (C, H, W), from 0 to 1;  owner: (H, W), the number of the piece of each pixel;  chosen: a piece to tint
+    """
+    draw_image(0.6 + 0.4 * image.mean(dim=0, keepdim=True), ax, title)
+    H, W = owner.shape
+    for y, x in (owner == chosen).nonzero().tolist():
+        ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=style.PATCH, alpha=0.65, linewidth=0))
+    for y in range(H):
+        for x in range(W):
+            if x and owner[y, x] != owner[y, x - 1]:
+                ax.plot([x - 0.5, x - 0.5], [y - 0.5, y + 0.5], color=style.TEXT, linewidth=1.5)
+            if y and owner[y, x] != owner[y - 1, x]:
+                ax.plot([x - 0.5, x + 0.5], [y - 0.5, y - 0.5], color=style.TEXT, linewidth=1.5)
+    for number in owner.unique().tolist():
+        y, x = (owner == number).nonzero().float().mean(dim=0).tolist()
+        ax.text(x, y, f"{number:.0f}", ha="center", va="center", fontsize=style.TEXT_SIZE, color=style.TEXT)
+    draw_box(ax, (-0.5, -0.5, W, H), style.TEXT, linewidth=1.5)
+    return ax
+
+
+def draw_heads(image: Tensor, rows: Mapping[str, Tensor], grid: tuple[int, int], title: str, top: float = 0.5) -> Figure:
+    """The class token's attention weights in each head as squares over the image, one row for each model.
+
+    rows: {name of the model: (h, T) weights, token 0 is the class token};  grid: rows and columns of patches
+    """
+    h = len(next(iter(rows.values())))
+    fig, panels = style.new_figure(9, 0.9 + 2.05 * len(rows), nrows=len(rows), ncols=h, squeeze=False)
+    for (name, weights), line in zip(rows.items(), panels, strict=True):
+        for head, ax in enumerate(line):
+            draw_squares(image, weights[head, 1:], grid, ax, f"head {head}, largest {weights[head, 1:].max():.2f}", top=top)
+        line[0].text(
+            -0.08, 0.5, name, transform=line[0].transAxes, ha="right", va="center", fontsize=style.TEXT_SIZE, weight="bold"
+        )
+    fig.suptitle(title, x=0.01, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    square_key(fig, top)
+    return fig
