@@ -24,7 +24,8 @@ from tools.execute import ROOT, all_notebooks, home, lessons
 
 pytestmark = pytest.mark.book
 
-BESIDE = [name for name in ("TEACHING", "notebooks/paper_index") if (ROOT / f"{name}.md").exists()]
+READMES = ("vit_helpers/README", "vit_helpers/results/README", "tools/README")
+BESIDE = [name for name in ("TEACHING", "notebooks/paper_index", *READMES) if (ROOT / f"{name}.md").exists()]
 LESSONS = lessons()
 
 

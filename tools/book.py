@@ -30,7 +30,8 @@ NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
 SETTINGS = tomllib.loads((STATIC / "sphinx.toml").read_text(encoding="utf-8"))
 README, PACKAGE = ROOT / "README.md", ROOT / "vit_helpers" / "__init__.py"
 SOLUTIONS, TESTS = ROOT / "notebooks" / "solutions" / "index.md", ROOT / "tests" / "index.md"  # pages of the book alone
-BESIDE = (ROOT / "notebooks" / "paper_index.md", ROOT / "TEACHING.md")
+READMES = [ROOT / folder / "README.md" for folder in ("vit_helpers", "vit_helpers/results", "tools")]
+BESIDE = (ROOT / "notebooks" / "paper_index.md", ROOT / "TEACHING.md", *READMES)
 
 LINK = re.compile(r"(?<!!)\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s]+)\)")
 LEFT_OUT = re.compile(  # the theme has its own navigation; images from other hosts (badges) need a network
