@@ -1,4 +1,4 @@
-"""Three processes that torchrun starts once. They run the cases below and write what each of them printed.
+"""Three processes as torchrun starts them, once. They run the cases below and write what each of them printed.
 
 `test_distributed.py` starts this file and looks at the results. Each case runs in a process group of two or of three: the
 processes join the next group when the cases of one are done. A case returns an exit status, as a command does.
@@ -15,8 +15,14 @@ from datetime import timedelta
 from pathlib import Path
 from unittest import mock
 
+import matplotlib.pyplot  # noqa: F401  the three processes are forked from one, which imports everything once
+import sklearn.datasets  # noqa: F401
 import torch
+import torch._dynamo
 import torch.distributed as dist
+import torch.distributed.checkpoint
+import torch.distributed.fsdp
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from vit_helpers.cli import main
 from vit_helpers.data import load
@@ -134,5 +140,7 @@ def run_cases(folder):
 
 
 if __name__ == "__main__":
-    run_cases(Path(sys.argv[1]))
+    start = "fork" if sys.platform == "linux" else "spawn"
+    way = {"start_method": start, "max_restarts": 1, "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
+    elastic_launch(LaunchConfig(1, 1, 3, **way), run_cases)(Path(sys.argv[1]))
     os._exit(0)  # a thread of torch that is still ending may abort an interpreter that clears up

@@ -2,14 +2,16 @@
 
 import contextlib
 import io
+import multiprocessing
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,17 +90,41 @@ def test_a_second_run_leaves_the_first_alone(trained):
 
 
 def start(*words, cwd):
-    """A command under way"""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen([sys.executable, "-m", "vit_helpers", *map(str, words)], cwd=cwd, env=environment,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    """A command under way, which writes what it says into two files; forked where that can be, as importing takes longest"""
+    ways = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
+    ways.set_forkserver_preload(["matplotlib.pyplot", "sklearn.datasets", "torch._dynamo"])
+    run = ways.Process(target=say_into_files, args=(list(map(str, words)), cwd, said := Path(tempfile.mkdtemp(dir=cwd))))
+    run.start()
+    run.out, run.err = said / "out", said / "err"
+    return run
+
+
+def say_into_files(words, cwd, said):
+    """A command in the process that was started for it"""
+    os.chdir(cwd)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are deaf to Ctrl-C
+    with (said / "out").open("w", buffering=1) as out, (said / "err").open("w") as err:
+        sys.stdout, sys.stderr = out, err
+        sys.exit(main(words))
+
+
+def ended(run):
+    """The exit status of a command that was started, and what it said"""
+    run.join(300)
+    return Done(run.exitcode, run.out.read_text(), run.err.read_text())
+
+
+def wait_for_epoch(run, epoch):
+    while not (run.out.exists() and f"\nepoch   {epoch}" in run.out.read_text()):
+        assert run.is_alive()
+        time.sleep(0.05)
 
 
 def test_runs_started_at_once_have_a_folder_each(tmp_path):
     runs = [start("train", "--epochs", 1, "--seed", seed, cwd=tmp_path) for seed in (0, 1)]
-    said = [run.communicate(timeout=300) for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], said
-    folders = [Path(re.search(r"^checkpoint: (.*)$", out, re.M)[1]).parent for out, _ in said]
+    said = [ended(run) for run in runs]
+    assert [one.returncode for one in said] == [0, 0], said
+    folders = [Path(re.search(r"^checkpoint: (.*)$", one.stdout, re.M)[1]).parent for one in said]
     assert {folder.name for folder in folders} == {"digits-1", "digits-2"}
     for seed, folder in enumerate(folders):
         kept = torch.load(tmp_path / folder / "checkpoint.pt", weights_only=True)
@@ -113,10 +139,10 @@ def test_runs_started_at_once_have_a_folder_each(tmp_path):
 def test_of_two_runs_started_at_once_with_the_same_out_one_is_refused(tmp_path):
     words = ["train", "--epochs", 1, "--out", "mine"]
     runs = [start(*words, "--seed", seed, cwd=tmp_path) for seed in (0, 1)]
-    said = [run.communicate(timeout=300) for run in runs]
-    assert sorted(run.returncode for run in runs) == [0, 1], said
-    seed = [run.returncode for run in runs].index(0)
-    assert re.match(r"error: (another run is writing into mine|mine.checkpoint\.pt is there already)", said[1 - seed][1])
+    said = [ended(run) for run in runs]
+    assert sorted(one.returncode for one in said) == [0, 1], said
+    seed = [one.returncode for one in said].index(0)
+    assert re.match(r"error: (another run is writing into mine|mine.checkpoint\.pt is there already)", said[1 - seed].stderr)
     kept = torch.load(tmp_path / "mine" / "checkpoint.pt", weights_only=True)
     assert kept["about"]["options"]["seed"] == seed
 
@@ -125,15 +151,14 @@ def test_while_a_run_lasts_nobody_resumes_it_and_a_killed_one_can_be_resumed(tmp
     monkeypatch.chdir(tmp_path)
     long = start("train", "--epochs", 500, "--out", "long", cwd=tmp_path)
     try:
-        while not long.stdout.readline().startswith("epoch   1"):
-            assert long.poll() is None
+        wait_for_epoch(long, 1)
         for words in (["--resume", "long"], ["--out", "long"]):
             assert main_status("train", *words) == 1
             assert "another run is writing into long" in capsys.readouterr().err
-        assert long.poll() is None
+        assert long.is_alive()
     finally:
         long.kill()
-        long.communicate()
+        long.join()
     with ExitStack() as stack:
         assert claim(None, Path("long"), "digits", stack) == Path("long")
 
@@ -141,15 +166,11 @@ def test_while_a_run_lasts_nobody_resumes_it_and_a_killed_one_can_be_resumed(tmp
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process alone")
 def test_ctrl_c_keeps_what_was_learned_and_resume_ends_the_same(trained):
     folder, _ = trained
-    words = [sys.executable, "-u", "-m", "vit_helpers", "train", "--epochs", "4", "--out", "cut"]
-    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs are deaf to Ctrl-C
-    run = subprocess.Popen(words, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, text=True, preexec_fn=listen)  # fmt: skip
-    while not run.stdout.readline().startswith("epoch   2"):
-        assert run.poll() is None
-    run.send_signal(signal.SIGINT)
-    out, err = run.communicate(timeout=60)
-    assert run.returncode == 130 and "Traceback" not in err
+    run = start("train", "--epochs", 4, "--out", "cut", cwd=folder)
+    wait_for_epoch(run, 2)
+    os.kill(run.pid, signal.SIGINT)
+    status, out, err = ended(run)
+    assert status == 130 and "Traceback" not in err
     assert re.search(r"stopped: [23] finished epochs are kept in cut/checkpoint.pt", out)
     assert "go on with: python -m vit_helpers train --resume cut" in out
 

@@ -1,4 +1,4 @@
-"""Several processes against one: in a group that torchrun starts once (ranks.py), and as torchrun handles lost processes."""
+"""Several processes against one: in a group that starts once (ranks.py), and as torchrun handles lost processes."""
 
 import contextlib
 import io
@@ -35,9 +35,12 @@ class Said(NamedTuple):
     err: str
 
 
-def torchrun(*words, cwd):
-    """Processes under way, started by torchrun as a person starts them"""
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", *map(str, words)]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone"]  # as a person starts it
+
+
+def python(*words, cwd):
+    """Python under way"""
+    words = [sys.executable, *map(str, words)]
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(words, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -82,7 +85,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     write_shards(load("digits"), folder / "digits", 200)
     (folder / "runs" / "digits-1").mkdir(parents=True)
-    group = torchrun("--nproc-per-node=3", "--max-restarts=1", ROOT / "tests" / "ranks.py", folder, cwd=folder)
+    group = python(ROOT / "tests" / "ranks.py", folder, cwd=folder)
     said = {("one", 0): alone(train_digits, "one", cwd=folder)}
     out, err = group.communicate(timeout=300)
     assert group.returncode == 0, out + err
@@ -167,7 +170,7 @@ LONG = ["-m", "vit_helpers", "train", "--epochs", 3, "--batch-size", BATCH, "--o
 @needs_proc
 def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_path):
     folder, said = runs
-    run = torchrun("--nproc-per-node=2", *LONG, cwd=tmp_path)
+    run = python(*TORCHRUN, "--nproc-per-node=2", *LONG, cwd=tmp_path)
     kill_one(run, "epoch   1")
     out, err = run.communicate(timeout=120)
     assert run.returncode != 0
@@ -183,7 +186,7 @@ def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_
 @needs_proc
 def test_torchrun_starts_again_from_the_last_checkpoint(runs, tmp_path):
     folder, said = runs
-    run = torchrun("--nproc-per-node=2", "--max-restarts=1", *LONG, "--shard", cwd=tmp_path)
+    run = python(*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", *LONG, "--shard", cwd=tmp_path)
     kill_one(run, "epoch   1")
     out, err = run.communicate(timeout=300)
     assert run.returncode == 0, err

@@ -26,6 +26,7 @@ PICTURES = {
         lambda: steps.draw_weighted_sum(WEIGHTS[0], V, LABELS, "sky"),
         [V, WEIGHTS[0, :, None] * V, WEIGHTS[0] @ V],
     ),
+    "multi-head": (lambda: steps.draw_multi_head(5, 12, 3), []),
 }
 every = pytest.mark.parametrize("name", PICTURES)
 

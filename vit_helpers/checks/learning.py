@@ -92,7 +92,8 @@ def as_number(got: Any, when: str, kind: str = "a number") -> float:
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
     reject_if(callable(got), f"gives a function {when}; brackets are missing behind its name, as in loss.item()")
     odd = isinstance(got, (bool, str)) or (isinstance(got, Tensor) and (got.numel() != 1 or got.is_complex()))
-    reject_if(odd, f"gives {short(got)} {when}; it should give {kind}")
+    if odd:
+        raise Mistake(f"gives {short(got)} {when}; it should give {kind}")
     try:
         value = float(got.detach() if isinstance(got, Tensor) else got)
     except (TypeError, ValueError):

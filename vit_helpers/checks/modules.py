@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -77,11 +78,13 @@ class ModuleExercise:
                 self.sizes, self.place = sizes, -1
 
             def forward(self, x: Tensor) -> Tensor:
-                found = list(exercise.readings(self, *self.sizes))
-                if self.place < 0:  # of the right reading; the numbers may change later, the order does not
-                    right = super().forward(x)
-                    self.place = next(i for i, r in enumerate(found) if same(exercise.function(x, *r), right, atol=1e-3))
-                return function(x, *found[self.place])
+                found = exercise.readings(self, *self.sizes)
+                if self.place >= 0:  # of the right reading; the numbers may change later, the order does not
+                    return function(x, *next(islice(found, self.place, None)))
+                right = super().forward(x)
+                ways = ((i, r) for i, r in enumerate(found) if same(exercise.function(x, *r), right, atol=1e-3))
+                self.place, reading = next(ways)
+                return function(x, *reading)
 
         return Answer
 
@@ -104,7 +107,8 @@ def build(answer: Any, *sizes: int) -> nn.Module:
     """The learner's module with every weight and bias drawn anew: no two tensors share their numbers, and none is zero."""
     reject_if(isinstance(answer, nn.Module), "got a module that is built already; hand over the class itself")
     module = ask(answer, *sizes)
-    reject_if(not isinstance(module, nn.Module), f"gives {short(module)}; it should be an nn.Module")
+    if not isinstance(module, nn.Module):
+        raise Mistake(f"gives {short(module)}; it should be an nn.Module")
     return module
 
 
@@ -193,29 +197,30 @@ def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Si
     reject_if(not found, f"for sizes {sizes} the layers have other widths than they should: is a fixed number in your code?")
     got = output(module, x, shape=tuple(exercise.function(x, *found[0]).shape))
     atol = 1e-9 if x.dtype == torch.float64 else 1e-4
-    for reading, right in results(exercise, exercise.function, x, found, got):
+    stacked = [torch.stack(parts) for parts in zip(*found, strict=True)] if exercise.vectorized else []
+    gives = partial(results, x, got, found, stacked)
+    for reading, right in gives(exercise.function):
         if same(got, right, atol):
             return reading
     for words, wrong in exercise.mistakes.items():
         with suppress(RuntimeError, IndexError):  # some need other lengths
-            reject_if(any(same(got, theirs, atol) for _, theirs in results(exercise, wrong, x, found, got)), words)
-    for _, right in results(exercise, exercise.function, x, found, got):
+            reject_if(any(same(got, theirs, atol) for _, theirs in gives(wrong)), words)
+    for _, right in gives(exercise.function):
         expect_digits(got, right)
     raise Mistake(exercise.unknown)
 
 
 def results(
-    exercise: ModuleExercise, function: Callable[..., Tensor], x: Tensor, found: Sequence[Reading], got: Tensor
+    x: Tensor, got: Tensor, found: Sequence[Reading], stacked: Sequence[Tensor], function: Callable[..., Tensor]
 ) -> Iterator[tuple[Reading, Tensor]]:
     """What a function gives under each reading; where they are tried at once, only the nearest to the answer's result."""
-    if not exercise.vectorized:
+    if not stacked:
         for reading in found:
             with torch.no_grad():
                 result = function(x, *reading)
             yield reading, result
         return
     with torch.no_grad():
-        stacked = [torch.stack(parts) for parts in zip(*found, strict=True)]
         every = torch.vmap(lambda *reading: function(x, *reading))(*stacked)
         place = int((every - got).abs().flatten(1).amax(1).nan_to_num(torch.inf).argmin())
     yield found[place], every[place]

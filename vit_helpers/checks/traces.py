@@ -37,12 +37,12 @@ def state_of(model: nn.Module) -> dict[str, Any]:
 
 
 @contextmanager
-def generators_restored() -> Iterator[None]:
-    """Put torch's, numpy's and Python's generators back afterwards."""
+def generators_restored() -> Iterator[Any]:
+    """Put torch's, numpy's and Python's generators back afterwards; gives the state of Python's."""
     torch_state, numpy_generator, python_state = torch.get_rng_state(), get_bit_generator(), random.getstate()
     set_bit_generator(spare())
     try:
-        yield
+        yield python_state
     finally:
         torch.set_rng_state(torch_state)
         set_bit_generator(spare() if numpy_generator is TWINS[0] else numpy_generator)  # within another call
@@ -63,13 +63,13 @@ def spare() -> np.random.MT19937:
 
 
 @contextmanager
-def restored() -> Iterator[None]:
-    """Put the generators and torch's switches back afterwards, with a new seed meanwhile."""
+def restored() -> Iterator[Any]:
+    """Put the generators and torch's switches back afterwards, with a new seed for torch meanwhile; as the above."""
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
-    with generators_restored():
+    with generators_restored() as python_state:
         torch.default_generator.manual_seed(next(SEEDS))  # torch.manual_seed would write down where it was called
         try:
-            yield
+            yield python_state
         finally:
             torch.set_default_dtype(dtype)
             torch.set_grad_enabled(grad)
@@ -81,8 +81,8 @@ def ask(answer: Function, *given: Any, changes: tuple[int, ...] = (), model: str
     changes: the places of arguments that may change; model: what a module among them is called in messages
     """
     copies, models = [copy_of(x) for x in given], [state_of(x) if isinstance(x, nn.Module) else {} for x in given]
-    with restored():
-        seed, python_state = torch.initial_seed(), random.getstate()  # torch's seed stays when numbers are drawn
+    with restored() as python_state:
+        seed = torch.initial_seed()  # torch's seed stays when numbers are drawn
         dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
         got = bounded(answer(*copies))
         reject_if(torch.get_default_dtype() != dtype, DTYPE)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -11,6 +12,7 @@ from torch import Tensor
 from vit_helpers.plots import style
 
 COLUMNS = 22.0  # cells that fit side by side on a figure of 9 inches
+UNIT = 0.33  # side of a cell without a number
 ROLES = {"q": style.QUERY, "k": style.KEY, "v": style.VALUE}
 
 
@@ -66,7 +68,7 @@ def draw_projections(z: Tensor, maps: dict[str, Tensor], labels: Sequence[str]) 
     z: (T, D); maps: {"q": (D, d), "k": (D, d), "v": (D, d)}; labels: T names of tokens
     """
     (T, D), d = z.shape, next(iter(maps.values())).shape[1]
-    fig, ax = new_canvas(D + T + 4.3, "1. Tokens, and 2. their queries, keys and values: z times three matrices")
+    fig, ax = new_canvas(D + T + 4.3, "Steps 1 and 2: tokens, and their queries, keys and values, z times three matrices")
     top = D + 3.1
     draw_table(ax, (2, top), z, style.PATCH, "tokens $z$", f"(T, D) = ({T}, {D})", labels)
     for i, (role, matrix) in enumerate(maps.items()):
@@ -88,7 +90,7 @@ def draw_scores(q: Tensor, k: Tensor, labels: Sequence[str], row: int = 0) -> Fi
     q, k: (T, d); row: the query whose row is framed
     """
     T, d = q.shape
-    fig, ax = new_canvas(d + T + 5, "3. Scores: the dot product of every query with every key, divided by √d")
+    fig, ax = new_canvas(d + T + 5, "Step 3: scores, the dot product of every query with every key, divided by √d")
     top, width = d + 3.8, 1.4
     draw_table(ax, (2, top), q, style.QUERY, "queries $q$", f"(T, d) = ({T}, {d})", labels)
     draw_table(ax, (7.4, 2.7), k.T, style.KEY, "keys as columns, $k^T$", heads=labels, width=width)
@@ -108,7 +110,7 @@ def draw_softmax(scores: Tensor, labels: Sequence[str], row: int = 0) -> Figure:
     T, width = len(scores), 1.4
     powers = scores.exp()
     weights = powers / powers.sum(dim=-1, keepdim=True)
-    fig, ax = new_canvas(T + 3.9, "4. Softmax: from scores to weights that are positive and sum to 1 in every row")
+    fig, ax = new_canvas(T + 3.9, "Step 4: softmax, from scores to weights that are positive and sum to 1 in every row")
     top = 2.7
     draw_table(ax, (2, top), scores, name="scores", labels=labels, heads=labels, width=width)
     arrow(ax, (6.4, top + T / 2), (7.5, top + T / 2))
@@ -129,7 +131,7 @@ def draw_weighted_sum(weights: Tensor, v: Tensor, labels: Sequence[str], query: 
     """
     T, d = v.shape
     width, scaled, output = 1.2, 5.2 + d, 8.1 + 2.2 * d
-    fig, ax = new_canvas(1.7 * T + 2, f"5. Weighted sum: the output for {query} is an average of all values")
+    fig, ax = new_canvas(1.7 * T + 2, f"Step 5: the output for {query} is a weighted average of all values")
     for i, (label, weight) in enumerate(zip(labels, weights.tolist(), strict=True)):
         top = 2.1 + 1.7 * i
         draw_table(ax, (2, top), v[i : i + 1], style.VALUE, "values $v$" * (i == 0), labels=[label])
@@ -142,6 +144,46 @@ def draw_weighted_sum(weights: Tensor, v: Tensor, labels: Sequence[str], query: 
     top = 2.1 + 0.85 * (T - 1)
     draw_table(ax, (output, top), weights[None] @ v, style.VALUE, f"output for {query}", f"(d) = ({d})", width=width)
     return fig
+
+
+def draw_multi_head(T: int, D: int, heads: int) -> Figure:
+    """The steps of multi-head attention from left to right, one row for each head.
+
+    T: tokens; D: their width, a multiple of `heads`
+    """
+    d, height = D // heads, T * UNIT + 1.5
+    title = f"Each of {heads} heads has queries, keys and values of its own, {d} channels wide"
+    fig, ax = new_canvas(heads * height + 1.6, title)
+    middle = 1.8 + heads * height / 2
+    columns = {"q": 6.0, "k": 7.7, "v": 9.4, "A": 12.4, "y": 15.4}
+    weights = torch.randn(heads, T, T, generator=torch.Generator().manual_seed(0)).mul(2).softmax(dim=-1)
+    draw_blank(ax, (0.4, middle - T * UNIT / 2), torch.ones(T, D), style.PATCH, "tokens", f"(T, D) = ({T}, {D})")
+    for i in range(heads):
+        top, center = 2.3 + i * height, 2.3 + i * height + T * UNIT / 2
+        arrow(ax, (0.6 + D * UNIT, middle), (5.8, center))
+        for role, left in columns.items():
+            cells, color = (weights[i], style.SERIES[2]) if role == "A" else (torch.ones(T, d), ROLES.get(role, style.VALUE))
+            draw_blank(ax, (left, top), cells, color, f"${role}_{i}$" if role != "y" else f"$A_{i} v_{i}$")
+        arrow(ax, (11.0, center), (12.2, center))
+        arrow(ax, (14.1, center), (15.2, center))
+        arrow(ax, (16.8, center), (17.5, middle))
+    draw_blank(
+        ax, (17.7, middle - T * UNIT / 2), torch.ones(T, D), style.VALUE, "concatenated", f"({T}, {D}), then $U_{{msa}}$"
+    )
+    return fig
+
+
+def draw_blank(ax: Axes, corner: tuple[float, float], depths: Tensor, color: str, name: str = "", below: str = "") -> None:
+    """A table in small cells without numbers.  corner: left and top; depths: (rows, columns), how deep cells are tinted"""
+    left, top = corner
+    rows, columns = depths.shape
+    for i in range(rows):
+        for j in range(columns):
+            ground = [1 - float(depths[i, j]) * (1 - part) for part in to_rgb(color)]
+            ax.add_patch(Rectangle((left + j * UNIT, top + i * UNIT), UNIT, UNIT, facecolor=ground, edgecolor="white"))
+    frame(ax, (left, top, columns * UNIT, rows * UNIT), color, 1)
+    write(ax, left + columns * UNIT / 2, top - 0.45, name, weight="bold")
+    write(ax, left + columns * UNIT / 2, top + rows * UNIT + 0.45, below)
 
 
 def product(one: Tensor, other: Tensor) -> tuple[str, str]:

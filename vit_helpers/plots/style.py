@@ -31,7 +31,7 @@ HATCHES = ("", "//", "", "..", "\\\\", "--", "xx")  # of pieces laid end to end,
 HALO = [withStroke(linewidth=4, foreground="white")]  # around a frame of 2 points, so that it is seen on any map
 SHADES = 0.2  # what a print in gray keeps apart: a fifth of the way from black to white
 DOTS = 144  # an inch, in the stored picture, which is shown at 100 dots an inch: sharp on displays with small pixels
-LARGE = 100_000  # bytes; a larger figure is stored as JPEG where that is smaller, so that notebooks stay small
+PHOTO = 20_000  # colors; a figure with more of them shows photos and is stored as JPEG
 TEXT_SIZE = 12  # points; as large as the page's prose
 
 
@@ -85,8 +85,8 @@ def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
         warnings.warn(f"{one!r} and {other!r} differ by color alone: give one a marker, dashes or a hatch", stacklevel=3)
     plain = drawn(fig, "png")
     kind, data = "png", with_palette(plain)
-    if len(plain) > LARGE and len(jpeg := drawn(fig, "jpeg", pil_kwargs={"quality": 90})) < len(data):  # photos
-        kind, data = "jpeg", jpeg
+    if count_colors(plain) > PHOTO:  # 64 colors would not do
+        kind, data = "jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 85})
     width = round(100 * fig.get_size_inches()[0])
     plt.close(fig)
     return Image(data, format=kind), {f"image/{kind}": {"alt": alt, "width": width}}
@@ -145,10 +145,18 @@ def drawn(fig: Figure, kind: str, **options: Any) -> bytes:
     return file.getvalue()
 
 
+def count_colors(png: bytes) -> int:
+    """How many colors a picture has"""
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    return len(image.getcolors(image.width * image.height) or ())
+
+
 def with_palette(png: bytes) -> bytes:
-    """A PNG with a palette of 256 colors: a third of the bytes, and nothing in it about who wrote it"""
+    """A PNG with a palette of 64 colors: a quarter of the bytes, and nothing in it about who wrote it"""
     from PIL import Image
 
     file = io.BytesIO()
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(256).save(file, "png", optimize=True)
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(64).save(file, "png", optimize=True)
     return file.getvalue()
