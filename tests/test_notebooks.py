@@ -161,7 +161,7 @@ def test_the_readme_gives_the_reader_s_minutes(path):
     metadata = [cell.metadata for cell in cells(path, "code")]
     assert int(exercises) == sum(about["exercise"]["minutes"] for about in metadata if "exercise" in about)
     prose = "\n".join(cell.source for cell in cells(path, "markdown"))
-    if card := re.search(r"^\| your time \| about (\d+) minutes? to read, and (\d+) for the exercises? \|$", prose, re.M):
+    if card := re.search(r"^\| your time \| about (\d+) minutes? to read,? and (\d+) for the exercises? \|$", prose, re.M):
         assert card.groups() == (reading, exercises)
     else:
         assert "| your time |" not in prose, "wanted: about N minutes to read, and M for the exercises"

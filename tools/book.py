@@ -82,7 +82,7 @@ def make_book(pages: Path, site: Path) -> None:
     texts |= {path: notebook_page(path, tidy) for path in (*lessons(), *solutions)}
     texts |= {path: code_page(path, code) for path in code}
     texts[SOLUTIONS] = "# Solutions" + contents(solutions)
-    texts[TESTS] = "# Tests" + contents(path for path in code if path.parent == TESTS.parent)
+    texts[TESTS] = "# Tests" + contents(path for path in code if path.is_relative_to(TESTS.parent))
     texts[README] += contents(lessons(), "The notebooks") + contents([SOLUTIONS, *beside, PACKAGE, TESTS], "Beside them")
     theme = SETTINGS["theme"] | (SETTINGS["buttons"] | {"repository_url": address} if address else {})
     settings = SETTINGS["book"] | {"html_theme_options": theme}
