@@ -177,7 +177,7 @@ def reading(chromium, **options):
 def test_a_page_on_a_phone(name, site, chromium):
     with reading(chromium, viewport={"width": 375, "height": 800}) as (page, wrong):
         page.goto(f"file://{site}/{name}.html")
-        assert name in ("index", "vit_helpers/attention", "TEACHING") or typeset(page) > 3
+        assert name in ("index", "vit_helpers/attention", "TEACHING", *READMES) or typeset(page) > 3
         assert not page.query_selector_all("mjx-merror, [data-mjx-error]")
         assert page.evaluate("document.documentElement.scrollWidth") == 375
         assert broken_pictures(page) == []
