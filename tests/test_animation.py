@@ -70,7 +70,7 @@ def test_the_words_tell_what_is_drawn(made_up):
     said = [caption for caption, _, _ in moments(made_up)]
     assert len(said) == 8 and said[FIRST] == said[SECOND]
     assert said[CUT] == "Cut the image into 4 patches" and "8 numbers" in said[MADE]
-    assert said[-1] == "It reads a dog, with probability 0.60"
+    assert said[-1] == "The model predicts a dog, with probability 0.60"
 
 
 def test_at_first_there_is_the_image(made_up):

@@ -24,7 +24,8 @@ from tools.execute import ROOT, all_notebooks, home, lessons
 
 pytestmark = pytest.mark.book
 
-BESIDE = [name for name in ("TEACHING", "notebooks/paper_index") if (ROOT / f"{name}.md").exists()]
+READMES = ("vit_helpers/README", "vit_helpers/results/README", "tools/README")
+BESIDE = [name for name in ("TEACHING", "notebooks/paper_index", *READMES) if (ROOT / f"{name}.md").exists()]
 LESSONS = lessons()
 
 
@@ -176,7 +177,7 @@ def reading(chromium, **options):
 def test_a_page_on_a_phone(name, site, chromium):
     with reading(chromium, viewport={"width": 375, "height": 800}) as (page, wrong):
         page.goto(f"file://{site}/{name}.html")
-        assert name in ("index", "vit_helpers/attention", "TEACHING") or typeset(page) > 3
+        assert name in ("index", "vit_helpers/attention", "TEACHING", *READMES) or typeset(page) > 3
         assert not page.query_selector_all("mjx-merror, [data-mjx-error]")
         assert page.evaluate("document.documentElement.scrollWidth") == 375
         assert broken_pictures(page) == []

@@ -19,6 +19,7 @@ import torch
 
 import vit_helpers
 from tools.libraries import markdown
+from vit_helpers.cli import COMMANDS
 from vit_helpers.data import load
 
 ROOT = Path(__file__).parents[1]
@@ -232,14 +233,38 @@ def test_ci_runs_the_command_of_the_readme():
     assert "--notebook-dir=." in start  # without it JupyterLab serves notebooks/ alone, and ../images is not found
 
 
+READMES = [ROOT / "README.md", PACKAGE / "README.md", PACKAGE / "results" / "README.md", ROOT / "tools" / "README.md"]
+
+
+def anchors(path):
+    """The places in a page that a link can lead to, as GitHub names its headings"""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.repo
-@pytest.mark.parametrize("path", [ROOT / "README.md", PACKAGE / "results" / "README.md"], ids=["first page", "tables"])
+@pytest.mark.parametrize("path", READMES, ids=["first page", "package", "tables", "tools"])
 def test_links_and_pictures_of_a_readme_are_there(path):
     text = path.read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)#]+)\)", text)
-    assert links
-    assert not [link for link in links if not link.startswith("https://") and not (path.parent / link).exists()]
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("https://")]
+    assert links or path.parent.name == "tools"
+    for link in links:
+        file, _, place = link.partition("#")
+        there = path.parent / file if file else path
+        assert there.exists() and (not place or place in anchors(there)), link
     assert all(alt.strip() for alt in re.findall(r"!\[([^]]*)\]", text))
+
+
+@pytest.mark.repo
+def test_the_first_page_is_short_and_leads_on():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 1200
+    for page in ("vit_helpers/README.md", "vit_helpers/results/README.md", "tools/README.md", "TEACHING.md"):
+        assert f"]({page}" in text, page
+    commands = {
+        word for path in READMES[:2] for word in re.findall(r"-m vit_helpers (\w+)", path.read_text(encoding="utf-8"))
+    }
+    assert commands == set(COMMANDS)
 
 
 def stored(table, key, **which):
@@ -275,7 +300,8 @@ def test_figures_are_those_of_the_stored_tables():
 
 @pytest.mark.repo
 def test_accuracies_are_those_of_the_stored_run():
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
+    first = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     stored = [(PACKAGE / "results" / f"bench_{name}.txt").read_text(encoding="utf-8") for name in ("digits", "fashion")]
     (machine, *goals), (same, fashion) = (text.strip().split("\n\n") for text in stored)
     assert machine == same and machine in page
@@ -285,7 +311,9 @@ def test_accuracies_are_those_of_the_stored_run():
         accuracies, seconds = ([float(x) for x in column] for column in zip(*seeds, strict=True))
         accuracy = f"{statistics.mean(accuracies):.4f} ± {statistics.stdev(accuracies):.4f}"
         assert f"| {len(seeds)} | {accuracy} | {statistics.mean(seconds):.0f} ({max(seconds):.0f}) |" in page, goal
-    digits = load("digits")
+        where = {"digits": "the test digits", "fashion": "Fashion-MNIST"}.get(goal.split()[0])
+        assert not where or f"{accuracy} on {where} after {statistics.mean(seconds):.0f}" in first
+    page, digits = " ".join(page.split()), load("digits")
     train, test = ((split.images.flatten(1), split.labels) for split in (digits.train, digits.test))
     nearest = train[1][torch.cdist(test[0], train[0]).argmin(dim=1)]
     assert f"already classifies {(nearest == test[1]).float().mean():.3f} of them" in page

@@ -152,6 +152,21 @@ def test_the_card_and_the_readme_give_the_measured_cost(path):
     assert f"| {seconds} | {memory} |" in row
 
 
+@each_lesson
+def test_the_readme_gives_the_reader_s_minutes(path):
+    row = re.search(
+        rf"^\|.*\(notebooks/{re.escape(path.name)}\).*$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M
+    )[0]
+    reading, exercises = re.search(r"\| (\d+)\+(\d+) \|", row).groups()
+    metadata = [cell.metadata for cell in cells(path, "code")]
+    assert int(exercises) == sum(about["exercise"]["minutes"] for about in metadata if "exercise" in about)
+    prose = "\n".join(cell.source for cell in cells(path, "markdown"))
+    if card := re.search(r"^\| your time \| about (\d+) minutes? to read,? and (\d+) for the exercises? \|$", prose, re.M):
+        assert card.groups() == (reading, exercises)
+    else:
+        assert "| your time |" not in prose, "wanted: about N minutes to read, and M for the exercises"
+
+
 OURS = [
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for file in sorted((ROOT / "vit_helpers").rglob("*.py"))

@@ -14,7 +14,8 @@ from tools.execute import all_notebooks
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = all_notebooks()
-TEXTS = [path for path in (ROOT / "README.md", ROOT / "TEACHING.md", ROOT / "notebooks" / "paper_index.md") if path.exists()]
+READMES = [ROOT / folder / "README.md" for folder in ("", "vit_helpers", "vit_helpers/results", "tools")]
+TEXTS = [path for path in (*READMES, ROOT / "TEACHING.md", ROOT / "notebooks" / "paper_index.md") if path.exists()]
 PAGES = [*TEXTS, *NOTEBOOKS]
 
 # What GitHub lets through of the HTML in a text: the lists of its html-pipeline (github.com/gjtorikian/html-pipeline,

@@ -1,4 +1,4 @@
-"""The parity tool, and its table in the README."""
+"""The parity tool, and its table beside the stored results."""
 
 from pathlib import Path
 
@@ -57,10 +57,10 @@ def test_unknown_sizes_are_named(capsys):
     assert "error: unknown size 'XL/16', known: 8 px/P2/D64/L2" in capsys.readouterr().err
 
 
-def test_the_readme_shows_the_stored_table():
+def test_the_page_of_results_shows_the_stored_table():
     rows = pd.read_csv(ROOT / "vit_helpers" / "results" / "parity.csv")
     assert set(rows["model"]) == set(parity.SIZES)
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "vit_helpers" / "results" / "README.md").read_text(encoding="utf-8")
     assert parity.markdown(rows) in page
     least, most = rows["largest logit"].min(), rows["largest logit"].max()
     assert f"The largest logits are between {least:.2g} and {most:.2g}:" in page

@@ -24,6 +24,7 @@ def test_what_the_default_command_leaves_out_is_what_ci_adds():
     assert set(left_out.removeprefix("not ").split(" and not ")) == MARKERS
     added = re.search(r'pytest -m "(.*)"', (ROOT / ".ci" / "run").read_text(encoding="utf-8"))[1]
     assert set(added.split(" or ")) == MARKERS
+    assert f'pytest -m "{added}"\n' in (ROOT / "tools" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
 SETTINGS = tomllib.loads((STATIC / "sphinx.toml").read_text(encoding="utf-8"))
 README, PACKAGE = ROOT / "README.md", ROOT / "vit_helpers" / "__init__.py"
 SOLUTIONS, TESTS = ROOT / "notebooks" / "solutions" / "index.md", ROOT / "tests" / "index.md"  # pages of the book alone
-BESIDE = (ROOT / "notebooks" / "paper_index.md", ROOT / "TEACHING.md")
+READMES = [ROOT / folder / "README.md" for folder in ("vit_helpers", "vit_helpers/results", "tools")]
+BESIDE = (ROOT / "notebooks" / "paper_index.md", ROOT / "TEACHING.md", *READMES)
 
 LINK = re.compile(r"(?<!!)\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s]+)\)")
 LEFT_OUT = re.compile(  # the theme has its own navigation; images from other hosts (badges) need a network
@@ -81,7 +82,7 @@ def make_book(pages: Path, site: Path) -> None:
     texts |= {path: notebook_page(path, tidy) for path in (*lessons(), *solutions)}
     texts |= {path: code_page(path, code) for path in code}
     texts[SOLUTIONS] = "# Solutions" + contents(solutions)
-    texts[TESTS] = "# Tests" + contents(path for path in code if path.parent == TESTS.parent)
+    texts[TESTS] = "# Tests" + contents(path for path in code if path.is_relative_to(TESTS.parent))
     texts[README] += contents(lessons(), "The notebooks") + contents([SOLUTIONS, *beside, PACKAGE, TESTS], "Beside them")
     theme = SETTINGS["theme"] | (SETTINGS["buttons"] | {"repository_url": address} if address else {})
     settings = SETTINGS["book"] | {"html_theme_options": theme}

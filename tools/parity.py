@@ -75,7 +75,7 @@ def logits_and_gradients(model: nn.Module, images: Tensor) -> tuple[Tensor, dict
 
 
 def markdown(rows: pd.DataFrame) -> str:
-    """The README's table: a line for each size, the libraries side by side."""
+    """The table of results/README.md: a line for each size, the libraries side by side."""
     sizes = rows.drop_duplicates("model")
     columns = {"largest difference of logits; of gradients": sizes["model"]}
     columns["parameters"] = sizes["parameters"].map("{:,}".format)

@@ -52,13 +52,13 @@ def moments(reading: Reading) -> list[tuple[str, float, float]]:
     """
     (T, D), best = reading.tokens[0].shape, int(reading.probabilities.argmax())
     return [
-        ("Which digit stands here, among scraps of others?", 0, 1.2),
+        ("Which digit is this, among fragments of others?", 0, 1.2),
         (f"Cut the image into {T - 1} patches", 0.4, 0.5),
-        ("Lay them in a row, like the words of a sentence", 1.3, 0.2),
-        (f"Each becomes a token: {D} numbers for what it shows, and where", 0.7, 0.8),
-        ("A class token joins them, to gather the answer", 1.3, 0.2),
-        *[("Attention: which patches are worth looking at?", 0.4, 0.5) for _ in reading.weights],
-        (f"It reads a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}", 0.4, 2.6),
+        ("Arrange them as a sequence, like the words of a sentence", 1.3, 0.2),
+        (f"Each becomes a token: {D} numbers for its content and position", 0.7, 0.8),
+        ("A class token joins the sequence to collect the answer", 1.3, 0.2),
+        *[("In each layer, the class token attends to all tokens", 0.4, 0.5) for _ in reading.weights],
+        (f"The model predicts a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}", 0.4, 2.6),
     ]
 
 
