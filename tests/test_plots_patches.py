@@ -30,8 +30,8 @@ def test_the_last_stage_is_what_patchify_returns(size, P):
     for stage in found:
         assert np.prod(stage.shape) == np.prod(stage.blocks) == image.numel()
         for pixel in (0, 5, image.numel() - 1):
-            assert stage.numbers.reshape(stage.shape)[tuple(stage.index(pixel))] == pixel
-    assert found[-1].index(5)[0] == patch_of(5, size, P)
+            assert stage.numbers.reshape(stage.shape)[tuple(stage.index_of(pixel))] == pixel
+    assert found[-1].index_of(5)[0] == patch_of(5, size, P)
 
 
 @each
@@ -54,7 +54,7 @@ def test_a_reshape_keeps_the_order_and_texts_are_whole(size, P):
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
     said = [text.get_text() for text in fig.axes[0].texts]
     assert sum(text == "5" for text in said) == 4  # the pixel that is followed, once in each stage
-    assert [f"5 at {stage.index(5)}" in said for stage in stages(size, P)] == [True] * 4
+    assert [f"5 at {stage.index_of(5)}" in said for stage in stages(size, P)] == [True] * 4
     frames = [cell for cell in fig.axes[0].patches if to_hex(cell.get_edgecolor()) == style.TEXT]
     assert len(frames) == 4
 
@@ -144,12 +144,12 @@ def test_differences_share_a_scale_with_white_at_zero():
     assert [ax.get_ylabel() for ax in fig.axes[3:]] == ["brightness", "difference"]  # one unit for each bar
 
 
-def test_what_a_patch_does_not_hold_is_pale_gray():
+def test_what_a_patch_does_not_hold_is_gray():
     image, mask = torch.rand(3, 4, 4), torch.zeros(3, 4, 4)
     mask[1, :2] = 1
     shown = torch.as_tensor(draw_holding(image, mask).images[0].get_array()).permute(2, 0, 1)
     assert torch.equal(shown[1, :2], image[1, :2]) and not shown[[0, 2], :2].any()
-    assert (shown[:, 2:] >= 0.6).all() and torch.equal(shown[0, 2:], shown[2, 2:])
+    assert (shown[:, 2:] - 0.55).abs().max() <= 0.2 and torch.equal(shown[0, 2:], shown[2, 2:])
 
 
 def test_costs_are_named_at_the_ends_of_their_lines():

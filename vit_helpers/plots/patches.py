@@ -81,9 +81,9 @@ def draw_statistics(values: Tensor, titles: Sequence[str], top: float) -> Figure
 
 
 def draw_holding(image: Tensor, mask: Tensor, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """The numbers of an image that a patch holds, and pale gray elsewhere.  image: (C, H, W), mask: (C, H, W), 1 or 0"""
-    pale = 0.6 + 0.4 * image.mean(dim=0, keepdim=True)
-    return draw_image(torch.where(mask.any(dim=0), image * mask, pale), style.new_axes(ax, 4, 3), title)
+    """The numbers of an image that a patch holds, and a dull gray elsewhere.  image: (C, H, W), mask: (C, H, W), 1 or 0"""
+    gray = 0.35 + 0.4 * image.mean(dim=0, keepdim=True)
+    return draw_image(torch.where(mask.any(dim=0), image * mask, gray), style.new_axes(ax, 4, 3), title)
 
 
 def draw_costs(
@@ -92,11 +92,11 @@ def draw_costs(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Lines over the patch side, both axes logarithmic, each with its name at its end.
+    """Lines over the patch size, both axes logarithmic, each with its name at its end.
 
     costs: {name: (values, color, line style, "bottom", "center" or "top": where the name is)}
     """
-    ax = style.style_axes(style.new_axes(ax), title, "patch side P (pixels)", "billion multiply-adds")
+    ax = style.style_axes(style.new_axes(ax), title, "patch size P (pixels)", "billion multiply-adds")
     words = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
     for name, (values, color, dashes, side) in costs.items():
         ax.loglog(sides, values, dashes, color=color, marker="o", linewidth=2)

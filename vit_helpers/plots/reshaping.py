@@ -23,7 +23,8 @@ from vit_helpers.plots.animation import LOOK, Frames, between, in_time
 GAP = 0.45  # between blocks and between groups, in cells
 WIDTH, HEIGHT = 640, 400  # of a frame of the animation, in pixels
 CELL, TOP, LEFT, RIGHT = 42, 92, 30, 410  # its cells: their side, and where they start before and after the permute
-WIDE, LEAST, LETTER = 9.0, 0.24, 0.092  # inches: the figure, the smallest cell that two digits fit into, a letter
+WIDE, TALL, LETTER = 9.0, 8.0, 0.092  # inches: the width of the figure, the most for its cells, about that of a letter
+SIDES = (0.34, 0.32, 0.3, 0.28, 0.26, 0.24)  # of a cell, from the largest to the smallest that two digits fit into
 SHADES = (0.18, 0.42)  # of patches, in turn; the one that is followed has the full color
 FLIGHT = 0.26  # of the time of the permute: how long one patch moves
 Size = tuple[int, int]
@@ -38,7 +39,7 @@ class Stage(NamedTuple):
     blocks: tuple[int, int, int, int]  # how it is drawn: blocks, lines in each; groups, cells in each
     numbers: Tensor  # (H*W,), the pixels' numbers in reading order
 
-    def index(self, pixel: int) -> list[int]:
+    def index_of(self, pixel: int) -> list[int]:
         """Where a pixel is in the tensor"""
         return [int(i) for i in np.unravel_index(self.numbers.tolist().index(pixel), self.shape)]
 
@@ -120,16 +121,16 @@ def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) ->
     found = stages(size, patch_size)
     if not 0 <= pixel < len(found[0].numbers):
         raise ValueError(f"an image of {size[0]} x {size[1]} has pixels 0 to {len(found[0].numbers) - 1}, got {pixel}")
-    below = [(stage.axes, str(stage.shape), f"{pixel} at {stage.index(pixel)}") for stage in found]
+    below = [(stage.axes, str(stage.shape), f"{pixel} at {stage.index_of(pixel)}") for stage in found]
     least = [LETTER * max(map(len, texts)) for texts in below]  # inches that the texts of a stage need
     room = WIDE - 0.2 - 3 * 0.35
-    sides = [side for side in (0.34, 0.32, 0.3, 0.28, 0.26, LEAST) if sum(map(max, least, widths(found, side))) <= room]
-    side = max(sides, default=0.0)
-    tall = side * max(stage.extent()[1] for stage in found)
-    if not sides or tall > 8:
+    lines = max(stage.extent()[1] for stage in found)
+    fits = [side for side in SIDES if sum(map(max, least, widths(found, side))) <= room and side * lines <= TALL]
+    if not fits:
         raise ValueError(
-            f"{size[0]} x {size[1]} pixels with P = {patch_size} make cells too small to read: take fewer pixels"
+            f"{size[0]} x {size[1]} pixels with P = {patch_size} need cells too small to read: take fewer pixels"
         )
+    side, tall = fits[0], fits[0] * lines
     fig = Figure((WIDE, tall + 2), facecolor="white")
     ax = fig.add_axes((0, 0, 1, 1), xlim=(0, WIDE), ylim=(tall + 2, 0))
     ax.set_axis_off()
@@ -183,7 +184,7 @@ def draw_moving(
         ax.set_axis_off()
         stage, caption = found[number], CAPTIONS[number].format(H=size[0], W=size[1])
         ax.text(LEFT, 26, caption, va="center", **words(2))
-        shape = f"{stage.axes} = {stage.shape},  pixel {pixel} at {stage.index(pixel)}"
+        shape = f"{stage.axes} = {stage.shape},  pixel {pixel} at {stage.index_of(pixel)}"
         ax.text(LEFT, 58, shape, va="center", **words(1))
         if number > 1:
             for x, y in (CELL * found[1].places()).tolist():
