@@ -11,7 +11,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image, ImageChops, ImageSequence, ImageStat
 
-from tools.pictures import DIGIT, draw_reading, read_digit, save_animation
+from tools.pictures import DIGIT, read_digit, save_animation
 from vit_helpers.data import load
 from vit_helpers.plots import style
 from vit_helpers.plots.animation import (
@@ -27,9 +27,11 @@ from vit_helpers.plots.animation import (
     THICK,
     WIDTH,
     Reading,
+    draw_frames,
     draw_moment,
     frame,
     moments,
+    palette,
     slot,
 )
 from vit_helpers.pretrained import load_pretrained
@@ -149,18 +151,18 @@ def test_half_way_is_between(made_up):
 
 
 def test_the_same_numbers_make_the_same_file(made_up, tmp_path):
-    pictures = draw_reading(made_up, step=0.4)
+    pictures = draw_frames(made_up, step=0.4)
     assert sum(time for _, time in pictures) == pytest.approx(
         1000 * sum(moving + rest for _, moving, rest in moments(made_up)), abs=1500
     )
     for name in ("a.gif", "b.gif"):
-        save_animation(tmp_path / name, pictures)
+        save_animation(tmp_path / name, pictures, palette())
     assert (tmp_path / "a.gif").read_bytes() == (tmp_path / "b.gif").read_bytes()
     with Image.open(tmp_path / "a.gif") as file:
         assert file.info["loop"] == 0 and 5 < file.n_frames <= len(pictures)
         file.seek(file.n_frames - 1)
         assert file.info["duration"] >= 2000
-    assert len(draw_reading(made_up, step=0.2)) > len(pictures)
+    assert len(draw_frames(made_up, step=0.2)) > len(pictures)
 
 
 def test_the_stored_file_holds_the_colors_of_all_figures(stored):

@@ -142,6 +142,16 @@ def test_an_exercise_is_what_its_prose_says(path):
     assert found == "\n".join(cell.source for cell in cells(path, "markdown")).count("### Exercise")
 
 
+@pytest.mark.parametrize("path", lessons()[:6], ids=lambda path: path.stem)
+def test_it_opens_with_a_map_before_anything_is_explained(path):
+    """Title and one sentence, the setup cell, the map with this notebook's part in color; goals and costs follow."""
+    title, setup, opening, *_ = read(path).cells
+    sentence = title.source.partition("# ")[2].partition("\n")[2].split("![")[0]
+    assert setup.metadata.tags == ["setup"] and len(sentence.split()) <= 45 and "|" not in sentence
+    assert "draw_overview(" in opening.source and any("image/png" in output.data for output in opening.outputs)
+    assert "| your time |" in cells(path, "markdown")[1].source
+
+
 @each_lesson
 def test_the_card_and_the_readme_give_the_measured_cost(path):
     card = MEASURED.search("\n".join(cell.source for cell in cells(path, "markdown")))

@@ -103,6 +103,7 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "Table": lambda cls, _: cls("digits", "mini/2", 2, {"epochs": 1}, {"faster": {"lr": 0.01}}),
     "LiveCurves": lambda cls, _: live_curves(cls),
     "Stage": lambda cls, _: cls("tokens", "T, D", torch.rand(3, 4), width=2.0),
+    "TensorView": lambda cls, _: cls("patchify", "N, P*P", (2, 8), (1, 2, 2, 4), torch.arange(16)),
     "Pass": lambda cls, _: cls(*torch.rand(3, 1, 4, 4), [torch.rand(2, 5, 5)], torch.rand(5, 3), torch.rand(2)),
     "Finding": lambda cls, _: cls("ok", "Python 3.11"),
     "Reading": lambda cls, _: cls(

@@ -1,7 +1,8 @@
-"""Make the image under images/ again: the animation of the README and of notebook 00.
+"""Make the images under images/ again: the animations of the README and of notebook 01.
 
-In it the model of notebook 08 classifies an image, from patches to tokens to attention, layer by layer. What a
-frame shows is drawn by `vit_helpers.plots.animation`; here are the frames in time, and the file that holds them.
+In the README's, the model of notebook 08 classifies an image, from patches to tokens to attention. In notebook
+01's, numbered pixels move from an image to its patches. What their frames show is drawn by `vit_helpers.plots.animation` and
+`vit_helpers.plots.reshaping`; here are the frames in time, and the files that hold them.
 """
 
 import argparse
@@ -13,7 +14,8 @@ from tools import main
 from tools.execute import ROOT
 from vit_helpers.data import load
 from vit_helpers.inspection.localization import follow_class_token
-from vit_helpers.plots.animation import Reading, frame, moments, palette
+from vit_helpers.plots import animation, reshaping
+from vit_helpers.plots.animation import Frames, Reading
 from vit_helpers.pretrained import load_pretrained
 
 DIGIT = 12  # of the test set: a 6 that the model classifies correctly, well apart from the clutter
@@ -26,8 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     folder = args.out / "00_start_here"
     folder.mkdir(parents=True, exist_ok=True)
-    save_animation(folder / "reading.gif", draw_reading(read_digit()))
-    print(folder / "reading.gif")
+    save_animation(folder / "reading.gif", animation.draw_frames(read_digit()), animation.palette())
+    cells = args.out / "01_patches" / "patchify.gif"
+    cells.parent.mkdir(parents=True, exist_ok=True)
+    save_animation(cells, reshaping.draw_frames(), reshaping.palette())
+    print(folder / "reading.gif", cells, sep="\n")
 
 
 def read_digit() -> Reading:
@@ -37,20 +42,9 @@ def read_digit() -> Reading:
     return Reading(image, stored.model.config.patch_size, *follow_class_token(stored.model, pixels, box), stored.class_names)
 
 
-def draw_reading(reading: Reading, step: float = 0.06) -> list[tuple[Image.Image, int]]:
-    """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move"""
-    frames = []
-    for number, (_, moving, rest) in enumerate(moments(reading)):
-        steps = max(1, round(moving / step))
-        for k in range(1, steps + 1):
-            seconds = step * (moving > 0) + rest * (k == steps)
-            frames.append((frame(reading, number, k / steps), round(1000 * seconds)))
-    return frames
-
-
-def save_animation(path: Path, frames: list[tuple[Image.Image, int]]) -> None:
+def save_animation(path: Path, frames: Frames, colors: Image.Image) -> None:
     """Store frames as a GIF that loops for ever, all with the same few colors."""
-    first, *others = [image.quantize(palette=palette(), dither=Image.Dither.NONE) for image, _ in frames]
+    first, *others = [image.quantize(palette=colors, dither=Image.Dither.NONE) for image, _ in frames]
     first.save(path, save_all=True, append_images=others, duration=[time for _, time in frames], loop=0)
 
 

@@ -4,7 +4,7 @@ All numbers are given and drawn as they are; between two moments, positions and 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -31,6 +31,7 @@ DIM = 0.3  # brightness of a patch without attention
 THICK = 40  # width of a line for a weight of 1
 SIZE = style.TEXT_SIZE + 1  # of text, in points; captions are larger
 LOOK = {"font.family": "DejaVu Sans", "font.size": SIZE, "text.color": style.TEXT, "axes.edgecolor": style.LINE}
+Frames = list[tuple[Image.Image, int]]  # with their duration in milliseconds
 
 
 class Reading(NamedTuple):
@@ -102,6 +103,23 @@ def frame(reading: Reading, number: int, progress: float) -> Image.Image:
     canvas = FigureCanvasAgg(draw_moment(reading, number, progress))
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+
+
+def draw_frames(reading: Reading, step: float = 0.06) -> Frames:
+    """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move"""
+    pace = [(moving, rest) for _, moving, rest in moments(reading)]
+    return in_time(pace, step, lambda number, progress: frame(reading, number, progress))
+
+
+def in_time(pace: Sequence[tuple[float, float]], step: float, draw: Callable[[int, float], Image.Image]) -> Frames:
+    """The frames of moments, each with its seconds of movement and of rest after it.  draw: (number, progress) -> frame"""
+    frames = []
+    for number, (moving, rest) in enumerate(pace):
+        steps = max(1, round(moving / step))
+        for k in range(1, steps + 1):
+            seconds = step * (moving > 0) + rest * (k == steps)
+            frames.append((draw(number, k / steps), round(1000 * seconds)))
+    return frames
 
 
 def palette() -> Image.Image:
