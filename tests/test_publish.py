@@ -193,7 +193,7 @@ def test_copies_that_readers_keep_are_left_alone(repository):
     kept = [
         path
         for path in contents(repository)
-        if path.name == "01_patches.ipynb" and b"a/b" in (repository / path).read_bytes()
+        if path.name == "01_patches.ipynb" and b"github/a/b" in (repository / path).read_bytes()
     ]
     assert sorted(path.as_posix() for path in kept) == ["notebooks/01_patches.ipynb", "notebooks/solutions/01_patches.ipynb"]
 
