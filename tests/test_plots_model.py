@@ -11,7 +11,7 @@ from matplotlib.patches import FancyArrowPatch
 from vit_helpers.patches import patchify, unpatchify
 from vit_helpers.plots import model as pictures
 from vit_helpers.plots import style
-from vit_helpers.plots.curves import draw_loss, smoothed_loss
+from vit_helpers.plots.curves import draw_curves, draw_loss, smoothed_loss
 from vit_helpers.plots.images import draw_image_grid, mark_wrong
 from vit_helpers.plots.model import Pass, draw_cuts, draw_heads, draw_model
 
@@ -68,7 +68,8 @@ def test_numbers_with_a_sign_share_a_scale_around_zero_that_is_written():
     fig = draw_model(stages(), 2, NAMES)
     tables = [im for ax in fig.axes for im in ax.images if im.get_array().shape in ((1, 64), (16, 64))]
     assert len(tables) == 4 and {im.get_clim() for im in tables} == {(-3, 3)}
-    assert {"tokens, features: ≤ −3", "≥ 3", "attention weights: 0", "≥ 0.5"} <= set(texts(fig))
+    assert [ax.get_label() for ax in fig.axes].count("<colorbar>") == 2  # so that the stored picture keeps 256 colors
+    assert {"tokens, features: ≤ −3", "≥ 3", "attention weights: 0", "≥ 0.25"} <= set(texts(fig))
 
 
 def test_a_block_shows_its_attention_and_its_mlp():
@@ -76,7 +77,7 @@ def test_a_block_shows_its_attention_and_its_mlp():
     fig = draw_model(drawn, 2, NAMES)
     tables = [im for ax in fig.axes for im in ax.images if im.get_array().shape == (17, 17)]
     for im, weights in zip(tables, drawn.weights, strict=True):
-        assert torch.equal(torch.from_numpy(im.get_array().data), weights.mean(dim=0)) and im.get_clim() == (0, 0.5)
+        assert torch.equal(torch.from_numpy(im.get_array().data), weights.mean(dim=0)) and im.get_clim() == (0, 0.25)
     assert texts(fig).count("attention") == texts(fig).count("MLP") == 2
 
 
@@ -99,7 +100,7 @@ def test_remarks_point_at_stages_and_cross_no_other_text():
     }
     fig = draw_model(stages(chances=[0.001] * 4 + [0.991] + [0.001] * 5), 2, NAMES, "A title", notes)
     fig.canvas.draw()
-    boxes = [of(fig, text) for text in (*notes.values(), "A title", "class token", "head", "logits")]
+    boxes = [of(fig, text) for text in (*notes.values(), "A title", "class token", "head", "logits", "↓ softmax")]
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
     assert all(box.x0 >= 0 and box.x1 <= fig.bbox.width for box in boxes)
     assert len([one for one in fig.artists if isinstance(one, FancyArrowPatch)]) == 5 + len(notes)
@@ -125,7 +126,7 @@ def test_heads_are_compared_on_one_scale():
     fig = draw_heads(torch.rand(1, 8, 8), rows, (4, 4), "a finding")
     assert [len(ax.patches) for ax in fig.axes] == [16] * 8
     small, large = fig.axes[0].patches[2].get_width(), fig.axes[4].patches[2].get_width()
-    assert (small, large) == (pytest.approx(2 * (2 / 17) ** 0.5), 2)  # a side is the root of its weight over 0.5
+    assert (small, large) == (pytest.approx(2 * (1 / 17) ** 0.5), 2)  # a side is the root of its weight
     assert [ax.get_title(loc="left") for ax in fig.axes][3:5] == ["head 3, largest 0.06", "head 0, largest 1.00"]
     assert {"untrained", "trained"} <= set(texts(fig))
 
@@ -134,9 +135,9 @@ def test_a_sheet_of_images_can_be_numbered_and_mistakes_marked():
     fig = draw_image_grid(torch.rand(16, 1, 8, 8), numbered=True)
     assert [ax.get_title() for ax in fig.axes[:8]] == [f"column {i}" for i in range(8)]
     assert [fig.axes[i].texts[0].get_text() for i in (0, 8)] == ["row 0", "row 1"]
-    fig = draw_image_grid(torch.rand(3, 1, 8, 8), ["1 → 1", "9 → 5", "2 → 2"])
+    fig = draw_image_grid(torch.rand(3, 1, 8, 8), ["1 → 1", "9 → 5\n0.12", "2 → 2"])
     mark_wrong(fig, [False, True, False])
-    assert [ax.get_title() for ax in fig.axes[:3]] == ["1 → 1", "9 → 5 ×", "2 → 2"]
+    assert [ax.get_title() for ax in fig.axes[:3]] == ["1 → 1", "9 → 5 ×\n0.12", "2 → 2"]
     assert [len(ax.patches) for ax in fig.axes[:3]] == [0, 1, 0]
 
 
@@ -151,3 +152,10 @@ def test_the_loss_of_a_uniform_prediction_and_the_lowest_are_marked(K):
     wanted = torch.nn.functional.cross_entropy(chances.log(), target, label_smoothing=0.1)
     assert floor == pytest.approx(wanted.item(), rel=1e-4)
     assert all(floor <= smoothed_loss(torch.tensor(other), K, 0.1) for other in (0.1, 0.5, at - 0.01, (1 + at) / 2))
+
+
+def test_the_lowest_loss_possible_is_a_dotted_line():
+    history = [{"epoch": i, "loss": 2 / i, "val_loss": 2 / i, "accuracy": 0.5, "val_accuracy": 0.5} for i in (1, 2, 3)]
+    (line,) = (one for one in draw_curves(history, 0.5).axes[0].lines if one.get_linestyle() == ":")
+    assert set(line.get_ydata()) == {0.5} and line.get_label() == "lower bound: 0.50"
+    assert not [one for one in draw_curves(history).axes[0].lines if one.get_linestyle() == ":"]

@@ -42,7 +42,8 @@ def draw_image_grid(
         raise ValueError(f"{len(titles)} titles do not fit {len(images)} images")
     rows = -(-len(images) // columns)
     side = 9 / columns
-    fig, axes = style.new_figure(9, rows * (side + (0.35 if titles else 0.05)), nrows=rows, ncols=columns, squeeze=False)
+    above = 0.15 + 0.2 * max(len(title.splitlines()) for title in titles) if titles else 0.05
+    fig, axes = style.new_figure(9, rows * (side + above), nrows=rows, ncols=columns, squeeze=False)
     for i, ax in enumerate(axes.flat):
         style.hide_axes(ax)
         if i < len(images):
@@ -58,10 +59,13 @@ def draw_image_grid(
 
 
 def mark_wrong(fig: Figure, wrong: Sequence[bool]) -> None:
-    """A cross behind the title, and a thick frame, for each image of `draw_image_grid` that was misclassified."""
+    """A cross behind the title's first line, and a thick frame, for each misclassified image of a grid."""
     for ax, is_wrong in zip(fig.axes, wrong, strict=False):
         if is_wrong:
-            ax.set_title(f"{ax.get_title()} ×", fontsize=style.TEXT_SIZE + 1, color=style.SERIES[2], weight="bold")
+            first, *rest = ax.get_title().split("\n")
+            ax.set_title(
+                "\n".join([f"{first} ×", *rest]), fontsize=style.TEXT_SIZE + 1, color=style.SERIES[2], weight="bold"
+            )
             draw_box(ax, (0, 0, 1, 1), style.SERIES[2], linewidth=4, transform=ax.transAxes, clip_on=False)
 
 
@@ -138,7 +142,8 @@ def draw_squares(
 def square_key(fig: Figure, top: float = 1) -> None:
     """Say below a figure what the areas of `draw_squares` mean."""
     fig.supxlabel(
-        f"area of a square: attention weight (a square that fills its patch: {top:g} or more)", fontsize=style.TEXT_SIZE
+        f"area of a square: attention weight (a square that fills its patch: {top:g}{' or more' if top < 1 else ''})",
+        fontsize=style.TEXT_SIZE,
     )
 
 

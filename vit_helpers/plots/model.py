@@ -18,6 +18,7 @@ from vit_helpers.plots.images import draw_box, draw_grid, draw_image, draw_squar
 WIDTH, HEIGHT = 9.0, 4.85  # of the picture of the model, in inches, like every length in it
 TOP, TALL = 1.12, 2.72  # where the row of pictures starts below the upper edge, and how tall it is
 CLASS_ROW, SLIT = 0.26, 0.06  # the row of the class token is taller than the others, and stands a little apart
+BARS = TOP + CLASS_ROW + SLIT + 0.16  # where the bars of the classes start, below the word "softmax"
 LEFT = {"image": 0.08, "patches": 1.43, "tokens": 3.40, "blocks": 4.50, "features": 6.46, "classes": 7.93}
 WIDE = {
     "image": 1.0,
@@ -28,7 +29,7 @@ WIDE = {
     "classes": 0.98,
 }
 SPREAD = 3.0  # the scale of tokens and features runs from -SPREAD to SPREAD
-STRONG = 0.5  # the attention weight that is drawn darkest
+STRONG = 0.25  # the attention weight that is drawn darkest
 SIGNED = plt.get_cmap(style.SIGNED, 25)  # few steps, so that a stored picture with its 256 colors keeps all of them
 VEIL = style.VEIL.resampled(16)
 
@@ -64,9 +65,7 @@ def draw_model(
     draw_tokens(fig, "tokens", stages.tokens)
     draw_blocks(fig, stages.weights)
     draw_tokens(fig, "features", stages.features)
-    draw_probabilities(
-        axes(fig, "classes", TOP + CLASS_ROW + SLIT, TALL - CLASS_ROW - SLIT), stages.probabilities, class_names
-    )
+    draw_probabilities(axes(fig, "classes", BARS, TOP + TALL - BARS), stages.probabilities, class_names)
     write_joints(fig, N)
     draw_scales(fig)
     for name, text in (notes or {}).items():
@@ -182,6 +181,7 @@ def write_joints(fig: Figure, N: int) -> None:
     arrow(fig, 6.27 / WIDTH, 6.44 / WIDTH, 1 - middle / HEIGHT)
     arrow(fig, 7.37 / WIDTH, 7.80 / WIDTH, 1 - first / HEIGHT, "head")
     write(fig, 7.85, first, "logits", ha="left")
+    write(fig, 7.85, first + 0.21, "↓ softmax", ha="left")
     write(fig, 3.33, first, "class token", ha="right")
     aside = min(0.5 / N, 0.125)  # of the way down: a single row has its label above the arrow
     for i, down in {0: aside, N - 1: 1 - aside if N > 1 else aside}.items():
@@ -192,7 +192,7 @@ def draw_scales(fig: Figure) -> None:
     """What the colors mean: numbers with a sign in tokens and features, attention weights in blocks"""
     both = ((2.1, SIGNED, -SPREAD, SPREAD, "tokens, features:"), (6.4, VEIL, 0, STRONG, "attention weights:"))
     for left, colors, low, high, name in both:
-        ax = fig.add_axes((left / WIDTH, 0.08 / HEIGHT, 1.1 / WIDTH, 0.13 / HEIGHT))
+        ax = fig.add_axes((left / WIDTH, 0.08 / HEIGHT, 1.1 / WIDTH, 0.13 / HEIGHT), label="<colorbar>")
         fig.colorbar(ScalarMappable(Normalize(low, high), colors), cax=ax, orientation="horizontal", ticks=[])
         write(fig, left - 0.08, HEIGHT - 0.145, f"{name} {'≤ −' if low else ''}{abs(low):g}", ha="right")
         write(fig, left + 1.18, HEIGHT - 0.145, f"≥ {high:g}", ha="left")
@@ -201,10 +201,9 @@ def draw_scales(fig: Figure) -> None:
 def point_at(fig: Figure, name: str, text: str, best: int | None = None, K: int = 1) -> None:
     """A remark above a stage, with an arrow down to its class token or first label; with `best`, to that bar of K"""
     middle, end = LEFT[name] + WIDE[name] / 2, TOP
-    write(fig, middle, 0.62, text)
     if name == "classes":
-        bars = TALL - CLASS_ROW - SLIT
-        middle, end = LEFT[name] + 0.6, TOP + CLASS_ROW + SLIT + bars * ((best or 0) + 0.1) / K
+        middle, end = LEFT[name] + 0.82, BARS + (TOP + TALL - BARS) * ((best or 0) + 0.1) / K
+    write(fig, min(middle, WIDTH - 0.42), 0.62, text)
     ends = ((middle / WIDTH, 1 - 0.88 / HEIGHT), (middle / WIDTH, 1 - end / HEIGHT))
     look = {"arrowstyle": "-|>", "mutation_scale": 11, "color": style.TEXT}
     fig.add_artist(FancyArrowPatch(*ends, transform=fig.transFigure, shrinkA=0, shrinkB=0, **look))
@@ -242,7 +241,7 @@ def draw_cuts(image: Tensor, owner: Tensor, ax: Axes, title: str, chosen: int) -
     return ax
 
 
-def draw_heads(image: Tensor, rows: Mapping[str, Tensor], grid: tuple[int, int], title: str, top: float = 0.5) -> Figure:
+def draw_heads(image: Tensor, rows: Mapping[str, Tensor], grid: tuple[int, int], title: str, top: float = 1) -> Figure:
     """The class token's attention weights in each head as squares over the image, one row for each model.
 
     rows: {name of the model: (h, T) weights, token 0 is the class token};  grid: rows and columns of patches
@@ -255,6 +254,7 @@ def draw_heads(image: Tensor, rows: Mapping[str, Tensor], grid: tuple[int, int],
         line[0].text(
             -0.08, 0.5, name, transform=line[0].transAxes, ha="right", va="center", fontsize=style.TEXT_SIZE, weight="bold"
         )
+    fig.get_layout_engine().set(h_pad=0.1)  # inches, so that the title stands apart from the panels
     fig.suptitle(title, x=0.01, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     square_key(fig, top)
     return fig
