@@ -34,7 +34,8 @@ def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) ->
     mean, variance = tokens.mean(dim=1, keepdim=True), tokens.var(dim=1, unbiased=False, keepdim=True)
     fig, ax = new_canvas(T + 3.6, "Every row is normalized on its own: minus its mean, divided by its standard deviation")
     top, left, width = 2.3, 2.0, {4: 1.6, WIDEST: 1.3}.get(D, 1.95)
-    cells = {"width": width, "texts": significant(tokens, 3 if D < 4 else 2)}
+    digits = 3 if D < 4 else 2
+    cells: dict[str, Any] = {"width": width, "texts": significant(tokens, digits)}
     draw_table(ax, (left, top), tokens, style.LINE, "tokens", f"(T, D) = ({T}, {D})", labels, **cells)
     left += width * D + 1.3
     arrow(ax, (left - 1.1, top + T / 2), (left - 0.2, top + T / 2))
@@ -44,7 +45,7 @@ def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) ->
     left += 0.5
     arrow(ax, (left - 0.8, top + T / 2), (left - 0.1, top + T / 2))
     normalized = (tokens - mean) / (variance + eps).sqrt()
-    cells["texts"] = significant(normalized, 3 if D < 4 else 2)
+    cells["texts"] = significant(normalized, digits)
     draw_table(ax, (left, top), normalized, OTHER, "normalized tokens", f"(T, D) = ({T}, {D})", **cells)
     return fig
 
