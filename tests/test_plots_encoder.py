@@ -15,6 +15,7 @@ from vit_helpers.plots.encoder import (
     draw_sizes,
     draw_spread,
     draw_stream,
+    significant,
 )
 
 
@@ -41,6 +42,12 @@ def test_layer_norm_is_drawn_with_its_numbers(shape):
         assert said.count("1.25") == 3 and said.count("-1.34") == 3  # each row's variance, and its first number normalized
 
 
+def test_small_numbers_keep_their_digits_and_zero_has_no_sign():
+    said = texts(draw_layer_norm(torch.tensor([[0.001, 0.002, 0.003], [-7, -7, -7]]), ["token 0", "token 1"]))
+    assert {"0.001", "0.002", "6.67e-7", "-0.77", "0.77"} <= set(said) and "-0" not in said
+    assert significant(torch.tensor([-0.0, 1e-14, 160333.9])) == ["0", "0", "160334"]
+
+
 @pytest.mark.parametrize("shape", [(2, 6), (4,), (2, 1)])
 def test_layer_norm_has_room_for_a_few_numbers(shape):
     with pytest.raises(ValueError, match="2 to 5 numbers, not"):
@@ -57,6 +64,8 @@ def test_an_mlp_is_drawn_with_its_numbers():
     assert inside(fig) and {"1", "-2", "3", "-4"} <= set(said)
     assert all(f"{number:.2f}" in said for number in mlp(token).tolist())
     assert said.count("(4D) = (16)") == 2 and said.count("(D) = (4)") == 2
+    red, _, _, blue = (patch.get_facecolor() for patch in fig.axes[0].patches[:4])  # 1 and -4
+    assert red[0] > red[2] and blue[2] > blue[0]
 
 
 def test_one_point_gets_a_ring_and_a_cloud_does_not():

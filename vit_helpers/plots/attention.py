@@ -38,20 +38,24 @@ def draw_table(
     width: float = 1,
     digits: int = 2,
     strength: Tensor | None = None,
+    grounds: Tensor | None = None,
+    texts: Sequence[str] = (),
 ) -> None:
     """A table of numbers, one cell each, with its name above, its shape below, and labels at rows and columns.
 
     corner  : left and top; numbers: (rows, columns); width: of a cell; digits: behind the point, where there are any
-    strength: how deep each cell is tinted, from 0 to 1
+    strength: how deep each cell is tinted, from 0 to 1; grounds: (rows, columns, 3), the colors of cells instead
+    texts   : what the cells show, row by row, instead of `short` numbers
     """
     left, top = corner
     rows, columns = numbers.shape
     for i in range(rows):
         for j in range(columns):
             depth = 0.25 if strength is None else 0.75 * float(strength[i, j])
-            ground = [1 - depth * (1 - part) for part in to_rgb(color)]
+            tint = [1 - depth * (1 - part) for part in to_rgb(color)]
+            ground = tint if grounds is None else grounds[i, j].tolist()
             ax.add_patch(Rectangle((left + j * width, top + i), width, 1, facecolor=ground, edgecolor="white"))
-            text = short(float(numbers[i, j]), digits)
+            text = texts[i * columns + j] if texts else short(float(numbers[i, j]), digits)
             write(ax, left + (j + 0.5) * width, top + i + 0.5, text, style.ink_on(ground))
     frame(ax, (left, top, columns * width, rows), color)
     write(ax, left + columns * width / 2, top - (1.25 if heads else 0.45), name, weight="bold")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -11,10 +12,11 @@ from matplotlib.patches import Circle, FancyBboxPatch
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.attention import arrow, draw_table, new_canvas, write
+from vit_helpers.plots.attention import arrow, draw_table, new_canvas, short, write
 
 DOTS = "ox^s"  # a mark for each group, so that they differ without color too
 ATTENTION, MLP, OTHER = style.SERIES  # the two branches of a block, and whatever is compared with them
+ARROW = {"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0, "zorder": 1}
 WIDEST = 5  # numbers of a token that fit the picture of layer norm
 
 
@@ -28,25 +30,42 @@ def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) ->
         raise ValueError(f"the picture has room for a list of tokens of 2 to {WIDEST} numbers, not {tuple(tokens.shape)}")
     if tokens.abs().max() >= 1000:
         raise ValueError(f"the cells have room for numbers below 1000, not for {tokens.abs().max():g}")
-    T, D = tokens.shape
+    (T, D), tokens = tokens.shape, tokens.double()
     mean, variance = tokens.mean(dim=1, keepdim=True), tokens.var(dim=1, unbiased=False, keepdim=True)
     fig, ax = new_canvas(T + 3.6, "Every row is normalized on its own: minus its mean, divided by its standard deviation")
-    top, left, width = 2.3, 2.0, 1.45 if D < WIDEST else 1.2
-    draw_table(ax, (left, top), tokens, style.LINE, "tokens", f"(T, D) = ({T}, {D})", labels, width=width)
+    top, left, width = 2.3, 2.0, {4: 1.6, WIDEST: 1.3}.get(D, 1.95)
+    digits = 3 if D < 4 else 2
+    cells: dict[str, Any] = {"width": width, "texts": significant(tokens, digits)}
+    draw_table(ax, (left, top), tokens, style.LINE, "tokens", f"(T, D) = ({T}, {D})", labels, **cells)
     left += width * D + 1.3
     arrow(ax, (left - 1.1, top + T / 2), (left - 0.2, top + T / 2))
     for name, numbers in (("mean", mean), ("variance", variance)):
-        draw_table(ax, (left, top), numbers, style.LINE, name, f"({T}, 1)", width=1.9)
-        left += 2.5
-    left += 0.4
-    arrow(ax, (left - 0.9, top + T / 2), (left - 0.2, top + T / 2))
+        draw_table(ax, (left, top), numbers, style.LINE, name, f"({T}, 1)", width=2, texts=significant(numbers))
+        left += 2.4
+    left += 0.5
+    arrow(ax, (left - 0.8, top + T / 2), (left - 0.1, top + T / 2))
     normalized = (tokens - mean) / (variance + eps).sqrt()
-    draw_table(ax, (left, top), normalized, OTHER, "normalized tokens", f"(T, D) = ({T}, {D})", width=1.4)
+    cells["texts"] = significant(normalized, digits)
+    draw_table(ax, (left, top), normalized, OTHER, "normalized tokens", f"(T, D) = ({T}, {D})", **cells)
     return fig
 
 
+def significant(numbers: Tensor, digits: int = 3) -> list[str]:
+    """Numbers as texts for cells: two digits behind the point, and as many significant ones as told below 0.1.
+
+    >>> significant(torch.tensor([2.0, 0.666, -0.0, 0.00123, -6.67e-7]))
+    ['2', '0.67', '0', '0.00123', '-6.67e-7']
+    """
+    texts = []
+    for number in numbers.flatten().tolist():
+        small = f"{number:.{digits}g}".replace("e-0", "e-")
+        large = f"{number:.0f}" if abs(number) >= 1000 else short(number)
+        texts.append("0" if abs(number) < 1e-12 else small if abs(number) < 0.1 else large)
+    return texts
+
+
 def draw_mlp(token: Tensor, mlp: Any) -> Figure:
-    """One token on its way through an MLP, with all numbers in the cells: D, 4D, 4D after the activation, D.
+    """One token on its way through an MLP, with all numbers in the cells, positive ones red and negative ones blue.
 
     token: (D,) with D = 4;  mlp: a module with `fc1`, `act` and `fc2`
     """
@@ -64,8 +83,8 @@ def draw_mlp(token: Tensor, mlp: Any) -> Figure:
         width, top = 1.34, 2.0 + 3.2 * i
         left = 11 - width * len(row) / 2
         color = style.LINE if i in (0, 3) else MLP
-        strength = (numbers.abs() / 1.5).clamp(max=0.9) if color == MLP else None
-        draw_table(ax, (left, top), numbers, color, name, shape.format(len(row)), width=width, strength=strength)
+        grounds = torch.from_numpy(colormaps[style.SIGNED]((numbers / 4 + 0.5).numpy())[..., :3])  # from -2 to 2
+        draw_table(ax, (left, top), numbers, color, name, shape.format(len(row)), width=width, grounds=grounds)
         if then:
             arrow(ax, (11 + 2.3, top + 1.2), (11 + 2.3, top + 2.4))
             write(ax, 11 + 2.7, top + 1.8, then, ha="left")
@@ -84,8 +103,9 @@ def draw_stream(
     """
     ax = style.hide_axes(style.new_axes(ax, 9, 2.6), title)
     ax.set(xlim=(0, 10), ylim=(-0.55, 1.8))
-    ax.plot([0.9, 9.1], [0, 0], color=style.TEXT, linewidth=5, solid_capstyle="butt", zorder=1)
-    for x, end, side in ((0.8, ends[0], "right"), (9.2, ends[1], "left")):
+    ax.plot([0.9, 9.35], [0, 0], color=style.TEXT, linewidth=5, solid_capstyle="butt", zorder=1)
+    ax.annotate("", (9.55, 0), (9.2, 0), arrowprops=ARROW | {"mutation_scale": 24})
+    for x, end, side in ((0.8, ends[0], "right"), (9.6, ends[1], "left")):
         ax.text(x, 0, end, ha=side, va="center", fontsize=style.TEXT_SIZE, color=style.TEXT)
     width = 8.2 / len(branches)
     for i, boxes in enumerate(branches):
@@ -96,14 +116,14 @@ def draw_stream(
 def draw_branch(ax: Axes, boxes: Mapping[str, str], left: float, width: float) -> None:
     """One branch: up from the stream, through its boxes, down to a plus"""
     right = left + width
-    thin = {"color": style.TEXT, "linewidth": 1.5, "zorder": 1}
-    ax.plot([left, left, right], [0, 1, 1], **thin)
-    ax.annotate("", (right, 0.17), (right, 1.01), arrowprops={"arrowstyle": "-|>", **thin})
+    ax.plot([left, left, right], [0, 1, 1], color=style.TEXT, linewidth=1.5, zorder=1)
+    ax.annotate("", (right, 0.17), (right, 1.01), arrowprops=ARROW)
     ax.add_patch(Circle((right, 0), 0.17, facecolor="white", edgecolor=style.TEXT, linewidth=1.5, zorder=3))
     ax.text(right, -0.01, "+", ha="center", va="center", fontsize=style.TEXT_SIZE + 4, color=style.TEXT, zorder=4)
     step = width / len(boxes)
     for i, (name, color) in enumerate(boxes.items()):
         corner = (left + (i + 0.16) * step, 0.72)
+        ax.annotate("", (corner[0], 1), (corner[0] - 0.25 * step * (i > 0) - 0.1, 1), arrowprops=ARROW)
         box = {"boxstyle": "round,pad=0.02", "facecolor": "white", "edgecolor": color, "linewidth": 3, "zorder": 2}
         ax.add_patch(FancyBboxPatch(corner, 0.68 * step, 0.56, **box))
         where = {"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT, "zorder": 3}
