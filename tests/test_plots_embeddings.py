@@ -11,8 +11,10 @@ from vit_helpers.patches import patchify
 from vit_helpers.plots import style
 from vit_helpers.plots.embeddings import draw_changes, draw_equation, draw_patch_similarity, number_patches
 from vit_helpers.plots.positions import (
+    clearest_column,
     column_as_list,
     column_as_picture,
+    draw_accuracies,
     draw_column,
     draw_numbered_map,
     draw_similarity,
@@ -70,6 +72,24 @@ def test_changes_are_dots_with_their_values():
     ax = draw_changes({"small": 1.3e-6, "large": 0.05}, title="Two", x="change")
     assert texts(ax) == ["1.3e-06", "0.05"] and ax.get_xscale() == "log"
     assert [line.get_xdata()[0] for line in ax.lines] == [1.3e-6, 0.05]
+
+
+def test_changes_are_compared_with_a_dashed_line():
+    ax = draw_changes({"small": 1.3e-6}, scale={"spread": 1.0})
+    assert texts(ax) == ["1.3e-06", "spread: 1.00"] and ax.lines[-1].get_linestyle() == "--"
+    assert list(ax.lines[-1].get_xdata()) == [1.0, 1.0] and ax.get_xlim()[1] > 1
+
+
+def test_bars_are_means_and_dots_are_draws():
+    ax = draw_accuracies({"one": [0.8], "three": [0.1, 0.2, 0.3]}, title="Bars")
+    assert [round(bar.get_width(), 6) for bar in ax.patches] == [0.8, 0.2] and texts(ax) == ["0.80", "0.20"]
+    assert list(ax.lines[0].get_xdata()) == [0.1, 0.2, 0.3] and len(ax.lines) == 1
+
+
+def test_the_clearest_column_stands_out_in_every_panel():
+    first, second = torch.zeros(3, 4, 5), torch.zeros(3, 4, 5)
+    first[0, :, 1], first[2, :, 3], second[2, :, 3] = 2, 1, 1  # the first of them only in one panel
+    assert clearest_column(first) == (0, 1) and clearest_column(first, second) == (2, 3)
 
 
 def test_a_numbered_map_has_its_cosines_in_its_cells():

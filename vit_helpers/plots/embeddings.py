@@ -39,13 +39,14 @@ def draw_patch_similarity(image: Tensor, patch_size: int, tables: dict[str, Tens
     title = "Similar patches become similar tokens, even with random weights"
     fig.suptitle(title, x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     layout = [["image", *(f"{name} {patch}" for patch in chosen)] for name in tables]
-    axes = fig.subplot_mosaic(layout, width_ratios=[1.25, *(1 for _ in chosen)])
+    axes = fig.subplot_mosaic(layout, width_ratios=[1.9, *(1 for _ in chosen)])
     draw_grid(draw_image(image, axes["image"], "the patches"), (image.shape[1], image.shape[2]), patch_size)
     number_patches(axes["image"], grid, patch_size)
     for name, similar in tables.items():
         for patch in chosen:
             ax = axes[f"{name} {patch}"]
             _, drawn = draw_numbered_map(similar[patch].reshape(grid), ax, f"{name}: patch {patch}", patch, numbers)
+            drawn.set_cmap(plt.get_cmap(style.SIGNED, 21))  # few colors, because the photo needs many
             ax.set_axis_off()
     color_bar(drawn, list(axes.values()), "cosine")
     return fig
@@ -83,18 +84,30 @@ def draw_equation(image: Tensor, x: Tensor, projection: Tensor, class_token: Ten
     return fig
 
 
-def draw_changes(changes: dict[str, float], ax: Axes | None = None, title: str | None = None, x: str = "") -> Axes:
+def draw_changes(
+    changes: dict[str, float],
+    ax: Axes | None = None,
+    title: str | None = None,
+    x: str = "",
+    scale: dict[str, float] | None = None,
+) -> Axes:
     """A few numbers of very different sizes as dots on a logarithmic axis, each with its value beside it.
 
     changes: name of a row, and its number above 0;  x: what the numbers are
+    scale  : name and value of a dashed line to compare them with
     """
     ax = style.style_axes(style.new_axes(ax, 6, 2.5), title, x)
     for row, value in enumerate(changes.values()):
         ax.plot(value, row, "o", color=style.SERIES[0], markersize=9)
         text = f"{value:.1e}" if value < 0.01 else f"{value:.2f}"
         ax.annotate(text, (value, row), (9, 0), textcoords="offset points", va="center", fontsize=style.TEXT_SIZE)
+    for name, value in (scale or {}).items():
+        ax.axvline(value, color=style.TEXT, linewidth=1.5, linestyle="--")
+        offset = {"xytext": (-6, 0), "textcoords": "offset points", "ha": "right", "va": "center"}
+        ax.annotate(f"{name}: {value:.2f}", (value, -0.6), fontsize=style.TEXT_SIZE, **offset)
     ax.set_xscale("log")
-    ax.set(ylim=(len(changes) - 0.4, -0.6), xlim=(min(changes.values()) / 5, max(changes.values()) * 50))
+    ax.set(ylim=(len(changes) - 0.4, -1 if scale else -0.6))
+    ax.set_xlim(min(changes.values()) / 5, max([*changes.values(), *(scale or {}).values()]) * 50)
     ax.set_yticks(range(len(changes)), list(changes))
     ax.grid(axis="y", color=style.MUTED)
     ax.set_axisbelow(True)

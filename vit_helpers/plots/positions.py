@@ -55,9 +55,12 @@ def draw_halo(halo: pd.DataFrame, ax: Axes | None = None, title: str | None = No
     halo: rows of a training, with the columns augmentation, beside and far
     """
     ax, ways = style.new_axes(ax, 9, 3.2), list(halo["augmentation"].unique())
-    marks = (("beside", "o", style.SERIES[0], -0.1, "neighbors"), ("far", "^", style.SERIES[1], 0.1, "more than 3 apart"))
+    marks = (("beside", "o", style.SERIES[0], -0.14, "neighbors"), ("far", "^", style.SERIES[1], 0.14, "more than 3 apart"))
+    trainings = halo.groupby("augmentation").cumcount()
+    jitter = 0.022 * (trainings - trainings.max() / 2)  # side by side, so that equal values do not hide each other
     for kind, marker, color, aside, label in marks:
-        ax.plot([ways.index(way) + aside for way in halo["augmentation"]], halo[kind], marker, color=color, label=label)
+        x = halo["augmentation"].map(ways.index) + aside + jitter
+        ax.plot(x, halo[kind], marker, color=color, label=label, markersize=5)
     ax.axhline(0, color=style.LINE, linewidth=1)
     ax.set_xticks(range(len(ways)), ways)
     ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
@@ -90,6 +93,34 @@ def draw_numbered_map(
     if small:
         ax.set(xticks=range(cols), yticks=range(rows))
     return ax, drawn
+
+
+def draw_accuracies(draws: dict[str, Sequence[float]], ax: Axes | None = None, title: str | None = None) -> Axes:
+    """A bar for each way to classify the same images, the mean of its draws, with a dot for each of several draws.
+
+    draws: name of a bar, and accuracies from 0 to 1
+    """
+    ax = style.new_axes(ax, 9, 2.8)
+    for row, values in enumerate(draws.values()):
+        middle = sum(values) / len(values)
+        ax.barh(row, middle, color=style.SERIES[0], height=0.65)
+        if len(values) > 1:
+            ax.plot(values, [row] * len(values), "o", color=style.SERIES[1], markersize=6, markeredgecolor="white")
+        ax.text(max([middle, *values]) + 0.015, row, f"{middle:.2f}", va="center", fontsize=style.TEXT_SIZE)
+    ax.set_yticks(range(len(draws)), list(draws))
+    ax.set_xlim(0, 1)
+    ax.invert_yaxis()
+    return style.style_axes(ax, title, "validation accuracy")
+
+
+def clearest_column(*panels: Tensor) -> tuple[int, int]:
+    """The channel and the column whose palest cell has the strongest color, all cells having the same sign, in all panels.
+
+    panels: (D, rows, cols) each
+    """
+    palest = [torch.maximum(panel.amin(dim=1), (-panel).amin(dim=1)) for panel in panels]  # (D, cols) each
+    channel, column = divmod(int(torch.stack(palest).amin(dim=0).argmax()), panels[0].shape[2])
+    return channel, column
 
 
 def column_as_picture(column: int, grid: tuple[int, int], new_grid: tuple[int, int]) -> list[list[Box]]:
