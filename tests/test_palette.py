@@ -135,7 +135,8 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
         )
     ),
     "draw_shares": lambda: vit.draw_shares(
-        {"one": dict.fromkeys("abcdef", 1 / 6)}, dict(zip("abcdef", scaling.COLORS, strict=False))
+        {"one": dict.fromkeys("abcde", 1 / 5)},
+        {"a": style.PATCH, "b": style.POSITION, "c": style.SERIES[1], "d": style.SERIES[0], "e": style.LINE},
     ),
 }
 

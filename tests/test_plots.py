@@ -141,4 +141,4 @@ def test_shares_fill_the_bar():
 def test_lines_are_named_and_start_at_0_when_nothing_is_below():
     _, ax = style.new_figure()
     assert draw_lines({"up": ([1, 2], style.PATCH, "-")}, ax).get_ylim()[0] == 0
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["up"]
+    assert [t.get_text() for t in ax.texts] == ["2, up"]

@@ -8,7 +8,8 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from vit_helpers.plots import style
-from vit_helpers.plots.vit import Stage, draw_head, draw_stages
+from vit_helpers.plots.head import draw_head
+from vit_helpers.plots.vit import Stage, draw_differences, draw_forward, draw_shares, draw_stages
 
 C, P, N, D, T = 3, 2, 16, 6, 17
 TOKENS = torch.randn(T, D, generator=torch.Generator().manual_seed(0))
@@ -17,7 +18,7 @@ ROWS = [
         Stage("image", "C, H, W", torch.rand(C, 8, 8), "image"),
         Stage("patches", "N, C·P·P", torch.rand(N, C, P, P), "patches", "cut"),
         Stage("tokens", "T, D", TOKENS, before="project,\nclass token\nin front"),
-        Stage("positions", "T, D", TOKENS, "positions", "+"),
+        Stage("positions × 50", "T, D", TOKENS, "positions", "+", times=50),
         Stage("sum", "T, D", TOKENS, before="="),
     ],
     [
@@ -33,7 +34,10 @@ Z = TOKENS[:4, :4]
 WEIGHTS = (Q @ K.T / 2**0.5).softmax(-1)
 PICTURES = {
     "stages": lambda: draw_stages(ROWS, "A title", 3, ["pagoda", "flower", "cat"]),
-    "head": lambda: draw_head(Z, Q, K, V, ["class", "sky", "roof", "tree"]),
+    "head": lambda: draw_head(Z, Q, K, V, ["class", "sky", "lake", "tree"], patches=torch.rand(3, 3, 4, 4)),
+    "forward": lambda: draw_forward(
+        torch.rand(C, 8, 8), torch.rand(N, C, P, P), 0.02 * TOKENS, [TOKENS] * 7, TOKENS, torch.tensor([-10.4, 0.84])
+    ),
 }
 every = pytest.mark.parametrize("name", PICTURES)
 
@@ -59,10 +63,10 @@ def test_every_stage_has_its_name_and_shape_and_every_logit_its_class():
     assert {"pagoda", "-0.65", "flower", "0.07", "cat", "0.84"} <= set(said)
 
 
-def test_tables_share_a_scale_with_zero_in_the_middle():
+def test_tables_share_a_scale_with_zero_in_the_middle_but_for_the_positions():
     ax = PICTURES["stages"]().axes[0]
     tables = [image for image in ax.images if image.get_array().ndim == 2]
-    assert len(tables) == 7 and {image.get_clim() for image in tables} == {(-3, 3)}
+    assert [image.get_clim() for image in tables] == [(-3, 3), (-0.06, 0.06)] + 5 * [(-3, 3)]
     assert {image.get_cmap().name for image in tables} == {style.SIGNED}
 
 
@@ -77,3 +81,27 @@ def test_gray_images_and_unnamed_classes_can_be_drawn():
     rows = [[Stage("image", "C, H, W", torch.rand(1, 8, 8), "image"), Stage("logits", "K", torch.zeros(2), "logits")]]
     said = [text.get_text() for text in texts(draw_stages(rows, "gray", 1))]
     assert {"(1, 8, 8)", "class 0", "class 1", "0.00"} <= set(said)
+
+
+def test_a_forward_pass_begins_with_the_image_and_ends_with_the_logits():
+    said = [text.get_text() for text in texts(PICTURES["forward"]())]
+    assert {"image", "positions × 50", "block 1", "block 6", "output, $z_{6}$", "class 0", "-10.40", "0.84"} <= set(said)
+    assert "A photo becomes 17 tokens, passes through 6 blocks, and ends as 2 logits" in said
+
+
+def test_a_head_draws_the_patches_beside_their_tokens_and_projects_three_times():
+    fig = PICTURES["head"]()
+    assert len(fig.axes[0].images) == 3
+    assert [text.get_text() for text in texts(fig)].count("project") == 3
+
+
+def test_a_small_last_share_is_written_beside_its_bar():
+    ax = draw_shares({"B": {"a": 0.966, "b": 0.034}, "H": {"a": 0.99, "b": 0.01}}, {"a": style.QUERY, "b": style.KEY})
+    assert [text.get_text() for text in ax.texts] == ["97%", "99%", "3.4%"]
+
+
+def test_differences_above_the_bound_are_filled_and_tiny_ones_are_at_the_edge():
+    fig = draw_differences({"new": {"one": 1e-9, "two": 0.1}, "perturbed": {"one": 1e-3, "two": 1e-6}}, 1e-5, "t")
+    dots = [[line for line in ax.lines if line.get_marker() in "os"] for ax in fig.axes]
+    assert [[line.get_marker() for line in lines] for lines in dots] == [["s", "o"], ["o", "s"]]
+    assert dots[0][0].get_xdata()[0] == 1e-7 and [ax.get_title(loc="left") for ax in fig.axes] == ["new", "perturbed"]

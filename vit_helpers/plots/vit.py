@@ -1,6 +1,6 @@
-"""A forward pass drawn from its numbers, stage by stage; one attention head with the numbers in its cells; lines; shares."""
+"""A forward pass drawn from its numbers, stage by stage; lines; shares; differences on a logarithmic scale."""
 
-import re
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.attention import COLUMNS, ROLES, arrow, draw_table, frame, new_canvas, product, write
+from vit_helpers.plots.attention import COLUMNS, arrow, frame, new_canvas, write
 
 SIDE = 3.4  # height of a stage's picture, in cells of the canvas
 PICTURES = ("image", "patches")  # kinds that keep their width
@@ -27,6 +27,7 @@ class Stage(NamedTuple):
              "positions" (T, D); "token" (D,), one token on end; "logits" (K,)
     before : what is written over the arrow that leads here, or "+" or "=" in place of an arrow
     layer  : the name of a layer that is drawn as a box on that arrow;  skip: dots before it, for layers left out
+    times  : the factor by which its colors are stronger than those of the other tables
     """
 
     name: str
@@ -37,20 +38,58 @@ class Stage(NamedTuple):
     layer: str = ""
     skip: bool = False
     width: float = SIDE
+    times: float = 1
+
+
+def draw_forward(
+    photo: Tensor,
+    patches: Tensor,
+    positions: Tensor,
+    tokens: Sequence[Tensor],
+    features: Tensor,
+    logits: Tensor,
+    classes: Sequence[str] = (),
+) -> Figure:
+    """One image on its way through a ViT, from its patches to its logits.
+
+    photo    : (C, H, W), from 0 to 1, square; patches: (N, C, P, P); positions: (T, D)
+    tokens   : (T, D) before the first block and after each of them; features: (T, D), normalized
+    logits   : (K,); classes: their names
+    """
+    L = len(tokens) - 1
+    before_blocks = [
+        Stage("image", "C, H, W", photo, "image"),
+        Stage("patches", "N, C·P·P", patches, "patches", "cut"),
+        Stage("tokens", "T, D", tokens[0] - positions, before="project,\nclass token\nin front"),
+        Stage("positions × 50", "T, D", positions, "positions", "+", times=50),
+        Stage("sum, $z_0$", "T, D", tokens[0], before="="),
+    ]
+    through_blocks = [
+        Stage("output, $z_1$", "T, D", tokens[1], layer="block 1"),
+        Stage(f"output, $z_{{{L}}}$", "T, D", tokens[L], layer=f"block {L}", skip=True),
+        Stage("normalized", "T, D", features, layer="norm"),
+        Stage("class token", "D", features[0], "token", "row 0", width=0.6),
+        Stage("logits", "K", logits, "logits", layer="head", width=4.4),
+    ]
+    title = f"A photo becomes {len(features)} tokens, passes through {L} blocks, and ends as {len(logits)} logits"
+    return draw_stages([before_blocks, through_blocks], title, 3, classes)
 
 
 def draw_stages(rows: Sequence[Sequence[Stage]], title: str, limit: float, classes: Sequence[str] = ()) -> Figure:
-    """A forward pass in rows of stages; all tables on one scale, from -limit to limit with white for 0.
+    """A forward pass in rows of stages; tables on one scale, from -limit to limit with white for 0.
 
     classes: the names of the logits
     """
     height = 3.1 + (SIDE + 2.9) * len(rows)
     fig, ax = new_canvas(height, title)
+    end = 0.0  # the middle of a row's last stage
     for number, stages in enumerate(rows):
         top = 2.2 + (SIDE + 2.9) * number
         gaps = [gap(stage) if place or number else 0.2 for place, stage in enumerate(stages)]
         fixed = sum(stage.width for stage in stages if stage.kind in PICTURES)
         stretch = (COLUMNS - 0.3 - sum(gaps) - fixed) / (sum(stage.width for stage in stages) - fixed)
+        if number:
+            draw_return(ax, end, top)
         left = 0.0
         for place, (stage, space) in enumerate(zip(stages, gaps, strict=True)):
             if place or number:
@@ -62,9 +101,14 @@ def draw_stages(rows: Sequence[Sequence[Stage]], title: str, limit: float, class
             shape = ", ".join(str(n) for n in sizes)
             for line, text in enumerate((stage.name, f"({stage.letters})", f"({shape})")):
                 write(ax, left + width / 2, top + SIDE + 0.6 + 0.72 * line, text, weight="normal" if line else "bold")
-            left += width
+            left, end = left + width, left + width / 2
     draw_key(fig, ax, height - 0.75, limit)
     return fig
+
+
+def draw_return(ax: Axes, start: float, top: float) -> None:
+    """A line from below a row's last stage to the left end of the next row, whose pictures begin at this height"""
+    ax.plot([start, start, 0.1, 0.1], [top - 0.55, top - 0.25, top - 0.25, top + SIDE / 2], color=style.TEXT, linewidth=1)
 
 
 def gap(stage: Stage) -> float:
@@ -114,7 +158,7 @@ def draw_stage(ax: Axes, stage: Stage, place: tuple[float, float, float], limit:
                 frame(ax, (x, y, side, side), style.PATCH, 1.5)
     else:
         table = data[:, None] if stage.kind == "token" else data
-        put(ax, table, (left, top, width, SIDE), limit)
+        put(ax, table, (left, top, width, SIDE), limit / stage.times)
         first, *others = FRAMES.get(stage.kind, (style.CLASS_TOKEN,))
         row = SIDE / len(table) if others else 0
         for color in others:
@@ -134,14 +178,15 @@ def put(ax: Axes, data: Tensor, box: tuple[float, float, float, float], limit: f
 
 
 def draw_logits(ax: Axes, logits: Tensor, place: tuple[float, float, float], classes: Sequence[str]) -> None:
-    """A bar for each logit from the line of zero, with its class and its number above"""
+    """A bar for each logit from the line of zero, with its class above and its number on the other side of zero"""
     left, top, width = place
     step, zero = SIDE / len(logits), left + width / 2
     unit = width / 2 / max(float(logits.abs().max()), 1e-9)
     for k, value in enumerate(logits.tolist()):
         y = top + step * k
         write(ax, left, y + 0.3 * step, classes[k] if classes else f"class {k}", ha="left")
-        write(ax, left + width, y + 0.3 * step, f"{value:.2f}", ha="right")
+        side = -0.12 if value > 0 else 0.12
+        write(ax, zero + side, y + 0.75 * step, f"{value:.2f}", ha="right" if value > 0 else "left")
         bar = (min(zero, zero + unit * value), y + 0.6 * step)
         ax.add_patch(Rectangle(bar, abs(unit * value), 0.3 * step, facecolor=style.SERIES[0]))
         ax.plot([zero, zero], [y + 0.52 * step, y + 0.98 * step], color=style.TEXT, linewidth=1)
@@ -164,52 +209,21 @@ def draw_key(fig: Figure, ax: Axes, y: float, limit: float) -> None:
     bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT, pad=1)
 
 
-def draw_head(z: Tensor, q: Tensor, k: Tensor, v: Tensor, labels: Sequence[str], row: int = 0) -> Figure:
-    """One attention head with all its numbers: tokens, queries, keys, values; scores, weights, outputs.
-
-    z: (T, D), normalized; q, k, v: (T, d); labels: T names of tokens; row: the query whose row is framed
-    """
-    (T, D), d = z.shape, q.shape[1]
-    width, top, low = 1.3, 2.6, T + 5.6
-    scores = q @ k.T / d**0.5
-    weights = scores.softmax(dim=-1)
-    fig, ax = new_canvas(
-        2 * T + 8.2, f"One head of a real block: D = {D} numbers in a token, d = {d} in a query, key or value"
-    )
-    draw_table(ax, (2.2, top), z, style.PATCH, "normalized tokens", f"(T, D) = ({T}, {D})", labels, width=width)
-    arrow(ax, (2.5 + D * width, top + T / 2), (4.3 + D * width, top + T / 2), "project")
-    for i, (role, table) in enumerate({"q": q, "k": k, "v": v}.items()):
-        name = {"q": "queries", "k": "keys", "v": "values"}[role]
-        corner = (4.6 + D * width + i * (d * width + 1.7), top)
-        draw_table(ax, corner, table, ROLES[role], f"{name} ${role}$", f"(T, d) = ({T}, {d})", width=width)
-    shape = f"(T, T) = ({T}, {T})"
-    steps = 2.2 + T * width + 2.2
-    draw_table(ax, (2.2, low), scores, style.LINE, "scores $q k^T$ / √d", shape, labels, labels, width)
-    arrow(ax, (2.5 + T * width, low + T / 2), (steps - 0.2, low + T / 2), "softmax")
-    draw_table(ax, (steps, low), weights, style.SERIES[2], "weights $A$", shape, (), labels, width, 2, weights)
-    last = steps + T * width + 2
-    arrow(ax, (last - 1.8, low + T / 2), (last - 0.2, low + T / 2), "$A v$")
-    draw_table(ax, (last, low), weights @ v, style.VALUE, "output", f"(T, d) = ({T}, {d})", width=width)
-    for left, columns, color in ((2.2, T, style.QUERY), (steps, T, style.QUERY), (last, d, style.QUERY)):
-        frame(ax, (left, low + row, columns * width, 1), color, 3)
-    frame(ax, (4.6 + D * width, top + row, d * width, 1), style.QUERY, 3)
-    said = re.sub(r"·(-[\d.]+)", r"·(\1)", " ".join(product(weights[row], v[:, 0])))
-    write(ax, 0.3, 2 * T + 7.5, f"first number of the framed output: {said}", ha="left")
-    return fig
-
-
 def draw_lines(
     lines: Mapping[str, tuple[Any, str, str]], ax: Axes, title: str | None = None, x: str | None = None, y: str | None = None
 ) -> Axes:
-    """Lines over their places 0, 1, 2, ..., named in a legend; the vertical axis begins at 0 where nothing is below.
+    """Lines over their places 0, 1, 2, ..., with their names and last numbers at their ends; from 0 if nothing is below.
 
     lines: {name: (values, color, line style)}
     """
     for name, (values, color, dashes) in lines.items():
-        ax.plot(values, dashes, color=color, label=name)
+        ax.plot(values, dashes, color=color)
+        place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+        ax.annotate(
+            f"{values[-1]:.0f}, {name}", (len(values) - 1, values[-1]), color=color, fontsize=style.TEXT_SIZE, **place
+        )
     if min(min(values) for values, *_ in lines.values()) >= 0:
         ax.set_ylim(0)
-    ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
     return style.style_axes(ax, title, x, y)
 
 
@@ -218,20 +232,22 @@ def draw_shares(
     colors: Mapping[str, str],
     ax: Axes | None = None,
     title: str | None = None,
-    least: float = 0.04,
+    least: float = 0.03,
 ) -> Axes:
-    """A bar from 0 to 1 for each whole, cut into its parts; parts above the least carry their share.
+    """A bar from 0 to 1 for each whole, cut into its parts; parts above the least carry their share, the last beside it.
 
     shares: {whole: {part: share}};  colors: {part: color}
     """
     ax = style.new_axes(ax, 9, 2.7)
     left = dict.fromkeys(shares, 0.0)
-    for (part, color), hatch in zip(colors.items(), ("xx", "//", "\\\\", "", "--", ".."), strict=False):
+    for (part, color), hatch in zip(colors.items(), ("xx", "//", "", "", "..", "--"), strict=False):
         lengths = [parts[part] for parts in shares.values()]
         bar = {"color": color, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
         ax.barh(list(shares), lengths, left=list(left.values()), label=part, **bar)
         for whole, share in zip(shares, lengths, strict=True):
-            if share > least:
+            if share > least and share < 0.06 and left[whole] + share > 0.999:
+                ax.text(1.01, whole, f"{share:.1%}", va="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
+            elif share > least:
                 style.write_on(ax, left[whole] + share / 2, whole, f"{share:.0%}", color)
             left[whole] += share
     legend = {"fontsize": style.TEXT_SIZE, "frameon": False, "ncols": 3, "loc": "upper center"}
@@ -239,3 +255,28 @@ def draw_shares(
     ax.set_xlim(0, 1)
     ax.invert_yaxis()
     return style.style_axes(ax, title, "share of all parameters")
+
+
+def draw_differences(groups: Mapping[str, Mapping[str, float]], bound: float, title: str, least: float = 1e-7) -> Figure:
+    """Dots on a logarithmic scale: a row for each name, a panel for each group, and a line at the bound.
+
+    groups: {title of a panel: {name: difference}}, with the same names; differences below the least are at the left edge
+    """
+    names = list(next(iter(groups.values())))
+    fig, axes = style.new_figure(9, 0.34 * len(names) + 1.6, ncols=len(groups), sharey=True)
+    for ax, (name, differences) in zip(axes, groups.items(), strict=True):
+        for y, value in enumerate(differences.values()):
+            seen = value > bound
+            fill = style.SERIES[0] if seen else "white"
+            ax.plot(max(value, least), y, "o" if seen else "s", color=style.SERIES[0], markerfacecolor=fill, markersize=8)
+        ax.axvline(bound, color=style.LINE, linestyle="--")
+        ax.set(xscale="log", xlim=(least / 3, 1), ylim=(len(names) - 0.5, -0.5), xticks=[least, 1e-5, 1e-3, 1e-1])
+        ax.set_xticks([], minor=True)
+        ax.set_yticks(range(len(names)), names)
+        ax.grid(axis="y", color=style.MUTED)
+        ax.set_axisbelow(True)
+        style.style_axes(ax, name)
+        ax.set_xticklabels([f"≤ $10^{{{math.log10(least):.0f}}}$", "$10^{-5}$", "$10^{-3}$", "$10^{-1}$"])
+    fig.suptitle(title, x=0.01, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    fig.supxlabel("difference from the correct model, as a fraction of the largest logit", fontsize=style.TEXT_SIZE)
+    return fig
