@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
@@ -84,7 +85,8 @@ def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
     for one, other in color_only_pairs(fig):
         warnings.warn(f"{one!r} and {other!r} differ by color alone: give one a marker, dashes or a hatch", stacklevel=3)
     plain = drawn(fig, "png")
-    kind, data = "png", with_palette(plain, 256 if any(ax.get_label() == "<colorbar>" for ax in fig.axes) else 64)
+    shaded = any(ax.images or any(isinstance(mesh, QuadMesh) for mesh in ax.collections) for ax in fig.axes)
+    kind, data = "png", with_palette(plain, 256 if shaded else 64)  # lines and text need few colors, scales many
     if count_colors(plain) > PHOTO:  # a palette would not do
         kind, data = "jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 85})
     width = round(100 * fig.get_size_inches()[0])
