@@ -1,6 +1,6 @@
 """The pictures of notebook 01: cells are where `patchify` puts their numbers, and no text runs over an edge or another."""
 
-from itertools import combinations, pairwise
+from itertools import chain, combinations, groupby, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,8 @@ from PIL import Image, ImageChops, ImageSequence, ImageStat
 from tools.pictures import save_animation
 from vit_helpers.patches import patchify
 from vit_helpers.plots import reshaping, style
-from vit_helpers.plots.patches import draw_costs, draw_holding, draw_numbered, draw_row, draw_statistics
-from vit_helpers.plots.reshaping import HEIGHT, WIDTH, draw_moving, draw_reshaping, moving_places, patch_of, stages
+from vit_helpers.plots.patches import draw_costs, draw_holding, draw_numbered, draw_row, draw_shifts, draw_statistics
+from vit_helpers.plots.reshaping import HEIGHT, WIDTH, draw_moving, draw_reshaping, flights, moving_places, patch_of, stages
 
 STORED = Path(__file__).parents[1] / "images" / "01_patches" / "patchify.gif"
 SIZES = [((4, 6), 2), ((6, 4), 2), ((6, 6), 3), ((8, 8), 2), ((3, 4), 1), ((4, 4), 2)]
@@ -81,6 +81,29 @@ def test_cells_move_from_stage_to_stage():
     assert torch.equal(half[[16, 17, 22, 23]], first[[16, 17, 22, 23]])  # patch 5 has not left
 
 
+def test_one_patch_moves_at_a_time_and_the_followed_one_rests():
+    found, steps = stages((4, 6), 2), [k / 300 for k in range(301)]
+    moving = [[patch for patch, t in flights(found, step, (4, 6), 2, 15) if 0 < t < 1] for step in steps]
+    assert max(map(len, moving)) == 1 and [patch for (patch,) in filter(None, moving)] == sorted(chain(*moving))
+    longest = max(len(list(group)) for some, group in groupby(moving, bool) if not some)
+    assert longest > 1.4 * sum(patch == [4] for patch in moving)  # the pause
+
+
+def test_texts_change_when_a_move_has_ended():
+    said = slice(0, 75)
+    for number in (1, 2, 3):
+        before, during, after = (np.asarray(draw_moving(*at))[said] for at in ((number - 1,), (number, 0.9), (number,)))
+        assert np.array_equal(before, during) and not np.array_equal(during, after)
+
+
+def test_the_patch_that_moves_covers_the_others():
+    found = stages((4, 6), 2)
+    for k in (3, 4, 5):  # patch 0 passes patches 1 and 2
+        frame = np.asarray(draw_moving(2, k / 60))
+        x, y = ((reshaping.CELL * moving_places(found, 2, k / 60, (4, 6), 2))[0].round() + 4).int().tolist()
+        assert frame[y, x].tolist() == pytest.approx([255 * part for part in reshaping.shaded(reshaping.SHADES[0])], abs=2)
+
+
 @pytest.fixture(scope="module")
 def stored():
     with Image.open(STORED) as file:
@@ -91,9 +114,10 @@ def test_the_stored_animation_is_small_opaque_and_what_the_code_draws(stored, tm
     pictures, loop = stored
     assert STORED.stat().st_size < 150_000 and loop == 0
     assert {one.size for one, _ in pictures} == {(WIDTH, HEIGHT)}
-    assert 8000 < sum(time for _, time in pictures) < 14_000 and pictures[-1][1] > 2000
+    assert 8000 < sum(time for _, time in pictures) < 18_000 and pictures[-1][1] > 2000
     corners = [(0, 0), (WIDTH - 1, 0), (0, HEIGHT - 1), (WIDTH - 1, HEIGHT - 1)]
     assert all(one.getpixel(at) == (255, 255, 255) for one, _ in pictures for at in corners)
+    assert ImageChops.difference(pictures[0][0], pictures[-1][0]).getbbox() is None  # the first frame is finished
     drawn = reshaping.draw_frames()
     for (shown, _), (frame, _) in ((pictures[0], drawn[0]), (pictures[-1], drawn[-1])):
         assert max(ImageStat.Stat(ImageChops.difference(shown, frame)).mean) < 3
@@ -132,23 +156,32 @@ def test_a_row_shows_patches_with_their_numbers():
 def test_numbers_are_in_their_patches():
     ax = draw_numbered(torch.rand(3, 8, 12), 4, framed=5)
     places = {text.get_text(): text.get_position() for text in ax.texts}
-    assert places == {str(n): (4 * (n % 3) + 1.5, 4 * (n // 3) + 1.5) for n in range(6)}
+    assert places == {str(n): (4 * (n % 3) - 0.25, 4 * (n // 3) - 0.25) for n in range(6)}
     assert ax.patches[0].get_bbox().bounds == pytest.approx((7.5, 3.5, 4, 4))
 
 
 def test_differences_share_a_scale_with_white_at_zero():
-    fig = draw_statistics(torch.randn(3, 4, 5), "abc", top=0.5)
-    gray, *signed = [ax.images[0] for ax in fig.axes[:3]]
+    fig = draw_statistics(torch.rand(3, 16, 20), torch.randn(3, 4, 5), "abcd", top=0.5)
+    photo, gray, *signed = [ax.images[0] for ax in fig.axes[:4]]
+    assert photo.get_array().shape == (16, 20, 3)
     assert gray.get_clim() == (0, 1) and [one.get_clim() for one in signed] == [(-0.5, 0.5)] * 2
     assert {one.get_cmap().name for one in signed} == {style.SIGNED}
-    assert [ax.get_ylabel() for ax in fig.axes[3:]] == ["brightness", "difference"]  # one unit for each bar
+    assert [ax.get_ylabel() for ax in fig.axes[4:]] == ["brightness", "difference"]  # one unit for each bar
+    fig.draw_without_rendering()
+    for ax, bar, tips in zip((fig.axes[1], fig.axes[3]), fig.axes[4:], (0, 0.1), strict=True):  # as tall as the image
+        assert bar.get_position().height * (1 + tips) == pytest.approx(ax.get_position().height, rel=0.02)
 
 
 def test_what_a_patch_does_not_hold_is_gray():
     image, mask = torch.rand(3, 4, 4), torch.zeros(3, 4, 4)
     mask[1, :2] = 1
-    shown = torch.as_tensor(draw_holding(image, mask).images[0].get_array()).permute(2, 0, 1)
-    assert torch.equal(shown[1, :2], image[1, :2]) and not shown[[0, 2], :2].any()
+    ax = draw_holding(image, mask)
+    shown = torch.as_tensor(ax.images[0].get_array()).permute(2, 0, 1)
+    gray = 0.35 + 0.4 * image.mean(dim=0)
+    assert torch.allclose(shown[1, :2], 0.45 * image[1, :2] + 0.55 * gray[:2]) and torch.allclose(
+        shown[0, :2], 0.55 * gray[:2]
+    )
+    assert len(ax.collections[0].get_segments()) == 2 * (4 + 2)  # an outline around 4 x 2 pixels
     assert (shown[:, 2:] - 0.55).abs().max() <= 0.2 and torch.equal(shown[0, 2:], shown[2, 2:])
 
 
@@ -157,3 +190,16 @@ def test_costs_are_named_at_the_ends_of_their_lines():
     assert [text.get_text() for text in ax.texts] == ["flat", "steep"]
     assert [tuple(line.get_ydata()) for line in ax.lines] == [(1, 1), (1, 4)]
     assert ax.get_xlim()[0] > ax.get_xlim()[1]
+    marked = draw_costs((4, 2), {"flat": ((1, 1), "k", "-", "center")}, marked=(4, 3))
+    assert [line.get_xdata()[0] for line in marked.lines[1:]] == [4, 3]
+    assert marked.texts[-1].get_text() == "published models: P = 4, 3"
+
+
+def test_a_shift_by_a_patch_finds_it_again():
+    image = torch.rand(3, 8, 16)
+    fig = draw_shifts(image, 12, 4, (0, 2, 4), place=(1, 2))
+    titles = [ax.get_title(loc="left") for ax in fig.axes]
+    assert titles[3:] == ["Patch 5", "Patch 5: other values", "Patch 4: same values"]
+    assert [ax.patches[0].get_x() for ax in fig.axes[:3]] == [7.5, 7.5, 3.5]
+    first, moved, last = (ax.images[0].get_array() for ax in fig.axes[3:])
+    assert np.array_equal(first, last) and not np.array_equal(first, moved)

@@ -171,9 +171,12 @@ def draw_box(ax: Axes, box: tuple[float, float, float, float], color: str, **sty
     return ax.add_patch(Rectangle((left, bottom), width, height, fill=False, edgecolor=color, **style))
 
 
-def color_bar(drawn: ScalarMappable, axes: Any, label: str, extend: Any = "neither") -> Colorbar:
-    """A scale beside the axes that names what the colors mean.  extend: "min" or "max" where values run on beyond it"""
-    bar = plt.colorbar(drawn, ax=axes, shrink=0.8, extend=extend)
+def color_bar(drawn: ScalarMappable, axes: Any, label: str, extend: Any = "neither", shrink: float = 0.8) -> Colorbar:
+    """A scale beside the axes that names what the colors mean.
+
+    extend: "min" or "max" where values run on beyond it;  shrink: its length, as a fraction of the axes' height
+    """
+    bar = plt.colorbar(drawn, ax=axes, shrink=shrink, extend=extend)
     bar.set_label(label, fontsize=style.TEXT_SIZE, color=style.TEXT)
     bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)
     return bar

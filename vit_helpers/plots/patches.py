@@ -1,9 +1,10 @@
-"""Pictures of patches: a row of them, the numbers that one of them holds, and what smaller ones cost."""
+"""Pictures of patches: a row of them, the values in one of them, shifted ones, and what smaller ones cost."""
 
 from collections.abc import Mapping, Sequence
 
 import torch
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 from torch import Tensor
@@ -56,34 +57,75 @@ def draw_numbered(image: Tensor, patch_size: int, ax: Axes | None = None, framed
     ax.set(xticklabels=range(cols), yticklabels=range(rows))
     ax.tick_params(length=0)
     for n in range(rows * cols):
-        x, y = (P * (i + 0.5) - 0.5 for i in (n % cols, n // cols))
-        ax.text(
-            x, y, str(n), ha="center", va="center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5}, **WORDS
-        )
+        x, y = (P * i - 0.5 for i in (n % cols, n // cols))
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        ax.text(x + P / 16, y + P / 16, str(n), ha="left", va="top", bbox=ground, **WORDS)
         if n == framed:
-            draw_box(ax, (x - P / 2, y - P / 2, P, P), style.PATCH, linewidth=3, zorder=3)
+            draw_box(ax, (x, y, P, P), style.PATCH, linewidth=3, zorder=3)
     return ax
 
 
-def draw_statistics(values: Tensor, titles: Sequence[str], top: float) -> Figure:
-    """What three filters measure on every patch: one brightness, from 0 to 1, and two differences on a common signed scale.
+def draw_statistics(image: Tensor, values: Tensor, titles: Sequence[str], top: float) -> Figure:
+    """A photo, and what three filters measure on its patches: a brightness, and two differences on a common signed scale.
 
-    values: (3, rows, cols); titles: 3 texts; top: the difference drawn darkest, in either direction
+    image: (3, H, W), from 0 to 1; values: (3, rows, cols); titles: 4 texts; top: the difference drawn darkest
     """
-    fig, axes = style.new_figure(9, 2.9, ncols=3)
+    fig, axes = style.new_figure(9, 2.3, ncols=4)
+    fig.set_layout_engine("compressed", wspace=0.08)
+    draw_image(image, axes[0])
+    gray = axes[1].imshow(values[0], cmap="gray", vmin=0, vmax=1)
+    for ax, map in zip(axes[2:], values[1:], strict=True):
+        drawn = ax.imshow(map, cmap=style.SIGNED, vmin=-top, vmax=top)
     for ax, title in zip(axes, titles, strict=True):
         style.hide_axes(ax, title)
-    color_bar(axes[0].imshow(values[0], cmap="gray", vmin=0, vmax=1), axes[0], "brightness")
-    for ax, map in zip(axes[1:], values[1:], strict=True):
-        drawn = ax.imshow(map, cmap=style.SIGNED, vmin=-top, vmax=top)
-    color_bar(drawn, list(axes[1:]), "difference", extend="both")
+    color_bar(gray, axes[1], "brightness", shrink=1)
+    color_bar(drawn, axes[3], "difference", extend="both", shrink=1)
     return fig
 
 
+def draw_shifts(image: Tensor, width: int, patch_size: int, shifts: Sequence[int], place: tuple[int, int]) -> Figure:
+    """Windows of an image that start further and further to the right, each with one patch framed and enlarged below.
+
+    image: (C, H, W), from 0 to 1;  width: of a window, in pixels
+    place: row and column of the framed patch in the first window; in the others it follows the image by whole patches
+    """
+    fig, axes = style.new_figure(9, 5.2, nrows=2, ncols=len(shifts), height_ratios=[3, 2])
+    P, (row, col) = patch_size, place
+    cut = [image[:, P * row : P * (row + 1), shift + x : shift + x + P] for shift, x in framed_at(shifts, P, col)]
+    for i, ((shift, x), patch) in enumerate(zip(framed_at(shifts, P, col), cut, strict=True)):
+        window = image[:, :, shift : shift + width]
+        draw_grid(draw_image(window, axes[0, i], f"Window shifted by {shift} pixels"), (window.shape[1], width), P)
+        draw_box(axes[0, i], (x - 0.5, P * row - 0.5, P, P), style.PATCH, linewidth=3, zorder=3)
+        n = row * (width // P) + x // P
+        same = "same values" if torch.equal(patch, cut[0]) else "other values"
+        draw_image(patch, axes[1, i], f"Patch {n}" + (f": {same}" if i else ""))
+        draw_box(axes[1, i], (-0.5, -0.5, P, P), style.PATCH, linewidth=3, clip_on=False)
+    return fig
+
+
+def framed_at(shifts: Sequence[int], patch_size: int, col: int) -> list[tuple[int, int]]:
+    """Each shift, with the left edge of the framed patch in its window
+
+    >>> framed_at((0, 8, 16), 16, 3)
+    [(0, 48), (8, 48), (16, 32)]
+    """
+    return [(shift, patch_size * (col - shift // patch_size)) for shift in shifts]
+
+
 def draw_holding(image: Tensor, mask: Tensor, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """The numbers of an image that a patch holds, and a dull gray elsewhere.  image: (C, H, W), mask: (C, H, W), 1 or 0"""
-    gray = 0.35 + 0.4 * image.mean(dim=0, keepdim=True)
-    return draw_image(torch.where(mask.any(dim=0), image * mask, gray), style.new_axes(ax, 4, 3), title)
+    """The values of an image that a patch contains, outlined and in pale colors, and gray elsewhere.
+
+    image, mask: (C, H, W); the mask is 1 or 0
+    """
+    gray, held = 0.35 + 0.4 * image.mean(dim=0, keepdim=True), mask.any(dim=0)
+    ax = draw_image(torch.where(held, 0.45 * image * mask + 0.55 * gray, gray), style.new_axes(ax, 4, 3), title)
+    around = torch.nn.functional.pad(held, (1, 1, 1, 1))
+    below, beside = around[1:, 1:-1] != around[:-1, 1:-1], around[1:-1, 1:] != around[1:-1, :-1]
+    lines = [((x - 0.5, y - 0.5), (x + 0.5, y - 0.5)) for y, x in below.nonzero().tolist()]
+    lines += [((x - 0.5, y - 0.5), (x - 0.5, y + 0.5)) for y, x in beside.nonzero().tolist()]
+    look = {"colors": style.PATCH, "linewidths": 2.5, "capstyle": "projecting", "clip_on": False}
+    ax.add_collection(LineCollection(lines, **look))
+    return ax
 
 
 def draw_costs(
@@ -91,16 +133,23 @@ def draw_costs(
     costs: Mapping[str, tuple[Sequence[float], str, str, str]],
     ax: Axes | None = None,
     title: str | None = None,
+    marked: Sequence[int] = (),
 ) -> Axes:
     """Lines over the patch size, both axes logarithmic, each with its name at its end.
 
-    costs: {name: (values, color, line style, "bottom", "center" or "top": where the name is)}
+    costs : {name: (values, color, line style, "bottom", "center" or "top": where the name is)}
+    marked: patch sizes of published models, from large to small
     """
     ax = style.style_axes(style.new_axes(ax), title, "patch size P (pixels)", "billion multiply-adds")
     words = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
     for name, (values, color, dashes, side) in costs.items():
         ax.loglog(sides, values, dashes, color=color, marker="o", linewidth=2)
         ax.annotate(name, (sides[-1], values[-1]), (8, 0), va=side, **words)
+    for published in marked:
+        ax.axvline(published, color=style.LINE, linewidth=1, zorder=1)
+    if marked:
+        said = "published models: P = " + ", ".join(map(str, marked))
+        ax.annotate(said, (marked[-1], 1), (8, -4), xycoords=("data", "axes fraction"), va="top", **words)
     ax.set_xticks(sides)
     ax.xaxis.set_major_formatter(ScalarFormatter())
     ax.xaxis.set_minor_locator(NullLocator())

@@ -26,7 +26,7 @@ CELL, TOP, LEFT, RIGHT = 42, 92, 30, 410  # its cells: their side, and where the
 WIDE, TALL, LETTER = 9.0, 8.0, 0.092  # inches: the width of the figure, the most for its cells, about that of a letter
 SIDES = (0.34, 0.32, 0.3, 0.28, 0.26, 0.24)  # of a cell, from the largest to the smallest that two digits fit into
 SHADES = (0.18, 0.42)  # of patches, in turn; the one that is followed has the full color
-FLIGHT = 0.26  # of the time of the permute: how long one patch moves
+PAUSE = 1.5  # after the patch that is followed has arrived; in units of the time for which one patch moves
 Size = tuple[int, int]
 
 
@@ -95,20 +95,30 @@ def shaded(depth: float) -> tuple[float, ...]:
 
 
 def draw_cells(
-    ax: Axes, places: Tensor, side: float, pixel: int, size: Size, patch_size: int, corner: tuple[float, float] = (0, 0)
+    ax: Axes,
+    places: Tensor,
+    side: float,
+    pixel: int,
+    size: Size,
+    patch_size: int,
+    corner: tuple[float, float] = (0, 0),
+    font: float = style.TEXT_SIZE,
+    front: int | None = None,
 ) -> None:
     """Numbered pixels in the shade of their patch; one is framed, and its patch is darkest.
 
     places: (H*W, 2), in cells; side, corner: of a cell and of the picture, in the units of ax
+    font  : the size of the numbers, in points; front: the patch drawn on top of all others, if not that of the pixel
     """
     patches, columns = [patch_of(k, size, patch_size) for k in range(len(places))], size[1] // patch_size
-    for order, k in enumerate(sorted(range(len(places)), key=lambda k: (patches[k] == patches[pixel], k == pixel))):
+    ranks = [(patches[k] == front, patches[k] == patches[pixel], k == pixel) for k in range(len(places))]
+    for order, k in enumerate(sorted(range(len(places)), key=ranks.__getitem__)):
         row, col = divmod(patches[k], columns)
         ground = shaded(1 if patches[k] == patches[pixel] else SHADES[(row + col) % 2])
         x, y = (corner[i] + side * float(places[k, i]) for i in (0, 1))
         edge = {"edgecolor": style.TEXT, "linewidth": 2.5} if k == pixel else {"edgecolor": "white", "linewidth": 1}
         ax.add_patch(Rectangle((x, y), side, side, facecolor=ground, zorder=2 + order, **edge))
-        look = {"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.ink_on(ground)}
+        look = {"ha": "center", "va": "center", "fontsize": font, "color": style.ink_on(ground)}
         ax.text(x + side / 2, y + side / 2, str(k), zorder=2.5 + order, **look)
 
 
@@ -131,16 +141,17 @@ def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) ->
             f"{size[0]} x {size[1]} pixels with P = {patch_size} need cells too small to read: take fewer pixels"
         )
     side, tall = fits[0], fits[0] * lines
+    font = style.TEXT_SIZE - (1 if len(found[0].numbers) > 10 else 0)  # two digits need more of a cell
     fig = Figure((WIDE, tall + 2), facecolor="white")
     ax = fig.add_axes((0, 0, 1, 1), xlim=(0, WIDE), ylim=(tall + 2, 0))
     ax.set_axis_off()
-    title = f"A reshape opens or closes gaps, and only the permute moves numbers (follow pixel {pixel})"
+    title = f"A reshape opens or closes gaps, and only the permute changes the order (follow pixel {pixel})"
     ax.text(0.1, 0.2, title, va="center", **words(1))
     wide = list(map(max, least, widths(found, side)))
     space, left, last = (WIDE - 0.2 - sum(wide)) / 3, 0.1, 0.0
     for stage, texts, width, room in zip(found, below, widths(found, side), wide, strict=True):
         middle = left + room / 2
-        draw_cells(ax, stage.places(), side, pixel, size, patch_size, (middle - width / 2, 0.85))
+        draw_cells(ax, stage.places(), side, pixel, size, patch_size, (middle - width / 2, 0.85), font)
         for y, text in zip((0.62, *(1.15 + tall + 0.28 * i for i in range(3))), (stage.step, *texts), strict=True):
             ax.text(middle, y, text, ha="center", va="center", weight="bold" if text == stage.step else "normal", **words())
         if last:
@@ -164,7 +175,7 @@ def words(larger: int = 0) -> dict[str, float | str]:
 
 CAPTIONS = (
     "An image of {H} x {W} pixels, numbered in reading order",
-    "reshape: both sides are split, and no number moves",
+    "reshape: both sides are split, the order stays the same",
     "permute: the numbers of a patch become neighbors",
     "reshape: one line for each patch",
 )
@@ -175,47 +186,73 @@ def draw_moving(
 ) -> Image.Image:
     """A frame of the animation, `progress` (from 0 to 1) on the way to a stage: RGB pixels, WIDTH x HEIGHT.
 
-    A reshape happens where the cells are. In the permute, the patches fly to the right one after another.
+    A reshape happens where the cells are. In the permute, the patches fly to the right one after another. The texts
+    describe the tensor before the move until the move has ended.
     """
     found = stages(size, patch_size)
+    shown = number if progress >= 1 else max(0, number - 1)
     figure = Figure((WIDTH / 100, HEIGHT / 100), dpi=100, facecolor="white")
     with matplotlib.rc_context(LOOK):
         ax = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
         ax.set_axis_off()
-        stage, caption = found[number], CAPTIONS[number].format(H=size[0], W=size[1])
+        stage, caption = found[shown], CAPTIONS[shown].format(H=size[0], W=size[1])
         ax.text(LEFT, 26, caption, va="center", **words(2))
         shape = f"{stage.axes} = {stage.shape},  pixel {pixel} at {stage.index_of(pixel)}"
         ax.text(LEFT, 58, shape, va="center", **words(1))
         if number > 1:
-            for x, y in (CELL * found[1].places()).tolist():
-                ax.add_patch(Rectangle((LEFT + x, TOP + y), CELL, CELL, facecolor="none", edgecolor=style.MUTED))
-        places = CELL * moving_places(found, number, progress, size, patch_size)
-        draw_cells(ax, places.round() / CELL, CELL, pixel, size, patch_size)  # whole pixels make a smaller file
+            draw_traces(ax, found[1])
+        places = CELL * moving_places(found, number, progress, size, patch_size, pixel)
+        flying = next((patch for patch, step in flights(found, progress, size, patch_size, pixel) if 0 < step < 1), None)
+        front = flying if number == 2 else None
+        draw_cells(ax, places.round() / CELL, CELL, pixel, size, patch_size, front=front)  # whole pixels: a smaller file
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
-def moving_places(found: list[TensorView], number: int, progress: float, size: Size, patch_size: int) -> Tensor:
+def draw_traces(ax: Axes, stage: TensorView) -> None:
+    """Where the cells were before they moved: their outlines, with pale numbers"""
+    look = {"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.LINE}
+    for k, (x, y) in enumerate((CELL * stage.places() + torch.tensor([LEFT, TOP])).tolist()):
+        ax.add_patch(Rectangle((x, y), CELL, CELL, facecolor="none", edgecolor=style.MUTED))
+        ax.text(x + CELL / 2, y + CELL / 2, str(k), zorder=1.5, **look)
+
+
+def moving_places(
+    found: list[TensorView], number: int, progress: float, size: Size, patch_size: int, pixel: int = 15
+) -> Tensor:
     """(H*W, 2): where the cells of a frame are, in cells from its corner"""
     ends = [stage.places() + torch.tensor([LEFT if i < 2 else RIGHT, TOP]) / CELL for i, stage in enumerate(found)]
     before, after = ends[max(0, number - 1)], ends[number]
     if number != 2:
         return between([before, after], progress)
-    patches = [patch_of(k, size, patch_size) for k in range(len(after))]
-    steps = [(progress - (1 - FLIGHT) * patch / max(patches)) / FLIGHT for patch in patches]
-    return torch.stack([between([a, b], t) for a, b, t in zip(before, after, steps, strict=True)])
+    steps = dict(flights(found, progress, size, patch_size, pixel))
+    moved = [
+        between([a, b], steps[patch_of(k, size, patch_size)]) for k, (a, b) in enumerate(zip(before, after, strict=True))
+    ]
+    return torch.stack(moved)
 
 
-def draw_frames(step: float = 0.12) -> Frames:
-    """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move"""
-    return in_time([(0, 1.5), (0.6, 1.6), (3.6, 1.6), (0.6, 3.0)], step, draw_moving)
+def flights(found: list[TensorView], progress: float, size: Size, patch_size: int, pixel: int) -> list[tuple[int, float]]:
+    """Of each patch, how far it is in the permute, from 0 to 1: one after another, with a pause after the pixel's patch"""
+    count, followed = found[-1].shape[0], patch_of(pixel, size, patch_size)
+    time = progress * (count + PAUSE)
+    return [(patch, min(max(time - patch - PAUSE * (patch > followed), 0.0), 1.0)) for patch in range(count)]
+
+
+def draw_frames(step: float = 0.14) -> Frames:
+    """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move
+
+    The first frame is the last one, too, so that a viewer that doesn't move shows the result.
+    """
+    moving = in_time([(0, 1.5), (0.6, 1.8), (6.0, 1.6), (0.6, 3.0)], step, draw_moving)
+    return [(draw_moving(3), 1000), *moving]
 
 
 def palette() -> Image.Image:
     """The few colors of all frames: text on white and on the shades of the patches, and the traces that they leave."""
     grounds = [(1.0, 1.0, 1.0), *(shaded(depth) for depth in (*SHADES, 1))]
-    colors = [to_rgb(style.MUTED), to_rgb(style.TEXT)]
+    colors = [to_rgb(style.MUTED), to_rgb(style.TEXT), to_rgb(style.LINE)]
     colors += [tuple((1 - k / 4) * part for part in ground) for ground in grounds for k in range(5)]
     image = Image.new("P", (1, 1))
     image.putpalette([round(255 * part) for color in colors for part in color])
