@@ -62,7 +62,7 @@ def test_setup_finds_the_installed_package(wheel, tmp_path):
 
 def test_setup_says_what_to_do_when_nothing_is_there(tmp_path):
     done = python(setup_source(""), tmp_path)
-    assert "AssertionError: no vit_helpers: run this in the repository, or pip install that" in done.stderr
+    assert "AssertionError: not found: run this in the repository or pip install vit_helpers" in done.stderr
 
 
 def test_setup_is_short_and_fetches_the_package_by_its_address_and_tag_alone():
