@@ -293,7 +293,9 @@ def small(tmp_path):
     for name in ("01_patches.ipynb", "solutions/01_patches.ipynb"):
         (root / "notebooks" / "solutions").mkdir(parents=True, exist_ok=True)
         text = (ROOT / "notebooks" / name).read_text(encoding="utf-8")
-        (root / "notebooks" / name).write_text(re.sub(r"\[([^][]*)\]\(0[02]_\w+\.ipynb\)", r"\1", text), encoding="utf-8")
+        (root / "notebooks" / name).write_text(
+            re.sub(r"\[([^][]*)\]\((?!01)\d\d_\w+\.ipynb\)", r"\1", text), encoding="utf-8"
+        )
     (root / "vit_helpers" / "cli").mkdir(parents=True)
     for name in ("__init__.py", "__main__.py", "patches.py", "cli/__init__.py"):  # tools report errors as the commands do
         shutil.copy(ROOT / "vit_helpers" / name, root / "vit_helpers" / name)
