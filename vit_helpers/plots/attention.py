@@ -190,14 +190,15 @@ def draw_blank(ax: Axes, corner: tuple[float, float], depths: Tensor, color: str
     write(ax, left + columns * UNIT / 2, top + rows * UNIT + 0.45, below)
 
 
-def product(one: Tensor, other: Tensor) -> tuple[str, str]:
-    """A dot product written out, and what it gives
+def product(one: Tensor, other: Tensor, digits: int = 2) -> tuple[str, str]:
+    """A dot product written out, and what it gives.  digits: behind the point, where there are any
 
     >>> product(Tensor([1, 2]), Tensor([3, 4]))
     ('1·3 + 2·4', '= 11')
     """
     pairs = zip(one.tolist(), other.tolist(), strict=True)
-    return " + ".join(f"{short(a)}·{short(b)}" for a, b in pairs), f"= {short(float(one @ other))}"
+    terms = " + ".join(f"{short(a, digits)}·{short(b, digits)}" for a, b in pairs)
+    return terms, f"= {short(float(one @ other), digits)}"
 
 
 def frame(ax: Axes, box: tuple[float, float, float, float], color: str, width: float = 2) -> None:

@@ -86,7 +86,7 @@ def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
         warnings.warn(f"{one!r} and {other!r} differ by color alone: give one a marker, dashes or a hatch", stacklevel=3)
     plain = drawn(fig, "png")
     shaded = any(ax.images or any(isinstance(mesh, QuadMesh) for mesh in ax.collections) for ax in fig.axes)
-    kind, data = "png", with_palette(plain, 256 if shaded else 64)  # lines and text need few colors, scales many
+    kind, data = "png", with_palette(plain, 256 if shaded else 128)  # lines and text need few colors, scales many
     if count_colors(plain) > PHOTO:  # a palette would not do
         kind, data = "jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 85})
     width = round(100 * fig.get_size_inches()[0])
