@@ -65,4 +65,4 @@ def draw_weights(ax: Axes, head: tuple[Tensor, Tensor], labels: Sequence[str], r
     for left, columns in ((2.2, T), (steps, T), (last, d)):
         frame(ax, (left, low + row, columns * width, 1), style.QUERY, 3)
     said = re.sub(r"·(-[\d.]+)", r"·(\1)", " ".join(product(weights[row], v[:, 0], 3)))
-    write(ax, 0.3, low + T + 1.85, f"first number of the framed output: {said}", ha="left")
+    write(ax, 0.3, low + T + 1.85, f"first framed output: {said}", ha="left")
