@@ -1,6 +1,7 @@
 """Downloads against a server that is honest, slow, cut short, lying, flaky or gone."""
 
 import contextlib
+import gc
 import hashlib
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from vit_helpers.data.downloads import DownloadError, data_folder, fetch, unpack
 
-# requests leaves the socket of a failed answer to the garbage collector, which warns in whatever test comes next
+# requests leaves the socket of a failed answer to the garbage collector, which must not warn in another file
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +48,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *anything):
         pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left():
+    yield
+    gc.collect()
 
 
 @pytest.fixture
