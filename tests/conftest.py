@@ -1,5 +1,7 @@
 """Two tests run side by side on two cores: one thread each, and none of them waits by spinning."""
 
+import atexit
+import gc
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -7,6 +9,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest
+
+gc.disable()  # until all tests are collected: what is imported stays, and to look through it again and again takes seconds
 
 LONGEST = (  # collected first, so that none of them is left to one of two workers at the end
     "test_checks_engine.py", "test_distributed.py", "07_training.ipynb", "11_scaling.ipynb", "09_pretrained.ipynb",
@@ -20,6 +24,12 @@ def pytest_collection_modifyitems(items):
     """Longest files first, then the other notebooks; within a file the order stays"""
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(LONGEST) + (item.path.suffix != ".ipynb")))
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+    atexit.register(gc.unfreeze)  # libraries complain of what is left behind
 
 
 @pytest.fixture(autouse=True)
