@@ -13,9 +13,9 @@ import pytest
 gc.disable()  # until all tests are collected: what is imported stays, and to look through it again and again takes seconds
 
 LONGEST = (  # collected first, so that none of them is left to one of two workers at the end
-    "test_checks_engine.py", "test_distributed.py", "07_training.ipynb", "11_scaling.ipynb", "09_pretrained.ipynb",
-    "10_hyperparameters.ipynb", "test_commands.py", "08_inspection.ipynb", "04_encoder.ipynb", "05_vit.ipynb",
-    "00_start_here.ipynb", "test_execute.py", "test_types.py", "test_jupyterlab.py", "test_classroom.py", "test_book.py",
+    "test_checks_engine.py", "test_distributed.py", "test_execute.py", "07_training.ipynb", "11_scaling.ipynb",
+    "09_pretrained.ipynb", "10_hyperparameters.ipynb", "test_commands.py", "08_inspection.ipynb", "04_encoder.ipynb",
+    "05_vit.ipynb", "00_start_here.ipynb", "test_types.py", "test_jupyterlab.py", "test_classroom.py", "test_book.py",
     "test_pages.py",
 )  # fmt: skip
 

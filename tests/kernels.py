@@ -61,9 +61,11 @@ def pytest_configure():
 
 
 def pytest_unconfigure():
+    """End the process; the next notebook would start it again."""
     if server.cache_info().currsize:
         with server() as process:
             process.stdin.close()
+        server.cache_clear()
 
 
 def serve():

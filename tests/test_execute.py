@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 
+import kernels
 import nbformat
 import pytest
 
@@ -117,6 +118,12 @@ def test_every_import_of_every_notebook_is_in_the_wheel_and_tools_are_not(wheel,
 
 
 # Executing
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_other_kernels():
+    """What is measured here counts all processes that this one has started, as would be the one that forks kernels."""
+    kernels.pytest_unconfigure()
 
 
 def small_notebook(path, *sources, **metadata):
