@@ -1,0 +1,1 @@
+"""A ViT that reads what you draw: the page, its model in JavaScript, and the same in notebooks."""
