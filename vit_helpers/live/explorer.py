@@ -1,0 +1,130 @@
+"""Parts of the live page in notebooks: draw a digit, change queries and keys, explore what each head attends to."""
+
+import base64
+import json
+from contextlib import suppress
+from math import cos, radians, sin
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from vit_helpers._validate import check_choice
+from vit_helpers.data import load
+from vit_helpers.inspection import attention_map
+from vit_helpers.live.ink import reduce_ink
+from vit_helpers.live.page import bundle
+from vit_helpers.plots import attention, explorer, style
+from vit_helpers.pretrained import load_pretrained
+from vit_helpers.pretrained.sources import OURS
+
+HERE = Path(__file__).parent
+VIEW = "application/vnd.jupyter.widget-view+json"
+WEIGHTS = {"draw": "ours:drawn", "attend": None, "explore": "ours:scattered"}
+ARCS = ((0.46, 0.31, 0.16, -150, 75), (0.46, 0.66, 0.19, -75, 155))  # of a drawn 3: center x, y, radius, angles in degrees
+A_THREE = [
+    [round(x + radius * cos(radians(angle)), 3), round(y + radius * sin(radians(angle)), 3)]
+    for x, y, radius, first, last in ARCS
+    for angle in range(first, last, 15)
+]
+
+
+class Explorer:
+    """A part of the live page. A notebook shows it as a widget if anywidget is installed, and otherwise as a picture.
+
+    part   : "draw" a digit and see how it is read; "attend", the example of notebook 03 with queries and keys that can be
+             changed; "explore" what any head attends to
+    weights: of the ViT that "draw" and "explore" run, "ours:NAME" or a file of `save_weights`; it reads square gray images
+    images : (n, 1, H, W) from 0 to 1, what "explore" shows; by default the first six test images of `scattered_digits`
+    raises : ValueError for an unknown part
+    """
+
+    def __init__(self, part: str = "draw", weights: str | Path | None = None, images: Tensor | None = None) -> None:
+        check_choice("part", part, tuple(WEIGHTS))
+        self.part, self.weights, self.images = part, weights or WEIGHTS[part], images
+        if part == "explore" and images is None:
+            self.images = load("scattered_digits", n=10_000).test.images[:6]
+
+    def data(self) -> dict[str, Any]:
+        """What `mount` of widget.js builds the part from; JSON can store it."""
+        if self.part == "attend":
+            tokens, q, k, v = self.example()
+            return {"part": self.part, "tokens": tokens, "q": q.tolist(), "k": k.tolist(), "v": v.tolist()}
+        name = str(self.weights)
+        path = OURS / f"{name.removeprefix('ours:')}.safetensors" if name.startswith("ours:") else Path(name)
+        data = {"part": self.part, "weights": base64.b64encode(path.read_bytes()).decode()}
+        if self.images is None:
+            return data | {"strokes": [A_THREE]}
+        return data | {"images": [[round(x, 3) for x in image.flatten().tolist()] for image in self.images]}
+
+    def example(self) -> tuple[list[str], Tensor, Tensor, Tensor]:
+        """The names of the T tokens of notebook 03, and their queries, keys and values, (T, d) each"""
+        tokens, z, W = attention.read_example()
+        q, k, v = (z @ W[role] for role in "qkv")
+        return tokens, q, k, v
+
+    @torch.no_grad()
+    def still(self) -> tuple[Figure, str]:
+        """What the widget shows first, as a figure, and its alt text"""
+        if self.part == "attend":
+            tokens, q, k, v = self.example()
+            alt = f"Queries, keys, scores, weights, values and outputs of three tokens. The first row is that of {tokens[0]}."
+            return attention.draw_all_steps(q, k, v, tokens), alt
+        model, preprocess, names = load_pretrained(self.weights)
+        if self.images is None:
+            ink = draw_stroke(A_THREE)
+            pixels = reduce_ink(ink, model.config.image_size[0])
+            probabilities = model(preprocess.normalize(pixels[None, None])).softmax(dim=1)[0]
+            best = int(probabilities.argmax())
+            alt = f"A drawing of a 3, its pixels, and ten bars: {names[best]} gets {probabilities[best]:.0%}."
+            return explorer.draw_reading(ink, pixels, model.config.patch_size, probabilities, names), alt
+        weights = model.attention_weights(preprocess.normalize(self.images))
+
+        def maps(layer: int, query: explorer.Query) -> Tensor:
+            return attention_map(weights[layer], model.config.grid, query)
+
+        last = len(weights) - 1
+        figure = explorer.draw_choice(self.images, maps, model.config.patch_size, layer=last)
+        return figure, explorer.tell_choice(maps, layer=last)
+
+    def _ipython_display_(self) -> None:
+        """The picture, and with it the widget, so that a page that only shows what was stored has something to show"""
+        from IPython.display import display
+
+        figure, alt = self.still()
+        still, metadata = style.picture(figure, alt)
+        data, _ = still._repr_mimebundle_()
+        with suppress(ImportError):  # no anywidget: the picture alone
+            data[VIEW] = {"version_major": 2, "version_minor": 1, "model_id": self.widget().model_id}
+        display(data | {"text/plain": alt}, metadata=metadata, raw=True)
+
+    def widget(self) -> Any:
+        """The widget itself, an `anywidget.AnyWidget`; ImportError if anywidget is not installed."""
+        from anywidget import AnyWidget
+        from traitlets import Dict
+
+        class Part(AnyWidget):
+            _esm = bundle("widget.js") + "\nexport default { render };\n"
+            _css = (HERE / "widget.css").read_text(encoding="utf-8")
+            data = Dict().tag(sync=True)
+
+        return Part(data=self.data())
+
+    def html(self) -> str:
+        """The same part for a page without a kernel, as the book shows it: an element, its style and its script."""
+        look, data = (HERE / "widget.css").read_text(encoding="utf-8"), json.dumps(self.data()).replace("</", "<\\/")
+        code = bundle("widget.js") + f'\nmount(document.getElementById("vit-{self.part}"), {data});'
+        return f'<div id="vit-{self.part}"></div>\n<style>{look}</style>\n<script type="module">\n{code}\n</script>'
+
+
+def draw_stroke(points: list[list[float]], side: int = 280, pen: int = 22) -> Tensor:
+    """A line through points, as a round pen draws it: (side, side), from 0 for paper to 1 for ink.  pen: its width in pixels"""
+    ends = side * torch.tensor(points)
+    start, along = ends[:-1], ends.diff(dim=0)
+    pixels = torch.cartesian_prod(*2 * [torch.arange(side) + 0.5]).flip(1)  # (side * side, 2), x first
+    part = ((pixels[:, None] - start) * along).sum(-1) / along.square().sum(-1)  # of the way to each next point
+    nearest = start + part.clamp(0, 1)[..., None] * along
+    distance = (pixels[:, None] - nearest).norm(dim=-1).amin(dim=1)
+    return (pen / 2 + 0.5 - distance).clamp(0, 1).reshape(side, side)
