@@ -1,5 +1,5 @@
 /** The model as `window.vit`, for the console of the browser and for tests: read a drawing, set the switches. */
-import { reduceInk } from "./ink.js";
+import { reduceInk, say } from "./ink.js";
 import { forward, SWITCHES } from "./vit.js";
 
 /**
@@ -54,16 +54,20 @@ function checkSwitches(changes, { depth, num_heads }) {
   if (changes === null || typeof changes !== "object" || Array.isArray(changes)) {
     throw new TypeError("switches are an object, as in set({positions: false})");
   }
-  const isRow = (row) => Array.isArray(row) && row.length === num_heads && row.every((on) => typeof on === "boolean");
-  const isHeads = (heads) => heads === null || (Array.isArray(heads) && heads.length === depth && heads.every(isRow));
+  const isArray = (value, length) => Array.isArray(value) && value.length === length;
+  const isRow = (row) => isArray(row, num_heads) && Array.from(row).every((on) => typeof on === "boolean");
   for (const [name, value] of Object.entries(changes)) {
-    if (!(name in SWITCHES)) throw new TypeError(`no switch is called ${name}; there are ${Object.keys(SWITCHES).join(", ")}`);
-    if (name === "heads") {
-      if (!isHeads(value)) throw new TypeError(`heads must be null, or ${depth} arrays of ${num_heads} booleans`);
-    } else if (name === "softmaxAxis") {
-      if (value !== "keys" && value !== "queries") throw new TypeError(`softmaxAxis must be "keys" or "queries", got ${value}`);
-    } else if (typeof value !== "boolean") {
-      throw new TypeError(`${name} must be true or false, got ${value}`);
+    if (!Object.hasOwn(SWITCHES, name)) {
+      throw new TypeError(`no switch is called ${name}; there are ${Object.keys(SWITCHES).join(", ")}`);
+    }
+    if (name === "heads" && value !== null && !(isArray(value, depth) && Array.from(value).every(isRow))) {
+      throw new TypeError(`heads must be null, or ${depth} arrays of ${num_heads} booleans`);
+    }
+    if (name === "softmaxAxis" && value !== "keys" && value !== "queries") {
+      throw new TypeError(`softmaxAxis must be "keys" or "queries", got ${say(value)}`);
+    }
+    if (typeof SWITCHES[name] === "boolean" && typeof value !== "boolean") {
+      throw new TypeError(`${name} must be true or false, got ${say(value)}`);
     }
   }
 }

@@ -35,7 +35,7 @@ function rule(name, shape) {
   if (name.endsWith("pos_embed")) return (seed, i) => 0.02 * normal(seed, i);
   if (name.endsWith("patch_embed.proj.weight")) return (seed, i) => normal(seed, i) / Math.sqrt(fanIn);
   if (/mlp\.fc\d\.bias$/.test(name)) return (seed, i) => 1e-6 * normal(seed, i);
-  const bound = Math.sqrt(6 / (fanIn + (name.endsWith("qkv.weight") ? fanIn : fanOut))); // Xavier's; qkv holds three matrices
+  const bound = Math.sqrt(6 / (fanIn + fanOut / (name.endsWith("qkv.weight") ? 3 : 1))); // Xavier's; qkv is three matrices
   if (/(attn|mlp)\.\w+\.weight$/.test(name)) return (seed, i) => bound * (2 * uniform(seed, i) - 1);
   return () => 0;
 }

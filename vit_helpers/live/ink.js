@@ -44,7 +44,7 @@ function weightedSum(numbers, from, step, { first, parts }) {
 }
 
 /** The rows top .. bottom - 1 and the columns left .. right - 1 contain all pixels that have ink. */
-function boundingBox(drawing, width, height) {
+export function boundingBox(drawing, width, height) {
   let top = height, bottom = 0, left = width, right = 0;
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) {
@@ -77,7 +77,8 @@ function coverage(start, side, size, pixels) {
 }
 
 function checkCount(name, value) {
-  if (!Number.isInteger(value) || value < 1) throw new RangeError(`${name} must be a whole number from 1 on, got ${say(value)}`);
+  if (Number.isInteger(value) && value > 0) return;
+  throw new RangeError(`${name} must be a whole number from 1 on, got ${say(value)}`);
 }
 
 function checkInk(ink, width, height) {
@@ -85,15 +86,17 @@ function checkInk(ink, width, height) {
     throw new TypeError(`ink must be an array of numbers, got ${say(ink)}`);
   }
   if (ink.length !== width * height) {
-    throw new RangeError(`a drawing of ${width} x ${height} has ${width * height} pixels, but ink has ${ink.length} numbers`);
+    throw new RangeError(`${width} x ${height} pixels are ${width * height} numbers, but ink has ${ink.length}`);
   }
   for (let i = 0; i < ink.length; i++) {
     if (typeof ink[i] !== "number" || Number.isNaN(ink[i])) throw new TypeError(`ink[${i}] is ${say(ink[i])}, not a number`);
-    if (ink[i] < 0 || ink[i] > 1) throw new RangeError(`ink[${i}] is ${ink[i]}; 0 is paper, 1 is ink, and the rest lies between`);
+    if (ink[i] < 0 || ink[i] > 1) throw new RangeError(`ink[${i}] is ${ink[i]}; it must be from 0 (paper) to 1 (ink)`);
   }
 }
 
-/** A value as an error message names it */
-function say(value) {
-  return typeof value === "string" ? `"${value}"` : Array.isArray(value) ? "an array" : String(value);
+/** A value as an error message names it @returns {string} */
+export function say(value) {
+  if (typeof value === "string") return `"${value}"`;
+  if (Array.isArray(value)) return "an array";
+  return typeof value === "object" && value !== null ? "an object" : String(value);
 }

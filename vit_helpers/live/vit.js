@@ -4,13 +4,14 @@
  * The functions have the names and the order of the Python modules: patches.py, embeddings.py, attention.py, encoder.py
  * and vit.py. They take one image at a time, so the batch axis B of the Python code is missing here.
  *
- * A matrix (T, D) is an array of T rows, and each row is a Float32Array of D numbers: x[t][d] is number d of token t.
- * Every sum is accumulated in double precision, and every result is rounded to single precision, like torch's.
+ * A matrix (T, D) is an array of T rows, and each row is a Float64Array of D numbers: x[t][d] is number d of token t.
+ * JavaScript computes in double precision. torch rounds every result to single precision, which is why its tokens differ
+ * from ours, by less than 1e-5.
  *
  * Sizes: N patches of P x P pixels, T = N + 1 tokens of width D, L blocks, h heads of width d = D / h, K classes.
  *
- * @typedef {Float32Array[]} Matrix
- * @typedef {{weight: Matrix, bias: Float32Array}} Linear
+ * @typedef {Float64Array[]} Matrix
+ * @typedef {{weight: Matrix, bias: Float64Array}} Linear
  */
 import { initialize, permutation } from "./init.js";
 
@@ -29,7 +30,7 @@ export const SWITCHES = Object.freeze({
 
 /** A matrix of zeros, in one piece of memory. @returns {Matrix} (rows, cols) */
 export function zeros(rows, cols) {
-  const data = new Float32Array(rows * cols);
+  const data = new Float64Array(rows * cols);
   return Array.from({ length: rows }, (_, r) => data.subarray(r * cols, (r + 1) * cols));
 }
 
@@ -153,7 +154,7 @@ export function patchify(pixels, imageSize, patchSize) {
 /** A bug: the same shape, but patch n is simply the n-th run of P * P pixels, a strip of the image. */
 export function bareReshape(pixels, imageSize, patchSize) {
   const size = patchSize ** 2;
-  return Array.from({ length: imageSize ** 2 / size }, (_, n) => Float32Array.from(pixels.slice(n * size, (n + 1) * size)));
+  return Array.from({ length: imageSize ** 2 / size }, (_, n) => Float64Array.from(pixels.slice(n * size, (n + 1) * size)));
 }
 
 // embeddings.py
@@ -235,10 +236,11 @@ export function forward(model, pixels, switches = {}) {
   const { config } = model, on = { ...SWITCHES, ...switches };
   checkPixels(pixels, config);
   const weights = on.untrained ? (model.untrained ??= nest(initialize(model.shapes))) : model.weights;
-  const order = on.shufflePatches ? permutation(config.num_patches) : Array.from({ length: config.num_patches }, (_, n) => n);
   const cut = (on.bareReshape ? bareReshape : patchify)(pixels, config.image_size, config.patch_size);
+  const order = on.shufflePatches ? permutation(cut.length) : [...cut.keys()];
   const patches = order.map((n) => cut[n]);
-  let x = tokenEmbed(patchEmbed(normalize(patches, config), weights.patch_embed), weights.token_embed, on.positions); // Eq. 1
+  const embedded = patchEmbed(normalize(patches, config), weights.patch_embed);
+  let x = tokenEmbed(embedded, weights.token_embed, on.positions); // Eq. 1
   const seen = { patches, order, tokens: [x], q: [], k: [], v: [], attention: [] };
   weights.blocks.forEach((one, l) => {
     const result = block(x, one, config, on.heads?.[l], on);
@@ -254,9 +256,10 @@ export function forward(model, pixels, switches = {}) {
   return { ...seen, logits: logits[config.depth], probabilities, lens, digit, confidence: probabilities[digit] };
 }
 
-/** Subtract the mean of the training pixels and divide by their standard deviation, before or after cutting alike. */
+/** Preprocess.normalize, rounded like torch's pixels, so that both models start from the same numbers */
 function normalize(patches, { mean, std }) {
-  return patches.map((patch) => patch.map((value) => (value - mean) / std));
+  const { fround } = Math; // to single precision
+  return patches.map((patch) => patch.map((value) => fround(fround(fround(value) - fround(mean)) / fround(std))));
 }
 
 function checkPixels(pixels, { image_size: side }) {
@@ -321,9 +324,9 @@ export function makeVit(buffer) {
   if (in_chans !== 1 || (width ?? height) !== height || pool !== "cls" || positions !== "learned" || representation_size) {
     throw new TypeError("this page reads ViTs for square gray images with a class token, learned positions, a linear head");
   }
-  const num_patches = (height / fields.patch_size) ** 2;
-  const more = { image_size: height, num_patches, num_tokens: num_patches + 1, head_dim: fields.embed_dim / fields.num_heads };
-  const config = { ...fields, ...more, mean: preprocess.mean[0], std: preprocess.std[0], class_names: classNames };
+  const num_patches = (height / fields.patch_size) ** 2, head_dim = fields.embed_dim / fields.num_heads;
+  const sizes = { image_size: height, num_patches, num_tokens: num_patches + 1, head_dim };
+  const config = { ...fields, ...sizes, mean: preprocess.mean[0], std: preprocess.std[0], class_names: classNames };
   const shapes = Object.fromEntries(Object.entries(tensors).map(([name, { shape }]) => [name, shape]));
   return { config: Object.freeze(config), weights: nest(tensors), shapes };
 }
@@ -334,8 +337,8 @@ function nest(tensors) {
   for (const [name, { shape, data }] of Object.entries(tensors)) {
     const path = name.split("."), last = path.pop(), cols = shape.at(-1);
     const home = path.reduce((inside, key) => (inside[key] ??= {}), weights);
-    const row = (_, r) => data.subarray(r * cols, (r + 1) * cols);
-    home[last] = shape.length === 1 ? data : Array.from({ length: data.length / cols }, row);
+    const numbers = Float64Array.from(data), row = (_, r) => numbers.subarray(r * cols, (r + 1) * cols);
+    home[last] = shape.length === 1 ? numbers : Array.from({ length: data.length / cols }, row);
   }
   weights.blocks = Object.keys(weights.blocks).sort((a, b) => a - b).map((l) => weights.blocks[l]);
   return weights;
