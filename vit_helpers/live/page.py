@@ -1,6 +1,7 @@
 """The live page as one HTML file that needs nothing else: style, scripts and weights are inside."""
 
 import re
+import tomllib
 from base64 import b64encode
 from pathlib import Path
 
@@ -11,14 +12,15 @@ SLOTS = {  # what page.html refers to, and what takes its place
     '<script id="weights" type="text/plain"></script>': '<script id="weights" type="text/plain">{}</script>',
     '<script type="module" src="page.js"></script>': '<script type="module">\n{}</script>',
 }
-IMPORT = re.compile(r'^import (?:\{[^{}]*\} from )?"\./([\w-]+\.js)";\n', re.M)
+IMPORT = re.compile(r'^import (?:\{\s*\w+(?:,\s*\w+)*,?\s*\} from )?"\./([\w-]+\.js)";\n', re.M)
 DECLARATION = re.compile(r"^(?:async )?(?:function|const|let|class) (\w+)", re.M)
 
 
-def live_page(weights: Path = WEIGHTS) -> str:
+def live_page(weights: Path = WEIGHTS, address: str | None = None) -> str:
     """The page that draws, reads and explains a digit, as the text of one HTML file without any reference to another.
 
     weights: a file of `save_weights`, of a ViT for square gray images
+    address: of the public repository, for links to the notebooks; by default `home()`, and with "" there are no links
     raises : FileNotFoundError without that file; ValueError if page.html or a script cannot be inlined
     """
     style = (HERE / "page.css").read_text(encoding="utf-8")
