@@ -212,7 +212,10 @@ export function mlp(x, { fc1, fc2 }) {
   return linear(gelu(linear(x, fc1)), fc2);
 }
 
-/** One pre-norm encoder block: (T, D) -> (T, D), together with what its attention computed */
+/**
+ * One pre-norm encoder block: (T, D) -> (T, D).
+ * @returns {{x: Matrix, q: Matrix[], k: Matrix[], v: Matrix[], weights: Matrix[]}} x and what attention computed
+ */
 export function block(x, { norm1, attn, norm2, mlp: mlpWeights }, config, on, switches) {
   const { out, ...seen } = multiHeadAttention(layerNorm(x, norm1, config.norm_eps), attn, config.num_heads, on, switches);
   x = add(x, out); // Eq. 2
@@ -233,23 +236,22 @@ export function block(x, { norm1, attn, norm2, mlp: mlpWeights }, config, on, sw
  *   token at that point), digit, confidence
  */
 export function forward(model, pixels, switches = {}) {
-  const { config } = model, on = { ...SWITCHES, ...switches };
+  const { config } = model, settings = { ...SWITCHES, ...switches };
   checkPixels(pixels, config);
-  const weights = on.untrained ? (model.untrained ??= nest(initialize(model.shapes))) : model.weights;
-  const cut = (on.bareReshape ? bareReshape : patchify)(pixels, config.image_size, config.patch_size);
-  const order = on.shufflePatches ? permutation(cut.length) : [...cut.keys()];
+  const weights = settings.untrained ? (model.untrained ??= nest(initialize(model.shapes))) : model.weights;
+  const cut = (settings.bareReshape ? bareReshape : patchify)(pixels, config.image_size, config.patch_size);
+  const order = settings.shufflePatches ? permutation(cut.length) : [...cut.keys()];
   const patches = order.map((n) => cut[n]);
-  const embedded = patchEmbed(normalize(patches, config), weights.patch_embed);
-  let x = tokenEmbed(embedded, weights.token_embed, on.positions); // Eq. 1
+  const embedded = patchEmbed(normalize(patches, config), weights.patch_embed); // (N, D)
+  let x = tokenEmbed(embedded, weights.token_embed, settings.positions); // Eq. 1: (T, D)
   const seen = { patches, order, tokens: [x], q: [], k: [], v: [], attention: [] };
   weights.blocks.forEach((one, l) => {
-    const result = block(x, one, config, on.heads?.[l], on);
-    x = result.x;
-    seen.tokens.push(x);
-    for (const name of ["q", "k", "v"]) seen[name].push(result[name]);
-    seen.attention.push(result.weights);
+    const { x: out, q, k, v, weights: attended } = block(x, one, config, settings.heads?.[l], settings); // Eq. 2 and 3
+    x = out;
+    for (const [name, value] of Object.entries({ tokens: x, q, k, v, attention: attended })) seen[name].push(value);
   });
-  const classTokens = seen.tokens.map((tokens) => tokens[0]); // (L + 1, D): the head reads the last one, the lens all
+  // The head reads the class token after the last block. The lens lets it read the class token before every block, too.
+  const classTokens = seen.tokens.map((tokens) => tokens[0]); // (L + 1, D)
   const logits = linear(layerNorm(classTokens, weights.norm, config.norm_eps), weights.head); // Eq. 4: (L + 1, K)
   const lens = softmax(logits), probabilities = lens[config.depth];
   const digit = probabilities.indexOf(Math.max(...probabilities));
@@ -336,9 +338,9 @@ function nest(tensors) {
   const weights = {};
   for (const [name, { shape, data }] of Object.entries(tensors)) {
     const path = name.split("."), last = path.pop(), cols = shape.at(-1);
-    const home = path.reduce((inside, key) => (inside[key] ??= {}), weights);
+    const parent = path.reduce((inside, key) => (inside[key] ??= {}), weights);
     const numbers = Float64Array.from(data), row = (_, r) => numbers.subarray(r * cols, (r + 1) * cols);
-    home[last] = shape.length === 1 ? numbers : Array.from({ length: data.length / cols }, row);
+    parent[last] = shape.length === 1 ? numbers : Array.from({ length: data.length / cols }, row);
   }
   weights.blocks = Object.keys(weights.blocks).sort((a, b) => a - b).map((l) => weights.blocks[l]);
   return weights;
