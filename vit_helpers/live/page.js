@@ -34,7 +34,7 @@ let waiting = false;
 /** Read the drawing before the next picture, however many points arrived until then. */
 function readSoon(source) {
   Object.assign(state, { source, still: false });
-  $("example").hidden = !pen.isExample();
+  $("example").textContent = pen.isExample() ? "what you see is an example" : "";
   if (waiting) return;
   waiting = true;
   requestAnimationFrame(() => {
@@ -214,13 +214,13 @@ function fillNumbers() {
 }
 
 const pen = makePen($("canvas"), $("cursor"), readSoon, announce);
-const tour = makeTour({ state, vit, model, pick, choose, restore });
+const tour = makeTour({ state, vit, model, pick, choose, restore, drawSample });
 fillNumbers();
 makeOdds(config.class_names);
 makePixelReader(config.image_size, () => state.pixels);
 makePatches(cols, config.patch_size, look, pick);
 makeTokens(config.num_tokens, look, pick);
-makeScores(config.num_tokens, config, choose);
+makeScores(config.num_tokens, config, choose, pick);
 makeBlocks(config, look, toggleHead);
 makeResult(config);
 makeControls();

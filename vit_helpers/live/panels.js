@@ -35,12 +35,12 @@ export function drawBars(svg, numbers, limit) {
   svg.lastChild.setAttribute("d", path);
 }
 
-/** The smallest of 1, 2, 5, 10, 20 ... (and their tenths) that is not below any number's size */
+/** The smallest of 1, 1.5, 2, 3, 4, 5, 6, 8, and these times 10, 100 ... or a tenth, that is not below any number's size */
 export function niceLimit(...lists) {
   let most = 1e-9;
   for (const list of lists) for (const number of list) most = Math.max(most, Math.abs(number));
   const power = 10 ** Math.floor(Math.log10(most));
-  return power * [1, 2, 5, 10].find((step) => step * power >= most * (1 - 1e-9));
+  return Number(([1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * power >= most * (1 - 1e-9)) * power).toPrecision(2));
 }
 
 /** The gray of a pixel from 0 (paper) to 1 (ink).  strength: below 1 for a paler picture */
@@ -96,6 +96,7 @@ export function drawPatches(canvas, patches, chosen, gap) {
   patches.forEach((patch, n) => {
     const { x, y, size } = patchPlace(canvas, n, cols, gap);
     drawGray(context, patch, P, x, y, size / P);
+    outline(context, x, y, size);
     if (n === chosen) frame(context, x, y, size, size, 5);
   });
 }
@@ -127,7 +128,8 @@ export function drawAttention(canvas, patches, weights, query) {
     const { x, y, size } = cellOf(canvas, t, cols);
     context.fillStyle = gray(0);
     context.fillRect(x, y, size, size);
-    if (t) drawGray(context, patches[t - 1], P, x, y, size / P, 0.42);
+    if (t) drawGray(context, patches[t - 1], P, x, y, size / P, 0.36);
+    outline(context, x, y, size);
     const side = Math.sqrt(Math.min(1, weight)) * size;
     context.fillStyle = `rgba(${WINE}, 0.88)`;
     context.fillRect(x + (size - side) / 2, y + (size - side) / 2, side, side);
@@ -158,6 +160,13 @@ export function tokenAt(canvas, event, cols) {
 /** How many pixels a canvas for `drawAttention` needs. */
 export function mapSize(cols, cell = 48) {
   return { width: cols * cell, height: (cols + 1) * cell + MAP_GAP };
+}
+
+/** A pale line around a patch, so that one without ink is seen too */
+function outline(context, x, y, size) {
+  Object.assign(context, { lineWidth: 1, strokeStyle: "rgba(128, 120, 105, 0.35)" });
+  context.setLineDash([]);
+  context.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
 }
 
 function frame(context, x, y, width, height, line) {

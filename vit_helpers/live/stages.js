@@ -87,8 +87,9 @@ export function showPatches(seen, view) {
   const numbers = seen.patches[view.patch], table = byId("patch-numbers");
   table.querySelectorAll("td").forEach((cell, i) => {
     cell.textContent = numbers[i].toFixed(2);
-    cell.style.setProperty("--ink", numbers[i].toFixed(3));
-    cell.classList.toggle("dark", numbers[i] > 0.5);
+    const dark = numbers[i] > 0.5; // the middle grays are skipped: no text can be read on them
+    cell.style.setProperty("--ink", (dark ? 0.2 : 0) + numbers[i] * 0.8);
+    cell.classList.toggle("dark", dark);
   });
   const where = seen.order[view.patch] + 1;
   table.caption.textContent = `Patch ${view.patch + 1}` + (where === view.patch + 1 ? "" : `, which is number ${where} of the image`);
@@ -138,7 +139,7 @@ export function showTokens(seen, view, picked, positions) {
 
 // One head
 
-export function makeScores(count, config, choose) {
+export function makeScores(count, config, choose, pick) {
   byId("scores").tBodies[0].replaceChildren(...Array.from({ length: count }, (_, t) => {
     const picture = el("canvas", { width: 24, height: 24, "aria-hidden": "true" });
     const weight = [el("span", { class: "track" }, el("i")), el("span", { class: "part" })];
@@ -149,6 +150,9 @@ export function makeScores(count, config, choose) {
   const fill = (select, n) => select.append(...Array.from({ length: n }, (_, i) => el("option", { value: i }, String(i + 1))));
   fill(byId("pick-block"), config.depth);
   fill(byId("pick-head"), config.num_heads);
+  const names = Array.from({ length: count }, (_, t) => el("option", { value: t }, t ? String(t) : "class"));
+  byId("pick-token").append(...names);
+  byId("pick-token").addEventListener("change", () => pick(Number(byId("pick-token").value)));
   const chosen = () => choose(Number(byId("pick-block").value), Number(byId("pick-head").value));
   for (const id of ["pick-block", "pick-head"]) byId(id).addEventListener("change", chosen);
 }
@@ -171,9 +175,9 @@ export function showScores(seen, view) {
     row.classList.toggle("query", t === token);
   });
   drawBars(byId("output-bars"), output, limits.v);
-  byId("weight-sum").textContent = percent(weights.reduce((sum, weight) => sum + weight, 0));
-  byId("query-name").textContent = tokenName(token);
+  byId("weight-sum").textContent = `${Math.round(weights.reduce((sum, weight) => sum + weight, 0) * 100)}%`;
   byId("query-of").textContent = `of ${tokenName(token)}`;
+  byId("pick-token").value = token;
   byId("pick-block").value = l;
   byId("pick-head").value = h;
   document.querySelector("#scores .formula").classList.toggle("unscaled", !switches.scaling);
@@ -205,7 +209,7 @@ export function makeBlocks(config, look, toggle) {
     const heads = Array.from({ length: config.num_heads }, (_, h) => {
       const map = el("canvas", { ...size, "aria-hidden": "true" });
       const button = el("button", { type: "button", class: "head", "data-head": `${l},${h}`, "aria-pressed": "true" },
-        el("span", { class: "title" }, `head ${h + 1}`, el("small", {}, "on")), map);
+        el("span", { class: "title" }, `head ${h + 1}`), map, el("small"));
       button.addEventListener("click", () => toggle(l, h));
       follow(map, (event) => tokenAt(map, event, cols), look);
       return button;
@@ -227,7 +231,7 @@ export function showBlocks(seen, view) {
       const on = !switches.heads || switches.heads[l][h];
       drawAttention(button.querySelector("canvas"), seen.patches, seen.attention[l][h][token], token);
       button.setAttribute("aria-pressed", String(on));
-      button.querySelector("small").textContent = on ? "on" : "off";
+      button.querySelector("small").textContent = on ? "" : "off";
     });
     [stream[l], added[l], stream[l + 1]].forEach((numbers, i) => {
       const bars = block.querySelectorAll(".bars")[i];

@@ -73,7 +73,7 @@ const STEPS = [
     text: "Each token distributes its attention over all tokens. The weights depend on its query, so each token attends to " +
       "something else. Some spread their weight evenly and others concentrate it.",
     task: (page) => `In head 1 of block 1, find a patch's token that puts at least ${huntFor(page)}% of its attention on a single ` +
-      "token. Point at the tokens in step 3 to compare them, and click to select one.",
+      "token. Choose one token after another above the table, or point at them in step 3.",
     enter(page) {
       page.pick(0);
       page.choose(0, 0);
@@ -109,15 +109,17 @@ const STEPS = [
   {
     notebook: "05_vit", at: "lens-title", title: "The whole model",
     text: "The classification head reads the class token after the last block. The table shows what it would read earlier.",
-    task: "At which point is the model's final answer the most likely digit for the first time?",
+    task: "From which point on is the final answer in the lead, and stays there?",
     enter: (page) => page.restore(),
     choices(page) {
-      const { lens, digit } = page.state.seen, first = lens.findIndex((parts) => atMost(Array.from(parts)) === digit);
-      return lens.map((parts, l) => [l ? `after block ${l}` : "before block 1", l === first, l === first
-        ? `Yes, ${l ? `after block ${l}` : "before block 1"} the final answer is in front for the first time, with ` +
-          `${percent(parts[digit])}. Before block 1 the class token is the same for every image, so nothing can be known yet.`
-        : `There, the most likely digit is ${page.vit.config.class_names[atMost(Array.from(parts))]}` +
-          (l > first ? ", but it was already in front before." : ".")]);
+      const { lens, digit } = page.state.seen, leaders = lens.map((parts) => atMost(Array.from(parts)));
+      const lead = leaders.findLastIndex((leader) => leader !== digit) + 1, names = page.vit.config.class_names;
+      const when = (l) => (l ? `after block ${l}` : "before block 1");
+      return lens.map((parts, l) => [when(l), l === lead, l === lead
+        ? `Yes, from there on it is the most likely digit, with ${percent(parts[digit])} ${when(l)}. Before block 1 nothing can be ` +
+          "known yet, because the class token is then the same for every image."
+        : leaders[l] !== digit ? `No, ${when(l)} the most likely digit is ${names[leaders[l]]}.`
+          : l > lead ? "It is in the lead there, but it was already before." : "It is in the lead there, but loses it again."]);
     },
   },
   {
@@ -223,7 +225,7 @@ function huntFor({ state }) {
 }
 
 /**
- * @param {object} page {state, vit, model, pick(token), choose(block, head), restore()}: what a step may read and do
+ * @param {object} page {state, vit, model, pick(token), choose(block, head), restore(), drawSample(digit)}: what a step may read and do
  * @returns {{start: function(): void, check: function(): void}} check: look whether the visitor has just answered
  */
 export function makeTour(page) {
@@ -235,12 +237,13 @@ export function makeTour(page) {
     if (n >= STEPS.length || n < 0) return close();
     const step = STEPS[n];
     [now, solved, memory] = [n, false, {}];
+    if (page.state.empty) page.drawSample(3);
     step.enter?.(page);
     panel.hidden = false;
     document.body.classList.add("touring");
     const link = document.querySelector(`[data-notebook="${step.notebook}"]`).cloneNode(true);
     part("count").textContent = `${n + 1} of ${STEPS.length}`;
-    part("notebook").replaceChildren("Notebook ", link);
+    part("notebook").replaceChildren("· Notebook ", link);
     part("title").textContent = step.title;
     part("back").disabled = n === 0;
     part("next").textContent = n === STEPS.length - 1 ? "Finish" : "Skip";
@@ -273,6 +276,8 @@ export function makeTour(page) {
         const [, right, why] = step.choices(page)[i];
         if (right) solve(why);
         else say(why);
+        for (const one of part("choices").children) one.disabled = right;
+        if (right) part("next").focus();
       };
       return button;
     }));
