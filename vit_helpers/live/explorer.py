@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from vit_helpers._validate import check_choice
+from vit_helpers._validate import check_choice, to_2tuple
 from vit_helpers.data import load
 from vit_helpers.inspection import attention_map
 from vit_helpers.live.ink import reduce_ink
@@ -22,7 +22,7 @@ from vit_helpers.pretrained.sources import OURS
 
 HERE = Path(__file__).parent
 VIEW = "application/vnd.jupyter.widget-view+json"
-WEIGHTS = {"draw": "ours:drawn", "attend": None, "explore": "ours:scattered"}
+WEIGHTS = {"draw": "ours:drawn", "attend": "", "explore": "ours:scattered"}
 ARCS = ((0.46, 0.31, 0.16, -150, 75), (0.46, 0.66, 0.19, -75, 155))  # of a drawn 3: center x, y, radius, angles in degrees
 A_THREE = [
     [round(x + radius * cos(radians(angle)), 3), round(y + radius * sin(radians(angle)), 3)]
@@ -43,17 +43,20 @@ class Explorer:
 
     def __init__(self, part: str = "draw", weights: str | Path | None = None, images: Tensor | None = None) -> None:
         check_choice("part", part, tuple(WEIGHTS))
-        self.part, self.weights, self.images = part, weights or WEIGHTS[part], images
+        self.part, self.images = part, images
+        self.weights: str | Path = weights or WEIGHTS[part]
         if part == "explore" and images is None:
-            self.images = load("scattered_digits", n=10_000).test.images[:6]
+            self.images = load("scattered_digits", n=30).test.images
 
     def data(self) -> dict[str, Any]:
-        """What `mount` of widget.js builds the part from; JSON can store it."""
+        """What `mount` of widget.js builds the part from; JSON can store it.  FileNotFoundError without the weights"""
         if self.part == "attend":
             tokens, q, k, v = self.example()
             return {"part": self.part, "tokens": tokens, "q": q.tolist(), "k": k.tolist(), "v": v.tolist()}
         name = str(self.weights)
         path = OURS / f"{name.removeprefix('ours:')}.safetensors" if name.startswith("ours:") else Path(name)
+        if not path.is_file():
+            raise FileNotFoundError(f"no weights at {path}")
         data = {"part": self.part, "weights": base64.b64encode(path.read_bytes()).decode()}
         if self.images is None:
             return data | {"strokes": [A_THREE]}
@@ -70,12 +73,12 @@ class Explorer:
         """What the widget shows first, as a figure, and its alt text"""
         if self.part == "attend":
             tokens, q, k, v = self.example()
-            alt = f"Queries, keys, scores, weights, values and outputs of three tokens. The first row is that of {tokens[0]}."
+            alt = f"Queries, keys, values, scores, weights and outputs of {len(tokens)} tokens, with all of their numbers."
             return attention.draw_all_steps(q, k, v, tokens), alt
         model, preprocess, names = load_pretrained(self.weights)
         if self.images is None:
             ink = draw_stroke(A_THREE)
-            pixels = reduce_ink(ink, model.config.image_size[0])
+            pixels = reduce_ink(ink, to_2tuple(model.config.image_size)[0])
             probabilities = model(preprocess.normalize(pixels[None, None])).softmax(dim=1)[0]
             best = int(probabilities.argmax())
             alt = f"A drawing of a 3, its pixels, and ten bars: {names[best]} gets {probabilities[best]:.0%}."
@@ -105,12 +108,12 @@ class Explorer:
         from anywidget import AnyWidget
         from traitlets import Dict
 
-        class Part(AnyWidget):
-            _esm = bundle("widget.js") + "\nexport default { render };\n"
-            _css = (HERE / "widget.css").read_text(encoding="utf-8")
-            data = Dict().tag(sync=True)
-
-        return Part(data=self.data())
+        code, look = (
+            bundle("widget.js") + "\nexport default { render };\n",
+            (HERE / "widget.css").read_text(encoding="utf-8"),
+        )
+        part = type("Part", (AnyWidget,), {"_esm": code, "_css": look, "data": Dict().tag(sync=True)})
+        return part(data=self.data())
 
     def html(self) -> str:
         """The same part for a page without a kernel, as the book shows it: an element, its style and its script."""
@@ -120,7 +123,7 @@ class Explorer:
 
 
 def draw_stroke(points: list[list[float]], side: int = 280, pen: int = 22) -> Tensor:
-    """A line through points, as a round pen draws it: (side, side), from 0 for paper to 1 for ink.  pen: its width in pixels"""
+    """A line through points, from 0 to 1, as a round pen of this width in pixels draws it: (side, side), 0 paper to 1 ink"""
     ends = side * torch.tensor(points)
     start, along = ends[:-1], ends.diff(dim=0)
     pixels = torch.cartesian_prod(*2 * [torch.arange(side) + 0.5]).flip(1)  # (side * side, 2), x first

@@ -49,8 +49,8 @@ def draw_reading(ink: Tensor, pixels: Tensor, patch_size: int, probabilities: Te
     """
     fig, (left, middle, right) = style.new_figure(9, 3.1, ncols=3)
     draw_image(1 - ink[None], left, "a drawing")
-    draw_grid(draw_image(1 - pixels[None], middle, f"its {len(pixels)} x {len(pixels)} pixels"),
-              pixels.shape, patch_size, style.PATCH)  # fmt: skip
+    size = len(pixels)
+    draw_grid(draw_image(1 - pixels[None], middle, f"its {size} x {size} pixels"), (size, size), patch_size, style.PATCH)
     for ax in (left, middle):
         ax.set_axis_on()
         ax.set(xticks=[], yticks=[])
