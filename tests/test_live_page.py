@@ -24,6 +24,9 @@ INK = """() => { // what is on the canvas, as window.vit.read takes it
   return vit.read(Array.from({length: width * height}, (_, i) => data[4 * i + 3] / 255), width, height)
 }"""
 
+NAME = """(({id, className, dataset, textContent}) => id || className || dataset.switch || textContent)(
+  document.activeElement)"""
+
 
 @pytest.fixture(scope="module")
 def chromium():
@@ -129,6 +132,7 @@ def test_a_finger_draws(chromium, address):
         box = page.locator("#canvas").bounding_box()
         page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         settle(page)
+        assert box["y"] + box["height"] < PHONE["height"]  # the canvas is on the first screen
         assert sum(page.evaluate(INK)["pixels"]) > 100  # a dot fills the pixels, since it is cropped to its ink
         assert wrong == NOTHING
 
@@ -284,7 +288,8 @@ def test_a_click_switches_a_head_off_and_on(opened):
     assert opened.evaluate("vit.switches.heads[3]") == [False, True, True, True]
     shows(opened, read := opened.evaluate(INK))
     assert read["logits"] != before["logits"]
-    assert opened.get_attribute("[data-head='3,0']", "aria-label").startswith("Head 1 of block 4. The class token attends most to")
+    label = opened.get_attribute("[data-head='3,0']", "aria-label")
+    assert label.startswith("Head 1 of block 4. The class token attends most to")
     opened.focus("[data-head='3,0']")
     press(opened, "Space")
     settle(opened)
@@ -445,8 +450,7 @@ def test_every_control_can_be_reached_with_the_keyboard(opened):
     reached = set()
     opened.focus(".skip")
     for _ in range(80):
-        reached.add(opened.evaluate("document.activeElement.id || document.activeElement.className || "
-                                    "document.activeElement.dataset.switch || document.activeElement.textContent"))  # fmt: skip
+        reached.add(opened.evaluate(NAME))
         press(opened, "Tab")
     assert reached >= {"canvas", "clear", "scribble", "start-tour", "pick-block", "pick-head", "pick-token", "head", *BUGS}
     assert "9" in reached

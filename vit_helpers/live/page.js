@@ -23,8 +23,8 @@ const times = []; // milliseconds of the latest forward passes
  * changed for a moment; seen: the numbers of the forward pass
  */
 const state = {
-  token: 0, hovered: null, patch: null, block: 0, head: 0, source: "sample", empty: true, box: null, pixels: null, seen: null,
-  still: true, sample: 3,
+  token: 0, hovered: null, patch: null, block: 0, head: 0, source: "sample", empty: true, box: null, pixels: null,
+  seen: null, still: true, sample: 3,
 };
 
 // From the drawing to numbers

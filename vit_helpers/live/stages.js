@@ -92,7 +92,8 @@ export function showPatches(seen, view) {
     cell.classList.toggle("dark", dark);
   });
   const where = seen.order[view.patch] + 1;
-  table.caption.textContent = `Patch ${view.patch + 1}` + (where === view.patch + 1 ? "" : `, which is number ${where} of the image`);
+  const moved = where === view.patch + 1 ? "" : `, which is number ${where} of the image`;
+  table.caption.textContent = `Patch ${view.patch + 1}${moved}`;
 }
 
 // Tokens
@@ -147,7 +148,8 @@ export function makeScores(count, config, choose, pick) {
       el("td", {}, makeBars("k")), el("td", { class: "number" }), el("td", {}, el("span", { class: "weight" }, ...weight)),
       el("td", {}, makeBars("v")));
   }));
-  const fill = (select, n) => select.append(...Array.from({ length: n }, (_, i) => el("option", { value: i }, String(i + 1))));
+  const numbered = (n) => Array.from({ length: n }, (_, i) => el("option", { value: i }, String(i + 1)));
+  const fill = (select, n) => select.append(...numbered(n));
   fill(byId("pick-block"), config.depth);
   fill(byId("pick-head"), config.num_heads);
   const names = Array.from({ length: count }, (_, t) => el("option", { value: t }, t ? String(t) : "class"));
@@ -187,9 +189,9 @@ export function showScores(seen, view) {
 
 function showScoresNote(switches, l, h) {
   const notes = [
-    switches.softmaxAxis === "queries" && "The softmax ran over the queries, so the weights of this row need not sum to 100%.",
+    switches.softmaxAxis === "queries" && "The softmax ran over the queries, so the weights of a row need not sum to 100%.",
     !switches.scaling && "The scores are not divided, so they are too large and the softmax is too sharp.",
-    switches.heads && !switches.heads[l][h] && "This head is switched off: its output is computed and then replaced by zeros.",
+    switches.heads && !switches.heads[l][h] && "This head is switched off, so its output is replaced by zeros.",
   ].filter(Boolean);
   byId("scores-note").textContent = notes.join(" ");
   byId("scores-note").hidden = !notes.length;
@@ -211,13 +213,14 @@ export function makeBlocks(config, look, toggle) {
       const button = el("button", { type: "button", class: "head", "data-head": `${l},${h}`, "aria-pressed": "true" },
         el("span", { class: "title" }, `head ${h + 1}`), map, el("small"));
       button.addEventListener("click", () => toggle(l, h));
-      follow(map, (event) => tokenAt(map, event, cols), look);
+      follow(map, (event) => tokenAt(map, event, cols), look, 350);
       return button;
     });
     const row = (name, kind) => el("div", { class: "row" }, el("span", { class: "name" }, name), makeBars(kind));
     return el("div", { class: "block", role: "group", "aria-labelledby": `block-${l}` },
       el("h3", { id: `block-${l}` }, `Block ${l + 1}`), el("div", { class: "heads" }, ...heads),
-      el("div", { class: "stream" }, row("comes in", "token"), row("+ added by the block", "added"), row("= goes on", "token")));
+      el("div", { class: "stream" },
+        row("comes in", "token"), row("+ added by the block", "added"), row("= goes on", "token")));
   }));
 }
 
@@ -247,15 +250,17 @@ export function nameHeads(seen, view) {
   document.querySelectorAll(".head").forEach((button) => {
     const [l, h] = button.dataset.head.split(",").map(Number), weights = Array.from(seen.attention[l][h][view.token]);
     const most = weights.indexOf(Math.max(...weights)), name = tokenName(view.token);
-    button.setAttribute("aria-label", `Head ${h + 1} of block ${l + 1}. ${name[0].toUpperCase()}${name.slice(1)} attends most to ` +
-      `${most === view.token ? "itself" : tokenName(most)}, ${percent(weights[most])}`);
+    button.setAttribute("aria-label", `Head ${h + 1} of block ${l + 1}. ` +
+      `${name[0].toUpperCase()}${name.slice(1)} attends most to ${most === view.token ? "itself" : tokenName(most)}, ` +
+      percent(weights[most]));
   });
 }
 
 // Logits, probabilities, and the lens
 
 export function makeResult(config) {
-  byId("logits").tBodies[0].replaceChildren(...config.class_names.map((name) => el("tr", {}, el("th", { scope: "row" }, name),
+  byId("logits").tBodies[0].replaceChildren(...config.class_names.map((name) => el("tr", {},
+    el("th", { scope: "row" }, name),
     el("td", {}, el("span", { class: "logit" }, el("span", { class: "both" }, el("i")), el("span", { class: "part" }))),
     el("td", {}, el("span", { class: "weight" }, el("span", { class: "track" }, el("i")), el("span", { class: "part" }))))));
   const when = (l) => (l ? `after block ${l}` : "before block 1");
@@ -288,8 +293,19 @@ export function showResult(seen, classNames) {
   });
 }
 
-/** look(t) while the pointer is over token t of an element, look(null) when it leaves; touch does not hover */
-function follow(element, tokenOf, look) {
-  element.addEventListener("pointermove", (event) => event.pointerType !== "touch" && look(tokenOf(event)));
-  element.addEventListener("pointerleave", () => look(null));
+/**
+ * look(t) while the pointer is over token t of an element, look(null) when it leaves; touch does not hover.
+ * delay: milliseconds that the pointer has to rest on a token, so that maps stay as they are on the way to a click
+ */
+function follow(element, tokenOf, look, delay = 0) {
+  let token = null, timer = 0;
+  const move = (next) => {
+    if (next === token) return;
+    token = next;
+    clearTimeout(timer);
+    if (delay && next !== null) timer = setTimeout(() => look(next), delay);
+    else look(next);
+  };
+  element.addEventListener("pointermove", (event) => event.pointerType !== "touch" && move(tokenOf(event)));
+  element.addEventListener("pointerleave", () => move(null));
 }

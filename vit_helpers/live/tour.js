@@ -19,26 +19,27 @@ function named({ digit, confidence }, { vit }) {
 }
 
 /**
- * notebook: its name; at: the id of the part of the page that the step is about; text, task: strings, or functions of the page
+ * notebook: its name; at: the id of the part of the page that it is about; text, task: strings, or functions of the page
  * enter(page): prepares the page; choices(page): [label, whether it is right, what to say]
  * check(page, memory): {done: why the answer is right}, {hint: what is still missing}, or nothing
  */
 const STEPS = [
   {
     notebook: "00_start_here", at: "draw", title: "From ink to answer",
-    text: "A Vision Transformer turns an image into ten probabilities, one per digit. This page shows everything that happens " +
-      "in between, from top to bottom.",
+    text: "A Vision Transformer turns an image into ten probabilities, one per digit. This page shows everything that " +
+      "happens in between, from top to bottom.",
     task: "Can it read your handwriting? Draw any digit so that the model is at least 90% sure.",
     check(page) {
       const { state } = page;
       if (state.source !== "hand" || !state.still || state.empty) return null;
-      if (state.seen.confidence < 0.9) return { hint: `So far it reads ${named(state.seen, page)}. Go on, or clear and try again.` };
-      return { done: `It reads ${named(state.seen, page)}. If you drew something else, you have found one of its mistakes, which ` +
-        "is worth as much: being sure and being right are different things." };
+      if (state.seen.confidence < 0.9) return { hint: `So far it reads ${named(state.seen, page)}. Go on, or clear and ` +
+        "try again." };
+      return { done: `It reads ${named(state.seen, page)}. If you drew something else, you have found one of its ` +
+        "mistakes, which is worth as much: being sure and being right are different things." };
     },
   },
   {
-    notebook: "01_patches", at: "patches", title: "Patches",
+    notebook: "01_patches", at: "patches-figure", title: "Patches",
     text: "The model reads the image as 16 patches. To the model, each of them is just a list of 16 numbers.",
     task: "Which patch contains the most ink? Click it here, or select its token in step 3.",
     enter: (page) => page.pick(0),
@@ -48,32 +49,33 @@ const STEPS = [
       if (inks[token - 1] < Math.max(...inks) - 1e-6) {
         return { hint: `The numbers of patch ${token} sum to ${inks[token - 1].toFixed(1)}. There is a patch with more.` };
       }
-      return { done: `Its 16 numbers sum to ${inks[token - 1].toFixed(1)}, more than in any other patch. The model does not ` +
-        "know that they form a square, or which pixels were neighbors. It has to learn all of that." };
+      return { done: `Its 16 numbers sum to ${inks[token - 1].toFixed(1)}, more than in any other patch. The model does ` +
+        "not know that they form a square, or which pixels were neighbors. It has to learn all of that." };
     },
   },
   {
-    notebook: "02_embeddings", at: "bugs", title: "Positions",
+    notebook: "02_embeddings", at: "bug-list", title: "Positions",
     text: "The position embeddings are all that the model knows about where a patch was. Let's take them away.",
-    task: "Turn on “No position embeddings” and remember the answer. Then turn on “Shuffled patches” as well. Does the answer " +
-      "change again?",
+    task: "Turn on “No position embeddings” and remember the answer. Then turn on “Shuffled patches” as well. Does the " +
+      "answer change again?",
     enter: (page) => page.restore(),
     check(page) {
       const { positions, shufflePatches } = page.vit.switches, here = named(page.state.seen, page);
-      if (positions && shufflePatches) return { hint: `Shuffled, it reads ${here}. Now take the position embeddings away too.` };
+      if (positions && shufflePatches) return { hint: `Shuffled, it reads ${here}. Now take the position embeddings away ` +
+        "too." };
       if (positions) return null;
       if (!shufflePatches) return { hint: `Without positions it reads ${here}. Now shuffle the patches as well.` };
       return { done: `No, it still reads ${here}. Without position embeddings, self-attention treats the tokens as a set: ` +
-        "if the patches change places, so do their tokens, and the class token gets the same weighted average. This property " +
-        "is called permutation equivariance." };
+        "if the patches change places, so do their tokens, and the class token gets the same weighted average. This " +
+        "property is called permutation equivariance." };
     },
   },
   {
-    notebook: "03_attention", at: "attention", title: "Attention",
-    text: "Each token distributes its attention over all tokens. The weights depend on its query, so each token attends to " +
-      "something else. Some spread their weight evenly and others concentrate it.",
-    task: (page) => `In head 1 of block 1, find a patch's token that puts at least ${huntFor(page)}% of its attention on a single ` +
-      "token. Choose one token after another above the table, or point at them in step 3.",
+    notebook: "03_attention", at: "head-figure", title: "Attention",
+    text: "Each token distributes its attention over all tokens. The weights depend on its query, so each token attends " +
+      "to something else. Some spread their weight evenly and others concentrate it.",
+    task: (page) => `In head 1 of block 1, find a patch's token that puts at least ${huntFor(page)}% of its attention on ` +
+      "a single token. Choose one token after another above the table, or point at them in step 3.",
     enter(page) {
       page.pick(0);
       page.choose(0, 0);
@@ -82,17 +84,21 @@ const STEPS = [
       const { token, block, head, seen } = page.state;
       if (block || head) return { hint: "This is another head. Choose block 1 and head 1 again." };
       if (!token) return null;
-      const weights = Array.from(seen.attention[0][0][token]), most = atMost(weights), whom = most === token ? "itself" : tokenName(most);
+      const weights = Array.from(seen.attention[0][0][token]), most = atMost(weights);
+      const whom = most === token ? "itself" : tokenName(most);
       if (weights[most] * 100 < huntFor(page)) {
-        return { hint: `The largest weight of token ${token} is ${percent(weights[most])}, on ${whom}. Find one that has a larger one.` };
+        return { hint: `The largest weight of token ${token} is ${percent(weights[most])}, on ${whom}. Find one that has ` +
+          "a larger one." };
       }
       return { done: `Token ${token} puts ${percent(weights[most])} on ${whom}, because among all keys, that one ` +
-        `fits its query best. Its output therefore consists mostly of the value of ${most === token ? "this token" : tokenName(most)}.` };
+        `fits its query best. Its output therefore consists mostly of the value of ` +
+        `${most === token ? "this token" : tokenName(most)}.` };
     },
   },
   {
-    notebook: "04_encoder", at: "blocks", title: "Heads and the residual stream",
-    text: "Every head adds something to the residual stream. If a head is off, the stream simply goes on without its contribution.",
+    notebook: "04_encoder", at: "block-list", title: "Heads and the residual stream",
+    text: "Every head adds something to the residual stream. If a head is off, the stream simply goes on without its " +
+      "contribution.",
     task: "How many heads can you switch off before the answer changes, or before its probability falls by 20 points?",
     enter: (page) => page.restore(),
     check(page) {
@@ -102,8 +108,8 @@ const STEPS = [
       if (now.digit === before.digit && left > before.confidence - 0.2) {
         return { hint: `With ${count} off it reads ${named(now, page)}. Switch off another one.` };
       }
-      return { done: `With ${count} off, the model reads ${named(now, page)} instead of ${named(before, page)}. It often survives ` +
-        "the loss of a few heads, because the residual connections carry everything else past the gap." };
+      return { done: `With ${count} off, the model reads ${named(now, page)} instead of ${named(before, page)}. It often ` +
+        "survives the loss of a few heads, because the residual connections carry everything else past the gap." };
     },
   },
   {
@@ -116,41 +122,42 @@ const STEPS = [
       const lead = leaders.findLastIndex((leader) => leader !== digit) + 1, names = page.vit.config.class_names;
       const when = (l) => (l ? `after block ${l}` : "before block 1");
       return lens.map((parts, l) => [when(l), l === lead, l === lead
-        ? `Yes, from there on it is the most likely digit, with ${percent(parts[digit])} ${when(l)}. Before block 1 nothing can be ` +
-          "known yet, because the class token is then the same for every image."
+        ? `Yes, from there on it is the most likely digit, with ${percent(parts[digit])} ${when(l)}. Before block 1 ` +
+          "nothing can be known yet, because the class token is then the same for every image."
         : leaders[l] !== digit ? `No, ${when(l)} the most likely digit is ${names[leaders[l]]}.`
-          : l > lead ? "It is in the lead there, but it was already before." : "It is in the lead there, but loses it again."]);
+          : `It is in the lead there, but ${l > lead ? "it was already before" : "loses it again"}.`]);
     },
   },
   {
     notebook: "06_data", at: "draw", title: "Data",
-    text: "A model can be trusted only with data like its training data. That is why the page prepares your drawing exactly as the " +
-      "training digits were prepared.",
+    text: "A model can be trusted only with data like its training data. That is why the page prepares your drawing " +
+      "exactly as the training digits were prepared.",
     task: "Clear, and draw a digit that is smaller than a third of the drawing area. Does it reach the model smaller, too?",
     check({ state }) {
       if (state.source !== "hand" || !state.still || state.empty) return null;
       const size = Math.max(state.box.bottom - state.box.top, state.box.right - state.box.left) / state.box.of;
-      if (size >= 1 / 3) return { hint: `This one is ${percent(size)} as large as the drawing area. Clear, and draw a smaller one.` };
-      return { done: `Your drawing is ${percent(size)} as large as the drawing area, but its ${"16 × 16"} pixels are filled to the ` +
-        "edge, because the page crops it to the ink. Only the stroke looks thicker now." };
+      if (size >= 1 / 3) return { hint: `This one is ${percent(size)} as large as the drawing area. Clear, and draw a ` +
+        "smaller one." };
+      return { done: `Your drawing is ${percent(size)} as large as the drawing area, but its 16 × 16 pixels are filled ` +
+        "to the edge, because the page crops it to the ink. Only the stroke looks thicker now." };
     },
   },
   {
-    notebook: "07_training", at: "bugs", title: "Training",
-    text: "All that this model knows is in its weights, and training has put it there. Before training, the weights are random, and " +
-      "those of the classification head are zero.",
+    notebook: "07_training", at: "bug-list", title: "Training",
+    text: "All that this model knows is in its weights, and training has put it there. Before training, the weights are " +
+      "random, and those of the classification head are zero.",
     task: "What does the model answer before any training? Turn on “Untrained weights”.",
     enter: (page) => page.restore(),
     check: ({ vit }) => vit.switches.untrained && {
-      done: "Every digit gets exactly 10%, so the loss of any image is −ln 0.1 = 2.30. If the first loss of your own training " +
-        "is a different number for ten classes, look for a bug before you go on.",
+      done: "Every digit gets exactly 10%, so the loss of any image is −ln 0.1 = 2.30. If the first loss of your own " +
+        "training is a different number for ten classes, look for a bug before you go on.",
     },
   },
   {
-    notebook: "08_inspection", at: "blocks", title: "What attention maps show",
+    notebook: "08_inspection", at: "block-list", title: "What attention maps show",
     text: "A map with one large square looks like an explanation. But does the answer depend on it?",
-    task: ({ vit }) => `In block ${vit.config.depth}, find the head in which the class token has the largest single square, ` +
-      "and switch it off.",
+    task: ({ vit }) => `In block ${vit.config.depth}, find the head in which the class token has the largest single ` +
+      "square, and switch it off.",
     enter(page) {
       page.restore();
       page.pick(0);
@@ -160,7 +167,8 @@ const STEPS = [
       const off = offHeads(page).filter(({ l }) => l === rows.length - 1 || l === page.vit.config.depth - 1);
       if (!off.length || page.state.empty) return null;
       if (!off.some(({ h }) => h === wanted)) {
-        return { hint: `The largest weight in this head is ${percent(rows[off[0].h])}. Another head of the block has a larger one.` };
+        return { hint: `The largest weight in this head is ${percent(rows[off[0].h])}. Another head of the block has a ` +
+          "larger one." };
       }
       const before = answerWith(page, { heads: null }), after = page.state.seen.probabilities[before.digit];
       const fell = before.confidence - after;
@@ -172,19 +180,19 @@ const STEPS = [
     },
   },
   {
-    notebook: "09_pretrained", at: "bugs", title: "Pretrained weights",
+    notebook: "09_pretrained", at: "bug-list", title: "Pretrained weights",
     text: "Weights from a file fit into any code with the same shapes, even if the code does something else with them.",
     task: "What happens to these weights in a model that cuts the image with a bare reshape? Try it.",
     enter: (page) => page.restore(),
     check(page) {
       if (!page.vit.switches.bareReshape) return null;
       const before = answerWith(page, { bareReshape: false });
-      return { done: `All weights fit and no error appears, but the model reads ${named(page.state.seen, page)} instead of ` +
-        `${named(before, page)}. So after loading weights, compare the logits of a few images with known ones.` };
+      return { done: `All weights fit and no error appears, but the model reads ${named(page.state.seen, page)} instead ` +
+        `of ${named(before, page)}. So after loading weights, compare the logits of a few images with known ones.` };
     },
   },
   {
-    notebook: "10_hyperparameters", at: "blocks", title: "Is a difference real?",
+    notebook: "10_hyperparameters", at: "block-list", title: "Is a difference real?",
     text: "Would a smaller model do? To find out, we could leave something out and count how many digits it still reads.",
     task: "Switch off one head or several, then look at three different samples. Is the smaller model good enough?",
     enter: (page) => page.restore(),
@@ -195,15 +203,17 @@ const STEPS = [
       if (state.source === "sample" && state.still && state.sample < 10) memory.read.set(state.sample, state.seen.digit);
       const right = [...memory.read].filter(([sample, digit]) => sample === digit).length;
       if (memory.read.size < 3) return { hint: `Samples read: ${memory.read.size} of 3, ${right} of them correctly.` };
-      return { done: `It reads ${right} of 3 correctly, and we still do not know. Even with 3 of 3, a true accuracy of only 37% ` +
-        "would not be ruled out, because 0.37³ is 5%. Comparing two models takes hundreds of images and more than one seed." };
+      return { done: `It reads ${right} of 3 correctly, and we still do not know. Even with 3 of 3, a true accuracy of ` +
+        "only 37% would not be ruled out, because 0.37³ is 5%. Comparing two models takes hundreds of images, and " +
+        "more than one seed." };
     },
   },
   {
-    notebook: "11_scaling", at: "attention", title: "What attention costs",
-    text: ({ vit: { config: c } }) => `Every head computes one weight for each pair of tokens. With ${c.num_tokens} tokens that ` +
-      `is a table of ${c.num_tokens} × ${c.num_tokens} = ${c.num_tokens ** 2} weights.`,
-    task: ({ vit: { config: c } }) => `How many weights would it be for an image with ${2 * c.image_size} × ${2 * c.image_size} ` +
+    notebook: "11_scaling", at: "head-figure", title: "What attention costs",
+    text: ({ vit: { config: c } }) => `Every head computes one weight for each pair of tokens. With ${c.num_tokens} ` +
+      `tokens that is a table of ${c.num_tokens} × ${c.num_tokens} = ${c.num_tokens ** 2} weights.`,
+    task: ({ vit: { config: c } }) => `How many weights would it be for an image with ${2 * c.image_size} × ` +
+      `${2 * c.image_size} ` +
       "pixels, cut into patches of the same size?",
     choices({ vit: { config: c } }) {
       const now = c.num_tokens, then = 4 * c.num_patches + 1, times = (then ** 2 / now ** 2).toFixed(0);
@@ -211,8 +221,8 @@ const STEPS = [
       return [
         [number(2 * now ** 2), false, "That would be twice as many. But the image has four times as many patches."],
         [number(4 * now ** 2), false, "Four times as many patches is right. But every one of them attends to all of them."],
-        [number(then ** 2), true, `Yes, ${then} × ${then}. Twice the side means four times the patches, and nearly sixteen times the ` +
-          `weights (${times} times, because there is still only one class token).`],
+        [number(then ** 2), true, `Yes, ${then} × ${then}. Twice the side means four times the patches, and nearly ` +
+          `sixteen times the weights (${times} times, because there is still only one class token).`],
       ];
     },
   },
@@ -225,7 +235,8 @@ function huntFor({ state }) {
 }
 
 /**
- * @param {object} page {state, vit, model, pick(token), choose(block, head), restore(), drawSample(digit)}: what a step may read and do
+ * @param {object} page what a step may read and do: state, vit, model, pick(token), choose(block, head), restore(),
+ *   drawSample(digit)
  * @returns {{start: function(): void, check: function(): void}} check: look whether the visitor has just answered
  */
 export function makeTour(page) {
@@ -255,7 +266,8 @@ export function makeTour(page) {
     const place = document.getElementById(step.at);
     (place.closest("section") ?? place).classList.add("in-focus");
     leaveRoom();
-    place.scrollIntoView({ block: "start", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    place.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
     part("title").focus({ preventScroll: true });
     check();
   }
