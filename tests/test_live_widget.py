@@ -10,9 +10,10 @@ from browser import accessibility, browser, in_browser, page_of
 
 from vit_helpers.data import load
 from vit_helpers.live import Explorer
-from vit_helpers.live.explorer import A_THREE, VIEW, draw_stroke
+from vit_helpers.live.explorer import VIEW
 from vit_helpers.live.ink import reduce_ink
 from vit_helpers.plots.attention import read_example
+from vit_helpers.plots.explorer import A_THREE, draw_stroke
 from vit_helpers.pretrained import Preprocess, load_pretrained, save_weights
 from vit_helpers.pretrained.sources import OURS
 from vit_helpers.vit import ViT, ViTConfig

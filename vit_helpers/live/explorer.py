@@ -3,7 +3,6 @@
 import base64
 import json
 from contextlib import suppress
-from math import cos, radians, sin
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,9 @@ from vit_helpers.plots import attention, explorer, style
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.sources import OURS
 
-HERE = Path(__file__).parent
+LOOK = Path(__file__).with_name("widget.css")
 VIEW = "application/vnd.jupyter.widget-view+json"
 WEIGHTS = {"draw": "ours:drawn", "attend": "", "explore": "ours:scattered"}
-ARCS = ((0.46, 0.31, 0.16, -150, 75), (0.46, 0.66, 0.19, -75, 155))  # of a drawn 3: center x, y, radius, angles in degrees
-A_THREE = [
-    [round(x + radius * cos(radians(angle)), 3), round(y + radius * sin(radians(angle)), 3)]
-    for x, y, radius, first, last in ARCS
-    for angle in range(first, last, 15)
-]
 
 
 class Explorer:
@@ -43,10 +36,9 @@ class Explorer:
 
     def __init__(self, part: str = "draw", weights: str | Path | None = None, images: Tensor | None = None) -> None:
         check_choice("part", part, tuple(WEIGHTS))
-        self.part, self.images = part, images
-        self.weights: str | Path = weights or WEIGHTS[part]
-        if part == "explore" and images is None:
-            self.images = load("scattered_digits", n=30).test.images
+        self.part, self.weights, self.images = part, weights or WEIGHTS[part], None
+        if part == "explore":
+            self.images = load("scattered_digits", n=30).test.images if images is None else images
 
     def data(self) -> dict[str, Any]:
         """What `mount` of widget.js builds the part from; JSON can store it.  FileNotFoundError without the weights"""
@@ -59,7 +51,7 @@ class Explorer:
             raise FileNotFoundError(f"no weights at {path}")
         data = {"part": self.part, "weights": base64.b64encode(path.read_bytes()).decode()}
         if self.images is None:
-            return data | {"strokes": [A_THREE]}
+            return data | {"strokes": [explorer.A_THREE]}
         return data | {"images": [[round(x, 3) for x in image.flatten().tolist()] for image in self.images]}
 
     def example(self) -> tuple[list[str], Tensor, Tensor, Tensor]:
@@ -77,7 +69,7 @@ class Explorer:
             return attention.draw_all_steps(q, k, v, tokens), alt
         model, preprocess, names = load_pretrained(self.weights)
         if self.images is None:
-            ink = draw_stroke(A_THREE)
+            ink = explorer.draw_stroke(explorer.A_THREE)
             pixels = reduce_ink(ink, to_2tuple(model.config.image_size)[0])
             probabilities = model(preprocess.normalize(pixels[None, None])).softmax(dim=1)[0]
             best = int(probabilities.argmax())
@@ -108,26 +100,11 @@ class Explorer:
         from anywidget import AnyWidget
         from traitlets import Dict
 
-        code, look = (
-            bundle("widget.js") + "\nexport default { render };\n",
-            (HERE / "widget.css").read_text(encoding="utf-8"),
-        )
-        part = type("Part", (AnyWidget,), {"_esm": code, "_css": look, "data": Dict().tag(sync=True)})
-        return part(data=self.data())
+        fields = {"_esm": bundle("widget.js") + "\nexport default { render };\n", "_css": LOOK.read_text(encoding="utf-8")}
+        return type("Part", (AnyWidget,), fields | {"data": Dict().tag(sync=True)})(data=self.data())
 
     def html(self) -> str:
         """The same part for a page without a kernel, as the book shows it: an element, its style and its script."""
-        look, data = (HERE / "widget.css").read_text(encoding="utf-8"), json.dumps(self.data()).replace("</", "<\\/")
+        look, data = LOOK.read_text(encoding="utf-8"), json.dumps(self.data()).replace("</", "<\\/")
         code = bundle("widget.js") + f'\nmount(document.getElementById("vit-{self.part}"), {data});'
         return f'<div id="vit-{self.part}"></div>\n<style>{look}</style>\n<script type="module">\n{code}\n</script>'
-
-
-def draw_stroke(points: list[list[float]], side: int = 280, pen: int = 22) -> Tensor:
-    """A line through points, from 0 to 1, as a round pen of this width in pixels draws it: (side, side), 0 paper to 1 ink"""
-    ends = side * torch.tensor(points)
-    start, along = ends[:-1], ends.diff(dim=0)
-    pixels = torch.cartesian_prod(*2 * [torch.arange(side) + 0.5]).flip(1)  # (side * side, 2), x first
-    part = ((pixels[:, None] - start) * along).sum(-1) / along.square().sum(-1)  # of the way to each next point
-    nearest = start + part.clamp(0, 1)[..., None] * along
-    distance = (pixels[:, None] - nearest).norm(dim=-1).amin(dim=1)
-    return (pen / 2 + 0.5 - distance).clamp(0, 1).reshape(side, side)

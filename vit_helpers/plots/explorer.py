@@ -1,7 +1,9 @@
 """What the widgets of `vit_helpers.live` show first, as figures: a drawing and its prediction, and one attention map."""
 
 from collections.abc import Callable, Sequence
+from math import cos, radians, sin
 
+import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -11,6 +13,12 @@ from vit_helpers.plots.inspection import draw_look
 
 Query = tuple[int, int] | None  # (row, column) of a patch, or None for the class token
 Maps = Callable[[int, Query], Tensor]  # of a layer and a query: (B, h, rows, cols)
+ARCS = ((0.46, 0.31, 0.16, -150, 75), (0.46, 0.66, 0.19, -75, 155))  # of a drawn 3: center x, y, radius, angles in degrees
+A_THREE = [
+    [round(x + radius * cos(radians(angle)), 3), round(y + radius * sin(radians(angle)), 3)]
+    for x, y, radius, first, last in ARCS
+    for angle in range(first, last, 15)
+]
 
 
 def draw_choice(
@@ -62,3 +70,14 @@ def draw_reading(ink: Tensor, pixels: Tensor, patch_size: int, probabilities: Te
     right.spines.bottom.set_visible(False)
     right.invert_yaxis()
     return fig
+
+
+def draw_stroke(points: list[list[float]], side: int = 280, pen: int = 22) -> Tensor:
+    """A line through points, from 0 to 1, as a round pen of this width in pixels draws it: (side, side), 0 paper to 1 ink"""
+    ends = side * torch.tensor(points)
+    start, along = ends[:-1], ends.diff(dim=0)
+    pixels = torch.cartesian_prod(*2 * [torch.arange(side) + 0.5]).flip(1)  # (side * side, 2), x first
+    part = ((pixels[:, None] - start) * along).sum(-1) / along.square().sum(-1)  # of the way to each next point
+    nearest = start + part.clamp(0, 1)[..., None] * along
+    distance = (pixels[:, None] - nearest).norm(dim=-1).amin(dim=1)
+    return (pen / 2 + 0.5 - distance).clamp(0, 1).reshape(side, side)
