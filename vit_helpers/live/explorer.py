@@ -43,8 +43,8 @@ class Explorer:
     def data(self) -> dict[str, Any]:
         """What `mount` of widget.js builds the part from; JSON can store it.  FileNotFoundError without the weights"""
         if self.part == "attend":
-            tokens, q, k, v = self.example()
-            return {"part": self.part, "tokens": tokens, "q": q.tolist(), "k": k.tolist(), "v": v.tolist()}
+            tokens, z, W = attention.read_example()
+            return {"part": self.part, "tokens": tokens, **{role: (z @ W[role]).tolist() for role in "qkv"}}
         name = str(self.weights)
         path = OURS / f"{name.removeprefix('ours:')}.safetensors" if name.startswith("ours:") else Path(name)
         if not path.is_file():
@@ -54,19 +54,13 @@ class Explorer:
             return data | {"strokes": [explorer.A_THREE]}
         return data | {"images": [[round(x, 3) for x in image.flatten().tolist()] for image in self.images]}
 
-    def example(self) -> tuple[list[str], Tensor, Tensor, Tensor]:
-        """The names of the T tokens of notebook 03, and their queries, keys and values, (T, d) each"""
-        tokens, z, W = attention.read_example()
-        q, k, v = (z @ W[role] for role in "qkv")
-        return tokens, q, k, v
-
     @torch.no_grad()
     def still(self) -> tuple[Figure, str]:
         """What the widget shows first, as a figure, and its alt text"""
         if self.part == "attend":
-            tokens, q, k, v = self.example()
+            tokens, z, W = attention.read_example()
             alt = f"Queries, keys, values, scores, weights and outputs of {len(tokens)} tokens, with all of their numbers."
-            return attention.draw_all_steps(q, k, v, tokens), alt
+            return attention.draw_all_steps(z @ W["q"], z @ W["k"], z @ W["v"], tokens), alt
         model, preprocess, names = load_pretrained(self.weights)
         if self.images is None:
             ink = explorer.draw_stroke(explorer.A_THREE)
