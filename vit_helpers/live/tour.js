@@ -42,7 +42,11 @@ const STEPS = [
     notebook: "01_patches", at: "patches-figure", title: "Patches",
     text: "The model reads the image as 16 patches. To the model, each of them is just a list of 16 numbers.",
     task: "Which patch contains the most ink? Click it here, or select its token in step 3.",
-    enter: (page) => page.pick(0),
+    enter(page) {
+      const inks = page.state.seen.patches.map(inkOf);
+      page.state.patch = inks.indexOf(Math.min(...inks)); // so that the frame does not give the answer away
+      page.pick(0);
+    },
     check({ state: { token, seen } }) {
       const inks = seen.patches.map(inkOf);
       if (!token) return null;
