@@ -168,7 +168,10 @@ def tidied(text: str, path: Path, pages: Collection[Path], address: str) -> str:
         if (found := target(link, path)) is None:
             return match.group()
         if found in pages:
-            suffix, anchor = ".ipynb" if found.suffix == ".ipynb" else ".md", re.sub("-L.*", "", link.partition("#")[2])
+            suffix, anchor = (
+                ".ipynb" if found.suffix == ".ipynb" else ".md",
+                re.sub("-L.*", "", link.partition("#")[2] if found != LIVE else ""),
+            )
             return f"[{words}](/{page_name(found)}{suffix}{'#' if anchor else ''}{anchor})"
         return f"[{words}]({address}/blob/main/{found.relative_to(ROOT).as_posix()})" if address else words
 
