@@ -5,7 +5,7 @@ clockwise on the screen; a length of 0 is a corner. Hands differ in lengths, tur
 the canvas. Neither the shapes nor the code are those of the training strokes, and nothing was chosen by these results.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, repeat
 
 import numpy as np
@@ -34,7 +34,7 @@ DIGITS = """
 SHAPES = [[way.strip().split("|") for way in line.split(";")] for line in DIGITS.strip().splitlines()]
 
 
-def follow(x: float, y: float, heading: float, parts: list[tuple[float, ...]], tremor: Iterator[float]) -> Array:
+def follow(x: float, y: float, heading: float, parts: Sequence[tuple[float, ...]], tremor: Iterator[float]) -> Array:
     """The path from a point through pieces (length, turn): (n, 2), x and y"""
     points = [(x, y)]
     for length, turn in parts:
