@@ -42,7 +42,7 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "plots": {"plots"},
     "live": {"_validate", "data", "inspection", "live", "patches", "plots", "pretrained", "vit"},
 }
-SIZES = {"model": 600, "library": 5700, "library and tools": 7900}  # lines at most, without checks, plots and results
+SIZES = {"model": 600, "library": 5700, "library and tools": 8250}  # lines at most, without checks, plots and results
 EVERYTHING = {*ORDER, "cli", "checks"}
 
 
