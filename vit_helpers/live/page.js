@@ -221,7 +221,7 @@ makePixelReader(config.image_size, () => state.pixels);
 makePatches(cols, config.patch_size, look, pick);
 makeTokens(config.num_tokens, look, pick);
 makeScores(config.num_tokens, config, choose, pick);
-makeBlocks(config, look, toggleHead);
+makeBlocks(config, toggleHead);
 makeResult(config);
 makeControls();
 vit.onSet(showSwitches);

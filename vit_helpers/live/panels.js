@@ -83,20 +83,25 @@ export function drawCropped(canvas, source, box) {
   context.strokeRect(left, top, side, side);
 }
 
+export const NUMBER_HEIGHT = 22; // of the number above each patch
+
 /** Where patch n is in a picture of patches with gaps. @returns {{x: number, y: number, size: number}} */
 export function patchPlace(canvas, n, cols, gap) {
   const size = (canvas.width - gap * (cols - 1)) / cols;
-  return { x: (n % cols) * (size + gap), y: Math.floor(n / cols) * (size + gap), size };
+  return { x: (n % cols) * (size + gap), y: Math.floor(n / cols) * (canvas.height / cols) + NUMBER_HEIGHT, size };
 }
 
-/** The patches, cut apart.  patches: [N][P * P]; chosen: the one in a frame, or -1 */
+/** The patches, cut apart, each below its number.  patches: [N][P * P]; chosen: the one in a frame, or -1 */
 export function drawPatches(canvas, patches, chosen, gap) {
   const context = canvas.getContext("2d"), cols = Math.sqrt(patches.length), P = Math.sqrt(patches[0].length);
   context.clearRect(0, 0, canvas.width, canvas.height);
+  context.font = "500 15px system-ui, sans-serif";
   patches.forEach((patch, n) => {
     const { x, y, size } = patchPlace(canvas, n, cols, gap);
     drawGray(context, patch, P, x, y, size / P);
     outline(context, x, y, size);
+    context.fillStyle = getComputedStyle(canvas).color; // the page's, by day or by night
+    context.fillText(String(n + 1), x + 1, y - 6);
     if (n === chosen) frame(context, x, y, size, size, 5);
   });
 }
@@ -144,17 +149,6 @@ export function drawAttention(canvas, patches, weights, query) {
 function cellOf(canvas, t, cols) {
   const size = canvas.width / cols, n = t - 1;
   return t ? { x: (n % cols) * size, y: size + MAP_GAP + Math.floor(n / cols) * size, size } : { x: 0, y: 0, size };
-}
-
-/** The token under a pointer over a map of attention, or null */
-export function tokenAt(canvas, event, cols) {
-  const box = canvas.getBoundingClientRect(), scale = canvas.width / box.width;
-  const x = (event.clientX - box.left) * scale, y = (event.clientY - box.top) * scale;
-  for (let t = 0; t <= cols * cols; t++) {
-    const cell = cellOf(canvas, t, cols);
-    if (x >= cell.x && x < cell.x + cell.size && y >= cell.y && y < cell.y + cell.size) return t;
-  }
-  return null;
 }
 
 /** How many pixels a canvas for `drawAttention` needs. */

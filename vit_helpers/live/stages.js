@@ -5,7 +5,7 @@
  * `view` says what the visitor looks at: {token, patch, block, head, switches}.
  */
 import {
-  drawAttention, drawBars, drawGrid, drawPatches, drawToken, el, makeBars, mapSize, niceLimit, patchPlace, tokenAt,
+  NUMBER_HEIGHT, drawAttention, drawBars, drawGrid, drawPatches, drawToken, el, makeBars, mapSize, niceLimit, patchPlace,
 } from "./panels.js";
 
 const PATCH_GAP = 10;
@@ -57,12 +57,16 @@ export function showPixels(pixels, side) {
 /** Point at a pixel: its number. */
 export function makePixelReader(side, pixelsNow) {
   const grid = byId("grid"), said = byId("pixel-read"), quiet = said.textContent;
-  grid.addEventListener("pointermove", (event) => {
+  const read = (event) => {
     const box = grid.getBoundingClientRect(), at = (z) => Math.max(0, Math.min(side - 1, Math.floor(z * side)));
     const row = at((event.clientY - box.top) / box.height), col = at((event.clientX - box.left) / box.width);
     said.textContent = `Row ${row + 1}, column ${col + 1}: ${pixelsNow()[row * side + col].toFixed(2)}`;
+  };
+  grid.addEventListener("pointermove", read);
+  grid.addEventListener("pointerdown", read);
+  grid.addEventListener("pointerleave", (event) => {
+    if (event.pointerType !== "touch") said.textContent = quiet; // a finger leaves as soon as it has tapped
   });
-  grid.addEventListener("pointerleave", () => { said.textContent = quiet; });
 }
 
 /** look(t): show token t while the pointer is there, null when it leaves; pick(t): keep it */
@@ -72,7 +76,7 @@ export function makePatches(cols, P, look, pick) {
     for (let n = 0; n < cols * cols; n++) {
       const { x, y, size } = patchPlace(cut, n, cols, PATCH_GAP);
       const inX = (event.clientX - box.left) * scale - x, inY = (event.clientY - box.top) * scale - y;
-      if (inX >= 0 && inX < size && inY >= 0 && inY < size) return n + 1;
+      if (inX >= 0 && inX < size && inY >= -NUMBER_HEIGHT && inY < size) return n + 1;
     }
     return null;
   };
@@ -205,22 +209,21 @@ function showExact(vectors) {
 // Blocks
 
 /** toggle(l, h): switch a head off or on */
-export function makeBlocks(config, look, toggle) {
-  const cols = Math.sqrt(config.num_patches), size = mapSize(cols);
+export function makeBlocks(config, toggle) {
+  const size = mapSize(Math.sqrt(config.num_patches));
   byId("block-list").replaceChildren(...Array.from({ length: config.depth }, (_, l) => {
     const heads = Array.from({ length: config.num_heads }, (_, h) => {
       const map = el("canvas", { ...size, "aria-hidden": "true" });
       const button = el("button", { type: "button", class: "head", "data-head": `${l},${h}`, "aria-pressed": "true" },
         el("span", { class: "title" }, `head ${h + 1}`), map, el("small"));
       button.addEventListener("click", () => toggle(l, h));
-      follow(map, (event) => tokenAt(map, event, cols), look, 350);
       return button;
     });
     const row = (name, kind) => el("div", { class: "row" }, el("span", { class: "name" }, name), makeBars(kind));
     return el("div", { class: "block", role: "group", "aria-labelledby": `block-${l}` },
       el("h3", { id: `block-${l}` }, `Block ${l + 1}`), el("div", { class: "heads" }, ...heads),
       el("div", { class: "stream" },
-        row("comes in", "token"), row("+ added by the block", "added"), row("= goes on", "token")));
+        row("goes in", "token"), row("+ added", "added"), row("= comes out", "token")));
   }));
 }
 
@@ -293,18 +296,11 @@ export function showResult(seen, classNames) {
   });
 }
 
-/**
- * look(t) while the pointer is over token t of an element, look(null) when it leaves; touch does not hover.
- * delay: milliseconds that the pointer has to rest on a token, so that maps stay as they are on the way to a click
- */
-function follow(element, tokenOf, look, delay = 0) {
-  let token = null, timer = 0;
+/** look(t) while the pointer is over token t of an element, look(null) when it leaves; touch does not hover. */
+function follow(element, tokenOf, look) {
+  let token = null;
   const move = (next) => {
-    if (next === token) return;
-    token = next;
-    clearTimeout(timer);
-    if (delay && next !== null) timer = setTimeout(() => look(next), delay);
-    else look(next);
+    if (next !== token) look(token = next);
   };
   element.addEventListener("pointermove", (event) => event.pointerType !== "touch" && move(tokenOf(event)));
   element.addEventListener("pointerleave", () => move(null));
