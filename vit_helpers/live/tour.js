@@ -19,13 +19,13 @@ function named({ digit, confidence }, { vit }) {
 }
 
 /**
- * notebook: its name; at: the id of the part of the page that it is about; text, task: strings, or functions of the page
+ * notebook: its name; at: a selector of what it is about; text, task: strings, or functions of the page
  * enter(page): prepares the page; choices(page): [label, whether it is right, what to say]
  * check(page, memory): {done: why the answer is right}, {hint: what is still missing}, or nothing
  */
 const STEPS = [
   {
-    notebook: "00_start_here", at: "draw", title: "From ink to answer",
+    notebook: "00_start_here", at: "#draw-title", title: "From ink to answer",
     text: "A Vision Transformer turns an image into ten probabilities, one per digit. This page shows everything that " +
       "happens in between, from top to bottom.",
     task: "Can it read your handwriting? Draw any digit so that the model is at least 90% sure.",
@@ -35,13 +35,13 @@ const STEPS = [
       if (state.seen.confidence < 0.9) return { hint: `So far it reads ${named(state.seen, page)}. Go on, or clear and ` +
         "try again." };
       return { done: `It reads ${named(state.seen, page)}. If you drew something else, you have found one of its ` +
-        "mistakes, which is worth as much: being sure and being right are different things." };
+        "mistakes, because a model can be sure and still be wrong." };
     },
   },
   {
-    notebook: "01_patches", at: "patches-figure", title: "Patches",
+    notebook: "01_patches", at: "#patches-figure", title: "Patches",
     text: "The model reads the image as 16 patches. To the model, each of them is just a list of 16 numbers.",
-    task: "Which patch contains the most ink? Click it here, or select its token in step 3.",
+    task: "Which patch contains the most ink? Click it or tap it, or select its token in step 3.",
     enter(page) {
       const inks = page.state.seen.patches.map(inkOf);
       page.state.patch = inks.indexOf(Math.min(...inks)); // so that the frame does not give the answer away
@@ -58,7 +58,7 @@ const STEPS = [
     },
   },
   {
-    notebook: "02_embeddings", at: "bug-list", title: "Positions",
+    notebook: "02_embeddings", at: "#bug-list", title: "Positions",
     text: "The position embeddings are all that the model knows about where a patch was. Let's take them away.",
     task: "Turn on “No position embeddings” and remember the answer. Then turn on “Shuffled patches” as well. Does the " +
       "answer change again?",
@@ -75,7 +75,7 @@ const STEPS = [
     },
   },
   {
-    notebook: "03_attention", at: "head-figure", title: "Attention",
+    notebook: "03_attention", at: "#head-figure", title: "Attention",
     text: "Each token distributes its attention over all tokens. The weights depend on its query, so each token attends " +
       "to something else. Some spread their weight evenly and others concentrate it.",
     task: (page) => `In head 1 of block 1, find a patch's token that puts at least ${huntFor(page)}% of its attention on ` +
@@ -100,8 +100,8 @@ const STEPS = [
     },
   },
   {
-    notebook: "04_encoder", at: "block-list", title: "Heads and the residual stream",
-    text: "Every head adds something to the residual stream. If a head is off, the stream simply goes on without its " +
+    notebook: "04_encoder", at: "#block-list", title: "Heads and the residual stream",
+    text: "Every head adds something to the residual stream. If a head is off, the stream simply continues without its " +
       "contribution.",
     task: "How many heads can you switch off before the answer changes, or before its probability falls by 20 points?",
     enter: (page) => page.restore(),
@@ -117,7 +117,7 @@ const STEPS = [
     },
   },
   {
-    notebook: "05_vit", at: "lens-title", title: "The whole model",
+    notebook: "05_vit", at: "#lens", title: "The whole model",
     text: "The classification head reads the class token after the last block. The table shows what it would read earlier.",
     task: "From which point on is the final answer in the lead, and stays there?",
     enter: (page) => page.restore(),
@@ -133,7 +133,7 @@ const STEPS = [
     },
   },
   {
-    notebook: "06_data", at: "draw", title: "Data",
+    notebook: "06_data", at: "#draw-title", title: "Data",
     text: "A model can be trusted only with data like its training data. That is why the page prepares your drawing " +
       "exactly as the training digits were prepared.",
     task: "Clear, and draw a digit that is smaller than a third of the drawing area. Does it reach the model smaller, too?",
@@ -147,18 +147,18 @@ const STEPS = [
     },
   },
   {
-    notebook: "07_training", at: "bug-list", title: "Training",
+    notebook: "07_training", at: "#bug-untrained", title: "Training",
     text: "All that this model knows is in its weights, and training has put it there. Before training, the weights are " +
       "random, and those of the classification head are zero.",
     task: "What does the model answer before any training? Turn on “Untrained weights”.",
     enter: (page) => page.restore(),
     check: ({ vit }) => vit.switches.untrained && {
-      done: "Every digit gets exactly 10%, so the loss of any image is −ln 0.1 = 2.30. If the first loss of your own " +
-        "training is a different number for ten classes, look for a bug before you go on.",
+      done: "Every digit gets exactly 10%, so the loss of any image (the error that training reduces) is −ln 0.1 = 2.30. " +
+        "If the first loss of your own training is a different number for ten classes, look for a bug before you go on.",
     },
   },
   {
-    notebook: "08_inspection", at: "block-list", title: "What attention maps show",
+    notebook: "08_inspection", at: ".block:last-child", title: "What attention maps show",
     text: "A map with one large square looks like an explanation. But does the answer depend on it?",
     task: ({ vit }) => `In block ${vit.config.depth}, find the head in which the class token has the largest single ` +
       "square, and switch it off.",
@@ -168,7 +168,7 @@ const STEPS = [
     },
     check(page) {
       const rows = page.state.seen.attention.at(-1).map((head) => Math.max(...head[0])), wanted = atMost(rows);
-      const off = offHeads(page).filter(({ l }) => l === rows.length - 1 || l === page.vit.config.depth - 1);
+      const off = offHeads(page).filter(({ l }) => l === page.vit.config.depth - 1);
       if (!off.length || page.state.empty) return null;
       if (!off.some(({ h }) => h === wanted)) {
         return { hint: `The largest weight in this head is ${percent(rows[off[0].h])}. Another head of the block has a ` +
@@ -184,7 +184,7 @@ const STEPS = [
     },
   },
   {
-    notebook: "09_pretrained", at: "bug-list", title: "Pretrained weights",
+    notebook: "09_pretrained", at: "#bug-bareReshape", title: "Pretrained weights",
     text: "Weights from a file fit into any code with the same shapes, even if the code does something else with them.",
     task: "What happens to these weights in a model that cuts the image with a bare reshape? Try it.",
     enter: (page) => page.restore(),
@@ -196,7 +196,7 @@ const STEPS = [
     },
   },
   {
-    notebook: "10_hyperparameters", at: "block-list", title: "Is a difference real?",
+    notebook: "10_hyperparameters", at: "#block-list", title: "Is a difference real?",
     text: "Would a smaller model do? To find out, we could leave something out and count how many digits it still reads.",
     task: "Switch off one head or several, then look at three different samples. Is the smaller model good enough?",
     enter: (page) => page.restore(),
@@ -213,7 +213,7 @@ const STEPS = [
     },
   },
   {
-    notebook: "11_scaling", at: "head-figure", title: "What attention costs",
+    notebook: "11_scaling", at: "#head-figure", title: "What attention costs",
     text: ({ vit: { config: c } }) => `Every head computes one weight for each pair of tokens. With ${c.num_tokens} ` +
       `tokens that is a table of ${c.num_tokens} × ${c.num_tokens} = ${c.num_tokens ** 2} weights.`,
     task: ({ vit: { config: c } }) => `How many weights would it be for an image with ${2 * c.image_size} × ` +
@@ -267,7 +267,7 @@ export function makeTour(page) {
     say("");
     fill();
     showChoices(step);
-    const place = document.getElementById(step.at);
+    const target = document.querySelector(step.at), place = target.closest(".bug") ?? target;
     (place.closest("section") ?? place).classList.add("in-focus");
     leaveRoom();
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
