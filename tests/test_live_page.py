@@ -6,6 +6,7 @@ import pytest
 from browser import IN_BROWSER, accessibility, browser, contrast, page_of
 
 from vit_helpers.live.page import HERE, live_page
+from vit_helpers.results import read_results
 
 pytestmark = IN_BROWSER
 SCRIPT = (HERE / "pen.js").read_text(encoding="utf-8")
@@ -240,6 +241,42 @@ def test_the_text_names_the_numbers_of_the_model(opened):
         if name in config:
             assert place.inner_text() == str(config[name])
     assert opened.locator("[data-n=parameters]").inner_text() == "202,954"
+
+
+def test_the_page_says_how_well_its_model_reads(opened):
+    rows = read_results("drawn").query("seed == 0 and digit >= 0")  # the weights of the page have seed 0
+    rows = rows.assign(right=rows["accuracy"] * rows["images"])
+    drawings, written = rows[rows["kind"] != "handwriting"], rows[rows["kind"] == "handwriting"]
+
+    def accuracy(group):
+        return group["right"].sum() / group["images"].sum()
+
+    kinds, digits = ({name: accuracy(group) for name, group in drawings.groupby(by)} for by in ("kind", "digit"))
+    said = opened.inner_text("#honest")
+    assert f"Of {drawings['images'].sum():,} digits" in said and f"reads {accuracy(drawings):.0%} correctly" in said
+    assert f"Of {written['images'].sum()} handwritten" in said and f"training it reads {accuracy(written):.0%}" in said
+    assert len(kinds) == 10 and f"{min(kinds, key=kinds.get)} strokes ({min(kinds.values()):.0%})" in said
+    assert min(digits, key=digits.get) == 8 and 0.65 <= digits[8] < 0.75 and "the 8, of which it reads about 7 in 10" in said
+
+
+def test_a_letter_may_be_read_with_high_confidence(opened):
+    opened.click("#clear")
+    draw(opened, [(0.2, 0.15), (0.8, 0.15), (0.2, 0.85), (0.8, 0.85)])
+    assert opened.evaluate(f"vit.forward(({INK})().pixels).confidence") > 0.8  # a Z
+
+
+def test_a_step_of_the_tour_shows_what_it_asks_for(chromium, address):
+    with page_of(chromium, viewport=PHONE, **CALM) as (page, _):
+        page.goto(address)
+        settle(page)
+        page.click("#start-tour")
+        wanted = {0: "#canvas", 7: "[data-switch=untrained]", 8: "[data-head='3,0']", 9: "[data-switch=bareReshape]"}
+        for step in range(10):
+            settle(page)
+            if step in wanted:
+                box, panel = page.locator(wanted[step]).bounding_box(), page.locator("#tour").bounding_box()
+                assert box["y"] >= 0 and box["y"] + box["height"] <= panel["y"], step
+            page.click("#tour-next")
 
 
 # Switches
