@@ -61,7 +61,7 @@ const STEPS = [
     notebook: "02_embeddings", at: "#bug-list", title: "Positions",
     text: "The position embeddings are all that the model knows about where a patch was. Let's take them away.",
     task: "Turn on “No position embeddings” and remember the answer. Then turn on “Shuffled patches” as well. Does the " +
-      "answer change again?",
+      "answer change now?",
     enter: (page) => page.restore(),
     check(page) {
       const { positions, shufflePatches } = page.vit.switches, here = named(page.state.seen, page);
@@ -95,8 +95,8 @@ const STEPS = [
           "a larger one." };
       }
       return { done: `Token ${token} puts ${percent(weights[most])} on ${whom}, because among all keys, that one ` +
-        `fits its query best. Its output therefore consists mostly of the value of ` +
-        `${most === token ? "this token" : tokenName(most)}.` };
+        "fits its query best. Of all values, its own has the largest share in the output " +
+        (most === token ? "of this token." : `of token ${token}.`) };
     },
   },
   {
@@ -113,7 +113,8 @@ const STEPS = [
         return { hint: `With ${count} off it reads ${named(now, page)}. Switch off another one.` };
       }
       return { done: `With ${count} off, the model reads ${named(now, page)} instead of ${named(before, page)}. It often ` +
-        "survives the loss of a few heads, because the residual connections carry everything else past the gap." };
+        "survives the loss of a few heads, because the residual connections carry everything else past the gap, and because " +
+        "other heads do similar work." };
     },
   },
   {
@@ -126,8 +127,8 @@ const STEPS = [
       const lead = leaders.findLastIndex((leader) => leader !== digit) + 1, names = page.vit.config.class_names;
       const when = (l) => (l ? `after block ${l}` : "before block 1");
       return lens.map((parts, l) => [when(l), l === lead, l === lead
-        ? `Yes, from there on it is the most likely digit, with ${percent(parts[digit])} ${when(l)}. Before block 1 ` +
-          "nothing can be known yet, because the class token is then the same for every image."
+        ? (l ? `Yes, from there on it is the most likely digit, with ${percent(parts[digit])} ${when(l)}. ` : "Yes, but only by " +
+          "chance. ") + "Before block 1 nothing can be known yet, because the class token is then the same for every image."
         : leaders[l] !== digit ? `No, ${when(l)} the most likely digit is ${names[leaders[l]]}.`
           : `It is in the lead there, but ${l > lead ? "it was already before" : "loses it again"}.`]);
     },
@@ -142,8 +143,8 @@ const STEPS = [
       const size = Math.max(state.box.bottom - state.box.top, state.box.right - state.box.left) / state.box.of;
       if (size >= 1 / 3) return { hint: `This one is ${percent(size)} as large as the drawing area. Clear, and draw a ` +
         "smaller one." };
-      return { done: `Your drawing is ${percent(size)} as large as the drawing area, but its 16 × 16 pixels are filled ` +
-        "to the edge, because the page crops it to the ink. Only the stroke looks thicker now." };
+      return { done: `Your drawing is ${percent(size)} as large as the drawing area, but its ink reaches from edge to edge of ` +
+        "the 16 × 16 pixels along its longer side, because the page crops it to the ink. Only the stroke looks thicker." };
     },
   },
   {
@@ -154,7 +155,7 @@ const STEPS = [
     enter: (page) => page.restore(),
     check: ({ vit }) => vit.switches.untrained && {
       done: "Every digit gets exactly 10%, so the loss of any image (the error that training reduces) is −ln 0.1 = 2.30. " +
-        "If the first loss of your own training is a different number for ten classes, look for a bug before you go on.",
+        "If the first loss of your own training with ten classes is far from 2.3, look for a bug before you go on.",
     },
   },
   {
@@ -170,6 +171,7 @@ const STEPS = [
       const rows = page.state.seen.attention.at(-1).map((head) => Math.max(...head[0])), wanted = atMost(rows);
       const off = offHeads(page).filter(({ l }) => l === page.vit.config.depth - 1);
       if (!off.length || page.state.empty) return null;
+      if (offHeads(page).length > 1) return { hint: "More than one head is off. Switch the others on again." };
       if (!off.some(({ h }) => h === wanted)) {
         return { hint: `The largest weight in this head is ${percent(rows[off[0].h])}. Another head of the block has a ` +
           "larger one." };
@@ -191,8 +193,8 @@ const STEPS = [
     check(page) {
       if (!page.vit.switches.bareReshape) return null;
       const before = answerWith(page, { bareReshape: false });
-      return { done: `All weights fit and no error appears, but the model reads ${named(page.state.seen, page)} instead ` +
-        `of ${named(before, page)}. So after loading weights, compare the logits of a few images with known ones.` };
+      return { done: `All weights fit and no error appears, but the answer goes from ${named(before, page)} to ` +
+        `${named(page.state.seen, page)}. So after loading weights, compare the logits of a few images with known ones.` };
     },
   },
   {
@@ -203,13 +205,16 @@ const STEPS = [
     check(page, memory) {
       const { state } = page;
       if (!offHeads(page).length) return null;
-      memory.read ??= new Map();
+      const which = JSON.stringify(offHeads(page)); // another choice of heads is another model
+      if (memory.which !== which) Object.assign(memory, { which, read: new Map() });
       if (state.source === "sample" && state.still && state.sample < 10) memory.read.set(state.sample, state.seen.digit);
       const right = [...memory.read].filter(([sample, digit]) => sample === digit).length;
       if (memory.read.size < 3) return { hint: `Samples read: ${memory.read.size} of 3, ${right} of them correctly.` };
-      return { done: `It reads ${right} of 3 correctly, and we still do not know. Even with 3 of 3, a true accuracy of ` +
-        "only 37% would not be ruled out, because 0.37³ is 5%. Comparing two models takes hundreds of images, and " +
-        "more than one seed." };
+      return { done: right < 2
+        ? `It reads ${right} of 3 correctly, so it is clearly worse. How much worse, three images cannot say. Comparing ` +
+          "two models takes hundreds of images, and more than one seed."
+        : `It reads ${right} of 3 correctly, and we still do not know. Even with 3 of 3, a true accuracy of only 37% would ` +
+          "not be ruled out, because 0.37³ is 5%. Comparing two models takes hundreds of images, and more than one seed." };
     },
   },
   {
