@@ -137,7 +137,11 @@ def rewrite(inks: Tensor, side: int = 48) -> Tensor:
 
     Each gets its own slant, width, rotation and thickness; the thickness comes from the level at which gray becomes ink.
     """
-    n, uniform = len(inks), lambda low, high: torch.empty(len(inks)).uniform_(low, high)
+    n = len(inks)
+
+    def uniform(low: float, high: float) -> Tensor:
+        return torch.empty(n).uniform_(low, high)
+
     slant, width, angle = uniform(-0.3, 0.3), uniform(0.75, 1.35), torch.deg2rad(uniform(-12, 12))
     affine = torch.stack(
         [angle.cos() * width, angle.sin() + slant, torch.zeros(n), -angle.sin() * width, angle.cos(), torch.zeros(n)], 1
