@@ -137,12 +137,9 @@ def rewrite(inks: Tensor, side: int = 48) -> Tensor:
 
     Each gets its own slant, width, rotation and thickness; the thickness comes from the level at which gray becomes ink.
     """
-    n = len(inks)
-
-    def uniform(low: float, high: float) -> Tensor:
-        return torch.empty(n).uniform_(low, high)
-
-    slant, width, angle = uniform(-0.3, 0.3), uniform(0.75, 1.35), torch.deg2rad(uniform(-12, 12))
+    n, ranges = len(inks), ((-0.3, 0.3), (0.75, 1.35), (-12, 12), (0.2, 0.65), (3, 12))
+    slant, width, degrees, level, sharpness = (torch.empty(n).uniform_(*ends) for ends in ranges)
+    angle = torch.deg2rad(degrees)
     affine = torch.stack(
         [angle.cos() * width, angle.sin() + slant, torch.zeros(n), -angle.sin() * width, angle.cos(), torch.zeros(n)], 1
     )
@@ -151,7 +148,6 @@ def rewrite(inks: Tensor, side: int = 48) -> Tensor:
         large, F.affine_grid(affine.view(n, 2, 3), list(large.shape), align_corners=False), align_corners=False
     )
     moved = moved / moved.amax((1, 2, 3), keepdim=True)
-    level, sharpness = uniform(0.2, 0.65), uniform(3, 12)
     sharp = torch.sigmoid((moved[:, 0] - level[:, None, None]) * sharpness[:, None, None])
     return torch.where(torch.rand(n, 1, 1) < 0.3, moved[:, 0].clamp(0, 1), sharp * (moved[:, 0] > 0.05))
 
