@@ -19,7 +19,7 @@ from browser import accessibility, broken_pictures, browser, contrast, in_browse
 
 from tools import book, slides
 from tools import main as run_tool
-from tools.book import EXERCISE, README, page_name, put_into
+from tools.book import EXERCISE, LIVE, README, page_name, put_into
 from tools.execute import ROOT, all_notebooks, home, lessons
 
 pytestmark = pytest.mark.book
@@ -79,7 +79,7 @@ def pages(site):
 
 def test_every_file_of_the_series_has_its_page(site, pages):
     rooms = [path for path in (ROOT / "vit_helpers").glob("*.py") if path.name != "__main__.py"]
-    for name in [*map(page_name, [README, *all_notebooks(), *rooms]), *BESIDE]:
+    for name in [*map(page_name, [LIVE, README, *all_notebooks(), *rooms]), *BESIDE]:
         assert site / f"{name}.html" in pages
 
 
@@ -88,6 +88,8 @@ def test_every_link_leads_to_a_page_and_to_a_place_in_it(pages):
     for path, page in pages.items():
         for link in page.links:
             address = urlparse(link)
+            if address.scheme == "data":
+                continue
             if address.scheme:
                 assert address.scheme == "https", (path, link)
                 continue
@@ -126,7 +128,7 @@ def test_buttons_to_colab_wait_until_the_repository_is_published(site):
 
 
 def test_the_theme_leads_through_the_series_in_its_order(site):
-    place, order = site / "index.html", []
+    place, order = site / "readme.html", []
     while len(order) < len(LESSONS):
         place = place.parent / re.search(r'<link rel="next" [^>]*href="([^"]+)"', place.read_text(encoding="utf-8")).group(1)
         order.append(place.stem)
@@ -173,11 +175,11 @@ def reading(chromium, **options):
 
 
 @in_browser
-@pytest.mark.parametrize("name", ["index", *map(page_name, LESSONS), *BESIDE, "vit_helpers/attention"])
+@pytest.mark.parametrize("name", ["index", "readme", *map(page_name, LESSONS), *BESIDE, "vit_helpers/attention"])
 def test_a_page_on_a_phone(name, site, chromium):
     with reading(chromium, viewport={"width": 375, "height": 800}) as (page, wrong):
         page.goto(f"file://{site}/{name}.html")
-        assert name in ("index", "vit_helpers/attention", "TEACHING", *READMES) or typeset(page) > 3
+        assert name in ("index", "readme", "vit_helpers/attention", "TEACHING", *READMES) or typeset(page) > 3
         assert not page.query_selector_all("mjx-merror, [data-mjx-error]")
         assert page.evaluate("document.documentElement.scrollWidth") == 375
         assert broken_pictures(page) == []
@@ -187,7 +189,7 @@ def test_a_page_on_a_phone(name, site, chromium):
 @in_browser
 def test_search_finds_a_word_in_its_notebook(served, chromium):
     with reading(chromium) as (page, wrong):
-        page.goto(f"{served}/index.html")
+        page.goto(f"{served}/readme.html")
         page.keyboard.press("Control+k")
         page.keyboard.type("rollout")
         page.keyboard.press("Enter")
@@ -221,6 +223,47 @@ def test_a_reader_without_a_mouse(served, chromium):
         page.get_by_role("link", name=re.compile("^next", re.IGNORECASE)).focus()
         page.keyboard.press("Enter")
         page.wait_for_url("**/02_embeddings.html")
+        assert wrong == {"errors": [], "failed": [], "away": []}
+
+
+@in_browser
+def test_the_site_opens_with_the_live_page_and_leads_to_the_notebooks_and_back(served, chromium):
+    with reading(chromium) as (page, wrong):
+        page.goto(served)
+        assert page.evaluate("window.vit.config.class_names.length") == 10
+        page.get_by_role("link", name="00 Start here").click()
+        page.wait_for_url("**/notebooks/00_start_here.html")
+        page.get_by_role("link", name="live page").first.click()
+        page.wait_for_url("**/index.html")
+        page.get_by_role("link", name="series of notebooks").click()
+        page.wait_for_url("**/readme.html")
+        page.locator(".bd-sidebar-primary").get_by_role("link", name="The live page").click()
+        page.wait_for_url("**/index.html")
+        assert wrong == {"errors": [], "failed": [], "away": []}
+
+
+WIDGETS = {"00_start_here": "draw", "03_attention": "attend", "08_inspection": "explore"}
+
+
+@in_browser
+@pytest.mark.parametrize(("name", "part"), WIDGETS.items())
+def test_a_widget_replaces_its_picture_and_works_without_a_kernel(site, chromium, name, part):
+    notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    (cell,) = [cell for cell in notebook.cells if f'Explorer("{part}"' in cell.source]
+    with reading(chromium, viewport={"width": 1280, "height": 900}) as (page, wrong):
+        page.goto(f"file://{site}/notebooks/{name}.html")
+        page.wait_for_selector(f"#vit-{part} [role=status]")
+        said = page.locator(f"#vit-{part}").get_by_role("status")
+        before = said.inner_text()
+        do_something = {
+            "draw": lambda: page.get_by_role("button", name="Clear").click(),
+            "attend": lambda: page.get_by_label("query of sky, component 1").fill("5"),
+            "explore": lambda: page.get_by_role("button", name="layer 1, head 1").click(),
+        }
+        do_something[part]()
+        assert said.inner_text() != before
+        (output,) = cell.outputs
+        assert page.get_by_alt_text(output.metadata["image/png"]["alt"]).count() == 0
         assert wrong == {"errors": [], "failed": [], "away": []}
 
 
@@ -296,9 +339,8 @@ def small(tmp_path):
         (root / "notebooks" / name).write_text(
             re.sub(r"\[([^][]*)\]\((?!01)\d\d_\w+\.ipynb\)", r"\1", text), encoding="utf-8"
         )
-    (root / "vit_helpers" / "cli").mkdir(parents=True)
-    for name in ("__init__.py", "__main__.py", "patches.py", "cli/__init__.py"):  # tools report errors as the commands do
-        shutil.copy(ROOT / "vit_helpers" / name, root / "vit_helpers" / name)
+    left_out = shutil.ignore_patterns("__pycache__", "README.md", "ablation", "checks", "results", "scaling")
+    shutil.copytree(ROOT / "vit_helpers", root / "vit_helpers", ignore=left_out)
     (root / "pyproject.toml").write_text('[project]\nurls = {Repository = "https://github.com/someone/series"}\n')
     (root / "LICENSE").write_text("as you like\n")
     (root / "README.md").write_text(
@@ -316,7 +358,8 @@ def test_a_published_book_has_buttons_that_lead_to_the_repository(small):
     at = "/someone/series/blob/main/notebooks/01_patches.ipynb"
     assert f'href="https://colab.research.google.com/github{at}"' in notebook
     assert 'href="https://github.com/someone/series"' in notebook
-    front = (site / "index.html").read_text(encoding="utf-8")
+    front = (site / "readme.html").read_text(encoding="utf-8")
+    assert 'id="canvas"' in (site / "index.html").read_text(encoding="utf-8")
     assert 'href="https://github.com/someone/series/blob/main/LICENSE"' in front and "badge.svg" not in front
     assert 'href="vit_helpers/patches.html#L-3"' in front
     assert 'id="L-3"' in (site / "vit_helpers" / "patches.html").read_text(encoding="utf-8")

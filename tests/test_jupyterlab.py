@@ -275,6 +275,16 @@ def test_attention_runs_and_its_exercise_is_marked_as_it_is_typed(lab, chromium)
         page.keyboard.press("Shift+Enter")
         expect_mark(cell, "[v] attention: one image", "[v] attention: gradients flow")
         expect(cell.locator(".jp-OutputArea")).not_to_contain_text("[x]")
+        part = cell_with(page, 'Explorer("attend"').locator(".vit-part")
+        said = part.get_by_role("status")
+        expect(said).to_contain_text("0.665 to sky")
+        number = part.get_by_label("query of sky, component 1")
+        number.scroll_into_view_if_needed()
+        drag(page, number, 64)
+        expect(number).to_have_value("5")
+        expect(said).to_contain_text("0.936 to sky")
+        number.press("ArrowDown")  # and not the next cell of the notebook
+        expect(number).to_have_value("4.5")
         assert not any(wrong.values()), wrong
 
 
@@ -292,31 +302,17 @@ def test_looking_inside_runs_and_its_explorer_moves(lab, chromium):
     with opened(chromium, lab.address("08_inspection")) as (page, wrong):
         run_all(page)
         assert not faults(page, wrong)
-        cell = cell_with(page, "explore(images")
-        picture = cell.locator(".jupyter-widgets img")
-
-        def slider(name):
-            row = cell.locator(".widget-slider").filter(has=page.get_by_text(name, exact=True))
-            return row.locator(".noUi-handle"), row.locator(".widget-readout")
-
-        def moves(move):
-            before = picture.get_attribute("src")
-            move()
-            expect(picture).not_to_have_attribute("src", before)
-
-        handle, number = slider("layer")
-        handle.focus()
-        last = int(number.inner_text())
-        moves(lambda: page.keyboard.press("ArrowLeft"))
-        assert int(number.inner_text()) == last - 1
-
-        handle, number = slider("head")
-        assert number.inner_text() == "1"
-        moves(lambda: drag(page, handle, 60))
-        assert int(number.inner_text()) > 1
-
-        moves(lambda: cell.get_by_label("class token asks").click())
-        moves(lambda: slider("row")[0].press("ArrowRight"))
+        part = cell_with(page, 'Explorer("explore"').locator(".vit-part")
+        said = part.get_by_role("status")
+        expect(said).to_contain_text("Layer 4, head 1: the class token gives")
+        part.get_by_role("button", name="layer 2, head 3").click()
+        expect(said).to_contain_text("Layer 2, head 3: the class token gives")
+        page.keyboard.press("ArrowLeft")  # and no cell of the notebook is folded
+        expect(said).to_contain_text("Layer 2, head 2: the class token gives")
+        part.get_by_role("button", name="row 3, column 4").click()
+        expect(said).to_contain_text("Layer 2, head 2: the patch in row 3, column 4 gives")
+        part.get_by_label("this head is on").uncheck()
+        expect(said).to_contain_text("Heads switched off: 1.")
         assert not faults(page, wrong)
 
 
@@ -379,3 +375,10 @@ def test_start_here_is_read_run_and_solved_without_a_mouse(lab, chromium):
         wait_for_all(page)
         assert not faults(page, wrong)
         expect_mark(cell, "[v] num_tokens: right for every size")
+
+        part = cell_with(page, 'Explorer("draw"').locator(".vit-part")
+        expect(part.get_by_role("status")).to_contain_text("The model reads this as 3")
+        part.get_by_role("application").focus()
+        for key in ("Escape", *6 * ["ArrowUp"], "Space", *12 * ["ArrowDown"]):  # a 1
+            page.keyboard.press(key)
+        expect(part.get_by_role("status")).to_contain_text("1, with a probability of")

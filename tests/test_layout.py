@@ -40,8 +40,9 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "ablation": {"_validate", "ablation", "data", "training"},
     "scaling": {"_validate", "scaling", "training.recipe", "vit"},
     "plots": {"plots"},
+    "live": {"_validate", "data", "inspection", "live", "patches", "plots", "pretrained", "vit"},
 }
-SIZES = {"model": 600, "library": 5500, "library and tools": 7500}  # lines at most, without checks, plots and results
+SIZES = {"model": 600, "library": 5700, "library and tools": 8250}  # lines at most, without checks, plots and results
 EVERYTHING = {*ORDER, "cli", "checks"}
 
 

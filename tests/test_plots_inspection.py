@@ -1,11 +1,8 @@
-import builtins
-
 import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from vit_helpers.plots import style
-from vit_helpers.plots.explorer import draw_choice, explore, sliders
+from vit_helpers.plots.explorer import draw_choice, draw_reading, tell_choice
 from vit_helpers.plots.inspection import draw_distances, draw_heads, draw_look
 
 
@@ -62,39 +59,18 @@ def test_the_choice_says_what_is_drawn(image, maps):
     assert "Layer 2, head 1, asked by the patch (0, 2)" in (ax.get_title(loc="left") or ax.get_title())
 
 
-def test_without_widgets_one_picture_stands_still(image, maps, monkeypatch):
-    own_import = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name == "ipywidgets":
-            raise ImportError(name)
-        return own_import(name, *args, **kwargs)
-
-    shown = []
-    monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr("IPython.display.display", lambda data, **kwargs: shown.append((data, kwargs)))
-    explore(image[None], of_layer(maps), 4, layers=2)
-    ((data, kwargs),) = shown
-    assert set(data) == {"image/png", "text/plain"} and kwargs["metadata"]["image/png"]["alt"] == data["text/plain"]
+def test_the_alt_text_of_one_map_tells_its_largest_weight(image, maps):
+    weights = maps[1][0]
+    row, col = divmod(weights.argmax().item(), weights.shape[1])
+    said = tell_choice(of_layer(maps), layer=1)
+    assert f"the largest weight, {weights.max():.2f}, is on the patch in row {row + 1}, column {col + 1}" in said
 
 
-def test_the_picture_travels_with_the_sliders(image, maps, monkeypatch):
-    shown = []
-    monkeypatch.setattr("IPython.display.display", lambda data, **kwargs: shown.append(data))
-    explore(image[None], of_layer(maps), 4, layers=2)
-    assert set(shown[-1]) == {"image/png", "text/plain", "application/vnd.jupyter.widget-view+json"}
-
-
-def test_the_sliders_draw_what_they_say(image, maps, monkeypatch):
-    shown = []
-    monkeypatch.setattr("vit_helpers.plots.explorer.draw_choice", lambda *args, **kwargs: shown.append((args, kwargs)))
-    monkeypatch.setattr(style, "show", lambda fig, alt: None)
-    box = sliders(image[None], of_layer(maps), 4, layers=2)
-    box.update()
-    assert shown[-1][0][3:] == (0, 1, 0, None)
-    values = {child.description: child for child in box.children if hasattr(child, "description")}
-    values["class token asks"].value = False
-    values["row"].value, values["col"].value, values["head"].value = 2, 3, 2
-    box.update()
-    assert shown[-1][0][3:] == (0, 1, 1, (1, 2))
-    assert (values["layer"].max, values["head"].max, values["row"].max, values["col"].max) == (2, 2, 3, 4)
+def test_a_reading_shows_drawing_pixels_and_a_bar_for_each_class():
+    ink, pixels, shares = torch.zeros(30, 20), torch.rand(8, 8), torch.tensor([0.1, 0.7, 0.2])
+    left, middle, right = draw_reading(ink, pixels, 4, shares, "abc").axes
+    assert (left.images[0].get_array() == 1).all()  # paper is white
+    torch.testing.assert_close(torch.tensor(middle.images[0].get_array()).reshape(8, 8), 1 - pixels)
+    assert len(middle.lines) == 2  # one cut in each direction
+    assert [bar.get_width() for bar in right.patches] == pytest.approx(shares.tolist())
+    assert [label.get_text() for label in right.get_yticklabels()] == ["a", "b", "c"]

@@ -1,7 +1,8 @@
-"""Build the series as a web site: the notebooks with their stored outputs, folded solutions, the code, and a search.
+"""Build the series as a web site: live page, notebooks with stored outputs, folded solutions, the code, and a search.
 
-It takes half a minute and no network, neither to build nor to read: open index.html in the folder, or put the folder on any
-web server. Any warning of Sphinx stops the build and leaves the folder as it was. Buttons that open a notebook on Colab
+Where a notebook has stored the picture of a widget, the site shows the widget itself, which needs no kernel.
+Building takes half a minute. Neither that nor reading needs a network: open index.html in the folder, or put the folder on
+any web server. Any warning of Sphinx stops the build and leaves the folder as it was. Buttons that open a notebook on Colab
 appear once the repository is published (`python -m tools.publish`).
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbformat.v4 import new_markdown_cell
+from nbformat.v4 import new_markdown_cell, new_output
 
 from tools import main
 from tools.execute import ROOT, STATIC, all_notebooks, home, is_setup, lessons
@@ -28,6 +29,7 @@ from tools.execute import ROOT, STATIC, all_notebooks, home, is_setup, lessons
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
 NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
 SETTINGS = tomllib.loads((STATIC / "sphinx.toml").read_text(encoding="utf-8"))
+LIVE = ROOT / "vit_helpers" / "live" / "page.html"  # the first page of the site
 README, PACKAGE = ROOT / "README.md", ROOT / "vit_helpers" / "__init__.py"
 SOLUTIONS, TESTS = ROOT / "notebooks" / "solutions" / "index.md", ROOT / "tests" / "index.md"  # pages of the book alone
 READMES = [ROOT / folder / "README.md" for folder in ("vit_helpers", "vit_helpers/results", "tools")]
@@ -37,6 +39,8 @@ LINK = re.compile(r"(?<!!)\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s]+)\)")
 LEFT_OUT = re.compile(  # the theme has its own navigation; images from other hosts (badges) need a network
     r"^.*(\[Contents\]\(\S*README\.md\)|!\[[^]]*\]\(https?:).*\n*", re.MULTILINE
 )
+LIVE_LINKS = re.compile(r"<a data-(?:notebook=\"(\w+)\"|series)(?=>)")  # on the live page: to a notebook, or to the series
+PART = re.compile(r"^Explorer\(\"(\w+)\"", re.MULTILINE)  # a widget of this name
 EXERCISE = re.compile(r"^done = (check_\w+)\(", re.MULTILINE)
 SOLVED = re.compile(r"^assert (check_\w+)\(", re.MULTILINE)
 SOLUTION = "``````{admonition} A solution\n:class: tip\n:collapsible: closed\n\n%s\n``````"
@@ -76,17 +80,30 @@ def make_book(pages: Path, site: Path) -> None:
     beside = [path for path in BESIDE if path.is_file()]
     prose = [README, *beside, *lessons(), *solutions]
     code = code_files(prose)
-    tidy = partial(tidied, pages={*prose, *code}, address=address)
+    tidy = partial(tidied, pages={*prose, *code, LIVE}, address=address)
 
     texts = {path: tidy(path.read_text(encoding="utf-8"), path) for path in (README, *beside)}
     texts |= {path: notebook_page(path, tidy) for path in (*lessons(), *solutions)}
     texts |= {path: code_page(path, code) for path in code}
     texts[SOLUTIONS] = "# Solutions" + contents(solutions)
     texts[TESTS] = "# Tests" + contents(path for path in code if path.is_relative_to(TESTS.parent))
-    texts[README] += contents(lessons(), "The notebooks") + contents([SOLUTIONS, *beside, PACKAGE, TESTS], "Beside them")
+    texts[LIVE] = (STATIC / "live.md").read_text(encoding="utf-8")
+    beside = [LIVE, SOLUTIONS, *beside, PACKAGE, TESTS]
+    texts[README] += contents(lessons(), "The notebooks") + contents(beside, "Beside them")
     theme = SETTINGS["theme"] | (SETTINGS["buttons"] | {"repository_url": address} if address else {})
     settings = SETTINGS["book"] | {"html_theme_options": theme}
     make_site(texts, pages, site, "html", settings, "vit_helpers.css", "favicon.svg")
+    (site / "index.html").write_text(first_page(), encoding="utf-8")
+
+
+def first_page() -> str:
+    """The live page, with links to the pages of the notebooks"""
+    from vit_helpers.live.page import live_page
+
+    def linked(found: re.Match[str]) -> str:
+        return f'{found[0]} href="{f"notebooks/{found[1]}" if found[1] else page_name(README)}.html"'
+
+    return LIVE_LINKS.sub(linked, live_page(address=""))
 
 
 def make_site(texts: dict[Path, str], pages: Path, site: Path, builder: str, settings: dict[str, Any], *static: str) -> None:
@@ -115,10 +132,11 @@ def make_site(texts: dict[Path, str], pages: Path, site: Path, builder: str, set
 def page_name(path: Path) -> str:
     """What Sphinx calls the page of a file
 
-    >>> page_name(README), page_name(ROOT / "vit_helpers" / "attention.py")
-    ('index', 'vit_helpers/attention')
+    >>> page_name(LIVE), page_name(README), page_name(ROOT / "vit_helpers" / "attention.py")
+    ('index', 'readme', 'vit_helpers/attention')
     """
-    return "index" if path == README else path.relative_to(ROOT).with_suffix("").as_posix()
+    first = {LIVE: "index", README: "readme"}
+    return first[path] if path in first else path.relative_to(ROOT).with_suffix("").as_posix()
 
 
 def contents(paths: Iterable[Path], caption: str | None = None) -> str:
@@ -130,7 +148,12 @@ def contents(paths: Iterable[Path], caption: str | None = None) -> str:
 
 
 def target(link: str, path: Path) -> Path | None:
-    """The file that a link in the file at `path` leads to, for a folder its __init__.py; None outside of ROOT."""
+    """The file that a link in the file at `path` leads to, for a folder its __init__.py; None outside of ROOT.
+
+    What the README of the package says about the live page is for readers who don't have it: here they get the page.
+    """
+    if link.endswith("#the-live-page"):
+        return LIVE
     found = Path(os.path.normpath(path.parent / link.partition("#")[0]))
     if "://" in link or link.startswith("#") or not found.is_relative_to(ROOT) or not found.exists():
         return None
@@ -145,7 +168,10 @@ def tidied(text: str, path: Path, pages: Collection[Path], address: str) -> str:
         if (found := target(link, path)) is None:
             return match.group()
         if found in pages:
-            suffix, anchor = ".ipynb" if found.suffix == ".ipynb" else ".md", re.sub("-L.*", "", link.partition("#")[2])
+            suffix, anchor = (
+                ".ipynb" if found.suffix == ".ipynb" else ".md",
+                re.sub("-L.*", "", link.partition("#")[2] if found != LIVE else ""),
+            )
             return f"[{words}](/{page_name(found)}{suffix}{'#' if anchor else ''}{anchor})"
         return f"[{words}]({address}/blob/main/{found.relative_to(ROOT).as_posix()})" if address else words
 
@@ -177,7 +203,9 @@ def code_page(path: Path, code: list[Path]) -> str:
 
 
 def notebook_page(path: Path, tidy: Callable[[str, Path], str]) -> str:
-    """A notebook with its setup folded, and after each exercise a solution, folded too."""
+    """A notebook with its setup folded, a folded solution after each exercise, and widgets instead of their pictures."""
+    from vit_helpers.live import Explorer
+
     book, answers, cells = nbformat.read(path, as_version=4), solutions_of(path, tidy), []
     for cell in book.cells:
         cells.append(cell)
@@ -185,6 +213,8 @@ def notebook_page(path: Path, tidy: Callable[[str, Path], str]) -> str:
             cell.source = tidy(cell.source, path)
         elif is_setup(cell):
             cell.metadata = FOLDED
+        for part in PART.findall(cell.source):
+            cell.outputs = [new_output("display_data", {"text/html": Explorer(part).html()})]
         for name in EXERCISE.findall(cell.source):
             if name in answers:  # the answer to the exercise of notebook 00 is in its own text
                 cells.append(new_markdown_cell(SOLUTION % answers[name], id=name.replace("_", "-")))

@@ -13,7 +13,7 @@ import nbformat
 from nbformat.v4 import new_markdown_cell
 
 from tools import main
-from tools.book import NEEDED, README, SETTINGS, contents, make_site, put_into, tidied
+from tools.book import LIVE, NEEDED, SETTINGS, contents, make_site, put_into, tidied
 from tools.execute import all_notebooks, home, is_setup, lessons
 
 MARK = Path("_static", "slides.css")  # by this file a folder is known to hold slides
@@ -35,7 +35,7 @@ def make_decks(pages: Path, site: Path, notebooks: list[Path]) -> None:
     if unknown := [str(path) for path in notebooks if path.resolve() not in ours]:
         raise ValueError(f"no notebook of the series at {', '.join(unknown)}")
     decks = {path: deck(path) for path in [ours[path.resolve()] for path in notebooks] or lessons()}
-    make_site({README: "# Slides" + contents(decks)} | decks, pages, site, "revealjs", SETTINGS["slides"], MARK.name)
+    make_site({LIVE: "# Slides" + contents(decks)} | decks, pages, site, "revealjs", SETTINGS["slides"], MARK.name)
 
 
 def deck(path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
-COMMANDS = ("train", "predict", "ablate", "shards", "bench", "doctor")
+COMMANDS = ("train", "predict", "ablate", "shards", "bench", "doctor", "live")
 MOVED = {  # commands of version 0.1 that maintainers and teachers run, and where they are now (remove in 0.3)
     **{name: name for name in ("pretrain", "transfer", "parity", "speed", "pictures", "book", "slides", "publish")},
     **{"classroom": "classroom", "grade": "localization", "rerun": "execute", "index": "paper_index"},

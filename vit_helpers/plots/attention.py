@@ -1,6 +1,8 @@
 """Self-attention step by step: every tensor as a small table with its numbers in the cells, in the color of its role."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from matplotlib.axes import Axes
@@ -14,6 +16,16 @@ from vit_helpers.plots import style
 COLUMNS = 22.0  # cells that fit side by side on a figure of 9 inches
 UNIT = 0.33  # side of a cell without a number
 ROLES = {"q": style.QUERY, "k": style.KEY, "v": style.VALUE}
+
+
+def read_example() -> tuple[list[str], Tensor, dict[str, Tensor]]:
+    """The example of notebook 03, which its pictures and its widget share.
+
+    returns: the names of T tokens, the tokens z, (T, D), and the matrices {"q": (D, d), "k": (D, d), "v": (D, d)}
+    """
+    example = json.loads(Path(__file__).with_name("attention_example.json").read_text(encoding="utf-8"))
+    matrices = {role: torch.tensor(matrix).float() for role, matrix in example["W"].items()}
+    return example["tokens"], torch.tensor(example["z"]).float(), matrices
 
 
 def new_canvas(rows: float, title: str) -> tuple[Figure, Axes]:
@@ -147,6 +159,26 @@ def draw_weighted_sum(weights: Tensor, v: Tensor, labels: Sequence[str], query: 
     write(ax, (scaled + d * width + output) / 2, 1.65, "add up", weight="bold")
     top = 2.1 + 0.85 * (T - 1)
     draw_table(ax, (output, top), weights[None] @ v, style.VALUE, f"output for {query}", f"d = {d}", width=width)
+    return fig
+
+
+def draw_all_steps(q: Tensor, k: Tensor, v: Tensor, labels: Sequence[str]) -> Figure:
+    """Steps 3 to 5 in one figure: scores, weights and outputs below the queries, keys and values that they come from.
+
+    q, k, v: (T, d) each; labels: T names of tokens
+    """
+    T, d = q.shape
+    scores = q @ k.T / d**0.5
+    weights = scores.softmax(dim=-1)
+    fig, ax = new_canvas(2 * T + 7.2, "From queries, keys and values to outputs, with every number in its cell")
+    top, below, wide = 2.3, T + 5.6, 1.4
+    for left, role, table in zip((2, 8.7, 15.4), ("queries $q$", "keys $k$", "values $v$"), (q, k, v), strict=True):
+        draw_table(ax, (left, top), table, ROLES[role[-2]], role, labels=labels)
+    draw_table(ax, (2, below), scores, name=f"scores $q k^T$ / √{d}", labels=labels, heads=labels, width=wide)
+    draw_table(ax, (8.7, below), weights, style.SERIES[2], "weights $A$", "", labels, labels, wide, 3, weights)
+    draw_table(ax, (15.4, below), weights @ v, style.VALUE, "outputs $A v$", labels=labels, width=wide)
+    for left in (6.4, 13.1):
+        arrow(ax, (left, below + T / 2), (left + 0.9, below + T / 2))
     return fig
 
 

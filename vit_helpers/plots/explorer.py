@@ -1,20 +1,24 @@
-"""Attention to be explored with sliders, where ipywidgets is installed; else one picture that stands still."""
+"""What the widgets of `vit_helpers.live` show first, as figures: a drawing and its prediction, and one attention map."""
 
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Sequence
+from math import cos, radians, sin
 
+import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import color_bar
+from vit_helpers.plots.images import color_bar, draw_grid, draw_image
 from vit_helpers.plots.inspection import draw_look
 
 Query = tuple[int, int] | None  # (row, column) of a patch, or None for the class token
 Maps = Callable[[int, Query], Tensor]  # of a layer and a query: (B, h, rows, cols)
-
-VIEW = "application/vnd.jupyter.widget-view+json"
+ARCS = ((0.46, 0.31, 0.16, -150, 75), (0.46, 0.66, 0.19, -75, 155))  # of a drawn 3: center x, y, radius, angles in degrees
+A_THREE = [
+    [round(x + radius * cos(radians(angle)), 3), round(y + radius * sin(radians(angle)), 3)]
+    for x, y, radius, first, last in ARCS
+    for angle in range(first, last, 15)
+]
 
 
 def draw_choice(
@@ -39,52 +43,41 @@ def name_choice(layer: int, head: int, query: Query) -> str:
 
 
 def tell_choice(maps: Maps, image: int = 0, layer: int = 0, head: int = 0, query: Query = None) -> str:
-    """The alt text of that picture: where the token looks most"""
+    """The alt text of that picture, with the largest weight and its place, counted from 1"""
     weights = maps(layer, query)[image, head]
     row, col = divmod(weights.argmax().item(), weights.shape[1])
     where = f"row {row + 1}, column {col + 1} of {weights.shape[0]} x {weights.shape[1]}"
-    return f"{name_choice(layer, head, query)}: most of its look, {weights.max():.0%}, goes to {where}."
+    return f"{name_choice(layer, head, query)}: the largest weight, {weights.max():.2f}, is on the patch in {where}."
 
 
-def explore(images: Tensor, maps: Maps, patch_size: int, layers: int) -> None:
-    """Sliders for image, layer, head and the patch that asks, drawn by `draw_choice`; where none can run, one picture.
+def draw_reading(ink: Tensor, pixels: Tensor, patch_size: int, probabilities: Tensor, names: Sequence[str]) -> Figure:
+    """A drawing, the pixels that the model gets with the cuts between patches, and a bar for each class.
 
-    The picture travels with the sliders, so that a page that only shows what was stored has something to show.
+    ink: (H, W) and pixels: (S, S), from 0 for paper to 1 for ink;  probabilities: (K,);  names: of the K classes
     """
-    from IPython.display import display
+    fig, (left, middle, right) = style.new_figure(9, 3.1, ncols=3)
+    draw_image(1 - ink[None], left, "a drawing")
+    size = len(pixels)
+    draw_grid(draw_image(1 - pixels[None], middle, f"its {size} x {size} pixels"), (size, size), patch_size, style.PATCH)
+    for ax in (left, middle):
+        ax.set_axis_on()
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set(visible=True, color=style.LINE)
+    bars = right.barh(range(len(names)), probabilities, color=style.SERIES[0])
+    right.bar_label(bars, [f"{p:.2f}" for p in probabilities.tolist()], padding=3, fontsize=style.TEXT_SIZE - 1)
+    style.style_axes(right, "probabilities")
+    right.set(yticks=range(len(names)), yticklabels=names, xlim=(0, 1.2), xticks=[])
+    right.spines.bottom.set_visible(False)
+    right.invert_yaxis()
+    return fig
 
-    alt = tell_choice(maps, layer=layers - 1)
-    still, metadata = style.picture(draw_choice(images, maps, patch_size, layer=layers - 1), alt)
-    data, _ = still._repr_mimebundle_()
-    with suppress(ImportError):  # no ipywidgets: the picture alone
-        moved = sliders(images, maps, patch_size, layers)
-        data[VIEW] = {"version_major": 2, "version_minor": 0, "model_id": moved.model_id}
-    display(data | {"text/plain": alt}, metadata=metadata, raw=True)
 
-
-def sliders(images: Tensor, maps: Maps, patch_size: int, layers: int) -> Any:
-    """The sliders and the picture that they draw, as ipywidgets has them"""
-    from ipywidgets import Checkbox, IntSlider, interactive
-
-    B, h, rows, cols = maps(0, (0, 0)).shape
-
-    def show(image: int, layer: int, head: int, class_token: bool, row: int, col: int) -> None:
-        query = None if class_token else (row - 1, col - 1)
-        choice = (image - 1, layer - 1, head - 1, query)
-        style.show(draw_choice(images, maps, patch_size, *choice), tell_choice(maps, *choice))
-
-    def slider(n: int, start: int = 1) -> Any:
-        return IntSlider(start, 1, n, continuous_update=False)
-
-    moved = interactive(
-        show,
-        image=slider(B),
-        layer=slider(layers, layers),
-        head=slider(h),
-        class_token=Checkbox(True, description="class token asks"),
-        row=slider(rows),
-        col=slider(cols),
-    )
-    if not hasattr(moved, "_repr_mimebundle_"):  # ipywidgets 7, as on Colab, would draw only once it is displayed by itself
-        moved.update()
-    return moved
+def draw_stroke(points: list[list[float]], side: int = 280, pen: int = 22) -> Tensor:
+    """A line through points, from 0 to 1, as a round pen of this width in pixels draws it: (side, side), 0 paper to 1 ink"""
+    ends = side * torch.tensor(points)
+    start, along = ends[:-1], ends.diff(dim=0)
+    pixels = torch.cartesian_prod(*2 * [torch.arange(side) + 0.5]).flip(1)  # (side * side, 2), x first
+    part = ((pixels[:, None] - start) * along).sum(-1) / along.square().sum(-1)  # of the way to each next point
+    nearest = start + part.clamp(0, 1)[..., None] * along
+    distance = (pixels[:, None] - nearest).norm(dim=-1).amin(dim=1)
+    return (pen / 2 + 0.5 - distance).clamp(0, 1).reshape(side, side)

@@ -1,0 +1,139 @@
+"""The live page as a file: what goes into it, and the command that writes and opens it."""
+
+import os
+import re
+import subprocess
+import sys
+import webbrowser
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from vit_helpers.cli import main
+from vit_helpers.live import page as live
+from vit_helpers.live.page import WEIGHTS, bundle, live_page
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_everything_is_inside():
+    page = live_page()
+    assert len(page.encode()) < 900_000
+    assert not re.findall(r"<(?:script|img|iframe|audio|video|source)\b[^>]*\ssrc=(?!\"data:)|<link\b[^>]*stylesheet", page)
+    assert not re.findall(r"@import|\burl\((?![\"']?(?:data:|#))|\bfetch\(|\bimport\(", page)
+    assert not re.findall(r"^(?:import|export)\b", page, re.M)
+    weights = re.search(r'<script id="weights" type="text/plain">([^<]+)</script>', page)
+    assert b64decode(weights[1]) == WEIGHTS.read_bytes()
+
+
+def test_a_file_of_other_weights(tmp_path):
+    (tmp_path / "other.safetensors").write_bytes(b"other weights")
+    assert ">b3RoZXIgd2VpZ2h0cw==<" in live_page(tmp_path / "other.safetensors")
+    with pytest.raises(FileNotFoundError):
+        live_page(tmp_path / "none.safetensors")
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """A folder in which the test writes modules: modules(name=text)"""
+    monkeypatch.setattr(live, "HERE", tmp_path)
+
+    def write(**texts):
+        for name, text in texts.items():
+            (tmp_path / f"{name}.js").write_text(text, encoding="utf-8")
+
+    return write
+
+
+def test_modules_come_after_what_they_import_and_once(modules):
+    modules(
+        a='import { b } from "./b.js";\nimport {\n  c,\n  d,\n} from "./c.js";\nimport "./e.js";\nb(c);\n',
+        b='import { c } from "./c.js";\nexport function b() { return c; }\n',
+        c="export const c = 1;\nexport class D {}\nexport async function d() {}\n",
+        e="console.log(/export const/);\n",
+    )
+    assert bundle("a.js") == (
+        "const c = 1;\nclass D {}\nasync function d() {}\n\nfunction b() { return c; }\n\n"
+        "console.log(/export const/);\n\nb(c);\n"
+    )
+
+
+REFUSED = {
+    "another name": ('import { b as c } from "./b.js";\n', "a.js cannot be inlined because of this line: import { b as c }"),
+    "a whole module": ('import * as b from "./b.js";\n', "because of this line: import"),
+    "a library": ('import { b } from "https://example.org/b.js";\n', "because of this line: import"),
+    "a list of exports": ("const x = 1;\nexport { x };\n", "because of this line: export { x };"),
+    "the same name": ('import { b } from "./b.js";\nfunction b() {}\n', "the same name at the top level: b"),
+    "itself": ('import { a } from "./a.js";\n', "modules import each other: a.js -> a.js"),
+    "the end of a script": ("const x = '</script>';\n", "contains </script"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_inlined_is_an_error(modules, name):
+    text, message = REFUSED[name]
+    modules(a=text, b="export const b = 1;\n")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        bundle("a.js")
+
+
+def test_a_page_that_lost_its_place_for_the_weights_is_an_error(tmp_path, monkeypatch):
+    for file in live.HERE.glob("page.*"):
+        (tmp_path / file.name).write_text(file.read_text(encoding="utf-8").replace('id="weights"', 'id="numbers"'))
+    (tmp_path / "page.js").write_text("")
+    monkeypatch.setattr(live, "HERE", tmp_path)
+    with pytest.raises(
+        ValueError, match=r'page\.html must contain <script id="weights" type="text/plain"></script> exactly'
+    ):
+        live_page()
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path):
+    """The addresses that were opened in a browser, instead of opening it; a shell with a display"""
+    addresses = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: addresses.append(address) or True)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("DISPLAY", ":0")
+    return addresses
+
+
+def test_the_command_opens_the_page(opened, capsys):
+    assert main(["live"]) == 0
+    out = capsys.readouterr().out
+    file = Path(re.fullmatch(r"page: (.+)\n", out)[1])
+    assert file.read_text(encoding="utf-8") == live_page() and opened == [file.as_uri()]
+
+
+def test_the_command_only_writes_a_file_that_was_named(opened, capsys, tmp_path):
+    file = tmp_path / "new" / "page.html"
+    assert main(["live", "--out", str(file)]) == 0
+    assert file.read_text(encoding="utf-8") == live_page() and not opened
+    assert capsys.readouterr().out == f"page: {file}\n"
+
+
+def test_a_browser_that_does_not_start_is_no_error(opened, monkeypatch, capsys):
+    monkeypatch.setattr(webbrowser, "open", lambda address: False)
+    assert main(["live"]) == 0
+    assert "No browser could be started here. Open the file in one" in capsys.readouterr().out
+
+
+def test_without_a_display_the_command_writes_the_file_and_says_where(tmp_path):
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment |= {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "vit_helpers", "live"], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    file = Path(done.stdout.splitlines()[0].removeprefix("page: "))
+    assert file.read_text(encoding="utf-8") == live_page()
+    assert sys.platform != "linux" or "No browser could be started here." in done.stdout
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path, capsys):
+    (tmp_path / "folder").mkdir()
+    assert main(["live", "--out", str(tmp_path / "folder")]) == 1
+    assert re.fullmatch(r"error: .*folder'\n", capsys.readouterr().err)

@@ -1,0 +1,33 @@
+"""Open a page on which a Vision Transformer reads the digit that you draw.
+
+The page is a single HTML file with the model inside. It needs no network and no Python, so it can be copied or sent.
+"""
+
+import os
+import sys
+import tempfile
+import webbrowser
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the page to this file, without opening it")
+
+
+def run(args: Namespace) -> None:
+    from vit_helpers.live.page import live_page
+
+    out = args.out or Path(tempfile.mkdtemp(prefix="vit-live-"), "live.html")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(live_page(), encoding="utf-8")
+    print(f"page: {out}")
+    if not args.out and not (has_display() and webbrowser.open(out.resolve().as_uri())):
+        print("No browser could be started here. Open the file in one, on this machine or on another.")
+
+
+def has_display() -> bool:
+    """Whether a browser can show a window; without one, Python would start a browser for text in this terminal."""
+    if os.environ.get("BROWSER") or sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

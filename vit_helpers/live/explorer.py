@@ -1,0 +1,104 @@
+"""Parts of the live page in notebooks: draw a digit, change queries and keys, explore what each head attends to."""
+
+import base64
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from vit_helpers._validate import check_choice, to_2tuple
+from vit_helpers.data import load
+from vit_helpers.inspection import attention_map
+from vit_helpers.live.ink import reduce_ink
+from vit_helpers.live.page import bundle
+from vit_helpers.plots import attention, explorer, style
+from vit_helpers.pretrained import load_pretrained
+from vit_helpers.pretrained.sources import OURS
+
+LOOK = Path(__file__).with_name("widget.css")
+VIEW = "application/vnd.jupyter.widget-view+json"
+WEIGHTS = {"draw": "ours:drawn", "attend": "", "explore": "ours:scattered"}
+
+
+class Explorer:
+    """A part of the live page. A notebook shows it as a widget if anywidget is installed, and otherwise as a picture.
+
+    part   : "draw" a digit and see how it is read; "attend", the example of notebook 03 with queries and keys that can be
+             changed; "explore" what any head attends to
+    weights: of the ViT that "draw" and "explore" run, "ours:NAME" or a file of `save_weights`; it reads square gray images
+    images : (n, 1, H, W) from 0 to 1, what "explore" shows; by default the first six test images of `scattered_digits`
+    raises : ValueError for an unknown part
+    """
+
+    def __init__(self, part: str = "draw", weights: str | Path | None = None, images: Tensor | None = None) -> None:
+        check_choice("part", part, tuple(WEIGHTS))
+        self.part, self.weights, self.images = part, weights or WEIGHTS[part], None
+        if part == "explore":
+            self.images = load("scattered_digits", n=30).test.images if images is None else images
+
+    def data(self) -> dict[str, Any]:
+        """What `mount` of widget.js builds the part from; JSON can store it.  FileNotFoundError without the weights"""
+        if self.part == "attend":
+            tokens, z, W = attention.read_example()
+            return {"part": self.part, "tokens": tokens, **{role: (z @ W[role]).tolist() for role in "qkv"}}
+        name = str(self.weights)
+        path = OURS / f"{name.removeprefix('ours:')}.safetensors" if name.startswith("ours:") else Path(name)
+        if not path.is_file():
+            raise FileNotFoundError(f"no weights at {path}")
+        data = {"part": self.part, "weights": base64.b64encode(path.read_bytes()).decode()}
+        if self.images is None:
+            return data | {"strokes": [explorer.A_THREE]}
+        return data | {"images": [[round(x, 3) for x in image.flatten().tolist()] for image in self.images]}
+
+    @torch.no_grad()
+    def still(self) -> tuple[Figure, str]:
+        """What the widget shows first, as a figure, and its alt text"""
+        if self.part == "attend":
+            tokens, z, W = attention.read_example()
+            alt = f"Queries, keys, values, scores, weights and outputs of {len(tokens)} tokens, with all of their numbers."
+            return attention.draw_all_steps(z @ W["q"], z @ W["k"], z @ W["v"], tokens), alt
+        model, preprocess, names = load_pretrained(self.weights)
+        if self.images is None:
+            ink = explorer.draw_stroke(explorer.A_THREE)
+            pixels = reduce_ink(ink, to_2tuple(model.config.image_size)[0])
+            probabilities = model(preprocess.normalize(pixels[None, None])).softmax(dim=1)[0]
+            best = int(probabilities.argmax())
+            alt = f"A drawing of a 3, its pixels, and ten bars: {names[best]} gets {probabilities[best]:.0%}."
+            return explorer.draw_reading(ink, pixels, model.config.patch_size, probabilities, names), alt
+        weights = model.attention_weights(preprocess.normalize(self.images))
+
+        def maps(layer: int, query: explorer.Query) -> Tensor:
+            return attention_map(weights[layer], model.config.grid, query)
+
+        last = len(weights) - 1
+        figure = explorer.draw_choice(self.images, maps, model.config.patch_size, layer=last)
+        return figure, explorer.tell_choice(maps, layer=last)
+
+    def _ipython_display_(self) -> None:
+        """The picture, and with it the widget, so that a page that only shows what was stored has something to show"""
+        from IPython.display import display
+
+        figure, alt = self.still()
+        still, metadata = style.picture(figure, alt)
+        data, _ = still._repr_mimebundle_()
+        with suppress(ImportError):  # no anywidget: the picture alone
+            data[VIEW] = {"version_major": 2, "version_minor": 1, "model_id": self.widget().model_id}
+        display(data | {"text/plain": alt}, metadata=metadata, raw=True)
+
+    def widget(self) -> Any:
+        """The widget itself, an `anywidget.AnyWidget`; ImportError if anywidget is not installed."""
+        from anywidget import AnyWidget
+        from traitlets import Dict
+
+        fields = {"_esm": bundle("widget.js") + "\nexport default { render };\n", "_css": LOOK.read_text(encoding="utf-8")}
+        return type("Part", (AnyWidget,), fields | {"data": Dict().tag(sync=True)})(data=self.data())
+
+    def html(self) -> str:
+        """The same part for a page without a kernel, as the book shows it: an element, its style and its script."""
+        look, data = LOOK.read_text(encoding="utf-8"), json.dumps(self.data()).replace("</", "<\\/")
+        code = bundle("widget.js") + f'\nmount(document.getElementById("vit-{self.part}"), {data});'
+        return f'<div id="vit-{self.part}"></div>\n<style>{look}</style>\n<script type="module">\n{code}\n</script>'

@@ -1,0 +1,79 @@
+"""The live page as one HTML file that needs nothing else: style, scripts and weights are inside."""
+
+import re
+import tomllib
+from base64 import b64encode
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WEIGHTS = HERE.parent / "weights" / "drawn.safetensors"
+SLOTS = {  # what page.html refers to, and what takes its place
+    '<link rel="stylesheet" href="page.css">': "<style>\n{}</style>",
+    '<script id="weights" type="text/plain"></script>': '<script id="weights" type="text/plain">{}</script>',
+    '<script type="module" src="page.js"></script>': '<script type="module">\n{}</script>',
+}
+IMPORT = re.compile(r'^import (?:\{\s*\w+(?:,\s*\w+)*,?\s*\} from )?"\./([\w-]+\.js)";\n', re.M)
+DECLARATION = re.compile(r"^(?:async )?(?:function|const|let|class) (\w+)", re.M)
+
+
+def live_page(weights: Path = WEIGHTS, address: str | None = None) -> str:
+    """The page that draws, reads and explains a digit, as the text of one HTML file without any reference to another.
+
+    weights: a file of `save_weights`, of a ViT for square gray images
+    address: of the public repository, for links to the notebooks; by default `home()`, and with "" there are no links
+    raises : FileNotFoundError without that file; ValueError if page.html or a script cannot be inlined
+    """
+    style = (HERE / "page.css").read_text(encoding="utf-8")
+    contents = (style, b64encode(weights.read_bytes()).decode(), bundle("page.js"))
+    page = (HERE / "page.html").read_text(encoding="utf-8")
+    for (reference, slot), content in zip(SLOTS.items(), contents, strict=True):
+        if page.count(reference) != 1:
+            raise ValueError(f"page.html must contain {reference} exactly once")
+        page = page.replace(reference, slot.replace("{}", content))
+    where = home() if address is None else address
+    if not where:
+        return page
+    page = re.sub(r'<a data-notebook="(\w+)"', rf'\g<0> href="{where}/blob/main/notebooks/\1.ipynb"', page)
+    return page.replace("<a data-series", f'<a data-series href="{where}"')
+
+
+def home() -> str:
+    """The public address of the repository, from pyproject.toml beside the package; "" without one."""
+    project = HERE.parents[1] / "pyproject.toml"
+    table = tomllib.loads(project.read_text(encoding="utf-8"))["project"] if project.is_file() else {}
+    return table.get("urls", {}).get("Repository", "")
+
+
+def bundle(entry: str) -> str:
+    """A JavaScript module and all modules that it imports as one script, what is imported first.
+
+    Each module must import names in braces from files beside it, without renaming them, and no two of them may use the same
+    name at the top level. An `export default` stays, since the notebooks' widget needs it.
+    raises: ValueError for anything else
+    """
+    script = "\n".join(module_body(name) for name in import_order(entry))
+    names = DECLARATION.findall(script)
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two modules of {entry} have the same name at the top level: {', '.join(twice)}")
+    if "</script" in script:
+        raise ValueError(f"a module of {entry} contains </script, which would end the script on a page")
+    return script
+
+
+def import_order(entry: str, path: tuple[str, ...] = ()) -> list[str]:
+    """The modules that a module needs, itself last, each after those that it imports; ValueError if they form a circle."""
+    if entry in path:
+        raise ValueError(f"modules import each other: {' -> '.join((*path, entry))}")
+    needed: list[str] = []
+    for name in IMPORT.findall((HERE / entry).read_text(encoding="utf-8")):
+        needed += import_order(name, (*path, entry))
+    return list(dict.fromkeys([*needed, entry]))
+
+
+def module_body(name: str) -> str:
+    """A module without its imports and without the word `export`; ValueError for an import or export of another form."""
+    body = IMPORT.sub("", (HERE / name).read_text(encoding="utf-8"))
+    body = re.sub(r"^export (?=(?:async )?(?:function|const|let|class) )", "", body, flags=re.M)
+    if left := re.search(r"^(?:import\b|export (?!default\b)).*|^import .* as ", body, re.M):
+        raise ValueError(f"{name} cannot be inlined because of this line: {left[0]}")
+    return body
