@@ -1,6 +1,11 @@
 """Write a data set as shards, tar files, which `train` reads as a stream: for images that do not fit into memory.
 
 Images of folder:PATH are read one at a time; any other data set is loaded first. The splits are those of `train`.
+
+Examples:
+
+    python -m vit_helpers shards folder:photos shards/photos --image-size 96
+    python -m vit_helpers shards fashion_mnist shards/fashion --per-shard 5000
 """
 
 from argparse import ArgumentParser, Namespace

@@ -44,7 +44,10 @@ class Preprocess:
         return self.normalize(self.frame(image))
 
     def frame(self, image: Image | Tensor) -> Tensor:
-        """The part of an image that the model sees, before normalization: (C, *crop), from 0 to 1"""
+        """The part of an image that the model sees, before normalization: (C, *crop), from 0 to 1
+
+        A tensor that is resized bicubically can leave this range a little at edges, as with torchvision.
+        """
         from torchvision.transforms import InterpolationMode
         from torchvision.transforms import functional as TF
 

@@ -99,7 +99,7 @@ def kept_settings(checkpoint: Path, given: dict[str, Any]) -> RunSettings:
     settings = RunSettings.from_dict(options)
     size, _, patch = settings.model.partition("/")
     kept = settings.to_dict() | {"size": size, "patch": int(patch)}
-    if changed := [f"{name} {kept[name]} -> {value}" for name, value in given.items() if kept[name] != value]:
+    if changed := [f"{name} {kept.get(name)} -> {value}" for name, value in given.items() if kept.get(name) != value]:
         raise ValueError(f"a resumed run keeps its options, these differ: {', '.join(changed)}")
     return settings
 
