@@ -57,6 +57,18 @@ RECIPE = {f.name for f in fields(Recipe)}
 RENAMED = {"token_rate": "token_lr_mult", "mirror": "tta"}  # since version 0.1
 
 
+def make_config(model: str, **shape: Any) -> ViTConfig:
+    """`ViTConfig.from_name`; for images that the patches do not divide, the ValueError names sides of patches that do."""
+    try:
+        return ViTConfig.from_name(model, **shape)
+    except ValueError as error:
+        if "does not divide into patches" not in str(error):
+            raise
+        size = to_2tuple(shape["image_size"])
+        sides = ", ".join(str(side) for side in range(1, min(size) + 1) if not any(x % side for x in size))
+        raise ValueError(f"{error}; sides that do are {sides}") from error
+
+
 @dataclass(frozen=True)
 class RunSettings:
     """All that decides a training run. `from_dict` and `replace` take every setting by its own name, as in lr=1e-3.
@@ -113,7 +125,7 @@ class RunSettings:
             raise ValueError(f"the weights {self.weights} decide {', '.join(fixed)}: leave out what sets it")
         if self.network == "vit":
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
-            ViTConfig.from_name(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
+            make_config(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
 
     def fixed_by_weights(self) -> list[str]:
         """The settings that trained weights determine, and that are set to something else."""
@@ -257,7 +269,7 @@ def make_network(data: Data, settings: RunSettings) -> nn.Module:
     if settings.network == "cnn":
         return CNN(data.in_chans, K, settings.width)
     shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K, **settings.shape}
-    config = ViTConfig.from_name(settings.model, **shape)
+    config = make_config(settings.model, **shape)
     options = {name: getattr(config, name) for name in ("mlp_ratio", "dropout", "attn_dropout", "norm_eps")}
     return ViT(config, partial(NORMS[settings.norm], **options))
 
