@@ -21,9 +21,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vit_helpers._validate import check_int
-from vit_helpers.data import load
 from vit_helpers.training import fit, set_seed
-from vit_helpers.training.presets import RunSettings, make_batches, make_network
+from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
 
 Row = dict[str, Any]
 COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its type
@@ -31,7 +30,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its typ
     **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
     **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
 }
-load_once = cache(load)
+load_once = cache(lambda data, split: load_data(RunSettings(data=data, split=split)))
 RENAMED = {"commonest": "majority_share"}  # since version 0.1
 
 
@@ -131,7 +130,7 @@ def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
 
 def train_run(name: str, seed: int, settings: RunSettings) -> Row:
     """Train one model of a table: its row, with accuracy and loss on the validation split."""
-    data = load_once(settings.data)
+    data = load_once(settings.data, settings.split)
     set_seed(seed)
     train, model = make_batches(data, settings), make_network(data, settings)
     start = time.perf_counter()

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from vit_helpers.cli import positive_int
+from vit_helpers.cli.reading import add_data_arguments, load_data
 
 if TYPE_CHECKING:  # importing torch takes seconds, which `--help` need not wait for
     from vit_helpers.data import Data
@@ -33,12 +34,13 @@ if TYPE_CHECKING:  # importing torch takes seconds, which `--help` need not wait
     from vit_helpers.training.presets import RunSettings
     from vit_helpers.vit import ViT
 
-KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "precision", "seed")
+KEPT = ("data", "split", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "precision", "seed")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", help="name of the data set, or folder:PATH for images of your own (default: digits)")
+    add_data_arguments(parser)
     add("--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)")
     add("--patch", type=positive_int, help="side of a patch in pixels (default: what suits the data, 4 for the digits)")
     add("--epochs", type=positive_int, help="passes over the training split (default: what suits the data)")
@@ -87,7 +89,7 @@ def train(args: Namespace) -> int:
         if args.shard and checkpoint.suffix == ".pt":
             raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
         try:
-            fit_and_test(out, checkpoint, settings, device, sharded=args.shard, resume=found is not None)
+            fit_and_test(args, out, checkpoint, settings, device, resume=found is not None)
         except (KeyboardInterrupt, RuntimeError) as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if not interrupted and not is_peer_failure(error):
@@ -102,11 +104,10 @@ def train(args: Namespace) -> int:
     return 0
 
 
-def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: str, *, sharded: bool, resume: bool) -> None:
+def fit_and_test(args: Namespace, out: Path, checkpoint: Path, settings: "RunSettings", device: str, resume: bool) -> None:
     """Train, test, print both, and keep the results in the folder `out`."""
     import torch
 
-    from vit_helpers.data import load
     from vit_helpers.training import evaluate, fit, set_seed
     from vit_helpers.training.checkpoints import Checkpoint
     from vit_helpers.training.distributed import full_state_dict, is_main_process, shard, shard_batches, world_size
@@ -114,14 +115,14 @@ def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: s
     from vit_helpers.training.run_folder import launch
 
     set_seed(settings.seed)
-    data = load(settings.data)
+    data = load_data(args, settings)
     train, model = shard_batches(make_batches(data, settings)), make_network(data, settings)
     validation, test = (shard_batches(data.batches(split, 512)) for split in ("validation", "test"))
     if is_main_process():
         size, processes = sum(p.numel() for p in model.parameters()), f"{world_size()} processes of " * (world_size() > 1)
         about_model = f"{data.count('train'):,} training images; ViT {settings.model}, {size:,} parameters"
         print(f"{settings.data}: {about_model}; {device}, {processes}{torch.get_num_threads()} threads")
-    if sharded:
+    if args.shard:
         shard(model)
     about = {"options": settings.to_dict(), "launch": launch()}
     about |= {"mean": data.mean, "std": data.std, "class_names": data.class_names}

@@ -49,7 +49,7 @@ RENAMED = {"token_rate": "token_lr_mult", "mirror": "tta"}  # since version 0.1
 class RunSettings:
     """All that decides a training run. `from_dict` and `replace` take every setting by its own name, as in lr=1e-3.
 
-    data      : name of the data set, as for `load`
+    data      : name of the data set, as for `load`;  split: how a folder is divided, "hash" or "exact" (`data.folders`)
     model     : size of the model with its patch side, as in "mini/2";  shape: fields of `ViTConfig` that differ from it
     recipe    : how it is trained
     network   : "vit", or "cnn" of this width
@@ -66,6 +66,7 @@ class RunSettings:
     """
 
     data: str = "digits"
+    split: str = "hash"
     model: str = "mini/2"
     shape: Mapping[str, Any] = field(default_factory=dict)
     recipe: Recipe = Recipe()  # noqa: RUF009  frozen
@@ -81,7 +82,13 @@ class RunSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn"))):
+        for name, known in (
+            ("norm", NORMS),
+            ("augment", AUGMENT),
+            ("mix", MIX),
+            ("network", ("vit", "cnn")),
+            ("split", ("hash", "exact")),
+        ):
             check_choice(name, getattr(self, name), known)
         least = {"width": 1, "batch_size": 1, "repeat": 1, "seed": -(2**63)} | ({} if self.images is None else {"images": 1})
         for name, lowest in least.items():  # numpy's integers become Python's
@@ -143,6 +150,15 @@ def preset(data: str, **changes: Any) -> RunSettings:
         written = load(data).name
         name = written if written in PRESETS else "folder"
     return PRESETS.get(name, RunSettings()).replace(**{"data": data, **changes})
+
+
+def load_data(settings: RunSettings, **reading: Any) -> Any:
+    """The data set of a run.  reading: options of `data.folders.folder`; ValueError if it is none"""
+    if settings.data.startswith("folder:"):
+        return load(settings.data, split=settings.split, **reading)
+    if settings.split != "hash" or reading:
+        raise ValueError(f"{settings.data} is divided already: split and the like are options of folder:PATH")
+    return load(settings.data)
 
 
 def make_network(data: Data, settings: RunSettings) -> nn.Module:
