@@ -21,8 +21,9 @@ from torchvision.transforms.functional import pil_to_tensor
 from vit_helpers.data import downloads, load, random_affine, subset
 from vit_helpers.data.augment import mixup
 from vit_helpers.data.downloads import DownloadError
-from vit_helpers.data.folders import draw_splits, find_images, folder, read_splits
+from vit_helpers.data.folders import draw_splits, find_images, folder
 from vit_helpers.data.images import open_picture, to_rgb
+from vit_helpers.data.reading import read_splits
 from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
 from vit_helpers.data.stream import Stream
 

@@ -354,12 +354,12 @@ def test_classes_may_have_the_names_of_splits(tmp_path):
     [
         (("val", "test"), "divided has test, val, but no folder train with the classes"),
         (("testing", "Test"), "divided has Test, testing, but no folder train"),
-        (("train", "val", "valid"), "has val, valid, which are both names of the validation split"),
-        (("Train", "training"), "has Train, training|has Train and training, which are both names of the train split"),
+        (("train", "val", "valid"), "val and .*valid both have a name of the validation split"),
+        (("Train", "training"), "Train and .*training both have a name of the train split"),
     ],
 )
 def test_folders_of_splits_that_cannot_be_used_are_named(pets, names, says):
-    with pytest.raises(ValueError, match=says.replace("has val, valid", "has val and valid")):
+    with pytest.raises(ValueError, match=says):
         folder(divide(pets, **{name: name for name in names}), 6)
 
 
@@ -369,7 +369,7 @@ def test_classes_beside_a_folder_of_a_split_are_not_passed_over_in_silence(pets)
     with pytest.raises(ValueError, match="pets has test, but no folder train"):
         folder(pets, 6)
     (pets / "test").rename(pets / "train")
-    with pytest.warns(UserWarning, match="train is the training split, so cat, dog beside it is not used"):
+    with pytest.warns(UserWarning, match="pets has a folder of the training split, so cat, dog beside it is not used"):
         folder(pets, 6)
 
 

@@ -218,7 +218,7 @@ def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys)
 
 
 def test_the_command_reads_a_folder_picture_by_picture(pets, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vit_helpers.data.folders.read_all", lambda *words: pytest.fail("all pictures were asked for"))
+    monkeypatch.setattr("vit_helpers.data.folders.read_splits", lambda *words: pytest.fail("all pictures were asked for"))
     assert main(["shards", f"folder:{pets}", str(tmp_path / "shards"), "--image-size", "8", "--split", "exact"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["train", "14", "1"]
     assert load(f"shards:{tmp_path / 'shards'}").image_size == (8, 8)

@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
-from vit_helpers.data.folders import draw_splits, find_images, new_folder, read_splits
+from vit_helpers.data.folders import draw_splits, find_images, new_folder
 from vit_helpers.data.reading import data_folder as data_folder
+from vit_helpers.data.reading import read_splits
 from vit_helpers.data.splits import Data, Split, split_rows, subset
 
 TIMEOUT = 20  # seconds without a byte

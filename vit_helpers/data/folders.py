@@ -3,20 +3,18 @@
 import os
 import tempfile
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 from typing import NoReturn
-
-import torch
 
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.data.images import open_picture as open_picture
 from vit_helpers.data.images import shown
 from vit_helpers.data.images import to_rgb as to_rgb
-from vit_helpers.data.reading import ImageFile, cache_path, check_broken, find_sha256, map_files, read_all
-from vit_helpers.data.splits import SPLITS, ByteSplit, Data
+from vit_helpers.data.reading import ImageFile, cache_path, find_sha256, map_files, read_splits
+from vit_helpers.data.splits import SPLITS, Data
 
 PARTS = {  # accepted names of a split's folder, in any case
     **dict.fromkeys(("train", "training"), "train"),
@@ -53,14 +51,8 @@ def folder(
     names, found = find_images(path)
     check_memory(sum(map(len, found.values())), check_int("image_size", image_size))
     files, broken = draw_splits(found, split, threads)
-    train, validation, test = read_splits(
-        [files[name] for name in SPLITS],
-        image_size,
-        broken,
-        skip_broken,
-        cache_path(path, image_size) if cache else None,
-        threads,
-    )
+    kept = cache_path(path, image_size) if cache else None
+    train, validation, test = read_splits(list(files.values()), image_size, broken, skip_broken, kept, threads)
     check_splits(names, [one.labels.tolist() for one in (train, validation, test)], split)
     return Data.from_splits(path.name, train, validation, test, names)
 
@@ -100,27 +92,26 @@ def find_parts(path: Path) -> dict[str, Path]:
     raises: ValueError if two folders are of one split, or none is of the training split. A class may be called "train": it
             holds images, and the folder of a split holds folders
     """
-    inside = subfolders(path)
-    named = [(PARTS[one.name.lower()], one) for one in inside if one.name.lower() in PARTS]
-    classes = {one.name for one in inside} - {one.name for _, one in named}
-    divided = [(split, one) for split, one in named if subfolders(one)]
-    if "train" in dict(divided) and any(not holds_images(one) for _, one in divided):
-        if twice := [split for split, count in Counter(split for split, _ in named).items() if count > 1]:
-            both = " and ".join(one.name for split, one in named if split == twice[0])
-            raise ValueError(f"{shown(path)} has {both}, which are both names of the {twice[0]} split: rename one of them")
-        if unused := ", ".join(sorted(classes)):
-            warnings.warn(f"{dict(named)['train']} is the training split, so {unused} beside it is not used", stacklevel=2)
-        return dict(named)
-    if named and not classes:
-        return {"train": named[0][1]} if dict(named).get("train") else refuse_parts(path, [one.name for _, one in named])
-    if lonely := [one.name for _, one in divided if {x.name for x in subfolders(one)} & classes]:
-        refuse_parts(path, lonely)
+    inside = {one: PARTS.get(one.name.lower()) for one in subfolders(path)}
+    named = {one: split for one, split in inside.items() if split}
+    classes = {one.name for one in inside.keys() - named.keys()}
+    divided = {one: split for one, split in named.items() if subfolders(one)}
+    if "train" in divided.values() and not all(map(holds_images, divided)):
+        for one, two in combinations(named, 2):
+            if named[one] == named[two]:
+                raise ValueError(f"{one} and {two} both have a name of the {named[one]} split: rename one of them")
+        if classes:
+            unused = ", ".join(sorted(classes))
+            warnings.warn(
+                f"{shown(path)} has a folder of the training split, so {unused} beside it is not used", stacklevel=2
+            )
+        return {split: one for one, split in named.items()}
+    if named and not classes and "train" in named.values():  # there are no classes in it, as will be said
+        return {"train": next(one for one, split in named.items() if split == "train")}
+    alone = [one for one in divided if {x.name for x in subfolders(one)} & classes] if classes else named
+    if names := ", ".join(one.name for one in alone):
+        raise ValueError(f"{shown(path)} has {names}, but no folder train with the classes to train on")
     return {"train": path}
-
-
-def refuse_parts(path: Path, names: list[str]) -> NoReturn:
-    """Raise ValueError: there are folders of other splits, but none of the training split."""
-    raise ValueError(f"{shown(path)} has {', '.join(names)}, but no folder train with the classes to train on")
 
 
 def subfolders(path: Path) -> list[Path]:
@@ -242,19 +233,3 @@ def check_splits(names: Sequence[str], labels: Sequence[Sequence[int]], how: str
             way_out = "draw exact shares of each class: split='exact', on the command line --split exact"
             way_out = "three different images a class are needed at least" if how == "exact" else f"add images, or {way_out}"
             raise ValueError(f"the {split} split has no images of {empty}: {way_out}")
-
-
-def read_splits(
-    splits: Sequence[Sequence[ImageFile]], image_size: int, broken: Sequence[Exception] = (), skip_broken: bool = False,
-    cache: Path | None = None, threads: int | None = None,
-) -> list[ByteSplit]:  # fmt: skip
-    """The images of some splits in memory, (n, 3, S, S) each.  broken: what is wrong with other files, told with these"""
-    files = [file for some in splits for file in some]
-    pixels, lost, errors = read_all(files, image_size, cache, threads)
-    check_broken([*broken, *errors], len(files) + len(broken), skip_broken)
-    labels, gone, end, done = torch.tensor([file.label for file in files]), set(lost), 0, []
-    for some in splits:
-        start, end = end, end + len(some)
-        rows = [row for row in range(start, end) if row not in gone] if gone else slice(start, end)
-        done.append(ByteSplit(torch.from_numpy(pixels[rows]), labels[rows]))
-    return done

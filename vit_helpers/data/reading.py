@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import PIL
+import torch
 
 from vit_helpers.data.images import decode, read_bytes, shown, square
+from vit_helpers.data.splits import ByteSplit
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -93,28 +95,35 @@ def check_broken(broken: Sequence[Exception], count: int, skip: bool) -> None:
     warnings.warn(f"{len(broken):,} of {count:,} images cannot be read and are left out:{list_of_some}", stacklevel=3)
 
 
-def read_all(
-    files: Sequence[ImageFile], image_size: int, cache: Path | None = None, threads: int | None = None
-) -> tuple[Any, list[int], list[Exception]]:
-    """The images in memory, the rows of those that could not be read, and what is wrong with each of them.
+def read_splits(
+    splits: Sequence[Sequence[ImageFile]], image_size: int, broken: Sequence[Exception] = (), skip_broken: bool = False,
+    cache: Path | None = None, threads: int | None = None,
+) -> list[ByteSplit]:  # fmt: skip
+    """The images of some splits in memory, (n, 3, S, S) each; ValueError if there are broken files that are not skipped.
 
-    cache  : a file with the pixels of images that were decoded before, found by their sha256; None for none
-    returns: pixels (n, 3, S, S), uint8; row numbers; errors
+    broken: what is wrong with other files
+    cache : a file with the pixels of images that were decoded before, found by their sha256; None for none
     """
-    pixels = np.empty((len(files), 3, image_size, image_size), np.uint8)
-    broken: dict[int, Exception] = {}
+    files = [file for some in splits for file in some]
+    pixels, lost = np.empty((len(files), 3, image_size, image_size), np.uint8), dict[int, Exception]()
     missing = read_cache(cache, files, pixels) if cache else list(range(len(files)))
     results = map_files(lambda row: read_pixels(files[row], image_size), missing, "reading", threads)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
         for row, result in zip(missing, results, strict=True):
             if isinstance(result, Exception):
-                broken[row] = result
+                lost[row] = result
             else:
                 pixels[row] = result
-    if cache and len(missing) > len(broken):
-        write_cache(cache, [(row, file.sha256) for row, file in enumerate(files) if row not in broken], pixels)
-    return pixels, list(broken), list(broken.values())
+    if cache and len(missing) > len(lost):
+        write_cache(cache, [(row, file.sha256) for row, file in enumerate(files) if row not in lost], pixels)
+    check_broken([*broken, *lost.values()], len(files) + len(broken), skip_broken)
+    labels, end, done = torch.tensor([file.label for file in files]), 0, []
+    for some in splits:
+        start, end = end, end + len(some)
+        rows = [row for row in range(start, end) if row not in lost] if lost else slice(start, end)
+        done.append(ByteSplit(torch.from_numpy(pixels[rows]), labels[rows]))
+    return done
 
 
 def data_folder() -> Path:
