@@ -36,12 +36,12 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "data": {"_validate", "data", "training.distributed"},
     "training": {"_validate", "data", "encoder", "training", "vit"},
     "inspection": {"data", "inspection", "vit"},
-    "pretrained": {"_validate", "embeddings", "encoder", "patches", "pretrained", "training", "vit"},
+    "pretrained": {"_validate", "data", "embeddings", "encoder", "patches", "pretrained", "training", "vit"},
     "ablation": {"_validate", "ablation", "data", "training"},
     "scaling": {"_validate", "scaling", "training.recipe", "vit"},
     "plots": {"plots"},
 }
-SIZES = {"model": 600, "library": 5500, "library and tools": 7500}  # lines at most, without checks, plots and results
+SIZES = {"model": 600, "library": 6000, "library and tools": 8150}  # lines at most, without checks, plots and results
 EVERYTHING = {*ORDER, "cli", "checks"}
 
 

@@ -543,3 +543,28 @@ def test_shards_count_their_classes(pets, tmp_path, capsys):
     assert data.class_counts == [60, 40] and describe(data).startswith("2 classes: cat (60), dog (40)\n")
     data.class_counts, data.class_names = None, tuple(f"{n}" for n in range(12))  # as of an older version
     assert describe(data).startswith("12 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, and 2 more\n")
+
+
+def test_what_a_model_gets_of_an_image_has_its_range_too():
+    from vit_helpers.pretrained import Preprocess
+
+    one = Preprocess(8, (8, 8), "bicubic", (0.0,) * 3, (1.0,) * 3)
+    wide = Image.fromarray(np.full((9, 9), 2**15, np.uint16))
+    assert one(wide).mean() == pytest.approx(0.5, abs=0.01)  # not white
+    assert (one(Image.new("RGBA", (9, 9))) == 1).all()  # not black
+    edges = one(torch.eye(16).expand(3, 16, 16))
+    assert edges.min() >= 0 and edges.max() <= 1
+
+
+def test_a_checkpoint_of_other_splits_is_not_resumed(tmp_path):
+    from vit_helpers.training.presets import RunSettings
+    from vit_helpers.training.run_folder import kept_settings
+
+    settings = RunSettings(data="folder:pets").to_dict()
+    for options in (settings, {name: value for name, value in settings.items() if name != "split"}):
+        torch.save({"about": {"options": options}, "history": []}, tmp_path / "checkpoint.pt")
+        if "split" in options:
+            assert kept_settings(tmp_path / "checkpoint.pt", {}).split == "hash"
+        else:
+            with pytest.raises(ValueError, match=r"checkpoint\.pt is of a version that divided folders otherwise"):
+                kept_settings(tmp_path / "checkpoint.pt", {})

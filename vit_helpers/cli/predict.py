@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     import matplotlib
 
-    from vit_helpers.data.folders import open_picture
+    from vit_helpers.data.images import open_picture
     from vit_helpers.inspection import rollout
     from vit_helpers.pretrained import load_pretrained
 
