@@ -17,16 +17,16 @@ RUN = ["train", "--epochs", "1", "--out", "new"]
 PHOTOS = [*RUN, "--data", "folder:photos"]
 TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of others
     # settings
-    ([*RUN, "--set", "depth=1", "--set", "lr=1e-3"], OK, r"8 x 8 pixels, augmentation affine \(images are not mirrored\)"),
+    ([*RUN, "--set", "depth=1", "--set", "lr=1e-3"], OK, r"8 x 8 pixels, gray\naugmentation affine \(images are not"),
     ([*RUN, "--set", "optimizer=muon"], OK, r"muon, learning rate 0\.003, cosine, 1 epochs, batches of 64"),
     ([*RUN, "--set", "network=cnn", "--set", "width=4"], OK,
      r"digits: .*; CNN, [\d,]+ parameters(.|\n)*in the checkpoint alone"),
     ([*RUN, "--set", "norm=last"], OK, r"weights: +in the checkpoint alone, as predict reads ViTs of pre-norm blocks"),
     ([*RUN, "--set", "mix=mixup", "--set", "tta=true"], OK, r"affine, mixup(.|\n)*360 images and their mirror images, with"),
-    ([*RUN, "--set", "images=64", "--patience", "1"], OK, r"weights of epoch 1; 95% interval 0\.\d+ to 0\.\d+"),
+    ([*RUN, "--set", "images=64", "--patience", "1"], OK, r"digits: 64 training images(.|\n)*weights of epoch 1; 95% interval 0\.\d+ to 0\.\d+"),
     ([*RUN, "--augment", "flip_crop"], OK, r"augmentation flip_crop \(images are mirrored at random\)"),
     ([*RUN, "--image-size", "8"], OK, r"8 x 8 pixels"),
-    ([*PHOTOS, "--image-size", "16"], OK, r"16 x 16 pixels, augmentation crop \(images are not mirrored\)"),
+    ([*PHOTOS, "--image-size", "16"], OK, r"16 x 16 pixels, color\naugmentation crop \(images are not mirrored\)"),
     (PHOTOS, OK, r"64 x 64 pixels(.|\n)*predict with: python -m vit_helpers predict PICTURE --weights new"),
     ([*RUN, "--set", "depth"], WRONG, "expected NAME=VALUE, as in depth=4, got 'depth'"),
     ([*RUN, "--set", "=4"], WRONG, "expected NAME=VALUE"),

@@ -31,7 +31,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its typ
     **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
     **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
 }
-load_once = cache(load_data)
+load_once = cache(lambda **settings: load_data(RunSettings.from_dict(settings)))
 RENAMED = {"commonest": "majority_share"}  # since version 0.1
 
 
@@ -132,7 +132,8 @@ def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
 
 def train_run(name: str, seed: int, settings: RunSettings) -> Row:
     """Train one model of a table: its row, with accuracy and loss on the validation split."""
-    data = load_once(settings.data, settings.image_size)
+    size = {} if settings.image_size is None else {"image_size": settings.image_size}
+    data = load_once(data=settings.data, split=settings.split, **size)
     set_seed(seed)
     train, model = make_batches(data, settings), make_network(data, settings)
     start = time.perf_counter()

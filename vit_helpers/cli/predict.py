@@ -60,7 +60,7 @@ def predict_one(args: Namespace, pretrained: "Pretrained", file: Path) -> None:
     import matplotlib
 
     from vit_helpers.cli.results import save_figure
-    from vit_helpers.data.folders import open_picture
+    from vit_helpers.data.images import open_picture
     from vit_helpers.inspection import rollout
 
     matplotlib.use("Agg")

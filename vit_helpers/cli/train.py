@@ -44,13 +44,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit_helpers.cli import positive_int
+from vit_helpers.cli.reading import add_data_arguments, describe, load_run
 
 if TYPE_CHECKING:  # importing torch takes seconds, which `--help` need not wait for
     from vit_helpers.data import Data
     from vit_helpers.training.presets import RunSettings
 
 KEPT = (
-    *("data", "size", "patch", "image_size", "augment", "epochs", "batch_size", "lr", "weight_decay", "precision", "seed"),
+    *(
+        "data",
+        "split",
+        "size",
+        "patch",
+        "image_size",
+        "augment",
+        "epochs",
+        "batch_size",
+        "lr",
+        "weight_decay",
+        "precision",
+        "seed",
+    ),
     *("patience", "weights", "tune", "rank"),
 )
 FEW, WELL = 5000, 0.95  # with fewer training images than this and a lower accuracy, fine-tuning is suggested
@@ -59,6 +73,7 @@ FEW, WELL = 5000, 0.95  # with fewer training images than this and a lower accur
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", help="name of the data set, or folder:PATH for images of your own (default: digits)")
+    add_data_arguments(parser)
     add("--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)")
     add("--patch", type=positive_int, help="side of a patch in pixels (default: what suits the data, 4 for the digits)")
     add(
@@ -122,7 +137,7 @@ def train(args: Namespace) -> int:
             raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
         try:
             scale = settings.weights is not None and found is None and "lr" not in given
-            fit_and_test(out, checkpoint, settings, device, sharded=args.shard, resume=found is not None, scale=scale)
+            fit_and_test(args, out, checkpoint, settings, device, resume=found is not None, scale=scale)
         except (KeyboardInterrupt, RuntimeError) as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if not interrupted and not is_peer_failure(error):
@@ -138,11 +153,11 @@ def train(args: Namespace) -> int:
 
 
 def fit_and_test(
-    out: Path, checkpoint: Path, settings: "RunSettings", device: str, *, sharded: bool, resume: bool, scale: bool
+    args: Namespace, out: Path, checkpoint: Path, settings: "RunSettings", device: str, *, resume: bool, scale: bool
 ) -> None:
     """Train, test, print both, and keep the results in the folder `out`.  scale: fit a fine-tuning's rate to the model"""
     from vit_helpers.cli.results import draw_results, print_score
-    from vit_helpers.pretrained.runs import evaluation_batches, fit_run, load_run, scale_lr
+    from vit_helpers.pretrained.runs import evaluation_batches, fit_run, scale_lr
     from vit_helpers.training import set_seed
     from vit_helpers.training.checkpoints import Checkpoint
     from vit_helpers.training.distributed import is_main_process, shard, shard_batches
@@ -151,11 +166,11 @@ def fit_and_test(
     from vit_helpers.training.testing import score_classes
 
     set_seed(settings.seed)
-    data, model = load_run(settings)
+    data, model = load_run(args, settings)
     settings = scale_lr(settings, model) if scale else settings
     if is_main_process():
         print_start(data, model, settings, device)
-    if sharded:
+    if args.shard:
         shard(model)
     about = {"options": settings.to_dict(), "launch": launch()}
     about |= {"mean": data.mean, "std": data.std, "class_names": data.class_names}
@@ -183,9 +198,10 @@ def print_start(data: "Data", model: Any, settings: "RunSettings", device: str) 
     name = "CNN" if settings.network == "cnn" else f"ViT {settings.weights or settings.model}"
     which = f" ({settings.tune}: {learns:,} of them learn)" * (settings.weights is not None)
     processes = f"{world_size()} processes of " * (world_size() > 1)
-    about_model = f"{data.count('train'):,} training images; {name}, {size:,} parameters{which}"
+    images = min(data.count("train"), settings.images or data.count("train"))
+    about_model = f"{images:,} training images; {name}, {size:,} parameters{which}"
     print(f"{settings.data}: {about_model}; {device}, {processes}{torch.get_num_threads()} threads")
-    print("{} x {} pixels, ".format(*data.image_size) + str(settings))
+    print(f"{describe(data)}\n{settings}")
 
 
 def print_end(out: Path, data: "Data", settings: "RunSettings", accuracy: float) -> None:

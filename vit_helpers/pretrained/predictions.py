@@ -8,12 +8,12 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.data.folders import open_picture
+from vit_helpers.data.images import open_picture
 from vit_helpers.pretrained.files import Pretrained, read_notes
 from vit_helpers.pretrained.runs import evaluation_batches, full_name
 from vit_helpers.pretrained.sources import find_file
 from vit_helpers.training import FlipTTA, predict
-from vit_helpers.training.presets import has_photos, load_data
+from vit_helpers.training.presets import RunSettings, load_data
 from vit_helpers.training.testing import confusion
 
 BATCH = 32
@@ -87,7 +87,8 @@ def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tens
         probabilities, readable, broken = predict_files(pretrained, list(label), model)
         labels = torch.tensor([label[file] for file in readable], dtype=torch.long)
         return confusion(probabilities.argmax(1), labels, len(known)), f"images, all of {data}", broken
-    own: Any = load_data(data, pretrained.preprocess.crop if has_photos(data) else None)
+    split = notes.get("split", "hash") if seen else "hash"
+    own: Any = load_data(RunSettings(data=data, split=split), pretrained.preprocess.crop)
     if unknown := set(own.class_names) - set(known):
         raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}, but {', '.join(known[:20])}")
     batches = ((renormalize(x, own, pretrained), y) for x, y in evaluation_batches(own, "test"))

@@ -18,7 +18,7 @@ from vit_helpers.training import Epoch, fit
 from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.distributed import broadcast, full_state_dict, is_main_process, shard_batches, world_size
-from vit_helpers.training.presets import RunSettings, has_photos, load_data, make_batches, make_network
+from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
 from vit_helpers.vit import ViT, ViTConfig
 
 LAST_WEIGHTS = "last.safetensors"
@@ -33,11 +33,10 @@ def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
     raises: ValueError for images with another number of channels
     """
     if settings.weights is None:
-        data = load_data(settings.data, settings.image_size, **options)
+        data = load_data(settings, **options)
         return data, make_network(data, settings)
     pretrained = load_pretrained(settings.weights, settings.shape.get("num_heads"))
-    size = settings.image_size or (pretrained.preprocess.crop if has_photos(settings.data) else None)
-    data = load_data(settings.data, size, **options)
+    data = load_data(settings, pretrained.preprocess.crop, **options)
     if data.in_chans != (wanted := pretrained.preprocess.in_chans):
         raise ValueError(
             f"{settings.weights} reads images of {wanted} channels, those of {settings.data} have {data.in_chans}"
@@ -76,7 +75,12 @@ def save_run(
     data: its images were resized to the shorter side, and cropped
     """
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
-    notes = {"epoch": str(epoch), "data": full_name(settings.data), "tta": "yes" if settings.tta else "no"}
+    notes = {
+        "epoch": str(epoch),
+        "data": full_name(settings.data),
+        "split": settings.split,
+        "tta": "yes" if settings.tta else "no",
+    }
     save_weights(path, trained_model(config, settings, weights), preprocess, data.class_names, notes)
 
 

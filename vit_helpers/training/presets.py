@@ -73,7 +73,7 @@ def make_config(model: str, **shape: Any) -> ViTConfig:
 class RunSettings:
     """All that decides a training run. `from_dict` and `replace` take every setting by its own name, as in lr=1e-3.
 
-    data      : name of the data set, as for `load`
+    data      : name of the data set, as for `load`;  split: how a folder is divided, "hash" or "exact" (`data.folders`)
     model     : size of the model with its patch side, as in "mini/2";  shape: fields of `ViTConfig` that differ from it
     recipe    : how it is trained
     network   : "vit", or "cnn" of this width
@@ -93,6 +93,7 @@ class RunSettings:
     """
 
     data: str = "digits"
+    split: str = "hash"
     model: str = "mini/2"
     shape: Mapping[str, Any] = field(default_factory=dict)
     recipe: Recipe = Recipe()  # noqa: RUF009  frozen
@@ -113,7 +114,7 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn")),
-                            ("tta", (True, False)), ("tune", TUNE)):  # fmt: skip
+                            ("split", ("hash", "exact")), ("tta", (True, False)), ("tune", TUNE)):  # fmt: skip
             check_choice(name, getattr(self, name), known)
         least = {"width": 1, "batch_size": 1, "repeat": 1, "rank": 1, "seed": -(2**63)}
         least |= {name: 1 for name in ("images", "patience") if getattr(self, name) is not None}
@@ -247,18 +248,24 @@ def has_photos(name: str) -> bool:
     return loader is not None and "image_size" in inspect.signature(loader).parameters
 
 
-def load_data(name: str, image_size: tuple[int, int] | None = None, **options: Any) -> Any:
-    """A data set by name, with its photos resized to squares of this size if one is given.
+def load_data(settings: RunSettings, image_size: tuple[int, int] | None = None, **reading: Any) -> Any:
+    """The data set of a run. Its photos get the size of the settings, or if they name none, the size that is given here.
 
-    raises: ValueError for a size that its images do not have, if they are not photos that are resized
+    reading: other options of `data.folders.folder`; ValueError if the data set is none
+    raises : ValueError for a size in the settings that the images do not have, if they are not photos that are resized
     """
-    if image_size and has_photos(name):
-        if image_size[0] != image_size[1]:
-            raise ValueError(f"photos are cropped to a square, got the image size {image_size[0]} x {image_size[1]}")
-        options["image_size"] = image_size[0]
-    data = load(name, **options)
-    if image_size and tuple(data.image_size) != image_size:
-        sizes = "{} x {} pixels, not {} x {}".format(*data.image_size, *image_size)
+    wanted, name = settings.image_size, settings.data
+    if name.startswith("folder:"):
+        reading["split"] = settings.split
+    elif settings.split != "hash" or reading:
+        raise ValueError(f"{name} is divided already: split and the like are options of folder:PATH")
+    if has_photos(name) and (size := wanted or image_size):
+        if size[0] != size[1]:
+            raise ValueError(f"photos are cropped to a square, got the image size {size[0]} x {size[1]}")
+        reading["image_size"] = size[0]
+    data = load(name, **reading)
+    if wanted and tuple(data.image_size) != wanted:
+        sizes = "{} x {} pixels, not {} x {}".format(*data.image_size, *wanted)
         raise ValueError(f"the images of {name} have {sizes}: only those of folder:PATH and pizza_steak_sushi are resized")
     return data
 
