@@ -189,7 +189,7 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     runs   : what `run_table` or `read_results` returns, with columns change, seed, accuracy, parameters, ...
     returns: indexed by change: runs (how many), accuracy (mean), spread (standard deviation), difference (mean over the
              seeds of change minus baseline), error (standard error of that difference), parameters, multiply_adds, seconds
-             (mean). Spread and error are NaN for a single run, and the difference without a baseline of the same seed
+             (mean). Spread and error of a single run are NaN, as is the difference without a baseline of the same seed
 
     >>> columns = {"change": ["baseline", "new"], "seed": 0, "accuracy": [0.5, 0.75], "seconds": 1.0}
     >>> summarize(pd.DataFrame(columns | {"parameters": 9, "multiply_adds": 9})).difference.to_list()
@@ -199,6 +199,5 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     changes = runs.assign(difference=runs["accuracy"] - runs["seed"].map(baseline)).groupby("change", sort=False)
     lines = changes[["accuracy", "difference", "seconds"]].mean()
     lines[["parameters", "multiply_adds"]] = changes[["parameters", "multiply_adds"]].first()
-    lines["runs"], lines["spread"] = changes.size(), changes["accuracy"].std()
-    lines["error"] = changes["difference"].sem()
+    lines["runs"], lines["spread"], lines["error"] = changes.size(), changes["accuracy"].std(), changes["difference"].sem()
     return lines[["runs", "accuracy", "spread", "difference", "error", "parameters", "multiply_adds", "seconds"]]

@@ -210,6 +210,16 @@ LOADERS = (load_torchvision, load_timm, load_huggingface, load_ours)
 LIBRARIES = {load.__name__.removeprefix("load_"): load for load in LOADERS}
 
 
+def mlp_ratio(hidden: int, dim: int) -> float:
+    """hidden / dim, or the next larger number where rounding would make the hidden layer one narrower
+
+    >>> int(88 * (120 / 88)), int(88 * mlp_ratio(120, 88))
+    (119, 120)
+    """
+    ratio = hidden / dim
+    return ratio if int(dim * ratio) == hidden else math.nextafter(ratio, math.inf)
+
+
 def assemble(
     state: StateDict, num_heads: int | None, preprocess: Preprocess, class_names: Sequence[str], **fields: Any
 ) -> Pretrained:
@@ -220,7 +230,7 @@ def assemble(
         num_heads = {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}.get(D)
     if num_heads is None:
         raise ValueError(f"weights of width {D} do not tell how many heads the model has: give num_heads")
-    hidden, inner = state.get("pre_logits.0.weight"), len(state["blocks.0.mlp.fc1.bias"])
+    hidden = state.get("pre_logits.0.weight")
     config = ViTConfig(
         image_size=preprocess.crop,
         patch_size=math.isqrt(numbers // preprocess.in_chans),
@@ -229,7 +239,7 @@ def assemble(
         embed_dim=D,
         depth=len({key.split(".")[1] for key in state if key.startswith("blocks.")}),
         num_heads=num_heads,
-        mlp_ratio=inner / D if int(D * (inner / D)) == inner else (inner + 0.5) / D,  # int(D * ratio) rounds down
+        mlp_ratio=mlp_ratio(len(state["blocks.0.mlp.fc1.bias"]), D),
         class_token="token_embed.cls_token" in state,
         representation_size=None if hidden is None else len(hidden),
         **fields,
