@@ -25,6 +25,8 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     ([*RUN, "--set", "mix=mixup", "--set", "tta=true"], OK, r"affine, mixup(.|\n)*360 images and their mirror images, with"),
     ([*RUN, "--set", "images=64", "--patience", "1"], OK,
      r"digits: 64 training images(.|\n)*weights of epoch 1; 95% interval 0\.\d+ to 0\.\d+"),
+    (["train", "--out", "new", "--lr", "1e-20", "--set", "images=64", "--patience", "2"], OK,
+     r"stopped after epoch \d+: none was better in the last 2"),
     ([*RUN, "--augment", "flip_crop"], OK, r"augmentation flip_crop \(images are mirrored at random\)"),
     ([*RUN, "--image-size", "8"], OK, r"8 x 8 pixels"),
     ([*PHOTOS, "--image-size", "16"], OK, r"16 x 16 pixels, color\naugmentation crop \(images are not mirrored\)"),

@@ -178,6 +178,8 @@ def fit_and_test(
     test = shard_batches(evaluation_batches(data, "test"))
     score, counts = score_classes(with_tta(model, settings), test, device)
     if is_main_process():
+        if len(history) < settings.recipe.epochs:
+            print(f"stopped after epoch {len(history)}: none was better in the last {settings.patience}")
         print_score(
             score,
             counts,

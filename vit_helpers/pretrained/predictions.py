@@ -8,6 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from vit_helpers.data.folders import PARTS, subfolders
 from vit_helpers.data.images import open_picture
 from vit_helpers.pretrained.files import Pretrained, read_notes
 from vit_helpers.pretrained.runs import evaluation_batches, full_name
@@ -81,20 +82,26 @@ def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tens
     model = FlipTTA(pretrained.model) if notes.get("tta") == "yes" else pretrained.model
     kind, _, path = data.partition(":")
     folder, seen = Path(path).expanduser(), full_name(data) == notes.get("data")
-    classes = [one for one in sorted(folder.iterdir()) if one.is_dir()] if kind == "folder" and folder.is_dir() else []
-    if not seen and classes and {one.name for one in classes} <= set(known):
+    classes = subfolders(folder) if kind == "folder" and folder.is_dir() else []
+    if classes and not seen and not any(one.name.lower() in PARTS for one in classes):
+        check_classes(name, [one.name for one in classes], known)
         label = {file: known.index(one.name) for one in classes for file in find_pictures([one])}
         probabilities, readable, broken = predict_files(pretrained, list(label), model)
         labels = torch.tensor([label[file] for file in readable], dtype=torch.long)
         return confusion(probabilities.argmax(1), labels, len(known)), f"images, all of {data}", broken
     split = notes.get("split", "hash") if seen else "hash"
     own: Any = load_data(RunSettings(data=data, split=split), pretrained.preprocess.crop)
-    if unknown := set(own.class_names) - set(known):
-        raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}, but {', '.join(known[:20])}")
+    check_classes(name, own.class_names, known)
     batches = ((renormalize(x, own, pretrained), y) for x, y in evaluation_batches(own, "test"))
     logits, labels = predict(model, batches)
     place = torch.tensor([known.index(one) for one in own.class_names])
     return confusion(logits.argmax(1), place[labels], len(known)), f"images, the test split of {data}", {}
+
+
+def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
+    """Raise ValueError if there are classes that the model of this name does not know."""
+    if unknown := set(classes) - set(known):
+        raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}, but {', '.join(known[:20])}")
 
 
 def renormalize(images: Tensor, data: Any, pretrained: Pretrained) -> Tensor:
