@@ -512,14 +512,14 @@ def test_train_says_what_it_trains_on(pets, tmp_path, cached, capsys):
     assert main([*words, "--skip-broken", "--no-cache", "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("note: 2 of 100 images cannot be read and are left out:") and not home.exists()
-    assert said[3:6] == [
+    assert said[4:7] == [
         "2 classes: cat (58), dog (40)", "images: train 68 (69%), validation 15 (15%), test 15 (15%); 64 x 64 pixels, color",
         "augmentation: flip_crop; optimizer: adamw",
     ]  # fmt: skip
     assert main(["train", "--resume", str(tmp_path / "run"), "--split", "hash"]) == 1
     assert "split exact -> hash" in capsys.readouterr().err
     assert main(["train", "--resume", str(tmp_path / "run"), "--skip-broken"]) == 0
-    assert home.exists() and capsys.readouterr().out.splitlines()[3:6] == said[3:6]
+    assert home.exists() and capsys.readouterr().out.splitlines()[4:7] == said[4:7]
 
 
 @pytest.mark.parametrize(

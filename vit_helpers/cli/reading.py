@@ -34,7 +34,6 @@ def load_data(args: Namespace, settings: "RunSettings") -> Any:
         data = load_data(settings, **options)
     if is_main_process():
         print_notes(noticed)
-        print(f"{describe(data)}\naugmentation: {settings.augment}; optimizer: {settings.recipe.optimizer}")
     return data
 
 

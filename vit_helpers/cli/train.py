@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from vit_helpers.cli import positive_int
-from vit_helpers.cli.reading import add_data_arguments, load_data
+from vit_helpers.cli.reading import add_data_arguments, describe, load_data
 
 if TYPE_CHECKING:  # importing torch takes seconds, which `--help` need not wait for
     from vit_helpers.data import Data
@@ -122,6 +122,7 @@ def fit_and_test(args: Namespace, out: Path, checkpoint: Path, settings: "RunSet
         size, processes = sum(p.numel() for p in model.parameters()), f"{world_size()} processes of " * (world_size() > 1)
         about_model = f"{data.count('train'):,} training images; ViT {settings.model}, {size:,} parameters"
         print(f"{settings.data}: {about_model}; {device}, {processes}{torch.get_num_threads()} threads")
+        print(f"{describe(data)}\naugmentation: {settings.augment}; optimizer: {settings.recipe.optimizer}")
     if args.shard:
         shard(model)
     about = {"options": settings.to_dict(), "launch": launch()}
