@@ -1,6 +1,6 @@
 """Write a data set as shards, tar files, which `train` reads as a stream: for images that do not fit into memory.
 
-Images of folder:PATH are read one at a time; any other data set is loaded first. The splits are those of `train`.
+Images of folder:PATH are read a few at a time; any other data set is loaded first. The splits are those of `train`.
 
 Examples:
 
