@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -40,9 +41,14 @@ def seed():
 
 
 @pytest.fixture(autouse=True)
+def no_cached_images(monkeypatch):
+    """Leave the cache folder of whoever runs the tests as it is."""
+    if reading := sys.modules.get("vit_helpers.data.reading"):
+        monkeypatch.setattr(reading, "CACHE_BYTES", 0)
+
+
+@pytest.fixture(autouse=True)
 def close_figures():
     yield
-    import sys
-
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")

@@ -5,6 +5,7 @@ import io
 import multiprocessing
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -132,7 +133,10 @@ def test_runs_started_at_once_have_a_folder_each(tmp_path):
         assert {path.name for path in (tmp_path / folder).iterdir()} == {
             "checkpoint.pt",
             "weights.safetensors",
+            "last.safetensors",
+            "history.csv",
             "curves.png",
+            "confusion.png",
         }
 
 
@@ -220,21 +224,43 @@ def test_help_explains_every_option(capsys, name):
     assert options and all(len(option.split()) > 3 for option in options)
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_two_examples_whose_options_exist(monkeypatch, capsys, name):
+    """Each example is parsed by the command itself, and would run"""
+    assert main_status(name, "--help") == 0
+    examples = re.findall(rf"^    python -m vit_helpers ({name}.*)$", capsys.readouterr().out, re.M)
+    assert len(examples) >= 2
+    ran = []
+    monkeypatch.setattr("vit_helpers.cli.run_safely", lambda run, args: ran.append(args) or 0)
+    assert [main_status(*shlex.split(example.partition(" > ")[0])) for example in examples] == [0] * len(examples)
+    assert len(ran) == len(examples)
+
+
+def test_an_unknown_option_is_answered_with_those_of_the_command(capsys):
+    assert main_status("train", "--learning-rate", "1") == 2
+    assert re.search(
+        r"usage: python -m vit_helpers train .*unrecognized arguments: --learning-rate 1", capsys.readouterr().err, re.S
+    )
+
+
 def test_what_the_run_looks_at(monkeypatch, tmp_path):
     """Training: shuffled and augmented.  Validation: as it is.  Test: once, after training."""
     from vit_helpers import training
     from vit_helpers.data import load, random_affine
+    from vit_helpers.pretrained import runs
+    from vit_helpers.training import testing
 
     seen, data = {}, load("digits")
 
     def fit(model, train, validation, *rest, **words):
         seen.update(train=train, validation=validation)
+        assert "test" not in seen
         return [training.Epoch(1, loss=1, val_loss=1, accuracy=1, val_accuracy=1)]
 
-    monkeypatch.setattr(training, "fit", fit)
-    score = training.evaluate
+    monkeypatch.setattr(runs, "fit", fit)
+    predict = testing.predict
     monkeypatch.setattr(
-        training, "evaluate", lambda model, batches, *rest: seen.update(test=batches) or score(model, batches)
+        testing, "predict", lambda model, batches, *rest: seen.update(test=batches) or predict(model, batches)
     )
     assert main_status("train", "--out", str(tmp_path / "run")) == 0
     assert all(torch.equal(seen[part].split.images, getattr(data, part).images) for part in seen)

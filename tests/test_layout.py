@@ -36,13 +36,13 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "data": {"_validate", "data", "training.distributed"},
     "training": {"_validate", "data", "encoder", "training", "vit"},
     "inspection": {"data", "inspection", "vit"},
-    "pretrained": {"_validate", "embeddings", "encoder", "patches", "pretrained", "training", "vit"},
+    "pretrained": {"_validate", "data", "embeddings", "encoder", "patches", "pretrained", "training", "vit"},
     "ablation": {"_validate", "ablation", "data", "training"},
     "scaling": {"_validate", "scaling", "training.recipe", "vit"},
     "plots": {"plots"},
     "live": {"_validate", "data", "inspection", "live", "patches", "plots", "pretrained", "vit"},
 }
-SIZES = {"model": 600, "library": 5700, "library and tools": 8250}  # lines at most, without checks, plots and results
+SIZES = {"model": 600, "library": 7600, "library and tools": 10300}  # lines at most, without checks, plots and results
 EVERYTHING = {*ORDER, "cli", "checks"}
 
 

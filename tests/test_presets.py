@@ -99,7 +99,7 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
     [
         ({"learning_rate": 1}, "unknown setting learning_rate, known: .*lr"),
         ({"norm": "middle"}, "unknown norm 'middle', known: first, last"),
-        ({"augment": "blur"}, "unknown augment 'blur', known: affine, flip"),
+        ({"augment": "blur"}, "unknown augment 'blur', known: affine, crop, flip"),
         ({"mix": "fmix"}, "unknown mix"),
         ({"network": "rnn"}, "unknown network 'rnn', known: vit, cnn"),
         ({"model": "XL/4"}, "unknown model 'XL/4', known: mini"),

@@ -6,6 +6,7 @@ import inspect
 import pickle
 import pkgutil
 from functools import partial
+from pathlib import Path
 from types import MethodType
 
 import pytest
@@ -80,6 +81,8 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "LoRA": lambda cls, _: cls(nn.Linear(4, 6), 2, 0.5),
     "MaskedAutoencoder": lambda cls, _: cls(ViT(CONFIG), dim=8, num_heads=2),
     "Split": lambda cls, _: load("scattered_digits", n=20).test,
+    "ByteSplit": lambda cls, _: cls(torch.randint(256, (2, 1, 8, 8), dtype=torch.uint8), torch.tensor([0, 1])),
+    "ImageFile": lambda cls, _: cls(Path("a.jpg"), 1, b"sha256"),
     "Data": lambda cls, _: load("scattered_digits", n=20),
     "Batches": lambda cls, _: load("digits").batches("train", 8, shuffle=True),
     "Shards": lambda cls, folder: cls(shards(folder)),
@@ -93,6 +96,9 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "TrainingSums": lambda cls, _: cls(),
     "Callback": lambda cls, _: cls(),
     "Report": lambda cls, _: cls(print),
+    "KeepBest": lambda cls, _: cls(print),
+    "EarlyStopping": lambda cls, _: cls(3),
+    "HistoryFile": lambda cls, _: cls("history.csv"),
     "Checkpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),
     "ImagesAsTargets": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))]),
     "Score": lambda cls, _: cls(0.5, 0.9, 0.2),

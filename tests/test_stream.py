@@ -135,7 +135,7 @@ def test_settings_that_would_change_a_stream_are_refused(written):
 
 def test_the_preset_is_that_of_the_data_set_which_was_written(written, pets, tmp_path):
     assert preset(f"shards:{written}").replace(data="digits") == PRESETS["digits"]
-    write_shards_of_folder(pets, tmp_path / "shards", 8)
+    write_shards_of_folder(pets, tmp_path / "shards", 8, split="exact")
     assert preset(f"shards:{tmp_path / 'shards'}").replace(data="folder") == PRESETS["folder"]
 
 
@@ -163,9 +163,9 @@ def pets(tmp_path):
 
 def test_a_folder_as_shards_is_the_folder_in_memory(pets, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
-    in_memory = load(f"folder:{pets}", image_size=8)
+    in_memory = load(f"folder:{pets}", image_size=8, split="exact")
     write_shards(in_memory, one, 5)
-    write_shards_of_folder(pets, two, 8, 5)
+    write_shards_of_folder(pets, two, 8, 5, "exact")
     assert sorted(file.name for file in two.iterdir()) == sorted(file.name for file in one.iterdir())
     assert all((two / file.name).read_bytes() == file.read_bytes() for file in one.glob("*.tar"))
     data = load(f"shards:{two}")
@@ -174,28 +174,28 @@ def test_a_folder_as_shards_is_the_folder_in_memory(pets, tmp_path):
     assert all(index[key] == other[key] for key in index if key not in ("mean", "std", "sha256"))
 
 
-def test_one_picture_of_a_folder_is_in_memory_at_a_time(pets, tmp_path, monkeypatch):
-    alive, most, right = weakref.WeakSet(), [], shards.read_image
+def test_a_few_pictures_of_a_folder_are_in_memory_at_a_time(pets, tmp_path, monkeypatch):
+    alive, most, right = [], [], shards.read_pixels
 
     def counted(*words, **options):
         image = right(*words, **options)
-        alive.add(image)
-        most.append(len(alive))
+        alive.append(weakref.ref(image))
+        most.append(sum(one() is not None for one in alive))
         return image
 
-    monkeypatch.setattr(shards, "read_image", counted)
-    write_shards_of_folder(pets, tmp_path / "shards", 8)
-    assert len(most) == 20 and max(most) <= 2
+    monkeypatch.setattr(shards, "read_pixels", counted)
+    write_shards_of_folder(pets, tmp_path / "shards", 8, split="exact")
+    assert len(most) == 20 and max(most) <= 8  # one for each thread
 
 
 def test_a_folder_that_cannot_be_written_leaves_nothing(pets, tmp_path):
     (pets / "cat" / "3.png").write_bytes(b"no picture")
     with pytest.raises(ValueError, match=r"3\.png is broken, or no picture"):
-        write_shards_of_folder(pets, tmp_path / "shards", 8)
-    for path in pets.rglob("*.png"):
-        Image.new("RGB", (9, 9), (1, 200, 3)).save(path)
+        write_shards_of_folder(pets, tmp_path / "shards", 8, split="exact")
+    for i, path in enumerate(pets.rglob("*.png")):
+        Image.new("RGB", (9, 9 + i), (1, 200, 3)).save(path)
     with pytest.raises(ValueError, match="constant"):
-        write_shards_of_folder(pets, tmp_path / "shards", 8)
+        write_shards_of_folder(pets, tmp_path / "shards", 8, split="exact")
     assert [path.name for path in tmp_path.iterdir()] == ["pets"]
 
 
@@ -218,8 +218,8 @@ def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys)
 
 
 def test_the_command_reads_a_folder_picture_by_picture(pets, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vit_helpers.data.folders.read_files", lambda *words: pytest.fail("all pictures were asked for"))
-    assert main(["shards", f"folder:{pets}", str(tmp_path / "shards"), "--image-size", "8"]) == 0
+    monkeypatch.setattr("vit_helpers.data.folders.read_splits", lambda *words: pytest.fail("all pictures were asked for"))
+    assert main(["shards", f"folder:{pets}", str(tmp_path / "shards"), "--image-size", "8", "--split", "exact"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["train", "14", "1"]
     assert load(f"shards:{tmp_path / 'shards'}").image_size == (8, 8)
 

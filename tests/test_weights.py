@@ -81,7 +81,7 @@ def test_bad_files_are_named(tmp_path, model):
     with pytest.raises(ValueError, match="cut short, or no safetensors file"):
         load_pretrained(path)
     save_file({"x": torch.ones(1)}, path)
-    with pytest.raises(ValueError, match="does not tell config, preprocess, class_names"):
+    with pytest.raises(ValueError, match=r"names of no layout that is known here, torchvision, timm, .*: x"):
         load_pretrained(path)
     save_weights(path, model, GREY, "abc")
     path.write_bytes(path.read_bytes()[:-100])
@@ -169,8 +169,8 @@ def test_preprocessing_is_that_of_the_weights(name, picture):
     t = torchvision.models.get_weight(name).transforms()
     mine = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
     assert torch.allclose(mine(picture), t(picture), atol=1e-6)
-    tensor = photos()["flower"]
-    assert torch.allclose(mine(tensor), t(tensor), atol=1e-6)
+    tensor, (black, white) = photos()["flower"], mine.normalize(torch.arange(2.0).view(2, 1, 1, 1).expand(2, 3, 1, 1))
+    assert torch.allclose(mine(tensor), t(tensor).clamp(black, white), atol=1e-6)  # torchvision lets bicubic overshoot
 
 
 # timm

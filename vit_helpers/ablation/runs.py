@@ -21,9 +21,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vit_helpers._validate import check_int
-from vit_helpers.data import load
 from vit_helpers.training import fit, set_seed
-from vit_helpers.training.presets import RunSettings, make_batches, make_network
+from vit_helpers.training.best import EarlyStopping
+from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
 
 Row = dict[str, Any]
 COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its type
@@ -31,7 +31,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its typ
     **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
     **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
 }
-load_once = cache(load)
+load_once = cache(lambda **settings: load_data(RunSettings.from_dict(settings)))
 RENAMED = {"commonest": "majority_share"}  # since version 0.1
 
 
@@ -59,7 +59,8 @@ class Table:
             if not isinstance(settings, dict):
                 raise ValueError(f"{name}: expected settings, as {{lr = 0.001}}, got {settings!r}")
             try:
-                self.settings(settings)
+                if weights := self.settings(settings).weights:
+                    raise ValueError(f"a table trains from scratch, without the weights {weights}; train can fine-tune")
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{name}: {error}") from error
 
@@ -68,7 +69,7 @@ class Table:
         """A table from a TOML file with data, model, seeds, [baseline] and [changes]."""
         try:
             declared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is not valid TOML: {error}") from error
         known = [f.name for f in fields(cls)]
         if unknown := declared.keys() - known:
@@ -131,11 +132,13 @@ def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
 
 def train_run(name: str, seed: int, settings: RunSettings) -> Row:
     """Train one model of a table: its row, with accuracy and loss on the validation split."""
-    data = load_once(settings.data)
+    size = {} if settings.image_size is None else {"image_size": settings.image_size}
+    data = load_once(data=settings.data, split=settings.split, **size)
     set_seed(seed)
     train, model = make_batches(data, settings), make_network(data, settings)
     start = time.perf_counter()
-    last = fit(model, train, data.batches("validation", 512), settings.recipe, report=lambda row: None)[-1]
+    stop = EarlyStopping(settings.patience)
+    last = fit(model, train, data.batches("validation", 512), settings.recipe, callbacks=[stop], report=lambda row: None)[-1]
     seconds = time.perf_counter() - start
     scores = (last.val_accuracy, last.val_loss, last.accuracy, last.val_majority_share)
     parameters = sum(p.numel() for p in model.parameters())
@@ -186,7 +189,7 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     runs   : what `run_table` or `read_results` returns, with columns change, seed, accuracy, parameters, ...
     returns: indexed by change: runs (how many), accuracy (mean), spread (standard deviation), difference (mean over the
              seeds of change minus baseline), error (standard error of that difference), parameters, multiply_adds, seconds
-             (mean). Spread and error are 0 for a single run; without a baseline of the same seed the difference is NaN
+             (mean). Spread and error of a single run are NaN, as is the difference without a baseline of the same seed
 
     >>> columns = {"change": ["baseline", "new"], "seed": 0, "accuracy": [0.5, 0.75], "seconds": 1.0}
     >>> summarize(pd.DataFrame(columns | {"parameters": 9, "multiply_adds": 9})).difference.to_list()
@@ -196,6 +199,5 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     changes = runs.assign(difference=runs["accuracy"] - runs["seed"].map(baseline)).groupby("change", sort=False)
     lines = changes[["accuracy", "difference", "seconds"]].mean()
     lines[["parameters", "multiply_adds"]] = changes[["parameters", "multiply_adds"]].first()
-    lines["runs"], lines["spread"] = changes.size(), changes["accuracy"].std().fillna(0.0)
-    lines["error"] = changes["difference"].sem().fillna(0.0).where(lines["difference"].notna())
+    lines["runs"], lines["spread"], lines["error"] = changes.size(), changes["accuracy"].std(), changes["difference"].sem()
     return lines[["runs", "accuracy", "spread", "difference", "error", "parameters", "multiply_adds", "seconds"]]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
-COMMANDS = ("train", "predict", "ablate", "shards", "bench", "doctor", "live")
+COMMANDS = ("train", "predict", "evaluate", "ablate", "shards", "bench", "doctor", "live")
 MOVED = {  # commands of version 0.1 that maintainers and teachers run, and where they are now (remove in 0.3)
     **{name: name for name in ("pretrain", "transfer", "parity", "speed", "pictures", "book", "slides", "publish")},
     **{"classroom": "classroom", "grade": "localization", "rerun": "execute", "index": "paper_index"},
@@ -32,7 +32,9 @@ def main(words: Sequence[str] | None = None) -> int:
             command = import_module(f"vit_helpers.cli.{name}")
             command.add_arguments(subparser)
             subparser.set_defaults(run=command.run)
-    args = parser.parse_args(words)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:  # named with the options of the command, which argparse itself does not do
+        parsers.choices[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     return run_safely(args.run, args)
 
 

@@ -13,6 +13,11 @@ The table is a TOML file: data, model, seeds, and what to change, as in
 
 Every finished run is written to the CSV file at once; the same command goes on where it stopped. Accuracy is that of the
 validation split: the test set is not used.
+
+Examples:
+
+    python -m vit_helpers ablate changes.toml
+    python -m vit_helpers ablate changes.toml --workers 2 --out runs/changes.csv
 """
 
 from argparse import ArgumentParser, Namespace

@@ -1,6 +1,11 @@
 """Measure what the README promises, on this machine: the time to import, and accuracies after training for a given time.
 
 Let nothing else run meanwhile. `python -m tools.libraries` compares the model with other libraries'.
+
+Examples:
+
+    python -m vit_helpers bench
+    python -m vit_helpers bench digits --seeds 3 --threads 1
 """
 
 import json

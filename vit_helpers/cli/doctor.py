@@ -2,6 +2,11 @@
 
 A line for each thing. `ok`: as it should be. `note`: worth knowing, nothing fails. `bad`: some of the series fails, or takes
 many times as long; below it is what to do. Nothing is changed. The exit status is 0 if nothing is bad.
+
+Examples:
+
+    python -m vit_helpers doctor
+    python -m vit_helpers doctor > report.txt
 """
 
 import os

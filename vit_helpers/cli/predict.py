@@ -1,37 +1,72 @@
-"""Classify an image with a trained model, and draw what its attention is on.
+"""Classify images with a trained model, and draw what its attention is on.
 
-Prints the most probable classes. Saves a figure: what the model gets of your image, the attention of the class token in the
-last layer (the mean of its heads), and attention followed through all layers (rollout).
+For one image, prints the most probable classes, and saves a figure: what the model gets of your image, the attention of the
+class token in the last layer (the mean of its heads), and attention followed through all layers (rollout). For several
+images, or folders of them, prints a line each; --csv keeps the probabilities of all classes.
+
+Examples:
+
+    python -m vit_helpers predict photo.jpg --weights runs/mine
+    python -m vit_helpers predict photos more/*.png --weights torchvision:vit_b_16 --csv predictions.csv
 """
 
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vit_helpers.cli import positive_int
 
+if TYPE_CHECKING:
+    from vit_helpers.pretrained import Pretrained
+
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("picture", type=Path, help="an image file")
-    weights = "as for load_pretrained: torchvision:vit_b_16, timm:NAME, FILE.safetensors, ..."
+    parser.add_argument("pictures", metavar="PICTURE", nargs="+", type=Path, help="image files, or folders of them")
+    weights = "the folder of a run, a file, or a name as torchvision:vit_b_16: all that `train --weights` reads"
     parser.add_argument("--weights", required=True, help=weights)
-    parser.add_argument("--top", type=positive_int, default=5, help="how many classes (default: 5)")
-    parser.add_argument("--out", type=Path, help="the attention figure (default: NAME-attention.png, here)")
+    parser.add_argument("--top", type=positive_int, default=5, help="how many classes of one image (default: 5)")
+    parser.add_argument("--out", type=Path, help="the attention figure of one image (default: NAME-attention.png, here)")
+    parser.add_argument("--csv", type=Path, help="a CSV file to write: image, class, probability, and that of each class")
 
 
-def run(args: Namespace) -> None:
+def run(args: Namespace) -> int:
+    from vit_helpers.cli.results import report_broken
+    from vit_helpers.pretrained import load_pretrained
+    from vit_helpers.pretrained.predictions import find_pictures, predict_files, prediction_table
+
+    files, pretrained = find_pictures(args.pictures), load_pretrained(args.weights)
+    if not (names := pretrained.class_names):
+        raise ValueError(f"{args.weights} has no head: it names no classes")
+    if args.out and len(files) > 1:
+        raise ValueError(f"--out names the attention figure of one image, got {len(files)} images: use --csv")
+    probabilities, readable, broken = predict_files(pretrained, files)
+    if len(files) == 1 and broken:
+        raise ValueError(broken[files[0]])
+    table = prediction_table(readable, probabilities, names)
+    if len(files) == 1:
+        predict_one(args, pretrained, readable[0])
+    for row in table.to_dict("records") if len(files) > 1 else ():
+        print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}")
+    if args.csv:
+        args.csv.parent.mkdir(parents=True, exist_ok=True)
+        table.to_csv(args.csv, index=False)
+        print(f"predictions: {args.csv}")
+    return report_broken(broken, len(files), sys.stderr)
+
+
+def predict_one(args: Namespace, pretrained: "Pretrained", file: Path) -> None:
+    """Print the most probable classes of an image, and draw its attention."""
     import matplotlib
 
-    from vit_helpers.data.folders import open_picture
+    from vit_helpers.cli.results import save_figure
+    from vit_helpers.data.images import open_picture
     from vit_helpers.inspection import rollout
-    from vit_helpers.pretrained import load_pretrained
 
     matplotlib.use("Agg")
     from vit_helpers.plots.inspection import draw_beside
 
-    out = args.out or Path(f"{args.picture.stem}-attention.png")
-    picture, pretrained = open_picture(args.picture), load_pretrained(args.weights)
-    if not pretrained.class_names:
-        raise ValueError(f"{args.weights} has no head: it names no classes")
+    out, picture = args.out or Path(f"{file.stem}-attention.png"), open_picture(file)
     for name, probability in pretrained.top(picture, args.top):
         print(f"{probability:6.1%}  {name}")
     framed, model = pretrained.preprocess.frame(picture), pretrained.model
@@ -41,5 +76,5 @@ def run(args: Namespace) -> None:
         row = one[0, 1:] if model.config.class_token else one.mean(dim=0)  # without a class token: of all patches
         maps[name] = row.unflatten(0, model.config.grid)
     out.parent.mkdir(parents=True, exist_ok=True)
-    draw_beside(framed, "what the model gets", maps, "attention weight").savefig(out, dpi=100)
+    save_figure(draw_beside(framed, "what the model gets", maps, "attention weight"), out)
     print(f"attention: {out}")

@@ -1,12 +1,19 @@
 """Write a data set as shards, tar files, which `train` reads as a stream: for images that do not fit into memory.
 
-Images of folder:PATH are read one at a time; any other data set is loaded first. The splits are those of `train`.
+Images of folder:PATH are read a few at a time; any other data set is loaded first. The splits are those of `train`.
+
+Examples:
+
+    python -m vit_helpers shards folder:photos shards/photos --image-size 96
+    python -m vit_helpers shards fashion_mnist shards/fashion --per-shard 5000
 """
 
+import warnings
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from vit_helpers.cli import positive_int
+from vit_helpers.cli.reading import add_data_arguments, print_notes
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -14,6 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the shards go: a new folder, or an empty one")
     parser.add_argument("--per-shard", type=positive_int, default=1000, help="images in a shard (default: 1000)")
     parser.add_argument("--image-size", type=positive_int, help="side in pixels that photos are resized to (default: 64)")
+    add_data_arguments(parser, cache=False)
 
 
 def run(args: Namespace) -> None:
@@ -25,7 +33,13 @@ def run(args: Namespace) -> None:
     options = {"image_size": args.image_size} if args.image_size else {}
     kind, _, path = args.data.partition(":")
     if kind == "folder" and path:
-        write_shards_of_folder(Path(path).expanduser(), args.folder, **options, per_shard=args.per_shard)
+        options |= {"per_shard": args.per_shard, "split": args.split or "hash", "skip_broken": args.skip_broken}
+        with warnings.catch_warnings(record=True) as noticed:
+            warnings.simplefilter("always")
+            write_shards_of_folder(Path(path).expanduser(), args.folder, **options)
+        print_notes(noticed)
+    elif args.split or args.skip_broken:
+        raise ValueError(f"--split and --skip-broken are options for folder:PATH, not for {args.data}")
     else:
         try:
             whole = load(args.data, **options)

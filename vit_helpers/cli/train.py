@@ -3,8 +3,25 @@
 Each data set brings its own settings (vit_helpers/training/presets.toml); an option given here replaces them.
 
 Prints a line an epoch: loss (nats, with label smoothing), accuracy on training images as seen while learning, loss and
-accuracy on the validation part, the learning rate, and the speed. The test part is looked at once, at the end.
+accuracy on the validation part, the learning rate, and the speed. The test part is looked at once, at the end, with the
+weights of the best epoch: the one with the highest validation accuracy. The folder of the run gets
+
+    weights.safetensors, last.safetensors   the weights of the best and of the last epoch, for `predict` and `evaluate`
+    checkpoint.pt                           all that --resume needs to go on
+    history.csv, curves.png                 what was printed of each epoch, and a picture of it
+    confusion.png                           what each class of the test part is taken for, with 95% intervals
+
 Ctrl-C keeps every finished epoch; --resume goes on to the same result as a run that was never stopped.
+
+With --weights a trained model is fine-tuned, which is what a few hundred photos need. The weights are a name, as for
+`load_pretrained` (torchvision:vit_b_16, timm:NAME, huggingface:NAME), the folder of a run, or a file: .safetensors, .npz,
+or tensors that torch.save wrote (.pth, .pt, .bin), of which no code runs. --tune full trains all weights, head only a new
+head, and lora low-rank updates and the head.
+
+Examples:
+
+    python -m vit_helpers train --data folder:photos --image-size 96 --augment flip_crop --set depth=4 --set dropout=0.1
+    python -m vit_helpers train --data folder:photos --weights torchvision:vit_b_16 --tune head --patience 5
 
 Several processes train together, each on its part of every batch, when torchrun starts them:
 
@@ -18,35 +35,65 @@ part, with --data shards:FOLDER; its order depends on the number of processes.
 """
 
 import os
+import shlex
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from vit_helpers.cli import positive_int
+from vit_helpers.cli.reading import add_data_arguments, describe, load_run
 
 if TYPE_CHECKING:  # importing torch takes seconds, which `--help` need not wait for
     from vit_helpers.data import Data
-    from vit_helpers.training import Epoch
     from vit_helpers.training.presets import RunSettings
-    from vit_helpers.vit import ViT
 
-KEPT = ("data", "size", "patch", "epochs", "batch_size", "lr", "weight_decay", "precision", "seed")
+KEPT = (
+    *(
+        "data",
+        "split",
+        "size",
+        "patch",
+        "image_size",
+        "augment",
+        "epochs",
+        "batch_size",
+        "lr",
+        "weight_decay",
+        "precision",
+        "seed",
+    ),
+    *("patience", "weights", "tune", "rank"),
+)
+FEW, WELL = 5000, 0.95  # with fewer training images than this and a lower accuracy, fine-tuning is suggested
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", help="name of the data set, or folder:PATH for images of your own (default: digits)")
+    add_data_arguments(parser)
     add("--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)")
     add("--patch", type=positive_int, help="side of a patch in pixels (default: what suits the data, 4 for the digits)")
+    add(
+        "--image-size",
+        type=positive_int,
+        help="side in pixels that photos are resized to (default: 64, or that of the weights)",
+    )
+    add("--augment", help="what happens to training images: affine, crop, flip, flip_crop (both mirror), erase or none")
     add("--epochs", type=positive_int, help="passes over the training split (default: what suits the data)")
     add("--batch-size", type=positive_int, help="images per step (default: what suits the data)")
     add("--lr", type=float, help="highest learning rate (default: what suits the data)")
     add("--weight-decay", type=float, help="weight decay of the matrices (default: what suits the data)")
     add("--precision", help="float32, or bfloat16 for matrix products if the machine has units for it (default: float32)")
     add("--seed", type=int, help="start of all random draws (default: 0)")
+    add("--patience", type=positive_int, help="stop after so many epochs without a better one (default: train them all)")
+    add("--weights", help="start from a trained model: a name, a file, or the folder of a run (default: from scratch)")
+    add("--tune", choices=("full", "head", "lora"), help="what learns, with --weights (default: full)")
+    add("--rank", type=positive_int, help="rank of the updates, with --tune lora (default: 8)")
+    words = "any setting of the tables of `ablate`, as in depth=4; can be repeated, and an unknown name lists them all"
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help=words)
     add("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest there is (default: auto)")
     add("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
     add("--resume", type=Path, metavar="FOLDER", help="go on with the run kept in FOLDER, with its options")
@@ -74,20 +121,23 @@ def run(args: Namespace) -> int:
 def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; returns the exit status."""
     from vit_helpers.training.distributed import init_distributed, is_main_process, is_peer_failure
-    from vit_helpers.training.presets import preset
+    from vit_helpers.training.presets import given_settings, preset
     from vit_helpers.training.run_folder import choose_folder, how_to_resume, kept_settings
 
     device = init_distributed(pick_device(args.device))
-    given = {name: value for name in KEPT if (value := getattr(args, name)) is not None}
+    given = given_settings({name: getattr(args, name) for name in KEPT}, args.set)
     with ExitStack() as stack:
         name = Path((args.data or "digits").partition(":")[0]).name
         out, found = choose_folder(args.out, args.resume, name, stack)
-        settings = kept_settings(found, given) if found else preset(given.get("data", "digits")).replace(**given)
+        settings = kept_settings(found, given) if found else preset(**{"data": "digits", **given})
         checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
+        if args.shard and settings.weights and settings.tune == "lora":
+            raise ValueError("--shard splits the weights that lora leaves alone: leave out one of them")
         if args.shard and checkpoint.suffix == ".pt":
             raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
         try:
-            fit_and_test(out, checkpoint, settings, device, sharded=args.shard, resume=found is not None)
+            scale = settings.weights is not None and found is None and "lr" not in given
+            fit_and_test(args, out, checkpoint, settings, device, resume=found is not None, scale=scale)
         except (KeyboardInterrupt, RuntimeError) as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if not interrupted and not is_peer_failure(error):
@@ -102,55 +152,71 @@ def train(args: Namespace) -> int:
     return 0
 
 
-def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: str, *, sharded: bool, resume: bool) -> None:
-    """Train, test, print both, and keep the results in the folder `out`."""
-    import torch
-
-    from vit_helpers.data import load
-    from vit_helpers.training import evaluate, fit, set_seed
+def fit_and_test(
+    args: Namespace, out: Path, checkpoint: Path, settings: "RunSettings", device: str, *, resume: bool, scale: bool
+) -> None:
+    """Train, test, print both, and keep the results in the folder `out`.  scale: fit a fine-tuning's rate to the model"""
+    from vit_helpers.cli.results import draw_results, print_score
+    from vit_helpers.pretrained.runs import evaluation_batches, fit_run, scale_lr
+    from vit_helpers.training import set_seed
     from vit_helpers.training.checkpoints import Checkpoint
-    from vit_helpers.training.distributed import full_state_dict, is_main_process, shard, shard_batches, world_size
-    from vit_helpers.training.presets import make_batches, make_network, with_tta
+    from vit_helpers.training.distributed import is_main_process, shard, shard_batches
+    from vit_helpers.training.presets import with_tta
     from vit_helpers.training.run_folder import launch
+    from vit_helpers.training.testing import score_classes
 
     set_seed(settings.seed)
-    data = load(settings.data)
-    train, model = shard_batches(make_batches(data, settings)), make_network(data, settings)
-    validation, test = (shard_batches(data.batches(split, 512)) for split in ("validation", "test"))
+    data, model = load_run(args, settings)
+    settings = scale_lr(settings, model) if scale else settings
     if is_main_process():
-        size, processes = sum(p.numel() for p in model.parameters()), f"{world_size()} processes of " * (world_size() > 1)
-        about_model = f"{data.count('train'):,} training images; ViT {settings.model}, {size:,} parameters"
-        print(f"{settings.data}: {about_model}; {device}, {processes}{torch.get_num_threads()} threads")
-    if sharded:
+        print_start(data, model, settings, device)
+    if args.shard:
         shard(model)
     about = {"options": settings.to_dict(), "launch": launch()}
     about |= {"mean": data.mean, "std": data.std, "class_names": data.class_names}
-    keep = Checkpoint(checkpoint, resume, about)
-    history = fit(model, train, validation, settings.recipe, device=device, callbacks=[keep])
-    score = evaluate(with_tta(model, settings), test, device)
-    weights = full_state_dict(model)
+    history, epoch = fit_run(model, data, settings, out, Checkpoint(checkpoint, resume, about), device)
+    test = shard_batches(evaluation_batches(data, "test"))
+    score, counts = score_classes(with_tta(model, settings), test, device)
     if is_main_process():
-        seen = "images and their mirror images" if settings.tta else "images"
-        print(f"test accuracy {score.accuracy:.4f} on {data.count('test'):,} {seen}")
+        if len(history) < settings.recipe.epochs:
+            print(f"stopped after epoch {len(history)}: none was better in the last {settings.patience}")
+        print_score(
+            score,
+            counts,
+            f"{'images and their mirror images' if settings.tta else 'images'}, with the weights of epoch {epoch}",
+        )
         print(f"test loss {score.loss:.3f} nats, without label smoothing\ncheckpoint: {checkpoint}")
-        whole = cast("ViT", make_network(data, settings))
-        whole.load_state_dict(weights)
-        save_results(whole, history, data, out)
-        print(f"weights:    {out / 'weights.safetensors'}\ncurves:     {out / 'curves.png'}")
+        draw_results(out, history, counts, data.class_names)
+        print_end(out, data, settings, score.accuracy)
 
 
-def save_results(model: "ViT", history: "list[Epoch]", data: "Data", out: Path) -> None:
-    """Write the model as one file, for `predict`, and draw the history."""
-    import matplotlib
+def print_start(data: "Data", model: Any, settings: "RunSettings", device: str) -> None:
+    """What is trained, on what, and how."""
+    import torch
 
-    matplotlib.use("Agg")
-    from vit_helpers.plots.curves import draw_curves
-    from vit_helpers.pretrained import Preprocess, save_weights
+    from vit_helpers.training.distributed import world_size
 
-    size = data.image_size  # `data.folders` scales images to the shorter side, and crops
-    preprocess = Preprocess(min(size), size, "bilinear", data.mean, data.std)
-    save_weights(out / "weights.safetensors", model, preprocess, data.class_names)
-    draw_curves(history).savefig(out / "curves.png", dpi=100)
+    size, learns = (sum(p.numel() for p in model.parameters() if p.requires_grad >= only) for only in (False, True))
+    name = "CNN" if settings.network == "cnn" else f"ViT {settings.weights or settings.model}"
+    which = f" ({settings.tune}: {learns:,} of them learn)" * (settings.weights is not None)
+    processes = f"{world_size()} processes of " * (world_size() > 1)
+    images = min(data.count("train"), settings.images or data.count("train"))
+    about_model = f"{images:,} training images; {name}, {size:,} parameters{which}"
+    print(f"{settings.data}: {about_model}; {device}, {processes}{torch.get_num_threads()} threads")
+    print(f"{describe(data)}\n{settings}")
+
+
+def print_end(out: Path, data: "Data", settings: "RunSettings", accuracy: float) -> None:
+    """Where the results are, and what to do next."""
+    if not settings.keeps_weights:
+        print(f"weights:    in the checkpoint alone, as predict reads ViTs of pre-norm blocks\npictures:   {out}")
+        return
+    for name, file in (("weights", "weights.safetensors"), ("curves", "curves.png"), ("confusion", "confusion.png")):
+        print(f"{name + ':':11} {out / file}")
+    print(f"predict with: python -m vit_helpers predict PICTURE --weights {shlex.quote(str(out))}")
+    if settings.weights is None and data.in_chans == 3 and data.count("train") < FEW and accuracy < WELL:
+        advice = "with so few images, fine-tuning a trained model usually does better than training from scratch"
+        print(f"{advice}: add --weights torchvision:vit_b_16")
 
 
 def pick_device(name: str) -> str:

@@ -1,6 +1,7 @@
 """Data sets by name, in three splits: handwritten digits, photos, downloads, and your own folder of images.
 
 splits.py: what a data set is; digits.py, downloads.py, folders.py: where data sets come from; registry.py: `load`;
+images.py: one image file; reading.py: many, by threads, and their cache;
 augment.py: random changes to images; shards.py and stream.py: data sets larger than memory, written to disk and read back
 """
 

@@ -5,7 +5,6 @@ answer of the server therefore leave nothing behind that could be taken for the 
 """
 
 import gzip
-import os
 import shutil
 import tarfile
 import tomllib
@@ -16,7 +15,9 @@ from typing import Any
 
 import torch
 
-from vit_helpers.data.folders import list_images, new_folder, read_files
+from vit_helpers.data.folders import draw_splits, find_images, new_folder
+from vit_helpers.data.reading import data_folder as data_folder
+from vit_helpers.data.reading import read_splits
 from vit_helpers.data.splits import Data, Split, split_rows, subset
 
 TIMEOUT = 20  # seconds without a byte
@@ -66,8 +67,9 @@ def pizza_steak_sushi(image_size: int = 64) -> Data:
     root, source = data_folder(), SOURCES["pizza_steak_sushi"]
     archive = fetch(source["url"], root / "pizza_steak_sushi.zip", source["sha256"])
     unpacked = unpack(archive, root / "pizza_steak_sushi")
-    (names, train_files), (_, test_files) = (list_images(unpacked / split) for split in ("train", "test"))
-    train, test = read_files((train_files, test_files), image_size)
+    names, found = find_images(unpacked)
+    files, broken = draw_splits(found | {"validation": []}, "hash")
+    train, test = read_splits([files["train"], files["test"]], image_size, broken)
     return with_validation("pizza_steak_sushi", train, test, names, count=45)
 
 
@@ -75,13 +77,6 @@ def with_validation(name: str, train: Split, test: Split, class_names: Sequence[
     """`Data` whose validation split is `count` of the training images, the same ones every time"""
     validation, rest = (subset(train, rows) for rows in split_rows(len(train), count))
     return Data.from_splits(name, rest, validation, test, class_names)
-
-
-def data_folder() -> Path:
-    """The folder for downloads: $VIT_HELPERS_DATA, or one in the user's cache"""
-    import pooch
-
-    return Path(os.environ.get("VIT_HELPERS_DATA") or pooch.os_cache("vit_helpers")).expanduser()
 
 
 def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tries: int = TRIES) -> Path:

@@ -1,37 +1,60 @@
-"""Your own images: a folder with a folder for each class."""
+"""Your own images: a folder with a folder for each class, divided into splits by a hash of each image."""
 
+import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
+from typing import NoReturn
 
-import numpy as np
-import torch
-from PIL import Image, ImageOps
-from torch import Tensor
+from vit_helpers._validate import check_choice, check_int
+from vit_helpers.data.images import open_picture as open_picture
+from vit_helpers.data.images import shown
+from vit_helpers.data.images import to_rgb as to_rgb
+from vit_helpers.data.reading import ImageFile, cache_path, find_sha256, map_files, read_splits
+from vit_helpers.data.splits import SPLITS, Data
 
-from vit_helpers.data.splits import Data, Split, split_rows
-
-FOLDERS = {"train": ("train",), "validation": ("validation", "valid", "val"), "test": ("test",)}  # accepted names
+PARTS = {  # accepted names of a split's folder, in any case
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
 HELD_OUT = 0.15  # fraction of the images for a split that has no folder
 MAX_BYTES = 4 * 2**30  # in memory
-WHITE = {"I": (255, 65535), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 
-Files = list[tuple[Path, int]]  # the image files of a split, not read yet, each with its label
+Found = dict[str, list[tuple[Path, int]]]  # the image files of each split that has a folder, each with its label
+Files = dict[str, list[ImageFile]]  # those of all three splits
 
 
-def folder(path: str | Path, image_size: int = 64) -> Data:
-    """Images of any size and mode, in a folder for each class, as `Data` in memory.
+def folder(
+    path: str | Path, image_size: int = 64, split: str = "hash", skip_broken: bool = False, cache: bool = False,
+    threads: int | None = None,
+) -> Data:  # fmt: skip
+    """Images of any size and mode, in a folder for each class, as `Data` in memory, in bytes.
 
-    path      : the folder. It contains the classes, or train/, and test/ and validation/ or val/, which contain them. A
-                missing validation split is 15% of the images, a missing test split 15% of the rest, always the same ones
-    image_size: side S of the square: resized so that the shorter side is S, then center-cropped; as RGB
-    raises    : ValueError or FileNotFoundError, naming the folder or file, if there are no images, less than two classes,
-                a file that is no image, or an empty split
+    path       : the folder. It contains the classes, or train/, and test/ and validation/ or val/, which contain them
+    image_size : side S of the square: resized so that the shorter side is S, then center-cropped; as RGB
+    split      : how to draw a test or validation split that has no folder, 15% each. "hash": by a hash of each image's
+                 content, so that no image changes its split when others are added; "exact": 15% of each class
+    skip_broken: leave out files that are no images, with a warning that names them
+    cache      : keep the pixels in the user's cache folder, 2 GiB at most, so that they are decoded only once
+    threads    : how many read at a time; by default one for each CPU, 8 at most
+    raises     : ValueError or FileNotFoundError, naming the folder or the files, if there are no images, less than two
+                 classes, files that are no images, or a class that a split lacks
+
+    Copies of an image, byte for byte, are drawn into one split. It warns of those in folders of different splits or classes.
     """
-    names, splits = list_splits(path)
-    train, validation, test = read_files(splits, image_size)
-    return Data.from_splits(Path(path).name, train, validation, test, names)
+    path = Path(path)
+    check_choice("split", split, ("hash", "exact"))
+    names, found = find_images(path)
+    check_memory(sum(map(len, found.values())), check_int("image_size", image_size))
+    files, broken = draw_splits(found, split, threads)
+    kept = cache_path(path, image_size) if cache else None
+    train, validation, test = read_splits(list(files.values()), image_size, broken, skip_broken, kept, threads)
+    check_splits(names, [one.labels.tolist() for one in (train, validation, test)], split)
+    return Data.from_splits(path.name, train, validation, test, names)
 
 
 @contextmanager
@@ -44,105 +67,169 @@ def new_folder(folder: Path) -> Iterator[Path]:
         new = Path(temporary) / folder.name  # the temporary folder itself is closed to all but its owner
         new.mkdir()
         yield new
+        if os.name == "nt" and folder.is_dir():  # there a folder cannot take the place of an empty one
+            folder.rmdir()
         new.rename(folder)
 
 
-def list_splits(path: str | Path) -> tuple[tuple[str, ...], list[Files]]:
-    """The class names of a folder, and its training, validation and test files; no image is read"""
-    path = Path(path)
+def find_images(path: Path) -> tuple[tuple[str, ...], Found]:
+    """The class names of a folder, and the image files of each split that has a folder; no file is opened"""
     if not path.is_dir():
-        raise FileNotFoundError(f"no folder at {path}")
-    own = {split: next((path / name for name in FOLDERS[split] if (path / name).is_dir()), None) for split in FOLDERS}
-    names, files = list_images(own["train"] or path)
-    held_out = []
-    for there in (own["validation"], own["test"]):
-        if own["train"] and there:
-            others, found = list_images(there)
-            if others != names:
-                raise ValueError(f"{there} has the classes {', '.join(others)}, the training split {', '.join(names)}")
-        else:
-            n, count = len(files), round(HELD_OUT * len(files))
-            if not 0 < count < n:
-                raise ValueError(f"{path} has too few images to hold some out: {n}")
-            found, files = ([files[row] for row in rows] for rows in split_rows(n, count))
-        held_out.append(found)
-    return names, [files, *held_out]
+        raise FileNotFoundError(f"no folder at {shown(path)}")
+    parts = find_parts(path)
+    names, files = find_classes(parts["train"])
+    found = {"train": files}
+    for split in parts.keys() - {"train"}:
+        others, found[split] = find_classes(parts[split])
+        if others != names:
+            raise ValueError(f"{parts[split]} has the classes {', '.join(others)}, the training split {', '.join(names)}")
+    return names, found
 
 
-def list_images(path: Path) -> tuple[tuple[str, ...], Files]:
+def find_parts(path: Path) -> dict[str, Path]:
+    """The folder of each split that has one; for a folder of classes it is the one of the training split.
+
+    raises: ValueError if two folders are of one split, or none is of the training split. A class may be called "train": it
+            holds images, and the folder of a split holds folders
+    """
+    inside = {one: PARTS.get(one.name.lower()) for one in subfolders(path)}
+    named = {one: split for one, split in inside.items() if split}
+    classes = {one.name for one in inside.keys() - named.keys()}
+    divided = {one: split for one, split in named.items() if subfolders(one)}
+    if "train" in divided.values() and not all(map(holds_images, divided)):
+        for one, two in combinations(named, 2):
+            if named[one] == named[two]:
+                raise ValueError(f"{one} and {two} both have a name of the {named[one]} split: rename one of them")
+        if classes:
+            unused = ", ".join(sorted(classes))
+            warnings.warn(
+                f"{shown(path)} has a folder of the training split, so {unused} beside it is not used", stacklevel=2
+            )
+        return {split: one for one, split in named.items()}
+    if named and not classes and "train" in named.values():  # there are no classes in it, as will be said
+        return {"train": next(one for one, split in named.items() if split == "train")}
+    alone = [one for one in divided if {x.name for x in subfolders(one)} & classes] if classes else named
+    if names := ", ".join(one.name for one in alone):
+        raise ValueError(f"{shown(path)} has {names}, but no folder train with the classes to train on")
+    return {"train": path}
+
+
+def subfolders(path: Path) -> list[Path]:
+    """The folders in a folder that are not hidden, by name"""
+    return sorted(one for one in path.iterdir() if one.is_dir() and not one.name.startswith("."))
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a file of this name is taken for an image, by its ending"""
+    from torchvision.datasets.folder import IMG_EXTENSIONS
+
+    return name.lower().endswith(IMG_EXTENSIONS) and not name.startswith(".")
+
+
+def holds_images(path: Path) -> bool:
+    """Whether there are image files in a folder itself"""
+    return any(is_image_name(one.name) and not one.is_dir() for one in path.iterdir())
+
+
+def find_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
     """The class names of a folder of classes, and all image files inside, sorted by class and path"""
     from torchvision.datasets.folder import IMG_EXTENSIONS
 
-    classes = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    classes = subfolders(path)
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
-        raise ValueError(f"{path} needs a folder for each of two classes or more, it has {found}")
-    files = [
-        (file, label)
-        for label, one in enumerate(classes)
-        for file in sorted(one.rglob("*"))
-        if file.suffix.lower() in IMG_EXTENSIONS and not file.name.startswith(".")
-    ]
+        raise ValueError(f"{shown(path)} needs a folder for each of two classes or more, it has {found}")
+    files = [(file, label) for label, one in enumerate(classes) for file in find_files(one)]
     labels = {label for _, label in files}
-    if empty := ", ".join(one.name for label, one in enumerate(classes) if label not in labels):
-        raise ValueError(f"no images in {empty} of {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
+    if empty := ", ".join(shown(one.name) for label, one in enumerate(classes) if label not in labels):
+        raise ValueError(f"no images in {empty} of {shown(path)}; image files end with {', '.join(IMG_EXTENSIONS)}")
     return tuple(one.name for one in classes), files
 
 
-def read_files(splits: Sequence[Files], image_size: int) -> list[Split]:
-    """The images of some splits in memory, a `Split` of (n, 3, S, S) for each; ValueError if they need more than 4 GiB"""
-    count = sum(map(len, splits))
-    if (size := count * 3 * image_size**2 * 4) > MAX_BYTES:
+def find_files(path: Path) -> list[Path]:
+    """All image files under a folder, sorted; ValueError if a folder inside cannot be read"""
+
+    def refuse(error: OSError) -> NoReturn:
+        raise ValueError(f"{shown(error.filename)} cannot be read: {error.strerror}") from error
+
+    files = []
+    for root, folders, names in os.walk(path, onerror=refuse):
+        files += [Path(root, name) for name in names if is_image_name(name)]
+        for name in filter(is_image_name, folders):
+            warnings.warn(f"{shown(Path(root, name))} is a folder, and no image", stacklevel=2)
+    return sorted(files)
+
+
+def draw_splits(found: Found, how: str, threads: int | None = None) -> tuple[Files, list[Exception]]:
+    """All three splits, with those that have no folder drawn from the training images; and what is wrong with other files"""
+    every = [(split, *file) for split in SPLITS for file in found.get(split, ())]
+    files: Files = {split: [] for split in SPLITS}
+    broken: list[Exception] = []
+    sums = map_files(find_sha256, [path for _, path, _ in every], "comparing", threads)
+    for (split, path, label), sha256 in zip(every, sums, strict=True):
+        if isinstance(sha256, Exception):
+            broken.append(sha256)
+        else:
+            files[split].append(ImageFile(path, label, sha256))
+    missing = [split for split in ("test", "validation") if split not in found]
+    drawn = draw_exactly(files["train"], missing) if how == "exact" else draw_by_hash(files["train"], missing)
+    for split in missing:
+        files[split] = [file for file in files["train"] if drawn[file.sha256] == split]
+    files["train"] = [file for file in files["train"] if drawn[file.sha256] == "train"]
+    check_copies(files)
+    return files, broken
+
+
+def draw_by_hash(files: Sequence[ImageFile], missing: Sequence[str]) -> dict[bytes, str]:
+    """The split of each sha256: below 0.15 test, below 0.30 validation, where these two are missing"""
+
+    def draw(sha256: bytes) -> str:
+        place = int.from_bytes(sha256[:8], "big") / 2**64
+        split = "test" if place < HELD_OUT else "validation" if place < 2 * HELD_OUT else "train"
+        return split if split in missing else "train"
+
+    return {file.sha256: draw(file.sha256) for file in files}
+
+
+def draw_exactly(files: Sequence[ImageFile], missing: Sequence[str]) -> dict[bytes, str]:
+    """The split of each sha256: of each class 15%, but at least one image, for each split that is missing"""
+    drawn: dict[bytes, str] = {}
+    for label in sorted({file.label for file in files}):
+        before = len(drawn)
+        images = sorted({file.sha256 for file in files if file.label == label} - drawn.keys())
+        share = max(1, round(HELD_OUT * (before + len(images))) - round(HELD_OUT * before))  # so that rounding adds up
+        for row, sha256 in enumerate(images):
+            drawn[sha256] = missing[row // share] if row // share < len(missing) else "train"
+    return drawn
+
+
+def check_copies(files: Files) -> None:
+    """Warn if the same image is, byte for byte, in two splits, so that a test asks what was trained on, or in two classes"""
+    every = [(split, file) for split, some in files.items() for file in some]
+    first = {file.sha256: (split, file) for split, file in reversed(every)}
+    pairs = [(*first[file.sha256], split, file) for split, file in every]
+    for what, copies in {
+        "splits": [(one.path, two.path) for split, one, other, two in pairs if split != other],
+        "classes": [(one.path, two.path) for _, one, _, two in pairs if one.label != two.label],
+    }.items():
+        if copies:
+            example = " and ".join(map(shown, copies[0]))
+            warnings.warn(f"{len(copies):,} images are copies of others in other {what}, as {example}", stacklevel=2)
+
+
+def check_memory(count: int, image_size: int) -> None:
+    """Raise ValueError if this many images need more than 4 GiB"""
+    if (size := count * 3 * image_size**2) > MAX_BYTES:
         raise ValueError(
             f"{count:,} images of {image_size} x {image_size} pixels need {size / 2**30:.1f} GiB of memory; "
             "choose a smaller image_size, or write them as shards, which are read as a stream"
         )
-    images = [torch.stack([read_image(file, image_size) for file, _ in files]) for files in splits]
-    return [Split(x, torch.tensor([label for _, label in files])) for x, files in zip(images, splits, strict=True)]
 
 
-def read_image(file: Path, image_size: int) -> Tensor:
-    """An image as RGB, resized and center-cropped: (3, S, S), from 0 to 1"""
-    from torchvision.transforms.v2 import functional as TF
-
-    small = TF.resize(open_picture(file), [image_size], antialias=True)
-    return TF.pil_to_tensor(TF.center_crop(small, [image_size])) / 255
-
-
-def open_picture(file: str | Path) -> Image.Image:
-    """Read an image file as an RGB PIL image with 8 bits per channel, rotated the way a viewer rotates it.
-
-    Transparency is ignored: a transparent pixel keeps the color that is stored for it. For more than 8 bits see `to_rgb`.
-    raises: FileNotFoundError; ValueError when the file is broken or no image, or its gray values have no known range
-    """
-    if not Path(file).is_file():
-        raise FileNotFoundError(f"no picture at {file}")
-    try:
-        with Image.open(file) as raw:
-            sixteen = raw.mode == "I" and raw.format in ("PNG", "PPM")  # in these formats wide numbers are 16-bit
-            return to_rgb(ImageOps.exif_transpose(raw), "I;16" if sixteen else None)
-    except OSError as error:  # UnidentifiedImageError is one
-        raise ValueError(f"{file} is broken, or no picture: {error}") from error
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
-
-
-def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
-    """A PIL image of any mode as RGB, 8 bits per channel.  mode: how to read its gray values, by default its own mode
-
-    Gray values of 16 bits (modes I;16...), 32-bit integers (I) and floats (F) are scaled to 0..255, black to black. In 16
-    bits, white is 65535. The other two modes do not define white: integers up to 255 are read as 8-bit and others up to
-    65535 as 16-bit values; floats up to 1 are multiplied by 255, others up to 255 are left as they are.
-    raises: ValueError for values outside these ranges
-    """
-    mode = mode or picture.mode
-    if mode in WHITE or mode.startswith("I;16"):
-        values = np.asarray(picture).astype(np.float64)
-        low, high = np.min(values), np.max(values)
-        white = next((white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None)
-        if white is None:  # also where values are NaN
-            raise ValueError(f"gray values from {low:g} to {high:g} have no known range; save it with 8 or 16 bits")
-        picture = Image.fromarray((values / white * 255).round().astype(np.uint8))
-    elif mode in ("P", "La"):  # PIL warns about, or refuses, the direct way
-        picture = picture.convert({"P": "RGBA", "La": "LA"}[mode])
-    return picture.convert("RGB")
+def check_splits(names: Sequence[str], labels: Sequence[Sequence[int]], how: str) -> None:
+    """Raise ValueError if a split lacks a class.  labels: those of the images of each split"""
+    for split, some in zip(SPLITS, labels, strict=True):
+        if empty := ", ".join(shown(name) for label, name in enumerate(names) if label not in some):
+            way_out = "draw exact shares of each class: split='exact', on the command line --split exact"
+            way_out = "three different images a class are needed at least" if how == "exact" else f"add images, or {way_out}"
+            raise ValueError(f"the {split} split has no images of {empty}: {way_out}")

@@ -9,7 +9,6 @@ import io
 import json
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ from PIL import Image
 from torch import Tensor
 
 from vit_helpers._validate import check_int
-from vit_helpers.data.folders import list_splits, new_folder, read_image
-from vit_helpers.data.splits import SPLITS, Data, check_std, split_rows
+from vit_helpers.data.folders import check_splits, draw_splits, find_images, new_folder
+from vit_helpers.data.reading import ImageFile, check_broken, map_files, read_pixels
+from vit_helpers.data.splits import SPLITS, Data, check_std, count_values, mean_and_std_of_counts, split_rows
 
 INDEX = "index.json"
 MODES = {1: "L", 3: "RGB"}  # channels -> PIL's mode
@@ -44,70 +44,98 @@ def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
     give shards of a single class. A sample is named by its row in the split.
     """
     with new_folder(Path(folder)) as new:
-        pairs = [list(zip(*data.get_split(split), strict=True)) for split in SPLITS]
-        entries = write_splits(pairs, lambda image: image, new, per_shard)
+        pairs = [list(zip((one := data.get_split(split)).pixels, one.labels.tolist(), strict=True)) for split in SPLITS]
+        entries, _, broken = write_splits(pairs, to_png, new, per_shard, len(data.class_names))
+        if broken:
+            raise broken[0]
         fields = {name: getattr(data, name) for name in ("name", "class_names", "mean", "std")}
-        write_index(new, entries, data.image_size, **fields)
+        write_index(new, entries, data.image_size, class_counts=data.class_counts, **fields)
     return Path(folder)
 
 
-def write_shards_of_folder(source: str | Path, folder: str | Path, image_size: int = 64, per_shard: int = 1000) -> Path:
-    """The same for a folder of images, with a folder for each class, keeping one image in memory at a time.
+def write_shards_of_folder(
+    source: str | Path, folder: str | Path, image_size: int = 64, per_shard: int = 1000, split: str = "hash",
+    skip_broken: bool = False,
+) -> Path:  # fmt: skip
+    """The same for a folder of images, with a folder for each class, keeping only a few images in memory at a time.
 
-    Splits, order, pixels and errors are those of `data.folders.folder`, which keeps all images in memory.
+    Splits, pixels, the other options and errors are those of `data.folders.folder`, which keeps all images in memory.
     """
-    names, splits = list_splits(source)
+    source = Path(source)
+    names, found = find_images(source)
     with new_folder(Path(folder)) as new:
-        entries = write_splits(splits, partial(read_image, image_size=image_size), new, per_shard)
-        counts = torch.zeros(3, 256, dtype=torch.float64)  # how often each channel has each of the values 0 .. 255
+        files, broken = draw_splits(found, split)
+        check_splits(names, [[file.label for file in files[name]] for name in SPLITS], split)
+        pairs = [[(file, file.label) for file in files[name]] for name in SPLITS]
+
+        def read(file: ImageFile) -> bytes:
+            return to_png(torch.from_numpy(read_pixels(file, image_size)))
+
+        entries, class_counts, errors = write_splits(pairs, read, new, per_shard, len(names))
+        check_broken([*broken, *errors], sum(map(len, found.values())), skip_broken)
+        check_splits(names, [[label for label, n in enumerate(class_counts[name]) if n] for name in SPLITS], split)
+        values = torch.zeros(3, 256, dtype=torch.float64)
         for entry in entries["train"]:
             for sample in read_shard(new / entry["file"], 0, entry["images"]):
-                _, image = decode_sample(sample, len(names), (3, image_size, image_size))
-                counts += torch.stack([channel.flatten().bincount(minlength=256) for channel in image])
-        n, values = counts[0].sum(), torch.arange(256.0, dtype=torch.float64)
-        average = counts @ values / n
-        deviation = ((counts * (values - average[:, None]) ** 2).sum(1) / (n - 1)).sqrt()
-        mean, std = (tuple((x / 255).tolist()) for x in (average, deviation))
+                values += count_values(decode_sample(sample, len(names), (3, image_size, image_size))[1][None])
+        mean, std = mean_and_std_of_counts(values)
         check_std(str(source), std)
-        write_index(new, entries, (image_size, image_size), name=Path(source).name, class_names=names, mean=mean, std=std)
+        fields = {
+            "name": source.name,
+            "class_names": names,
+            "class_counts": [*map(sum, zip(*class_counts.values(), strict=True))],
+            "mean": mean,
+            "std": std,
+        }
+        write_index(new, entries, (image_size, image_size), **fields)
     return Path(folder)
 
 
 def write_splits(
-    splits: Sequence[Sequence[tuple[Any, Any]]], read: Callable[[Any], Tensor], folder: Path, per_shard: int
-) -> dict[str, list[Entry]]:
-    """Write three splits, pairs of what `read` turns into an image (C, H, W) and its label; return the index's entries"""
+    splits: Sequence[Sequence[tuple[Any, int]]], read: Callable[[Any], bytes], folder: Path, per_shard: int, class_count: int
+) -> tuple[dict[str, list[Entry]], dict[str, list[int]], list[Exception]]:
+    """Write three splits, pairs of what `read` turns into a PNG and its label, those left out where it raises ValueError
+
+    returns: the index's entries; how many images each split has of each class; the errors
+    """
     import pooch
 
     entries: dict[str, list[Entry]] = {name: [] for name in SPLITS}
+    counts, broken = {name: [0] * class_count for name in SPLITS}, list[Exception]()
     for name, pairs in zip(SPLITS, splits, strict=True):
         order = split_rows(len(pairs))[0] if name == "train" else torch.arange(len(pairs))
+        files = map_files(read, [pairs[row][0] for row in order.tolist()], f"writing {name}")
         for number, rows in enumerate(order.split(check_int("per_shard", per_shard))):
-            path = folder / f"{name}-{number:05d}.tar"
+            path, images = folder / f"{name}-{number:05d}.tar", 0
             with tarfile.open(path, "w") as tar:
-                for row in rows.tolist():
-                    image, label = pairs[row]
-                    files = {"png": to_png(read(image)), "cls": str(int(label)).encode()}
-                    for extension, content in files.items():
+                for row, png in zip(rows.tolist(), files, strict=False):
+                    if isinstance(png, Exception):
+                        broken.append(png)
+                        continue
+                    label, images = pairs[row][1], images + 1
+                    counts[name][label] += 1
+                    for extension, content in {"png": png, "cls": str(label).encode()}.items():
                         member = tarfile.TarInfo(f"{row:06d}.{extension}")
                         member.size = len(content)
                         tar.addfile(member, io.BytesIO(content))
-            entry = {"file": path.name, "images": len(rows), "bytes": path.stat().st_size, "sha256": pooch.file_hash(path)}
+            entry = {"file": path.name, "images": images, "bytes": path.stat().st_size, "sha256": pooch.file_hash(path)}
             entries[name].append(entry)
-    return entries
+    return entries, counts, broken
 
 
 def to_png(image: Tensor) -> bytes:
-    """(C, H, W), C = 1 or 3, from 0 to 1 -> the bytes of an 8-bit PNG; ValueError for anything else"""
+    """(C, H, W), C = 1 or 3, from 0 to 1, or uint8 -> the bytes of an 8-bit PNG; ValueError for anything else"""
     from torchvision.transforms.v2 import functional as TF
 
     if len(image) not in MODES:
         raise ValueError(f"shards hold images of 1 or 3 channels, got {len(image)}")
-    low, high = image.min().item(), image.max().item()
-    if not (low >= 0 and high <= 1):  # false for NaN too
-        raise ValueError(f"shards hold pixels from 0 to 1, got {low:.3g} to {high:.3g}: write them before normalizing")
+    if image.dtype != torch.uint8:
+        low, high = image.min().item(), image.max().item()
+        if not (low >= 0 and high <= 1):  # false for NaN too
+            raise ValueError(f"shards hold pixels from 0 to 1, got {low:.3g} to {high:.3g}: write them before normalizing")
+        image = (image * 255).round().to(torch.uint8)
     file = io.BytesIO()
-    TF.to_pil_image((image * 255).round().to(torch.uint8).cpu()).save(file, "png")
+    TF.to_pil_image(image.cpu()).save(file, "png")
     return file.getvalue()
 
 

@@ -35,6 +35,31 @@ class Split:
     def __iter__(self) -> Iterator[Tensor]:
         return iter((self.images, self.labels))
 
+    @property
+    def pixels(self) -> Tensor:
+        """The images as they are kept in memory: float32 from 0 to 1, or in a `ByteSplit` uint8 from 0 to 255"""
+        return vars(self)["images"]
+
+
+class ByteSplit(Split):
+    """A split that keeps its images as bytes, in a quarter of the memory: `pixels`, (n, C, H, W), uint8 from 0 to 255.
+
+    `images` converts all of them, each time that it is asked for; `Batches` converts a batch at a time.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, boxes: Tensor | None = None):
+        vars(self).update(images=images, labels=labels, boxes=boxes)
+
+    @property
+    def images(self) -> Tensor:
+        """(n, C, H, W), float32 from 0 to 1"""
+        return as_float(self.pixels)
+
+
+def as_float(pixels: Tensor) -> Tensor:
+    """Images from 0 to 1, where they are bytes"""
+    return pixels / 255 if pixels.dtype == torch.uint8 else pixels
+
 
 def subset(split: Split, rows: Tensor | slice) -> Split:
     """Some images of a split, with their labels and boxes; rows: indices, a mask or a slice.
@@ -42,7 +67,7 @@ def subset(split: Split, rows: Tensor | slice) -> Split:
     >>> subset(Split(torch.zeros(5, 1, 8, 8), torch.arange(5)), slice(3)).labels
     tensor([0, 1, 2])
     """
-    return Split(split.images[rows], split.labels[rows], None if split.boxes is None else split.boxes[rows])
+    return type(split)(split.pixels[rows], split.labels[rows], None if split.boxes is None else split.boxes[rows])
 
 
 @dataclass(frozen=True)
@@ -63,19 +88,19 @@ class Data:
         for known, split in zip(SPLITS, (train, validation, test), strict=True):
             if not len(split):
                 raise ValueError(f"{name}: the {known} split has no images")
-        mean, std = mean_and_std(train.images)
+        mean, std = mean_and_std(train.pixels)
         check_std(name, std)
         return cls(name, train, validation, test, tuple(class_names), mean, std)
 
     @property
     def image_size(self) -> tuple[int, int]:
         """(H, W) in pixels"""
-        return self.train.images.shape[2], self.train.images.shape[3]
+        return self.train.pixels.shape[2], self.train.pixels.shape[3]
 
     @property
     def in_chans(self) -> int:
         """C"""
-        return self.train.images.shape[1]
+        return self.train.pixels.shape[1]
 
     def get_split(self, split: str) -> Split:
         """A split by its name: "train", "validation" or "test"."""
@@ -85,6 +110,12 @@ class Data:
     def count(self, split: str) -> int:
         """The number of images in a split"""
         return len(self.get_split(split))
+
+    @property
+    def class_counts(self) -> list[int]:
+        """The number of images of each class, in all splits together"""
+        labels = torch.cat([self.train.labels, self.validation.labels, self.test.labels])
+        return labels.bincount(minlength=len(self.class_names)).tolist()
 
     def normalize(self, images: Tensor) -> Tensor:
         """`normalize` by this data set's mean and std: (B, C, H, W) -> (B, C, H, W)"""
@@ -99,7 +130,7 @@ class Data:
         new = torch.full((len(self.class_names),), -1)
         new[[self.class_names.index(name) for name in class_names]] = torch.arange(len(class_names))
         chosen = [subset(split, new[split.labels] >= 0) for split in (self.train, self.validation, self.test)]
-        train, validation, test = (replace(split, labels=new[split.labels]) for split in chosen)
+        train, validation, test = (type(split)(split.pixels, new[split.labels], split.boxes) for split in chosen)
         return replace(self, class_names=class_names, train=train, validation=validation, test=test)
 
     def batches(
@@ -132,7 +163,7 @@ class Batches:
         n = len(self.split)
         order = torch.randperm(n) if self.shuffle else torch.arange(n)
         for rows in order.split(self.batch_size) if n else ():  # of no rows, split gives one empty piece
-            yield apply_steps(self.split.images[rows], self.split.labels[rows], self.steps, self.mix)
+            yield apply_steps(as_float(self.split.pixels[rows]), self.split.labels[rows], self.steps, self.mix)
 
 
 def apply_steps(images: Tensor, labels: Tensor, steps: list[Transform], mix: Mix | None) -> Batch:
@@ -156,9 +187,24 @@ def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
 
 
 def mean_and_std(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel over all pixels: (n, C, H, W) -> two tuples of C numbers"""
+    """Mean and standard deviation of each channel over all pixels, from 0 to 1: (n, C, H, W) -> two tuples of C numbers"""
+    if images.dtype == torch.uint8:
+        return mean_and_std_of_counts(sum(map(count_values, images.split(64)), torch.zeros(images.shape[1], 256)))
     axes = (0, 2, 3)
     return tuple(images.mean(axes).tolist()), tuple(images.std(axes).tolist())
+
+
+def count_values(images: Tensor) -> Tensor:
+    """How often each channel has each of the values 0 .. 255: (n, C, H, W), uint8 -> (C, 256), float64"""
+    return torch.stack([channel.flatten().bincount(minlength=256) for channel in images.transpose(0, 1)]).double()
+
+
+def mean_and_std_of_counts(counts: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """`mean_and_std` of the images whose values were counted: (C, 256) -> two tuples of C numbers"""
+    n, values = counts[0].sum(), torch.arange(256, dtype=torch.float64) / 255
+    mean = counts @ values / n
+    std = ((counts * (values - mean[:, None]) ** 2).sum(1) / (n - 1)).sqrt()
+    return tuple(mean.tolist()), tuple(std.tolist())
 
 
 def check_std(name: str, std: tuple[float, ...]) -> None:

@@ -37,6 +37,7 @@ class Shards:
         self.name, self.in_chans = index["name"], index["in_chans"]
         names = ("image_size", "class_names", "mean", "std")
         self.image_size, self.class_names, self.mean, self.std = (tuple(index[name]) for name in names)
+        self.class_counts: list[int] | None = index.get("class_counts")  # shards of 0.2 and before do not have it
         self.normalize = partial(normalize, mean=self.mean, std=self.std)
 
     def count(self, split: str) -> int:

@@ -1,7 +1,7 @@
 """A trained model as one file: its weights, its config, the preprocessing of its images and the names of its classes."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -33,10 +33,13 @@ class Pretrained(NamedTuple):
         return [(self.class_names[i], p) for p, i in zip(values.tolist(), classes.tolist(), strict=True)]
 
 
-def save_weights(path: str | Path, model: ViT, preprocess: Preprocess, class_names: Sequence[str]) -> None:
+def save_weights(
+    path: str | Path, model: ViT, preprocess: Preprocess, class_names: Sequence[str], notes: Mapping[str, str] | None = None
+) -> None:
     """Save a ViT in one safetensors file, with everything that is needed to use it.
 
     The file is written under another name and then renamed, so an interruption leaves no half-written file.
+    notes : more texts by name, for `read_notes`
     raises: ValueError if the weights do not fit `model.config`, as with LoRA that is not merged, or custom blocks
     """
     from safetensors.torch import save
@@ -51,26 +54,41 @@ def save_weights(path: str | Path, model: ViT, preprocess: Preprocess, class_nam
     about = (asdict(model.config), asdict(preprocess), list(class_names))
     aside = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside.write_bytes(save(state, {name: json.dumps(part) for name, part in zip(PARTS, about, strict=True)}))
-    aside.replace(path)
+    try:
+        aside.write_bytes(save(state, {**(notes or {}), **dict(zip(PARTS, map(json.dumps, about), strict=True))}))
+        aside.replace(path)
+    except OSError:  # a disk that is full, or gone
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def read_notes(path: str | Path) -> dict[str, str]:
+    """The texts beside the weights in a safetensors file: those of `save_weights` and its notes, or another library's.
+
+    raises: FileNotFoundError when there is none; ValueError if it is truncated, or of another kind
+    """
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no weights at {path}")
+    try:
+        with safe_open(path, "pt") as file:
+            return file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{path} is cut short, or no safetensors file: {error}") from error
 
 
 def load_weights(path: str | Path) -> Pretrained:
     """Load a file of `save_weights`, as float32; ValueError if it is truncated, or of another kind."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors.torch import load_file
 
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no weights at {path}")
-    try:
-        with safe_open(path, "pt") as file:
-            about = file.metadata() or {}
-            state = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118  it is no dict
-    except SafetensorError as error:
-        raise ValueError(f"{path} is cut short, or no safetensors file: {error}") from error
+    about = read_notes(path)
     if missing := [part for part in PARTS if part not in about]:
         raise ValueError(f"{path} was not made by save_weights: it does not tell {', '.join(missing)}")
-    config, preprocess, class_names = (json.loads(about[part]) for part in PARTS)
-    model = ViT(ViTConfig(**config | {"image_size": tuple(config["image_size"])}))
-    fill(model, state)
+    try:
+        config, preprocess, class_names = (json.loads(about[part]) for part in PARTS)
+        model = ViT(ViTConfig(**config | {"image_size": tuple(config["image_size"])}))
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"{path} describes another kind of model: {error}") from error
+    fill(model, {key: value.float() for key, value in load_file(path).items()})
     return Pretrained(model.eval(), Preprocess(**preprocess), tuple(class_names))

@@ -79,20 +79,23 @@ def rename(state_dict: StateDict, library: str) -> dict[str, Tensor]:
         raise TypeError(f"takes a state dict, as model.state_dict() gives it; got {type(state_dict).__name__}")
     if not state_dict:
         raise ValueError(f"an empty state dict is no {library} ViT")
-    renamed: dict[str, Tensor] = {}
-    unknown = []
-    for key, value in state_dict.items():
-        name = key.removeprefix("vit.")  # of a Hugging Face classifier
-        module, leaf, _ = re.split(r"(\.weight|\.bias|)$", name, maxsplit=1)
-        layer = re.search(r"\d+", module)
-        ours = KEY_MAPS[library].get(re.sub(r"\d+", "{i}", module, count=1))
-        if ours is None:
-            unknown.append(key)
-        else:
-            renamed[ours.format(i=layer and layer[0]) + leaf] = value
-    if unknown:
+    if unknown := unknown_keys(state_dict, library):
         raise ValueError(f"{len(unknown)} of {len(state_dict)} keys are not of a {library} ViT: {', '.join(unknown[:5])}")
-    return to_our_shapes(renamed)
+    return to_our_shapes({str(our_key(key, library)): value for key, value in state_dict.items()})
+
+
+def our_key(key: str, library: str) -> str | None:
+    """Our name of a parameter of a library; None if the library's ViT has no such parameter."""
+    name = key.removeprefix("vit.")  # of a Hugging Face classifier
+    module, leaf, _ = re.split(r"(\.weight|\.bias|)$", name, maxsplit=1)
+    layer = re.search(r"\d+", module)
+    ours = KEY_MAPS[library].get(re.sub(r"\d+", "{i}", module, count=1))
+    return ours and ours.format(i=layer and layer[0]) + leaf
+
+
+def unknown_keys(state_dict: StateDict, library: str) -> list[str]:
+    """The names in a state dict that are not those of a library's ViT."""
+    return [key for key in state_dict if our_key(key, library) is None]
 
 
 def to_our_shapes(state_dict: StateDict) -> dict[str, Tensor]:

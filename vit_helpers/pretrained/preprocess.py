@@ -6,6 +6,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vit_helpers._validate import check_choice
+from vit_helpers.data.images import to_rgb
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Preprocess:
     interpolation: "bilinear" or "bicubic", with antialiasing
     mean, std    : one number per channel, of pixels from 0 to 1
 
-    preprocess(image): a PIL image of any mode, or a tensor (C, H, W) from 0 to 1 -> (C, *crop)
+    preprocess(image): a PIL image of any mode (read as by `to_rgb`), or a tensor (C, H, W) from 0 to 1 -> (C, *crop)
     raises: ValueError for a tensor with another number of channels
     """
 
@@ -52,10 +53,10 @@ class Preprocess:
             if image.ndim != 3 or len(image) != self.in_chans:
                 raise ValueError(f"a picture is (C, H, W) with C = {self.in_chans}, got {tuple(image.shape)}")
         else:
-            image = image.convert("L" if self.in_chans == 1 else "RGB")
+            image = to_rgb(image).convert("L" if self.in_chans == 1 else "RGB")
         image = TF.resize(image, self.resize, InterpolationMode(self.interpolation), antialias=True)
         image = TF.center_crop(image, self.crop)
-        return image if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255
+        return image.clamp(0, 1) if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255  # bicubic overshoots
 
     def normalize(self, images: Tensor) -> Tensor:
         """Subtract the mean of each channel and divide by its std: (..., C, H, W) -> (..., C, H, W)"""

@@ -12,15 +12,29 @@ import numpy as np
 import torch
 
 from vit_helpers._validate import check_choice
-from vit_helpers.pretrained.files import Pretrained, load_weights
-from vit_helpers.pretrained.key_maps import StateDict, fill, from_google, from_huggingface, from_timm, from_torchvision
+from vit_helpers.pretrained.files import PARTS, Pretrained, load_weights, read_notes
+from vit_helpers.pretrained.key_maps import (
+    StateDict,
+    fill,
+    from_google,
+    from_huggingface,
+    from_timm,
+    from_torchvision,
+    our_key,
+    rename,
+)
+from vit_helpers.pretrained.layouts import read_state, recognize
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import SIZES, ViT, ViTConfig
 
 OURS = Path(__file__).parents[1] / "weights"
+RUN_WEIGHTS = "weights.safetensors"  # in the folder of a run of `train`
+FILES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt", ".tar")  # what a name that is a file ends with
+NORM_EPS = {"Hugging Face": 1e-12}  # of a library's layer norms, where it is not 1e-6
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and std of torchvision's images
 
 
-def load_pretrained(name: str | Path) -> Pretrained:
+def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretrained:
     """Load a pretrained model by its name, as `Pretrained`: model, preprocess, class_names.
 
     "torchvision:vit_b_16"   : also vit_b_32, vit_l_16, vit_l_32 and vit_h_14, with their default weights; others by
@@ -29,20 +43,62 @@ def load_pretrained(name: str | Path) -> Pretrained:
     "huggingface:google/vit-base-patch16-224": any ViTModel or ViTForImageClassification, by its name or its folder
     "PATH.npz"               : one of Google's files
     "PATH.safetensors"       : a file of `save_weights`
+    "PATH.pth" and others    : tensors under the names of torchvision, timm, Hugging Face or this series, see `load_file`
     "ours:scattered"         : models of this series, in `vit_helpers/weights`
+    a folder                 : of a run of `train`, or what Hugging Face's save_pretrained wrote
 
+    num_heads: for files that cannot say it, because their model has a width of its own; ValueError with other names
     raises: ValueError for an unknown name, and for weights that do not fit the paper's model, with their keys and shapes;
             OSError if the weights cannot be downloaded or read; ImportError if their library is not installed
     """
-    if Path(name).suffix == ".safetensors":
-        return load_weights(name)
-    if Path(name).suffix == ".npz":
-        return load_google(Path(name))
-    library, _, rest = str(name).partition(":")
+    path, (library, _, rest) = find_file(name), str(name).partition(":")
+    if path.is_dir():
+        if not (path / "config.json").exists():
+            raise ValueError(f"{path} has neither {RUN_WEIGHTS}, as a run of train has, nor Hugging Face's config.json")
+        library, rest = "huggingface", str(path)
+    of_google = path.suffix == ".npz"
+    foreign = path.suffix in FILES and not of_google and not (path.suffix == ".safetensors" and PARTS[0] in read_notes(path))
+    if num_heads and not foreign:
+        raise ValueError(f"{name} says how many heads its model has: leave out num_heads")
+    if path.suffix in FILES:
+        return load_file(path, num_heads) if foreign else load_google(path) if of_google else load_weights(path)
     if library not in LIBRARIES or not rest:
         names = ", ".join(f"{library}:NAME" for library in LIBRARIES)
-        raise ValueError(f"unknown weights {name!r}, known: {names}, PATH.npz and PATH.safetensors")
-    return LIBRARIES[library](rest)
+        raise ValueError(f"unknown weights {str(name)!r}, known: {names}, a folder of a run, PATH{', PATH'.join(FILES)}")
+    try:
+        return LIBRARIES[library](rest)
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{name} needs a library that is not installed: pip install {error.name}") from error
+
+
+def find_file(name: str | Path) -> Path:
+    """The file of weights that a name stands for, if it is a file: in the folder of a run, the one of the best epoch."""
+    path = Path(name)
+    return path / RUN_WEIGHTS if (path / RUN_WEIGHTS).is_file() else path
+
+
+def load_file(path: Path, num_heads: int | None = None) -> Pretrained:
+    """A ViT from a file of tensors by name, without their description; no code of the file runs.
+
+    What names and shapes do not tell is assumed: mean and std are ImageNet's for torchvision's names, else 0.5, and the
+    head count is the paper's for the width. Images are resized to the size of the training images, which were square.
+    raises: ValueError if it is no ViT of the paper under names that are known, with the nearest layout; OSError
+    """
+    raw = read_state(path)
+    library = recognize(raw, path)
+    state = rename(raw, library)
+    require_keys(state, "patch_embed.proj.weight", "token_embed.pos_embed")
+    kernel = next(raw[key] for key in raw if our_key(key, library) == "patch_embed.proj.weight")
+    numbers = kernel[0].numel()
+    C = kernel.shape[1] if kernel.ndim == 4 else 1 if math.isqrt(numbers) ** 2 == numbers else 3  # 3 P P is no square
+    class_token = "token_embed.cls_token" in state
+    patches, P = state["token_embed.pos_embed"].shape[1] - class_token, math.isqrt(numbers // C)
+    side = math.isqrt(patches) * P
+    if side**2 != patches * P**2:
+        raise ValueError(f"{path} has positions for {patches} patches, which are not those of a square image")
+    mean, std = IMAGENET if library == "torchvision" and C == 3 else ((0.5,) * C, (0.5,) * C)
+    rest = {"norm_eps": NORM_EPS.get(library, 1e-6), "pool": "cls" if class_token else "avg"}
+    return assemble(state, num_heads, Preprocess(side, (side, side), "bilinear", mean, std), (), **rest)
 
 
 def load_ours(name: str) -> Pretrained:
@@ -154,6 +210,16 @@ LOADERS = (load_torchvision, load_timm, load_huggingface, load_ours)
 LIBRARIES = {load.__name__.removeprefix("load_"): load for load in LOADERS}
 
 
+def mlp_ratio(hidden: int, dim: int) -> float:
+    """hidden / dim, or the next larger number where rounding would make the hidden layer one narrower
+
+    >>> int(88 * (120 / 88)), int(88 * mlp_ratio(120, 88))
+    (119, 120)
+    """
+    ratio = hidden / dim
+    return ratio if int(dim * ratio) == hidden else math.nextafter(ratio, math.inf)
+
+
 def assemble(
     state: StateDict, num_heads: int | None, preprocess: Preprocess, class_names: Sequence[str], **fields: Any
 ) -> Pretrained:
@@ -161,7 +227,9 @@ def assemble(
     require_keys(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
     D, numbers = state["patch_embed.proj.weight"].shape
     if num_heads is None:
-        num_heads = {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}[D]
+        num_heads = {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}.get(D)
+    if num_heads is None:
+        raise ValueError(f"weights of width {D} do not tell how many heads the model has: give num_heads")
     hidden = state.get("pre_logits.0.weight")
     config = ViTConfig(
         image_size=preprocess.crop,
@@ -171,7 +239,7 @@ def assemble(
         embed_dim=D,
         depth=len({key.split(".")[1] for key in state if key.startswith("blocks.")}),
         num_heads=num_heads,
-        mlp_ratio=len(state["blocks.0.mlp.fc1.bias"]) / D,
+        mlp_ratio=mlp_ratio(len(state["blocks.0.mlp.fc1.bias"]), D),
         class_token="token_embed.cls_token" in state,
         representation_size=None if hidden is None else len(hidden),
         **fields,

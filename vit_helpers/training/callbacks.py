@@ -20,7 +20,7 @@ class Run:
 
     model  : the model that is trained;  network: what the loop calls, the model itself or a wrapper around it
     steps  : how many there will be in all epochs
-    history: the epochs that are finished
+    history: the epochs that are finished;  stop: a callback sets it to end the training before the next epoch
     """
 
     model: nn.Module
@@ -30,6 +30,7 @@ class Run:
     schedule: LambdaLR
     steps: int
     history: list[Epoch] = field(default_factory=list)
+    stop: bool = False
 
 
 class Callback:

@@ -57,6 +57,8 @@ def fit(
     for callback in attached:
         callback.on_fit_start(run)
     for epoch in range(len(run.history) + 1, recipe.epochs + 1):
+        if run.stop:
+            break
         figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device)
         score = {} if validation is None else vars(evaluate(run.model, validation, device, recipe.label_smoothing))
         run.history.append(Epoch(epoch, **figures, **{f"val_{name}": value for name, value in score.items()}))

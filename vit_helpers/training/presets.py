@@ -1,7 +1,8 @@
 """Settings: plain names and values that decide a training run, what they stand for, and presets.toml for each data set."""
 
+import inspect
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers._validate import check_choice, check_int
+from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
+from vit_helpers.data.registry import LOADERS, PATH_LOADERS
 from vit_helpers.encoder import Block
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.measurements import FlipTTA
@@ -37,28 +39,53 @@ def flip_crop(images: Tensor) -> Tensor:
     return random_crop(random_flip(images), padding=2)
 
 
+def crop(images: Tensor) -> Tensor:
+    """Moved by up to a sixteenth of the side, at least 1 pixel, and not mirrored: (B, C, H, W) -> (B, C, H, W)"""
+    return random_crop(images, padding=max(1, images.shape[3] // 16))
+
+
 NORMS = {"first": Block, "last": NormLastBlock}
-AUGMENT = {"affine": random_affine, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase, "none": None}
+AUGMENT = {
+    **{"affine": random_affine, "crop": crop, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase},
+    "none": None,
+}
+MIRRORS = ("flip", "flip_crop")  # of these, those that turn left into right, which changes what digits and letters mean
 MIX: dict[str, Callable[..., tuple[Tensor, Tensor]] | None] = {"mixup": mixup, "cutmix": cutmix, "none": None}
+TUNE = ("full", "head", "lora")
 SHAPE = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
 RENAMED = {"token_rate": "token_lr_mult", "mirror": "tta"}  # since version 0.1
+
+
+def make_config(model: str, **shape: Any) -> ViTConfig:
+    """`ViTConfig.from_name`; for images that the patches do not divide, the ValueError names sides of patches that do."""
+    try:
+        return ViTConfig.from_name(model, **shape)
+    except ValueError as error:
+        if "does not divide into patches" not in str(error):
+            raise
+        size = to_2tuple(shape["image_size"])
+        sides = ", ".join(str(side) for side in range(1, min(size) + 1) if not any(x % side for x in size))
+        raise ValueError(f"{error}; sides that do are {sides}") from error
 
 
 @dataclass(frozen=True)
 class RunSettings:
     """All that decides a training run. `from_dict` and `replace` take every setting by its own name, as in lr=1e-3.
 
-    data      : name of the data set, as for `load`
+    data      : name of the data set, as for `load`;  split: how a folder is divided, "hash" or "exact" (`data.folders`)
     model     : size of the model with its patch side, as in "mini/2";  shape: fields of `ViTConfig` that differ from it
     recipe    : how it is trained
     network   : "vit", or "cnn" of this width
     norm      : "first" (pre-norm) or "last" (post-norm)
     batch_size: images per step
     images    : how many training images; None for all;  repeat: how often each comes in an epoch
-    augment   : "affine", "flip", "flip_crop", "erase" or "none";  mix: "mixup", "cutmix" or "none"
+    augment   : "affine", "crop", "flip", "flip_crop", "erase" or "none";  mix: "mixup", "cutmix" or "none"
     tta       : whether testing also looks at the mirror images (`FlipTTA`)
     seed      : start of all random draws
+    patience  : stop after so many epochs without a better one on the validation split; None for never
+    weights   : a trained model to start from, as for `load_pretrained`, which then has its own shape; None for none
+    tune      : of it, "full" trains all weights, "head" only a new head, "lora" updates of this `rank` and the head
     raises    : ValueError or TypeError naming what does not fit
 
     >>> RunSettings.from_dict({"lr": 1e-3, "depth": 4}).replace(epochs=3)
@@ -66,6 +93,7 @@ class RunSettings:
     """
 
     data: str = "digits"
+    split: str = "hash"
     model: str = "mini/2"
     shape: Mapping[str, Any] = field(default_factory=dict)
     recipe: Recipe = Recipe()  # noqa: RUF009  frozen
@@ -79,16 +107,49 @@ class RunSettings:
     mix: str = "none"
     tta: bool = False
     seed: int = 0
+    patience: int | None = None
+    weights: str | None = None
+    tune: str = "full"
+    rank: int = 8
 
     def __post_init__(self) -> None:
-        for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn"))):
+        for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn")),
+                            ("split", ("hash", "exact")), ("tta", (True, False)), ("tune", TUNE)):  # fmt: skip
             check_choice(name, getattr(self, name), known)
-        least = {"width": 1, "batch_size": 1, "repeat": 1, "seed": -(2**63)} | ({} if self.images is None else {"images": 1})
+        least = {"width": 1, "batch_size": 1, "repeat": 1, "rank": 1, "seed": -(2**63)}
+        least |= {name: 1 for name in ("images", "patience") if getattr(self, name) is not None}
         for name, lowest in least.items():  # numpy's integers become Python's
             object.__setattr__(self, name, check_int(name, getattr(self, name), lowest))
+        if self.seed >= 2**64:
+            raise ValueError(f"seed must be below 2**64, got {self.seed}")
+        if self.weights is not None and (fixed := self.fixed_by_weights()):
+            raise ValueError(f"the weights {self.weights} decide {', '.join(fixed)}: leave out what sets it")
         if self.network == "vit":
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
-            ViTConfig.from_name(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
+            make_config(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
+
+    def fixed_by_weights(self) -> list[str]:
+        """The settings that trained weights determine, and that are set to something else."""
+        other = [name for name, usual in (("network", "vit"), ("norm", "first")) if getattr(self, name) != usual]
+        return other + sorted(self.shape.keys() - {"image_size", "dropout", "attn_dropout", "num_heads"})
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether the network is one that `save_weights` can describe"""
+        return self.network == "vit" and self.norm == "first"
+
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """(H, W) that photos are resized to; None for that of the data set, or of the weights"""
+        return to_2tuple(self.shape["image_size"]) if "image_size" in self.shape else None
+
+    def __str__(self) -> str:
+        """What a reader of a run wants to know before it starts, in words."""
+        mirrored = "mirrored at random" if self.augment in MIRRORS else "not mirrored"
+        mix = f", {self.mix}" * (self.mix != "none")
+        r = self.recipe
+        steps = f"{r.optimizer}, learning rate {r.lr:g}, {r.schedule}, {r.epochs} epochs, batches of {self.batch_size}"
+        return f"augmentation {self.augment}{mix} (images are {mirrored}); {steps}"
 
     def __repr__(self) -> str:
         return f"RunSettings({', '.join(f'{name}={value!r}' for name, value in self.changed().items())})"
@@ -107,6 +168,8 @@ class RunSettings:
         settings = {RENAMED.get(name, name): value for name, value in settings.items()}
         old_size, _, old_patch = self.model.partition("/")
         kept = {k: v for k, v in self.shape.items() if size is None or k not in ("embed_dim", "depth", "num_heads")}
+        if settings.get("weights") not in (None, self.weights):  # they bring their own
+            kept = {}
         if size is not None or patch is not None:
             if "model" in settings:
                 raise ValueError(
@@ -130,19 +193,81 @@ class RunSettings:
         return {k: v for k, v in self.to_dict().items() if k == "model" or k not in default or v != default[k]}
 
 
-PRESETS = {
-    name: RunSettings.from_dict({"data": name, **settings})
-    for name, settings in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
-}
+DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+FINE_TUNING = DECLARED.pop("fine-tuning")  # {how: settings that replace a data set's}
+PRESETS = {name: RunSettings.from_dict({"data": name, **settings}) for name, settings in DECLARED.items()}
 
 
 def preset(data: str, **changes: Any) -> RunSettings:
-    """A data set's settings by its name, as "folder:PATH", with some changed; for "shards:PATH" those of what is inside."""
+    """A data set's settings by its name, as "folder:PATH", with some changed; for "shards:PATH" those of what is inside.
+
+    With `weights` among the changes, the settings for fine-tuning in presets.toml replace those of the data set.
+    raises: ValueError for a size, patch side or model beside weights
+    """
     name = data.partition(":")[0]
     if name == "shards":
         written = load(data).name
         name = written if written in PRESETS else "folder"
-    return PRESETS.get(name, RunSettings()).replace(**{"data": data, **changes})
+    settings = PRESETS.get(name, RunSettings())
+    if weights := changes.get("weights"):
+        if given := sorted(changes.keys() & {"size", "patch", "model"}):
+            raise ValueError(f"the weights {weights} decide {', '.join(given)}: leave out what sets it")
+        check_choice("tune", tune := changes.get("tune", "full"), TUNE)
+        changes = {**FINE_TUNING[tune], **changes}
+    elif given := sorted(changes.keys() & {"tune", "rank"}):
+        raise ValueError(f"{', '.join(given)}: there is nothing to fine-tune without weights")
+    return settings.replace(**{"data": data, **changes})
+
+
+def given_settings(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, Any]:
+    """The settings that are given: options that are not None, and texts "name=value", each value as in a TOML table.
+
+    Quotes around a text may be left out.
+    raises: ValueError for a text without a name or a value, and for a name that comes twice
+
+    >>> given_settings({"epochs": None, "seed": 1}, ["depth=4", "lr=1e-3", "tta=true", "augment=none"])
+    {'seed': 1, 'depth': 4, 'lr': 0.001, 'tta': True, 'augment': 'none'}
+    """
+    settings = {name: value for name, value in options.items() if value is not None}
+    for pair in pairs:
+        name, _, value = (part.strip() for part in pair.partition("="))
+        if not name or not value:
+            raise ValueError(f"expected NAME=VALUE, as in depth=4, got {pair!r}")
+        if name in settings:
+            raise ValueError(f"{name} is given twice: {settings[name]} and {value}")
+        try:
+            settings[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            settings[name] = value
+    return settings
+
+
+def has_photos(name: str) -> bool:
+    """Whether the images of a data set are resized when it is loaded."""
+    loader = PATH_LOADERS.get(name.partition(":")[0]) or LOADERS.get(name)
+    return loader is not None and "image_size" in inspect.signature(loader).parameters
+
+
+def load_data(settings: RunSettings, image_size: tuple[int, int] | None = None, **reading: Any) -> Any:
+    """The data set of a run. Its photos get the size of the settings, or if they name none, the size that is given here.
+
+    reading: other options of `data.folders.folder`; ValueError if the data set is none
+    raises : ValueError for a size in the settings that the images do not have, if they are not photos that are resized
+    """
+    wanted, name = settings.image_size, settings.data
+    if name.startswith("folder:"):
+        reading["split"] = settings.split
+    elif settings.split != "hash" or reading:
+        raise ValueError(f"{name} is divided already: split and the like are options of folder:PATH")
+    if has_photos(name) and (size := wanted or image_size):
+        if size[0] != size[1]:
+            raise ValueError(f"photos are cropped to a square, got the image size {size[0]} x {size[1]}")
+        reading["image_size"] = size[0]
+    data = load(name, **reading)
+    if wanted and tuple(data.image_size) != wanted:
+        sizes = "{} x {} pixels, not {} x {}".format(*data.image_size, *wanted)
+        raise ValueError(f"the images of {name} have {sizes}: only those of folder:PATH and pizza_steak_sushi are resized")
+    return data
 
 
 def make_network(data: Data, settings: RunSettings) -> nn.Module:
@@ -151,7 +276,7 @@ def make_network(data: Data, settings: RunSettings) -> nn.Module:
     if settings.network == "cnn":
         return CNN(data.in_chans, K, settings.width)
     shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K, **settings.shape}
-    config = ViTConfig.from_name(settings.model, **shape)
+    config = make_config(settings.model, **shape)
     options = {name: getattr(config, name) for name in ("mlp_ratio", "dropout", "attn_dropout", "norm_eps")}
     return ViT(config, partial(NORMS[settings.norm], **options))
 

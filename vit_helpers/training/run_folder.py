@@ -96,10 +96,12 @@ def kept_settings(checkpoint: Path, given: dict[str, Any]) -> RunSettings:
     options = load_checkpoint(checkpoint)["about"].get("options")
     if options is None:
         raise ValueError(f"{checkpoint} was not made by this command: it does not contain its options")
+    if "split" not in options and str(options.get("data")).startswith("folder:"):  # its test images would be trained on
+        raise ValueError(f"{checkpoint} is of a version that divided folders otherwise: train anew, in another folder")
     settings = RunSettings.from_dict(options)
     size, _, patch = settings.model.partition("/")
     kept = settings.to_dict() | {"size": size, "patch": int(patch)}
-    if changed := [f"{name} {kept[name]} -> {value}" for name, value in given.items() if kept[name] != value]:
+    if changed := [f"{name} {kept.get(name)} -> {value}" for name, value in given.items() if kept.get(name) != value]:
         raise ValueError(f"a resumed run keeps its options, these differ: {', '.join(changed)}")
     return settings
 

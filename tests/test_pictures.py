@@ -1,0 +1,570 @@
+"""Image files of every kind, good and bad: what a folder, shards and `predict` make of them, and how they are told apart."""
+
+import hashlib
+import io
+import os
+import random
+import shutil
+import struct
+import warnings
+import zlib
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vit_helpers.cli import main
+from vit_helpers.data import Split, load, reading, subset
+from vit_helpers.data.folders import folder
+from vit_helpers.data.images import open_picture, square
+from vit_helpers.data.reading import map_files
+from vit_helpers.data.shards import write_shards_of_folder
+from vit_helpers.data.splits import ByteSplit, mean_and_std
+
+FORMATS = {
+    "JPEG": "RGB",
+    "PNG": "RGBA",
+    "GIF": "P",
+    "BMP": "RGB",
+    "TIFF": "RGB",
+    "WEBP": "RGB",
+    "PPM": "RGB",
+    "JPEG2000": "RGB",
+}
+SIZE = 12
+
+
+def noise(size=(SIZE, SIZE), seed=0):
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (*size, 3)).astype(np.uint8))
+
+
+def encoded(kind, mode="RGB", seed=0):
+    file = io.BytesIO()
+    noise(seed=seed).convert(mode).save(file, kind)
+    return file.getvalue()
+
+
+def save(path, number):
+    """A PPM file, whose bytes, and so its split, are the same with every version of Pillow"""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(number).integers(0, 256, (6, 6, 3)).astype(np.uint8)
+    path.write_bytes(b"P6 6 6 255\n" + pixels.tobytes())
+    return path
+
+
+@pytest.fixture
+def pets(tmp_path):
+    """60 cats and 40 dogs"""
+    for number in range(100):
+        save(tmp_path / "pets" / ("cat" if number < 60 else "dog") / f"{number}.ppm", number)
+    return tmp_path / "pets"
+
+
+def spoil(pets, count=3):
+    paths = sorted(pets.rglob("*.ppm"))[:count]
+    for path in paths:
+        path.write_bytes(b"no picture " + path.name.encode())
+    return paths
+
+
+def files_of(data):
+    """The files that each split of a data set of `pets` was read from, by what they hold"""
+    return {
+        split: {tuple(row) for row in data.get_split(split).pixels.flatten(1).tolist()}
+        for split in ("train", "validation", "test")
+    }
+
+
+# What a file is
+
+
+def bomb(path):
+    chunk = b"IHDR" + struct.pack(">IIBBBBB", 20000, 20000, 1, 0, 0, 0, 0)
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I", 13)
+        + chunk
+        + struct.pack(">I", zlib.crc32(chunk))
+        + bytes(4)
+        + b"IDAT"
+        + bytes(4)
+    )
+
+
+def header(path):
+    content = bytearray(encoded("PNG"))
+    content[16:29] = b"\0" * 13
+    path.write_bytes(content)
+
+
+def denied(path, monkeypatch):
+    save(path, 0)
+    right = Path.read_bytes
+
+    def read(self):
+        if self.name == path.name:
+            raise PermissionError(13, "Permission denied", str(self))
+        return right(self)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+
+
+FAULTS = {
+    "a bomb": (bomb, "is broken, or no picture: Image size .* exceeds limit"),
+    "a broken header": (header, "is broken, or no picture: "),
+    "no picture": (lambda path: path.write_bytes(b"no picture"), "is broken, or no picture: its format is unknown"),
+    "nothing": (lambda path: path.touch(), "is broken, or no picture: its format is unknown"),
+    "cut": (lambda path: path.write_bytes(encoded("JPEG")[:300]), "is broken, or no picture: "),
+    "a link to nothing": (
+        lambda path: path.symlink_to(path.with_name("gone")),
+        "no picture at .*: it is a link to .*gone, which",
+    ),
+    "a pipe": (os.mkfifo, "is no regular file, and no picture"),
+    "not allowed": (denied, "cannot be read: Permission denied"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_bad_file_is_named_by_folder_shards_and_predict(fault, pets, tmp_path, monkeypatch, capsys):
+    make, says = FAULTS[fault]
+    bad = pets / "cat" / "a bad one.jpg"
+    make(bad, monkeypatch) if make is denied else make(bad)
+    for read in (
+        lambda: open_picture(bad),
+        lambda: folder(pets, 8),
+        lambda: write_shards_of_folder(pets, tmp_path / "new", 8),
+    ):
+        with (
+            warnings.catch_warnings(),
+            pytest.raises((ValueError, FileNotFoundError), match=rf"a bad one\.jpg.*{says}|{says}"),
+        ):
+            read()
+    assert main(["predict", str(bad), "--weights", "ours:seven"]) == 1
+    assert main(["shards", f"folder:{pets}", str(tmp_path / "new")]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and all("a bad one.jpg" in line for line in said) and not (tmp_path / "new").exists()
+
+
+def test_a_folder_named_like_an_image_is_passed_over_and_named(pets):
+    save(pets / "cat" / "x.jpg" / "inside.ppm", 999)
+    with pytest.warns(UserWarning, match=r"x\.jpg is a folder, and no image"):
+        assert sum(folder(pets, 8).class_counts) == 101
+    with pytest.raises(ValueError, match=r"x\.jpg is a folder, and no picture"):  # predict looks at what is inside
+        open_picture(pets / "cat" / "x.jpg")
+
+
+def test_a_folder_that_cannot_be_read_is_named(pets, monkeypatch):
+    (pets / "cat" / "closed").mkdir()
+    right = os.scandir
+
+    def scandir(path):
+        if Path(path).name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return right(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(ValueError, match="closed cannot be read: Permission denied"):
+        folder(pets, 8)
+
+
+def test_names_with_any_character_are_told_on_one_line(pets):
+    bad = pets / "cat" / "two\nlines.jpg"
+    bad.touch()
+    with pytest.raises(ValueError, match=r"two\\nlines\.jpg' is broken") as caught:
+        folder(pets, 8)
+    assert "\n" not in str(caught.value)
+
+
+def test_mutations_of_valid_files_are_read_or_refused():
+    good, draw, read = {kind: encoded(kind, mode) for kind, mode in FORMATS.items()}, random.Random(0), 0
+    for number in range(2000):
+        content = bytearray(draw.choice(list(good.values())))
+        for _ in range(draw.choice((1, 1, 2, 8))):
+            place = draw.randrange(min(len(content), draw.choice((32, 64, len(content)))))
+            content[place] = draw.choice((0, 255, 127, draw.randrange(256)))
+        if number % 5 == 0:
+            del content[draw.randrange(len(content)) :]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                picture = reading.decode(bytes(content), "x.jpg")
+            except ValueError as error:
+                assert str(error).startswith("x.jpg") and "\n" not in str(error)
+            else:
+                assert picture.mode == "RGB"
+                read += picture.size == (SIZE, SIZE)
+    assert 200 < read < 1800
+
+
+def test_the_first_frame_of_an_animation_is_read(tmp_path):
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
+    for name in ("x.gif", "x.webp", "x.png", "x.tiff"):
+        frames[0].save(
+            tmp_path / name, save_all=True, append_images=frames[1:], **({"lossless": True} if "webp" in name else {})
+        )
+        assert open_picture(tmp_path / name).getpixel((4, 4)) == (255, 0, 0)
+
+
+def test_a_transparent_gray_value_of_16_bits_is_white(tmp_path):
+    Image.fromarray(np.array([[0, 500], [500, 65535]], np.uint16)).save(tmp_path / "x.png", transparency=500)
+    assert np.array(open_picture(tmp_path / "x.png"))[:, :, 0].tolist() == [[0, 255], [255, 255]]
+
+
+@pytest.mark.parametrize("size", [(50, 37), (37, 50), (64, 64), (9, 31), (1, 500), (500, 1), (7, 7)])
+def test_a_square_is_that_of_torchvision(size):
+    from torchvision.transforms.v2 import functional as TF
+
+    picture = noise(size[::-1])
+    want = np.asarray(TF.center_crop(TF.resize(picture, [16], antialias=True), [16])).transpose(2, 0, 1)
+    assert np.abs(square(picture, 16).astype(int) - want).max() <= 1
+
+
+# Bad files together
+
+
+def test_bad_files_are_told_together_or_left_out(pets, tmp_path):
+    paths = spoil(pets, 12)
+    for read in (
+        lambda **words: folder(pets, 8, **words),
+        lambda **words: write_shards_of_folder(pets, tmp_path / "new", 8, **words),
+    ):
+        with pytest.raises(ValueError, match=r"^12 of 100 images cannot be read; leave them out with skip_broken") as caught:
+            read()
+        lines = str(caught.value).splitlines()
+        assert len(lines) == 12 and lines[-1] == "  and 2 more"
+        assert all(f"{path} is broken" in str(caught.value) for path in paths[:3])
+        with pytest.warns(UserWarning, match="12 of 100 images cannot be read and are left out:"):
+            data = read(skip_broken=True)
+    assert data == tmp_path / "new" and load(f"shards:{data}").class_counts == [48, 40]
+
+
+def test_what_is_left_is_right(pets):
+    whole = folder(pets, 6)
+    spoil(pets)
+    with pytest.warns(UserWarning, match="3 of 100 images"):
+        rest = folder(pets, 6, skip_broken=True)
+    assert rest.class_counts == [57, 40]
+    before, after = files_of(whole), files_of(rest)
+    assert all(after[split] <= before[split] for split in before)
+    for split in (rest.train, rest.validation, rest.test):
+        for pixels, label in zip(split.pixels, split.labels, strict=True):
+            assert label == (tuple(pixels.flatten().tolist()) in {tuple(noise_of(n)) for n in range(60, 100)})
+
+
+def noise_of(number):
+    return np.random.default_rng(number).integers(0, 256, (6, 6, 3)).astype(np.uint8).transpose(2, 0, 1).flatten().tolist()
+
+
+# Splits
+
+
+def test_an_image_keeps_its_split_when_others_come_and_copies_stay_together(pets):
+    before = files_of(folder(pets, 6))
+    for number in range(1000, 1060):
+        save(pets / "dog" / f"{number}.ppm", number)
+    shutil.copytree(pets / "cat", pets / "cat" / "again")
+    after = folder(pets, 6)
+    assert all(before[split] <= files for split, files in files_of(after).items())
+    assert [len(split) for split in (after.train, after.validation, after.test)] == [154, 26, 40]
+    places = files_of(after)
+    assert not (
+        places["train"] & places["test"] or places["train"] & places["validation"] or places["test"] & places["validation"]
+    )
+
+
+def test_the_hash_of_an_image_decides_where_it_goes(pets):
+    wanted = {"train": 0, "validation": 0, "test": 0}
+    for path in pets.rglob("*.ppm"):
+        place = int(hashlib.sha256(path.read_bytes()).hexdigest()[:16], 16) / 2**64
+        wanted["test" if place < 0.15 else "validation" if place < 0.3 else "train"] += 1
+    data = folder(pets, 6)
+    assert {split: data.count(split) for split in wanted} == wanted
+
+
+def test_exact_shares_are_exact_in_each_class(pets):
+    data = folder(pets, 6, split="exact")
+    assert [split.labels.bincount().tolist() for split in (data.train, data.validation, data.test)] == [
+        [42, 28],
+        [9, 6],
+        [9, 6],
+    ]
+    shutil.copytree(pets / "dog", pets / "dog" / "again")
+    places = files_of(folder(pets, 6, split="exact"))
+    assert len(places["test"]) == 15 and not places["test"] & places["train"]
+
+
+@pytest.mark.parametrize(
+    ("how", "says"), [("hash", "add images, or .* --split exact"), ("exact", "three different images a class")]
+)
+def test_a_split_without_a_class_stops_the_run_and_names_the_way_out(pets, how, says, tmp_path, capsys):
+    for number in range(200, 202):
+        save(pets / "wolf" / f"{number}.ppm", number)
+    with pytest.raises(ValueError, match=f"the (train|validation|test) split has no images of wolf: {says}"):
+        folder(pets, 6, split=how)
+    for words in (["train", "--data"], ["shards"]):
+        words = [
+            *words,
+            f"folder:{pets}",
+            *([str(tmp_path / "new")] if words == ["shards"] else ["--out", str(tmp_path / "run")]),
+        ]
+        assert main([*words, "--split", how]) == 1
+        assert "split has no images of wolf: " in capsys.readouterr().err
+
+
+def divide(pets, **names):
+    """Move the classes into folders of splits, each image into one of them"""
+    for number, path in enumerate(sorted(pets.rglob("*.ppm"))):
+        part = list(names.values())[number % len(names)]
+        new = pets.with_name("divided") / part / path.parent.name / path.name
+        new.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(new)
+    return pets.with_name("divided")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Train", "Test"),
+        ("TRAINING", "testing"),
+        ("training", "Eval"),
+        ("train", "Validation"),
+        ("Train", "dev"),
+        ("train", "VAL"),
+    ],
+)
+def test_splits_are_known_by_many_names_in_any_case(pets, names):
+    data = folder(divide(pets, one=names[0], two=names[1]), 6, split="exact")
+    assert data.class_names == ("cat", "dog")
+    assert max(len(data.validation), len(data.test)) == 50
+
+
+def test_classes_may_have_the_names_of_splits(tmp_path):
+    for number, name in product(range(30), ("bus", "Test", "train")):
+        save(tmp_path / "x" / name / f"{number}.ppm", 30 * len(name) + number)
+    assert folder(tmp_path / "x", 6).class_names == ("Test", "bus", "train")
+    shutil.rmtree(tmp_path / "x" / "Test")
+    assert folder(tmp_path / "x", 6).class_names == ("bus", "train")
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (("val", "test"), "divided has test, val, but no folder train with the classes"),
+        (("testing", "Test"), "divided has Test, testing, but no folder train"),
+        (("train", "val", "valid"), "val and .*valid both have a name of the validation split"),
+        (("Train", "training"), "Train and .*training both have a name of the train split"),
+    ],
+)
+def test_folders_of_splits_that_cannot_be_used_are_named(pets, names, says):
+    with pytest.raises(ValueError, match=says):
+        folder(divide(pets, **{name: name for name in names}), 6)
+
+
+def test_classes_beside_a_folder_of_a_split_are_not_passed_over_in_silence(pets):
+    for path in (pets / "cat", pets / "dog"):
+        shutil.copytree(path, pets / "test" / path.name)
+    with pytest.raises(ValueError, match="pets has test, but no folder train"):
+        folder(pets, 6)
+    (pets / "test").rename(pets / "train")
+    with pytest.warns(UserWarning, match="pets has a folder of the training split, so cat, dog beside it is not used"):
+        folder(pets, 6)
+
+
+def test_copies_in_two_classes_are_told(pets):
+    shutil.copy(pets / "cat" / "3.ppm", pets / "dog" / "3.ppm")
+    with pytest.warns(
+        UserWarning, match=r"1 images are copies of others in other classes, as .*cat.3\.ppm and .*dog.3\.ppm"
+    ):
+        folder(pets, 6)
+
+
+# In memory
+
+
+def test_bytes_are_a_quarter_and_become_what_floats_were(pets):
+    data = folder(pets, 6)
+    split = data.train
+    assert isinstance(split, ByteSplit) and split.pixels.dtype == torch.uint8 and split.pixels.is_contiguous()
+    assert torch.equal(split.images, split.pixels / 255) and split.images.dtype == torch.float32
+    plain = Split(split.images, split.labels)
+    for one, two in zip(
+        data.batches("train", 16),
+        type(data)("x", plain, plain, plain, data.class_names, data.mean, data.std).batches("train", 16),
+        strict=True,
+    ):
+        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    assert mean_and_std(split.pixels)[0] == pytest.approx(mean_and_std(split.images)[0], abs=1e-6)
+    assert mean_and_std(split.pixels)[1] == pytest.approx(mean_and_std(split.images)[1], abs=1e-6)
+    assert subset(split, slice(3)).pixels.dtype == torch.uint8
+    only = data.filter_classes("dog")
+    assert only.train.pixels.dtype == torch.uint8 and set(only.train.labels.tolist()) == {0}
+
+
+def test_results_come_in_order_and_only_a_few_are_ahead():
+    started, seen = [], []
+    for result in map_files(lambda n: started.append(n) or n * n, list(range(50)), "", threads=3):
+        seen.append(result)
+        assert len(started) <= len(seen) + 6
+    assert seen == [n * n for n in range(50)]
+
+    def fail(n):
+        raise (ValueError if n < 2 else KeyError)(n)
+
+    results = map_files(fail, [0, 1, 2], "")
+    assert [type(next(results)) for _ in range(2)] == [ValueError] * 2
+    with pytest.raises(KeyError):
+        next(results)
+
+
+# The cache
+
+
+@pytest.fixture
+def cached(tmp_path, monkeypatch):
+    """The folder of the cache, and a function that reads a folder and returns how many images it decoded"""
+    monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "cache"))
+    monkeypatch.setattr(reading, "CACHE_BYTES", 2 * 2**30)
+    right, count = reading.decode, []
+    monkeypatch.setattr(reading, "decode", lambda *words: count.append(1) or right(*words))
+
+    def decoded(path, size=6):
+        count.clear()
+        data = folder(path, size, cache=True)
+        assert (
+            files_of(data) == files_of(folder_without(path, size))
+            and data.class_counts == folder_without(path, size).class_counts
+        )
+        return len(count)
+
+    def folder_without(path, size):
+        with monkeypatch.context() as patch:
+            patch.setattr(reading, "decode", right)
+            return folder(path, size)
+
+    return tmp_path / "cache" / "decoded", decoded
+
+
+def test_a_second_run_decodes_nothing_and_new_images_alone(pets, cached):
+    _, decoded = cached
+    assert (decoded(pets), decoded(pets), decoded(pets, 7), decoded(pets)) == (100, 0, 100, 0)
+    save(pets / "dog" / "new.ppm", 500)
+    (pets / "cat" / "3.ppm").rename(pets / "cat" / "another name.ppm")
+    assert (decoded(pets), decoded(pets)) == (1, 0)
+    before = (pets / "cat" / "5.ppm").stat()
+    save(pets / "cat" / "5.ppm", 501)  # another image of the same name, size and time
+    os.utime(pets / "cat" / "5.ppm", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (decoded(pets), decoded(pets)) == (1, 0)
+
+
+def test_a_damaged_cache_is_no_source_of_images(pets, cached):
+    home, decoded = cached
+    decoded(pets)
+    (file,) = home.iterdir()
+    good = file.read_bytes()
+    for content, count in (
+        (good[:-50], 1),
+        (good[: len(good) // 2], range(30, 90)),
+        (b"", 100),
+        (b"\x93NUMPY" + bytes(99), 100),
+    ):
+        file.write_bytes(content)
+        assert decoded(pets) in ((count,) if isinstance(count, int) else count)
+    file.write_bytes(good[:-100] + bytes([good[-100] ^ 1]) + good[-99:])
+    assert (decoded(pets), decoded(pets)) == (1, 0)
+
+
+def test_the_cache_keeps_its_size_and_what_was_used_last(pets, cached, monkeypatch):
+    home, decoded = cached
+    decoded(pets, 6)
+    monkeypatch.setattr(reading, "CACHE_BYTES", 2 * next(home.iterdir()).stat().st_size + 5000)
+    for size in (5, 4):
+        decoded(pets, size)
+    os.utime(reading.cache_path(pets, 5), (1, 1))
+    decoded(pets, 7)
+    assert sum(file.stat().st_size for file in home.iterdir()) <= reading.CACHE_BYTES
+    assert (decoded(pets, 7), decoded(pets, 5)) == (0, 100)
+    monkeypatch.setattr(reading, "CACHE_BYTES", 1000)
+    assert (decoded(pets, 9), decoded(pets, 9)) == (100, 100)
+
+
+def test_without_a_place_for_it_there_is_no_cache(pets, cached):
+    home, decoded = cached
+    home.parent.mkdir()
+    home.touch()
+    assert (decoded(pets), decoded(pets)) == (100, 100)
+
+
+# The commands
+
+
+def test_train_says_what_it_trains_on(pets, tmp_path, cached, capsys):
+    home, _ = cached
+    spoil(pets, 2)
+    words = ["train", "--data", f"folder:{pets}", "--epochs", "1", "--split", "exact", "--size", "Ti", "--patch", "32"]
+    assert main([*words, "--no-cache", "--out", str(tmp_path / "run")]) == 1
+    assert (
+        "error: 2 of 100 images cannot be read; leave them out with skip_broken, on the command line"
+        in capsys.readouterr().err
+    )
+    assert main([*words, "--skip-broken", "--no-cache", "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("note: 2 of 100 images cannot be read and are left out:") and not home.exists()
+    assert said[4:7] == [
+        "2 classes: cat (58), dog (40)", "images: train 68 (69%), validation 15 (15%), test 15 (15%); 64 x 64 pixels, color",
+        "augmentation crop (images are not mirrored); adamw, learning rate 0.003, cosine, 1 epochs, batches of 64",
+    ]  # fmt: skip
+    assert main(["train", "--resume", str(tmp_path / "run"), "--split", "hash"]) == 1
+    assert "split exact -> hash" in capsys.readouterr().err
+    assert main(["train", "--resume", str(tmp_path / "run"), "--skip-broken"]) == 0
+    assert home.exists() and capsys.readouterr().out.splitlines()[4:7] == said[4:7]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--data", "digits", "--skip-broken"],
+        ["train", "--split", "exact"],
+        ["shards", "digits", "x", "--skip-broken"],
+    ],
+)
+def test_options_of_folders_are_not_taken_for_other_data(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 1
+    assert "folder:PATH" in capsys.readouterr().err
+
+
+def test_shards_count_their_classes(pets, tmp_path, capsys):
+    from vit_helpers.cli.reading import describe
+
+    data = load(f"shards:{write_shards_of_folder(pets, tmp_path / 'new', 6)}")
+    assert data.class_counts == [60, 40] and describe(data).startswith("2 classes: cat (60), dog (40)\n")
+    data.class_counts, data.class_names = None, tuple(f"{n}" for n in range(12))  # as of an older version
+    assert describe(data).startswith("12 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, and 2 more\n")
+
+
+def test_what_a_model_gets_of_an_image_has_its_range_too():
+    from vit_helpers.pretrained import Preprocess
+
+    one = Preprocess(8, (8, 8), "bicubic", (0.0,) * 3, (1.0,) * 3)
+    wide = Image.fromarray(np.full((9, 9), 2**15, np.uint16))
+    assert one(wide).mean() == pytest.approx(0.5, abs=0.01)  # not white
+    assert (one(Image.new("RGBA", (9, 9))) == 1).all()  # not black
+    edges = one(torch.eye(16).expand(3, 16, 16))
+    assert edges.min() >= 0 and edges.max() <= 1
+
+
+def test_a_checkpoint_of_other_splits_is_not_resumed(tmp_path):
+    from vit_helpers.training.presets import RunSettings
+    from vit_helpers.training.run_folder import kept_settings
+
+    settings = RunSettings(data="folder:pets").to_dict()
+    for options in (settings, {name: value for name, value in settings.items() if name != "split"}):
+        torch.save({"about": {"options": options}, "history": []}, tmp_path / "checkpoint.pt")
+        if "split" in options:
+            assert kept_settings(tmp_path / "checkpoint.pt", {}).split == "hash"
+        else:
+            with pytest.raises(ValueError, match=r"checkpoint\.pt is of a version that divided folders otherwise"):
+                kept_settings(tmp_path / "checkpoint.pt", {})

@@ -1,0 +1,59 @@
+"""How images are read: options that the commands share, and what is printed about the data before they are used."""
+
+import warnings
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vit_helpers.training.presets import RunSettings
+
+SHOWN = 10  # classes that are listed by name
+
+
+def add_data_arguments(parser: ArgumentParser, cache: bool = True) -> None:
+    """Add the options for folder:PATH: --split, --skip-broken and, for what reads it again and again, --no-cache."""
+    add = parser.add_argument
+    stable = "'hash', by each image's content, so that no image changes its split when others are added"
+    exact = "'exact', 15%% of each class"
+    add("--split", choices=("hash", "exact"), help=f"how a folder's images are divided: {stable} (default); or {exact}")
+    add("--skip-broken", action="store_true", help="leave out files that are no images, and say how many they are")
+    if cache:
+        add("--no-cache", action="store_true", help="decode images anew, and keep no pixels in the user's cache folder")
+
+
+def load_run(args: Namespace, settings: "RunSettings") -> tuple[Any, Any]:
+    """The data set of a run and its network, read as the options say; what was noticed is printed, a line each."""
+    from vit_helpers.pretrained.runs import load_run
+    from vit_helpers.training.distributed import is_main_process
+
+    with warnings.catch_warnings(record=True) as noticed:
+        warnings.simplefilter("always")
+        options = {"skip_broken": True} if args.skip_broken else {}
+        if settings.data.startswith("folder:") and not args.no_cache:
+            options["cache"] = True
+        data, model = load_run(settings, **options)
+    if is_main_process():
+        print_notes(noticed)
+    return data, model
+
+
+def print_notes(noticed: "list[warnings.WarningMessage]") -> None:
+    """Print what `data` warned of."""
+    for one in noticed:
+        if one.category is UserWarning:
+            print(f"note: {one.message}")
+
+
+def describe(data: Any) -> str:
+    """The classes of a data set with their numbers of images, and its splits with their shares, in two lines."""
+    from vit_helpers.data.images import shown
+    from vit_helpers.data.splits import SPLITS
+
+    count = {split: data.count(split) for split in SPLITS}
+    counts = [f" ({number:,})" for number in data.class_counts] if data.class_counts else [""] * len(data.class_names)
+    classes = [f"{shown(name)}{number}" for name, number in zip(data.class_names, counts, strict=True)]
+    more = [f"and {len(classes) - SHOWN:,} more"] if len(classes) > SHOWN else []
+    shares = ", ".join(f"{split} {n:,} ({n / sum(count.values()):.0%})" for split, n in count.items())
+    height, width = data.image_size
+    size = f"{height} x {width} pixels, {'gray' if data.in_chans == 1 else 'color'}"
+    return f"{len(classes)} classes: {', '.join([*classes[:SHOWN], *more])}\nimages: {shares}; {size}"

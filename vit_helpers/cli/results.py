@@ -1,0 +1,62 @@
+"""What `train`, `evaluate` and `predict` have in common: the score and the pictures of a test, and broken images."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vit_helpers.training import Epoch, Score
+
+
+def print_score(score: "Score", counts: "Tensor", what: str) -> None:
+    """The accuracy of a test, with the interval that its number of images allows."""
+    from vit_helpers.training.testing import wilson_interval
+
+    n = int(counts.sum())
+    low, high = wilson_interval(int(counts.trace()), n)
+    print(f"test accuracy {score.accuracy:.4f} on {n:,} {what}; 95% interval {low:.3f} to {high:.3f}")
+
+
+def draw_results(out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_names: Sequence[str]) -> None:
+    """Draw the curves and the test of a run into its folder."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from vit_helpers.plots.curves import draw_curves
+
+    save_figure(draw_curves(history), out / "curves.png")
+    draw_counts(out / "confusion.png", counts, class_names)
+
+
+def draw_counts(file: Path, counts: "Tensor", class_names: Sequence[str]) -> None:
+    """Draw what each class is taken for."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from vit_helpers.plots.testing import draw_test
+    from vit_helpers.training.testing import class_table
+
+    save_figure(draw_test(counts, class_table(counts, class_names)), file)
+
+
+def save_figure(figure: Any, file: Path) -> None:
+    """Write a figure; a file that could not be written whole, as on a full disk, is removed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name in letters that the font does not have
+            figure.savefig(file, dpi=100)
+    except OSError:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def report_broken(broken: Mapping[Path, str], total: int, file: TextIO) -> int:
+    """Say how many images could not be read, and why the first ten could not; returns the exit status of the command."""
+    if broken:
+        print(f"error: {len(broken)} of {total} images could not be read:", file=file)
+        for reason in list(broken.values())[:10]:
+            print(f"  {reason}", file=file)
+    return 1 if broken else 0

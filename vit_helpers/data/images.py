@@ -1,0 +1,110 @@
+"""One image file: read as RGB whatever its format, or refused in words that name it."""
+
+import stat
+import warnings
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+WHITE = {"I": (255, 65535, 2**31 - 1), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
+LEVELS = 16  # gray values that have to be left of an image when its range is guessed
+
+
+def open_picture(file: str | Path) -> Image.Image:
+    """Read an image file as an RGB PIL image with 8 bits per channel, rotated the way a viewer rotates it.
+
+    Of an animation it is the first frame. For transparency and more than 8 bits see `to_rgb`.
+    raises: FileNotFoundError; ValueError when the file cannot be read, is broken or no image, or when its gray values have
+            no known range. Each message names the file
+    """
+    content = read_bytes(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
+        return decode(content, file)
+
+
+def read_bytes(file: str | Path) -> bytes:
+    """The content of a file; FileNotFoundError or ValueError, naming it, if there is none to be read"""
+    try:
+        if not stat.S_ISREG(Path(file).stat().st_mode):  # a pipe would be waited for
+            kind = "a folder" if Path(file).is_dir() else "no regular file"
+            raise ValueError(f"{shown(file)} is {kind}, and no picture")
+        return Path(file).read_bytes()
+    except FileNotFoundError:
+        where = f": it is a link to {shown(Path(file).readlink())}, which is not there" if Path(file).is_symlink() else ""
+        raise FileNotFoundError(f"no picture at {shown(file)}{where}") from None
+    except OSError as error:
+        raise ValueError(f"{shown(file)} cannot be read: {error.strerror or error}") from error
+
+
+def decode(content: bytes, file: str | Path) -> Image.Image:
+    """The content of an image file as RGB; ValueError, naming the file, if it is broken.  May be called in threads."""
+    try:
+        with Image.open(BytesIO(content)) as raw:
+            sixteen = raw.mode == "I" and raw.format in ("PNG", "PPM")  # in these formats wide numbers are 16-bit
+            ImageOps.exif_transpose(raw, in_place=True)
+            return to_rgb(raw, "I;16" if sixteen else None)
+    except Image.UnidentifiedImageError:
+        raise ValueError(f"{shown(file)} is broken, or no picture: its format is unknown") from None
+    except Exception as error:  # PIL raises many kinds here: OSError, SyntaxError, DecompressionBombError, struct.error, ...
+        reason = shown(" ".join(str(error).split())[:200]) or type(error).__name__
+        what = "" if "no known range" in reason else " is broken, or no picture"
+        raise ValueError(f"{shown(file)}{what}: {reason}") from error
+
+
+def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
+    """A PIL image of any mode as RGB, 8 bits per channel.  mode: how to read its gray values, by default its own mode
+
+    What is transparent is put on white, as on the page of a browser. Gray values of 16 bits (modes I;16...), 32-bit integers
+    (I) and floats (F) are scaled to 0..255, black to black. In 16 bits, white is 65535. The other two modes do not define
+    white: integers up to 255 are read as 8-bit, others up to 65535 as 16-bit values, and larger ones are scaled by the
+    largest 32-bit integer; floats up to 1 are multiplied by 255, others up to 255 are left as they are.
+    raises: ValueError for values outside these ranges, and for integers of which less than 16 grays would be left
+    """
+    mode, clear = mode or picture.mode, picture.info.get("transparency")
+    if mode in WHITE or mode.startswith("I;16"):
+        values = np.asarray(picture).astype(np.float64)
+        gray = scale_gray(values, WHITE.get(mode, (65535,)))
+        if isinstance(clear, int):  # the one value that is transparent
+            gray[values == clear] = 255
+        return Image.fromarray(gray).convert("RGB")
+    if clear is not None or picture.mode == "P" or picture.getbands()[-1] in ("A", "a"):
+        layer = picture.convert("LA").convert("RGBA") if mode == "La" else picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), layer)
+    return picture if picture.mode == "RGB" else picture.convert("RGB")
+
+
+def scale_gray(values: Any, whites: tuple[int, ...]) -> Any:
+    """Gray values as 8 bits, from 0 to the first of `whites` that none of them exceeds: arrays of one shape."""
+    low, high = np.min(values), np.max(values)
+    white = next((white for white in whites if low >= 0 and high <= white), None)
+    if white is None or (white > 65535 and high * 256 / white < LEVELS):  # also where values are NaN
+        raise ValueError(f"gray values from {low:g} to {high:g} have no known range; save it with 8 or 16 bits")
+    return (values / white * 255).round().astype(np.uint8)
+
+
+def square(picture: Image.Image, side: int) -> Any:
+    """An RGB image whose shorter side becomes `side` (bilinear, antialiased), center-cropped: (3, side, side), uint8
+
+    The parts that are cropped away are not resized first: of an image of 1 x 5000 pixels they would need 60 MB.
+    """
+    width, height = picture.size
+    shorter = min(width, height)
+    size = [int(side * length / shorter) for length in (width, height)]
+    start = [round((length - side) / 2) for length in size]  # as torchvision crops
+    box = [s * old / new for s, old, new in zip(start, (width, height), size, strict=True)]
+    box += [min((s + side) * old / new, old) for s, old, new in zip(start, (width, height), size, strict=True)]
+    small = picture.resize((side, side), Image.Resampling.BILINEAR, box=tuple(box))
+    return np.array(small).transpose(2, 0, 1)
+
+
+def shown(text: str | Path) -> str:
+    r"""A path or a name for a message: on one line, whatever characters it has.
+
+    >>> print(shown("a cat.jpg"), shown("two\nlines.jpg"))
+    a cat.jpg 'two\nlines.jpg'
+    """
+    return str(text) if str(text).isprintable() else repr(str(text))

@@ -1,0 +1,189 @@
+"""Many image files: read by several threads, with a progress bar, and decoded only once, by means of a cache."""
+
+import hashlib
+import os
+import sys
+import tempfile
+import warnings
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import PIL
+import torch
+
+from vit_helpers.data.images import decode, read_bytes, shown, square
+from vit_helpers.data.splits import ByteSplit
+
+T = TypeVar("T")
+R = TypeVar("R")
+THREADS = 8  # at most; more wait for Python's lock
+CACHE_BYTES = 2 * 2**30  # of all cached images together
+VERSION = 1  # of what is made of an image file
+NAMED = 10  # broken files in a message
+
+
+class ImageFile(NamedTuple):
+    """An image file, its label, and the sha256 of its content, by which splits are drawn and copies are found"""
+
+    path: Path
+    label: int
+    sha256: bytes
+
+
+def map_files(
+    function: Callable[[T], R], items: Sequence[T], about: str, threads: int | None = None
+) -> Iterator[R | ValueError | FileNotFoundError]:
+    """What the function returns for each item, in order; in place of it the error, where it raises one that names a file.
+
+    about  : what the progress bar says, which appears on a terminal when all of it takes longer than a second
+    threads: how many work at a time; by default one for each CPU, 8 at most
+    """
+    from tqdm import tqdm
+
+    def attempt(item: T) -> R | ValueError | FileNotFoundError:
+        try:
+            return function(item)
+        except (ValueError, FileNotFoundError) as error:
+            return error
+
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads, waiting = threads or min(cpus, THREADS), deque[Future[R | ValueError | FileNotFoundError]]()
+    silent = not (sys.stderr and not sys.stderr.closed and sys.stderr.isatty())
+    bar = tqdm(total=len(items), desc=about, unit="image", delay=1, leave=False, disable=silent)
+    with bar, ThreadPoolExecutor(threads) as pool:
+        try:
+            for number in range(len(items) + 2 * threads):  # a few are read ahead
+                if number < len(items):
+                    waiting.append(pool.submit(attempt, items[number]))
+                if number >= 2 * threads:
+                    yield waiting.popleft().result()
+                    bar.update()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def find_sha256(path: Path) -> bytes:
+    """The sha256 of a file's content; ValueError or FileNotFoundError, naming the file, if it cannot be read"""
+    return hashlib.sha256(read_bytes(path)).digest()
+
+
+def read_pixels(file: ImageFile, image_size: int) -> Any:
+    """An image as RGB, resized and center-cropped: (3, S, S), uint8; ValueError, naming the file, if that cannot be done"""
+    content = read_bytes(file.path)
+    if hashlib.sha256(content).digest() != file.sha256:
+        raise ValueError(f"{shown(file.path)} was changed while the images were read")
+    return square(decode(content, file.path), image_size)
+
+
+def check_broken(broken: Sequence[Exception], count: int, skip: bool) -> None:
+    """Raise ValueError with the first ten of what is wrong with files, or warn if they are to be skipped.  count: of all"""
+    if not broken:
+        return
+    if len(broken) == 1 and not skip:
+        raise ValueError(f"{broken[0]} (skip_broken, on the command line --skip-broken, leaves it out)")
+    more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
+    list_of_some = "".join(f"\n  {one}" for one in [*broken[:NAMED], *more])
+    if not skip:
+        way_out = "leave them out with skip_broken, on the command line --skip-broken"
+        raise ValueError(f"{len(broken):,} of {count:,} images cannot be read; {way_out}:{list_of_some}")
+    warnings.warn(f"{len(broken):,} of {count:,} images cannot be read and are left out:{list_of_some}", stacklevel=3)
+
+
+def read_splits(
+    splits: Sequence[Sequence[ImageFile]], image_size: int, broken: Sequence[Exception] = (), skip_broken: bool = False,
+    cache: Path | None = None, threads: int | None = None,
+) -> list[ByteSplit]:  # fmt: skip
+    """The images of some splits in memory, (n, 3, S, S) each; ValueError if there are broken files that are not skipped.
+
+    broken: what is wrong with other files
+    cache : a file with the pixels of images that were decoded before, found by their sha256; None for none
+    """
+    files = [file for some in splits for file in some]
+    pixels, lost = np.empty((len(files), 3, image_size, image_size), np.uint8), dict[int, Exception]()
+    missing = read_cache(cache, files, pixels) if cache else list(range(len(files)))
+    results = map_files(lambda row: read_pixels(files[row], image_size), missing, "reading", threads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
+        for row, result in zip(missing, results, strict=True):
+            if isinstance(result, Exception):
+                lost[row] = result
+            else:
+                pixels[row] = result
+    if cache and len(missing) > len(lost):
+        write_cache(cache, [(row, file.sha256) for row, file in enumerate(files) if row not in lost], pixels)
+    check_broken([*broken, *lost.values()], len(files) + len(broken), skip_broken)
+    labels, end, done = torch.tensor([file.label for file in files]), 0, []
+    for some in splits:
+        start, end = end, end + len(some)
+        rows = [row for row in range(start, end) if row not in lost] if lost else slice(start, end)
+        done.append(ByteSplit(torch.from_numpy(pixels[rows]), labels[rows]))
+    return done
+
+
+def data_folder() -> Path:
+    """The folder for downloads and cached images: $VIT_HELPERS_DATA, or one in the user's cache"""
+    import pooch
+
+    return Path(os.environ.get("VIT_HELPERS_DATA") or pooch.os_cache("vit_helpers")).expanduser()
+
+
+def cache_path(folder: Path, image_size: int) -> Path:
+    """Where the images of a folder at one size are cached; another Pillow may decode some of them otherwise"""
+    key = f"{folder.resolve()} {image_size} {VERSION} {PIL.__version__}"
+    return data_folder() / "decoded" / hashlib.sha256(os.fsencode(key)).hexdigest()[:32]
+
+
+def read_cache(path: Path, files: Sequence[ImageFile], pixels: Any) -> list[int]:
+    """Copy the images of a cache file into their rows of `pixels`; the rows of those that it lacks or has damaged"""
+    missing, size = set(range(len(files))), pixels[:1].nbytes
+    with suppress(OSError, ValueError, EOFError), path.open("rb") as file:
+        index, first = np.load(file, allow_pickle=False), file.tell()
+        places = {bytes(entry["sha256"]): number for number, entry in enumerate(index)}
+        for row in sorted(missing, key=lambda row: places.get(files[row].sha256, 0)):  # in the order of the file
+            if (place := places.get(files[row].sha256)) is not None:
+                file.seek(first + place * size)
+                read = file.readinto(pixels[row].data)
+                if read == size and zlib.crc32(pixels[row]) == index[place]["crc32"]:
+                    missing.remove(row)
+        os.utime(path)  # the one used longest ago is removed first
+    return sorted(missing)
+
+
+def write_cache(path: Path, rows: Sequence[tuple[int, bytes]], pixels: Any) -> None:
+    """Write rows of `pixels`, each with its sha256, as a cache file; where that is not possible there will be none."""
+    if (size := len(rows) * (pixels[:1].nbytes + 36) + 1024) > CACHE_BYTES:
+        return
+    kinds = [("sha256", "V32"), ("crc32", "<u4")]
+    index = np.array([(sha256, zlib.crc32(pixels[row])) for row, sha256 in rows], dtype=kinds)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make_room(path, size)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:  # readable by its owner alone
+            try:
+                np.save(file, index, allow_pickle=False)
+                for row, _ in rows:
+                    file.write(pixels[row].data)
+                file.close()
+                Path(file.name).replace(path)
+            except BaseException:
+                file.close()
+                Path(file.name).unlink(missing_ok=True)
+                raise
+
+
+def make_room(path: Path, size: int) -> None:
+    """Remove a cache file, and those that were used longest ago, until `size` bytes more fit"""
+    path.unlink(missing_ok=True)  # it is written anew
+    kept = sorted((one.stat().st_mtime, one) for one in path.parent.iterdir())
+    total = sum(one.stat().st_size for _, one in kept)
+    for _, one in kept:
+        if total + size <= CACHE_BYTES:
+            break
+        total -= one.stat().st_size
+        one.unlink(missing_ok=True)

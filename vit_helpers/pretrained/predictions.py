@@ -1,0 +1,113 @@
+"""Predictions for image files and for data sets: of one model, in batches, so that large folders fit into memory."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from vit_helpers.data.folders import PARTS, subfolders
+from vit_helpers.data.images import open_picture
+from vit_helpers.pretrained.files import Pretrained, read_notes
+from vit_helpers.pretrained.runs import evaluation_batches, full_name
+from vit_helpers.pretrained.sources import find_file
+from vit_helpers.training import FlipTTA, predict
+from vit_helpers.training.presets import RunSettings, load_data
+from vit_helpers.training.testing import confusion
+
+BATCH = 32
+
+
+def find_pictures(paths: Iterable[Path]) -> list[Path]:
+    """The files among these paths, and the image files in the folders among them, at any depth, without repetition.
+
+    raises: ValueError for a folder without image files
+    """
+    from torchvision.datasets.folder import IMG_EXTENSIONS
+
+    found: dict[Path, None] = {}
+    for path in paths:
+        inside = [path]
+        if path.is_dir():
+            names = (file for file in sorted(path.rglob("*")) if file.name.lower().endswith(IMG_EXTENSIONS))
+            inside = [file for file in names if not file.name.startswith(".") and not file.is_dir()]
+            if not inside:
+                raise ValueError(f"no images in {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
+        found |= dict.fromkeys(inside)
+    return list(found)
+
+
+@torch.no_grad()
+def predict_files(
+    pretrained: Pretrained, files: Sequence[Path], model: nn.Module | None = None
+) -> tuple[Tensor, list[Path], dict[Path, str]]:
+    """Class probabilities of image files, by the model itself or by another one around it.
+
+    returns: (n, K), the n files that could be read, and why each of the others could not
+    """
+    rows, readable, broken = [], [], {}
+    for start in range(0, len(files), BATCH):
+        images = []
+        for file in files[start : start + BATCH]:
+            try:
+                images.append(pretrained.preprocess(open_picture(file)))
+                readable.append(file)
+            except (OSError, ValueError) as error:
+                broken[file] = str(error)
+        if images:
+            rows.append((model or pretrained.model)(torch.stack(images)).softmax(dim=1))
+    return torch.cat(rows) if rows else torch.empty(0, len(pretrained.class_names)), readable, broken
+
+
+def prediction_table(files: Sequence[Path], probabilities: Tensor, class_names: Sequence[str]) -> pd.DataFrame:
+    """A row for each file: picture, class and probability, then the probability of each class in a column "p(CLASS)"."""
+    best = probabilities.max(dim=1)
+    first = {"picture": [str(file) for file in files], "class": [class_names[i] for i in best.indices.tolist()]}
+    table = pd.DataFrame(first | {"probability": best.values.tolist()})
+    return table.join(pd.DataFrame(probabilities.numpy(), columns=[f"p({name})" for name in class_names]))
+
+
+def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tensor, str, dict[Path, str]]:
+    """Test a model on a data set: all images of a folder of classes, and the test split of anything else.
+
+    Of the data that a run was trained on, only the test split is used, and test-time augmentation as in the run.
+    name   : of the weights, as for `load_pretrained`
+    returns: the confusion matrix (K, K) for the model's classes, which images were used, and what could not be read
+    raises : ValueError for classes that the model does not know, naming them
+    """
+    file, known = find_file(name), pretrained.class_names
+    notes = read_notes(file) if file.suffix == ".safetensors" else {}
+    model = FlipTTA(pretrained.model) if notes.get("tta") == "yes" else pretrained.model
+    kind, _, path = data.partition(":")
+    folder, seen = Path(path).expanduser(), full_name(data) == notes.get("data")
+    classes = subfolders(folder) if kind == "folder" and folder.is_dir() else []
+    if classes and not seen and not any(one.name.lower() in PARTS for one in classes):
+        check_classes(name, [one.name for one in classes], known)
+        label = {file: known.index(one.name) for one in classes for file in find_pictures([one])}
+        probabilities, readable, broken = predict_files(pretrained, list(label), model)
+        labels = torch.tensor([label[file] for file in readable], dtype=torch.long)
+        return confusion(probabilities.argmax(1), labels, len(known)), f"images, all of {data}", broken
+    split = notes.get("split", "hash") if seen else "hash"
+    own: Any = load_data(RunSettings(data=data, split=split), pretrained.preprocess.crop)
+    check_classes(name, own.class_names, known)
+    batches = ((renormalize(x, own, pretrained), y) for x, y in evaluation_batches(own, "test"))
+    logits, labels = predict(model, batches)
+    place = torch.tensor([known.index(one) for one in own.class_names])
+    return confusion(logits.argmax(1), place[labels], len(known)), f"images, the test split of {data}", {}
+
+
+def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
+    """Raise ValueError if there are classes that the model of this name does not know."""
+    if unknown := set(classes) - set(known):
+        raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}, but {', '.join(known[:20])}")
+
+
+def renormalize(images: Tensor, data: Any, pretrained: Pretrained) -> Tensor:
+    """Images that were normalized for a data set, as a model needs them; ValueError if they have another size or depth."""
+    wanted = (pretrained.preprocess.in_chans, *pretrained.preprocess.crop)
+    if images.shape[1:] != wanted:
+        raise ValueError(f"the model reads images of {wanted} (channels, height, width), got {tuple(images.shape[1:])}")
+    mean, std = (images.new_tensor(x).view(-1, 1, 1) for x in (data.mean, data.std))
+    return pretrained.preprocess.normalize(images * std + mean)

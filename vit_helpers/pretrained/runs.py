@@ -1,0 +1,131 @@
+"""The data and the network of a run, from scratch or from trained weights, and the model that comes out of it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vit_helpers.data import Data
+from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
+from vit_helpers.pretrained.finetune import add_lora, freeze, merge_lora, transfer_weights
+from vit_helpers.pretrained.preprocess import Preprocess
+from vit_helpers.pretrained.sources import RUN_WEIGHTS, load_pretrained
+from vit_helpers.training import Epoch, fit
+from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
+from vit_helpers.training.checkpoints import Checkpoint
+from vit_helpers.training.distributed import broadcast, full_state_dict, is_main_process, shard_batches, world_size
+from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
+from vit_helpers.vit import ViT, ViTConfig
+
+LAST_WEIGHTS = "last.safetensors"
+WIDTH = 768  # that the learning rates for fine-tuning in presets.toml are meant for
+
+
+def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
+    """The data set of a run and its network, which has a new head and the trained weights that the settings name, if any.
+
+    Images get the size that the weights were trained with, unless the settings give another, and in memory their mean and
+    std.  options: of the data set's function
+    raises: ValueError for images with another number of channels
+    """
+    if settings.weights is None:
+        data = load_data(settings, **options)
+        return data, make_network(data, settings)
+    pretrained = load_pretrained(settings.weights, settings.shape.get("num_heads"))
+    data = load_data(settings, pretrained.preprocess.crop, **options)
+    if data.in_chans != (wanted := pretrained.preprocess.in_chans):
+        raise ValueError(
+            f"{settings.weights} reads images of {wanted} channels, those of {settings.data} have {data.in_chans}"
+        )
+    if isinstance(data, Data):
+        data = replace(data, mean=pretrained.preprocess.mean, std=pretrained.preprocess.std)
+    dropout = {name: settings.shape[name] for name in ("dropout", "attn_dropout") if name in settings.shape}
+    model = transfer_weights(
+        pretrained.model, num_classes=len(data.class_names), image_size=data.image_size, **dropout
+    ).train()
+    if settings.tune != "full":
+        model = freeze(model) if settings.tune == "head" else add_lora(model, settings.rank)
+    return data, model
+
+
+def scale_lr(settings: RunSettings, model: Any) -> RunSettings:
+    """Settings for fine-tuning whose learning rate fits the model's width, since narrow models take larger steps."""
+    return settings.replace(lr=float(f"{settings.recipe.lr * WIDTH / model.config.embed_dim:.2g}"))
+
+
+def trained_model(config: ViTConfig, settings: RunSettings, weights: Mapping[str, Tensor]) -> ViT:
+    """The model of a run with these weights, with LoRA merged; draws no random numbers, so that a run can go on."""
+    with torch.random.fork_rng(devices=[]):
+        model = ViT(config)
+        if settings.weights and settings.tune == "lora":
+            add_lora(model, settings.rank)
+    model.load_state_dict(weights)
+    return merge_lora(model)
+
+
+def save_run(
+    path: Path, weights: Mapping[str, Tensor], epoch: int, *, config: ViTConfig, settings: RunSettings, data: Any
+) -> None:
+    """Save the weights that a run had after an epoch, for `load_pretrained`; their notes name the epoch and the data.
+
+    data: its images were resized to the shorter side, and cropped
+    """
+    preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
+    notes = {
+        "epoch": str(epoch),
+        "data": full_name(settings.data),
+        "split": settings.split,
+        "tta": "yes" if settings.tta else "no",
+    }
+    save_weights(path, trained_model(config, settings, weights), preprocess, data.class_names, notes)
+
+
+def full_name(data: str) -> str:
+    """The name of a data set, with the whole path of one that is in a folder."""
+    kind, _, path = data.partition(":")
+    return f"{kind}:{Path(path).expanduser().resolve()}" if path else data
+
+
+def fit_run(
+    model: Any, data: Any, settings: RunSettings, out: Path, keep: Checkpoint, device: str = "cpu"
+) -> tuple[list[Epoch], int]:
+    """Train the model of a run; its history and weights, of the best and of the last epoch, are kept in the folder `out`.
+
+    keep   : writes the checkpoint, or resumes it first
+    returns: the history, and the epoch whose weights the model has afterwards: the best, where there is a file for it,
+             which a ViT of pre-norm blocks has; else the last
+    """
+    train, validation = (shard_batches(x) for x in (make_batches(data, settings), evaluation_batches(data, "validation")))
+    after, best = (EarlyStopping(settings.patience), HistoryFile(out / "history.csv")), out / RUN_WEIGHTS
+    if not settings.keeps_weights:
+        return (history := fit(model, train, validation, settings.recipe, device=device, callbacks=[keep, *after])), len(
+            history
+        )
+    save = partial(save_run, config=model.config, settings=settings, data=data)
+    callbacks = [KeepBest(partial(save, best)), keep, *after]
+    history = fit(model, train, validation, settings.recipe, device=device, callbacks=callbacks)
+    epoch, last, weights = best_epoch(history), len(history), full_state_dict(model)
+    if is_main_process():
+        save(out / LAST_WEIGHTS, weights, last)
+        if not best.exists() or read_notes(best).get("epoch") != str(epoch):  # a run that version 0.1 or 0.2 started
+            save(best, weights, epoch := last)
+    if (epoch := broadcast(epoch)) != last:
+        load_whole(merge_lora(model), load_weights(best).model.state_dict() if is_main_process() else {})
+    return history, epoch
+
+
+def load_whole(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Load the main process's weights into a model in all processes, sharded or not."""
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=world_size() > 1)
+    set_model_state_dict(model, dict(weights), options=options)
+
+
+def evaluation_batches(data: Any, split: str) -> Any:
+    """The batches of a split in a test: smaller ones of larger images, whose activations need more memory."""
+    return data.batches(split, 512 if max(data.image_size) <= 64 else 64)

@@ -1,0 +1,56 @@
+"""What a test shows: how often each class is taken for each other one, and how sure the accuracies are."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from vit_helpers.training.distributed import all_gather
+from vit_helpers.training.measurements import Batch, Score, evaluate, predict
+
+Z = 1.959964  # of a normal distribution, 95% lies within so many standard deviations
+
+
+def score_classes(model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu") -> tuple[Score, Tensor]:
+    """The score of a model on some images, of all processes together, and its confusion matrix, see `confusion`."""
+    logits, labels = predict(model, batches, device)
+    score = evaluate(nn.Identity(), [(logits, labels)])
+    predictions = all_gather(logits.argmax(1))
+    return score, confusion(predictions, all_gather(labels), logits.shape[1])
+
+
+def confusion(predictions: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """How many images of each class (row) got each prediction (column): (n,), (n,) -> (K, K)
+
+    >>> confusion(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), 2)
+    tensor([[1, 1],
+            [0, 1]])
+    """
+    return (labels * num_classes + predictions).bincount(minlength=num_classes**2).view(num_classes, num_classes)
+
+
+def wilson_interval(correct: int, n: int) -> tuple[float, float]:
+    """A 95% interval for the accuracy behind `correct` of n images (Wilson 1927); (0, 1) for none.
+
+    >>> [round(bound, 3) for bound in wilson_interval(27, 37)]
+    [0.57, 0.846]
+    """
+    if not n:
+        return 0.0, 1.0
+    p, z2 = correct / n, Z**2
+    center, half = (p + z2 / (2 * n)) / (1 + z2 / n), Z / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n**2))
+    return max(0.0, center - half), min(1.0, center + half)
+
+
+def class_table(counts: Tensor, class_names: Sequence[str]) -> pd.DataFrame:
+    """The accuracy of each class and of all, with 95% intervals.
+
+    counts : (K, K), see `confusion`
+    returns: rows named by the classes, and "all classes"; columns images, accuracy (NaN without images), low, high
+    """
+    rows = [(int(counts[k, k]), int(counts[k].sum())) for k in range(len(counts))]
+    rows.append((int(counts.trace()), int(counts.sum())))
+    table = [(n, correct / n if n else math.nan, *wilson_interval(correct, n)) for correct, n in rows]
+    return pd.DataFrame(table, [*class_names, "all classes"], ["images", "accuracy", "low", "high"])
