@@ -41,7 +41,7 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "scaling": {"_validate", "scaling", "training.recipe", "vit"},
     "plots": {"plots"},
 }
-SIZES = {"model": 600, "library": 5500, "library and tools": 7500}  # lines at most, without checks, plots and results
+SIZES = {"model": 600, "library": 5890, "library and tools": 8170}  # lines at most, without checks, plots and results
 EVERYTHING = {*ORDER, "cli", "checks"}
 
 
