@@ -23,7 +23,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from vit_helpers.cli import positive_int
 
@@ -63,7 +63,7 @@ def run(args: Namespace) -> int:
             shutdown()
         return status
     except (ValueError, TypeError, OSError, ImportError, FloatingPointError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not is_peer_failure(error):
+        if isinstance(error, BrokenPipeError) or (isinstance(error, RuntimeError) and not is_peer_failure(error)):
             raise
         if is_main_process() or isinstance(error, BrokenShardError | OSError | ImportError | RuntimeError):
             where = "" if world_size() == 1 else f" in process {rank()}"  # of other errors all processes say the same
@@ -73,37 +73,45 @@ def run(args: Namespace) -> int:
 
 def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; returns the exit status."""
-    from vit_helpers.training.distributed import init_distributed, is_main_process, is_peer_failure
+    from vit_helpers.training.checkpoints import load_checkpoint
+    from vit_helpers.training.distributed import init_distributed, is_main_process
     from vit_helpers.training.presets import preset
-    from vit_helpers.training.run_folder import choose_folder, how_to_resume, kept_settings
+    from vit_helpers.training.run_folder import choose_folder, how_to_resume, kept_settings, stop_cause
+    from vit_helpers.training.sealed import WriteError
 
     device = init_distributed(pick_device(args.device))
     given = {name: value for name in KEPT if (value := getattr(args, name)) is not None}
     with ExitStack() as stack:
         name = Path((args.data or "digits").partition(":")[0]).name
         out, found = choose_folder(args.out, args.resume, name, stack)
-        settings = kept_settings(found, given) if found else preset(given.get("data", "digits")).replace(**given)
+        about = load_checkpoint(found)["about"] if found else None
+        if found and about is not None:
+            settings = kept_settings(found, about, given)
+        else:
+            settings = preset(given.get("data", "digits")).replace(**given)
         checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
         if args.shard and checkpoint.suffix == ".pt":
             raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
         try:
-            fit_and_test(out, checkpoint, settings, device, sharded=args.shard, resume=found is not None)
-        except (KeyboardInterrupt, RuntimeError) as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
-            if not interrupted and not is_peer_failure(error):
+            fit_and_test(out, checkpoint, settings, device, sharded=args.shard, resumed=about)
+        except (KeyboardInterrupt, RuntimeError, WriteError, BrokenPipeError) as error:
+            if (cause := stop_cause(error)) is None:
                 raise
             if "RANK" in os.environ:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun's, for the moment that a last message takes
             if is_main_process():
-                print("\n" + how_to_resume(out, "stopped" if interrupted else "stopped, as another process failed"))
-            if not interrupted:
-                raise
-            return 130
+                unheard = isinstance(error, BrokenPipeError)
+                print("\n" + how_to_resume(out, cause), file=sys.stderr if unheard else sys.stdout)
+            if isinstance(error, KeyboardInterrupt):
+                return 130
+            raise
     return 0
 
 
-def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: str, *, sharded: bool, resume: bool) -> None:
-    """Train, test, print both, and keep the results in the folder `out`."""
+def fit_and_test(
+    out: Path, checkpoint: Path, settings: "RunSettings", device: str, *, sharded: bool, resumed: dict[str, Any] | None
+) -> None:
+    """Train, test, print both, and keep the results in the folder `out`.  resumed: what is known about a run that goes on"""
     import torch
 
     from vit_helpers.data import load
@@ -111,10 +119,11 @@ def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: s
     from vit_helpers.training.checkpoints import Checkpoint
     from vit_helpers.training.distributed import full_state_dict, is_main_process, shard, shard_batches, world_size
     from vit_helpers.training.presets import make_batches, make_network, with_tta
-    from vit_helpers.training.run_folder import launch
+    from vit_helpers.training.run_folder import describe_run
 
     set_seed(settings.seed)
     data = load(settings.data)
+    about = describe_run(data, settings, resumed)
     train, model = shard_batches(make_batches(data, settings)), make_network(data, settings)
     validation, test = (shard_batches(data.batches(split, 512)) for split in ("validation", "test"))
     if is_main_process():
@@ -123,9 +132,7 @@ def fit_and_test(out: Path, checkpoint: Path, settings: "RunSettings", device: s
         print(f"{settings.data}: {about_model}; {device}, {processes}{torch.get_num_threads()} threads")
     if sharded:
         shard(model)
-    about = {"options": settings.to_dict(), "launch": launch()}
-    about |= {"mean": data.mean, "std": data.std, "class_names": data.class_names}
-    keep = Checkpoint(checkpoint, resume, about)
+    keep = Checkpoint(checkpoint, resumed is not None, about)
     history = fit(model, train, validation, settings.recipe, device=device, callbacks=[keep])
     score = evaluate(with_tta(model, settings), test, device)
     weights = full_state_dict(model)
@@ -146,11 +153,13 @@ def save_results(model: "ViT", history: "list[Epoch]", data: "Data", out: Path) 
     matplotlib.use("Agg")
     from vit_helpers.plots.curves import draw_curves
     from vit_helpers.pretrained import Preprocess, save_weights
+    from vit_helpers.training.sealed import write_aside
 
     size = data.image_size  # `data.folders` scales images to the shorter side, and crops
     preprocess = Preprocess(min(size), size, "bilinear", data.mean, data.std)
     save_weights(out / "weights.safetensors", model, preprocess, data.class_names)
-    draw_curves(history).savefig(out / "curves.png", dpi=100)
+    with write_aside(out / "curves.png") as part:
+        draw_curves(history).savefig(part, dpi=100, format="png")
 
 
 def pick_device(name: str) -> str:

@@ -55,7 +55,7 @@ class Preprocess:
             image = image.convert("L" if self.in_chans == 1 else "RGB")
         image = TF.resize(image, self.resize, InterpolationMode(self.interpolation), antialias=True)
         image = TF.center_crop(image, self.crop)
-        return image if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255
+        return image.clamp(0, 1) if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255  # bicubic overshoots
 
     def normalize(self, images: Tensor) -> Tensor:
         """Subtract the mean of each channel and divide by its std: (..., C, H, W) -> (..., C, H, W)"""

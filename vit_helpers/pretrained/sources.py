@@ -154,6 +154,16 @@ LOADERS = (load_torchvision, load_timm, load_huggingface, load_ours)
 LIBRARIES = {load.__name__.removeprefix("load_"): load for load in LOADERS}
 
 
+def mlp_ratio(hidden: int, dim: int) -> float:
+    """hidden / dim, or the next larger number where rounding would make the hidden layer one narrower
+
+    >>> int(88 * (120 / 88)), int(88 * mlp_ratio(120, 88))
+    (119, 120)
+    """
+    ratio = hidden / dim
+    return ratio if int(dim * ratio) == hidden else math.nextafter(ratio, math.inf)
+
+
 def assemble(
     state: StateDict, num_heads: int | None, preprocess: Preprocess, class_names: Sequence[str], **fields: Any
 ) -> Pretrained:
@@ -171,7 +181,7 @@ def assemble(
         embed_dim=D,
         depth=len({key.split(".")[1] for key in state if key.startswith("blocks.")}),
         num_heads=num_heads,
-        mlp_ratio=len(state["blocks.0.mlp.fc1.bias"]) / D,
+        mlp_ratio=mlp_ratio(len(state["blocks.0.mlp.fc1.bias"]), D),
         class_token="token_embed.cls_token" in state,
         representation_size=None if hidden is None else len(hidden),
         **fields,
