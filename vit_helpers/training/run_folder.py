@@ -46,7 +46,7 @@ def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitS
     return folder, found
 
 
-def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack) -> Path:
+def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack, tries: int = 20) -> Path:
     """Choose the folder of a run, create it, and lock it until `stack` closes; a new one that is empty then is removed."""
     if resume and resume.name in CHECKPOINTS and resume.exists():
         resume = resume.parent
@@ -62,6 +62,8 @@ def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack) ->
         hold(folder / ".lock", f"another run is writing into {folder}: wait for it to end, or choose another --out", stack)
         check_writable(folder)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and tries:  # a run that ended has just removed the folder
+            return claim(out, resume, name, stack, tries - 1)
         where = given or f"{Path.cwd()}: --out FOLDER names another"
         raise OSError(f"no run can be kept in {where} ({error.strerror or error})") from error
     kept = [] if resume or find_checkpoint(folder) else [path for kind in RESULTS for path in folder.glob(kind)]
