@@ -44,7 +44,10 @@ class Preprocess:
         return self.normalize(self.frame(image))
 
     def frame(self, image: Image | Tensor) -> Tensor:
-        """The part of an image that the model sees, before normalization: (C, *crop), from 0 to 1"""
+        """The part of an image that the model sees, before normalization: (C, *crop), from 0 to 1
+
+        Bicubic resizing of a tensor overshoots a little, here as in torchvision; that of a picture is clipped.
+        """
         from torchvision.transforms import InterpolationMode
         from torchvision.transforms import functional as TF
 
@@ -55,7 +58,7 @@ class Preprocess:
             image = image.convert("L" if self.in_chans == 1 else "RGB")
         image = TF.resize(image, self.resize, InterpolationMode(self.interpolation), antialias=True)
         image = TF.center_crop(image, self.crop)
-        return image.clamp(0, 1) if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255  # bicubic overshoots
+        return image if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255
 
     def normalize(self, images: Tensor) -> Tensor:
         """Subtract the mean of each channel and divide by its std: (..., C, H, W) -> (..., C, H, W)"""
