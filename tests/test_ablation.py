@@ -3,6 +3,7 @@
 import csv
 import math
 import pickle
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pandas as pd
@@ -13,6 +14,7 @@ from vit_helpers.ablation.runs import COLUMNS
 from vit_helpers.cli import main
 from vit_helpers.results import RESULTS, read_results
 from vit_helpers.training.presets import RunSettings
+from vit_helpers.training.run_folder import hold
 
 SMALL = Table(
     seeds=2,
@@ -54,6 +56,19 @@ def test_rows_are_kept_and_a_second_call_trains_nothing(tmp_path):
     )  # projection, tokens, block, norm, head
     T, D = 17, 16
     assert first.multiply_adds == 16 * 4 * D + 12 * T * D**2 + 2 * T**2 * D + 10 * D
+
+
+def test_two_at_once_do_not_write_into_one_file(tmp_path, monkeypatch):
+    """Both would train every run, and the file would have each of them twice"""
+    path, one = tmp_path / "rows.csv", Table(seeds=1, baseline=SMALL.baseline)
+    with ExitStack() as stack:
+        hold(tmp_path / ".rows.csv.lock", "taken", stack)
+        with pytest.raises(ValueError, match=r"another process writes into .*rows\.csv"):
+            run_table(one, path)
+    rows = run_table(one, path, lambda line: None)
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
+    monkeypatch.setattr("vit_helpers.ablation.runs.hold", lambda *rest: pytest.fail("only reads: needs no lock"))
+    pd.testing.assert_frame_equal(run_table(one, path), rows)
 
 
 def test_a_table_goes_on_where_it_stopped_to_the_same_end(tmp_path):

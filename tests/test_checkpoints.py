@@ -1,4 +1,8 @@
+import errno
+import io
+import pickle
 import shutil
+import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -54,14 +58,14 @@ def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
     train(epochs=2, checkpoint=path)
 
     def half(state, file):
-        file.write_bytes(b"half")
+        file.write(b"half")
         raise error
 
     monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)  # there was room when the run began
     monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(OSError, match=str(error)):
+    with pytest.raises(OSError, match=f"could not write .*checkpoint.pt, .*checkpoint.pt is as it was: {error}"):
         train(epochs=2, checkpoint=path)
-    assert len(load_checkpoint(path)["history"]) == 2
+    assert not list(tmp_path.glob("*.part")) and len(load_checkpoint(path)["history"]) == 2
 
 
 @pytest.mark.parametrize("step", range(4))
@@ -87,6 +91,159 @@ def test_a_cut_between_any_two_steps_of_writing_leaves_a_checkpoint(tmp_path, mo
         train(epochs=1, checkpoint=path)
     assert len(steps) == step + 1
     assert len(load_checkpoint(path)["history"]) == 2
+
+
+@pytest.mark.parametrize("step", ["torch.save", "shutil.copyfile"])
+def test_a_full_disk_is_named_and_leaves_the_last_checkpoint(tmp_path, monkeypatch, step):
+    path = tmp_path / "checkpoint.pt"
+    train(epochs=2, checkpoint=path)
+
+    def full(*rest):
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        finally:
+            if step == "torch.save":
+                raise RuntimeError("unexpected pos 576 vs 534")  # torch's words, which hide the cause
+
+    monkeypatch.setattr("vit_helpers.training.checkpoints.check_writable", lambda folder: None)
+    monkeypatch.setattr(step, full if step != "torch.save" else lambda state, file: full() if file.name else None)
+    monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)
+    with pytest.raises(OSError, match=r"is as it was: No space left on device$"):
+        train(epochs=2, checkpoint=path)
+    assert {file.name for file in tmp_path.iterdir()} == {"checkpoint.pt", "checkpoint.pt.previous"}
+    assert len(load_checkpoint(path)["history"]) == 2
+    if step == "torch.save":
+        with pytest.raises(OSError, match="nothing was kept yet"):
+            train(epochs=2, checkpoint=tmp_path / "new.pt")
+
+
+@pytest.mark.parametrize("place", [Path("/proc"), Path("/dev/null/folder")])
+def test_a_place_where_nothing_can_be_written_is_found_before_the_first_epoch(place):
+    if not Path("/proc").is_dir():
+        pytest.skip("needs a folder that refuses files even from root")
+    with pytest.raises(OSError, match=r"written into /proc|Not a directory"):
+        train(checkpoint=place / "checkpoint.pt", report=lambda row: pytest.fail("an epoch was trained"))
+
+
+def damage(data, at):
+    """The bytes with one bit flipped"""
+    return data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
+
+
+def test_a_bit_flipped_anywhere_is_noticed_and_the_one_before_offered(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    train(epochs=2, checkpoint=path)
+    whole = path.read_bytes()
+    for at in (*range(0, len(whole), 499), *range(len(whole) - 60, len(whole))):
+        path.write_bytes(damage(whole, at))
+        with pytest.raises(ValueError, match=r"truncated or damaged; the one before it is .*\.previous: rename it"):
+            load_checkpoint(path)
+    path.write_bytes(whole)
+    assert len(load_checkpoint(path)["history"]) == 2
+
+
+def test_damage_to_the_weights_of_an_older_checkpoint_is_noticed(tmp_path):
+    """It has no checksum of its own, but those of its zip file"""
+    whole = Path(__file__).with_name("data").joinpath("version1_adamw.pt").read_bytes()
+    path = tmp_path / "checkpoint.pt"
+    with zipfile.ZipFile(io.BytesIO(whole)) as parts:
+        tensors = [part for part in parts.infolist() if "/data/" in part.filename and part.file_size > 100]
+    assert tensors
+    for part in tensors:
+        path.write_bytes(damage(whole, part.header_offset + 200))
+        with pytest.raises(ValueError, match="truncated or damaged"):
+            load_checkpoint(path)
+
+
+@pytest.mark.parametrize(("lost", "says"), [(["model"], "it lacks: model"), (["optimizer", "random"], "optimizer, random")])
+def test_a_checkpoint_without_what_is_needed_says_so(tmp_path, lost, says):
+    path = tmp_path / "checkpoint.pt"
+    train(epochs=2, checkpoint=path)
+    state = {name: value for name, value in torch.load(path, weights_only=True).items() if name not in (*lost, "version")}
+    torch.save(state, path)
+    with pytest.raises(ValueError, match=says):
+        train(epochs=2, checkpoint=path, resume=True)
+
+
+def test_an_older_checkpoint_without_what_is_not_needed_goes_on(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    train(epochs=2, checkpoint=path)
+    state = torch.load(path, weights_only=True)
+    for name in ("version", "total", "about"):
+        del state[name]
+    del state["random"]["cuda"], state["recipe"]["schedule"]
+    torch.save(state, path)
+    assert load_checkpoint(path)["about"] == {}
+    assert len(train(epochs=2, checkpoint=path, resume=True)[1]) == 2
+
+
+class Evil:
+    """Leaves a file where it is unpickled"""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return Path.touch, (self.trace,)
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory):
+    """Two epochs of one process, each in a folder"""
+    path = tmp_path_factory.mktemp("sharded") / "run.shards"
+    return path, train(epochs=2, checkpoint=path)
+
+
+@pytest.mark.parametrize("place", ["metadata", "learning rate", "state", "weights"])
+def test_a_sharded_checkpoint_runs_no_code(sharded, tmp_path, place):
+    trace, path = tmp_path / "trace", shutil.copytree(sharded[0], tmp_path / "run.shards")
+    folder = path / "epoch-0002"
+    state = torch.load(folder / "state.pt", weights_only=True)
+    del state["checksums"], state["version"]  # they would find the change, but whoever made it can make them too
+    torch.save(state, folder / "state.pt")
+    metadata = pickle.loads((folder / ".metadata").read_bytes())
+    values = {index.fqn: where for index, where in metadata.storage_data.items()}
+    if place == "metadata":
+        metadata.planner_data = Evil(trace)
+    elif place == "state":
+        torch.save(state | {"about": Evil(trace)}, folder / "state.pt")
+    else:
+        start = "optimizer.param_groups" if place == "learning rate" else "model.token"
+        where = next(where for name, where in values.items() if name.startswith(start))
+        payload = io.BytesIO()
+        torch.save(Evil(trace), payload)
+        where.offset, where.length = (folder / where.relative_path).stat().st_size, len(payload.getvalue())
+        with (folder / where.relative_path).open("ab") as file:
+            file.write(payload.getvalue())
+    if place != "state":
+        (folder / ".metadata").write_bytes(pickle.dumps(metadata))
+    with pytest.raises(ValueError, match=r"could not read|truncated or damaged"):
+        train(epochs=2, checkpoint=path, resume=True)
+    assert not trace.exists()
+
+
+def test_sharded_checkpoints_go_on_those_of_older_versions_too(sharded, tmp_path):
+    path = shutil.copytree(sharded[0], tmp_path / "run.shards")
+    shutil.rmtree(path / "epoch-0002")
+    file = path / "epoch-0001" / "state.pt"
+    state = torch.load(file, weights_only=True)
+    del state["checksums"]
+    torch.save(state | {"version": 2}, file)
+    model, history = train(epochs=2, checkpoint=path, resume=True)
+    (whole, rows), two = sharded[1], model.state_dict()
+    assert figures(history) == figures(rows)
+    assert all(torch.equal(value, two[name]) for name, value in whole.state_dict().items())
+
+
+def test_a_sharded_checkpoint_damaged_anywhere_is_refused_and_the_one_before_offered(sharded, tmp_path):
+    path = shutil.copytree(sharded[0], tmp_path / "run.shards")
+    for file in sorted((path / "epoch-0002").iterdir()):
+        whole = file.read_bytes()
+        for at in (0, len(whole) // 3, len(whole) - 1):
+            file.write_bytes(damage(whole, at))
+            with pytest.raises(ValueError, match=r"damaged.*if it is damaged, remove .*2 to go on from .*1$"):
+                train(epochs=2, checkpoint=path, resume=True)
+        file.write_bytes(whole)
 
 
 def test_a_checkpoint_runs_no_code(tmp_path):

@@ -35,8 +35,12 @@ GOOD = {
             "constant prediction",
             "100% of the validation",
         ),
-        ({"loss": 1.09, "accuracy": 0.4}, "stuck at ln K", "guessing among 3 classes costs ln 3 = 1.10"),
-        ({"loss": 9.0, "accuracy": 0.4}, "stuck at ln K", "the loss is 9.00"),
+        (
+            {"loss": 1.09, "accuracy": 0.4, "val_accuracy": 0.4},
+            "stuck at ln K",
+            "guessing among 3 classes costs ln 3 = 1.10",
+        ),
+        ({"loss": 9.0, "accuracy": 0.4, "val_accuracy": 0.4}, "stuck at ln K", "the loss is 9.00"),
         ({"probabilities": True, "loss": 0.58}, "softmax twice", "It is 0.58 and cannot fall below 0.55"),
         ({"probabilities": True, "val_majority_share": 1.0}, "softmax twice", "a probability distribution already"),
         ({"probabilities": True, "loss": 1.09, "accuracy": 0.4}, "softmax twice", "Remove the softmax"),
@@ -65,6 +69,91 @@ def test_a_loss_that_was_not_finite_at_any_time_counts():
 def test_two_classes_with_label_smoothing_are_no_second_softmax():
     row = Epoch(1, loss=0.36, val_loss=0.67, accuracy=0.91, val_accuracy=0.68, val_majority_share=0.6, num_classes=2)
     assert diagnose([row]).symptom == "overfitting"
+
+
+LARGE = {"val_majority_share": 0.985, "val_largest_class": 0.985, "val_images": 200, "num_classes": 2, "batch_size": 64}
+
+
+@pytest.mark.parametrize(
+    ("changes", "symptom"),
+    [
+        (LARGE | {"val_accuracy": 1.0}, "healthy"),  # 98.5% of the images are of one class
+        ({"val_majority_share": 0.985, "val_accuracy": 1.0}, "healthy"),  # the same, in a history of version 0.1
+        (LARGE | {"val_accuracy": 0.985, "val_majority_share": 1.0, "guess_loss": 0.078}, "healthy"),  # no one can tell
+        (LARGE | {"val_largest_class": 0.6, "val_accuracy": 0.6}, "constant prediction"),
+        ({"accuracy": 0.62, "loss": 0.9}, "healthy"),  # mixed labels: training looks worse than it is
+        ({"loss": 1.09, "least_loss": 1.0, "guess_loss": 1.0986, "batch_size": 64, "accuracy": 0.6}, "healthy"),
+        ({"loss": 0.5, "guess_loss": 0.5, "batch_size": 64, "val_accuracy": 0.8, "val_largest_class": 0.8}, "stuck at ln K"),
+        ({"val_accuracy": 0.85, "val_images": 30}, "healthy"),  # 30 images show a gap of 0.12 by chance
+        ({"val_accuracy": 0.85, "val_images": 3000}, "overfitting"),
+        ({"val_loss": math.nan, "val_accuracy": math.nan, "val_majority_share": math.nan}, "not validated"),
+        ({"loss": 1.09, "accuracy": 0.4, "batch_size": 64, "val_accuracy": 0.4}, "underfitting"),  # a loss of another kind
+    ],
+)
+def test_what_labels_and_chance_explain_has_no_name(changes, symptom):
+    assert diagnose([GOOD | {"epoch": 8} | changes, GOOD | changes]).symptom == symptom
+
+
+@pytest.mark.parametrize(
+    ("loss", "changes", "symptom"),
+    [
+        (math.log(64), {}, "stuck at ln(batch size)"),
+        ((64 * math.log(64) + 36 * math.log(36)) / 100, {"images": 100}, "stuck at ln(batch size)"),
+        (math.log(17), {"tokens": 17}, "stuck at ln(tokens)"),
+        (math.log(16), {"tokens": 17}, "stuck at ln(patches)"),
+        (math.log(640), {}, "stuck at ln(training images)"),
+        (math.log(200), {"val_images": 200, "val_accuracy": 0.3, "val_loss": 1.0, "val_largest_class": 0.4},
+         "stuck at ln(validation images)"),
+        (math.log(10), {"num_classes": 10}, "stuck at ln K"),
+        (math.log(64) * 0.98, {}, "not validated"),
+        (math.log(64), {"guess_loss": 2.3, "num_classes": 10, "loss": 0.2}, "not validated"),
+    ],
+)  # fmt: skip
+def test_a_loss_that_sits_at_the_logarithm_of_a_count_is_told_the_count(loss, changes, symptom):
+    row = {"loss": loss, "images": 640, "batch_size": 64, "num_classes": 0} | changes
+    found = diagnose([row | {"epoch": epoch} for epoch in range(1, 5)])
+    assert found.symptom == symptom
+    if symptom.startswith("stuck at ln("):
+        assert symptom[len("stuck at ln(") : -1] in found.advice and f"the loss is {loss:.2f}" in found.advice
+    assert "stuck" not in diagnose([row | {"epoch": 1, "loss": 2 * loss}, row | {"epoch": 2}]).symptom
+
+
+def test_a_contrastive_loss_that_learns_nothing_is_told_the_batch_size():
+    """Its outputs (B, B) have as many columns as the batch has images, which differs in the last batch"""
+
+    class Pairs(Classifier):
+        def forward(self, x):
+            return 0 * (z := super().forward(x)) @ z.detach().T
+
+    pairs = [(x, torch.arange(len(x))) for x, _ in batches()]
+    history = fit(Pairs(), pairs, None, Recipe(epochs=3, label_smoothing=0), **silent)
+    assert diagnose(history).symptom == "stuck at ln(batch size)"
+
+
+def test_a_run_measures_what_its_labels_cost_at_least_and_by_guessing():
+    def measured(train, **recipe):
+        (row,) = fit(Classifier(), train, batches(), Recipe(epochs=1, **recipe), **silent)
+        return row
+
+    shares = problem().labels.bincount() / 100
+    row = measured(batches(), label_smoothing=0.0)
+    assert row.guess_loss == pytest.approx(torch.special.entr(shares).sum().item()) and row.least_loss == 0
+    assert (row.images, row.batch_size, row.val_images, row.val_largest_class) == (100, 32, 100, 0.4)
+    smooth = torch.tensor([0.8, 0.1, 0.1])
+    row = measured(batches(), label_smoothing=0.3)
+    assert row.least_loss == pytest.approx(torch.special.entr(smooth).sum().item())
+    mixed = [(x, torch.tensor([0.5, 0.5, 0.0]).expand(len(x), 3)) for x, _ in batches()]
+    row = measured(mixed, label_smoothing=0.0)
+    assert (row.guess_loss, row.least_loss) == pytest.approx((math.log(2), math.log(2)))
+    (row,) = fit(Classifier(), batches(), batches(), Recipe(epochs=1), loss_fn=nn.CrossEntropyLoss(), **silent)
+    assert row.guess_loss == row.least_loss == 0 and row.accuracy > 0
+
+
+def test_probabilities_for_a_loss_that_wants_them_are_no_fault():
+    model = nn.Sequential(Classifier(), nn.Softmax(1))
+    loss = lambda outputs, labels: nn.functional.nll_loss(outputs.log(), labels)  # noqa: E731
+    history = fit(model, batches(), batches(), Recipe(epochs=2), loss_fn=loss, **silent)
+    assert diagnose(history).symptom != "softmax twice"
 
 
 def digits(*classes, model=None, epochs=2, **recipe):

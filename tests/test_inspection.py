@@ -151,6 +151,12 @@ def test_gradient_rollout_leaves_out_what_speaks_against():
 # Distance
 
 
+def test_attention_to_the_class_token_alone_has_no_distance_among_patches():
+    weights = torch.zeros(1, 2, 5, 5)
+    weights[..., 0] = 1
+    assert torch.equal(attention_distance(weights, (2, 2), patch_size=4), torch.zeros(1, 2))
+
+
 @pytest.mark.parametrize("n", [2, 5, 9])
 def test_distance_of_uniform_attention_in_a_row_of_patches(n):
     """The mean of |i - j| over 0 .. n-1 is (n^2 - 1) / 3n"""

@@ -18,6 +18,11 @@ def test_pieces_lie_end_to_end():
     assert ax.get_xlabel() == "GiB" and ax.get_title(loc="left") == "t"
 
 
+def test_more_pieces_than_colors_are_drawn():
+    bars = draw_stacks({"one": {str(i): 1.0 for i in range(9)}}).patches
+    assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in bars}) == 9
+
+
 def test_shares_make_a_hundred():
     ax = draw_stacks(ROWS, share=True)
     assert [p.get_width() for bars in ax.containers for p in bars] == pytest.approx([25, 50, 75, 50])

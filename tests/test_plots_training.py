@@ -45,6 +45,7 @@ def test_calibration_averages_groups_from_least_to_most_sure():
     right = torch.tensor([True, False, True, True])
     ax = draw_calibration(sure, right, groups=2)
     line = ax.lines[1]
+    assert line.get_label() == "the model, 1/2 of the images each"
     assert list(line.get_xdata()) == pytest.approx([0.4, 0.8]) and list(line.get_ydata()) == pytest.approx([0.5, 1.0])
 
 

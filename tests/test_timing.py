@@ -42,6 +42,10 @@ print(first, peak_memory() - before)
 """
 
 
+def test_the_memory_of_no_other_device_than_a_cuda_one_is_promised():
+    assert can_measure_memory("cuda:1") and not can_measure_memory("mps")
+
+
 @pytest.mark.skipif(not can_measure_memory(), reason="only Linux tells the memory of a process")
 def test_the_peak_is_that_since_the_last_look():
     """In a process of its own: here other tests have left memory that may be given back, or used again"""

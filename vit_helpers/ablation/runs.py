@@ -7,6 +7,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from io import StringIO
@@ -24,8 +25,10 @@ from vit_helpers._validate import check_int
 from vit_helpers.training import fit, set_seed
 from vit_helpers.training.best import EarlyStopping
 from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
+from vit_helpers.training.run_folder import hold
 
 Row = dict[str, Any]
+Runs = Sequence[tuple[str, int, RunSettings]]
 COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its type
     **{"change": str, "seed": int},
     **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
@@ -95,16 +98,31 @@ def run_table(
     Each row is written as soon as its run is finished, so that a table that was stopped goes on where it was.
     report : called with a line per finished run
     workers: how many runs at a time, each in a process of its own with one thread; 1 for one after another, in this process
-    raises : ValueError when the file contains rows of other settings, naming the first
+    raises : ValueError when the file contains rows of other settings, naming the first, or when another process writes into
+             it; OSError when nothing can be written there
     """
     path, runs = Path(path), list(table.runs())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        if len(kept_rows(runs, path)) < len(runs):  # something will be written
+            hold(path.with_name(f".{path.name}.lock"), f"another process writes into {path}: wait for it to end", stack)
+        return pd.DataFrame(fill_table(runs, path, report, workers), columns=list(COLUMNS))
+
+
+def kept_rows(runs: Runs, path: Path) -> dict[tuple[str, int], Row]:
+    """The rows of these runs that are in the CSV file already, by change and seed"""
     done = {(row["change"], row["seed"]): row for row in read_runs(path).to_dict("records")}
     for name, seed, settings in runs:
         text = done[name, seed]["settings"] if (name, seed) in done else as_text(settings)
         if RunSettings.from_dict({**json.loads(text), "seed": seed}) != settings:
             raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}")
+    return {run[:2]: done[run[:2]] for run in runs if run[:2] in done}
+
+
+def fill_table(runs: Runs, path: Path, report: Callable[[str], object], workers: int) -> list[Row]:
+    """The rows of some runs, in their order, of which those that are not in the CSV file yet are trained."""
+    done = kept_rows(runs, path)
     todo = [partial(train_run, *one) for one in runs if one[:2] not in done]
-    path.parent.mkdir(parents=True, exist_ok=True)
     if todo and path.exists() and not path.read_bytes().endswith(b"\n"):  # the last row was cut off
         whole = path.with_name(path.name + ".part")
         read_runs(path).to_csv(whole, index=False)
@@ -114,7 +132,7 @@ def run_table(
         done[row["change"], row["seed"]] = row
         result = f"{row['change']}, seed {row['seed']}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
         report(f"{number} of {len(runs)}: {result}")
-    return pd.DataFrame([done[name, seed] for name, seed, _ in runs], columns=list(COLUMNS))
+    return [done[name, seed] for name, seed, _ in runs]
 
 
 def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:

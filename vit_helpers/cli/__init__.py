@@ -2,10 +2,14 @@
 
 import argparse
 import ast
+import io
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import TextIO
 
 COMMANDS = ("train", "predict", "evaluate", "ablate", "shards", "bench", "doctor", "live")
 MOVED = {  # commands of version 0.1 that maintainers and teachers run, and where they are now (remove in 0.3)
@@ -50,15 +54,54 @@ def moved(words: Sequence[str]) -> str:
 
 
 def run_safely(run: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
-    """The exit status of run(args), 0 for None; what a user can put right is one line on stderr and 1, Ctrl-C is 130."""
+    """The exit status of run(args), 0 for None; what a user can put right is one line on stderr and 1, Ctrl-C is 130.
+
+    As for other programs it is 141, with no message, when nobody reads the output any more, as in `... | head -1`.
+    """
+    prepare_streams()
     try:
-        return run(args) or 0
+        status = run(args) or 0
+        if sys.stdout:
+            sys.stdout.flush()  # here an error has a message
+        return status
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        return 141
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            drop_unwritten(stream)
+
+
+def prepare_streams() -> None:
+    """Put an empty stream where stdin, stdout or stderr is closed, as in daemons; print any character, line by line.
+
+    Without this, the next file that is opened would get the number of the closed stream, and what torch prints to it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    sys.stdout, sys.stderr = (
+        stream or os.fdopen(number, "w", closefd=False) for number, stream in ((1, sys.stdout), (2, sys.stderr))
+    )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # in a notebook it is another kind
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
+
+
+def drop_unwritten(stream: TextIO) -> None:
+    """Flush a stream; when that fails, drop what is left, about which the interpreter would complain at its end."""
+    try:
+        stream.flush()
+    except OSError:
+        with suppress(OSError):  # io.UnsupportedOperation is one
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def positive_int(text: str) -> int:

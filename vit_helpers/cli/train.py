@@ -110,7 +110,7 @@ def run(args: Namespace) -> int:
             shutdown()
         return status
     except (ValueError, TypeError, OSError, ImportError, FloatingPointError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not is_peer_failure(error):
+        if isinstance(error, BrokenPipeError) or (isinstance(error, RuntimeError) and not is_peer_failure(error)):
             raise
         if is_main_process() or isinstance(error, BrokenShardError | OSError | ImportError | RuntimeError):
             where = "" if world_size() == 1 else f" in process {rank()}"  # of other errors all processes say the same
@@ -120,16 +120,22 @@ def run(args: Namespace) -> int:
 
 def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; returns the exit status."""
-    from vit_helpers.training.distributed import init_distributed, is_main_process, is_peer_failure
+    from vit_helpers.training.checkpoints import load_checkpoint
+    from vit_helpers.training.distributed import init_distributed, is_main_process
     from vit_helpers.training.presets import given_settings, preset
-    from vit_helpers.training.run_folder import choose_folder, how_to_resume, kept_settings
+    from vit_helpers.training.run_folder import choose_folder, how_to_resume, kept_settings, stop_cause
+    from vit_helpers.training.sealed import WriteError
 
     device = init_distributed(pick_device(args.device))
     given = given_settings({name: getattr(args, name) for name in KEPT}, args.set)
     with ExitStack() as stack:
         name = Path((args.data or "digits").partition(":")[0]).name
         out, found = choose_folder(args.out, args.resume, name, stack)
-        settings = kept_settings(found, given) if found else preset(**{"data": "digits", **given})
+        about = load_checkpoint(found)["about"] if found else None
+        if found and about is not None:
+            settings = kept_settings(found, about, given)
+        else:
+            settings = preset(**{"data": "digits", **given})
         checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
         if args.shard and settings.weights and settings.tune == "lora":
             raise ValueError("--shard splits the weights that lora leaves alone: leave out one of them")
@@ -137,44 +143,53 @@ def train(args: Namespace) -> int:
             raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
         try:
             scale = settings.weights is not None and found is None and "lr" not in given
-            fit_and_test(args, out, checkpoint, settings, device, resume=found is not None, scale=scale)
-        except (KeyboardInterrupt, RuntimeError) as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
-            if not interrupted and not is_peer_failure(error):
+            fit_and_test(args, out, checkpoint, settings, device, resumed=about, scale=scale)
+        except (KeyboardInterrupt, RuntimeError, WriteError, BrokenPipeError) as error:
+            if (cause := stop_cause(error)) is None:
                 raise
             if "RANK" in os.environ:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun's, for the moment that a last message takes
             if is_main_process():
-                print("\n" + how_to_resume(out, "stopped" if interrupted else "stopped, as another process failed"))
-            if not interrupted:
-                raise
-            return 130
+                unheard = isinstance(error, BrokenPipeError)
+                print("\n" + how_to_resume(out, cause), file=sys.stderr if unheard else sys.stdout)
+            if isinstance(error, KeyboardInterrupt):
+                return 130
+            raise
     return 0
 
 
 def fit_and_test(
-    args: Namespace, out: Path, checkpoint: Path, settings: "RunSettings", device: str, *, resume: bool, scale: bool
+    args: Namespace,
+    out: Path,
+    checkpoint: Path,
+    settings: "RunSettings",
+    device: str,
+    *,
+    resumed: dict[str, Any] | None,
+    scale: bool,
 ) -> None:
-    """Train, test, print both, and keep the results in the folder `out`.  scale: fit a fine-tuning's rate to the model"""
+    """Train, test, print both, and keep the results in the folder `out`.
+
+    resumed: what is known about a run that goes on;  scale: fit a fine-tuning's learning rate to the model
+    """
     from vit_helpers.cli.results import draw_results, print_score
     from vit_helpers.pretrained.runs import evaluation_batches, fit_run, scale_lr
     from vit_helpers.training import set_seed
     from vit_helpers.training.checkpoints import Checkpoint
     from vit_helpers.training.distributed import is_main_process, shard, shard_batches
     from vit_helpers.training.presets import with_tta
-    from vit_helpers.training.run_folder import launch
+    from vit_helpers.training.run_folder import describe_run
     from vit_helpers.training.testing import score_classes
 
     set_seed(settings.seed)
     data, model = load_run(args, settings)
     settings = scale_lr(settings, model) if scale else settings
+    about = describe_run(data, settings, resumed)
     if is_main_process():
         print_start(data, model, settings, device)
     if args.shard:
         shard(model)
-    about = {"options": settings.to_dict(), "launch": launch()}
-    about |= {"mean": data.mean, "std": data.std, "class_names": data.class_names}
-    history, epoch = fit_run(model, data, settings, out, Checkpoint(checkpoint, resume, about), device)
+    history, epoch = fit_run(model, data, settings, out, Checkpoint(checkpoint, resumed is not None, about), device)
     test = shard_batches(evaluation_batches(data, "test"))
     score, counts = score_classes(with_tta(model, settings), test, device)
     if is_main_process():

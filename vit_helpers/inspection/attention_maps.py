@@ -50,7 +50,7 @@ def attention_distance(weights: Tensor, grid: tuple[int, int], patch_size: int) 
     """
     extra = class_tokens(weights, grid)
     among = weights[..., extra:, extra:]  # (B, h, N, N)
-    among = among / among.sum(dim=-1, keepdim=True)
+    among = among / among.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(among.dtype).tiny)  # of none, the distance is 0
     rows, cols = torch.meshgrid(*(torch.arange(n, dtype=weights.dtype, device=weights.device) for n in grid), indexing="ij")
     centers = patch_size * torch.stack([rows, cols], dim=-1).flatten(0, 1)  # (N, 2), up to a shift
     return (among * torch.cdist(centers, centers)).sum(dim=-1).mean(dim=-1)

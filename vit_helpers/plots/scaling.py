@@ -33,12 +33,13 @@ def draw_stacks(
     left = dict.fromkeys(names, 0.0)
     for i, part in enumerate(parts):
         lengths = [rows[name][part] * scale[name] for name in names]
-        bar = {"color": COLORS[i], "hatch": style.HATCHES[i], "edgecolor": "white"}
+        color, hatch = COLORS[i % len(COLORS)], style.HATCHES[(i + i // len(COLORS)) % len(style.HATCHES)]
+        bar = {"color": color, "hatch": hatch, "edgecolor": "white"}
         ax.barh(names, lengths, 0.72, list(left.values()), label=part, **bar)
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
             if length > ROOM * longest:
                 text = f"{length:.0f}" if length >= 10 else f"{length:.1f}"
-                style.write_on(ax, left[name] + length / 2, y, text, COLORS[i])
+                style.write_on(ax, left[name] + length / 2, y, text, color)
             left[name] += length
     ax.invert_yaxis()
     ax.set_xlim(0, longest)
@@ -63,7 +64,7 @@ def draw_growth(
     """
     ax = style.new_axes(ax, 6, 3.6)
     for i, (part, amounts) in enumerate(lines.items()):
-        color = COLORS[1 + i]
+        color = COLORS[(1 + i) % len(COLORS)]
         ax.plot(x, amounts, color=color, linewidth=2.5, linestyle=("-", "--", "-.", ":")[i % 4], label=part)
         slope = math.log(amounts[-1] / amounts[0]) / math.log(x[-1] / x[0])
         aside = (8, -4) if i == 0 else (-8, 4)

@@ -119,8 +119,9 @@ def draw_calibration(
     ax = style.new_axes(ax, 5, 4)
     order = sure.argsort()
     parts = [(sure[rows].mean().item(), right[rows].float().mean().item()) for rows in order.tensor_split(groups)]
+    share = "a tenth" if groups == 10 else f"1/{groups}"
     ax.plot([0, 1], [0, 1], color=style.LINE, label="as often right as it is sure")
-    ax.plot(*zip(*parts, strict=True), "o-", color=style.QUERY, label="the model, a tenth of the images each")
+    ax.plot(*zip(*parts, strict=True), "o-", color=style.QUERY, label=f"the model, {share} of the images each")
     lowest = min(min(pair) for pair in parts)
     ax.set_xlim(lowest - 0.05, 1.02)
     ax.set_ylim(lowest - 0.05, 1.02)

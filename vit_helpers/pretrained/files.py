@@ -13,6 +13,7 @@ from torch import Tensor
 from vit_helpers.encoder import Block
 from vit_helpers.pretrained.key_maps import fill
 from vit_helpers.pretrained.preprocess import Preprocess
+from vit_helpers.training.sealed import write_aside
 from vit_helpers.vit import ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")
@@ -52,14 +53,9 @@ def save_weights(
     if len(class_names) != model.config.num_classes:
         raise ValueError(f"{len(class_names)} class names for {model.config.num_classes} classes")
     about = (asdict(model.config), asdict(preprocess), list(class_names))
-    aside = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
+    with write_aside(path) as aside:
         aside.write_bytes(save(state, {**(notes or {}), **dict(zip(PARTS, map(json.dumps, about), strict=True))}))
-        aside.replace(path)
-    except OSError:  # a disk that is full, or gone
-        aside.unlink(missing_ok=True)
-        raise
 
 
 def read_notes(path: str | Path) -> dict[str, str]:

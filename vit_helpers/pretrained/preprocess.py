@@ -45,7 +45,10 @@ class Preprocess:
         return self.normalize(self.frame(image))
 
     def frame(self, image: Image | Tensor) -> Tensor:
-        """The part of an image that the model sees, before normalization: (C, *crop), from 0 to 1"""
+        """The part of an image that the model sees, before normalization: (C, *crop), from 0 to 1
+
+        Bicubic resizing of a tensor overshoots a little, here as in torchvision; that of a picture is clipped.
+        """
         from torchvision.transforms import InterpolationMode
         from torchvision.transforms import functional as TF
 

@@ -77,7 +77,7 @@ def matmul_peak(dtype: torch.dtype = torch.float32, device: str = "cpu", size: i
 
 def can_measure_memory(device: str = "cpu") -> bool:
     """Whether peak memory can be read: on Linux for a process, from torch for a GPU."""
-    return device != "cpu" or sys.platform == "linux"
+    return device.startswith("cuda") or (device == "cpu" and sys.platform == "linux")
 
 
 def reset_peak_memory(device: str = "cpu") -> int:

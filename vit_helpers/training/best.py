@@ -11,6 +11,7 @@ from torch import Tensor
 from vit_helpers.training.callbacks import Callback, Run
 from vit_helpers.training.distributed import full_state_dict, is_main_process
 from vit_helpers.training.measurements import Epoch
+from vit_helpers.training.sealed import write_aside
 
 
 def best_epoch(history: Sequence[Epoch]) -> int:
@@ -67,6 +68,5 @@ class HistoryFile(Callback):
 
     def on_epoch_end(self, run: Run) -> None:
         if is_main_process():
-            part = self.path.with_name(self.path.name + ".part")
-            pd.DataFrame([asdict(row) for row in run.history]).to_csv(part, index=False)
-            part.replace(self.path)
+            with write_aside(self.path) as part:
+                pd.DataFrame([asdict(row) for row in run.history]).to_csv(part, index=False)

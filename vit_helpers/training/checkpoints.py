@@ -8,6 +8,7 @@ steps of the whole run), `history` (a dict per epoch) and `about` (what the call
 import io
 import pickle
 import shutil
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,10 +23,13 @@ from vit_helpers.training.callbacks import Callback, Run
 from vit_helpers.training.distributed import barrier, broadcast, is_main_process, world_size
 from vit_helpers.training.measurements import Epoch
 from vit_helpers.training.recipe import Recipe
+from vit_helpers.training.sealed import WriteError, checksums, load_sealed, save_sealed, write_aside
 
 SHARDS = ".shards"
-VERSION = 2
-RENAMED = {"token_rate": "token_lr_mult"}  # fields of `Recipe`, since version 1, which had no "version" yet
+VERSION = 3  # since 3 with a checksum; since 2 with a "version"
+RENAMED = {"token_rate": "token_lr_mult"}  # fields of `Recipe`, since version 1
+NEEDED = ("optimizer", "schedule", "random")  # without these no run goes on as it was
+
 State = dict[str, Any]
 
 
@@ -36,7 +40,8 @@ class Checkpoint(Callback):
     resume: first go on from there, to the same end as a run that was never stopped (on CPU and CUDA)
     about : plain values (numbers, texts, tuples, dicts) that describe what is trained
     raises: ValueError when the path is of the wrong kind, when `about` is not plain, or when the checkpoint belongs to
-            another recipe or number of batches; FileNotFoundError when there is nothing to resume
+            another recipe or number of batches; FileNotFoundError when there is nothing to resume; OSError when nothing
+            can be written there
     """
 
     def __init__(self, path: str | PathLike[str], resume: bool = False, about: State | None = None) -> None:
@@ -78,20 +83,38 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
         torch.load(io.BytesIO(plain.getvalue()), weights_only=True)
     except pickle.UnpicklingError as error:
         raise ValueError(f"recipe and about must hold plain numbers and texts: {recipe}, {about!r}") from error
+    if is_main_process():
+        check_writable(path.parent)
+
+
+def check_writable(folder: Path) -> None:
+    """Write a file into a folder, and remove it; OSError naming the folder if that cannot be done"""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        raise OSError(f"nothing can be written into {folder}: {error.strerror}") from error
 
 
 def save_shards(folder: Path, run: Run, state: State) -> None:
-    """A checkpoint in parts. It counts once its last file is there; only then all older ones but one are removed."""
+    """A checkpoint in parts. It gets its name when it is complete; only then all older ones but one are removed."""
     from torch.distributed.checkpoint.state_dict_saver import save
 
+    part = folder.with_name(folder.name + ".part")
     if is_main_process():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        torch.save(state, folder / "state.pt")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
     barrier()
-    with reraise_dcp_errors(OSError, f"write {folder}"):
-        save(sharded_state(run), checkpoint_id=folder, no_dist=world_size() == 1)
+    try:
+        with reraise_dcp_errors(WriteError, f"write {part}"):
+            save(sharded_state(run), checkpoint_id=part, no_dist=world_size() == 1)
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)  # it would fill the disk
+        raise
     if is_main_process():
+        save_sealed(part / "state.pt", {**state, "checksums": checksums(part.iterdir())})
+        shutil.rmtree(folder, ignore_errors=True)
+        part.replace(folder)
         for old in finished(folder.parent)[:-2]:
             shutil.rmtree(old)
 
@@ -121,22 +144,18 @@ def reraise_dcp_errors(kind: type[Exception], doing: str, hint: str = "") -> Ite
 
 def finished(path: Path) -> list[Path]:
     """The complete checkpoints in a folder, the oldest first."""
-    return sorted(last.parent for last in path.glob("epoch-*/.metadata"))
+    return sorted(last.parent for last in path.glob("epoch-*[0-9]/.metadata"))
 
 
 def save_file(path: Path, state: State) -> None:
     """Write to a temporary file, then rename it: an interruption leaves the checkpoint before, now `<name>.previous`."""
-    part, older = (path.with_name(path.name + end) for end in (".part", ".previous"))
-    try:
-        torch.save(state, part)
-    except RuntimeError as error:  # what torch raises when a disk is full, or gone
-        part.unlink(missing_ok=True)
-        raise OSError(f"could not write {part}, {path} is as it was: {error}") from error
-    if path.exists():
-        copy = older.with_name(older.name + ".part")
-        shutil.copyfile(path, copy)  # copied, not moved: there is a checkpoint at every moment
-        copy.replace(older)
-    part.replace(path)
+    older = path.with_name(path.name + ".previous")
+    copy = older.with_name(older.name + ".part")
+    with write_aside(path, copy) as part:
+        save_sealed(part, state)
+        if path.exists():
+            shutil.copyfile(path, copy)  # copied, not moved: there is a checkpoint at every moment
+            copy.replace(older)
 
 
 def load_checkpoint(path: str | PathLike[str]) -> State:
@@ -153,46 +172,66 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
     if not file.is_file():
         raise FileNotFoundError(f"no checkpoint at {file}{hint}")
     try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
+        state = load_sealed(file, VERSION)
     except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
         raise ValueError(f"the checkpoint {file} is truncated or damaged{hint}") from error
     if not isinstance(state, dict) or "history" not in state:
         raise ValueError(f"{file} is not a checkpoint of this training: {type(state).__name__} without a history")
     recipe = {RENAMED.get(name, name): value for name, value in state.get("recipe", {}).items()}
     history = [Epoch.from_dict(row) for row in state["history"]]
-    return state | parts | {"recipe": asdict(Recipe()) | recipe, "history": history}
+    known = {"recipe": asdict(Recipe()) | recipe, "history": history, "about": state.get("about", {})}
+    return state | parts | known
 
 
 def restore(state: State, run: Run) -> None:
     """Put a checkpoint's state back into the model, optimizer, schedule and history of a run, and the random generators.
 
-    Pickle reads a folder of parts, and pickle can run code: resume only from folders that you trust.
-    raises: ValueError when the checkpoint was made with another recipe or number of steps
+    raises: ValueError when the checkpoint was made with another recipe or number of steps, or lacks what is needed
     """
-    kept, wanted = state["recipe"] | {"total steps": state["total"]}, asdict(run.recipe) | {"total steps": run.steps}
-    if changed := [f"{name} {kept[name]} -> {value}" for name, value in wanted.items() if kept[name] != value]:
-        raise ValueError(f"the checkpoint was made with another recipe: {', '.join(changed)}")
+    needed = NEEDED[1:] if "parts" in state else ("model", *NEEDED)
+    if missing := [name for name in needed if name not in state]:
+        raise ValueError(f"no run can go on from this checkpoint, it lacks: {', '.join(missing)}")
+    kept = state["recipe"] | {"total steps": state.get("total", run.steps)}
+    wanted = asdict(run.recipe) | {"total steps": run.steps}
+    if changed := describe_changes(kept, wanted):
+        raise ValueError(f"the checkpoint was made with another recipe: {changed}")
     if "parts" in state:
-        load_shards(state["parts"], run)
+        load_shards(state["parts"], run, state.get("checksums", {}))
     else:
         run.model.load_state_dict(state["model"])
         run.optimizer.load_state_dict(state["optimizer"])
     run.schedule.load_state_dict(state["schedule"])
     torch.set_rng_state(state["random"]["cpu"])
-    torch.cuda.set_rng_state_all(state["random"]["cuda"][: torch.cuda.device_count()])
+    torch.cuda.set_rng_state_all(state["random"].get("cuda", [])[: torch.cuda.device_count()])
     run.history[:] = state["history"]
 
 
-def load_shards(folder: Path, run: Run) -> None:
-    """Put back what `save_shards` wrote of weights and optimizer, in any number of processes."""
+def describe_changes(kept: State, wanted: State) -> str:
+    """What differs between two dicts, as in "lr 0.1 -> 0.2, seed 0 -> 1"; empty if nothing does
+
+    >>> describe_changes({"lr": 0.1, "epochs": 2}, {"lr": 0.2, "epochs": 2, "clip": 1.0})
+    'lr 0.1 -> 0.2, clip none -> 1.0'
+    """
+    names = dict.fromkeys([*kept, *wanted])
+    changed = [name for name in names if kept.get(name) != wanted.get(name)]
+    return ", ".join(f"{name} {kept.get(name, 'none')} -> {wanted.get(name, 'none')}" for name in changed)
+
+
+def load_shards(folder: Path, run: Run, expected: dict[str, str]) -> None:
+    """Put back what `save_shards` wrote of weights and optimizer, in any number of processes; expected: its checksums"""
     from torch.distributed.checkpoint.state_dict import set_state_dict
-    from torch.distributed.checkpoint.state_dict_loader import load
+
+    from vit_helpers.training.plain_shards import load_plain
 
     if folder != broadcast(folder):
         raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
+    there = (folder / name for name in expected if (folder / name).exists())
+    found = broadcast(checksums(there) if is_main_process() else {})
+    if damaged := [name for name, digest in expected.items() if found.get(name) != digest]:
+        raise ValueError(f"the checkpoint {folder} is damaged in {', '.join(damaged)}{hint_older(folder)}")
     state = sharded_state(run)
     with reraise_dcp_errors(ValueError, f"read {folder}", hint_older(folder)):
-        load(state, checkpoint_id=folder, no_dist=world_size() == 1)
+        load_plain(state, folder, no_dist=world_size() == 1)
     set_state_dict(run.model, run.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 

@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 from vit_helpers.training.measurements import Epoch
 
 CONSTANT = 0.98  # fraction of the validation images that get one and the same prediction
-STUCK = 0.97  # of ln K
+RARE = 0.9  # share of a class beside which others are so rare that a healthy training may miss them
+STUCK = 0.97  # of the way from the least loss to that of guessing
+ROOM = 0.1  # nats between these two, without which the loss cannot show whether anything was learned
+CLOSE = 0.01  # how far, in proportion, a loss that sits at a logarithm may be from it
 GAP = 0.1  # between training and validation accuracy
 POOR = 0.9  # training accuracy
 
@@ -29,30 +32,101 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
 
     history: what `fit` returns, or dicts with the same names
     returns: `Diagnosis`; its symptom is "not finite", "softmax twice", "constant prediction", "stuck at ln K",
-             "overfitting", "underfitting" or "healthy"
+             "stuck at ln(COUNT)" for another count that the run knows, "no better than guessing", "overfitting",
+             "underfitting", "not validated" or "healthy"
     raises : ValueError when the history is empty
+
+    Differences that a validation split of this size shows by chance alone have no name.
     """
     if not history:
         raise ValueError("an empty history cannot be diagnosed")
     rows = [row if isinstance(row, Epoch) else Epoch.from_dict(row) for row in history]
-    last = next((row for row in rows if not (math.isfinite(row.loss) and math.isfinite(row.val_loss))), rows[-1])
+    last = next((row for row in rows if not_finite(row)), rows[-1])
     best = min(rows, key=lambda row: row.val_loss)
-    ln_k = math.log(max(last.num_classes, 1))
-    least = math.log(math.e + max(last.num_classes, 1) - 1) - 1  # loss when the right output is 1 and all others are 0
-    symptom = next(symptom for symptom, seen in SYMPTOMS.items() if seen(last))
-    return Diagnosis(symptom, ADVICE[symptom].format(last=last, best=best, ln_k=ln_k, least=least))
+    K = max(last.num_classes, 1)
+    least = math.log(math.e + K - 1) - 1  # loss when the right output is 1 and all others are 0
+    count, value = stuck_count(rows) or ("", 0)
+    symptom = next(symptom for symptom, seen in SYMPTOMS.items() if seen(last, count))
+    guess, ln_k = guess_loss(last), math.log(K)
+    shares = f", or {guess:.2f} by their shares" if 0 < guess < ln_k - 0.01 else ""
+    words = {"count": count, "value": value, "ln": math.log(max(value, 1)), "ln_k": ln_k, "shares": shares, "least": least}
+    advice = ADVICE[symptom].format(last=last, best=best, **words)
+    return Diagnosis(symptom.format(count=count), advice)
+
+
+def not_finite(row: Epoch) -> bool:
+    """Whether a loss is no number; that of a validation that did not happen has no accuracy either, and does not count."""
+    return not math.isfinite(row.loss) or (not math.isfinite(row.val_loss) and not math.isnan(row.val_accuracy))
+
+
+def guess_loss(row: Epoch) -> float:
+    """What guessing costs; ln K where the labels' shares were not measured, 0 where the loss is no cross-entropy."""
+    return row.guess_loss if row.batch_size else math.log(max(row.num_classes, 1))
+
+
+def margin(row: Epoch, share: float | None = None) -> float:
+    """Two standard errors of a share of the validation images, by default of the accuracy; 0 if their number is unknown"""
+    share = row.val_accuracy if share is None else share
+    return 2 * math.sqrt(share * (1 - share) / row.val_images) if row.val_images else 0.0
+
+
+def is_chance(row: Epoch) -> bool:
+    """Whether always naming the most frequent class would be as accurate in validation, as far as so many images show."""
+    share = row.val_largest_class if row.val_images else 1 / max(row.num_classes, 1)
+    return row.val_accuracy <= share + margin(row, share)
+
+
+def is_guessing(row: Epoch) -> bool:
+    """Whether validation is at chance although the largest class leaves room, and training is no better than poor"""
+    return bool(row.val_images) and is_chance(row) and row.val_largest_class <= RARE and not row.accuracy >= POOR
+
+
+def is_constant(row: Epoch) -> bool:
+    """Whether nearly all validation images get one class, although few have it or the loss shows that nothing was learned"""
+    if row.val_images and (not is_chance(row) or (row.val_largest_class > RARE and not is_stuck(row))):
+        return False
+    return row.val_majority_share >= CONSTANT > row.val_accuracy
+
+
+def is_stuck(row: Epoch) -> bool:
+    """Whether the loss is that of guessing, where it has room to be lower, and validation shows no high accuracy"""
+    guess, least = guess_loss(row), row.least_loss
+    learned = row.val_accuracy >= POOR and not is_chance(row)
+    return guess - least >= ROOM and row.loss >= least + STUCK * (guess - least) and not learned
+
+
+def stuck_count(rows: Sequence[Epoch]) -> tuple[str, int] | None:
+    """The count at whose logarithm a loss other than cross-entropy has been for three epochs, with its name, or None."""
+    last = rows[-1]
+    learned = last.val_accuracy > 0 and not is_chance(last)
+    if len(rows) < 2 or not last.images or last.guess_loss or learned:
+        return None
+    size, full = last.batch_size, last.images // last.batch_size
+    rest = last.images - full * size  # of the images, in a last batch that is smaller
+    counts = {"classes": last.num_classes, "batch size": size, "tokens": last.tokens, "patches": last.tokens - 1}
+    counts |= {"training images": last.images, "validation images": last.val_images}
+    for name, count in counts.items():
+        log = math.log(max(count, 1))
+        if name == "batch size":
+            log = (full * size * log + rest * math.log(max(rest, 1))) / last.images
+        if log > 0 and all(abs(row.loss - log) <= CLOSE * log for row in rows[-3:]):
+            return name, count
+    return None
 
 
 # Loss and accuracy cannot show a softmax before the loss for few classes: with 2 of them the loss stays above 0.31, where
 # label smoothing alone can keep that of a healthy training. The outputs show it always. Rows that do not come from `fit`
 # have no `probabilities`, and perhaps no `val_majority_share` (NaN), and never get the diagnosis.
-SYMPTOMS: dict[str, Callable[[Epoch], bool]] = {  # the most serious first
-    "not finite": lambda row: not (math.isfinite(row.loss) and math.isfinite(row.val_loss)),
-    "softmax twice": lambda row: row.probabilities,
-    "constant prediction": lambda row: row.val_majority_share >= CONSTANT,
-    "stuck at ln K": lambda row: row.loss >= STUCK * math.log(row.num_classes),
-    "overfitting": lambda row: row.accuracy - row.val_accuracy >= GAP,
-    "underfitting": lambda row: row.accuracy < POOR,
-    "healthy": lambda row: True,
+SYMPTOMS: dict[str, Callable[[Epoch, str], bool]] = {  # the most serious first
+    "not finite": lambda row, _: not_finite(row),
+    "softmax twice": lambda row, _: row.probabilities,
+    "stuck at ln({count})": lambda _, count: count not in ("", "classes"),
+    "constant prediction": lambda row, _: is_constant(row),
+    "stuck at ln K": lambda row, count: is_stuck(row) or count == "classes",
+    "no better than guessing": lambda row, _: is_guessing(row),
+    "overfitting": lambda row, _: row.accuracy - row.val_accuracy >= GAP + margin(row),
+    "underfitting": lambda row, _: row.accuracy < POOR and not row.val_accuracy + margin(row) >= POOR,
+    "not validated": lambda row, _: math.isnan(row.val_accuracy),
+    "healthy": lambda row, _: True,
 }
 ADVICE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # {symptom: what to try}

@@ -28,7 +28,12 @@ class SizedBatches(Protocol):
 
 
 def set_seed(seed: int) -> None:
-    """Seed torch's random generators, on the CPU and every GPU. The series draws from no others."""
+    """Seed torch's random generators, on the CPU and every GPU. The series draws from no others.
+
+    raises: ValueError for a number that has more than 64 bits
+    """
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed must be at least -2^63 and below 2^64, got {seed}")
     torch.manual_seed(seed)
 
 
@@ -50,6 +55,7 @@ def fit(
     if resume and checkpoint is None:
         raise ValueError("resume=True needs the checkpoint to go on from")
     recipe = recipe or Recipe()
+    smoothing = recipe.label_smoothing if loss_fn is None else None
     run = start_run(model.to(device), recipe, steps=recipe.epochs * len(train))
     loss_fn = loss_fn or partial(mean_loss, label_smoothing=recipe.label_smoothing)
     kept = [] if checkpoint is None else [Checkpoint(checkpoint, resume, about)]
@@ -59,7 +65,7 @@ def fit(
     for epoch in range(len(run.history) + 1, recipe.epochs + 1):
         if run.stop:
             break
-        figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device)
+        figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device, smoothing)
         score = {} if validation is None else vars(evaluate(run.model, validation, device, recipe.label_smoothing))
         run.history.append(Epoch(epoch, **figures, **{f"val_{name}": value for name, value in score.items()}))
         for callback in attached:
@@ -69,10 +75,12 @@ def fit(
     return run.history
 
 
-def train_epoch(run: Run, batches: Iterable[Batch], loss_fn: LossFunction, device: Device) -> dict[str, Any]:
-    """One pass over the training batches; returns learning rate, loss, accuracy, number of classes and speed."""
+def train_epoch(
+    run: Run, batches: Iterable[Batch], loss_fn: LossFunction, device: Device, label_smoothing: float | None = None
+) -> dict[str, Any]:
+    """One pass over the training batches; returns what `Epoch` has of it.  label_smoothing: see `TrainingSums`"""
     run.network.train()
-    lr, sums = run.schedule.get_last_lr()[0], TrainingSums()
+    lr, sums = run.schedule.get_last_lr()[0], TrainingSums(label_smoothing)
     for images, labels in batches:
         images, labels = images.to(device), labels.to(device)
         run.optimizer.zero_grad()
@@ -85,7 +93,8 @@ def train_epoch(run: Run, batches: Iterable[Batch], loss_fn: LossFunction, devic
         run.optimizer.step()
         run.schedule.step()
         sums.add(loss, outputs, labels)
-    return {"lr": lr, **sums.means()}
+    tokens = getattr(getattr(run.model, "config", None), "num_tokens", 0)
+    return {"lr": lr, "tokens": tokens, **sums.means()}
 
 
 def check_finite(loss: Tensor, norm: Tensor, run: Run) -> None:

@@ -23,14 +23,17 @@ class Score:
     loss          : mean over the images, in nats
     accuracy      : fraction of the images that are classified correctly, from 0 to 1
     majority_share: fraction of the images that get the most frequent prediction; 1 means that all get the same class
+    images        : how many there are, 0 if unknown;  largest_class: fraction of them that have the most frequent label
     """
 
     loss: float
     accuracy: float
     majority_share: float
+    images: int = 0
+    largest_class: float = 0.0
 
     def __iter__(self) -> Iterator[float]:
-        return iter(vars(self).values())
+        return iter((self.loss, self.accuracy, self.majority_share))
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,12 @@ class Epoch:
     num_classes      : K, the number of logits
     probabilities    : whether all training outputs were probability distributions already, as after a softmax
     images_per_second: in training, without validation
-    val_loss, val_accuracy, val_majority_share: the validation split's `Score`, with the same label smoothing
+    val_loss, val_accuracy, val_majority_share, val_images, val_largest_class: the validation split's `Score`, with the same
+                       label smoothing
+    images, batch_size, tokens: training images, those of the largest batch, and tokens of an image in a `ViT`; 0 if unknown
+    least_loss       : what these labels cost at least, in nats: 0 unless they are smoothed or mixed
+    guess_loss       : what the best prediction costs that is the same for all images: ln K if all classes are
+                       as frequent; 0 if unknown, or if the loss is no cross-entropy
     """
 
     epoch: int
@@ -57,6 +65,13 @@ class Epoch:
     val_loss: float = math.nan
     val_accuracy: float = math.nan
     val_majority_share: float = math.nan
+    val_images: int = 0
+    val_largest_class: float = 0.0
+    images: int = 0
+    batch_size: int = 0
+    tokens: int = 0
+    least_loss: float = 0.0
+    guess_loss: float = 0.0
 
     def __getitem__(self, name: str) -> float:
         """A measurement by its name, `row["val_loss"]`"""
@@ -70,35 +85,61 @@ class Epoch:
 
 
 class TrainingSums:
-    """Sums over the steps of an epoch, which become its training figures."""
+    """Sums over the steps of an epoch, which become its training figures.
 
-    def __init__(self) -> None:
+    label_smoothing: of the loss, where it is cross-entropy; None for any other loss
+    """
+
+    def __init__(self, label_smoothing: float | None = 0.0) -> None:
         self.loss, self.images, self.classes, self.start = 0.0, 0, 0, time.perf_counter()
+        self.label_smoothing, self.batch_size = label_smoothing, 0
         self.correct: int | Tensor = 0
-        self.probabilities: bool | Tensor = True
+        self.probabilities: bool | Tensor = label_smoothing is not None
+        self.targets: Tensor | None = None  # (K,), summed over the images, as the loss sees them
+        self.least: float | Tensor = 0.0  # their entropies, summed over the images
 
     def add(self, loss: Tensor, outputs: Any, labels: Tensor) -> None:
         """Count one step. Outputs that are not logits (B, K) have no accuracy."""
         size = all_reduce_sum(len(labels))  # of the batch, in all processes
         self.loss += loss.item() * size / world_size()  # weighted by size: the last batch is smaller
         self.images += size
+        self.batch_size = max(self.batch_size, size)
         if isinstance(outputs, Tensor) and outputs.ndim == 2:
+            if self.classes not in (0, outputs.shape[1]):
+                self.label_smoothing = self.targets = None  # no classes, but the images of a batch or such
             self.classes = outputs.shape[1]
             classes = labels.argmax(1) if labels.ndim == 2 else labels  # of labels that are probabilities, the most probable
             self.correct = self.correct + (outputs.argmax(1) == classes).sum()  # stays on the device
             sums = outputs.float().sum(1)  # of probabilities they are 1, up to the rounding of 16 bits
             self.probabilities = self.probabilities & (outputs >= 0).all() & ((sums - 1).abs() < 0.01).all()
+            if self.label_smoothing is not None:
+                self.add_targets(labels, self.label_smoothing)
+
+    def add_targets(self, labels: Tensor, label_smoothing: float) -> None:
+        """Count the labels of one step, (B,) or (B, K), as the probabilities that they are in the loss."""
+        hard = labels.ndim == 1
+        targets = F.one_hot(labels.clamp(min=0), self.classes).float() if hard else labels.float()
+        targets = (1 - label_smoothing) * targets + label_smoothing / self.classes
+        self.targets = targets.sum(0) + (0 if self.targets is None else self.targets)
+        self.least = self.least + torch.special.entr(targets).sum()
 
     def means(self) -> dict[str, Any]:
-        """loss, accuracy, num_classes, probabilities and images_per_second, of all processes together."""
+        """The fields of `Epoch` from loss to images_per_second, and those about the labels, of all processes together."""
         seconds, correct = time.perf_counter() - self.start, all_reduce_sum(int(self.correct))
-        return {
+        figures = {
             "loss": all_reduce_sum(self.loss) / self.images,
             "accuracy": correct / self.images if self.classes else math.nan,
             "num_classes": self.classes,
             "probabilities": all_reduce_sum(int(self.probabilities)) == world_size() and self.classes > 0,
             "images_per_second": self.images / seconds,
+            "images": self.images,
+            "batch_size": self.batch_size,
         }
+        if self.targets is not None:
+            shares = all_gather(self.targets[None]).sum(0).cpu() / self.images
+            figures["least_loss"] = all_reduce_sum(float(self.least)) / self.images
+            figures["guess_loss"] = torch.special.entr(shares).sum().item()
+        return figures
 
 
 class FlipTTA(nn.Module):
@@ -136,8 +177,9 @@ def evaluate(
     logits, labels = map(all_gather, predict(model, batches, device))
     loss = F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
     predictions = logits.argmax(1)
-    majority_share = predictions.bincount().max() / len(predictions)
-    return Score(loss.item(), (predictions == labels).float().mean().item(), majority_share.item())
+    majority_share, largest_class = (x.unique(return_counts=True)[1].max().item() / len(x) for x in (predictions, labels))
+    accuracy = (predictions == labels).float().mean().item()
+    return Score(loss.item(), accuracy, majority_share, len(labels), largest_class)
 
 
 def print_epoch(row: Epoch) -> None:

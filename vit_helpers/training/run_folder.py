@@ -1,6 +1,7 @@
 """The folder of a run: chosen, locked, and read again when the run goes on."""
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
@@ -8,9 +9,13 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vit_helpers.training.checkpoints import finished, load_checkpoint
-from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process
+from vit_helpers.training.checkpoints import check_writable, describe_changes, finished, load_checkpoint
+from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure
+from vit_helpers.training.fingerprint import check_same_data, data_fingerprint
 from vit_helpers.training.presets import RunSettings
+
+CHECKPOINTS = ("checkpoint.pt", "checkpoint.shards")
+RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # what `train` writes beside them
 
 
 def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitStack) -> tuple[Path, Path | None]:
@@ -35,30 +40,49 @@ def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitS
     found, this = broadcast(find_checkpoint(folder)), launch()
     again = all_reduce_sum(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0  # each machine counts what it sees
     if resume:
-        return folder, found or folder / "checkpoint.pt"
+        return folder, found or folder / CHECKPOINTS[0]
     if found and not (again and load_checkpoint(found)["about"].get("launch") == this):
         raise ValueError(f"{found} is there already: --resume {folder} goes on with it, another --out leaves it alone")
     return folder, found
 
 
-def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack) -> Path:
+def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack, tries: int = 20) -> Path:
     """Choose the folder of a run, create it, and lock it until `stack` closes; a new one that is empty then is removed."""
+    if resume and resume.name in CHECKPOINTS and resume.exists():
+        resume = resume.parent
     if resume and not find_checkpoint(resume):
         return resume  # there is nothing to resume, and reading the checkpoint will say so
     given = resume or out
     new = given is None or not given.exists()
-    folder = given or next_free(Path("runs"), name)
-    folder.mkdir(parents=True, exist_ok=True)
-    if new:
-        stack.callback(remove, folder)
-    lock = FileLock(folder / ".lock")  # the operating system releases it however the process ends
+    try:
+        folder = given or next_free(Path("runs"), name)
+        folder.mkdir(parents=True, exist_ok=True)
+        if new:
+            stack.callback(remove, folder)
+        hold(folder / ".lock", f"another run is writing into {folder}: wait for it to end, or choose another --out", stack)
+        check_writable(folder)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and tries:  # a run that ended has just removed the folder
+            return claim(out, resume, name, stack, tries - 1)
+        where = given or f"{Path.cwd()}: --out FOLDER names another"
+        raise OSError(f"no run can be kept in {where} ({error.strerror or error})") from error
+    kept = [] if resume or find_checkpoint(folder) else [path for kind in RESULTS for path in folder.glob(kind)]
+    if kept:
+        raise ValueError(f"{kept[0]} is there already, without a checkpoint: nothing is overwritten, choose another --out")
+    return folder
+
+
+def hold(path: Path, taken: str, stack: ExitStack) -> None:
+    """Create a lock file, and remove it when `stack` closes; ValueError with the text `taken` if another process holds it"""
+    lock = FileLock(path)  # the operating system releases it however the process ends
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise ValueError(f"another run is writing into {folder}: wait for it to end, or choose another --out") from None
+        raise ValueError(taken) from None
+    except NotImplementedError as error:  # from older versions of the library
+        raise ValueError(f"the file system of {path.parent} has no locks: choose another folder") from error
     stack.callback(lock.release)
-    stack.callback(remove, folder / ".lock")  # first; Windows removes no open file, there the library does it
-    return folder
+    stack.callback(remove, path)  # first; Windows removes no open file, there the library does it
 
 
 def next_free(parent: Path, name: str) -> Path:
@@ -84,26 +108,46 @@ def launch() -> str | None:
 
 def find_checkpoint(folder: Path) -> Path | None:
     """The checkpoint in a run's folder, one file or a folder of parts; None when none was finished."""
-    whole, parts = folder / "checkpoint.pt", folder / "checkpoint.shards"
+    whole, parts = (folder / name for name in CHECKPOINTS)
     return whole if whole.exists() else parts if finished(parts) else None
 
 
-def kept_settings(checkpoint: Path, given: dict[str, Any]) -> RunSettings:
-    """The settings of a run from its checkpoint.
+def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, Any]) -> RunSettings:
+    """The settings of a run from what its checkpoint has about it.
 
-    raises: ValueError when one of the options `given` differs, or when the checkpoint does not contain settings
+    raises: ValueError when one of the options `given` differs, or when there are no settings
     """
-    options = load_checkpoint(checkpoint)["about"].get("options")
-    if options is None:
+    if "options" not in about:
         raise ValueError(f"{checkpoint} was not made by this command: it does not contain its options")
+    options = about["options"]
     if "split" not in options and str(options.get("data")).startswith("folder:"):  # its test images would be trained on
         raise ValueError(f"{checkpoint} is of a version that divided folders otherwise: train anew, in another folder")
     settings = RunSettings.from_dict(options)
     size, _, patch = settings.model.partition("/")
     kept = settings.to_dict() | {"size": size, "patch": int(patch)}
-    if changed := [f"{name} {kept.get(name)} -> {value}" for name, value in given.items() if kept.get(name) != value]:
-        raise ValueError(f"a resumed run keeps its options, these differ: {', '.join(changed)}")
+    if changed := describe_changes({name: kept.get(name) for name in given}, given):
+        raise ValueError(f"a resumed run keeps its options, these differ: {changed}")
     return settings
+
+
+def describe_run(data: Any, settings: RunSettings, resumed: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a checkpoint has about its run.  resumed: the same of the run to go on with; ValueError if its data differ"""
+    fingerprint = data_fingerprint(data, dropout=any(settings.shape.get(name) for name in ("dropout", "attn_dropout")))
+    if resumed is not None:
+        check_same_data(resumed, fingerprint, data)
+    about = {"options": settings.to_dict(), "launch": launch(), "data": fingerprint}
+    return about | {"mean": data.mean, "std": data.std, "class_names": data.class_names}
+
+
+def stop_cause(error: BaseException) -> str | None:
+    """How to begin the message about a run that an error stopped, although what it learned is kept; None for others"""
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped"
+    if isinstance(error, BrokenPipeError):
+        return "stopped, as nobody reads the output any more"
+    if isinstance(error, OSError):
+        return "stopped, as a file could not be written"
+    return "stopped, as another process failed" if is_peer_failure(error) else None
 
 
 def how_to_resume(folder: Path, cause: str) -> str:

@@ -1,0 +1,274 @@
+"""Runs share no folder, go on only as the same run, and say what they need: with closed streams, full disks, other data."""
+
+import contextlib
+import io
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vit_helpers.cli import main
+from vit_helpers.data import Split, load
+from vit_helpers.data.shards import write_shards
+from vit_helpers.training import set_seed
+from vit_helpers.training.checkpoints import load_checkpoint
+from vit_helpers.training.fingerprint import check_same_data, data_fingerprint
+from vit_helpers.training.run_folder import claim
+
+ROOT = Path(__file__).parents[1]
+posix = pytest.mark.skipif(os.name == "nt", reason="streams and devices of POSIX")
+
+
+def run(*words):
+    """A command in this process: its exit status, stdout and stderr"""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(list(map(str, words)))
+    return status, out.getvalue(), err.getvalue()
+
+
+# Folders
+
+
+def claims(folder, out, times):
+    """Claim a folder again and again; returns how often two processes had the same one, and how often this one had one"""
+    os.chdir(folder)
+    twice = had = 0
+    for _ in range(times):
+        with contextlib.suppress(ValueError), ExitStack() as stack:
+            mine = claim(out, None, "digits", stack)
+            had += 1
+            try:
+                (mine / "in use").mkdir()
+            except FileExistsError:
+                twice += 1
+                continue
+            time.sleep(0.001)
+            (mine / "in use").rmdir()
+    return twice, had
+
+
+@pytest.mark.parametrize("out", [Path("mine"), None])
+def test_no_two_processes_ever_have_the_same_folder(tmp_path, out):
+    ways = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    with ways.Pool(4) as pool:
+        found = pool.starmap(claims, [(tmp_path, out, 60)] * 4)
+    assert [twice for twice, _ in found] == [0] * 4 and sum(had for _, had in found) > 0
+    assert not [path for path in tmp_path.rglob("*") if path.name not in ("mine", "runs")]
+
+
+def test_results_without_a_checkpoint_are_not_overwritten(tmp_path):
+    for name in ("weights.safetensors", "best.safetensors", "curves.png", "history.csv"):
+        (tmp_path / name).mkdir()
+        status, _, err = run("train", "--epochs", 1, "--out", tmp_path)
+        assert status == 1 and f"{name} is there already, without a checkpoint: nothing is overwritten" in err
+        (tmp_path / name).rmdir()
+
+
+@pytest.mark.parametrize("out", ["/proc/run", "/dev/null/run", "file"])
+def test_a_place_where_nothing_can_be_written_is_named_before_data_are_read(tmp_path, monkeypatch, out):
+    if not Path("/proc").is_dir():
+        pytest.skip("needs a folder that refuses files even from root")
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    monkeypatch.setattr("vit_helpers.data.load", lambda name: pytest.fail("data were read"))
+    status, _, err = run("train", "--out", out)
+    assert status == 1 and err.startswith(f"error: no run can be kept in {out} (") and err.count("\n") == 1
+
+
+def test_a_checkpoint_may_be_given_in_place_of_its_folder(tmp_path):
+    assert run("train", "--epochs", 1, "--size", "mini", "--out", tmp_path / "run")[0] == 0
+    status, out, err = run("train", "--resume", tmp_path / "run" / "checkpoint.pt")
+    assert status == 0 and "test accuracy" in out, err
+    status, _, err = run("train", "--resume", tmp_path / "run" / "checkpoint.pt.previous")
+    assert status == 1 and "no checkpoint at" in err
+
+
+def test_a_seed_that_is_too_large_is_named(tmp_path):
+    status, _, err = run("train", "--seed", 10**23, "--out", tmp_path / "run")
+    assert status == 1 and "seed must be" in err and "Overflow" not in err
+    set_seed(2**63)
+
+
+# The same run or none
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """A run on a folder of two classes, as it was after its second epoch of three"""
+    home = tmp_path_factory.mktemp("pictures")
+    noise = np.random.default_rng(0)
+    for name in ("ants", "bees"):
+        (home / "data" / name).mkdir(parents=True)
+        for number in range(50):
+            Image.fromarray(noise.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(home / "data" / name / f"{number}.png")
+    with contextlib.chdir(home):
+        status, _, err = run("train", "--data", "folder:data", "--epochs", 3, "--out", "run")
+        assert status == 0, err
+        Path("run", "checkpoint.pt.previous").replace(Path("run", "checkpoint.pt"))
+    return home
+
+
+def rename_class():
+    Path("data", "ants").rename(Path("data", "zants"))
+
+
+def add_picture():
+    shutil.copy(Path("data", "ants", "0.png"), Path("data", "ants", "new.png"))
+
+
+def change_pixel():
+    for path in Path("data", "bees").iterdir():
+        with Image.open(path) as picture:
+            picture.putpixel((0, 0), (0, 0, 0))
+            picture.save(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (rename_class, "classes ants, bees -> bees, zants"),
+        (add_picture, " images "),
+        (change_pixel, "pixels or labels of train "),
+        (lambda: None, None),
+    ],
+)
+def test_a_run_goes_on_with_the_same_data_alone(pictures, tmp_path, monkeypatch, change, says):
+    monkeypatch.chdir(shutil.copytree(pictures, tmp_path / "copy"))
+    change()
+    status, out, err = run("train", "--resume", "run")
+    if says:
+        assert status == 1 and "the data have changed since the checkpoint was made: " in err and says in err
+        assert not out and err.count("\n") == 1
+    else:
+        assert status == 0 and "epoch   3" in out
+
+
+def test_a_checkpoint_of_version_1_compares_what_it_has(tmp_path):
+    data = load("digits")
+    now = data_fingerprint(data)
+    about = {"class_names": data.class_names, "mean": data.mean, "std": data.std}
+    check_same_data(about, now, data)
+    check_same_data({}, now, data)
+    with pytest.raises(ValueError, match=r"classes 9, 8, .* -> 0, 1"):
+        check_same_data(about | {"class_names": data.class_names[::-1]}, now, data)
+    with pytest.raises(ValueError, match="mean"):
+        check_same_data(about | {"mean": (data.mean[0] + 1e-3,)}, now, data)
+
+
+def test_a_fingerprint_tells_labels_and_the_number_of_processes_that_a_stream_depends_on(tmp_path, monkeypatch):
+    data = load("digits")
+    other = replace(data, test=Split(data.test.images, data.test.labels.roll(1)))
+    one, two = data_fingerprint(data), data_fingerprint(other)
+    assert [name for name in one if one[name] != two[name]] == ["pixels or labels of test"]
+    assert data_fingerprint(load("digits")) == one and "processes" not in one
+    assert data_fingerprint(data, dropout=True)["processes"] == 1
+    shards = [load(f"shards:{write_shards(each, tmp_path / str(n))}") for n, each in enumerate((data, other))]
+    one, two = map(data_fingerprint, shards)
+    assert [name for name in one if one[name] != two[name]] == ["pixels or labels of test"]
+    monkeypatch.setattr("vit_helpers.training.fingerprint.world_size", lambda: 2)
+    with pytest.raises(ValueError, match="processes 1 -> 2"):
+        check_same_data({"data": one}, data_fingerprint(shards[0]), shards[0])
+
+
+def test_a_full_disk_stops_a_run_with_one_line_and_says_how_to_go_on(tmp_path, monkeypatch):
+    from vit_helpers.training import checkpoints
+
+    epochs, save = [], checkpoints.save_sealed
+
+    def full_after_one(path, state):
+        epochs.append(len(state["history"]))
+        if len(epochs) == 2:
+            path.write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+        save(path, state)
+
+    monkeypatch.setattr(checkpoints, "save_sealed", full_after_one)
+    status, out, err = run("train", "--epochs", 3, "--out", tmp_path / "run")
+    assert status == 1 and err.count("\n") == 1 and "checkpoint.pt is as it was: No space left on device" in err
+    assert f"1 finished epochs are kept in {tmp_path / 'run' / 'checkpoint.pt'}\ngo on with: " in out
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["checkpoint.pt"]
+    assert len(load_checkpoint(tmp_path / "run" / "checkpoint.pt")["history"]) == 1
+
+
+# Streams
+
+COMMAND = """
+import sys
+from vit_helpers.cli import run_safely
+
+def run(args):
+    {what}
+
+sys.exit(run_safely(run, None))
+"""
+
+
+def start(what, redirect="", **environment):
+    """A command that does something, started by a shell"""
+    code = COMMAND.replace("{what}", what)
+    words = ["sh", "-c", f'exec "$0" -c "$1" {redirect}', sys.executable, code]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd="/tmp")
+
+
+@posix
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_closed_stream_stops_nothing_and_no_file_gets_its_number(number):
+    what = "import tqdm; print(*tqdm.tqdm('ab', disable=False)); print(open(sys.executable, 'rb').fileno(), file=sys.stderr)"
+    done = start(what, f"{number}>&-")
+    out, err = done.communicate()
+    assert done.returncode == 0
+    assert out == (b"" if number == 1 else b"a b\n")
+    assert (err == b"") if number == 2 else int(err.split()[-1]) > 2
+
+
+@posix
+def test_when_nobody_reads_any_more_a_command_ends_without_a_word():
+    done = start("[print(line) for line in range(100_000)]")
+    assert done.stdout.readline() == b"0\n"
+    done.stdout.close()
+    assert done.stderr.read() == b"" and done.wait() == 141
+    done.stderr.close()
+
+
+@posix
+@pytest.mark.parametrize("end", ["", "sys.stdout.reconfigure(line_buffering=False); "])
+def test_output_that_goes_to_a_full_disk_is_one_line_of_error(end):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    done = start(f"{end}print('result')", "> /dev/full")
+    assert done.communicate()[1] == b"error: [Errno 28] No space left on device\n" and done.returncode == 1
+
+
+@posix
+def test_a_terminal_of_ascii_shows_any_name():
+    done = start(r"print('ants \u8681 \udcff')", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    out, err = done.communicate()
+    assert done.returncode == 0, err
+    assert out == b"ants \\u8681 \\udcff\n"
+
+
+def test_a_training_whose_reader_leaves_says_how_to_go_on(tmp_path):
+    class Reader(io.StringIO):
+        def write(self, text):
+            if text.startswith("epoch   2"):
+                raise BrokenPipeError(32, "Broken pipe")
+            return super().write(text)
+
+    err = io.StringIO()
+    with contextlib.redirect_stdout(Reader()), contextlib.redirect_stderr(err):
+        assert main(["train", "--epochs", "3", "--out", str(tmp_path / "run")]) == 141
+    assert "stopped, as nobody reads the output any more: 2 finished epochs are kept" in err.getvalue()
+    assert f"train --resume {tmp_path / 'run'}" in err.getvalue() and "Errno" not in err.getvalue()
+    assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["history"][-1]["epoch"] == 2

@@ -1,0 +1,48 @@
+"""A fingerprint of the data of a run, by which one that goes on notices that they have changed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from vit_helpers.data import Data
+from vit_helpers.data.splits import SPLITS
+from vit_helpers.training.checkpoints import describe_changes
+from vit_helpers.training.distributed import world_size
+
+CLOSE = 1e-5  # of mean and standard deviation, which is all that older checkpoints have
+
+
+def data_fingerprint(data: Any, dropout: bool = False) -> dict[str, Any]:
+    """What decides the batches of a run: classes, counts, and a sha256 of each split's pixels and labels.
+
+    data   : `Data` or `Shards`, of which the index has the sha256 of every shard
+    dropout: whether the model has any, so that its random numbers depend on the number of processes, as does a stream
+    """
+    found: dict[str, Any] = {"classes": ", ".join(data.class_names)}
+    found |= {f"{split} images": data.count(split) for split in SPLITS}
+    for split in SPLITS:
+        digest = hashlib.sha256()
+        if isinstance(data, Data):
+            for tensor in (data.get_split(split).images, data.get_split(split).labels):
+                for rows in tensor.split(1024):
+                    digest.update(rows.contiguous().numpy())
+        else:
+            digest.update(json.dumps(data.splits[split], sort_keys=True).encode())
+        found[f"pixels or labels of {split}"] = digest.hexdigest()[:16]
+    return found | ({} if isinstance(data, Data) and not dropout else {"processes": world_size()})
+
+
+def check_same_data(about: Mapping[str, Any], fingerprint: Mapping[str, Any], data: Any) -> None:
+    """Raise ValueError that says what changed, if the data of a checkpoint, by its `about`, are not these."""
+    kept, now = dict(about.get("data", {})), dict(fingerprint)
+    if not kept and "class_names" in about:  # written by version 0.1
+        kept, now = {"classes": ", ".join(about["class_names"])}, {"classes": fingerprint["classes"]}
+        for name in ("mean", "std"):
+            if any(abs(x - y) > CLOSE for x, y in zip(about.get(name, ()), getattr(data, name), strict=False)):
+                kept[name], now[name] = about[name], getattr(data, name)
+    if kept and (changed := describe_changes(kept, now)):
+        raise ValueError(
+            f"the data have changed since the checkpoint was made: {changed}. Going on would be another run, which might "
+            "test images that it learned from: put the data back, or start anew"
+        )

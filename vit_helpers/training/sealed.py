@@ -1,0 +1,79 @@
+"""Files that are complete or not there, and that show damage: written aside, sealed by a checksum, then renamed."""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SEAL = hashlib.sha256().digest_size  # bytes of the comment at the end of a zip file, which `torch.save` leaves empty
+
+
+class WriteError(OSError):
+    """A file could not be written; the message says what is left."""
+
+
+@contextmanager
+def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
+    """The path beside a file to write to, which becomes the file at the end.
+
+    raises: `WriteError` when that fails; nothing is left of the new file then, nor of `leftovers`
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        yield part
+        part.replace(path)
+    except (OSError, RuntimeError) as error:  # torch raises a RuntimeError of its own when a disk is full, or gone
+        cause = error if isinstance(error, OSError) else error.__context__
+        reason = (cause.strerror if isinstance(cause, OSError) else None) or error
+        for left in (part, *leftovers):
+            left.unlink(missing_ok=True)
+        kept = f"{path} is as it was" if path.exists() else "nothing was kept yet"
+        raise WriteError(f"could not write {path}, {kept}: {reason}") from error
+
+
+def save_sealed(path: Path, state: dict[str, Any]) -> None:
+    """`torch.save`, with the sha256 of the file at its end, and all on the disk before this returns."""
+    with path.open("wb") as file:
+        torch.save(state, file)
+    with path.open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        file.write(SEAL.to_bytes(2, "little"))  # the length of the zip file's comment
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").digest()
+        file.seek(0, os.SEEK_END)
+        file.write(digest)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def load_sealed(path: Path, version: int) -> Any:
+    """What `save_sealed` wrote, with tensors on the CPU and without running code; raises many kinds of errors if damaged.
+
+    version: a state whose "version" is lower was written without a seal; of its zip file the checksums inside are compared
+    """
+    with path.open("rb") as file:
+        digest, left = hashlib.sha256(), path.stat().st_size - SEAL
+        while left > 0 and (block := file.read(min(2**20, left))):
+            digest.update(block)
+            left -= len(block)
+        sealed = digest.digest() == file.read()
+    if not sealed and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as parts:
+            if (damaged := parts.testzip()) is not None:
+                raise ValueError(f"{damaged} has another checksum")
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    if not sealed and isinstance(state, dict) and state.get("version", 1) >= version:
+        raise ValueError("the file has another checksum")
+    return state
+
+
+def checksums(paths: Iterable[Path]) -> dict[str, str]:
+    """The sha256 of files by their names"""
+    import pooch
+
+    return {path.name: pooch.file_hash(path) for path in sorted(paths)}
