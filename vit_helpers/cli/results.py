@@ -43,12 +43,12 @@ def draw_counts(file: Path, counts: "Tensor", class_names: Sequence[str]) -> Non
 
 
 def save_figure(figure: Any, file: Path) -> None:
-    """Write a figure as PNG; one that could not be written whole, as on a full disk, is not kept."""
+    """Write a figure in the format of the name; one that could not be written whole, as on a full disk, is not kept."""
     from vit_helpers.training.sealed import write_aside
 
     with write_aside(file) as part, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name in letters that the font does not have
-        figure.savefig(part, dpi=100, format="png")
+        figure.savefig(part, dpi=100, format=file.suffix[1:] or "png")
 
 
 def report_broken(broken: Mapping[Path, str], total: int, file: TextIO) -> int:
