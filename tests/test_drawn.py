@@ -7,7 +7,7 @@ import json
 import re
 import statistics
 import tomllib
-from itertools import combinations
+from itertools import chain, combinations, islice
 from pathlib import Path
 
 import numpy as np
@@ -139,9 +139,18 @@ def measured(stored):
     return pd.DataFrame(drawn.score(stored, drawn.test_drawings()))
 
 
-def test_the_stored_file_has_the_stored_accuracy(measured):
-    rows = read_results("drawn")
+@pytest.fixture(scope="module")
+def first(stored):
+    """As many of them as are quickly drawn: the handwriting, and strokes of the first kind"""
+    strokes = islice(strokes_frozen.drawings(drawn.COUNTS["frozen"]), 10 * drawn.COUNTS["frozen"])
+    return pd.DataFrame(drawn.score(stored, drawn.reduced(chain(drawn.handwriting("frozen"), strokes))))
+
+
+@pytest.mark.parametrize("part", ["first", pytest.param("measured", marks=pytest.mark.long)])
+def test_the_stored_file_has_the_stored_accuracy(part, request):
+    measured, rows = request.getfixturevalue(part), read_results("drawn")
     rows = rows[rows["seed"] == 0].drop(columns="seed").reset_index(drop=True)
+    rows = rows[: len(measured)] if part == "first" else rows
     assert measured[["kind", "digit", "images"]].equals(rows[["kind", "digit", "images"]])
     assert (measured["accuracy"] - rows["accuracy"]).abs().max() <= 0.051  # one drawing of twenty may be on the edge
     assert (measured["accuracy"] * measured["images"]).sum() == pytest.approx(
@@ -154,13 +163,27 @@ def mean(rows, column="accuracy"):
     return (rows[column] * rows["images"]).sum() / rows["images"].sum()
 
 
-def test_it_reads_what_others_draw(measured):
+def test_it_reads_what_others_draw_and_write(first):
+    kinds = {kind: mean(rows) for kind, rows in first.groupby("kind")}
+    assert kinds.keys() == {"handwriting", "plain"} and min(kinds.values()) >= 0.9, kinds
+
+
+@pytest.mark.long
+def test_it_reads_every_kind_of_drawing(measured):
     digits = measured[measured["digit"] >= 0]
     kinds = {kind: mean(rows) for kind, rows in digits.groupby("kind")}
     assert len(kinds) == len(strokes_frozen.KINDS) + 1 and min(kinds.values()) >= 0.85, kinds
     assert mean(digits[digits["kind"] != "handwriting"]) >= 0.9 and kinds["handwriting"] >= 0.9
 
 
+def test_it_is_not_sure_about_new_scribbles(stored):
+    rng = np.random.default_rng(1)
+    inks = ((strokes_frozen.render(strokes_frozen.scribble(rng), "plain", rng), "scribble", -1) for _ in range(40))
+    (row,) = drawn.score(stored, drawn.reduced(inks))
+    assert row["confidence"] < 0.5
+
+
+@pytest.mark.long
 def test_it_is_not_sure_about_scribbles(measured):
     scribbles = measured["digit"] < 0
     assert mean(measured[scribbles], "confidence") < 0.5 < 0.8 < mean(measured[~scribbles], "confidence")

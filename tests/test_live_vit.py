@@ -113,8 +113,8 @@ def differences(ours, expected):
 def in_double(model, images, **bug):
     """`trace` in double precision, as JavaScript computes.
 
-    torch's rounding to single precision alone changes tokens by up to 8e-6, and without scaling by 3e-5, so where a bug
-    amplifies it, only this says whether two implementations agree.
+    torch's rounding to single precision alone changes tokens by up to 1.1e-5 (by how much depends on the processor), and
+    without scaling by 3e-5, so only this says whether the tokens of two implementations agree.
     """
     return trace(copy.deepcopy(model).double(), images.double(), **bug)
 
@@ -133,8 +133,8 @@ def test_golden_numbers(page, drawn, pixels):
     expected["tokens"] = torch.stack([model.embed(images), *after_blocks[: len(model.blocks)]], dim=1).detach()
     found, exact = differences(ours, expected), differences(ours, in_double(model, images))
     print(f"from torch in float32: {found}\nfrom torch in float64: {exact}")
-    assert max(found.values()) < 1e-5
     assert max(exact.values()) < 1e-9
+    assert max(found["logits"], found["attention"]) < 1e-5  # of tokens, torch's own rounding takes as much, see in_double
     assert torch.equal(ours["logits"].argmax(1), expected["logits"].argmax(1))
 
 
@@ -277,8 +277,10 @@ def untrained(config):
 
 def test_untrained_weights(page, drawn, pixels):
     model, some = untrained(drawn.model.config), pixels[:20]
-    ours, expected = in_browser(page, some, untrained=True), trace(model, drawn.preprocess.normalize(some))
-    assert max(differences(ours, expected).values()) < 1e-5
+    ours, images = in_browser(page, some, untrained=True), drawn.preprocess.normalize(some)
+    found, exact = differences(ours, trace(model, images)), differences(ours, in_double(model, images))
+    assert max(exact.values()) < 1e-9
+    assert max(found["logits"], found["attention"], found["probabilities"]) < 1e-5
     assert ours["logits"].eq(0).all() and (ours["probabilities"] - 0.1).abs().max() < 1e-12
 
 
@@ -327,9 +329,11 @@ def test_a_model_of_another_size(lab, tmp_path, half):
     file = b64encode((tmp_path / "other.safetensors").read_bytes()).decode()
     found = lab.evaluate(code, [file, images.flatten(1).tolist(), list(NAMES)])
     ours = {name: torch.tensor([one[i] for one in found], dtype=torch.float64) for i, name in enumerate(NAMES)}
-    expected = trace(model, preprocess.normalize(images))
-    expected["logits"] = model(preprocess.normalize(images)).detach()
-    assert max(differences(ours, expected).values()) < 1e-5
+    images = preprocess.normalize(images)
+    found, exact = differences(ours, trace(model, images)), differences(ours, in_double(model, images))
+    assert max(exact.values()) < 1e-9
+    assert max(found["attention"], found["probabilities"]) < 1e-5
+    assert (ours["logits"] - model(images).detach()).abs().max() < 1e-5
 
 
 def test_erf(lab):

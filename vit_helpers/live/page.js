@@ -120,6 +120,7 @@ function settle() {
     const middle = [...times].sort((a, b) => a - b)[Math.floor(times.length / 2)];
     state.still = true;
     tour.check();
+    if (times.length < 10) return; // the first ones are slow, as the browser has not compiled the code yet
     $("speed").textContent = `A forward pass takes ${middle.toFixed(1)} ms here (the median of the latest ${times.length}).`;
   }, 250);
 }
