@@ -1,6 +1,11 @@
 """Open a page on which a Vision Transformer reads the digit that you draw.
 
 The page is a single HTML file with the model inside. It needs no network and no Python, so it can be copied or sent.
+
+Examples:
+
+    python -m vit_helpers live
+    python -m vit_helpers live --out digit_page.html
 """
 
 import os

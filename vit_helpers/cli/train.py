@@ -50,23 +50,10 @@ if TYPE_CHECKING:  # importing torch takes seconds, which `--help` need not wait
     from vit_helpers.data import Data
     from vit_helpers.training.presets import RunSettings
 
-KEPT = (
-    *(
-        "data",
-        "split",
-        "size",
-        "patch",
-        "image_size",
-        "augment",
-        "epochs",
-        "batch_size",
-        "lr",
-        "weight_decay",
-        "precision",
-        "seed",
-    ),
-    *("patience", "weights", "tune", "rank"),
-)
+SETTINGS = (  # options that are settings of the run, by name
+    "data", "split", "size", "patch", "image_size", "augment", "epochs", "batch_size", "lr", "weight_decay", "precision",
+    "seed", "patience", "weights", "tune", "rank",
+)  # fmt: skip
 FEW, WELL = 5000, 0.95  # with fewer training images than this and a lower accuracy, fine-tuning is suggested
 
 
@@ -76,11 +63,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_data_arguments(parser)
     add("--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)")
     add("--patch", type=positive_int, help="side of a patch in pixels (default: what suits the data, 4 for the digits)")
-    add(
-        "--image-size",
-        type=positive_int,
-        help="side in pixels that photos are resized to (default: 64, or that of the weights)",
-    )
+    words = "side in pixels that photos are resized to (default: 64, or that of the weights)"
+    add("--image-size", type=positive_int, help=words)
     add("--augment", help="what happens to training images: affine, crop, flip, flip_crop (both mirror), erase or none")
     add("--epochs", type=positive_int, help="passes over the training split (default: what suits the data)")
     add("--batch-size", type=positive_int, help="images per step (default: what suits the data)")
@@ -127,13 +111,13 @@ def train(args: Namespace) -> int:
     from vit_helpers.training.sealed import WriteError
 
     device = init_distributed(pick_device(args.device))
-    given = given_settings({name: getattr(args, name) for name in KEPT}, args.set)
+    given = given_settings({name: getattr(args, name) for name in SETTINGS}, args.set)
     with ExitStack() as stack:
         name = Path((args.data or "digits").partition(":")[0]).name
         out, found = choose_folder(args.out, args.resume, name, stack)
-        about = load_checkpoint(found)["about"] if found else None
-        if found and about is not None:
-            settings = kept_settings(found, about, given)
+        about = None
+        if found:
+            settings = kept_settings(found, about := load_checkpoint(found)["about"], given)
         else:
             settings = preset(**{"data": "digits", **given})
         checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
@@ -143,7 +127,7 @@ def train(args: Namespace) -> int:
             raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
         try:
             scale = settings.weights is not None and found is None and "lr" not in given
-            fit_and_test(args, out, checkpoint, settings, device, resumed=about, scale=scale)
+            fit_and_test(args, out, checkpoint, settings, device, about, scale)
         except (KeyboardInterrupt, RuntimeError, WriteError, BrokenPipeError) as error:
             if (cause := stop_cause(error)) is None:
                 raise
@@ -159,15 +143,9 @@ def train(args: Namespace) -> int:
 
 
 def fit_and_test(
-    args: Namespace,
-    out: Path,
-    checkpoint: Path,
-    settings: "RunSettings",
-    device: str,
-    *,
-    resumed: dict[str, Any] | None,
+    args: Namespace, out: Path, checkpoint: Path, settings: "RunSettings", device: str, resumed: dict[str, Any] | None,
     scale: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Train, test, print both, and keep the results in the folder `out`.
 
     resumed: what is known about a run that goes on;  scale: fit a fine-tuning's learning rate to the model
@@ -195,11 +173,8 @@ def fit_and_test(
     if is_main_process():
         if len(history) < settings.recipe.epochs:
             print(f"stopped after epoch {len(history)}: none was better in the last {settings.patience}")
-        print_score(
-            score,
-            counts,
-            f"{'images and their mirror images' if settings.tta else 'images'}, with the weights of epoch {epoch}",
-        )
+        images = "images and their mirror images" if settings.tta else "images"
+        print_score(score, counts, f"{images}, with the weights of epoch {epoch}")
         print(f"test loss {score.loss:.3f} nats, without label smoothing\ncheckpoint: {checkpoint}")
         draw_results(out, history, counts, data.class_names)
         print_end(out, data, settings, score.accuracy)

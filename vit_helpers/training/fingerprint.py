@@ -24,7 +24,7 @@ def data_fingerprint(data: Any, dropout: bool = False) -> dict[str, Any]:
     for split in SPLITS:
         digest = hashlib.sha256()
         if isinstance(data, Data):
-            for tensor in (data.get_split(split).images, data.get_split(split).labels):
+            for tensor in (data.get_split(split).pixels, data.get_split(split).labels):
                 for rows in tensor.split(1024):
                     digest.update(rows.contiguous().numpy())
         else:
