@@ -177,3 +177,20 @@ def test_folders_are_not_mirrored_unless_asked():
         moved = augment(images) if augment else images
         right_of_left = (moved[..., 16:].sum((1, 2, 3)) > moved[..., :16].sum((1, 2, 3))).any()
         assert bool(right_of_left) == (name in MIRRORS), name
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("side", [28, 64])
+def test_a_folder_of_digits_is_learned_with_the_default_settings(tmp_path, side):
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    for number, (image, label) in enumerate(zip(digits.images, digits.target, strict=True)):
+        file = tmp_path / "digits" / str(label) / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        picture = Image.fromarray((image * 255 / 16).round().astype(np.uint8))
+        picture.resize((side, side), Image.Resampling.BICUBIC).save(file)
+    done = command("train", "--data", "folder:digits", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert float(re.search(r"test accuracy ([\d.]+) on 2\d\d images", done.stdout)[1]) >= 0.97
+    assert "healthy" in done.stdout

@@ -64,10 +64,10 @@ def guess_loss(row: Epoch) -> float:
     return row.guess_loss if row.batch_size else math.log(max(row.num_classes, 1))
 
 
-def margin(row: Epoch, share: float | None = None) -> float:
+def margin(row: Epoch, share: float | None = None, errors: float = 2) -> float:
     """Two standard errors of a share of the validation images, by default of the accuracy; 0 if their number is unknown"""
     share = row.val_accuracy if share is None else share
-    return 2 * math.sqrt(share * (1 - share) / row.val_images) if row.val_images else 0.0
+    return errors * math.sqrt(share * (1 - share) / row.val_images) if row.val_images else 0.0
 
 
 def is_chance(row: Epoch) -> bool:
@@ -125,7 +125,7 @@ SYMPTOMS: dict[str, Callable[[Epoch, str], bool]] = {  # the most serious first
     "stuck at ln K": lambda row, count: is_stuck(row) or count == "classes",
     "no better than guessing": lambda row, _: is_guessing(row),
     "overfitting": lambda row, _: row.accuracy - row.val_accuracy >= GAP + margin(row),
-    "underfitting": lambda row, _: row.accuracy < POOR and not row.val_accuracy + margin(row) >= POOR,
+    "underfitting": lambda row, _: row.accuracy < POOR and not row.val_accuracy + margin(row, errors=3) >= POOR,
     "not validated": lambda row, _: math.isnan(row.val_accuracy),
     "healthy": lambda row, _: True,
 }
