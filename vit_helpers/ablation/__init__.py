@@ -1,5 +1,6 @@
 """Ablation: change one thing at a time, train several seeds of each, and see which changes are larger than the noise."""
 
-from vit_helpers.ablation.runs import Table, read_runs, run_table, summarize
+from vit_helpers.ablation.rows import read_runs, unpack
+from vit_helpers.ablation.runs import Table, run_table, summarize
 
-__all__ = ["Table", "read_runs", "run_table", "summarize"]
+__all__ = ["Table", "read_runs", "run_table", "summarize", "unpack"]

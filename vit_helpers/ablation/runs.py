@@ -1,6 +1,5 @@
 """Tables of runs: a baseline and changes to it, each trained with several seeds, kept in a CSV file and summarized."""
 
-import csv
 import json
 import multiprocessing
 import time
@@ -9,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
+from datetime import date
 from functools import cache, partial
-from io import StringIO
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,15 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vit_helpers._validate import check_int
-from vit_helpers.training import fit, set_seed
+from vit_helpers._validate import check_choice, check_int
+from vit_helpers.ablation.rows import COLUMNS, Row, append_row, columns_of, frame, pack, read_runs
+from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.best import EarlyStopping
-from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
+from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network, with_tta
 from vit_helpers.training.run_folder import hold
 
-Row = dict[str, Any]
 Runs = Sequence[tuple[str, int, RunSettings]]
-COLUMNS: dict[str, Callable[[str], Any]] = {  # of a CSV file, each with its type
-    **{"change": str, "seed": int},
-    **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
-    **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
-}
 load_once = cache(lambda **settings: load_data(RunSettings.from_dict(settings)))
-RENAMED = {"commonest": "majority_share"}  # since version 0.1
 
 
 @dataclass(frozen=True)
@@ -43,6 +36,7 @@ class Table:
     """What to run: a baseline, and changes to it, one at a time.
 
     data    : name of a data set;  model: size of a model with its patch side;  seeds: how many of each
+    test    : whether the accuracy on the test split is kept, too, in a column of its own; nothing may be chosen by it
     baseline: settings that every run has, by name, as for `RunSettings.from_dict`
     changes : {name: settings}
     raises  : ValueError or TypeError naming the change whose settings do not fit
@@ -51,11 +45,13 @@ class Table:
     data: str = "digits"
     model: str = "mini/2"
     seeds: int = 3
+    test: bool = False
     baseline: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_int("seeds", self.seeds)
+        check_choice("test", self.test, (True, False))
         if "baseline" in self.changes:
             raise ValueError('"baseline" is the name of the runs without a change: call the change something else')
         for name, settings in {"baseline": self.baseline, **self.changes}.items():
@@ -69,7 +65,7 @@ class Table:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> "Table":
-        """A table from a TOML file with data, model, seeds, [baseline] and [changes]."""
+        """A table from a TOML file with data, model, seeds, test, [baseline] and [changes]."""
         try:
             declared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -91,48 +87,65 @@ class Table:
 
 
 def run_table(
-    table: Table, path: str | PathLike[str], report: Callable[[str], object] = print, workers: int = 1
+    table: Table, path: str | PathLike[str], report: Callable[[str], object] = print, workers: int = 1, machine: str = ""
 ) -> pd.DataFrame:
     """Run what is not in the CSV file yet, and return all runs of the table, one per row.
 
     Each row is written as soon as its run is finished, so that a table that was stopped goes on where it was.
-    report : called with a line per finished run
+    report : called with a line per finished run; the first says how many hours the others need
     workers: how many runs at a time, each in a process of its own with one thread; 1 for one after another, in this process
+    machine: what a row says of the machine, before the number of threads and the version of torch
+    returns: with columns right (see `unpack`), machine and date, and where the table asks for it test_accuracy and test_right
     raises : ValueError when the file contains rows of other settings, naming the first, or when another process writes into
              it; OSError when nothing can be written there
     """
     path, runs = Path(path), list(table.runs())
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        if len(kept_rows(runs, path)) < len(runs):  # something will be written
+        if len(kept_rows(runs, path, table.test)) < len(runs):  # something will be written
             hold(path.with_name(f".{path.name}.lock"), f"another process writes into {path}: wait for it to end", stack)
-        return pd.DataFrame(fill_table(runs, path, report, workers), columns=list(COLUMNS))
+        return frame(fill_table(runs, path, report, workers, table.test, machine), table.test)
 
 
-def kept_rows(runs: Runs, path: Path) -> dict[tuple[str, int], Row]:
+def kept_rows(runs: Runs, path: Path, test: bool = False) -> dict[tuple[str, int], Row]:
     """The rows of these runs that are in the CSV file already, by change and seed"""
     done = {(row["change"], row["seed"]): row for row in read_runs(path).to_dict("records")}
     for name, seed, settings in runs:
         text = done[name, seed]["settings"] if (name, seed) in done else as_text(settings)
         if RunSettings.from_dict({**json.loads(text), "seed": seed}) != settings:
             raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}")
+        if test and (name, seed) in done and not done[name, seed].get("test_right"):
+            raise ValueError(f"{path} holds {name}, seed {seed} without the test split: write into another file")
     return {run[:2]: done[run[:2]] for run in runs if run[:2] in done}
 
 
-def fill_table(runs: Runs, path: Path, report: Callable[[str], object], workers: int) -> list[Row]:
+def fill_table(
+    runs: Runs, path: Path, report: Callable[[str], object], workers: int, test: bool, machine: str
+) -> list[Row]:
     """The rows of some runs, in their order, of which those that are not in the CSV file yet are trained."""
-    done = kept_rows(runs, path)
-    todo = [partial(train_run, *one) for one in runs if one[:2] not in done]
-    if todo and path.exists() and not path.read_bytes().endswith(b"\n"):  # the last row was cut off
-        whole = path.with_name(path.name + ".part")
-        read_runs(path).to_csv(whole, index=False)
-        whole.replace(path)
-    for number, row in enumerate(finished(todo, workers), len(runs) - len(todo) + 1):
-        pd.DataFrame([row], columns=list(COLUMNS)).to_csv(path, mode="a", header=not path.exists(), index=False)
-        done[row["change"], row["seed"]] = row
+    done = kept_rows(runs, path, test)
+    left = {run[:2]: run for run in runs if run[:2] not in done}
+    jobs = [partial(train_run, *run, test) for run in left.values()]
+    for number, row in enumerate(finished(jobs, workers), len(done) + 1):
+        row["machine"] = f"{machine}, {row['machine']}".removeprefix(", ")
+        append_row(row, path, test)
+        key = row["change"], row["seed"]
+        done[key], settings = row, left.pop(key)[2]
         result = f"{row['change']}, seed {row['seed']}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
-        report(f"{number} of {len(runs)}: {result}")
+        hours = ""
+        if left and len(left) + 1 == len(jobs):  # the first of this call
+            need = sum(work(run[2]) for run in left.values()) / work(settings) * row["seconds"] / 3600
+            hours = f"; the other {len(left)} need about {need:.1f} hours" if need > 0.05 else ""
+        report(f"{number} of {len(runs)}: {result}{hours}")
     return [done[name, seed] for name, seed, _ in runs]
+
+
+def work(settings: RunSettings) -> int:
+    """Multiply-adds of a training's forward passes: its time is about proportional to them."""
+    data = load_settings(settings)
+    images = min(data.count("train"), settings.images or data.count("train"))
+    image = torch.zeros(1, data.in_chans, *data.image_size)
+    return settings.recipe.epochs * settings.repeat * images * multiply_adds(make_network(data, settings), image)
 
 
 def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
@@ -148,20 +161,38 @@ def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
         pool.shutdown(cancel_futures=True)
 
 
-def train_run(name: str, seed: int, settings: RunSettings) -> Row:
-    """Train one model of a table: its row, with accuracy and loss on the validation split."""
+def load_settings(settings: RunSettings) -> Any:
+    """The data set of a run, read once."""
     size = {} if settings.image_size is None else {"image_size": settings.image_size}
-    data = load_once(data=settings.data, split=settings.split, **size)
+    return load_once(data=settings.data, split=settings.split, **size)
+
+
+def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -> Row:
+    """Train one model of a table: its row, with accuracy and loss on the validation split, and which images were right."""
+    data = load_settings(settings)
     set_seed(seed)
     train, model = make_batches(data, settings), make_network(data, settings)
     start = time.perf_counter()
     stop = EarlyStopping(settings.patience)
     last = fit(model, train, data.batches("validation", 512), settings.recipe, callbacks=[stop], report=lambda row: None)[-1]
     seconds = time.perf_counter() - start
-    scores = (last.val_accuracy, last.val_loss, last.accuracy, last.val_majority_share)
-    parameters = sum(p.numel() for p in model.parameters())
-    count = multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size))
-    return dict(zip(COLUMNS, (name, seed, *scores, parameters, count, seconds, as_text(settings)), strict=True))
+    row = {"change": name, "seed": seed, "accuracy": last.val_accuracy, "loss": last.val_loss}
+    row |= {"train_accuracy": last.accuracy, "majority_share": last.val_majority_share}
+    row["parameters"] = sum(p.numel() for p in model.parameters())
+    row["multiply_adds"] = multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size))
+    row |= {"seconds": seconds, "settings": as_text(settings), "right": pack(right_of(model, data, "validation"))}
+    if test:
+        correct = right_of(with_tta(model, settings), data, "test")
+        row |= {"test_accuracy": correct.float().mean().item(), "test_right": pack(correct)}
+    threads = torch.get_num_threads()
+    about = f"{threads} thread{'s' * (threads > 1)}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
+    return row | {"machine": about, "date": date.today().isoformat()}
+
+
+def right_of(model: nn.Module, data: Any, split: str) -> Tensor:
+    """Which images of a split a model classifies correctly: (n,) booleans"""
+    logits, labels = predict(model, data.batches(split, 512))
+    return logits.argmax(1) == labels
 
 
 def as_text(settings: RunSettings) -> str:
@@ -177,28 +208,6 @@ def multiply_adds(model: nn.Module, images: Tensor) -> int:
     with FlopCounterMode(display=False) as counter, torch.no_grad(), plain:
         model(images)
     return counter.get_total_flops() // 2
-
-
-def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
-    """The rows of a CSV file of `run_table`, none if there is no file, without a last one that was cut off in writing.
-
-    raises: ValueError when another row is damaged, or for a file with other columns
-    """
-    text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
-    lines = list(csv.reader(StringIO(text)))
-    columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
-    if columns != list(COLUMNS):
-        raise ValueError(f"{path} is no table of this kind: its columns are {columns}, not {list(COLUMNS)}")
-    rows: list[Row] = []
-    for number, cells in enumerate(lines[1:], start=1):
-        try:
-            row = {name: kind(cell) for (name, kind), cell in zip(COLUMNS.items(), cells, strict=True)}
-            json.loads(row["settings"])
-            rows.append(row)
-        except ValueError:
-            if number < len(lines) - 1:
-                raise ValueError(f"{path}: row {number} is damaged: {','.join(cells)}") from None
-    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def summarize(runs: pd.DataFrame) -> pd.DataFrame:

@@ -11,8 +11,9 @@ The table is a TOML file: data, model, seeds, and what to change, as in
     "no positions" = {positions = "none"}
     "learning rate 1e-3" = {lr = 1e-3}
 
-Every finished run is written to the CSV file at once; the same command goes on where it stopped. Accuracy is that of the
-validation split: the test set is not used.
+Every finished run is written to the CSV file at once, with the images that it classified correctly; the same command goes on
+where it stopped. Accuracy is that of the validation split. With "test = true" in the table, the accuracy on the test split is
+kept, too: report it, and choose nothing by it.
 
 Examples:
 
@@ -41,10 +42,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from vit_helpers.ablation import Table, run_table, summarize
+    from vit_helpers.scaling.timing import processor
 
     out = args.out or args.table.with_suffix(".csv")
     try:
-        runs = run_table(Table.read(args.table), out, partial(print, flush=True), args.workers)
+        runs = run_table(Table.read(args.table), out, partial(print, flush=True), args.workers, processor())
     except TypeError as error:  # a setting of the table is of the wrong type
         raise ValueError(error) from error
     except KeyboardInterrupt:

@@ -52,6 +52,11 @@ def adam_l2(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: flo
     return torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
 
 
+def adam_coupled(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+    """`adamw` in everything but the decay, which is added to the gradient of the same matrices, before Adam divides by it."""
+    return torch.optim.Adam(param_groups(model, lr, weight_decay, token_lr_mult), fused=True)
+
+
 def muon(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
     """Muon for every matrix except the head's, AdamW as in `adamw` for everything else."""
     hidden = {id(p): p for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("head")}
@@ -63,7 +68,7 @@ def muon(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float 
 
 
 Maker = Callable[[nn.Module, float, float, float], torch.optim.Optimizer]
-OPTIMIZERS: dict[str, Maker] = {make.__name__: make for make in (adamw, adam_l2, sgd, muon)}
+OPTIMIZERS: dict[str, Maker] = {make.__name__: make for make in (adamw, adam_l2, adam_coupled, sgd, muon)}
 
 
 class Muon(torch.optim.AdamW):

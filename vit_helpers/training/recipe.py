@@ -49,7 +49,8 @@ class Recipe:
     weight_decay   : pulls matrices towards 0 (AdamW: decoupled from the gradient); all other parameters do not decay
     label_smoothing: fraction of the target that is spread over all classes
     clip           : the largest gradient norm allowed, over all parameters together
-    optimizer      : "adamw"; "muon", which needs fewer epochs; "sgd"; or "adam_l2", which many tutorials print
+    optimizer      : "adamw"; "muon", which needs fewer epochs; "sgd"; "adam_l2", which many tutorials print; or
+                     "adam_coupled", which differs from "adamw" in that the decay is L2 inside Adam, and in nothing else
     schedule       : after the warm-up: "cosine", "linear" or "constant"
     precision      : "float32", or "bfloat16" for the matrix products (autocast), several times faster where a processor has
                      units for it (`bf16_units`), slower elsewhere

@@ -1,0 +1,102 @@
+"""The file of a table of runs: a row for each run, with which images it classified correctly."""
+
+import base64
+import csv
+import json
+import math
+from collections.abc import Callable, Sequence
+from datetime import date
+from io import StringIO
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+Row = dict[str, Any]
+Kinds = dict[str, Callable[[str], Any]]  # of the columns of a CSV file, each with its type
+FIRST: Kinds = {
+    **{"change": str, "seed": int},
+    **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
+    **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
+}
+TEST: Kinds = {"test_accuracy": lambda cell: float(cell or "nan"), "test_right": str}
+MADE: Kinds = {"machine": str, "date": lambda cell: cell and date.fromisoformat(cell).isoformat()}
+COLUMNS: Kinds = {**FIRST, "right": str, **MADE}
+KNOWN: Kinds = {**FIRST, "right": str, **TEST, **MADE}
+RENAMED = {"commonest": "majority_share"}  # since version 0.1
+
+
+def columns_of(test: bool) -> list[str]:
+    """The names of the columns of a table, with those of the test split or without"""
+    return list(KNOWN if test else COLUMNS)
+
+
+def pack(right: Any) -> str:
+    """Which images were classified correctly, (n,) booleans, as a short text: base64 of the packed bits, after their number.
+
+    >>> pack([True, False, True])
+    '3:oA=='
+    """
+    bits = np.asarray(right, dtype=bool)
+    return f"{len(bits)}:{base64.b64encode(np.packbits(bits).tobytes()).decode()}"
+
+
+def unpack(text: str) -> Any:
+    """What `pack` made into a text: (n,) booleans; ValueError for any other text.
+
+    >>> unpack("3:oA==").tolist()
+    [True, False, True]
+    """
+    try:
+        count, _, code = text.partition(":")
+        bits = np.frombuffer(base64.b64decode(code, validate=True), np.uint8)
+        return np.unpackbits(bits, count=int(count)).astype(bool)
+    except (ValueError, AttributeError):
+        raise ValueError(f"not known which images were classified correctly: {text!r:.60}") from None
+
+
+def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
+    """The rows of a CSV file of `run_table`, none if there is no file, without a last one that was cut off in writing.
+
+    Files of earlier versions have fewer columns; what they do not know is empty, or NaN where it is a number.
+    raises: ValueError when another row is damaged, or for a file with other columns
+    """
+    text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+    lines = list(csv.reader(StringIO(text)))
+    columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
+    if columns[: len(FIRST)] != list(FIRST) or columns != [name for name in KNOWN if name in columns]:
+        raise ValueError(f"{path} is no table of this kind: its columns are {columns}, not {list(COLUMNS)}")
+    rows: list[Row] = []
+    for number, cells in enumerate(lines[1:], start=1):
+        try:
+            row = {name: KNOWN[name](cell) for name, cell in zip(columns, cells, strict=True)}
+            json.loads(row["settings"])
+            rows.append(row)
+        except ValueError:
+            if number < len(lines) - 1:
+                raise ValueError(f"{path}: row {number} is damaged: {','.join(cells)}") from None
+    return frame(rows, "test_right" in columns)
+
+
+def frame(rows: Sequence[Row], test: bool) -> pd.DataFrame:
+    """Rows as a table, with what they do not know empty"""
+    names = columns_of(test)
+    empty = {name: math.nan if name == "test_accuracy" else "" for name in names}
+    return pd.DataFrame([{**empty, **row} for row in rows], columns=names)
+
+
+def append_row(row: Row, path: Path, test: bool) -> None:
+    """Write a row at the end of a CSV file; one that was cut off, or that has other columns, is written anew before."""
+    header = ",".join(columns_of(test)) + "\n"
+    if path.exists():
+        with path.open("rb") as file:
+            first = file.readline()
+            file.seek(-1, 2)
+            whole = first == header.encode() and file.read() == b"\n"
+        if not whole:
+            new = path.with_name(path.name + ".part")
+            frame(read_runs(path).to_dict("records"), test).to_csv(new, index=False)  # type: ignore[arg-type]
+            new.replace(path)
+    frame([row], test).to_csv(path, mode="a", header=not path.exists(), index=False)
