@@ -5,12 +5,14 @@ import math
 import pickle
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import date
 
 import pandas as pd
 import pytest
+import torch
 
-from vit_helpers.ablation import Table, read_runs, run_table, summarize
-from vit_helpers.ablation.runs import COLUMNS
+from vit_helpers.ablation import Table, read_runs, run_table, summarize, unpack
+from vit_helpers.ablation.rows import COLUMNS, FIRST
 from vit_helpers.cli import main
 from vit_helpers.results import RESULTS, read_results
 from vit_helpers.training.presets import RunSettings
@@ -131,7 +133,7 @@ def test_the_stored_tables_are_complete_and_train_nothing(path, monkeypatch):
 def test_a_table_of_version_1_goes_on(tmp_path, monkeypatch):
     """Its columns and settings had other names"""
     settings = '"{""data"": ""digits"", ""model"": ""mini/2"", ""token_rate"": 5.0}"'
-    columns = ",".join(COLUMNS).replace("majority_share", "commonest")
+    columns = ",".join(FIRST).replace("majority_share", "commonest")
     (tmp_path / "rows.csv").write_text(f"{columns}\nbaseline,0,0.5,1.0,0.5,0.2,9,9,1.0,{settings}\n")
     monkeypatch.setattr("vit_helpers.ablation.runs.train_run", None)
     (row,) = run_table(Table(seeds=1, baseline={"token_lr_mult": 5.0}), tmp_path / "rows.csv").to_dict("records")
@@ -210,3 +212,49 @@ def test_the_command_runs_a_declared_table(tmp_path, capsys):
     declared.write_text("data = ")
     assert "is not valid TOML" in ablate(declared)[2]
     assert "error: " in ablate(tmp_path / "none.toml")[2]
+
+
+def test_rows_know_their_images_their_machine_and_their_day(tmp_path):
+    one = Table(seeds=1, baseline=SMALL.baseline)
+    (row,) = run_table(one, tmp_path / "rows.csv", lambda line: None, machine="A 1").to_dict("records")
+    right = unpack(row["right"])
+    assert len(right) == 180 and right.mean() == pytest.approx(row["accuracy"])
+    assert row["machine"].startswith("A 1, ") and "thread" in row["machine"] and torch.__version__ in row["machine"]
+    assert row["date"] == date.today().isoformat()
+
+
+def test_the_test_split_is_kept_where_it_is_asked_for(tmp_path):
+    path, one = tmp_path / "rows.csv", Table(seeds=1, baseline=SMALL.baseline)
+    run_table(one, path, lambda line: None)
+    with pytest.raises(ValueError, match="baseline, seed 0 without the test split: write into another file"):
+        run_table(replace(one, test=True), path)
+    both = Table(seeds=1, test=True, baseline=SMALL.baseline | {"epochs": 6}, changes={"mirrored": {"tta": True}})
+    row, mirrored = run_table(both, tmp_path / "tested.csv", lambda line: None).to_dict("records")
+    assert len(unpack(row["test_right"])) == 360 and unpack(row["test_right"]).mean() == pytest.approx(row["test_accuracy"])
+    assert mirrored["right"] == row["right"] and mirrored["test_right"] != row["test_right"]  # the same model, tested so
+
+
+def test_rows_without_images_stay_when_others_follow(tmp_path):
+    """A file of before goes on: its rows have no images, the new ones do"""
+    path, table = tmp_path / "rows.csv", replace(SMALL, seeds=1)
+    whole = run_table(table, path, lambda line: None)
+    whole[list(FIRST)].iloc[:2].to_csv(path, index=False)
+    said = []
+    runs = run_table(table, path, said.append)
+    assert len(said) == 1 and [bool(text) for text in runs.right] == [False, False, True]
+    pd.testing.assert_frame_equal(read_runs(path), runs)
+    assert read_results("hyperparameters").accuracy.notna().all()
+
+
+def test_the_first_row_says_how_many_hours_are_left(tmp_path, monkeypatch):
+    """By the multiply-adds: half the images need half the time"""
+    monkeypatch.setattr("vit_helpers.ablation.runs.train_run", lambda *run: ROW | {"change": run[0], "seed": run[1]})
+    table, said = Table(seeds=2, baseline={"images": 800}, changes={"half": {"images": 400}}), []
+    run_table(table, tmp_path / "rows.csv", said.append)
+    assert said[0].endswith("3600.0 s; the other 3 need about 2.0 hours") and said[1].endswith("3600.0 s")
+
+
+ROW = dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), 0.5) | {
+    **{"parameters": 1, "multiply_adds": 1, "seconds": 3600.0, "settings": '{"data": "digits"}', "right": "1:gA=="},
+    **{"machine": "1 thread", "date": "2026-01-01"},
+}

@@ -16,7 +16,7 @@ from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.distributed import ShardedBatches
-from vit_helpers.training.optimizers import OPTIMIZERS, adam_l2, adamw, sgd
+from vit_helpers.training.optimizers import OPTIMIZERS, adam_coupled, adam_l2, adamw, param_groups, sgd
 from vit_helpers.training.recipe import Recipe, bf16_units, warmup_cosine
 
 
@@ -221,6 +221,24 @@ def test_l2_in_adam_moves_every_parameter_by_about_the_learning_rate():
     assert torch.allclose((layer.weight - before).abs(), torch.tensor(0.1), atol=1e-4)  # however small the weight
     with pytest.raises(ValueError, match="token_lr_mult must be 1, got 10"):
         adam_l2(layer, 0.1, 0.3, 10)
+
+
+def test_coupled_adam_differs_from_adamw_in_where_the_decay_is_added_alone():
+    """Equal without decay; with it torch.optim.Adam's step of the same matrices, and none for biases and tokens"""
+    models = [Classifier() for _ in range(4)]
+    for model in models:
+        model.load_state_dict(models[0].state_dict())
+        for number, p in enumerate(model.parameters()):
+            p.grad = torch.full_like(p, 0.1 * (number + 1))
+    made = adam_coupled(models[0], 0.1, 0.0, 2), adamw(models[1], 0.1, 0.0, 2), adam_coupled(models[2], 0.1, 0.3, 2)
+    groups = [
+        {name: group[name] for name in ("params", "lr", "weight_decay")} for group in param_groups(models[3], 0.1, 0.3, 2)
+    ]
+    for optimizer in (*made, torch.optim.Adam(groups)):
+        optimizer.step()
+    pairs = [list(zip(one.parameters(), other.parameters(), strict=True)) for one, other in (models[:2], models[2:])]
+    assert all(torch.allclose(p, q) for some in pairs for p, q in some)
+    assert [group["weight_decay"] for group in made[2].param_groups] == [0.3, 0, 0]
 
 
 def test_sgd_has_momentum_and_decays_matrices_only():

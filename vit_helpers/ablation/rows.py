@@ -52,6 +52,8 @@ def unpack(text: str) -> Any:
     try:
         count, _, code = text.partition(":")
         bits = np.frombuffer(base64.b64decode(code, validate=True), np.uint8)
+        if len(bits) != -(-int(count) // 8):
+            raise ValueError(f"{len(bits)} bytes for {count} images")
         return np.unpackbits(bits, count=int(count)).astype(bool)
     except (ValueError, AttributeError):
         raise ValueError(f"not known which images were classified correctly: {text!r:.60}") from None
@@ -97,6 +99,6 @@ def append_row(row: Row, path: Path, test: bool) -> None:
             whole = first == header.encode() and file.read() == b"\n"
         if not whole:
             new = path.with_name(path.name + ".part")
-            frame(read_runs(path).to_dict("records"), test).to_csv(new, index=False)  # type: ignore[arg-type]
+            frame(read_runs(path).to_dict("records"), test).to_csv(new, index=False)
             new.replace(path)
     frame([row], test).to_csv(path, mode="a", header=not path.exists(), index=False)

@@ -21,7 +21,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vit_helpers._validate import check_choice, check_int
-from vit_helpers.ablation.rows import COLUMNS, Row, append_row, columns_of, frame, pack, read_runs
+from vit_helpers.ablation.factorial import designed
+from vit_helpers.ablation.rows import Row, append_row, frame, pack, read_runs
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.best import EarlyStopping
 from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network, with_tta
@@ -39,6 +40,7 @@ class Table:
     test    : whether the accuracy on the test split is kept, too, in a column of its own; nothing may be chosen by it
     baseline: settings that every run has, by name, as for `RunSettings.from_dict`
     changes : {name: settings}
+    factors : {name: settings}, changed together as `factorial.design` says with the generators: its runs become changes, too
     raises  : ValueError or TypeError naming the change whose settings do not fit
     """
 
@@ -48,10 +50,13 @@ class Table:
     test: bool = False
     baseline: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    factors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    generators: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         check_int("seeds", self.seeds)
         check_choice("test", self.test, (True, False))
+        object.__setattr__(self, "changes", {**dict(designed(self.factors, self.generators)), **self.changes})
         if "baseline" in self.changes:
             raise ValueError('"baseline" is the name of the runs without a change: call the change something else')
         for name, settings in {"baseline": self.baseline, **self.changes}.items():
@@ -65,7 +70,7 @@ class Table:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> "Table":
-        """A table from a TOML file with data, model, seeds, test, [baseline] and [changes]."""
+        """A table from a TOML file with data, model, seeds, test, [baseline], [changes], [factors] and generators."""
         try:
             declared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -95,7 +100,7 @@ def run_table(
     report : called with a line per finished run; the first says how many hours the others need
     workers: how many runs at a time, each in a process of its own with one thread; 1 for one after another, in this process
     machine: what a row says of the machine, before the number of threads and the version of torch
-    returns: with columns right (see `unpack`), machine and date, and where the table asks for it test_accuracy and test_right
+    returns: with columns right (see `unpack`), machine and date; if the table asks for it, test_accuracy and test_right
     raises : ValueError when the file contains rows of other settings, naming the first, or when another process writes into
              it; OSError when nothing can be written there
     """
@@ -119,9 +124,7 @@ def kept_rows(runs: Runs, path: Path, test: bool = False) -> dict[tuple[str, int
     return {run[:2]: done[run[:2]] for run in runs if run[:2] in done}
 
 
-def fill_table(
-    runs: Runs, path: Path, report: Callable[[str], object], workers: int, test: bool, machine: str
-) -> list[Row]:
+def fill_table(runs: Runs, path: Path, report: Callable[[str], object], workers: int, test: bool, machine: str) -> list[Row]:
     """The rows of some runs, in their order, of which those that are not in the CSV file yet are trained."""
     done = kept_rows(runs, path, test)
     left = {run[:2]: run for run in runs if run[:2] not in done}

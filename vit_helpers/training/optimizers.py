@@ -53,7 +53,7 @@ def adam_l2(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: flo
 
 
 def adam_coupled(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
-    """`adamw` in everything but the decay, which is added to the gradient of the same matrices, before Adam divides by it."""
+    """`adamw` in all but the decay, which is added to the gradient of the same matrices, before Adam divides by its size."""
     return torch.optim.Adam(param_groups(model, lr, weight_decay, token_lr_mult), fused=True)
 
 

@@ -1,0 +1,102 @@
+"""Test accuracies on the digits by 5-fold cross-validation: each of the 1,797 images is tested once, by each seed.
+
+The settings are those of `python -m vit_helpers bench`, fixed beforehand. A model is trained on four fifths (1,437 or 1,438
+images) and tested on the rest. The folds are drawn anew for each seed ("random"), or they are five runs of consecutive
+images ("consecutive"), which come from other sheets, so that few of the writers of a test image wrote training images.
+Finished seeds are kept in a CSV file, and the same command goes on where it stopped.
+
+What this does not show: digits written by anybody but the 13 people who filled in these sheets. The settings were chosen on
+1,437 of the same images.
+"""
+
+import time
+from argparse import ArgumentParser, Namespace
+from datetime import date
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from tools import main
+from tools.measuring import add_out
+from vit_helpers.ablation.errors import effect_of
+from vit_helpers.ablation.rows import pack, unpack
+from vit_helpers.cli.bench import GOALS
+from vit_helpers.data.digits import CLASS_NAMES
+from vit_helpers.data.splits import Data, Split, subset
+from vit_helpers.scaling.timing import processor
+from vit_helpers.training import fit, predict, set_seed
+from vit_helpers.training.presets import make_batches, make_network, preset, with_tta
+
+FOLDS, KINDS = 5, ("random", "consecutive")
+KEY = ["goal", "folds", "seed"]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    goals = [name for name in GOALS if name.startswith("digits")]
+    parser.add_argument("--goals", nargs="+", choices=goals, default=goals, help="(default: all)")
+    add_out(parser, "accuracies.csv", seeds=5)
+
+
+def run(args: Namespace) -> None:
+    torch.set_num_threads(1)
+    for goal, kind, seed in product(args.goals, KINDS, range(args.seeds)):
+        done = pd.read_csv(args.out) if args.out.exists() else pd.DataFrame(columns=KEY)
+        if not ((done["goal"] == goal) & (done["folds"] == kind) & (done["seed"] == seed)).any():
+            row = {"goal": goal, "folds": kind, "seed": seed, **cross_validate(goal, kind, seed)}
+            pd.DataFrame([row]).to_csv(args.out, mode="a", header=not args.out.exists(), index=False)
+            print(f"{goal}, {kind} folds, seed {seed}: {row['accuracy']:.4f}, {row['seconds']:.0f} s", flush=True)
+    print(f"\n{summary(pd.read_csv(args.out)).to_string(float_format='{:.4f}'.format)}\n\nrows: {args.out}")
+
+
+def every_digit() -> Split:
+    """All images in the order of scikit-learn, in which those of a sheet follow each other"""
+    from sklearn.datasets import load_digits
+
+    raw = load_digits()
+    return Split(torch.tensor(raw.images, dtype=torch.float32)[:, None] / 16, torch.tensor(raw.target, dtype=torch.int64))
+
+
+def folds(count: int, kind: str, seed: int) -> list[Tensor]:
+    """The rows of each fold"""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(count, generator=generator) if kind == "random" else torch.arange(count)
+    return list(order.tensor_split(FOLDS))
+
+
+def cross_validate(goal: str, kind: str, seed: int) -> dict[str, Any]:
+    """Train one model for each fold, and test it on that fold."""
+    settings, every = preset("digits", seed=seed, **GOALS[goal]["settings"]), every_digit()
+    right, seconds = torch.zeros(len(every), dtype=torch.bool), 0.0
+    for rows in folds(len(every), kind, seed):
+        rest = torch.ones(len(every), dtype=torch.bool)
+        rest[rows] = False
+        train, test = subset(every, rest), subset(every, rows)
+        data = Data.from_splits("digits", train, test, test, CLASS_NAMES)
+        set_seed(seed)
+        model, batches = make_network(data, settings), make_batches(data, settings)
+        start = time.perf_counter()
+        fit(model, batches, None, settings.recipe, report=lambda row: None)
+        seconds += time.perf_counter() - start
+        logits, labels = predict(with_tta(model, settings), data.batches("test", 512))
+        right[rows] = logits.argmax(1) == labels
+    row = {"accuracy": right.float().mean().item(), "seconds": seconds, "right": pack(right)}
+    return row | {"machine": f"{processor()}, 1 thread, torch {torch.__version__}", "date": date.today().isoformat()}
+
+
+def summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean accuracy with the errors of seeds and of images, for each goal and kind of folds"""
+    lines = {}
+    for (goal, kind), group in rows.groupby(["goal", "folds"], sort=False):
+        effect = effect_of(np.stack([unpack(text) for text in group["right"]]))
+        line = {"seeds": len(group), "accuracy": effect.difference, "error of seeds": effect.seeds}
+        line |= {"error of images": effect.images, "both": effect.both, "low": effect.interval()[0]}
+        lines[goal, kind] = line | {"high": effect.interval()[1], "seconds": group["seconds"].mean() / FOLDS}
+    return pd.DataFrame.from_dict(lines, orient="index")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,135 @@
+"""Train a ViT and a CNN of equal cost on more and more images of Fashion-MNIST, each tuned and for as long as it pays.
+
+Both spend as many multiply-adds on an image, to 2%. Both are tuned at 5,000 images by the same six trials (three learning
+rates, two decays; seed 0, validation split). For each number of images the passes are doubled, with seed 0, until
+validation gains less than 0.2 points, and those are the passes of all seeds. Finished runs are kept in a CSV file, with
+their test accuracy, and the same command goes on where it stopped.
+
+What this does not show: other sizes of the networks, other kinds of augmentation than mirroring, or what each would reach
+with a recipe that is tuned for each number of images. A gain of 0.2 points is less than seed 0 can tell for certain.
+"""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tools import main
+from vit_helpers.ablation.errors import line_of, paired
+from vit_helpers.ablation.rows import read_runs
+from vit_helpers.ablation.runs import fill_table, work
+from vit_helpers.scaling.timing import processor
+from vit_helpers.training.presets import RunSettings
+
+NETWORKS: dict[str, dict[str, Any]] = {"ViT": {"network": "vit"}, "CNN": {"network": "cnn", "width": 29}}
+SEEDS = {500: 5, 1000: 5, 2000: 5, 5000: 5, 20_000: 5, 55_000: 2}  # of each number of images
+START = {500: 40, 1000: 40, 2000: 20, 5000: 20, 20_000: 10, 55_000: 5}  # passes that are doubled
+TUNED_AT, TRIAL_PASSES, EPOCHS, GAIN, MOST = 5000, 40, 5, 0.002, 160
+TRIALS = [{"lr": lr, "weight_decay": decay} for lr in (1e-3, 3e-3, 1e-2) for decay in (0.05, 0.3)]
+COMMON = {"data": "fashion_mnist", "model": "mini/7", "augment": "flip", "epochs": EPOCHS}
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Trains what is not in the CSV file yet, or with `only_read` raises LookupError."""
+
+    path: Path
+    only_read: bool = False
+
+    def rows(self, name: str, settings: dict[str, Any], seeds: Iterable[int]) -> list[dict[str, Any]]:
+        """The rows of a change, one for each seed"""
+        runs = [(name, seed, RunSettings.from_dict({**COMMON, **settings, "seed": seed})) for seed in seeds]
+        stored = {(row["change"], row["seed"]) for row in read_runs(self.path).to_dict("records")}
+        if self.only_read and not {run[:2] for run in runs} <= stored:
+            raise LookupError(name)
+        return fill_table(runs, self.path, partial(print, flush=True), 1, True, processor())
+
+    def score(self, name: str, settings: dict[str, Any]) -> float:
+        """The validation accuracy of seed 0"""
+        return self.rows(name, settings, [0])[0]["accuracy"]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, default=Path("growth.csv"), help="the CSV file (default: growth.csv)")
+    parser.add_argument("--images", type=int, nargs="+", choices=SEEDS, default=list(SEEDS), help="(default: all)")
+    parser.add_argument("--show", action="store_true", help="train nothing, show what is stored")
+
+
+def run(args: Namespace) -> None:
+    trainer, lines = Trainer(args.out, args.show), []
+    try:
+        tuned = {network: tune(trainer, network) for network in NETWORKS}
+        if not args.show:
+            announce(args.out, args.images)
+        for images in args.images:
+            lines.append(compare_at(trainer, images, tuned))
+    except LookupError as error:
+        print(f"not trained yet: {error}")
+    print(f"\n{pd.DataFrame(lines).to_string(index=False, float_format='{:.4f}'.format)}")
+    rows = read_runs(args.out)
+    print(f"\n{len(rows)} runs in {args.out}, {rows['seconds'].sum() / 3600:.1f} hours of training, one thread each")
+
+
+def tune(trainer: Trainer, network: str) -> dict[str, Any]:
+    """The trial with the highest validation accuracy"""
+
+    def score(trial: dict[str, Any]) -> float:
+        name = f"{network}, trial: rate {trial['lr']:g}, decay {trial['weight_decay']:g}"
+        settings = {**NETWORKS[network], "images": TUNED_AT, "repeat": TRIAL_PASSES // EPOCHS, **trial}
+        return trainer.score(name, settings)
+
+    best = max(TRIALS, key=score)
+    print(f"{network}: tuned to {best}")
+    return best
+
+
+def run_of(network: str, images: int, passes: int, tuned: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name of a change, and its settings"""
+    name = f"{network}, {images:,} images, {passes} passes"
+    return name, {**NETWORKS[network], "images": images, "repeat": passes // EPOCHS, **tuned}
+
+
+def long_enough(trainer: Trainer, network: str, images: int, tuned: dict[str, Any]) -> int:
+    """The passes after which doubling them gains less than GAIN on the validation split, at most MOST"""
+    passes = START[images]
+    score = trainer.score(*run_of(network, images, passes, tuned))
+    while 2 * passes <= MOST and (longer := trainer.score(*run_of(network, images, 2 * passes, tuned))) - score >= GAIN:
+        passes, score = 2 * passes, longer
+    return passes
+
+
+def compare_at(trainer: Trainer, images: int, tuned: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Train both networks on so many images, and compare them on the test split."""
+    line: dict[str, Any] = {"images": images}
+    names = {}
+    for network, recipe in tuned.items():
+        passes = long_enough(trainer, network, images, recipe)
+        names[network], settings = run_of(network, images, passes, recipe)
+        rows = pd.DataFrame(trainer.rows(names[network], settings, range(SEEDS[images])))
+        means = rows[["train_accuracy", "accuracy", "test_accuracy"]].mean()
+        short = dict(zip(("train", "validation", "test"), means, strict=True))
+        line |= {f"{network} passes": passes, **{f"{network} {name}": value for name, value in short.items()}}
+    gap = line_of(paired(read_runs(trainer.path), names["CNN"], names["ViT"], "test_right"))
+    errors = {f"error of {name}": gap[name] for name in ("seeds", "images", "both")}
+    return line | {"CNN less ViT, test": gap["difference"], **errors, "low": gap["low"], "high": gap["high"]}
+
+
+def announce(path: Path, images: Iterable[int]) -> None:
+    """Say about how many hours are to come, by the time of the trials, if the passes are doubled twice."""
+    rows, hours = read_runs(path), 0.0
+    for network, settings in NETWORKS.items():
+        trials = rows[rows["change"].str.startswith(f"{network}, trial")]
+        trained = RunSettings.from_dict({**COMMON, **settings, "images": TUNED_AT, "repeat": TRIAL_PASSES // EPOCHS})
+        for count in images:
+            passes = START[count] * (7 + 4 * (SEEDS[count] - 1))  # 1 + 2 + 4 with seed 0, then 4 for each other seed
+            once = work(trained.replace(images=count, repeat=1, epochs=1))
+            hours += passes * once / work(trained) * trials["seconds"].median() / 3600
+    print(f"about {hours:.1f} hours of one thread, if the passes are doubled twice everywhere")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

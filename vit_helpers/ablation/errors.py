@@ -1,0 +1,148 @@
+"""How sure a difference between trainings is: the error of the seeds, that of the images, and both; many comparisons."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtr, stdtrit
+
+from vit_helpers.ablation.rows import unpack
+
+Array = Any  # of numpy
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A mean difference of accuracies, and its standard errors; NaN for what cannot be known, as from one seed.
+
+    seeds : if other seeds had been drawn, on the same images
+    images: if other images had been drawn, for the same trained models
+    both  : if both had been drawn anew; df: its degrees of freedom (Satterthwaite's approximation)
+    """
+
+    difference: float
+    seeds: float
+    images: float
+    both: float
+    df: float
+
+    @property
+    def p(self) -> float:
+        """The probability of a difference at least as large, in either direction, if there were none (t test of `both`)"""
+        if self.both == 0:
+            return float(self.difference == 0)
+        return float(2 * stdtr(self.df, -abs(self.difference) / self.both))
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The confidence interval of the difference, by t with `df` degrees of freedom"""
+        half = float(stdtrit(self.df, (1 + level) / 2)) * self.both
+        return self.difference - half, self.difference + half
+
+
+def combine(difference: float, seeds: float, images: float, overlap: float, df_seeds: float, df_images: float) -> Effect:
+    """An effect from the variances of seeds and of images, which share an `overlap`: that of each model on each image."""
+    both = max(seeds, images, seeds + images - overlap)
+    parts = seeds**2 / df_seeds + images**2 / df_images if df_seeds else math.nan
+    df = both**2 / parts if parts else math.inf
+    return Effect(difference, math.sqrt(seeds), math.sqrt(images), math.sqrt(both), df)
+
+
+def effect_of(differences: Array) -> Effect:
+    """The mean of differences (n seeds, m images), each the answer of one model less that of another: -1, 0 or 1.
+
+    The error of the images is that of the paired answers: for one seed, McNemar's. Errors of both are those of two-way
+    clustering (Cameron, Gelbach and Miller 2011): the variances of seed means and of image means, less what both contain.
+
+    >>> effect_of([[1, 0, 0, 0], [0, 0, 1, 0]]).difference
+    0.25
+    """
+    d = np.asarray(differences, dtype=float)
+    (n, m), mean = d.shape, d.mean()
+    by_seed, by_image = d.mean(1), d.mean(0)
+    images = by_image.var(ddof=1) / m
+    if n == 1:
+        return Effect(float(mean), math.nan, math.sqrt(images), math.nan, math.nan)
+    rest = d - by_seed[:, None] - by_image + mean
+    overlap = (rest**2).sum() / ((n - 1) * (m - 1)) / (n * m)
+    return combine(float(mean), by_seed.var(ddof=1) / n, images, overlap, n - 1, m - 1)
+
+
+def right_answers(runs: pd.DataFrame, change: str, column: str = "right") -> dict[int, Array]:
+    """Which images each run of a change classified correctly, by seed: {seed: (m,) booleans}
+
+    column: "right" for the validation split, "test_right" for the test split
+    """
+    rows = runs[runs["change"] == change]
+    return {seed: unpack(text) for seed, text in zip(rows["seed"], rows[column], strict=True)}
+
+
+def paired(runs: pd.DataFrame, change: str, baseline: str = "baseline", column: str = "right") -> Array:
+    """The answers of a change less those of the baseline with the same seed: (n seeds, m images) of -1, 0 and 1"""
+    ours, theirs = (right_answers(runs, name, column) for name in (change, baseline))
+    if not (seeds := sorted(ours.keys() & theirs.keys())):
+        raise ValueError(f"{change} and {baseline} have no seed in common")
+    return np.stack([ours[seed].astype(int) - theirs[seed] for seed in seeds])
+
+
+def crossfit(candidates: Sequence[Array]) -> tuple[Array, Array]:
+    """The answers of the best of several candidates, of which none was chosen by an answer that it is reported on.
+
+    The images are divided into two halves, even and odd. For one seed and one half, the candidate is the one that has the
+    highest accuracy on the other half with the other seeds (with one seed: on the other half).
+    candidates: for each, which images were classified correctly: (n seeds, m images)
+    returns   : (n, m) answers, and (n, 2) which candidate was chosen for each seed and half
+    """
+    rights = np.stack([np.asarray(one, dtype=float) for one in candidates])  # (c, n, m)
+    _, n, m = rights.shape
+    answers, chosen = np.empty((n, m)), np.empty((n, 2), dtype=int)
+    for half in (0, 1):
+        scores = rights[:, :, 1 - half :: 2].mean(2)  # (c, n), on the other half
+        for seed in range(n):
+            others = [one for one in range(n) if one != seed] or [seed]
+            chosen[seed, half] = scores[:, others].mean(1).argmax()
+            answers[seed, half::2] = rights[chosen[seed, half], seed, half::2]
+    return answers, chosen
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """p-values after Holm's correction (1979): below 0.05 in a family of true null hypotheses with probability 0.05 at most.
+
+    NaN stays, and is not counted.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(p, dtype=float)
+    order = [int(i) for i in values.argsort() if not math.isnan(values[i])]
+    corrected, highest = values.copy(), 0.0
+    for rank, i in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * values[i]))
+        corrected[i] = highest
+    return [float(x) for x in corrected]
+
+
+def compare(
+    runs: pd.DataFrame, baseline: str = "baseline", column: str = "right", changes: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Every change against the baseline, by paired seeds and paired images; the changes are one family for Holm.
+
+    runs   : what `run_table` returns;  changes: those to compare, None for all
+    returns: indexed by change: n (seeds), difference, seeds, images and both (standard errors, see `Effect`), low and high
+             (95% interval by `both`), discordant (fraction of answers of which one is right), p, holm
+    """
+    names = [name for name in dict.fromkeys(runs["change"]) if name != baseline] if changes is None else list(changes)
+    lines = [line_of(paired(runs, name, baseline, column)) for name in names]
+    table = pd.DataFrame(lines, index=pd.Index(names, name="change"))
+    return table.assign(holm=holm(table["p"])) if len(table) else table
+
+
+def line_of(differences: Array) -> dict[str, float]:
+    """A line of `compare`, from differences (n seeds, m images)."""
+    effect = effect_of(differences)
+    low, high = effect.interval()
+    line = {"n": len(differences), "difference": effect.difference, "seeds": effect.seeds, "images": effect.images}
+    discordant = float(np.abs(differences).mean())
+    return line | {"both": effect.both, "low": low, "high": high, "discordant": discordant, "p": effect.p}
