@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from vit_helpers.ablation.errors import combine, compare, crossfit, effect_of, holm, paired
+from vit_helpers.ablation.errors import combine, compare, compare_best, crossfit, effect_of, holm, paired
 from vit_helpers.ablation.rows import pack, unpack
 
 
@@ -104,3 +104,15 @@ def test_a_comparison_pairs_seeds_and_images():
     assert compare(runs, changes=["up"]).holm["up"] == pytest.approx(lines.p["up"])
     with pytest.raises(ValueError, match="up and baseline have no seed in common"):
         paired(runs[(runs.change == "up") | (runs.seed == 3)], "up")
+
+
+def test_each_side_is_compared_at_its_best():
+    runs = table(**{
+        "baseline": [[1, 1, 0, 0], [1, 1, 0, 0]], "baseline, slow": [[0, 0, 0, 0]] * 2, "up": [[0, 0, 0, 0]] * 2,
+        "up, slow": [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]],
+    })  # fmt: skip
+    some = {name: [name, f"{name}, slow"] for name in ("baseline", "up")}
+    (line,) = compare_best(runs, some).to_dict("records")
+    assert line["difference"] == 0.5 and line["n"] == 2 and line["chosen"] == "up, slow: 100%"
+    with pytest.raises(ValueError, match="the candidates of up and baseline have no seed in common"):
+        compare_best(runs[(runs.change != "up") | (runs.seed == 3)], some)

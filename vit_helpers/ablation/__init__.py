@@ -1,8 +1,11 @@
 """Ablation: change one thing at a time, train several seeds of each, and see which changes are larger than the noise."""
 
-from vit_helpers.ablation.errors import compare, crossfit, effect_of, holm
+from vit_helpers.ablation.errors import compare, compare_best, crossfit, effect_of, holm
 from vit_helpers.ablation.factorial import effects
 from vit_helpers.ablation.rows import read_runs, unpack
 from vit_helpers.ablation.runs import Table, run_table, summarize
 
-__all__ = ["Table", "compare", "crossfit", "effect_of", "effects", "holm", "read_runs", "run_table", "summarize", "unpack"]
+__all__ = [
+    "Table", "compare", "compare_best", "crossfit", "effect_of", "effects", "holm", "read_runs", "run_table", "summarize",
+    "unpack",
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """How sure a difference between trainings is: the error of the seeds, that of the images, and both; many comparisons."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,7 +139,33 @@ def compare(
     return table.assign(holm=holm(table["p"])) if len(table) else table
 
 
-def line_of(differences: Array) -> dict[str, float]:
+def compare_best(
+    runs: pd.DataFrame, candidates: Mapping[str, Sequence[str]], baseline: str = "baseline", column: str = "right"
+) -> pd.DataFrame:
+    """As `compare`, where each side is the best of several candidates, such as learning rates, chosen as in `crossfit`.
+
+    candidates: {name: changes of which one is chosen}, one of the names being the baseline's
+    returns   : as `compare`, with chosen: how often which candidate was
+    """
+    rights = {one: right_answers(runs, one, column) for some in candidates.values() for one in some}
+    lines = {}
+    for name in candidates:
+        if name == baseline:
+            continue
+        seeds = sorted(set.intersection(*(set(rights[one]) for one in [*candidates[name], *candidates[baseline]])))
+        if not seeds:
+            raise ValueError(f"the candidates of {name} and {baseline} have no seed in common")
+        ours, theirs = (
+            crossfit([[rights[one][seed] for seed in seeds] for one in candidates[side]]) for side in (name, baseline)
+        )
+        counts = np.bincount(ours[1].ravel(), minlength=len(candidates[name])) / ours[1].size
+        chosen = ", ".join(f"{one}: {share:.0%}" for one, share in zip(candidates[name], counts, strict=True) if share)
+        lines[name] = {**line_of(ours[0] - theirs[0]), "chosen": chosen}
+    table = pd.DataFrame.from_dict(lines, orient="index")
+    return table.assign(holm=holm(table["p"])).rename_axis("change")
+
+
+def line_of(differences: Array) -> dict[str, Any]:
     """A line of `compare`, from differences (n seeds, m images)."""
     effect = effect_of(differences)
     low, high = effect.interval()

@@ -15,6 +15,9 @@ Every finished run is written to the CSV file at once, with the images that it c
 where it stopped. Accuracy is that of the validation split. With "test = true" in the table, the accuracy on the test split
 is kept, too: report it, and choose nothing by it.
 
+The error beside a difference is its standard error over the seeds; "image error" is that over the images, of which another
+sample would give another difference; "both errors" is that of both; and p is corrected for the number of changes (Holm).
+
 Examples:
 
     python -m vit_helpers ablate changes.toml
@@ -31,6 +34,7 @@ FORMATS = {
     **dict.fromkeys(("accuracy", "spread", "error"), "{:.4f}".format),
     **dict.fromkeys(("parameters", "multiply_adds"), "{:,}".format),
     **{"difference": "{:+.4f}".format, "seconds": "{:.1f}".format},
+    **dict.fromkeys(("image error", "both errors", "p (Holm)"), "{:.4f}".format),
 }
 
 
@@ -41,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from vit_helpers.ablation import Table, run_table, summarize
+    from vit_helpers.ablation import Table, compare, run_table, summarize
     from vit_helpers.scaling.timing import processor
 
     out = args.out or args.table.with_suffix(".csv")
@@ -53,5 +57,8 @@ def run(args: Namespace) -> int:
         print(f"\nstopped: finished runs are kept in {out}; the same command goes on")
         return 130
     lines = summarize(runs).rename_axis(None)
+    if len(lines) > 1 and runs["right"].ne("").all():
+        pairs = compare(runs).rename(columns={"images": "image error", "both": "both errors", "holm": "p (Holm)"})
+        lines = lines.join(pairs[["image error", "both errors", "p (Holm)"]])
     print(f"\n{lines.to_string(formatters=FORMATS)}\n\nrows: {out}")
     return 0

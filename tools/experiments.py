@@ -1,0 +1,153 @@
+"""Print what came out of the stored experiments: differences with the errors of seeds, images and both, and Holm's p.
+
+changes  : every change of the large table against the baseline
+rates    : the changes of size, batch and optimizer, each at the best of its learning rates, against the baseline at its best
+factorial: main effects and interactions of the settings in which a preset differs from the baseline
+confirm  : the largest interaction alone, and the whole preset
+cures    : each cure against its fault
+accuracy : the test accuracy of the preset on Fashion-MNIST
+"""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tools import main
+from vit_helpers._validate import check_choice
+from vit_helpers.ablation import Table, compare, compare_best, effect_of, effects, holm, read_runs
+from vit_helpers.ablation.errors import line_of, paired, right_answers
+from vit_helpers.ablation.rows import Row
+from vit_helpers.results import RESULTS
+
+RATES = {"baseline": "3e-3", "batch 16": "3e-3", "batch 256": "3e-3", "L2 0.05 inside Adam": "3e-3"}
+FAULTS = {  # {cure: its fault}
+    **dict.fromkeys(("no decay", "L2 on the matrices", "rate 1e-3", "warm-up", "cosine schedule", "clipping"), "baseline"),
+    "decoupled, on the matrices": "L2 on the matrices",
+    "1e-3, no decay": "1e-3, L2 0.1",
+    "1e-3, L2 0.1 on the matrices": "1e-3, L2 0.1",
+    "1e-3, decoupled 0.1, on the matrices": "1e-3, L2 0.1 on the matrices",
+    **dict.fromkeys(
+        (f"AdamW {how}" for how in ("3e-3, decay 0.01", "1e-3, decay 0.01", "1e-2, warm-up", "1e-2, cosine schedule",
+                                    "1e-2, clipping")), "AdamW 1e-2, decay 0.01"),
+}  # fmt: skip
+POINTS = ("difference", "seeds", "images", "both", "low", "high")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("which", nargs="*", metavar="WHICH", default=list(SHOW), help="(default: all)")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="the folder of the CSV files (default: that of the package)"
+    )
+
+
+def run(args: Namespace) -> None:
+    pd.set_option("display.width", 250, "display.max_colwidth", 120)
+    for name in args.which:
+        check_choice("experiment", name, SHOW)
+        print(f"## {name}\n")
+        try:
+            SHOW[name](args.results)
+        except (ValueError, FileNotFoundError) as error:
+            print(f"not complete: {error}\n")
+
+
+def show(table: pd.DataFrame, runs: pd.DataFrame) -> None:
+    """Print a table with differences in points, and what its runs were."""
+    points = table.assign(**{name: 100 * table[name] for name in POINTS})
+    formats: dict[str, Any] = dict.fromkeys(POINTS, "{:.2f}".format) | dict.fromkeys(("p", "holm"), "{:.4f}".format)
+    formats |= {"difference": "{:+.2f}".format, "discordant": "{:.3f}".format}
+    print(points.to_string(formatters=formats))
+    hours, days = runs["seconds"].sum() / 3600, sorted(set(runs["date"]))
+    print(
+        f"\nin points; {len(runs)} runs, {hours:.1f} hours, {', '.join(sorted(set(runs['machine'])))}; {', '.join(days)}\n"
+    )
+
+
+def complete(path: Path) -> pd.DataFrame:
+    """The rows of a table, of the seeds that every change has"""
+    runs = read_runs(path)
+    if not len(runs):
+        raise FileNotFoundError(f"{path} has no rows")
+    wanted = set(Table.read(path.with_suffix(".toml")).changes) | {"baseline"}
+    seeds = [seed for seed, some in runs.groupby("seed") if wanted <= set(some["change"])]
+    print(f"{path.stem}: seeds {seeds}")
+    return runs[runs["seed"].isin(seeds) & runs["change"].isin(wanted)]
+
+
+def show_changes(folder: Path) -> None:
+    runs = complete(folder / "hyperparameters.csv")
+    show(compare(runs), runs)
+
+
+def show_rates(folder: Path) -> None:
+    single, rates = complete(folder / "hyperparameters.csv"), complete(folder / "rates.csv")
+    names = list(dict.fromkeys(change.partition(", rate ")[0] for change in rates["change"]))
+    both = pd.concat([single, rates[rates["change"] != "baseline"]])
+    both = both[both["seed"].isin(set(single["seed"]) & set(rates["seed"]))]
+    candidates = {
+        name: [c for c in both["change"].unique() if c == name or c.startswith(f"{name}, rate ")] for name in names
+    }
+    show(compare_best(both, candidates), both[both["change"].isin([one for some in candidates.values() for one in some])])
+    accuracy = both.groupby("change")["accuracy"].mean()
+    for name, some in candidates.items():
+        print(
+            f"{name}: "
+            + ", ".join(f"{one.partition(', rate ')[2] or RATES.get(one, '3e-3')} {accuracy[one]:.4f}" for one in some)
+        )
+    print()
+
+
+def show_factorial(folder: Path) -> None:
+    table, runs = Table.read(folder / "factorial.toml"), complete(folder / "factorial.csv")
+    found = effects(runs, list(table.factors), table.generators)
+    for order in (1, 2):
+        some = found[found["order"] == order]
+        show(some.reindex(some["difference"].abs().sort_values(ascending=False).index), runs)
+    top = runs.groupby("change")["accuracy"].mean().sort_values(ascending=False)
+    print(f"baseline {top['baseline']:.4f}; best: {top.index[0]}: {top.iloc[0]:.4f}\n")
+
+
+def show_confirm(folder: Path) -> None:
+    runs = complete(folder / "confirm.csv")
+    show(compare(runs), runs)
+    one, two, *_ = names = list(Table.read(folder / "confirm.toml").changes)
+    beyond = paired(runs, names[2]) - paired(runs, one) - paired(runs, two)
+    show(pd.DataFrame([line_of(beyond)], index=[f"{names[2]}: beyond the sum"]), runs)
+
+
+def show_cures(folder: Path) -> None:
+    for name in ("cures_digits", "cures_fashion_mnist"):
+        runs = complete(folder / f"{name}.csv")
+        means = runs.groupby("change")[["accuracy", "train_accuracy", "majority_share"]].mean()
+        lines: list[Row] = []
+        for cure, fault in FAULTS.items():
+            line = line_of(paired(runs, cure, fault))
+            lines.append(
+                {"cure": cure, "fault": fault, "fault's": means.accuracy[fault], "cure's": means.accuracy[cure], **line}
+            )
+        table = pd.DataFrame(lines).set_index("cure")
+        show(table.assign(holm=holm(table["p"])), runs)
+
+
+def show_accuracy(folder: Path) -> None:
+    runs = complete(folder / "accuracy_fashion_mnist.csv")
+    effect = effect_of(np.stack(list(right_answers(runs, "baseline", "test_right").values())))
+    low, high = effect.interval()
+    errors = f"error of seeds {effect.seeds:.4f}, of images {effect.images:.4f}, of both {effect.both:.4f}"
+    print(f"test accuracy {effect.difference:.4f} (95%: {low:.4f} to {high:.4f}); {errors}; {len(runs)} seeds")
+    print(
+        f"seconds: {runs['seconds'].mean():.0f}; {', '.join(sorted(set(runs['machine'])))}; {', '.join(set(runs['date']))}\n"
+    )
+
+
+SHOW = {
+    **{"changes": show_changes, "rates": show_rates, "factorial": show_factorial, "confirm": show_confirm},
+    **{"cures": show_cures, "accuracy": show_accuracy},
+}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
