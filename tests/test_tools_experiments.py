@@ -65,7 +65,11 @@ def test_digits_are_each_tested_once(tmp_path, monkeypatch, capsys):
 
 def test_what_came_out_is_printed(tmp_path, capsys):
     factors = {"width 32": {"embed_dim": 32}, "depth 2": {"depth": 2}}
-    changes = {"1 head": {"num_heads": 1}, "width 32": {"embed_dim": 32}, "both": {"num_heads": 1, "embed_dim": 32}}
+    changes = {
+        "1 head": {"num_heads": 1},
+        "width 32": {"embed_dim": 32},
+        "1 head and width 32": {"num_heads": 1, "embed_dim": 32},
+    }
     slow = {"1 head, rate 1e-3": {"num_heads": 1, "lr": 1e-3}, "baseline, rate 1e-3": {"lr": 1e-3}}
     tables = {
         "hyperparameters": Table(seeds=2, baseline=SMALL, changes=changes),
@@ -85,6 +89,6 @@ def test_what_came_out_is_printed(tmp_path, capsys):
         (tmp_path / f"{name}.toml").write_text(text)
     assert main(experiments, ["--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert "width 32 x depth 2" in said and "both: beyond the sum" in said and "test accuracy 0." in said
+    assert "width 32 x depth 2" in said and "1 head and width 32: beyond the sum" in said and "test accuracy 0." in said
     assert "1 head, rate 1e-3: " in said and said.count("not complete") == 1  # the cures are not there
     assert main(experiments, ["grades"]) == 1
