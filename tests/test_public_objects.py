@@ -108,6 +108,7 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "ShardedBatches": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))]),
     "Muon": lambda cls, _: muon(cls),
     "Table": lambda cls, _: cls("digits", "mini/2", 2, {"epochs": 1}, {"faster": {"lr": 0.01}}),
+    "Effect": lambda cls, _: cls(0.01, 0.002, 0.004, 0.005, 9.0),
     "Explorer": lambda cls, _: cls("explore", "ours:drawn", torch.rand(2, 1, 16, 16)),
     "LiveCurves": lambda cls, _: live_curves(cls),
     "Stage": lambda cls, _: cls("tokens", "T, D", torch.rand(3, 4), width=2.0),

@@ -37,21 +37,21 @@ class Table:
     """What to run: a baseline, and changes to it, one at a time.
 
     data    : name of a data set;  model: size of a model with its patch side;  seeds: how many of each
-    test    : whether the accuracy on the test split is kept, too, in a column of its own; nothing may be chosen by it
     baseline: settings that every run has, by name, as for `RunSettings.from_dict`
     changes : {name: settings}
     factors : {name: settings}, changed together as `factorial.design` says with the generators: its runs become changes, too
+    test    : whether the accuracy on the test split is kept, too, in a column of its own; nothing may be chosen by it
     raises  : ValueError or TypeError naming the change whose settings do not fit
     """
 
     data: str = "digits"
     model: str = "mini/2"
     seeds: int = 3
-    test: bool = False
     baseline: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
     factors: dict[str, dict[str, Any]] = field(default_factory=dict)
     generators: list[str] = field(default_factory=list)
+    test: bool = False
 
     def __post_init__(self) -> None:
         check_int("seeds", self.seeds)
