@@ -66,24 +66,35 @@ def show(table: pd.DataFrame, runs: pd.DataFrame) -> None:
     )
 
 
-def complete(path: Path) -> pd.DataFrame:
+def complete(folder: Path, name: str) -> pd.DataFrame:
     """The rows of a table, of the seeds that every change has"""
-    runs = read_runs(path)
-    if not len(runs):
-        raise FileNotFoundError(f"{path} has no rows")
-    wanted = set(Table.read(path.with_suffix(".toml")).changes) | {"baseline"}
+    runs = read_runs(where(folder, f"{name}.csv"))
+    wanted = {"baseline", *declared(folder, name).changes}
     seeds = [seed for seed, some in runs.groupby("seed") if wanted <= set(some["change"])]
-    print(f"{path.stem}: seeds {seeds}")
+    print(f"{name}: seeds {seeds}")
+    if not seeds:
+        raise ValueError("no seed has all rows")
     return runs[runs["seed"].isin(seeds) & runs["change"].isin(wanted)]
 
 
+def declared(folder: Path, name: str) -> Table:
+    """What a table consists of"""
+    return Table.read(where(folder, f"{name}.toml"))
+
+
+def where(folder: Path, file: str) -> Path:
+    """A file of a table: among those that are still running, if it is there, else in the folder itself"""
+    running = folder / "running" / file
+    return running if running.exists() else folder / file
+
+
 def show_changes(folder: Path) -> None:
-    runs = complete(folder / "hyperparameters.csv")
+    runs = complete(folder, "hyperparameters")
     show(compare(runs), runs)
 
 
 def show_rates(folder: Path) -> None:
-    single, rates = complete(folder / "hyperparameters.csv"), complete(folder / "rates.csv")
+    single, rates = complete(folder, "hyperparameters"), complete(folder, "rates")
     names = list(dict.fromkeys(change.partition(", rate ")[0] for change in rates["change"]))
     both = pd.concat([single, rates[rates["change"] != "baseline"]])
     both = both[both["seed"].isin(set(single["seed"]) & set(rates["seed"]))]
@@ -101,7 +112,7 @@ def show_rates(folder: Path) -> None:
 
 
 def show_factorial(folder: Path) -> None:
-    table, runs = Table.read(folder / "factorial.toml"), complete(folder / "factorial.csv")
+    table, runs = declared(folder, "factorial"), complete(folder, "factorial")
     found = effects(runs, list(table.factors), table.generators)
     for order in (1, 2):
         some = found[found["order"] == order]
@@ -111,10 +122,10 @@ def show_factorial(folder: Path) -> None:
 
 
 def show_confirm(folder: Path) -> None:
-    runs = complete(folder / "confirm.csv")
+    runs = complete(folder, "confirm")
     show(compare(runs), runs)
     beyond = {}
-    for name in Table.read(folder / "confirm.toml").changes:
+    for name in declared(folder, "confirm").changes:
         one, _, two = name.partition(" and ")
         if two:
             alone = paired(runs, one) + paired(runs, two)
@@ -125,7 +136,7 @@ def show_confirm(folder: Path) -> None:
 
 def show_cures(folder: Path) -> None:
     for name in ("cures_digits", "cures_fashion_mnist"):
-        runs = complete(folder / f"{name}.csv")
+        runs = complete(folder, name)
         means = runs.groupby("change")[["accuracy", "train_accuracy", "majority_share"]].mean()
         lines: list[Row] = []
         for cure, fault in FAULTS.items():
@@ -138,7 +149,7 @@ def show_cures(folder: Path) -> None:
 
 
 def show_accuracy(folder: Path) -> None:
-    runs = complete(folder / "accuracy_fashion_mnist.csv")
+    runs = complete(folder, "accuracy_fashion_mnist")
     effect = effect_of(np.stack(list(right_answers(runs, "baseline", "test_right").values())))
     low, high = effect.interval()
     errors = f"error of seeds {effect.seeds:.4f}, of images {effect.images:.4f}, of both {effect.both:.4f}"
