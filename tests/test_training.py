@@ -16,7 +16,7 @@ from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.distributed import ShardedBatches
-from vit_helpers.training.optimizers import OPTIMIZERS, adam_coupled, adam_l2, adamw, param_groups, sgd
+from vit_helpers.training.optimizers import OPTIMIZERS, adam_coupled, adam_l2, adamw, adamw_all, param_groups, sgd
 from vit_helpers.training.recipe import Recipe, bf16_units, warmup_cosine
 
 
@@ -221,6 +221,18 @@ def test_l2_in_adam_moves_every_parameter_by_about_the_learning_rate():
     assert torch.allclose((layer.weight - before).abs(), torch.tensor(0.1), atol=1e-4)  # however small the weight
     with pytest.raises(ValueError, match="token_lr_mult must be 1, got 10"):
         adam_l2(layer, 0.1, 0.3, 10)
+
+
+def test_decoupled_decay_of_everything_is_torchs():
+    model, twin = Classifier(), Classifier()
+    twin.load_state_dict(model.state_dict())
+    for p in (*model.parameters(), *twin.parameters()):
+        p.grad = torch.full_like(p, 0.1)
+    adamw_all(model, 0.1, 0.3).step()
+    torch.optim.AdamW(twin.parameters(), lr=0.1, weight_decay=0.3).step()
+    assert all(torch.allclose(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True))
+    with pytest.raises(ValueError, match="adamw_all treats all parameters alike: token_lr_mult must be 1, got 10"):
+        adamw_all(model, 0.1, 0.3, 10)
 
 
 def test_coupled_adam_differs_from_adamw_in_where_the_decay_is_added_alone():

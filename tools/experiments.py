@@ -24,9 +24,11 @@ from vit_helpers.results import RESULTS
 
 RATES = {"baseline": "3e-3", "batch 16": "3e-3", "batch 256": "3e-3", "L2 0.05 inside Adam": "3e-3"}
 FAULTS = {  # {cure: its fault}
-    **dict.fromkeys(("no decay", "L2 on the matrices", "rate 1e-3", "warm-up", "cosine schedule", "clipping"), "baseline"),
+    **dict.fromkeys(("no decay", "decoupled", "L2 on the matrices", "rate 1e-3", "warm-up", "cosine schedule",
+                     "clipping"), "baseline"),
     "decoupled, on the matrices": "L2 on the matrices",
     "1e-3, no decay": "1e-3, L2 0.1",
+    "1e-3, decoupled 0.1": "1e-3, L2 0.1",
     "1e-3, L2 0.1 on the matrices": "1e-3, L2 0.1",
     "1e-3, decoupled 0.1, on the matrices": "1e-3, L2 0.1 on the matrices",
     **dict.fromkeys(

@@ -47,9 +47,23 @@ def adam_l2(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: flo
     gradient's size, so it pulls hardest where the gradient is small.
     raises: ValueError unless token_lr_mult is 1, since all parameters are in one group
     """
-    if token_lr_mult != 1:
-        raise ValueError(f"adam_l2 treats all parameters alike: token_lr_mult must be 1, got {token_lr_mult}")
+    check_one_group("adam_l2", token_lr_mult)
     return torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
+
+
+def check_one_group(optimizer: str, token_lr_mult: float) -> None:
+    """ValueError for another learning rate of the tokens, where all parameters are in one group"""
+    if token_lr_mult != 1:
+        raise ValueError(f"{optimizer} treats all parameters alike: token_lr_mult must be 1, got {token_lr_mult}")
+
+
+def adamw_all(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+    """AdamW with decay on every parameter, as `torch.optim.AdamW(model.parameters())` has it: the counterpart of `adam_l2`.
+
+    raises: ValueError unless token_lr_mult is 1
+    """
+    check_one_group("adamw_all", token_lr_mult)
+    return torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
 
 
 def adam_coupled(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
@@ -68,7 +82,7 @@ def muon(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float 
 
 
 Maker = Callable[[nn.Module, float, float, float], torch.optim.Optimizer]
-OPTIMIZERS: dict[str, Maker] = {make.__name__: make for make in (adamw, adam_l2, adam_coupled, sgd, muon)}
+OPTIMIZERS: dict[str, Maker] = {make.__name__: make for make in (adamw, adamw_all, adam_l2, adam_coupled, sgd, muon)}
 
 
 class Muon(torch.optim.AdamW):

@@ -49,8 +49,8 @@ class Recipe:
     weight_decay   : pulls matrices towards 0 (AdamW: decoupled from the gradient); all other parameters do not decay
     label_smoothing: fraction of the target that is spread over all classes
     clip           : the largest gradient norm allowed, over all parameters together
-    optimizer      : "adamw"; "muon", which needs fewer epochs; "sgd"; "adam_l2", which many tutorials print; or
-                     "adam_coupled", which differs from "adamw" in that the decay is L2 inside Adam, and in nothing else
+    optimizer      : "adamw"; "muon", which needs fewer epochs; "sgd"; or, for comparisons, "adam_l2", which many tutorials
+                     print; "adamw_all", which is that with decoupled decay; "adam_coupled", which is "adamw" with L2
     schedule       : after the warm-up: "cosine", "linear" or "constant"
     precision      : "float32", or "bfloat16" for the matrix products (autocast), several times faster where a processor has
                      units for it (`bf16_units`), slower elsewhere
