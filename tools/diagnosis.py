@@ -2,7 +2,7 @@
 
 Each run draws from its seed what is classified and how: 2 to 10 of the ten digits, of which one makes up 1% to 50% of the
 images; how many images there are, label smoothing and mixing. A fault is planted where no class has more than 80% of the
-images, since otherwise a model that always names this class is nearly right. The thresholds of `diagnose` were set on other
+images, since otherwise a model that always names this class is nearly right. The rules of `diagnose` were made with smaller
 seeds.
 """
 
