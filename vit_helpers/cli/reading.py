@@ -1,4 +1,4 @@
-"""How images are read: options that the commands share, and what is printed about the data before they are used."""
+"""How images are read: the options that commands share, and what is printed about the data before training."""
 
 import warnings
 from argparse import ArgumentParser, Namespace
@@ -11,18 +11,18 @@ SHOWN = 10  # classes that are listed by name
 
 
 def add_data_arguments(parser: ArgumentParser, cache: bool = True) -> None:
-    """Add the options for folder:PATH: --split, --skip-broken and, for what reads it again and again, --no-cache."""
+    """Add the options for folder:PATH: --split, --skip-broken and, for a command that may read it many times, --no-cache."""
     add = parser.add_argument
     stable = "'hash', by each image's content, so that no image changes its split when others are added"
-    exact = "'exact', 15%% of each class"
+    exact = "'exact', 15%% of each class for validation and 15%% for testing"
     add("--split", choices=("hash", "exact"), help=f"how a folder's images are divided: {stable} (default); or {exact}")
-    add("--skip-broken", action="store_true", help="leave out files that are no images, and say how many they are")
+    add("--skip-broken", action="store_true", help="leave out image files that cannot be read, and say how many")
     if cache:
-        add("--no-cache", action="store_true", help="decode images anew, and keep no pixels in the user's cache folder")
+        add("--no-cache", action="store_true", help="decode all images again, and store no pixels in your cache folder")
 
 
 def load_run(args: Namespace, settings: "RunSettings") -> tuple[Any, Any]:
-    """The data set of a run and its network, read as the options say; what was noticed is printed, a line each."""
+    """The data set of a run and its network, read as the options say; warnings about the data are printed, a line each."""
     from vit_helpers.pretrained.runs import load_run
     from vit_helpers.training.distributed import is_main_process
 
@@ -38,7 +38,7 @@ def load_run(args: Namespace, settings: "RunSettings") -> tuple[Any, Any]:
 
 
 def print_notes(noticed: "list[warnings.WarningMessage]") -> None:
-    """Print what `data` warned of."""
+    """Print the warnings about the data as notes."""
     for one in noticed:
         if one.category is UserWarning:
             print(f"note: {one.message}")

@@ -1,4 +1,4 @@
-"""Predictions for image files and for data sets: of one model, in batches, so that large folders fit into memory."""
+"""Predictions of a model for image files and for data sets, in batches, so that large folders fit into memory."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ BATCH = 32
 
 
 def find_pictures(paths: Iterable[Path]) -> list[Path]:
-    """The files among these paths, and the image files in the folders among them, at any depth, without repetition.
+    """The files among these paths, and the image files in the folders among them, at any depth, each of them once.
 
     raises: ValueError for a folder without image files
     """
@@ -72,7 +72,7 @@ def prediction_table(files: Sequence[Path], probabilities: Tensor, class_names: 
 def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tensor, str, dict[Path, str]]:
     """Test a model on a data set: all images of a folder of classes, and the test split of anything else.
 
-    Of the data that a run was trained on, only the test split is used, and test-time augmentation as in the run.
+    Of the data that a run was trained on, only the test split is used. Test-time augmentation is that of the run.
     name   : of the weights, as for `load_pretrained`
     returns: the confusion matrix (K, K) for the model's classes, which images were used, and what could not be read
     raises : ValueError for classes that the model does not know, naming them
@@ -101,7 +101,7 @@ def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tens
 def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
     """Raise ValueError if there are classes that the model of this name does not know."""
     if unknown := set(classes) - set(known):
-        raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}, but {', '.join(known[:20])}")
+        raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}; it knows {', '.join(known[:20])}")
 
 
 def renormalize(images: Tensor, data: Any, pretrained: Pretrained) -> Tensor:
