@@ -1,6 +1,7 @@
 """Train a ViT and keep the results; without options, it trains on real digits and needs no download.
 
-Each data set has settings of its own (vit_helpers/training/presets.toml), which the options given here override.
+Each data set has settings of its own, some of which fine-tuning replaces (vit_helpers/training/presets.toml); the options
+given here override both.
 
 Prints a line per epoch: the loss (in nats, with label smoothing), the accuracy on the training images as they are seen
 during training, loss and accuracy on the validation split, the learning rate, and the speed. The test split is used once,
@@ -13,10 +14,10 @@ at the end, with the weights of the best epoch, the one with the highest validat
 
 Ctrl-C keeps every finished epoch; --resume continues to the result of a run that was never stopped (on CPU and CUDA).
 
-With --weights, a trained model is fine-tuned, which is what a few hundred photos call for. WEIGHTS is a name as
-for `load_pretrained` (torchvision:vit_b_16, timm:NAME, huggingface:NAME), the folder of a run, or a file: .safetensors,
-.npz, or tensors saved by torch.save (.pth, .pt, .bin), which are read without running any code. --tune full trains all
-weights, --tune head only a new classification head, and --tune lora low-rank updates (LoRA) and the head.
+With --weights, a trained model is fine-tuned, which is what a few hundred photos call for. WEIGHTS is a name as for
+`load_pretrained` (torchvision:vit_b_16, timm:NAME, huggingface:NAME), the folder of a run, or a file: .safetensors, .npz,
+or tensors saved by torch.save (.pth, .pt, .bin), which are read without running any code. --tune full trains all weights,
+head only a new classification head, and lora low-rank updates (LoRA) and the head.
 
 Examples:
 
@@ -28,10 +29,8 @@ When torchrun starts several processes, they train together, each on its slice o
     torchrun --nproc-per-node=2 -m vit_helpers train --data fashion_mnist
 
 With data in memory and without dropout, the result is that of one process. With --shard, each process keeps only its own
-part of the weights (FSDP2).
-
-Images that do not fit into memory are written once by `python -m vit_helpers shards`, and then read as a stream with
---data shards:FOLDER. Each process reads its own part, so the order of the images depends on the number of processes.
+part of the weights (FSDP2). Images that do not fit into memory are written once by `python -m vit_helpers shards`, and then
+read as a stream with --data shards:FOLDER, each process its own part, so their order depends on the number of processes.
 """
 
 import os
