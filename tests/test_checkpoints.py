@@ -63,7 +63,7 @@ def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
 
     monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)  # there was room when the run began
     monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(OSError, match=f"could not write .*checkpoint.pt, .*checkpoint.pt is as it was: {error}"):
+    with pytest.raises(OSError, match=f"could not write .*checkpoint.pt, whose previous version is unchanged: {error}"):
         train(epochs=2, checkpoint=path)
     assert not list(tmp_path.glob("*.part")) and len(load_checkpoint(path)["history"]) == 2
 
@@ -108,12 +108,12 @@ def test_a_full_disk_is_named_and_leaves_the_last_checkpoint(tmp_path, monkeypat
     monkeypatch.setattr("vit_helpers.training.checkpoints.check_writable", lambda folder: None)
     monkeypatch.setattr(step, full if step != "torch.save" else lambda state, file: full() if file.name else None)
     monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)
-    with pytest.raises(OSError, match=r"is as it was: No space left on device$"):
+    with pytest.raises(OSError, match=r"whose previous version is unchanged: No space left on device$"):
         train(epochs=2, checkpoint=path)
     assert {file.name for file in tmp_path.iterdir()} == {"checkpoint.pt", "checkpoint.pt.previous"}
     assert len(load_checkpoint(path)["history"]) == 2
     if step == "torch.save":
-        with pytest.raises(OSError, match="nothing was kept yet"):
+        with pytest.raises(OSError, match="of which there is no previous version"):
             train(epochs=2, checkpoint=tmp_path / "new.pt")
 
 
@@ -241,7 +241,7 @@ def test_a_sharded_checkpoint_damaged_anywhere_is_refused_and_the_one_before_off
         whole = file.read_bytes()
         for at in (0, len(whole) // 3, len(whole) - 1):
             file.write_bytes(damage(whole, at))
-            with pytest.raises(ValueError, match=r"damaged.*if it is damaged, remove .*2 to go on from .*1$"):
+            with pytest.raises(ValueError, match=r"damaged.*if it is damaged, remove .*2 to continue from .*1$"):
                 train(epochs=2, checkpoint=path, resume=True)
         file.write_bytes(whole)
 
@@ -255,7 +255,7 @@ def test_a_checkpoint_runs_no_code(tmp_path):
 
 def test_another_file_is_no_checkpoint(tmp_path):
     torch.save({"weights": torch.zeros(2)}, tmp_path / "other.pt")
-    with pytest.raises(ValueError, match="is not a checkpoint of this training"):
+    with pytest.raises(ValueError, match="is not a checkpoint of this package"):
         load_checkpoint(tmp_path / "other.pt")
 
 
@@ -278,7 +278,7 @@ def test_another_recipe_cannot_go_on(tmp_path):
 
 @pytest.mark.parametrize("about", [{"p": np.float64(1)}, {"p": Path("x")}])
 def test_what_could_not_be_read_again_is_refused_before_the_first_epoch(tmp_path, about):
-    with pytest.raises(ValueError, match="plain numbers and texts"):
+    with pytest.raises(ValueError, match="plain numbers and strings"):
         train(checkpoint=tmp_path / "checkpoint.pt", about=about)
 
 

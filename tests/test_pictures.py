@@ -122,7 +122,7 @@ FAULTS = {
         lambda path: path.symlink_to(path.with_name("gone")),
         "no picture at .*: it is a link to .*gone, which",
     ),
-    "a pipe": (os.mkfifo, "is no regular file, and no picture"),
+    "a pipe": (os.mkfifo, "is not a regular file"),
     "not allowed": (denied, "cannot be read: Permission denied"),
 }
 
@@ -150,9 +150,9 @@ def test_a_bad_file_is_named_by_folder_shards_and_predict(fault, pets, tmp_path,
 
 def test_a_folder_named_like_an_image_is_passed_over_and_named(pets):
     save(pets / "cat" / "x.jpg" / "inside.ppm", 999)
-    with pytest.warns(UserWarning, match=r"x\.jpg is a folder, and no image"):
+    with pytest.warns(UserWarning, match=r"x\.jpg is a folder, not an image"):
         assert sum(folder(pets, 8).class_counts) == 101
-    with pytest.raises(ValueError, match=r"x\.jpg is a folder, and no picture"):  # predict looks at what is inside
+    with pytest.raises(ValueError, match=r"x\.jpg is a folder, not a picture"):  # predict looks at what is inside
         open_picture(pets / "cat" / "x.jpg")
 
 
@@ -297,7 +297,11 @@ def test_exact_shares_are_exact_in_each_class(pets):
 
 
 @pytest.mark.parametrize(
-    ("how", "says"), [("hash", "add images, or .* --split exact"), ("exact", "three different images a class")]
+    ("how", "says"),
+    [
+        ("hash", "add images, or draw 15% of each class with .* --split exact"),
+        ("exact", "each class needs at least three different images"),
+    ],
 )
 def test_a_split_without_a_class_stops_the_run_and_names_the_way_out(pets, how, says, tmp_path, capsys):
     for number in range(200, 202):
@@ -352,8 +356,8 @@ def test_classes_may_have_the_names_of_splits(tmp_path):
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (("val", "test"), "divided has test, val, but no folder train with the classes"),
-        (("testing", "Test"), "divided has Test, testing, but no folder train"),
+        (("val", "test"), "divided has test, val, but no folder named train with the classes"),
+        (("testing", "Test"), "divided has Test, testing, but no folder named train"),
         (("train", "val", "valid"), "val and .*valid both have a name of the validation split"),
         (("Train", "training"), "Train and .*training both have a name of the train split"),
     ],
@@ -366,17 +370,17 @@ def test_folders_of_splits_that_cannot_be_used_are_named(pets, names, says):
 def test_classes_beside_a_folder_of_a_split_are_not_passed_over_in_silence(pets):
     for path in (pets / "cat", pets / "dog"):
         shutil.copytree(path, pets / "test" / path.name)
-    with pytest.raises(ValueError, match="pets has test, but no folder train"):
+    with pytest.raises(ValueError, match="pets has test, but no folder named train"):
         folder(pets, 6)
     (pets / "test").rename(pets / "train")
-    with pytest.warns(UserWarning, match="pets has a folder of the training split, so cat, dog beside it is not used"):
+    with pytest.warns(UserWarning, match="pets has a folder for the training split, so cat, dog beside it is ignored"):
         folder(pets, 6)
 
 
 def test_copies_in_two_classes_are_told(pets):
     shutil.copy(pets / "cat" / "3.ppm", pets / "dog" / "3.ppm")
     with pytest.warns(
-        UserWarning, match=r"1 images are copies of others in other classes, as .*cat.3\.ppm and .*dog.3\.ppm"
+        UserWarning, match=r"1 images are copies of images in other classes, such as .*cat.3\.ppm and .*dog.3\.ppm"
     ):
         folder(pets, 6)
 
@@ -563,5 +567,5 @@ def test_a_checkpoint_of_other_splits_is_not_resumed():
     settings = RunSettings(data="folder:pets").to_dict()
     assert kept_settings(Path("checkpoint.pt"), {"options": settings}, {}).split == "hash"
     del settings["split"]
-    with pytest.raises(ValueError, match=r"checkpoint\.pt is of a version that divided folders otherwise"):
+    with pytest.raises(ValueError, match=r"checkpoint\.pt is from a version that divided folders differently: train again"):
         kept_settings(Path("checkpoint.pt"), {"options": settings}, {})

@@ -71,7 +71,7 @@ def test_results_without_a_checkpoint_are_not_overwritten(tmp_path):
     for name in ("weights.safetensors", "best.safetensors", "curves.png", "history.csv"):
         (tmp_path / name).mkdir()
         status, _, err = run("train", "--epochs", 1, "--out", tmp_path)
-        assert status == 1 and f"{name} is there already, without a checkpoint: nothing is overwritten" in err
+        assert status == 1 and f"{name} already exists, but no checkpoint: nothing is overwritten" in err
         (tmp_path / name).rmdir()
 
 
@@ -83,7 +83,7 @@ def test_a_place_where_nothing_can_be_written_is_named_before_data_are_read(tmp_
     Path("file").touch()
     monkeypatch.setattr("vit_helpers.data.load", lambda name: pytest.fail("data were read"))
     status, _, err = run("train", "--out", out)
-    assert status == 1 and err.startswith(f"error: no run can be kept in {out} (") and err.count("\n") == 1
+    assert status == 1 and err.startswith(f"error: no run can be stored in {out} (") and err.count("\n") == 1
 
 
 def test_a_checkpoint_may_be_given_in_place_of_its_folder(tmp_path):
@@ -195,8 +195,9 @@ def test_a_full_disk_stops_a_run_with_one_line_and_says_how_to_go_on(tmp_path, m
 
     monkeypatch.setattr(checkpoints, "save_sealed", full_after_one)
     status, out, err = run("train", "--epochs", 3, "--out", tmp_path / "run")
-    assert status == 1 and err.count("\n") == 1 and "checkpoint.pt is as it was: No space left on device" in err
-    assert f"1 finished epochs are kept in {tmp_path / 'run' / 'checkpoint.pt'}\ngo on with: " in out
+    assert status == 1 and err.count("\n") == 1
+    assert "checkpoint.pt, whose previous version is unchanged: No space left on device" in err
+    assert f"everything up to epoch 1 is kept in {tmp_path / 'run' / 'checkpoint.pt'}\ncontinue with: " in out
     kept = {path.name for path in (tmp_path / "run").iterdir()}
     assert kept == {"checkpoint.pt", "history.csv", "weights.safetensors"}
     assert len(load_checkpoint(tmp_path / "run" / "checkpoint.pt")["history"]) == 1
@@ -270,6 +271,6 @@ def test_a_training_whose_reader_leaves_says_how_to_go_on(tmp_path):
     err = io.StringIO()
     with contextlib.redirect_stdout(Reader()), contextlib.redirect_stderr(err):
         assert main(["train", "--epochs", "3", "--out", str(tmp_path / "run")]) == 141
-    assert "stopped, as nobody reads the output any more: 2 finished epochs are kept" in err.getvalue()
+    assert "stopped, because nobody reads the output anymore; everything up to epoch 2 is kept" in err.getvalue()
     assert f"train --resume {tmp_path / 'run'}" in err.getvalue() and "Errno" not in err.getvalue()
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["history"][-1]["epoch"] == 2

@@ -78,10 +78,10 @@ def test_bad_files_are_named(tmp_path, model):
     with pytest.raises(FileNotFoundError, match=r"no weights at .*bad\.safetensors"):
         load_pretrained(path)
     path.write_bytes(b"not a file of weights")
-    with pytest.raises(ValueError, match="cut short, or no safetensors file"):
+    with pytest.raises(ValueError, match="cut short, or not a safetensors file"):
         load_pretrained(path)
     save_file({"x": torch.ones(1)}, path)
-    with pytest.raises(ValueError, match=r"names of no layout that is known here, torchvision, timm, .*: x"):
+    with pytest.raises(ValueError, match=r"names of no known layout, torchvision, timm, .*: x"):
         load_pretrained(path)
     save_weights(path, model, GREY, "abc")
     path.write_bytes(path.read_bytes()[:-100])
@@ -303,7 +303,7 @@ def test_a_file_that_is_no_npz_is_named(tmp_path):
     np.savez(path, **google_arrays())
     for content in (path.read_bytes()[:-200], b"<html>"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"bad\.npz is cut short, or no npz file"):
+        with pytest.raises(ValueError, match=r"bad\.npz is cut short, or not an npz file"):
             load_pretrained(path)
     with pytest.raises(FileNotFoundError):
         load_pretrained(tmp_path / "nobody.npz")

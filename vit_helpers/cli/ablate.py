@@ -11,7 +11,7 @@ The table is a TOML file: data, model, seeds, and what to change, as in
     "no positions" = {positions = "none"}
     "learning rate 1e-3" = {lr = 1e-3}
 
-Every finished run is written to the CSV file at once; the same command goes on where it stopped. Accuracy is that of the
+Every finished run is written to the CSV file at once; the same command continues where it stopped. Accuracy is that of the
 validation split: the test set is not used.
 
 Examples:
@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
     except TypeError as error:  # a setting of the table is of the wrong type
         raise ValueError(error) from error
     except KeyboardInterrupt:
-        print(f"\nstopped: finished runs are kept in {out}; the same command goes on")
+        print(f"\nstopped: finished runs are kept in {out}; the same command continues")
         return 130
     lines = summarize(runs).rename_axis(None)
     print(f"\n{lines.to_string(formatters=FORMATS)}\n\nrows: {out}")

@@ -1,7 +1,7 @@
-"""Test a trained model on other images, and show what each class is taken for.
+"""Test a trained model on other images, and show which classes it confuses.
 
-Of folder:PATH, a folder with a folder for each class, all images are used; of the folder that the run was trained on, and of
-all other data sets, only the test split. The classes must be among those of the model; it need not have seen them all.
+Of folder:PATH with a folder for each class, all images are used; of the folder that the run was trained on, of one that is
+divided into splits, and of other data sets, only the test split. Classes may be missing, but none may be new to the model.
 
 Examples:
 
@@ -19,10 +19,11 @@ SHOWN = 30  # classes at most are printed one by one
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("weights", metavar="RUN", help="the folder of a run, or any weights that `train --weights` reads")
     parser.add_argument("data", metavar="DATA", help="folder:PATH for images of your own, or the name of a data set")
-    parser.add_argument("--out", type=Path, help="the picture (default: NAME-confusion.png, here)")
+    parser.add_argument("--out", type=Path, help="file for the figure (default: NAME-confusion.png)")
 
 
 def run(args: Namespace) -> int:
+    from vit_helpers.cli.reading import print_warnings
     from vit_helpers.cli.results import draw_counts, report_broken
     from vit_helpers.pretrained import load_pretrained
     from vit_helpers.pretrained.predictions import count_confusions
@@ -30,8 +31,9 @@ def run(args: Namespace) -> int:
 
     pretrained = load_pretrained(args.weights)
     if not (names := pretrained.class_names):
-        raise ValueError(f"{args.weights} has no head: it names no classes")
-    counts, what, broken = count_confusions(args.weights, pretrained, args.data)
+        raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
+    with print_warnings():
+        counts, what, broken = count_confusions(args.weights, pretrained, args.data)
     if not (n := int(counts.sum())):
         raise ValueError(f"none of the {len(broken)} images of {args.data} could be read")
     table = class_table(counts, names)

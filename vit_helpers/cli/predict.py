@@ -1,8 +1,8 @@
-"""Classify images with a trained model, and draw what its attention is on.
+"""Classify images with a trained model, and draw what it attends to.
 
-For one image, prints the most probable classes, and saves a figure: what the model gets of your image, the attention of the
-class token in the last layer (the mean of its heads), and attention followed through all layers (rollout). For several
-images, or folders of them, prints a line each; --csv keeps the probabilities of all classes.
+For one image, prints the most probable classes, and saves a figure: the image as the model receives it, the attention of
+the class token in the last layer (the mean of its heads), and the attention through all layers (attention rollout). For
+several images, or folders of them, prints a line per image; --csv stores the probabilities of all classes.
 
 Examples:
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("pictures", metavar="PICTURE", nargs="+", type=Path, help="image files, or folders of them")
-    weights = "the folder of a run, a file, or a name as torchvision:vit_b_16: all that `train --weights` reads"
+    weights = "the folder of a run, a file, or a name such as torchvision:vit_b_16: as for `train --weights`"
     parser.add_argument("--weights", required=True, help=weights)
-    parser.add_argument("--top", type=positive_int, default=5, help="how many classes of one image (default: 5)")
-    parser.add_argument("--out", type=Path, help="the attention figure of one image (default: NAME-attention.png, here)")
-    parser.add_argument("--csv", type=Path, help="a CSV file to write: image, class, probability, and that of each class")
+    parser.add_argument("--top", type=positive_int, default=5, help="classes to print for a single image (default: 5)")
+    parser.add_argument("--out", type=Path, help="figure for a single image (default: NAME-attention.png)")
+    parser.add_argument("--csv", type=Path, help="CSV file for all predictions: picture, class, probability, p(CLASS) ...")
 
 
 def run(args: Namespace) -> int:
@@ -37,9 +37,9 @@ def run(args: Namespace) -> int:
 
     files, pretrained = find_pictures(args.pictures), load_pretrained(args.weights)
     if not (names := pretrained.class_names):
-        raise ValueError(f"{args.weights} has no head: it names no classes")
+        raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
     if args.out and len(files) > 1:
-        raise ValueError(f"--out names the attention figure of one image, got {len(files)} images: use --csv")
+        raise ValueError(f"--out is for the figure of a single image, got {len(files)} images: use --csv")
     probabilities, readable, broken = predict_files(pretrained, files)
     if len(files) == 1 and broken:
         raise ValueError(broken[files[0]])
@@ -76,5 +76,5 @@ def predict_one(args: Namespace, pretrained: "Pretrained", file: Path) -> None:
         row = one[0, 1:] if model.config.class_token else one.mean(dim=0)  # without a class token: of all patches
         maps[name] = row.unflatten(0, model.config.grid)
     out.parent.mkdir(parents=True, exist_ok=True)
-    save_figure(draw_beside(framed, "what the model gets", maps, "attention weight"), out)
+    save_figure(draw_beside(framed, "what the model sees", maps, "attention weight"), out)
     print(f"attention: {out}")

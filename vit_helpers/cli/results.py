@@ -1,4 +1,4 @@
-"""What `train`, `evaluate` and `predict` have in common: the score and the pictures of a test, and broken images."""
+"""What `train`, `evaluate` and `predict` have in common: the score and the figures of a test, and broken images."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def print_score(score: "Score", counts: "Tensor", what: str) -> None:
 
 
 def draw_results(out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_names: Sequence[str]) -> None:
-    """Draw the curves and the test of a run into its folder."""
+    """Draw the curves and the test results of a run into its folder."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -32,7 +32,7 @@ def draw_results(out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_
 
 
 def draw_counts(file: Path, counts: "Tensor", class_names: Sequence[str]) -> None:
-    """Draw what each class is taken for."""
+    """Draw the confusion matrix and the accuracy of each class."""
     import matplotlib
 
     matplotlib.use("Agg")

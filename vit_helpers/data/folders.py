@@ -32,19 +32,19 @@ def folder(
     path: str | Path, image_size: int = 64, split: str = "hash", skip_broken: bool = False, cache: bool = False,
     threads: int | None = None,
 ) -> Data:  # fmt: skip
-    """Images of any size and mode, in a folder for each class, as `Data` in memory, in bytes.
+    """Images of any size and mode, in a folder for each class, as `Data` that keeps them in memory as bytes.
 
     path       : the folder. It contains the classes, or train/, and test/ and validation/ or val/, which contain them
     image_size : side S of the square: resized so that the shorter side is S, then center-cropped; as RGB
     split      : how to draw a test or validation split that has no folder, 15% each. "hash": by a hash of each image's
                  content, so that no image changes its split when others are added; "exact": 15% of each class
-    skip_broken: leave out files that are no images, with a warning that names them
+    skip_broken: leave out image files that cannot be read, with a warning that names the first ten
     cache      : keep the pixels in the user's cache folder, 2 GiB at most, so that they are decoded only once
     threads    : how many read at a time; by default one for each CPU, 8 at most
-    raises     : ValueError or FileNotFoundError, naming the folder or the files, if there are no images, less than two
-                 classes, files that are no images, or a class that a split lacks
+    raises     : ValueError or FileNotFoundError, naming the folder or the files, if there are no images, fewer than
+                 two classes, broken files, or a class that a split lacks
 
-    Copies of an image, byte for byte, are drawn into one split. It warns of those in folders of different splits or classes.
+    Exact copies of an image are drawn into the same split. A warning names copies in folders of different splits or classes.
     """
     path = Path(path)
     check_choice("split", split, ("hash", "exact"))
@@ -82,15 +82,15 @@ def find_images(path: Path) -> tuple[tuple[str, ...], Found]:
     for split in parts.keys() - {"train"}:
         others, found[split] = find_classes(parts[split])
         if others != names:
-            raise ValueError(f"{parts[split]} has the classes {', '.join(others)}, the training split {', '.join(names)}")
+            raise ValueError(f"{parts[split]} has the classes {', '.join(others)}, but training has {', '.join(names)}")
     return names, found
 
 
 def find_parts(path: Path) -> dict[str, Path]:
     """The folder of each split that has one; for a folder of classes it is the one of the training split.
 
-    raises: ValueError if two folders are of one split, or none is of the training split. A class may be called "train": it
-            holds images, and the folder of a split holds folders
+    raises: ValueError if two folders have names of the same split, or none that of the training split. A class may be called
+            "train", because its folder contains images, while that of a split contains folders
     """
     inside = {one: PARTS.get(one.name.lower()) for one in subfolders(path)}
     named = {one: split for one, split in inside.items() if split}
@@ -103,14 +103,14 @@ def find_parts(path: Path) -> dict[str, Path]:
         if classes:
             unused = ", ".join(sorted(classes))
             warnings.warn(
-                f"{shown(path)} has a folder of the training split, so {unused} beside it is not used", stacklevel=2
+                f"{shown(path)} has a folder for the training split, so {unused} beside it is ignored", stacklevel=2
             )
         return {split: one for one, split in named.items()}
     if named and not classes and "train" in named.values():  # there are no classes in it, as will be said
         return {"train": next(one for one, split in named.items() if split == "train")}
     alone = [one for one in divided if {x.name for x in subfolders(one)} & classes] if classes else named
     if names := ", ".join(one.name for one in alone):
-        raise ValueError(f"{shown(path)} has {names}, but no folder train with the classes to train on")
+        raise ValueError(f"{shown(path)} has {names}, but no folder named train with the classes to train on")
     return {"train": path}
 
 
@@ -138,7 +138,7 @@ def find_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
     classes = subfolders(path)
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
-        raise ValueError(f"{shown(path)} needs a folder for each of two classes or more, it has {found}")
+        raise ValueError(f"{shown(path)} needs at least two folders, one for each class, but it has {found}")
     files = [(file, label) for label, one in enumerate(classes) for file in find_files(one)]
     labels = {label for _, label in files}
     if empty := ", ".join(shown(one.name) for label, one in enumerate(classes) if label not in labels):
@@ -156,7 +156,7 @@ def find_files(path: Path) -> list[Path]:
     for root, folders, names in os.walk(path, onerror=refuse):
         files += [Path(root, name) for name in names if is_image_name(name)]
         for name in filter(is_image_name, folders):
-            warnings.warn(f"{shown(Path(root, name))} is a folder, and no image", stacklevel=2)
+            warnings.warn(f"{shown(Path(root, name))} is a folder, not an image", stacklevel=2)
     return sorted(files)
 
 
@@ -204,7 +204,7 @@ def draw_exactly(files: Sequence[ImageFile], missing: Sequence[str]) -> dict[byt
 
 
 def check_copies(files: Files) -> None:
-    """Warn if the same image is, byte for byte, in two splits, so that a test asks what was trained on, or in two classes"""
+    """Warn if copies of an image are in two splits, so that a test image may have been trained on, or in two classes"""
     every = [(split, file) for split, some in files.items() for file in some]
     first = {file.sha256: (split, file) for split, file in reversed(every)}
     pairs = [(*first[file.sha256], split, file) for split, file in every]
@@ -214,15 +214,15 @@ def check_copies(files: Files) -> None:
     }.items():
         if copies:
             example = " and ".join(map(shown, copies[0]))
-            warnings.warn(f"{len(copies):,} images are copies of others in other {what}, as {example}", stacklevel=2)
+            warnings.warn(f"{len(copies):,} images are copies of images in other {what}, such as {example}", stacklevel=2)
 
 
 def check_memory(count: int, image_size: int) -> None:
     """Raise ValueError if this many images need more than 4 GiB"""
     if (size := count * 3 * image_size**2) > MAX_BYTES:
         raise ValueError(
-            f"{count:,} images of {image_size} x {image_size} pixels need {size / 2**30:.1f} GiB of memory; "
-            "choose a smaller image_size, or write them as shards, which are read as a stream"
+            f"{count:,} images of {image_size} x {image_size} pixels need {size / 2**30:.1f} GiB of memory (limit: 4 GiB): "
+            "choose a smaller image_size, or write them as shards, which are read as a stream (python -m vit_helpers shards)"
         )
 
 
@@ -230,6 +230,6 @@ def check_splits(names: Sequence[str], labels: Sequence[Sequence[int]], how: str
     """Raise ValueError if a split lacks a class.  labels: those of the images of each split"""
     for split, some in zip(SPLITS, labels, strict=True):
         if empty := ", ".join(shown(name) for label, name in enumerate(names) if label not in some):
-            way_out = "draw exact shares of each class: split='exact', on the command line --split exact"
-            way_out = "three different images a class are needed at least" if how == "exact" else f"add images, or {way_out}"
+            way_out = "draw 15% of each class with split='exact', on the command line --split exact"
+            way_out = "each class needs at least three different images" if how == "exact" else f"add images, or {way_out}"
             raise ValueError(f"the {split} split has no images of {empty}: {way_out}")

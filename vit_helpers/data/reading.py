@@ -1,4 +1,4 @@
-"""Many image files: read by several threads, with a progress bar, and decoded only once, by means of a cache."""
+"""Many image files: read by several threads, with a progress bar, and decoded only once, thanks to a cache."""
 
 import hashlib
 import os
@@ -39,9 +39,9 @@ class ImageFile(NamedTuple):
 def map_files(
     function: Callable[[T], R], items: Sequence[T], about: str, threads: int | None = None
 ) -> Iterator[R | ValueError | FileNotFoundError]:
-    """What the function returns for each item, in order; in place of it the error, where it raises one that names a file.
+    """What the function returns for each item, in order, or the error, where it raises one that names a file.
 
-    about  : what the progress bar says, which appears on a terminal when all of it takes longer than a second
+    about  : the label of the progress bar, which appears on a terminal when the work takes longer than a second
     threads: how many work at a time; by default one for each CPU, 8 at most
     """
     from tqdm import tqdm
@@ -77,7 +77,7 @@ def read_pixels(file: ImageFile, image_size: int) -> Any:
     """An image as RGB, resized and center-cropped: (3, S, S), uint8; ValueError, naming the file, if that cannot be done"""
     content = read_bytes(file.path)
     if hashlib.sha256(content).digest() != file.sha256:
-        raise ValueError(f"{shown(file.path)} was changed while the images were read")
+        raise ValueError(f"{shown(file.path)} was changed while the images were being read")
     return square(decode(content, file.path), image_size)
 
 

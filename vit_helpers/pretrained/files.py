@@ -40,7 +40,7 @@ def save_weights(
     """Save a ViT in one safetensors file, with everything that is needed to use it.
 
     The file is written under another name and then renamed, so an interruption leaves no half-written file.
-    notes : more texts by name, for `read_notes`
+    notes : other strings by name, for `read_notes`
     raises: ValueError if the weights do not fit `model.config`, as with LoRA that is not merged, or custom blocks
     """
     from safetensors.torch import save
@@ -59,7 +59,7 @@ def save_weights(
 
 
 def read_notes(path: str | Path) -> dict[str, str]:
-    """The texts beside the weights in a safetensors file: those of `save_weights` and its notes, or another library's.
+    """The strings beside the weights in a safetensors file: those of `save_weights` and its notes, or another library's.
 
     raises: FileNotFoundError when there is none; ValueError if it is truncated, or of another kind
     """
@@ -71,7 +71,7 @@ def read_notes(path: str | Path) -> dict[str, str]:
         with safe_open(path, "pt") as file:
             return file.metadata() or {}
     except SafetensorError as error:
-        raise ValueError(f"{path} is cut short, or no safetensors file: {error}") from error
+        raise ValueError(f"{path} is cut short, or not a safetensors file: {error}") from error
 
 
 def load_weights(path: str | Path) -> Pretrained:
@@ -80,7 +80,7 @@ def load_weights(path: str | Path) -> Pretrained:
 
     about = read_notes(path)
     if missing := [part for part in PARTS if part not in about]:
-        raise ValueError(f"{path} was not made by save_weights: it does not tell {', '.join(missing)}")
+        raise ValueError(f"{path} was not made by save_weights: it does not contain {', '.join(missing)}")
     try:
         config, preprocess, class_names = (json.loads(about[part]) for part in PARTS)
         model = ViT(ViTConfig(**config | {"image_size": tuple(config["image_size"])}))

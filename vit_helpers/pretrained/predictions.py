@@ -1,4 +1,4 @@
-"""Predictions for image files and for data sets: of one model, in batches, so that large folders fit into memory."""
+"""Predictions of a model for image files and for data sets, in batches, so that large folders fit into memory."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ BATCH = 32
 
 
 def find_pictures(paths: Iterable[Path]) -> list[Path]:
-    """The files among these paths, and the image files in the folders among them, at any depth, without repetition.
+    """The files among these paths, and the image files in the folders among them, at any depth, each of them once.
 
     raises: ValueError for a folder without image files
     """
@@ -72,25 +72,30 @@ def prediction_table(files: Sequence[Path], probabilities: Tensor, class_names: 
 def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tensor, str, dict[Path, str]]:
     """Test a model on a data set: all images of a folder of classes, and the test split of anything else.
 
-    Of the data that a run was trained on, only the test split is used, and test-time augmentation as in the run.
+    Of the data that a run was trained on, only the test split is used, which is drawn again where it has no folder.
+    Test-time augmentation is that of the run.
     name   : of the weights, as for `load_pretrained`
     returns: the confusion matrix (K, K) for the model's classes, which images were used, and what could not be read
     raises : ValueError for classes that the model does not know, naming them
+    warns  : of files that are no images, in a split that is drawn again
     """
     file, known = find_file(name), pretrained.class_names
     notes = read_notes(file) if file.suffix == ".safetensors" else {}
     model = FlipTTA(pretrained.model) if notes.get("tta") == "yes" else pretrained.model
     kind, _, path = data.partition(":")
     folder, seen = Path(path).expanduser(), full_name(data) == notes.get("data")
-    classes = subfolders(folder) if kind == "folder" and folder.is_dir() else []
-    if classes and not seen and not any(one.name.lower() in PARTS for one in classes):
+    inside = subfolders(folder) if kind == "folder" and folder.is_dir() else []
+    parts = {one: split for one in inside if (split := PARTS.get(one.name.lower()))}
+    tests = [one for one, split in parts.items() if split == "test" and subfolders(one)]
+    if len(tests) == 1 or (inside and not parts and not seen):
+        what, classes = ("the test split", subfolders(tests[0])) if tests else ("all", inside)
         check_classes(name, [one.name for one in classes], known)
         label = {file: known.index(one.name) for one in classes for file in find_pictures([one])}
         probabilities, readable, broken = predict_files(pretrained, list(label), model)
         labels = torch.tensor([label[file] for file in readable], dtype=torch.long)
-        return confusion(probabilities.argmax(1), labels, len(known)), f"images, all of {data}", broken
-    split = notes.get("split", "hash") if seen else "hash"
-    own: Any = load_data(RunSettings(data=data, split=split), pretrained.preprocess.crop)
+        return confusion(probabilities.argmax(1), labels, len(known)), f"images, {what} of {data}", broken
+    split, reading = notes.get("split", "hash") if seen else "hash", {"skip_broken": True} if kind == "folder" else {}
+    own: Any = load_data(RunSettings(data=data, split=split), pretrained.preprocess.crop, **reading)
     check_classes(name, own.class_names, known)
     batches = ((renormalize(x, own, pretrained), y) for x, y in evaluation_batches(own, "test"))
     logits, labels = predict(model, batches)
@@ -101,7 +106,7 @@ def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tens
 def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
     """Raise ValueError if there are classes that the model of this name does not know."""
     if unknown := set(classes) - set(known):
-        raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}, but {', '.join(known[:20])}")
+        raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}; it knows {', '.join(known[:20])}")
 
 
 def renormalize(images: Tensor, data: Any, pretrained: Pretrained) -> Tensor:

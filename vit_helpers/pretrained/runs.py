@@ -28,8 +28,8 @@ WIDTH = 768  # that the learning rates for fine-tuning in presets.toml are meant
 def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
     """The data set of a run and its network, which has a new head and the trained weights that the settings name, if any.
 
-    Images get the size that the weights were trained with, unless the settings give another, and in memory their mean and
-    std.  options: of the data set's function
+    Images get the size that the weights were trained with, unless the settings give another; in memory they are normalized
+    by the mean and std of the weights.  options: of the data set's function
     raises: ValueError for images with another number of channels
     """
     if settings.weights is None:
@@ -39,7 +39,7 @@ def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
     data = load_data(settings, pretrained.preprocess.crop, **options)
     if data.in_chans != (wanted := pretrained.preprocess.in_chans):
         raise ValueError(
-            f"{settings.weights} reads images of {wanted} channels, those of {settings.data} have {data.in_chans}"
+            f"{settings.weights} needs images with {wanted} channels, those of {settings.data} have {data.in_chans}"
         )
     if isinstance(data, Data):
         data = replace(data, mean=pretrained.preprocess.mean, std=pretrained.preprocess.std)
@@ -53,12 +53,12 @@ def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
 
 
 def scale_lr(settings: RunSettings, model: Any) -> RunSettings:
-    """Settings for fine-tuning whose learning rate fits the model's width, since narrow models take larger steps."""
+    """Settings for fine-tuning whose learning rate is scaled by 768 / width, since narrow models tolerate larger steps."""
     return settings.replace(lr=float(f"{settings.recipe.lr * WIDTH / model.config.embed_dim:.2g}"))
 
 
 def trained_model(config: ViTConfig, settings: RunSettings, weights: Mapping[str, Tensor]) -> ViT:
-    """The model of a run with these weights, with LoRA merged; draws no random numbers, so that a run can go on."""
+    """The model of a run with these weights, with LoRA merged; draws no random numbers, so that a run can continue."""
     with torch.random.fork_rng(devices=[]):
         model = ViT(config)
         if settings.weights and settings.tune == "lora":
@@ -96,8 +96,8 @@ def fit_run(
     """Train the model of a run; its history and weights, of the best and of the last epoch, are kept in the folder `out`.
 
     keep   : writes the checkpoint, or resumes it first
-    returns: the history, and the epoch whose weights the model has afterwards: the best, where there is a file for it,
-             which a ViT of pre-norm blocks has; else the last
+    returns: the history, and the epoch whose weights the model has afterwards: the best, if its weights are in a file,
+             as for a ViT with pre-norm blocks; otherwise the last
     """
     train, validation = (shard_batches(x) for x in (make_batches(data, settings), evaluation_batches(data, "validation")))
     after, best = (EarlyStopping(settings.patience), HistoryFile(out / "history.csv")), out / RUN_WEIGHTS

@@ -1,4 +1,4 @@
-"""The best epoch of a run: kept, and waited for no longer than asked; and the history as a table."""
+"""The best epoch of a run, whose weights are kept; early stopping where none follows; and the history as a table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -28,9 +28,9 @@ def best_epoch(history: Sequence[Epoch]) -> int:
 
 
 class KeepBest(Callback):
-    """Calls save(weights, epoch) after every epoch that is the best so far, in the main process.
+    """Calls save(weights, epoch) in the main process after every epoch that is the best so far.
 
-    weights: the whole state dict, on the CPU, also of a model that is sharded.  Give it to `fit` before its `Checkpoint`, so
+    weights: the whole state dict, on the CPU, even if the model is sharded.  Give it to `fit` before its `Checkpoint`, so
     that what a checkpoint counts as the best epoch has been saved.
     """
 
@@ -45,7 +45,7 @@ class KeepBest(Callback):
 
 
 class EarlyStopping(Callback):
-    """Stops the training after so many epochs without a better one, see `best_epoch`; None for never.
+    """Stops the training after `patience` epochs without a better one, see `best_epoch`; None for never.
 
     Give it to `fit` after its `Checkpoint`, so that a run that has been stopped is not trained further when it is resumed.
     """

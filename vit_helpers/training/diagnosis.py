@@ -36,7 +36,7 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
              "underfitting", "not validated" or "healthy"
     raises : ValueError when the history is empty
 
-    Differences that a validation split of this size shows by chance alone have no name.
+    Differences that chance alone could produce in a validation split of this size are not reported.
     """
     if not history:
         raise ValueError("an empty history cannot be diagnosed")
@@ -55,12 +55,12 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
 
 
 def not_finite(row: Epoch) -> bool:
-    """Whether a loss is no number; that of a validation that did not happen has no accuracy either, and does not count."""
+    """Whether a loss is not finite; that of a validation that did not happen has no accuracy either, and does not count."""
     return not math.isfinite(row.loss) or (not math.isfinite(row.val_loss) and not math.isnan(row.val_accuracy))
 
 
 def guess_loss(row: Epoch) -> float:
-    """What guessing costs; ln K where the labels' shares were not measured, 0 where the loss is no cross-entropy."""
+    """The loss of guessing; ln K where the labels' shares were not measured, 0 where the loss is not cross-entropy."""
     return row.guess_loss if row.batch_size else math.log(max(row.num_classes, 1))
 
 

@@ -1,4 +1,4 @@
-"""A fingerprint of the data of a run, by which one that goes on notices that they have changed."""
+"""A fingerprint of the data of a run, so that a resumed run notices when the data have changed."""
 
 import hashlib
 import json
@@ -14,10 +14,10 @@ CLOSE = 1e-5  # of mean and standard deviation, which is all that older checkpoi
 
 
 def data_fingerprint(data: Any, dropout: bool = False) -> dict[str, Any]:
-    """What decides the batches of a run: classes, counts, and a sha256 of each split's pixels and labels.
+    """What determines the batches of a run: classes, counts, and a sha256 of each split's pixels and labels.
 
     data   : `Data` or `Shards`, of which the index has the sha256 of every shard
-    dropout: whether the model has any, so that its random numbers depend on the number of processes, as does a stream
+    dropout: whether the model uses it. Its random numbers depend on the number of processes, as the order of a stream does
     """
     found: dict[str, Any] = {"classes": ", ".join(data.class_names)}
     found |= {f"{split} images": data.count(split) for split in SPLITS}
@@ -43,6 +43,6 @@ def check_same_data(about: Mapping[str, Any], fingerprint: Mapping[str, Any], da
                 kept[name], now[name] = about[name], getattr(data, name)
     if kept and (changed := describe_changes(kept, now)):
         raise ValueError(
-            f"the data have changed since the checkpoint was made: {changed}. Going on would be another run, which might "
-            "test images that it learned from: put the data back, or start anew"
+            f"the data have changed since the checkpoint was made: {changed}. A resumed run might be tested on "
+            "images that it was trained on: restore the data, or start a new run"
         )

@@ -25,7 +25,7 @@ ALLOWED = {  # what torch pickles into the list of tensors: none of it runs code
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if name not in ALLOWED.get(module, ()):
-            raise pickle.UnpicklingError(f"{module}.{name} does not belong into a checkpoint")
+            raise pickle.UnpicklingError(f"{module}.{name} does not belong in a checkpoint")
         return super().find_class(module, name)
 
 

@@ -71,7 +71,7 @@ def make_config(model: str, **shape: Any) -> ViTConfig:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """All that decides a training run. `from_dict` and `replace` take every setting by its own name, as in lr=1e-3.
+    """All that determines a training run. `from_dict` and `replace` take every setting by its own name, as in lr=1e-3.
 
     data      : name of the data set, as for `load`;  split: how a folder is divided, "hash" or "exact" (`data.folders`)
     model     : size of the model with its patch side, as in "mini/2";  shape: fields of `ViTConfig` that differ from it
@@ -82,10 +82,10 @@ class RunSettings:
     images    : how many training images; None for all;  repeat: how often each comes in an epoch
     augment   : "affine", "crop", "flip", "flip_crop", "erase" or "none";  mix: "mixup", "cutmix" or "none"
     tta       : whether testing also looks at the mirror images (`FlipTTA`)
-    seed      : start of all random draws
-    patience  : stop after so many epochs without a better one on the validation split; None for never
-    weights   : a trained model to start from, as for `load_pretrained`, which then has its own shape; None for none
-    tune      : of it, "full" trains all weights, "head" only a new head, "lora" updates of this `rank` and the head
+    seed      : of all random numbers
+    patience  : stop after this many epochs without a better one on the validation split; None for never
+    weights   : a trained model to start from, as for `load_pretrained`, which determines the shape; None for none
+    tune      : "full" trains all its weights, "head" only a new head, "lora" updates of this `rank` and the head
     raises    : ValueError or TypeError naming what does not fit
 
     >>> RunSettings.from_dict({"lr": 1e-3, "depth": 4}).replace(epochs=3)
@@ -123,7 +123,7 @@ class RunSettings:
         if self.seed >= 2**64:
             raise ValueError(f"seed must be below 2**64, got {self.seed}")
         if self.weights is not None and (fixed := self.fixed_by_weights()):
-            raise ValueError(f"the weights {self.weights} decide {', '.join(fixed)}: leave out what sets it")
+            raise ValueError(f"the weights {self.weights} determine {', '.join(fixed)}: leave out what sets it")
         if self.network == "vit":
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
             make_config(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
@@ -211,11 +211,11 @@ def preset(data: str, **changes: Any) -> RunSettings:
     settings = PRESETS.get(name, RunSettings())
     if weights := changes.get("weights"):
         if given := sorted(changes.keys() & {"size", "patch", "model"}):
-            raise ValueError(f"the weights {weights} decide {', '.join(given)}: leave out what sets it")
+            raise ValueError(f"the weights {weights} determine {', '.join(given)}: leave out what sets it")
         check_choice("tune", tune := changes.get("tune", "full"), TUNE)
         changes = {**FINE_TUNING[tune], **changes}
     elif given := sorted(changes.keys() & {"tune", "rank"}):
-        raise ValueError(f"{', '.join(given)}: there is nothing to fine-tune without weights")
+        raise ValueError(f"{', '.join(given)}: there is nothing to fine-tune without weights (--weights)")
     return settings.replace(**{"data": data, **changes})
 
 
@@ -258,7 +258,7 @@ def load_data(settings: RunSettings, image_size: tuple[int, int] | None = None, 
     if name.startswith("folder:"):
         reading["split"] = settings.split
     elif settings.split != "hash" or reading:
-        raise ValueError(f"{name} is divided already: split and the like are options of folder:PATH")
+        raise ValueError(f"{name} is already divided into splits: split, skip_broken and cache are options for folder:PATH")
     if has_photos(name) and (size := wanted or image_size):
         if size[0] != size[1]:
             raise ValueError(f"photos are cropped to a square, got the image size {size[0]} x {size[1]}")

@@ -1,4 +1,4 @@
-"""Files that are complete or not there, and that show damage: written aside, sealed by a checksum, then renamed."""
+"""Files that are complete or absent, and whose damage is noticed: written aside, sealed by a checksum, then renamed."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ class WriteError(OSError):
 
 @contextmanager
 def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
-    """The path beside a file to write to, which becomes the file at the end.
+    """A path beside a file to write to, which replaces the file at the end.
 
     raises: `WriteError` when that fails; nothing is left of the new file then, nor of `leftovers`
     """
@@ -32,7 +32,7 @@ def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
         reason = (cause.strerror if isinstance(cause, OSError) else None) or error
         for left in (part, *leftovers):
             left.unlink(missing_ok=True)
-        kept = f"{path} is as it was" if path.exists() else "nothing was kept yet"
+        kept = "whose previous version is unchanged" if path.exists() else "of which there is no previous version"
         raise WriteError(f"could not write {path}, {kept}: {reason}") from error
 
 
