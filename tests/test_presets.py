@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import pytest
 import torch
@@ -98,6 +99,7 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
     ("settings", "says"),
     [
         ({"learning_rate": 1}, "unknown setting learning_rate, known: .*lr"),
+        ({"depht": 4}, r"unknown setting depht \(did you mean 'depth'\?\), known: "),
         ({"norm": "middle"}, "unknown norm 'middle', known: first, last"),
         ({"augment": "blur"}, "unknown augment 'blur', known: affine, crop, flip"),
         ({"mix": "fmix"}, "unknown mix"),
@@ -184,3 +186,12 @@ def test_a_model_beside_a_size_or_a_patch_is_refused(also):
 def test_a_patch_side_that_is_none_is_not_taken_for_no_patch_side(patch):
     with pytest.raises((ValueError, TypeError)):
         RunSettings().replace(patch=patch)
+
+
+def test_every_setting_is_explained(capsys):
+    from vit_helpers.cli import main
+    from vit_helpers.training.presets import RECIPE, SHAPE
+
+    assert main(["train", "--settings"]) == 0
+    words = set(re.findall(r"\w+", capsys.readouterr().out))
+    assert RunSettings().to_dict().keys() | RECIPE | SHAPE <= words

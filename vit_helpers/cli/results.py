@@ -15,9 +15,11 @@ def print_score(score: "Score", counts: "Tensor", what: str) -> None:
     """The accuracy of a test, with the interval that its number of images allows."""
     from vit_helpers.training.testing import wilson_interval
 
-    n = int(counts.sum())
+    n, largest = int(counts.sum()), int(counts.sum(1).max())
     low, high = wilson_interval(int(counts.trace()), n)
     print(f"test accuracy {score.accuracy:.4f} on {n:,} {what}; 95% interval {low:.3f} to {high:.3f}")
+    if low <= largest / n:
+        print(f"note: that interval includes {largest / n:.3f}, the accuracy of always predicting the most frequent class")
 
 
 def draw_results(out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_names: Sequence[str]) -> None:

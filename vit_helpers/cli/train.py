@@ -33,12 +33,14 @@ part of the weights (FSDP2). Images that do not fit into memory are written once
 read as a stream with --data shards:FOLDER, each process its own part, so their order depends on the number of processes.
 """
 
+import inspect
 import os
 import shlex
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,12 +73,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--weight-decay", type=float, help="weight decay of the weight matrices (default: that of the data set)")
     add("--precision", help="float32, or bfloat16 for matrix products, on hardware that supports it (default: float32)")
     add("--seed", type=int, help="seed of all random numbers (default: 0)")
-    add("--patience", type=positive_int, help="stop after this many epochs without a better one (default: train all epochs)")
+    add(
+        "--patience",
+        type=positive_int,
+        help="stop after so many epochs without a higher validation accuracy (default: never)",
+    )
     add("--weights", help="start from a trained model: a name, a file, or the folder of a run (default: from scratch)")
-    add("--tune", choices=("full", "head", "lora"), help="what is trained, with --weights (default: full)")
+    add(
+        "--tune",
+        choices=("full", "head", "lora"),
+        help="what is trained, with --weights (default: full; head is the fastest)",
+    )
     add("--rank", type=positive_int, help="rank of the LoRA updates, with --tune lora (default: 8)")
-    words = "any setting of a table of `ablate`, as in depth=4; may be repeated, and an unknown name lists all settings"
+    words = "any setting of a table of `ablate`, as in depth=4; may be repeated, and --settings explains all of them"
     add("--set", action="append", default=[], metavar="NAME=VALUE", help=words)
+    add("--settings", action="store_true", help="explain every setting, and train nothing")
     add("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest available (default: auto)")
     add("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
     add("--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER, with its options")
@@ -87,6 +98,9 @@ def run(args: Namespace) -> int:
     from vit_helpers.data.shards import BrokenShardError
     from vit_helpers.training.distributed import is_main_process, is_peer_failure, rank, shutdown, world_size
 
+    if args.settings:
+        print(explain_settings())
+        return 0
     try:
         status = train(args)
         if world_size() > 1 and status == 0:
@@ -99,6 +113,16 @@ def run(args: Namespace) -> int:
             where = "" if world_size() == 1 else f" in process {rank()}"  # of other errors all processes say the same
             print(f"error{where}: {error}", file=sys.stderr)
         return 1
+
+
+def explain_settings() -> str:
+    """What the settings mean, from the docstrings of the classes whose fields they are, and the names of all"""
+    from vit_helpers.training.presets import Recipe, RunSettings, ViTConfig
+
+    kinds = (RunSettings, Recipe, ViTConfig)
+    docs = [(inspect.getdoc(one) or "").partition("\nraises")[0] for one in kinds]
+    names = sorted(f.name for one in kinds for f in fields(one))
+    return "\n\n".join([*docs, f"All names: {', '.join(names)}"])
 
 
 def train(args: Namespace) -> int:

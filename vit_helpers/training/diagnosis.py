@@ -14,6 +14,7 @@ STUCK = 0.97  # of the way from the least loss to that of guessing
 ROOM = 0.1  # nats between these two, without which the loss cannot show whether anything was learned
 CLOSE = 0.01  # how far, in proportion, a loss that sits at a logarithm may be from it
 GAP = 0.1  # between training and validation accuracy
+RISEN = 1.1  # times its lowest: a validation loss so high shows that a gap is not chance
 POOR = 0.9  # training accuracy
 
 
@@ -46,7 +47,7 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
     K = max(last.num_classes, 1)
     least = math.log(math.e + K - 1) - 1  # loss when the right output is 1 and all others are 0
     count, value = stuck_count(rows) or ("", 0)
-    symptom = next(symptom for symptom, seen in SYMPTOMS.items() if seen(last, count))
+    symptom = next(symptom for symptom, seen in SYMPTOMS.items() if seen(last, count, best.val_loss))
     guess, ln_k = guess_loss(last), math.log(K)
     shares = f", or {guess:.2f} by their shares" if 0 < guess < ln_k - 0.01 else ""
     words = {"count": count, "value": value, "ln": math.log(max(value, 1)), "ln_k": ln_k, "shares": shares, "least": least}
@@ -95,6 +96,11 @@ def is_stuck(row: Epoch) -> bool:
     return guess - least >= ROOM and row.loss >= least + STUCK * (guess - least) and not learned
 
 
+def is_overfitting(row: Epoch, lowest: float) -> bool:
+    """Whether training is ahead of validation by more than chance, or the validation loss has risen from its lowest, too"""
+    return row.accuracy - row.val_accuracy >= GAP + (margin(row) if row.val_loss < RISEN * lowest else 0)
+
+
 def stuck_count(rows: Sequence[Epoch]) -> tuple[str, int] | None:
     """The count at whose logarithm a loss other than cross-entropy has been for three epochs, with its name, or None."""
     last = rows[-1]
@@ -117,16 +123,16 @@ def stuck_count(rows: Sequence[Epoch]) -> tuple[str, int] | None:
 # Loss and accuracy cannot show a softmax before the loss for few classes: with 2 of them the loss stays above 0.31, where
 # label smoothing alone can keep that of a healthy training. The outputs show it always. Rows that do not come from `fit`
 # have no `probabilities`, and perhaps no `val_majority_share` (NaN), and never get the diagnosis.
-SYMPTOMS: dict[str, Callable[[Epoch, str], bool]] = {  # the most serious first
-    "not finite": lambda row, _: not_finite(row),
-    "softmax twice": lambda row, _: row.probabilities,
-    "stuck at ln({count})": lambda _, count: count not in ("", "classes"),
-    "constant prediction": lambda row, _: is_constant(row),
-    "stuck at ln K": lambda row, count: is_stuck(row) or count == "classes",
-    "no better than guessing": lambda row, _: is_guessing(row),
-    "overfitting": lambda row, _: row.accuracy - row.val_accuracy >= GAP + margin(row),
-    "underfitting": lambda row, _: row.accuracy < POOR and not row.val_accuracy + margin(row, errors=3) >= POOR,
-    "not validated": lambda row, _: math.isnan(row.val_accuracy),
-    "healthy": lambda row, _: True,
+SYMPTOMS: dict[str, Callable[[Epoch, str, float], bool]] = {  # the most serious first
+    "not finite": lambda row, *_: not_finite(row),
+    "softmax twice": lambda row, *_: row.probabilities,
+    "stuck at ln({count})": lambda _, count, *rest: count not in ("", "classes"),
+    "constant prediction": lambda row, *_: is_constant(row),
+    "stuck at ln K": lambda row, count, _: is_stuck(row) or count == "classes",
+    "no better than guessing": lambda row, *_: is_guessing(row),
+    "overfitting": lambda row, _, lowest: is_overfitting(row, lowest),
+    "underfitting": lambda row, *_: row.accuracy < POOR and not row.val_accuracy + margin(row, errors=3) >= POOR,
+    "not validated": lambda row, *_: math.isnan(row.val_accuracy),
+    "healthy": lambda row, *_: True,
 }
 ADVICE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # {symptom: what to try}

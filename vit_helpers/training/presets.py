@@ -4,6 +4,7 @@ import inspect
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -177,8 +178,10 @@ class RunSettings:
                 )
             settings["model"] = f"{old_size if size is None else size}/{old_patch if patch is None else patch}"
         known = {f.name for f in fields(self)} - {"shape", "recipe"} | SHAPE | RECIPE
-        if unknown := settings.keys() - known:
-            raise ValueError(f"unknown setting {', '.join(sorted(unknown))}, known: {', '.join(sorted(known))}")
+        if unknown := sorted(settings.keys() - known):
+            near = [f"{name!r}" for one in unknown for name in get_close_matches(one, known, n=1)]
+            meant = f" (did you mean {' and '.join(near)}?)" if near else ""
+            raise ValueError(f"unknown setting {', '.join(unknown)}{meant}, known: {', '.join(sorted(known))}")
         shape, recipe = ({k: settings.pop(k) for k in list(settings) if k in names} for names in (SHAPE, RECIPE))
         return replace(self, shape={**kept, **shape}, recipe=replace(self.recipe, **recipe), **settings)
 
