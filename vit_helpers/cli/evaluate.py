@@ -32,8 +32,7 @@ def run(args: Namespace) -> int:
     pretrained = load_pretrained(args.weights)
     if not (names := pretrained.class_names):
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
-    out = args.out or Path(f"{Path(args.data.partition(':')[2] or args.data).resolve().name}-confusion.png")
-    check_target(out)
+    out = check_target(args.out or Path(f"{Path(args.data.partition(':')[2] or args.data).resolve().name}-confusion.png"))
     with print_warnings():
         counts, what, broken = count_confusions(args.weights, pretrained, args.data)
     if not (n := int(counts.sum())):

@@ -11,19 +11,20 @@ if TYPE_CHECKING:
     from vit_helpers.training import Epoch, Score
 
 
-def check_target(file: Path, figure: bool = True) -> None:
-    """Raise ValueError or OSError, before the work, if a figure or a table cannot be written; its folder is created."""
-    from matplotlib.backend_bases import FigureCanvasBase
-
+def check_target(file: Path, figure: bool = True) -> Path:
+    """A file for a result, whose folder is created; ValueError or OSError, before the work, if it cannot be written."""
     from vit_helpers._validate import check_choice
     from vit_helpers.data.folders import make_parent
 
     if figure:
+        from matplotlib.backend_bases import FigureCanvasBase
+
         check_choice(f"ending of {file}", file.suffix[1:].lower() or "png", FigureCanvasBase.get_supported_filetypes())
     if file.is_dir():
         raise ValueError(f"{file} cannot be written: it is a folder")
     if not file.exists():
         make_parent(file)
+    return file
 
 
 def print_score(score: "Score", counts: "Tensor", what: str) -> None:

@@ -82,7 +82,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         try:
             new.rename(folder)
         except OSError as error:
-            raise FileExistsError(f"{shown(folder)} was made meanwhile: {error.strerror}, nothing is overwritten") from error
+            raise FileExistsError(f"{shown(folder)} was made meanwhile; nothing is overwritten: {error.strerror}") from error
 
 
 def find_images(path: Path) -> tuple[tuple[str, ...], Found]:

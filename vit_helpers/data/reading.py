@@ -89,7 +89,7 @@ def check_broken(broken: Sequence[Exception], count: int, skip: bool) -> None:
     if not broken:
         return
     if len(broken) == 1 and not skip:
-        raise ValueError(f"{broken[0]} (remove it, or leave it out with {SKIP})")
+        raise ValueError(f"{broken[0]}; remove it, or leave it out with {SKIP}")
     more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
     list_of_some = "".join(f"\n  {one}" for one in [*broken[:NAMED], *more])
     if not skip:
@@ -176,9 +176,8 @@ def write_cache(path: Path, rows: Sequence[tuple[int, bytes]], pixels: Any) -> N
                 for row, _ in rows:
                     file.write(pixels[row].data)
             Path(file.name).replace(path)
-        except BaseException:
+        finally:
             Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 def make_room(path: Path, size: int) -> None:

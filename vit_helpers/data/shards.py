@@ -81,9 +81,9 @@ def write_shards_of_folder(
                 values += count_values(decode_sample(sample, len(names), (3, image_size, image_size))[1][None])
         mean, std = mean_and_std_of_counts(values)
         check_std(str(source), std)
-        total, name = [*map(sum, zip(*class_counts.values(), strict=True))], as_text(source.name)
-        fields = {"name": name, "class_names": names, "class_counts": total, "mean": mean, "std": std}
-        write_index(new, entries, (image_size, image_size), **fields)
+        fields = {"name": as_text(source.name), "class_names": names, "mean": mean, "std": std}
+        total = [*map(sum, zip(*class_counts.values(), strict=True))]
+        write_index(new, entries, (image_size, image_size), class_counts=total, **fields)
     return Path(folder)
 
 

@@ -113,10 +113,9 @@ def check_test_split(notes: Mapping[str, str], own: Any, data: str) -> None:
     if notes.get("test") in (None, data_fingerprint(own)["pixels or labels of test"]):
         return
     changed = f"the test split of {data} is not the one that the run had"
-    advice = "to test on new images, evaluate on a folder that has only them"
     if notes.get("split") == "exact":  # drawn again among all images
-        raise ValueError(f"{changed}, so it may contain images that the model was trained on: {advice}")
-    warnings.warn(f"{changed}; {advice}", stacklevel=2)
+        raise ValueError(f"{changed}, and may contain training images: test on new images in a folder of their own")
+    warnings.warn(changed, stacklevel=2)
 
 
 def renormalize(images: Tensor, data: Any, pretrained: Pretrained) -> Tensor:
