@@ -11,7 +11,6 @@ import numpy as np
 from PIL import Image, ImageOps
 
 WHITE = {"I": (255, 65535, 2**31 - 1), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
-MAX_BYTES = 2 * 2**30  # of an image file
 LEVELS = 16  # gray values that have to be left of an image when its range is guessed
 
 
@@ -35,7 +34,7 @@ def read_bytes(file: str | Path) -> bytes:
         if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for
             kind = "a folder, not a picture" if Path(file).is_dir() else "not a regular file"
             raise ValueError(f"{shown(file)} is {kind}")
-        if about.st_size > MAX_BYTES:
+        if about.st_size > 2 * 2**30:
             raise ValueError(f"{shown(file)} has {about.st_size / 2**30:.1f} GiB; an image file may have at most 2 GiB")
         return Path(file).read_bytes()
     except FileNotFoundError:
