@@ -85,6 +85,8 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     # tables
     (["ablate", "bad.png"], WRONG, "bad.png is not valid TOML"),
     (["ablate", "tuned.toml"], WRONG, "baseline: a table trains from scratch, without the weights ours:seven"),
+    (["ablate", "broken.toml"], WRONG,
+     r"bad\.png is broken, .*; remove it, or leave it out with skip_broken \(train and shards: --skip-broken\)$"),
     (["ablate", "small.toml"], OK, r"baseline +1 +\d\.\d+ +NaN +\+0\.0000 +NaN (.|\n)*rows: small\.csv"),
 ]  # fmt: skip
 
@@ -117,6 +119,7 @@ def place(tmp_path_factory):
     for bad in ("bad.png", "mixed/red/bad.png", "both/red/bad.png"):
         (folder / bad).write_bytes(b"\xff\xfe no image")
     (folder / "small.toml").write_text("seeds = 1\n[baseline]\nepochs = 1\nimages = 64\npatience = 1\nimage_size = 8\n")
+    (folder / "broken.toml").write_text('data = "folder:both"\nseeds = 1\n[baseline]\nepochs = 1\n')
     (folder / "tuned.toml").write_text('seeds = 1\n[baseline]\nweights = "ours:seven"\n')
     done = command("train", "--data", "folder:photos", "--epochs", 2, "--image-size", 16, "--out", "old", cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -41,8 +41,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from vit_helpers.ablation import Table, run_table, summarize
+    from vit_helpers.cli.results import check_target
 
-    out = args.out or args.table.with_suffix(".csv")
+    out = check_target(args.out or args.table.with_suffix(".csv"), figure=False)
     try:
         runs = run_table(Table.read(args.table), out, partial(print, flush=True), args.workers)
     except TypeError as error:  # a setting of the table is of the wrong type

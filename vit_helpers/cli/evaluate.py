@@ -1,7 +1,7 @@
 """Test a trained model on other images, and show which classes it confuses.
 
-Of folder:PATH with a folder for each class, all images are used; of the folder that the run was trained on, of one that is
-divided into splits, and of other data sets, only the test split. Classes may be missing, but none may be new to the model.
+Of folder:PATH with a folder for each class, all images are used; of the folder that the run was trained on, if its path is
+the same, of one divided into splits, and of other data sets, only the test split. The model must know all classes.
 
 Examples:
 
@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from vit_helpers.cli.reading import print_warnings
-    from vit_helpers.cli.results import draw_counts, report_broken
+    from vit_helpers.cli.results import check_target, draw_counts, report_broken
     from vit_helpers.pretrained import load_pretrained
     from vit_helpers.pretrained.predictions import count_confusions
     from vit_helpers.training.testing import class_table
@@ -32,6 +32,7 @@ def run(args: Namespace) -> int:
     pretrained = load_pretrained(args.weights)
     if not (names := pretrained.class_names):
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
+    out = check_target(args.out or Path(f"{Path(args.data.partition(':')[2] or args.data).resolve().name}-confusion.png"))
     with print_warnings():
         counts, what, broken = count_confusions(args.weights, pretrained, args.data)
     if not (n := int(counts.sum())):
@@ -41,8 +42,6 @@ def run(args: Namespace) -> int:
     print(f"accuracy {total['accuracy']:.4f} on {n:,} {what}; 95% interval {total['low']:.3f} to {total['high']:.3f}")
     if len(tested) <= SHOWN + 1:
         print(tested.iloc[:-1].to_string(float_format="{:.3f}".format))
-    out = args.out or Path(f"{Path(args.data.partition(':')[2] or args.data).resolve().name}-confusion.png")
-    out.parent.mkdir(parents=True, exist_ok=True)
     draw_counts(out, counts, names)
     print(f"confusion: {out}")
     return report_broken(broken, n + len(broken), sys.stderr)

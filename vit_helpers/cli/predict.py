@@ -31,32 +31,39 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from vit_helpers.cli.results import report_broken
+    from vit_helpers.cli.reading import print_warnings
+    from vit_helpers.cli.results import check_target, report_broken
     from vit_helpers.pretrained import load_pretrained
     from vit_helpers.pretrained.predictions import find_pictures, predict_files, prediction_table
 
-    files, pretrained = find_pictures(args.pictures), load_pretrained(args.weights)
+    with print_warnings():
+        files = find_pictures(args.pictures)
+    pretrained = load_pretrained(args.weights)
     if not (names := pretrained.class_names):
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
     if args.out and len(files) > 1:
         raise ValueError(f"--out is for the figure of a single image, got {len(files)} images: use --csv")
+    figure = args.out or Path(f"{files[0].stem}-attention.png")
+    if len(files) == 1:
+        check_target(figure)
+    if args.csv:
+        check_target(args.csv, figure=False)
     probabilities, readable, broken = predict_files(pretrained, files)
     if len(files) == 1 and broken:
         raise ValueError(broken[files[0]])
     table = prediction_table(readable, probabilities, names)
     if len(files) == 1:
-        predict_one(args, pretrained, readable[0])
+        predict_one(args, figure, pretrained, readable[0])
     for row in table.to_dict("records") if len(files) > 1 else ():
         print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}")
     if args.csv:
-        args.csv.parent.mkdir(parents=True, exist_ok=True)
         table.to_csv(args.csv, index=False)
         print(f"predictions: {args.csv}")
     return report_broken(broken, len(files), sys.stderr)
 
 
-def predict_one(args: Namespace, pretrained: "Pretrained", file: Path) -> None:
-    """Print the most probable classes of an image, and draw its attention."""
+def predict_one(args: Namespace, out: Path, pretrained: "Pretrained", file: Path) -> None:
+    """Print the most probable classes of an image, and draw its attention into the file `out`."""
     import matplotlib
 
     from vit_helpers.cli.results import save_figure
@@ -66,7 +73,7 @@ def predict_one(args: Namespace, pretrained: "Pretrained", file: Path) -> None:
     matplotlib.use("Agg")
     from vit_helpers.plots.inspection import draw_beside
 
-    out, picture = args.out or Path(f"{file.stem}-attention.png"), open_picture(file)
+    picture = open_picture(file)
     for name, probability in pretrained.top(picture, args.top):
         print(f"{probability:6.1%}  {name}")
     framed, model = pretrained.preprocess.frame(picture), pretrained.model
@@ -75,6 +82,5 @@ def predict_one(args: Namespace, pretrained: "Pretrained", file: Path) -> None:
     for name, one in maps.items():
         row = one[0, 1:] if model.config.class_token else one.mean(dim=0)  # without a class token: of all patches
         maps[name] = row.unflatten(0, model.config.grid)
-    out.parent.mkdir(parents=True, exist_ok=True)
     save_figure(draw_beside(framed, "what the model sees", maps, "attention weight"), out)
     print(f"attention: {out}")

@@ -11,6 +11,22 @@ if TYPE_CHECKING:
     from vit_helpers.training import Epoch, Score
 
 
+def check_target(file: Path, figure: bool = True) -> Path:
+    """A file for a result, whose folder is created; ValueError or OSError, before the work, if it cannot be written."""
+    from vit_helpers._validate import check_choice
+    from vit_helpers.data.folders import make_parent
+
+    if figure:
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        check_choice(f"ending of {file}", file.suffix[1:].lower() or "png", FigureCanvasBase.get_supported_filetypes())
+    if file.is_dir():
+        raise ValueError(f"{file} cannot be written: it is a folder")
+    if not file.exists():
+        make_parent(file)
+    return file
+
+
 def print_score(score: "Score", counts: "Tensor", what: str) -> None:
     """The accuracy of a test, with the interval that its number of images allows."""
     from vit_helpers.training.testing import wilson_interval

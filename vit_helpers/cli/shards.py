@@ -27,6 +27,7 @@ def run(args: Namespace) -> None:
     import pandas as pd
 
     from vit_helpers.data import Data, load
+    from vit_helpers.data.images import expand_user
     from vit_helpers.data.shards import write_shards, write_shards_of_folder
 
     options = {"image_size": args.image_size} if args.image_size else {}
@@ -34,7 +35,7 @@ def run(args: Namespace) -> None:
     if kind == "folder" and path:
         options |= {"per_shard": args.per_shard, "split": args.split or "hash", "skip_broken": args.skip_broken}
         with print_warnings():
-            write_shards_of_folder(Path(path).expanduser(), args.folder, **options)
+            write_shards_of_folder(expand_user(path), args.folder, **options)
     elif args.split or args.skip_broken:
         raise ValueError(f"--split and --skip-broken are options for folder:PATH, not for {args.data}")
     else:

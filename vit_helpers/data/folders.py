@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from vit_helpers._validate import check_choice, check_int
+from vit_helpers.data.images import as_text, shown
 from vit_helpers.data.images import open_picture as open_picture
-from vit_helpers.data.images import shown
 from vit_helpers.data.images import to_rgb as to_rgb
 from vit_helpers.data.reading import ImageFile, cache_path, find_sha256, map_files, read_splits
 from vit_helpers.data.splits import SPLITS, Data
@@ -54,7 +54,17 @@ def folder(
     kept = cache_path(path, image_size) if cache else None
     train, validation, test = read_splits(list(files.values()), image_size, broken, skip_broken, kept, threads)
     check_splits(names, [one.labels.tolist() for one in (train, validation, test)], split)
-    return Data.from_splits(path.name, train, validation, test, names)
+    return Data.from_splits(as_text(path.name), train, validation, test, names)
+
+
+def make_parent(path: Path) -> None:
+    """Create the folder that a result will be in; OSError, naming the result, if nothing can be written there"""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        reason = f"{shown(path.parent)} is not a folder" if isinstance(error, FileExistsError) else error.strerror
+        raise OSError(f"{shown(path)} cannot be written: {reason}") from error
 
 
 @contextmanager
@@ -62,14 +72,17 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """The path beside a folder to write to, which becomes the folder at the end; FileExistsError if that is not empty"""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} already exists and is not empty: nothing is overwritten, choose another")
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_parent(folder)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         new = Path(temporary) / folder.name  # the temporary folder itself is closed to all but its owner
         new.mkdir()
         yield new
         if os.name == "nt" and folder.is_dir():  # there a folder cannot take the place of an empty one
             folder.rmdir()
-        new.rename(folder)
+        try:
+            new.rename(folder)
+        except OSError as error:
+            raise FileExistsError(f"{shown(folder)} was made meanwhile; nothing is overwritten: {error.strerror}") from error
 
 
 def find_images(path: Path) -> tuple[tuple[str, ...], Found]:
@@ -86,26 +99,28 @@ def find_images(path: Path) -> tuple[tuple[str, ...], Found]:
     return names, found
 
 
-def find_parts(path: Path) -> dict[str, Path]:
+def find_parts(path: Path, needed: str = "train") -> dict[str, Path]:
     """The folder of each split that has one; for a folder of classes it is the one of the training split.
 
+    needed: the split that must have a folder; without one, another than "train" leads to no folders at all
     raises: ValueError if two folders have names of the same split, or none that of the training split. A class may be called
-            "train", because its folder contains images, while that of a split contains folders
+            "train", because its folder contains images, while that of a split contains folders, the same as other splits
     """
     inside = {one: PARTS.get(one.name.lower()) for one in subfolders(path)}
     named = {one: split for one, split in inside.items() if split}
     classes = {one.name for one in inside.keys() - named.keys()}
     divided = {one: split for one, split in named.items() if subfolders(one)}
-    if "train" in divided.values() and not all(map(holds_images, divided)):
+    alike = len(divided) > 1 and set.intersection(*({x.name for x in subfolders(one)} for one in divided))
+    if needed in divided.values() and (alike or not classes or not all(map(count_images, divided))):
         for one, two in combinations(named, 2):
             if named[one] == named[two]:
                 raise ValueError(f"{one} and {two} both have a name of the {named[one]} split: rename one of them")
         if classes:
-            unused = ", ".join(sorted(classes))
-            warnings.warn(
-                f"{shown(path)} has a folder for the training split, so {unused} beside it is ignored", stacklevel=2
-            )
+            unused, part = ", ".join(map(shown, sorted(classes))), "training" if needed == "train" else needed
+            warnings.warn(f"{shown(path)} has a folder for the {part} split, so {unused} beside it is ignored", stacklevel=2)
         return {split: one for one, split in named.items()}
+    if needed != "train":
+        return {}
     if named and not classes and "train" in named.values():  # there are no classes in it, as will be said
         return {"train": next(one for one, split in named.items() if split == "train")}
     alone = [one for one in divided if {x.name for x in subfolders(one)} & classes] if classes else named
@@ -126,9 +141,9 @@ def is_image_name(name: str) -> bool:
     return name.lower().endswith(IMG_EXTENSIONS) and not name.startswith(".")
 
 
-def holds_images(path: Path) -> bool:
-    """Whether there are image files in a folder itself"""
-    return any(is_image_name(one.name) and not one.is_dir() for one in path.iterdir())
+def count_images(path: Path) -> int:
+    """How many image files are in a folder itself"""
+    return sum(is_image_name(one.name) and not one.is_dir() for one in path.iterdir())
 
 
 def find_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
@@ -139,11 +154,13 @@ def find_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
         raise ValueError(f"{shown(path)} needs at least two folders, one for each class, but it has {found}")
+    if stray := count_images(path):
+        warnings.warn(f"{stray:,} images in {shown(path)} itself are in none of its classes and are left out", stacklevel=2)
     files = [(file, label) for label, one in enumerate(classes) for file in find_files(one)]
     labels = {label for _, label in files}
     if empty := ", ".join(shown(one.name) for label, one in enumerate(classes) if label not in labels):
         raise ValueError(f"no images in {empty} of {shown(path)}; image files end with {', '.join(IMG_EXTENSIONS)}")
-    return tuple(one.name for one in classes), files
+    return tuple(as_text(one.name) for one in classes), files
 
 
 def find_files(path: Path) -> list[Path]:
@@ -230,6 +247,6 @@ def check_splits(names: Sequence[str], labels: Sequence[Sequence[int]], how: str
     """Raise ValueError if a split lacks a class.  labels: those of the images of each split"""
     for split, some in zip(SPLITS, labels, strict=True):
         if empty := ", ".join(shown(name) for label, name in enumerate(names) if label not in some):
-            way_out = "draw 15% of each class with split='exact', on the command line --split exact"
+            way_out = "draw 15% of each class with split='exact' (train and shards: --split exact)"
             way_out = "each class needs at least three different images" if how == "exact" else f"add images, or {way_out}"
             raise ValueError(f"the {split} split has no images of {empty}: {way_out}")

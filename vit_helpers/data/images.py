@@ -1,5 +1,6 @@
 """One image file: read as RGB whatever its format, or refused with a message that names it."""
 
+import os
 import stat
 import warnings
 from io import BytesIO
@@ -29,9 +30,12 @@ def open_picture(file: str | Path) -> Image.Image:
 def read_bytes(file: str | Path) -> bytes:
     """The content of a file; FileNotFoundError or ValueError, naming it, if there is none to be read"""
     try:
-        if not stat.S_ISREG(Path(file).stat().st_mode):  # a pipe would be waited for
+        about = Path(file).stat()
+        if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for
             kind = "a folder, not a picture" if Path(file).is_dir() else "not a regular file"
             raise ValueError(f"{shown(file)} is {kind}")
+        if about.st_size > 2 * 2**30:
+            raise ValueError(f"{shown(file)} has {about.st_size / 2**30:.1f} GiB; an image file may have at most 2 GiB")
         return Path(file).read_bytes()
     except FileNotFoundError:
         where = f": it is a link to {shown(Path(file).readlink())}, which does not exist" if Path(file).is_symlink() else ""
@@ -99,6 +103,22 @@ def square(picture: Image.Image, side: int) -> Any:
     box += [min((s + side) * old / new, old) for s, old, new in zip(start, (width, height), size, strict=True)]
     small = picture.resize((side, side), Image.Resampling.BILINEAR, box=tuple(box))
     return np.array(small).transpose(2, 0, 1)
+
+
+def as_text(name: str | Path) -> str:
+    r"""A name or path as text, the same in every locale; bytes that are not UTF-8 become \xff, which any file can hold."""
+    try:
+        return os.fsencode(name).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a text that names no file here
+        return str(name)
+
+
+def expand_user(path: str | Path) -> Path:
+    """A path whose ~ is replaced by the home folder; ValueError if that of the named user is not known"""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{shown(path)}: {error}") from None
 
 
 def shown(text: str | Path) -> str:

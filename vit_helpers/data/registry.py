@@ -2,12 +2,12 @@
 
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from vit_helpers.data.digits import digits, scattered_digits
 from vit_helpers.data.downloads import cifar10, fashion_mnist, pizza_steak_sushi
 from vit_helpers.data.folders import folder
+from vit_helpers.data.images import expand_user
 from vit_helpers.data.stream import Shards
 
 LOADERS: dict[str, Callable[..., Any]] = {
@@ -37,7 +37,7 @@ def load(name: str, **options: Any) -> Any:
     """
     kind, _, path = str(name).partition(":")
     if kind in PATH_LOADERS and path:
-        loader, options = PATH_LOADERS[kind], {"path": Path(path).expanduser(), **options}
+        loader, options = PATH_LOADERS[kind], {"path": expand_user(path), **options}
     elif name in LOADERS:
         loader = LOADERS[name]
     else:

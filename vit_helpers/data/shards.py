@@ -19,6 +19,7 @@ from torch import Tensor
 
 from vit_helpers._validate import check_int
 from vit_helpers.data.folders import check_splits, draw_splits, find_images, new_folder
+from vit_helpers.data.images import as_text
 from vit_helpers.data.reading import ImageFile, check_broken, map_files, read_pixels
 from vit_helpers.data.splits import SPLITS, Data, check_std, count_values, mean_and_std_of_counts, split_rows
 
@@ -80,14 +81,9 @@ def write_shards_of_folder(
                 values += count_values(decode_sample(sample, len(names), (3, image_size, image_size))[1][None])
         mean, std = mean_and_std_of_counts(values)
         check_std(str(source), std)
-        fields = {
-            "name": source.name,
-            "class_names": names,
-            "class_counts": [*map(sum, zip(*class_counts.values(), strict=True))],
-            "mean": mean,
-            "std": std,
-        }
-        write_index(new, entries, (image_size, image_size), **fields)
+        fields = {"name": as_text(source.name), "class_names": names, "mean": mean, "std": std}
+        total = [*map(sum, zip(*class_counts.values(), strict=True))]
+        write_index(new, entries, (image_size, image_size), class_counts=total, **fields)
     return Path(folder)
 
 

@@ -179,6 +179,12 @@ def split_rows(n: int, *sizes: int) -> tuple[Tensor, ...]:
     return order.split([*sizes, n - sum(sizes)])
 
 
+def sample_rows(labels: Tensor, count: int | None) -> Tensor:
+    """The first `count` rows, None for all; of images sorted by class, as in a folder, random ones, always the same."""
+    mixed = count is None or bool((labels.diff() < 0).any())
+    return (torch.arange(len(labels)) if mixed else split_rows(len(labels))[0])[:count]
+
+
 def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """(images - mean) / std for each channel: (B, C, H, W) -> (B, C, H, W); ValueError for another number of channels"""
     if images.shape[1] != len(mean):

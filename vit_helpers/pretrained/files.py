@@ -1,7 +1,8 @@
 """A trained model as one file: its weights, its config, the preprocessing of its images and the names of its classes."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vit_helpers.data.images import as_text
 from vit_helpers.encoder import Block
 from vit_helpers.pretrained.key_maps import fill
 from vit_helpers.pretrained.preprocess import Preprocess
@@ -58,6 +60,13 @@ def save_weights(
         aside.write_bytes(save(state, {**(notes or {}), **dict(zip(PARTS, map(json.dumps, about), strict=True))}))
 
 
+@contextmanager
+def safe_path(path: str | Path) -> Iterator[str]:
+    """A path of a file for safetensors, which reads none whose name is not UTF-8 (only Linux has such names)"""
+    with Path(path).open("rb") as file:
+        yield text if (text := str(path)) == as_text(path) else f"/dev/fd/{file.fileno()}"
+
+
 def read_notes(path: str | Path) -> dict[str, str]:
     """The strings beside the weights in a safetensors file: those of `save_weights` and its notes, or another library's.
 
@@ -68,7 +77,7 @@ def read_notes(path: str | Path) -> dict[str, str]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"no weights at {path}")
     try:
-        with safe_open(path, "pt") as file:
+        with safe_path(path) as whole, safe_open(whole, "pt") as file:
             return file.metadata() or {}
     except SafetensorError as error:
         raise ValueError(f"{path} is cut short, or not a safetensors file: {error}") from error
@@ -86,5 +95,6 @@ def load_weights(path: str | Path) -> Pretrained:
         model = ViT(ViTConfig(**config | {"image_size": tuple(config["image_size"])}))
     except (TypeError, KeyError) as error:
         raise ValueError(f"{path} describes another kind of model: {error}") from error
-    fill(model, {key: value.float() for key, value in load_file(path).items()})
+    with safe_path(path) as whole:
+        fill(model, {key: value.float() for key, value in load_file(whole).items()})
     return Pretrained(model.eval(), Preprocess(**preprocess), tuple(class_names))

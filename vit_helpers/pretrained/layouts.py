@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vit_helpers.pretrained.files import safe_path
 from vit_helpers.pretrained.key_maps import KEY_MAPS, StateDict, unknown_keys
 
 WRAPPERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "module", "teacher", "model_ema", "ema")
@@ -25,7 +26,8 @@ def read_state(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            content: Any = load_file(path)
+            with safe_path(path) as whole:
+                content: Any = load_file(whole)
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch and safetensors raise many kinds here

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers.data import Data
+from vit_helpers.data.images import as_text, expand_user
 from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
 from vit_helpers.pretrained.finetune import add_lora, freeze, merge_lora, transfer_weights
 from vit_helpers.pretrained.preprocess import Preprocess
@@ -87,7 +88,7 @@ def save_run(
 def full_name(data: str) -> str:
     """The name of a data set, with the whole path of one that is in a folder."""
     kind, _, path = data.partition(":")
-    return f"{kind}:{Path(path).expanduser().resolve()}" if path else data
+    return f"{kind}:{as_text(expand_user(path).resolve())}" if path else data
 
 
 def fit_run(

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
 from vit_helpers.data.registry import LOADERS, PATH_LOADERS
+from vit_helpers.data.splits import sample_rows
 from vit_helpers.encoder import Block
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.measurements import FlipTTA
@@ -294,7 +294,7 @@ def make_batches(data: Data, settings: RunSettings) -> Any:
     if (settings.images, settings.repeat) != (None, 1):
         if not isinstance(data, Data):
             raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory only")
-        rows = torch.arange(len(data.train))[: settings.images].repeat_interleave(settings.repeat)
+        rows = sample_rows(data.train.labels, settings.images).repeat_interleave(settings.repeat)
         data = replace(data, train=subset(data.train, rows))
     mix, augment = MIX[settings.mix], AUGMENT[settings.augment]
     mix = mix and partial(mix, num_classes=len(data.class_names))
