@@ -103,6 +103,8 @@ def run(args: Namespace) -> int:
 
 def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; returns the exit status."""
+    from vit_helpers.pretrained.runs import check_best
+    from vit_helpers.pretrained.sources import RUN_WEIGHTS
     from vit_helpers.training.checkpoints import load_checkpoint
     from vit_helpers.training.distributed import init_distributed, is_main_process
     from vit_helpers.training.presets import given_settings, preset
@@ -116,7 +118,11 @@ def train(args: Namespace) -> int:
         out, found = choose_folder(args.out, args.resume, name, stack)
         about = None
         if found:
-            settings = kept_settings(found, about := load_checkpoint(found)["about"], given)
+            state = load_checkpoint(found)
+            settings = kept_settings(found, about := state["about"], given)
+            args.skip_broken = args.skip_broken or about.get("skip_broken", False)
+            if is_main_process() and settings.keeps_weights and "data" in about:  # not version 0.1's, which kept no best
+                print(check_best(out / RUN_WEIGHTS, state["history"]), end="")
         else:
             settings = preset(**{"data": "digits", **given})
         checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
@@ -161,7 +167,7 @@ def fit_and_test(
     set_seed(settings.seed)
     data, model = load_run(args, settings)
     settings = scale_lr(settings, model) if scale else settings
-    about = describe_run(data, settings, resumed)
+    about = describe_run(data, model, settings, resumed, args.skip_broken)
     if is_main_process():
         print_start(data, model, settings, device)
     if args.shard:

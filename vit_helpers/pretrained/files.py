@@ -1,5 +1,6 @@
 """A trained model as one file: its weights, its config, the preprocessing of its images and the names of its classes."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,6 +11,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vit_helpers._validate import to_2tuple
 from vit_helpers.encoder import Block
 from vit_helpers.pretrained.key_maps import fill
 from vit_helpers.pretrained.preprocess import Preprocess
@@ -17,6 +19,7 @@ from vit_helpers.training.sealed import write_aside
 from vit_helpers.vit import ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")
+SEAL = "sha256"  # the note of a checksum, since version 0.2
 
 
 class Pretrained(NamedTuple):
@@ -53,9 +56,20 @@ def save_weights(
     if len(class_names) != model.config.num_classes:
         raise ValueError(f"{len(class_names)} class names for {model.config.num_classes} classes")
     about = (asdict(model.config), asdict(preprocess), list(class_names))
+    notes = {**(notes or {}), **dict(zip(PARTS, map(json.dumps, about), strict=True))}
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_aside(path) as aside:
-        aside.write_bytes(save(state, {**(notes or {}), **dict(zip(PARTS, map(json.dumps, about), strict=True))}))
+        aside.write_bytes(save(state, notes | {SEAL: digest(state, notes)}))
+
+
+def digest(state: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:
+    """The sha256 of tensors and notes, in the order of their names"""
+    found = hashlib.sha256(json.dumps(sorted((name, text) for name, text in notes.items() if name != SEAL)).encode())
+    for name in sorted(state):
+        value = state[name].cpu().contiguous()
+        found.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        found.update(memoryview(value.flatten().view(torch.uint8).numpy()))
+    return found.hexdigest()
 
 
 def read_notes(path: str | Path) -> dict[str, str]:
@@ -75,16 +89,23 @@ def read_notes(path: str | Path) -> dict[str, str]:
 
 
 def load_weights(path: str | Path) -> Pretrained:
-    """Load a file of `save_weights`, as float32; ValueError if it is truncated, or of another kind."""
+    """Load a file of `save_weights`, as float32; ValueError if it is truncated, damaged, or of another kind."""
     from safetensors.torch import load_file
 
     about = read_notes(path)
     if missing := [part for part in PARTS if part not in about]:
         raise ValueError(f"{path} was not made by save_weights: it does not contain {', '.join(missing)}")
+    state = load_file(path)
+    if about.get(SEAL, found := digest(state, about)) != found:  # of older versions without one
+        raise ValueError(f"{path} is damaged: its checksum is another one")
     try:
         config, preprocess, class_names = (json.loads(about[part]) for part in PARTS)
         model = ViT(ViTConfig(**config | {"image_size": tuple(config["image_size"])}))
-    except (TypeError, KeyError) as error:
+        made, names = Preprocess(**preprocess), [name for name in class_names if isinstance(name, str)]
+        made.normalize(torch.zeros(1, *map(min, map(to_2tuple, (made.resize, made.crop)))))
+        if made.in_chans != model.config.in_chans or len(names) != model.config.num_classes or names != class_names:
+            raise ValueError("its preprocessing or class names do not fit the model")
+    except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path} describes another kind of model: {error}") from error
-    fill(model, {key: value.float() for key, value in load_file(path).items()})
-    return Pretrained(model.eval(), Preprocess(**preprocess), tuple(class_names))
+    fill(model, {key: value.float() for key, value in state.items()})
+    return Pretrained(model.eval(), made, tuple(names))

@@ -48,9 +48,18 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
     a folder                 : of a run of `train`, or what Hugging Face's save_pretrained wrote
 
     num_heads: for files that do not contain it, of models whose width is not one of the paper's; ValueError for other names
-    raises: ValueError for an unknown name, and for weights that do not fit the paper's model, with their keys and shapes;
-            OSError if the weights cannot be downloaded or read; ImportError if their library is not installed
+    raises: ValueError for an unknown name, and for weights that do not fit the paper's model, with their keys and shapes, or
+            that contain infinity or NaN; OSError if the weights cannot be downloaded or read; ImportError if their library
+            is not installed
     """
+    pretrained = load_any(name, num_heads)
+    if bad := [key for key, value in pretrained.model.state_dict().items() if not value.isfinite().all()]:
+        raise ValueError(f"{name} has weights that are infinite or not a number (NaN), in {', '.join(bad[:3])}")
+    return pretrained
+
+
+def load_any(name: str | Path, num_heads: int | None = None) -> Pretrained:
+    """As `load_pretrained`, whatever the weights' values are"""
     path, (library, _, rest) = find_file(name), str(name).partition(":")
     if path.is_dir():
         if not (path / "config.json").exists():
@@ -58,7 +67,7 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
         library, rest = "huggingface", str(path)
     of_google = path.suffix == ".npz"
     foreign = path.suffix in FILES and not of_google and not (path.suffix == ".safetensors" and PARTS[0] in read_notes(path))
-    if num_heads and not foreign:
+    if num_heads is not None and not foreign:
         raise ValueError(f"{name} already says how many heads its model has: leave out num_heads")
     if path.suffix in FILES:
         return load_file(path, num_heads) if foreign else load_google(path) if of_google else load_weights(path)

@@ -89,9 +89,14 @@ def is_constant(row: Epoch) -> bool:
 
 
 def is_stuck(row: Epoch) -> bool:
-    """Whether the loss is that of guessing, where it has room to be lower, and validation shows no high accuracy"""
+    """Whether the loss is that of guessing, where it has room to be lower, and validation shows no high accuracy
+
+    The loss of a first epoch of one step is that of the untrained model, and shows nothing.
+    """
     guess, least = guess_loss(row), row.least_loss
     learned = row.val_accuracy >= POOR and not is_chance(row)
+    if row.epoch == 1 and 0 < row.images <= row.batch_size:
+        return False
     return guess - least >= ROOM and row.loss >= least + STUCK * (guess - least) and not learned
 
 

@@ -1,5 +1,6 @@
 """Sharded checkpoints, read without running code of whoever wrote them. torch's own reader unpickles what it finds."""
 
+import logging
 import pickle
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,10 @@ class _Reader(FileSystemReader):
 
 class _Planner(DefaultLoadPlanner):
     def load_bytes(self, read_item: Any, value: Any) -> None:
-        plain = torch.load(value, weights_only=True)  # numbers and texts, which torch's planner would unpickle
+        try:
+            plain = torch.load(value, weights_only=True)  # numbers and texts, which torch's planner would unpickle
+        except pickle.UnpicklingError:  # whose message recommends to run the code
+            raise pickle.UnpicklingError(f"{read_item.storage_index.fqn} contains more than numbers and texts") from None
         value.seek(0)
         value.truncate()
         torch.save(plain, value)
@@ -50,4 +54,9 @@ class _Planner(DefaultLoadPlanner):
 
 def load_plain(state: dict[str, Any], folder: Path, no_dist: bool) -> None:
     """Fill a state dict from a sharded checkpoint; no_dist: in this process alone.  raises: torch's CheckpointException"""
-    load(state, storage_reader=_Reader(folder), planner=_Planner(), no_dist=no_dist)
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # torch would log a traceback beside the error that it raises
+    try:
+        load(state, storage_reader=_Reader(folder), planner=_Planner(), no_dist=no_dist)
+    finally:
+        logging.disable(level)

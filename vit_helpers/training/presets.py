@@ -52,6 +52,7 @@ AUGMENT = {
 MIRRORS = ("flip", "flip_crop")  # of these, those that turn left into right, which changes what digits and letters mean
 MIX: dict[str, Callable[..., tuple[Tensor, Tensor]] | None] = {"mixup": mixup, "cutmix": cutmix, "none": None}
 TUNE = ("full", "head", "lora")
+BY_DATA = ("image_size", "in_chans", "num_classes")  # fields of `ViTConfig` that the data of a run determine
 SHAPE = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
 RENAMED = {"token_rate": "token_lr_mult", "mirror": "tta"}  # since version 0.1
@@ -113,6 +114,9 @@ class RunSettings:
     rank: int = 8
 
     def __post_init__(self) -> None:
+        for name, value in {"data": self.data, "model": self.model, "weights": self.weights or ""}.items():
+            if not isinstance(value, str):
+                raise TypeError(f"{name} must be a text, got {value!r}")
         for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn")),
                             ("split", ("hash", "exact")), ("tta", (True, False)), ("tune", TUNE)):  # fmt: skip
             check_choice(name, getattr(self, name), known)
@@ -124,7 +128,7 @@ class RunSettings:
             raise ValueError(f"seed must be below 2**64, got {self.seed}")
         if self.weights is not None and (fixed := self.fixed_by_weights()):
             raise ValueError(f"the weights {self.weights} determine {', '.join(fixed)}: leave out what sets it")
-        if self.network == "vit":
+        if self.network == "vit" and self.weights is None:
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
             make_config(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
 
@@ -204,7 +208,7 @@ def preset(data: str, **changes: Any) -> RunSettings:
     With `weights` among the changes, the settings for fine-tuning in presets.toml replace those of the data set.
     raises: ValueError for a size, patch side or model beside weights
     """
-    name = data.partition(":")[0]
+    name = str(data).partition(":")[0]
     if name == "shards":
         written = load(data).name
         name = written if written in PRESETS else "folder"
@@ -273,6 +277,9 @@ def load_data(settings: RunSettings, image_size: tuple[int, int] | None = None, 
 def make_network(data: Data, settings: RunSettings) -> nn.Module:
     """The network of a run, untrained, for the images and classes of a data set."""
     K = len(data.class_names)
+    for name, own in (("num_classes", K), ("in_chans", data.in_chans)):
+        if (wanted := settings.shape.get(name, own)) != own:
+            raise ValueError(f"{settings.data} has {name} {own}, not {wanted}: leave out what sets it")
     if settings.network == "cnn":
         return CNN(data.in_chans, K, settings.width)
     shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K, **settings.shape}

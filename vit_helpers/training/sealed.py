@@ -28,12 +28,17 @@ def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
         yield part
         part.replace(path)
     except (OSError, RuntimeError) as error:  # torch raises a RuntimeError of its own when a disk is full, or gone
-        cause = error if isinstance(error, OSError) else error.__context__
-        reason = (cause.strerror if isinstance(cause, OSError) else None) or error
         for left in (part, *leftovers):
             left.unlink(missing_ok=True)
         kept = "whose previous version is unchanged" if path.exists() else "of which there is no previous version"
-        raise WriteError(f"could not write {path}, {kept}: {reason}") from error
+        raise WriteError(f"could not write {path}, {kept}: {error_cause(error)}") from error
+
+
+def error_cause(error: BaseException) -> str:
+    """What went wrong, in one line; torch's own error about a disk that is full does not tell it."""
+    cause = error if isinstance(error, OSError) else error.__context__
+    text = (cause.strerror if isinstance(cause, OSError) else None) or " ".join(str(error).split())
+    return "the disk is full, or is gone" if "inline_container" in text else text  # from another process it has no context
 
 
 def save_sealed(path: Path, state: dict[str, Any]) -> None:
