@@ -188,9 +188,8 @@ class ViT(nn.Module):
 
     def check_mask(self, mask: Tensor | None) -> None:
         """Raise ValueError if a mask hides every patch of an image."""
-        if mask is None or mask.ndim != 2 or torch.compiler.is_compiling():
-            return
-        if not mask[:, int(self.config.class_token) :].any(dim=1).all():
+        checked = mask is None or mask.ndim != 2 or torch.compiler.is_compiling()
+        if not (checked or cast(Tensor, mask)[:, int(self.config.class_token) :].any(dim=1).all()):
             raise ValueError("a mask hides every patch of an image: leave at least one")
 
 

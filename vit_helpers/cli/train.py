@@ -167,7 +167,7 @@ def fit_and_test(
     set_seed(settings.seed)
     data, model = load_run(args, settings)
     settings = scale_lr(settings, model) if scale else settings
-    about = describe_run(data, model, settings, resumed, args.skip_broken)
+    about = describe_run(data, model, settings, resumed) | {"skip_broken": args.skip_broken}
     if is_main_process():
         print_start(data, model, settings, device)
     if args.shard:

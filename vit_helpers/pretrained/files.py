@@ -1,6 +1,5 @@
 """A trained model as one file: its weights, its config, the preprocessing of its images and the names of its classes."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from vit_helpers._validate import to_2tuple
 from vit_helpers.encoder import Block
 from vit_helpers.pretrained.key_maps import fill
 from vit_helpers.pretrained.preprocess import Preprocess
-from vit_helpers.training.sealed import write_aside
+from vit_helpers.training.sealed import tensor_digest, write_aside
 from vit_helpers.vit import ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")
@@ -59,17 +58,7 @@ def save_weights(
     notes = {**(notes or {}), **dict(zip(PARTS, map(json.dumps, about), strict=True))}
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_aside(path) as aside:
-        aside.write_bytes(save(state, notes | {SEAL: digest(state, notes)}))
-
-
-def digest(state: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:
-    """The sha256 of tensors and notes, in the order of their names"""
-    found = hashlib.sha256(json.dumps(sorted((name, text) for name, text in notes.items() if name != SEAL)).encode())
-    for name in sorted(state):
-        value = state[name].cpu().contiguous()
-        found.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        found.update(memoryview(value.flatten().view(torch.uint8).numpy()))
-    return found.hexdigest()
+        aside.write_bytes(save(state, notes | {SEAL: tensor_digest(state, notes)}))
 
 
 def read_notes(path: str | Path) -> dict[str, str]:
@@ -96,16 +85,16 @@ def load_weights(path: str | Path) -> Pretrained:
     if missing := [part for part in PARTS if part not in about]:
         raise ValueError(f"{path} was not made by save_weights: it does not contain {', '.join(missing)}")
     state = load_file(path)
-    if about.get(SEAL, found := digest(state, about)) != found:  # of older versions without one
-        raise ValueError(f"{path} is damaged: its checksum is another one")
+    if about.pop(SEAL, None) not in (None, tensor_digest(state, about)):  # older versions wrote none
+        raise ValueError(f"{path} is damaged: it has another checksum")
     try:
         config, preprocess, class_names = (json.loads(about[part]) for part in PARTS)
         model = ViT(ViTConfig(**config | {"image_size": tuple(config["image_size"])}))
-        made, names = Preprocess(**preprocess), [name for name in class_names if isinstance(name, str)]
-        made.normalize(torch.zeros(1, *map(min, map(to_2tuple, (made.resize, made.crop)))))
-        if made.in_chans != model.config.in_chans or len(names) != model.config.num_classes or names != class_names:
+        fill(model, {key: value.float() for key, value in state.items()})
+        done = Pretrained(model.eval(), Preprocess(**preprocess), tuple(map(str, class_names)))
+        to_2tuple(done.preprocess.resize), to_2tuple(done.preprocess.crop), done.preprocess.normalize(torch.zeros(1, 1, 1))
+        if (done.preprocess.in_chans, len(done.class_names)) != (model.config.in_chans, model.config.num_classes):
             raise ValueError("its preprocessing or class names do not fit the model")
     except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path} describes another kind of model: {error}") from error
-    fill(model, {key: value.float() for key, value in state.items()})
-    return Pretrained(model.eval(), made, tuple(names))
+    return done

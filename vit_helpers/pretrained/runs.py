@@ -37,12 +37,8 @@ def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
         data = load_data(settings, **options)
         return data, make_network(data, settings)
     pretrained = load_pretrained(settings.weights, settings.shape.get("num_heads"))
-    P, size = pretrained.model.config.patch_size, settings.image_size or pretrained.preprocess.crop
-    if any(side % P for side in size):
-        near = f"{max(1, size[0] // P) * P} or {(size[0] // P + 1) * P}"
-        raise ValueError(
-            f"{settings.weights} has patches of side {P}, so the image size must be a multiple, as {near}, got {size[0]}"
-        )
+    if any(side % (P := pretrained.model.config.patch_size) for side in settings.image_size or ()):
+        raise ValueError(f"the patches of {settings.weights} have side {P}: give an image size that is a multiple of it")
     data = load_data(settings, pretrained.preprocess.crop, **options)
     if data.in_chans != (wanted := pretrained.preprocess.in_chans):
         raise ValueError(
@@ -75,14 +71,7 @@ def trained_model(config: ViTConfig, settings: RunSettings, weights: Mapping[str
 
 
 def save_run(
-    path: Path,
-    weights: Mapping[str, Tensor],
-    epoch: Epoch,
-    *,
-    config: ViTConfig,
-    settings: RunSettings,
-    data: Any,
-    test: str,
+    path: Path, weights: dict[str, Tensor], epoch: Epoch, *, config: ViTConfig, settings: RunSettings, data: Any, test: str
 ) -> None:
     """Save the weights that a run had after an epoch, for `load_pretrained`; their notes name the epoch and the data.
 
@@ -108,17 +97,15 @@ def check_best(path: Path, history: Sequence[Epoch]) -> str:
     epoch = best_epoch(history)
     if not path.is_file():
         return f"note: {path} with the weights of epoch {epoch} is missing; without a better epoch, the last one is tested\n"
-    way_out = f"move it elsewhere to continue the run without the weights of epoch {epoch}"
     try:
         load_weights(path)
+        losses, notes = {str(row.epoch): repr(row.val_loss) for row in history}, read_notes(path)
+        kept, loss = notes.get("epoch", ""), notes.get("validation loss")
+        later = kept in (str(len(history) + 1), str(len(history) + 2))  # an epoch that will be trained again
+        if not later and (kept != str(epoch) if loss is None else losses.get(kept) != loss):
+            raise ValueError(f"{path} does not have the weights of epoch {epoch} of this run")
     except ValueError as error:
-        raise ValueError(f"{error}; {way_out}") from error
-    notes = read_notes(path)
-    losses = {str(row.epoch): repr(row.val_loss) for row in history}
-    later = [str(len(history) + n) for n in (1, 2)]  # saved before the run stopped; these epochs will be trained again
-    kept, loss = notes.get("epoch", ""), notes.get("validation loss")
-    if kept not in later and (kept != str(epoch) if loss is None else losses.get(kept) != loss):
-        raise ValueError(f"{path} does not have the weights of epoch {epoch} of this run, but others: {way_out}")
+        raise ValueError(f"{error}: move the file elsewhere to continue without the weights of that epoch") from error
     return ""
 
 

@@ -48,18 +48,9 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
     a folder                 : of a run of `train`, or what Hugging Face's save_pretrained wrote
 
     num_heads: for files that do not contain it, of models whose width is not one of the paper's; ValueError for other names
-    raises: ValueError for an unknown name, and for weights that do not fit the paper's model, with their keys and shapes, or
-            that contain infinity or NaN; OSError if the weights cannot be downloaded or read; ImportError if their library
-            is not installed
+    raises: ValueError for an unknown name, and for weights that do not fit the paper's model, with their keys and shapes;
+            OSError if the weights cannot be downloaded or read; ImportError if their library is not installed
     """
-    pretrained = load_any(name, num_heads)
-    if bad := [key for key, value in pretrained.model.state_dict().items() if not value.isfinite().all()]:
-        raise ValueError(f"{name} has weights that are infinite or not a number (NaN), in {', '.join(bad[:3])}")
-    return pretrained
-
-
-def load_any(name: str | Path, num_heads: int | None = None) -> Pretrained:
-    """As `load_pretrained`, whatever the weights' values are"""
     path, (library, _, rest) = find_file(name), str(name).partition(":")
     if path.is_dir():
         if not (path / "config.json").exists():
@@ -82,7 +73,7 @@ def load_any(name: str | Path, num_heads: int | None = None) -> Pretrained:
 
 def find_file(name: str | Path) -> Path:
     """The file of weights that a name stands for, if it is a file: in the folder of a run, the one of the best epoch."""
-    path = Path(name)
+    path = Path(str(name))
     return path / RUN_WEIGHTS if (path / RUN_WEIGHTS).is_file() else path
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from vit_helpers.training.callbacks import Callback, Run
-from vit_helpers.training.distributed import barrier, broadcast, is_main_process, is_peer_failure, world_size
+from vit_helpers.training.distributed import barrier, broadcast, is_main_process, world_size
 from vit_helpers.training.measurements import Epoch
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.training.sealed import WriteError, checksums, error_cause, load_sealed, save_sealed, write_aside
@@ -177,22 +177,10 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
         raise ValueError(f"the checkpoint {file} is truncated or damaged{hint}") from error
     if not isinstance(state, dict) or "history" not in state:
         raise ValueError(f"{file} is not a checkpoint of this package: {type(state).__name__} without a history")
-    with one_line(f"{file} is not a checkpoint of this package"):
-        recipe = {RENAMED.get(name, name): value for name, value in state.get("recipe", {}).items()}
-        history = [Epoch.from_dict(row) for row in state["history"]]
-        known = {"recipe": asdict(Recipe()) | recipe, "history": history, "about": dict(state.get("about", {}))}
+    recipe = {RENAMED.get(name, name): value for name, value in state.get("recipe", {}).items()}
+    history = [Epoch.from_dict(row) for row in state["history"]]
+    known = {"recipe": asdict(Recipe()) | recipe, "history": history, "about": state.get("about", {})}
     return state | parts | known
-
-
-@contextmanager
-def one_line(what: str) -> Iterator[None]:
-    """Raise ValueError, which begins with `what`, where values of a checkpoint are of another kind or shape than expected."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        if is_peer_failure(error):
-            raise
-        raise ValueError(f"{what}: {' '.join(str(error).split())[:300]}") from error
 
 
 def restore(state: State, run: Run) -> None:
@@ -209,13 +197,15 @@ def restore(state: State, run: Run) -> None:
         raise ValueError(f"the checkpoint was made with another recipe: {changed}")
     if "parts" in state:
         load_shards(state["parts"], run, state.get("checksums", {}))
-    with one_line("the checkpoint does not fit this run"):
+    try:
         if "parts" not in state:
             run.model.load_state_dict(state["model"])
             run.optimizer.load_state_dict(state["optimizer"])
         run.schedule.load_state_dict(state["schedule"])
         torch.set_rng_state(state["random"]["cpu"])
         torch.cuda.set_rng_state_all(state["random"].get("cuda", [])[: torch.cuda.device_count()])
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"the checkpoint does not fit this run: {error_cause(error)}") from error
     run.history[:] = state["history"]
 
 

@@ -5,9 +5,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import nn
-
 from vit_helpers.data import Data
 from vit_helpers.data.splits import SPLITS
 from vit_helpers.training.checkpoints import describe_changes
@@ -41,31 +38,18 @@ def split_digest(data: Any, split: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def weights_digest(model: nn.Module) -> str:
-    """The sha256, in 16 digits, of what a model to fine-tune has from its source, bit for bit: all tensors of its blocks."""
-    digest = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
-        if name.startswith("blocks.") and not name.endswith((".A", ".B")):  # those of LoRA are new
-            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy())
-    return digest.hexdigest()[:16]
-
-
 def check_same_data(about: Mapping[str, Any], fingerprint: Mapping[str, Any], data: Any) -> None:
     """Raise ValueError that says what changed, if the data or weights of a checkpoint, by its `about`, are not these."""
     kept = dict(about.get("data", {}))
     if not kept and "class_names" in about:  # written by version 0.1
         kept = {"classes": ", ".join(about["class_names"])}
     now = {name: fingerprint.get(name, "none") for name in kept}  # older checkpoints have fewer
-    if kept.get(WEIGHTS) != now.get(WEIGHTS):
-        raise ValueError(
-            "the weights that this run was started with (--weights) have changed since the checkpoint was made: "
-            "restore them, or start a new run"
-        )
     for name in ("mean", "std"):
         if any(abs(x - y) > CLOSE for x, y in zip(about.get(name, ()), getattr(data, name), strict=False)):
             kept[name], now[name] = about[name], getattr(data, name)
     if kept and (changed := describe_changes(kept, now)):
+        what = "weights to fine-tune" if WEIGHTS in changed else "data"
         raise ValueError(
-            f"the data have changed since the checkpoint was made: {changed}. A resumed run might be tested on "
-            "images that it was trained on: restore the data, or start a new run"
+            f"the {what} have changed since the checkpoint was made: {changed}. A resumed run might be tested on "
+            f"images that it was trained on: restore the {what}, or start a new run"
         )

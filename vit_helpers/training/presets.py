@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data import Data, load, subset
-from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
+from vit_helpers.data.augment import crop, cutmix, flip_crop, mixup, random_affine, random_erase, random_flip
 from vit_helpers.data.registry import LOADERS, PATH_LOADERS
 from vit_helpers.encoder import Block
 from vit_helpers.training.cnn import CNN
@@ -34,16 +34,6 @@ class NormLastBlock(Block):
         return self.attn.weights(x, mask)
 
 
-def flip_crop(images: Tensor) -> Tensor:
-    """Mirrored or not, and moved by up to 2 pixels: (B, C, H, W) -> (B, C, H, W)"""
-    return random_crop(random_flip(images), padding=2)
-
-
-def crop(images: Tensor) -> Tensor:
-    """Moved by up to a sixteenth of the side, at least 1 pixel, and not mirrored: (B, C, H, W) -> (B, C, H, W)"""
-    return random_crop(images, padding=max(1, images.shape[3] // 16))
-
-
 NORMS = {"first": Block, "last": NormLastBlock}
 AUGMENT = {
     **{"affine": random_affine, "crop": crop, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase},
@@ -52,7 +42,6 @@ AUGMENT = {
 MIRRORS = ("flip", "flip_crop")  # of these, those that turn left into right, which changes what digits and letters mean
 MIX: dict[str, Callable[..., tuple[Tensor, Tensor]] | None] = {"mixup": mixup, "cutmix": cutmix, "none": None}
 TUNE = ("full", "head", "lora")
-BY_DATA = ("image_size", "in_chans", "num_classes")  # fields of `ViTConfig` that the data of a run determine
 SHAPE = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
 RENAMED = {"token_rate": "token_lr_mult", "mirror": "tta"}  # since version 0.1
@@ -114,9 +103,8 @@ class RunSettings:
     rank: int = 8
 
     def __post_init__(self) -> None:
-        for name, value in {"data": self.data, "model": self.model, "weights": self.weights or ""}.items():
-            if not isinstance(value, str):
-                raise TypeError(f"{name} must be a text, got {value!r}")
+        for name in ("data", "model"):  # numbers become names, which are unknown
+            object.__setattr__(self, name, str(getattr(self, name)))
         for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn")),
                             ("split", ("hash", "exact")), ("tta", (True, False)), ("tune", TUNE)):  # fmt: skip
             check_choice(name, getattr(self, name), known)

@@ -13,8 +13,9 @@ from torch import nn
 
 from vit_helpers.training.checkpoints import check_writable, describe_changes, finished, load_checkpoint
 from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure
-from vit_helpers.training.fingerprint import WEIGHTS, check_same_data, data_fingerprint, weights_digest
-from vit_helpers.training.presets import BY_DATA, RENAMED, RunSettings
+from vit_helpers.training.fingerprint import WEIGHTS, check_same_data, data_fingerprint
+from vit_helpers.training.presets import RENAMED, RunSettings
+from vit_helpers.training.sealed import tensor_digest
 from vit_helpers.vit import ViTConfig
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint.shards")
@@ -69,14 +70,10 @@ def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack, tr
             return claim(out, resume, name, stack, tries - 1)
         hint = "" if given else ": choose a folder with --out"
         raise OSError(f"no run can be stored in {given or Path.cwd()} ({error.strerror or error}){hint}") from error
-    if not (resume or find_checkpoint(folder)) and (kept := results(folder)):
+    kept = [] if resume or find_checkpoint(folder) else [path for kind in RESULTS for path in folder.glob(kind)]
+    if kept:
         raise ValueError(f"{kept[0]} already exists, but no checkpoint: nothing is overwritten, so choose another --out")
     return folder
-
-
-def results(folder: Path) -> list[Path]:
-    """The files in a folder that `train` writes beside a checkpoint"""
-    return [path for kind in RESULTS for path in folder.glob(kind)]
 
 
 def hold(path: Path, taken: str, stack: ExitStack) -> None:
@@ -132,7 +129,8 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
     settings = RunSettings.from_dict(options)
     size, _, patch = settings.model.partition("/")
     usual = {} if settings.weights else asdict(ViTConfig.from_name(settings.model, image_size=int(patch)))
-    kept = usual | dict.fromkeys(BY_DATA) | settings.to_dict() | {"size": size, "patch": int(patch)}
+    by_data = dict.fromkeys(("image_size", "in_chans", "num_classes"))
+    kept = usual | by_data | settings.to_dict() | {"size": size, "patch": int(patch)}
     given = {RENAMED.get(name, name): value for name, value in given.items()}
     if changed := describe_changes({name: kept.get(name) for name in given}, given):
         raise ValueError(f"a resumed run keeps its options, but these differ: {changed}")
@@ -141,20 +139,18 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
     return settings
 
 
-def describe_run(
-    data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None, skip_broken: bool = False
-) -> dict[str, Any]:
-    """What a checkpoint has about its run.
+def describe_run(data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a checkpoint has about its run, before its first step.
 
-    model  : before training
-    resumed: the same of the run to resume; ValueError if its data, or the weights that it was started with, differ
+    resumed: the same of the run to resume; ValueError if its data differ, or the weights that it was started with
     """
     fingerprint = data_fingerprint(data, dropout=any(settings.shape.get(name) for name in ("dropout", "attn_dropout")))
     if settings.weights is not None:
-        fingerprint[WEIGHTS] = weights_digest(model)
+        blocks = {k: w for k, w in model.state_dict().items() if k.startswith("blocks.") and not k.endswith((".A", ".B"))}
+        fingerprint[WEIGHTS] = tensor_digest(blocks, {})[:16]  # of what they have bit for bit from their source
     if resumed is not None:
         check_same_data(resumed, fingerprint, data)
-    about = {"options": settings.to_dict(), "skip_broken": skip_broken, "launch": launch(), "data": fingerprint}
+    about = {"options": settings.to_dict(), "launch": launch(), "data": fingerprint}
     return about | {"mean": data.mean, "std": data.std, "class_names": data.class_names}
 
 
@@ -172,8 +168,7 @@ def stop_cause(error: BaseException) -> str | None:
 def how_to_resume(folder: Path, cause: str) -> str:
     """What a stopped run leaves behind, and the command that continues it."""
     if (found := find_checkpoint(folder)) is None:
-        for path in results(folder):  # the weights of an epoch whose checkpoint could not be written
-            path.unlink()
+        (folder / "weights.safetensors").unlink(missing_ok=True)  # of an epoch whose checkpoint could not be written
         return f"{cause} before the first epoch was finished, so there is nothing to keep"
     kept = f"everything up to epoch {len(load_checkpoint(found)['history'])} is kept in {found}"
     return f"{cause}; {kept}\ncontinue with: python -m vit_helpers train --resume {folder}"
