@@ -212,7 +212,7 @@ def test_weights_of_our_own_run_are_fine_tuned_at_another_size(photos, tmp_path)
         (["--weights", "plain.pth", "--set", "norm=last"], "the weights plain.pth determine norm"),
         (["--tune", "head"], "there is nothing to fine-tune without weights"),
         (["--weights", "ours:seven"], "needs images with 1 channels, those of folder:.* have 3"),
-        (["--weights", "plain.pth", "--image-size", "20"], "20 x 20 pixels does not divide into patches of side 8"),
+        (["--weights", "plain.pth", "--image-size", "20"], "the patches of plain.pth have side 8: give an image size"),
         (["--weights", "plain.pth", "--tune", "lora", "--rank", "65"], "from 1 to 64, got 65"),
     ],
 )

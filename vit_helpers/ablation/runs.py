@@ -56,6 +56,8 @@ class Table:
 
     def __post_init__(self) -> None:
         check_int("seeds", self.seeds)
+        if not isinstance(self.changes, dict):
+            raise ValueError(f"changes must be a table of settings by name, got {self.changes!r}")
         if "baseline" in self.changes:
             raise ValueError('"baseline" is the name of the runs without a change: call the change something else')
         for name, settings in {"baseline": self.baseline, **self.changes}.items():
@@ -77,7 +79,10 @@ class Table:
         known = [f.name for f in fields(cls)]
         if unknown := declared.keys() - known:
             raise ValueError(f"{path}: unknown {', '.join(sorted(unknown))}, known: {', '.join(known)}")
-        return cls(**declared)
+        try:
+            return cls(**declared)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}: {error}") from error
 
     def settings(self, changes: dict[str, Any]) -> RunSettings:
         """The settings of the baseline with some changed."""
@@ -184,7 +189,10 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
 
     raises: ValueError when another row is damaged, or for a file with other columns
     """
-    text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+    try:
+        text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no table of this kind, but a file of another format: {error}") from error
     lines = list(csv.reader(StringIO(text)))
     columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
     if columns != list(COLUMNS):

@@ -127,10 +127,9 @@ def explain_settings() -> str:
 
 def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; returns the exit status."""
-    from vit_helpers.training.checkpoints import load_checkpoint
     from vit_helpers.training.distributed import init_distributed, is_main_process
     from vit_helpers.training.presets import given_settings, preset
-    from vit_helpers.training.run_folder import choose_folder, how_to_resume, kept_settings, stop_cause
+    from vit_helpers.training.run_folder import choose_folder, how_to_resume, stop_cause
     from vit_helpers.training.sealed import WriteError
 
     device = init_distributed(pick_device(args.device))
@@ -140,7 +139,7 @@ def train(args: Namespace) -> int:
         out, found = choose_folder(args.out, args.resume, name, stack)
         about = None
         if found:
-            settings = kept_settings(found, about := load_checkpoint(found)["about"], given)
+            settings, about = read_run(args, out, found, given)
         else:
             settings = preset(**{"data": "digits", **given})
         checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
@@ -165,6 +164,22 @@ def train(args: Namespace) -> int:
     return 0
 
 
+def read_run(args: Namespace, out: Path, found: Path, given: dict[str, Any]) -> tuple["RunSettings", dict[str, Any]]:
+    """The settings of a run to resume, and what its checkpoint has about it; its choice of --skip-broken is kept."""
+    from vit_helpers.pretrained.runs import check_best
+    from vit_helpers.pretrained.sources import RUN_WEIGHTS
+    from vit_helpers.training.checkpoints import load_checkpoint
+    from vit_helpers.training.distributed import is_main_process
+    from vit_helpers.training.run_folder import kept_settings
+
+    state = load_checkpoint(found)
+    settings = kept_settings(found, about := state["about"], given)
+    args.skip_broken = args.skip_broken or about.get("skip_broken", False)
+    if is_main_process() and settings.keeps_weights and "data" in about:  # not version 0.1's, which kept no best
+        print(check_best(out / RUN_WEIGHTS, state["history"]), end="")
+    return settings, about
+
+
 def fit_and_test(
     args: Namespace, out: Path, checkpoint: Path, settings: "RunSettings", device: str, resumed: dict[str, Any] | None,
     scale: bool,
@@ -185,7 +200,7 @@ def fit_and_test(
     set_seed(settings.seed)
     data, model = load_run(args, settings)
     settings = scale_lr(settings, model) if scale else settings
-    about = describe_run(data, settings, resumed)
+    about = describe_run(data, model, settings, resumed) | {"skip_broken": args.skip_broken}
     if is_main_process():
         print_start(data, model, settings, device)
     if args.shard:

@@ -1,6 +1,6 @@
 """The data and the network of a run, from scratch or from trained weights, and the model that comes out of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from vit_helpers.training import Epoch, fit
 from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.distributed import broadcast, full_state_dict, is_main_process, shard_batches, world_size
+from vit_helpers.training.fingerprint import split_digest
 from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -37,6 +38,8 @@ def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
         data = load_data(settings, **options)
         return data, make_network(data, settings)
     pretrained = load_pretrained(settings.weights, settings.shape.get("num_heads"))
+    if any(side % (P := pretrained.model.config.patch_size) for side in settings.image_size or ()):
+        raise ValueError(f"the patches of {settings.weights} have side {P}: give an image size that is a multiple of it")
     data = load_data(settings, pretrained.preprocess.crop, **options)
     if data.in_chans != (wanted := pretrained.preprocess.in_chans):
         raise ValueError(
@@ -69,20 +72,42 @@ def trained_model(config: ViTConfig, settings: RunSettings, weights: Mapping[str
 
 
 def save_run(
-    path: Path, weights: Mapping[str, Tensor], epoch: int, *, config: ViTConfig, settings: RunSettings, data: Any
+    path: Path, weights: dict[str, Tensor], epoch: Epoch, *, config: ViTConfig, settings: RunSettings, data: Any, test: str
 ) -> None:
     """Save the weights that a run had after an epoch, for `load_pretrained`; their notes name the epoch and the data.
 
-    data: its images were resized to the shorter side, and cropped
+    data: its images were resized to the shorter side, and cropped;  test: the `split_digest` of its test split
     """
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
     notes = {
-        "epoch": str(epoch),
+        "epoch": str(epoch.epoch),
+        "validation loss": repr(epoch.val_loss),
         "data": full_name(settings.data),
+        "test": test,
         "split": settings.split,
         "tta": "yes" if settings.tta else "no",
     }
     save_weights(path, trained_model(config, settings, weights), preprocess, data.class_names, notes)
+
+
+def check_best(path: Path, history: Sequence[Epoch]) -> str:
+    """A line to print before a run is resumed whose weights of the best epoch are missing; empty if they are there.
+
+    raises: ValueError when the file has other weights, or is damaged: they would be overwritten
+    """
+    epoch = best_epoch(history)
+    if not path.is_file():
+        return f"note: {path} with the weights of epoch {epoch} is missing; without a better epoch, the last one is tested\n"
+    try:
+        load_weights(path)
+        losses, notes = {str(row.epoch): repr(row.val_loss) for row in history}, read_notes(path)
+        kept, loss = notes.get("epoch", ""), notes.get("validation loss")
+        later = kept in (str(len(history) + 1), str(len(history) + 2))  # an epoch that will be trained again
+        if not later and (kept != str(epoch) if loss is None else losses.get(kept) != loss):
+            raise ValueError(f"{path} does not have the weights of epoch {epoch} of this run")
+    except ValueError as error:
+        raise ValueError(f"{error}: move the file elsewhere to continue without the weights of that epoch") from error
+    return ""
 
 
 def full_name(data: str) -> str:
@@ -106,14 +131,15 @@ def fit_run(
         return (history := fit(model, train, validation, settings.recipe, device=device, callbacks=[keep, *after])), len(
             history
         )
-    save = partial(save_run, config=model.config, settings=settings, data=data)
+    save = partial(save_run, config=model.config, settings=settings, data=data, test=split_digest(data, "test"))
     callbacks = [KeepBest(partial(save, best)), keep, *after]
     history = fit(model, train, validation, settings.recipe, device=device, callbacks=callbacks)
     epoch, last, weights = best_epoch(history), len(history), full_state_dict(model)
     if is_main_process():
-        save(out / LAST_WEIGHTS, weights, last)
-        if not best.exists() or read_notes(best).get("epoch") != str(epoch):  # a run that version 0.1 or 0.2 started
-            save(best, weights, epoch := last)
+        save(out / LAST_WEIGHTS, weights, history[-1])
+        if not best.exists() or read_notes(best).get("epoch") != str(epoch):  # see `check_best`, or of version 0.1
+            save(best, weights, history[-1])
+            epoch = last
     if (epoch := broadcast(epoch)) != last:
         load_whole(merge_lora(model), load_weights(best).model.state_dict() if is_main_process() else {})
     return history, epoch

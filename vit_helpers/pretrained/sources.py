@@ -58,7 +58,7 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
         library, rest = "huggingface", str(path)
     of_google = path.suffix == ".npz"
     foreign = path.suffix in FILES and not of_google and not (path.suffix == ".safetensors" and PARTS[0] in read_notes(path))
-    if num_heads and not foreign:
+    if num_heads is not None and not foreign:
         raise ValueError(f"{name} already says how many heads its model has: leave out num_heads")
     if path.suffix in FILES:
         return load_file(path, num_heads) if foreign else load_google(path) if of_google else load_weights(path)
@@ -73,7 +73,7 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
 
 def find_file(name: str | Path) -> Path:
     """The file of weights that a name stands for, if it is a file: in the folder of a run, the one of the best epoch."""
-    path = Path(name)
+    path = Path(str(name))
     return path / RUN_WEIGHTS if (path / RUN_WEIGHTS).is_file() else path
 
 

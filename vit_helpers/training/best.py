@@ -28,20 +28,20 @@ def best_epoch(history: Sequence[Epoch]) -> int:
 
 
 class KeepBest(Callback):
-    """Calls save(weights, epoch) in the main process after every epoch that is the best so far.
+    """Calls save(weights, epoch), an `Epoch`, in the main process after every epoch that is the best so far.
 
     weights: the whole state dict, on the CPU, even if the model is sharded.  Give it to `fit` before its `Checkpoint`, so
     that what a checkpoint counts as the best epoch has been saved.
     """
 
-    def __init__(self, save: Callable[[dict[str, Tensor], int], object]) -> None:
+    def __init__(self, save: Callable[[dict[str, Tensor], Epoch], object]) -> None:
         self.save = save
 
     def on_epoch_end(self, run: Run) -> None:
         if best_epoch(run.history) == run.history[-1].epoch:
             weights = full_state_dict(run.model)  # in every process: a sharded model is gathered from all
             if is_main_process():
-                self.save(weights, run.history[-1].epoch)
+                self.save(weights, run.history[-1])
 
 
 class EarlyStopping(Callback):

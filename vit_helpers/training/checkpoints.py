@@ -23,7 +23,7 @@ from vit_helpers.training.callbacks import Callback, Run
 from vit_helpers.training.distributed import barrier, broadcast, is_main_process, world_size
 from vit_helpers.training.measurements import Epoch
 from vit_helpers.training.recipe import Recipe
-from vit_helpers.training.sealed import WriteError, checksums, load_sealed, save_sealed, write_aside
+from vit_helpers.training.sealed import WriteError, checksums, error_cause, load_sealed, save_sealed, write_aside
 
 SHARDS = ".shards"
 VERSION = 3  # since 3 with a checksum; since 2 with a "version"
@@ -139,7 +139,7 @@ def reraise_dcp_errors(kind: type[Exception], doing: str, hint: str = "") -> Ite
         causes = [cause for cause, _ in error.failures.values()]
         if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
             raise KeyboardInterrupt from error
-        raise kind(f"could not {doing}: {causes[0]}{hint}") from error
+        raise kind(f"could not {doing}: {error_cause(causes[0])}{hint}") from error
 
 
 def finished(path: Path) -> list[Path]:
@@ -197,12 +197,15 @@ def restore(state: State, run: Run) -> None:
         raise ValueError(f"the checkpoint was made with another recipe: {changed}")
     if "parts" in state:
         load_shards(state["parts"], run, state.get("checksums", {}))
-    else:
-        run.model.load_state_dict(state["model"])
-        run.optimizer.load_state_dict(state["optimizer"])
-    run.schedule.load_state_dict(state["schedule"])
-    torch.set_rng_state(state["random"]["cpu"])
-    torch.cuda.set_rng_state_all(state["random"].get("cuda", [])[: torch.cuda.device_count()])
+    try:
+        if "parts" not in state:
+            run.model.load_state_dict(state["model"])
+            run.optimizer.load_state_dict(state["optimizer"])
+        run.schedule.load_state_dict(state["schedule"])
+        torch.set_rng_state(state["random"]["cpu"])
+        torch.cuda.set_rng_state_all(state["random"].get("cuda", [])[: torch.cuda.device_count()])
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"the checkpoint does not fit this run: {error_cause(error)}") from error
     run.history[:] = state["history"]
 
 

@@ -74,7 +74,7 @@ def margin(row: Epoch, share: float | None = None, errors: float = 2) -> float:
 def is_chance(row: Epoch) -> bool:
     """Whether always naming the most frequent class would be as accurate in validation, as far as so many images show."""
     share = row.val_largest_class if row.val_images else 1 / max(row.num_classes, 1)
-    return row.val_accuracy <= share + margin(row, share)
+    return row.val_accuracy <= share + margin(row, share) and not row.val_accuracy == 1 > share
 
 
 def is_guessing(row: Epoch) -> bool:
@@ -93,7 +93,8 @@ def is_stuck(row: Epoch) -> bool:
     """Whether the loss is that of guessing, where it has room to be lower, and validation shows no high accuracy"""
     guess, least = guess_loss(row), row.least_loss
     learned = row.val_accuracy >= POOR and not is_chance(row)
-    return guess - least >= ROOM and row.loss >= least + STUCK * (guess - least) and not learned
+    untrained = row.epoch == 1 and 0 < row.images <= row.batch_size  # the loss of the first step is measured before it
+    return not untrained and guess - least >= ROOM and row.loss >= least + STUCK * (guess - least) and not learned
 
 
 def is_overfitting(row: Epoch, lowest: float) -> bool:

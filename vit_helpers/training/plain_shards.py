@@ -1,5 +1,6 @@
 """Sharded checkpoints, read without running code of whoever wrote them. torch's own reader unpickles what it finds."""
 
+import logging
 import pickle
 from pathlib import Path
 from typing import Any
@@ -50,4 +51,9 @@ class _Planner(DefaultLoadPlanner):
 
 def load_plain(state: dict[str, Any], folder: Path, no_dist: bool) -> None:
     """Fill a state dict from a sharded checkpoint; no_dist: in this process alone.  raises: torch's CheckpointException"""
-    load(state, storage_reader=_Reader(folder), planner=_Planner(), no_dist=no_dist)
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # torch would log a traceback beside the error that it raises
+    try:
+        load(state, storage_reader=_Reader(folder), planner=_Planner(), no_dist=no_dist)
+    finally:
+        logging.disable(level)

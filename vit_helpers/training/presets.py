@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data import Data, load, subset
-from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
+from vit_helpers.data.augment import crop, cutmix, flip_crop, mixup, random_affine, random_erase, random_flip
 from vit_helpers.data.registry import LOADERS, PATH_LOADERS
 from vit_helpers.data.splits import sample_rows
 from vit_helpers.encoder import Block
@@ -33,16 +33,6 @@ class NormLastBlock(Block):
     def attention_weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """As `Block.attention_weights`, of the tokens as they come: here no norm precedes the attention."""
         return self.attn.weights(x, mask)
-
-
-def flip_crop(images: Tensor) -> Tensor:
-    """Mirrored or not, and moved by up to 2 pixels: (B, C, H, W) -> (B, C, H, W)"""
-    return random_crop(random_flip(images), padding=2)
-
-
-def crop(images: Tensor) -> Tensor:
-    """Moved by up to a sixteenth of the side, at least 1 pixel, and not mirrored: (B, C, H, W) -> (B, C, H, W)"""
-    return random_crop(images, padding=max(1, images.shape[3] // 16))
 
 
 NORMS = {"first": Block, "last": NormLastBlock}
@@ -114,6 +104,8 @@ class RunSettings:
     rank: int = 8
 
     def __post_init__(self) -> None:
+        for name in ("data", "model"):  # numbers become names, which are unknown
+            object.__setattr__(self, name, str(getattr(self, name)))
         for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn")),
                             ("split", ("hash", "exact")), ("tta", (True, False)), ("tune", TUNE)):  # fmt: skip
             check_choice(name, getattr(self, name), known)
@@ -125,7 +117,7 @@ class RunSettings:
             raise ValueError(f"seed must be below 2**64, got {self.seed}")
         if self.weights is not None and (fixed := self.fixed_by_weights()):
             raise ValueError(f"the weights {self.weights} determine {', '.join(fixed)}: leave out what sets it")
-        if self.network == "vit":
+        if self.network == "vit" and self.weights is None:
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
             make_config(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
 
@@ -207,7 +199,7 @@ def preset(data: str, **changes: Any) -> RunSettings:
     With `weights` among the changes, the settings for fine-tuning in presets.toml replace those of the data set.
     raises: ValueError for a size, patch side or model beside weights
     """
-    name = data.partition(":")[0]
+    name = str(data).partition(":")[0]
     if name == "shards":
         written = load(data).name
         name = written if written in PRESETS else "folder"
@@ -276,6 +268,9 @@ def load_data(settings: RunSettings, image_size: tuple[int, int] | None = None, 
 def make_network(data: Data, settings: RunSettings) -> nn.Module:
     """The network of a run, untrained, for the images and classes of a data set."""
     K = len(data.class_names)
+    for name, own in (("num_classes", K), ("in_chans", data.in_chans)):
+        if (wanted := settings.shape.get(name, own)) != own:
+            raise ValueError(f"{settings.data} has {name} {own}, not {wanted}: leave out what sets it")
     if settings.network == "cnn":
         return CNN(data.in_chans, K, settings.width)
     shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K, **settings.shape}

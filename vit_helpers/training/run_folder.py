@@ -3,16 +3,20 @@
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from torch import nn
 
 from vit_helpers.training.checkpoints import check_writable, describe_changes, finished, load_checkpoint
 from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure
-from vit_helpers.training.fingerprint import check_same_data, data_fingerprint
-from vit_helpers.training.presets import RunSettings
+from vit_helpers.training.fingerprint import WEIGHTS, check_same_data, data_fingerprint
+from vit_helpers.training.presets import RENAMED, RunSettings
+from vit_helpers.training.sealed import tensor_digest
+from vit_helpers.vit import ViTConfig
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint.shards")
 RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # what `train` writes beside them
@@ -117,22 +121,33 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
 
     raises: ValueError when one of the options `given` differs, or when there are no settings
     """
-    if "options" not in about:
+    options = about.get("options")
+    if not isinstance(options, dict) or not options.keys() & {"model", "size"}:  # of version 0.1
         raise ValueError(f"{checkpoint} was not written by the command train: it does not contain the options of a run")
-    options = about["options"]
     if "split" not in options and str(options.get("data")).startswith("folder:"):  # its test images would be trained on
         raise ValueError(f"{checkpoint} is from a version that divided folders differently: train again, in another folder")
     settings = RunSettings.from_dict(options)
     size, _, patch = settings.model.partition("/")
-    kept = settings.to_dict() | {"size": size, "patch": int(patch)}
+    usual = {} if settings.weights else asdict(ViTConfig.from_name(settings.model, image_size=int(patch)))
+    by_data = dict.fromkeys(("image_size", "in_chans", "num_classes"))
+    kept = usual | by_data | settings.to_dict() | {"size": size, "patch": int(patch)}
+    given = {RENAMED.get(name, name): value for name, value in given.items()}
     if changed := describe_changes({name: kept.get(name) for name in given}, given):
         raise ValueError(f"a resumed run keeps its options, but these differ: {changed}")
+    if (source := settings.weights) and ":" not in source and not Path(source).exists():
+        raise ValueError(f"the run was started with the weights {source}, without which it cannot continue: restore them")
     return settings
 
 
-def describe_run(data: Any, settings: RunSettings, resumed: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a checkpoint has about its run.  resumed: the same of the run to resume; ValueError if its data differ"""
+def describe_run(data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a checkpoint has about its run, before its first step.
+
+    resumed: the same of the run to resume; ValueError if its data differ, or the weights that it was started with
+    """
     fingerprint = data_fingerprint(data, dropout=any(settings.shape.get(name) for name in ("dropout", "attn_dropout")))
+    if settings.weights is not None:
+        blocks = {k: w for k, w in model.state_dict().items() if k.startswith("blocks.") and not k.endswith((".A", ".B"))}
+        fingerprint[WEIGHTS] = tensor_digest(blocks, {})[:16]  # of what they have bit for bit from their source
     if resumed is not None:
         check_same_data(resumed, fingerprint, data)
     about = {"options": settings.to_dict(), "launch": launch(), "data": fingerprint}
@@ -153,6 +168,7 @@ def stop_cause(error: BaseException) -> str | None:
 def how_to_resume(folder: Path, cause: str) -> str:
     """What a stopped run leaves behind, and the command that continues it."""
     if (found := find_checkpoint(folder)) is None:
+        (folder / "weights.safetensors").unlink(missing_ok=True)  # of an epoch whose checkpoint could not be written
         return f"{cause} before the first epoch was finished, so there is nothing to keep"
     kept = f"everything up to epoch {len(load_checkpoint(found)['history'])} is kept in {found}"
     return f"{cause}; {kept}\ncontinue with: python -m vit_helpers train --resume {folder}"
