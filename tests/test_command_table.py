@@ -1,6 +1,7 @@
 """Every command on small data, in a table: what was tried, its exit status, and what it said."""
 
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -50,7 +51,13 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     ([*RUN, "--image-size", "0"], USAGE, "must be at least 1, got 0"),
     ([*RUN, "--tune", "most"], USAGE, "invalid choice: 'most'"),
     ([*RUN, "--learning-rate", "1"], USAGE, "usage: python -m vit_helpers train(.|\n)*unrecognized arguments"),
-    (["train", "--resume", "old", "--set", "depth=3"], WRONG, "a resumed run keeps its options, but these differ: depth "),
+    (["train", "--resume", "old", "--set", "depth=3"], WRONG,
+     "keeps its options, but these differ: depth .*; to train on with others, start a new run with --weights old"),
+    (["train", "--resume", "old", "--data", "folder:moved"], OK, "test accuracy"),
+    (["train", "--resume", "old", "--data", "folder:foreign"], WRONG,
+     "the data have changed .*classes blue, red -> cat, dog"),
+    ([*RUN, "--data", "photos"], WRONG, r"unknown data 'photos', .*; did you mean folder:photos\?"),
+    ([*RUN, "--data", "folder:iphone", "--image-size", "16"], OK, r"note: 2 \.heic files in iphone/blue are left out"),
     (["train", "--resume", "old", "--augment", "none"], WRONG, "these differ: augment crop -> none"),
     # predict
     (["predict", "photos/red/0.png", "--weights", "old"], OK,
@@ -71,13 +78,12 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     (["predict", "--weights", "old"], USAGE, "required: PICTURE"),
     # evaluate
     (["evaluate", "old", "folder:photos"], OK,
-     r"accuracy \d\.\d{4} on \d+ images, the test split of folder:photos; 95% interval"),
+     r"note: \d+ of 40 images are left out: old was tr(.|\n)*accuracy \d\.\d{4} on \d+ images of folder:photos; 95% int"),
     (["evaluate", "old", "folder:others"], OK,
-     r"on 10 images, all of folder:others(.|\n)*\nred +10 (.|\n)*confusion: others-conf"),
+     r"on 10 images of folder:others(.|\n)*\nred +10 (.|\n)*confusion: others-conf"),
     (["evaluate", "old", "folder:mixed"], WRONG, "1 of 2 images could not be read:\n  mixed/red/bad.png"),
-    (["evaluate", "old", "folder:divided"], OK, r"on 10 images, the test split of folder:divided"),
-    (["evaluate", "old", "folder:training"], OK,
-     r"note: 1 of 41 images(.|\n)*on \d+ images, the test split of folder:training"),
+    (["evaluate", "old", "folder:divided"], OK, r"on 10 images of the test split of folder:divided"),
+    (["evaluate", "old", "folder:training"], WRONG, r"1 of 41 images could not be read:\n  training/train/red/bad"),
     (["evaluate", "old", "folder:foreign"], WRONG, "old does not know the classes cat, dog; it knows blue, red"),
     (["evaluate", "old", "digits"], WRONG, "old does not know the classes 0, 1"),
     (["evaluate", "nobody", "digits"], WRONG, "unknown weights 'nobody'"),
@@ -111,6 +117,12 @@ def place(tmp_path_factory):
     for i in range(10):
         paint(folder / "others" / "red" / f"{i}.png", 0, draw)
     paint(folder / "mixed" / "red" / "good.png", 0, draw)
+    (folder / "moved").symlink_to(folder / "photos")
+    (folder / "iphone").mkdir()
+    for color in ("red", "blue"):
+        shutil.copytree(folder / "photos" / color, folder / "iphone" / color)
+    for name in ("a.HEIC", "b.heic"):
+        (folder / "iphone" / "blue" / name).touch()
     (folder / "divided").mkdir()
     (folder / "divided" / "Test").symlink_to(folder / "others")  # and no images to train on
     (folder / "training").mkdir()

@@ -1,7 +1,8 @@
 """Test a trained model on other images, and show which classes it confuses.
 
-Of folder:PATH with a folder for each class, all images are used; of the folder that the run was trained on, if its path is
-the same, of one divided into splits, and of other data sets, only the test split. The model must know all classes.
+Of folder:PATH with a folder for each class, all images are used, except those that the run was trained or validated on,
+which are recognized by their content. Of a folder that is divided into splits, and of other data sets, only the test split
+is used. The model must know all classes.
 
 Examples:
 

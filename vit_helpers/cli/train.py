@@ -117,7 +117,9 @@ def run(args: Namespace) -> int:
 
 def explain_settings() -> str:
     """What the settings mean, from the docstrings of the classes whose fields they are, and the names of all"""
-    from vit_helpers.training.presets import Recipe, RunSettings, ViTConfig
+    from vit_helpers.training import Recipe
+    from vit_helpers.training.presets import RunSettings
+    from vit_helpers.vit import ViTConfig
 
     kinds = (RunSettings, Recipe, ViTConfig)
     docs = [(inspect.getdoc(one) or "").partition("\nraises")[0] for one in kinds]

@@ -3,8 +3,10 @@
 import os
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +15,7 @@ from vit_helpers._validate import check_choice, check_int
 from vit_helpers.data.images import as_text, shown
 from vit_helpers.data.images import open_picture as open_picture
 from vit_helpers.data.images import to_rgb as to_rgb
-from vit_helpers.data.reading import ImageFile, cache_path, find_sha256, map_files, read_splits
+from vit_helpers.data.reading import SHORT, ImageFile, cache_path, find_sha256, map_files, read_splits
 from vit_helpers.data.splits import SPLITS, Data
 
 PARTS = {  # accepted names of a split's folder, in any case
@@ -22,6 +24,7 @@ PARTS = {  # accepted names of a split's folder, in any case
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 HELD_OUT = 0.15  # fraction of the images for a split that has no folder
+OTHER_IMAGES = {".heic", ".heif", ".avif", ".jxl", ".svg", ".dng", ".cr2", ".nef", ".arw"}  # which nothing here reads
 MAX_BYTES = 4 * 2**30  # in memory
 
 Found = dict[str, list[tuple[Path, int]]]  # the image files of each split that has a folder, each with its label
@@ -54,7 +57,8 @@ def folder(
     kept = cache_path(path, image_size) if cache else None
     train, validation, test = read_splits(list(files.values()), image_size, broken, skip_broken, kept, threads)
     check_splits(names, [one.labels.tolist() for one in (train, validation, test)], split)
-    return Data.from_splits(as_text(path.name), train, validation, test, names)
+    seen = frozenset(file.sha256[:SHORT] for split in ("train", "validation") for file in files[split])
+    return replace(Data.from_splits(as_text(path.name), train, validation, test, names), seen=seen)
 
 
 def make_parent(path: Path) -> None:
@@ -169,11 +173,14 @@ def find_files(path: Path) -> list[Path]:
     def refuse(error: OSError) -> NoReturn:
         raise ValueError(f"{shown(error.filename)} cannot be read: {error.strerror}") from error
 
-    files = []
+    files, others = [], Counter[str]()
     for root, folders, names in os.walk(path, onerror=refuse):
         files += [Path(root, name) for name in names if is_image_name(name)]
+        others.update(end for name in names if (end := Path(name).suffix.lower()) in OTHER_IMAGES)
         for name in filter(is_image_name, folders):
             warnings.warn(f"{shown(Path(root, name))} is a folder, not an image", stacklevel=2)
+    for end, count in others.items():
+        warnings.warn(f"{count:,} {end} files in {shown(path)} are left out: convert them to JPEG or PNG", stacklevel=2)
     return sorted(files)
 
 

@@ -28,6 +28,7 @@ CACHE_BYTES = 2 * 2**30  # of all cached images together
 FREE_BYTES = 2**30  # that a cache leaves on the disk, for the results of runs
 VERSION = 1  # of what is made of an image file
 NAMED = 10  # broken files in a message
+SHORT = 4  # bytes of a sha256 by which a run knows the images that it has seen
 SKIP = "skip_broken (train and shards: --skip-broken)"
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from vit_helpers.data.digits import digits, scattered_digits
@@ -41,7 +42,10 @@ def load(name: str, **options: Any) -> Any:
     elif name in LOADERS:
         loader = LOADERS[name]
     else:
-        raise ValueError(f"unknown data {name!r}, known: {', '.join(LOADERS)}, folder:PATH for your own images, shards:PATH")
+        meant = f"; did you mean folder:{name}?" if Path(name).is_dir() else ""
+        raise ValueError(
+            f"unknown data {name!r}, known: {', '.join(LOADERS)}, folder:PATH for your own images, shards:PATH{meant}"
+        )
     known = inspect.signature(loader).parameters
     if unknown := options.keys() - known:
         raise TypeError(f"{kind} has no option {', '.join(sorted(unknown))}; its options: {', '.join(known) or 'none'}")

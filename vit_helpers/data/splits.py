@@ -72,7 +72,10 @@ def subset(split: Split, rows: Tensor | slice) -> Split:
 
 @dataclass(frozen=True)
 class Data:
-    """A data set in memory: three splits that share no image, K class names, mean and std of each channel in training"""
+    """A data set in memory: three splits that share no image, K class names, mean and std of each channel in training.
+
+    seen: of a folder, the first bytes of the sha256 of each training and validation file, so that no test asks for it
+    """
 
     name: str
     train: Split
@@ -81,6 +84,7 @@ class Data:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    seen: frozenset[bytes] = frozenset()
 
     @classmethod
     def from_splits(cls, name: str, train: Split, validation: Split, test: Split, class_names: Iterable[str]) -> "Data":

@@ -1,7 +1,8 @@
 """Predictions of a model for image files and for data sets, in batches, so that large folders fit into memory."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ from torch import Tensor, nn
 
 from vit_helpers.data.folders import find_files, find_parts, subfolders
 from vit_helpers.data.images import as_text, expand_user, open_picture
+from vit_helpers.data.reading import SHORT, find_sha256, map_files
 from vit_helpers.pretrained.files import Pretrained, read_notes
-from vit_helpers.pretrained.runs import evaluation_batches, full_name
+from vit_helpers.pretrained.runs import evaluation_batches
 from vit_helpers.pretrained.sources import find_file
 from vit_helpers.training import FlipTTA, predict
-from vit_helpers.training.fingerprint import data_fingerprint
 from vit_helpers.training.presets import RunSettings, load_data
 from vit_helpers.training.testing import confusion
 
@@ -68,54 +69,61 @@ def prediction_table(files: Sequence[Path], probabilities: Tensor, class_names: 
 
 
 def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tensor, str, dict[Path, str]]:
-    """Test a model on a data set: all images of a folder of classes, and the test split of anything else.
+    """Test a model on a folder of images or on the test split of a data set, with the test-time augmentation of its run.
 
-    Of the data that a run was trained on, only the test split is used, which is drawn again where it has no folder.
-    Test-time augmentation is that of the run.
+    Of a folder that has a test split, only that is used; and of no folder an image that the run was trained or validated on.
     name   : of the weights, as for `load_pretrained`
     returns: the confusion matrix (K, K) for the model's classes, which images were used, and what could not be read
-    raises : ValueError for classes that the model does not know, naming them, and for an exact split that has changed
-    warns  : of files that are no images, in a split that is drawn again, and if that has changed since the run
+    raises : ValueError for classes that the model does not know, naming them, and if no image is left
+    warns  : of images that are left out
     """
     file, known = find_file(name), pretrained.class_names
     notes = read_notes(file) if file.suffix == ".safetensors" else {}
     model = FlipTTA(pretrained.model) if notes.get("tta") == "yes" else pretrained.model
     kind, _, path = data.partition(":")
-    folder, seen = expand_user(path), full_name(data) == notes.get("data")
-    parts = find_parts(folder, "test") if (here := kind == "folder" and folder.is_dir()) else {}
-    tested = parts.get("test", folder)
-    if parts or (here and not seen and subfolders(folder) and find_parts(folder) == {"train": folder}):
-        what, classes = "the test split" if parts else "all", {as_text(one.name): one for one in subfolders(tested)}
+    if kind == "folder" and (folder := expand_user(path)).is_dir():
+        classes, what = find_tested(folder)
         check_classes(name, classes, known)
         label = {file: known.index(one) for one, inside in classes.items() for file in find_pictures([inside])}
-        probabilities, readable, broken = predict_files(pretrained, list(label), model)
+        files = leave_out(list(label), b64decode(notes.get("seen", "")), name)
+        probabilities, readable, broken = predict_files(pretrained, files, model)
         labels = torch.tensor([label[file] for file in readable], dtype=torch.long)
-        return confusion(probabilities.argmax(1), labels, len(known)), f"images, {what} of {data}", broken
-    split, reading = notes.get("split", "hash") if seen else "hash", {"skip_broken": True} if kind == "folder" else {}
-    own: Any = load_data(RunSettings(data=data, split=split), pretrained.preprocess.crop, **reading)
+        return confusion(probabilities.argmax(1), labels, len(known)), f"images {what} {data}", broken
+    own: Any = load_data(RunSettings(data=data), pretrained.preprocess.crop)
     check_classes(name, own.class_names, known)
-    if seen:
-        check_test_split(notes, own, data)
     batches = ((renormalize(x, own, pretrained), y) for x, y in evaluation_batches(own, "test"))
     logits, labels = predict(model, batches)
     place = torch.tensor([known.index(one) for one in own.class_names])
-    return confusion(logits.argmax(1), place[labels], len(known)), f"images, the test split of {data}", {}
+    return confusion(logits.argmax(1), place[labels], len(known)), f"images of the test split of {data}", {}
+
+
+def find_tested(folder: Path) -> tuple[dict[str, Path], str]:
+    """The class folders that a test of this folder reads, by name, and the words for them: of its test split, or of all"""
+    parts = find_parts(folder, "test")
+    tested = parts.get("test") or (find_parts(folder)["train"] if subfolders(folder) else folder)
+    return {as_text(one.name): one for one in subfolders(tested)}, "of the test split of" if parts else "of"
+
+
+def leave_out(files: list[Path], seen: bytes, name: str) -> list[Path]:
+    """The files whose content was not seen in training; ValueError if there are none.  seen: the sha256s, shortened"""
+    if not seen:
+        return files
+    known = {seen[start : start + SHORT] for start in range(0, len(seen), SHORT)}
+    sums = map_files(find_sha256, files, "comparing")
+    new = [file for file, one in zip(files, sums, strict=True) if isinstance(one, Exception) or one[:SHORT] not in known]
+    if not new:
+        raise ValueError(f"{name} was trained or validated on all of these {len(files):,} images: test it on others")
+    if left := len(files) - len(new):
+        warnings.warn(
+            f"{left:,} of {len(files):,} images are left out: {name} was trained or validated on them", stacklevel=2
+        )
+    return new
 
 
 def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
     """Raise ValueError if there are classes that the model of this name does not know."""
     if unknown := set(classes) - set(known):
         raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}; it knows {', '.join(known[:20])}")
-
-
-def check_test_split(notes: Mapping[str, str], own: Any, data: str) -> None:
-    """Raise ValueError if the test split of a run, by its notes, may contain training images now; warn if it has changed"""
-    if notes.get("test") in (None, data_fingerprint(own)["pixels or labels of test"]):
-        return
-    changed = f"the test split of {data} is not the one that the run had"
-    if notes.get("split") == "exact":  # drawn again among all images
-        raise ValueError(f"{changed}, and may contain training images: test on new images in a folder of their own")
-    warnings.warn(changed, stacklevel=2)
 
 
 def renormalize(images: Tensor, data: Any, pretrained: Pretrained) -> Tensor:

@@ -1,5 +1,6 @@
 """The data and the network of a run, from scratch or from trained weights, and the model that comes out of it."""
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers.data import Data
-from vit_helpers.data.images import as_text, expand_user
 from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
 from vit_helpers.pretrained.finetune import add_lora, freeze, merge_lora, transfer_weights
 from vit_helpers.pretrained.preprocess import Preprocess
@@ -19,7 +19,6 @@ from vit_helpers.training import Epoch, fit
 from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.distributed import broadcast, full_state_dict, is_main_process, shard_batches, world_size
-from vit_helpers.training.fingerprint import split_digest
 from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -72,21 +71,14 @@ def trained_model(config: ViTConfig, settings: RunSettings, weights: Mapping[str
 
 
 def save_run(
-    path: Path, weights: dict[str, Tensor], epoch: Epoch, *, config: ViTConfig, settings: RunSettings, data: Any, test: str
+    path: Path, weights: dict[str, Tensor], epoch: Epoch, *, config: ViTConfig, settings: RunSettings, data: Any
 ) -> None:
-    """Save the weights that a run had after an epoch, for `load_pretrained`; their notes name the epoch and the data.
-
-    data: its images were resized to the shorter side, and cropped;  test: the `split_digest` of its test split
-    """
+    """Save the weights that a run had after an epoch, for `load_pretrained`; their notes are read by `check_best` and
+    `count_confusions`.  data: its images were resized to the shorter side, and cropped"""
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
-    notes = {
-        "epoch": str(epoch.epoch),
-        "validation loss": repr(epoch.val_loss),
-        "data": full_name(settings.data),
-        "test": test,
-        "split": settings.split,
-        "tta": "yes" if settings.tta else "no",
-    }
+    notes = {"epoch": str(epoch.epoch), "validation loss": repr(epoch.val_loss), "tta": "yes" if settings.tta else "no"}
+    if isinstance(data, Data) and data.seen:
+        notes["seen"] = b64encode(b"".join(sorted(data.seen))).decode()
     save_weights(path, trained_model(config, settings, weights), preprocess, data.class_names, notes)
 
 
@@ -110,12 +102,6 @@ def check_best(path: Path, history: Sequence[Epoch]) -> str:
     return ""
 
 
-def full_name(data: str) -> str:
-    """The name of a data set, with the whole path of one that is in a folder."""
-    kind, _, path = data.partition(":")
-    return f"{kind}:{as_text(expand_user(path).resolve())}" if path else data
-
-
 def fit_run(
     model: Any, data: Any, settings: RunSettings, out: Path, keep: Checkpoint, device: str = "cpu"
 ) -> tuple[list[Epoch], int]:
@@ -128,10 +114,9 @@ def fit_run(
     train, validation = (shard_batches(x) for x in (make_batches(data, settings), evaluation_batches(data, "validation")))
     after, best = (EarlyStopping(settings.patience), HistoryFile(out / "history.csv")), out / RUN_WEIGHTS
     if not settings.keeps_weights:
-        return (history := fit(model, train, validation, settings.recipe, device=device, callbacks=[keep, *after])), len(
-            history
-        )
-    save = partial(save_run, config=model.config, settings=settings, data=data, test=split_digest(data, "test"))
+        history = fit(model, train, validation, settings.recipe, device=device, callbacks=[keep, *after])
+        return history, len(history)
+    save = partial(save_run, config=model.config, settings=settings, data=data)
     callbacks = [KeepBest(partial(save, best)), keep, *after]
     history = fit(model, train, validation, settings.recipe, device=device, callbacks=callbacks)
     epoch, last, weights = best_epoch(history), len(history), full_state_dict(model)

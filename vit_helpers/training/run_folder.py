@@ -11,6 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from torch import nn
 
+from vit_helpers.data.registry import PATH_LOADERS
 from vit_helpers.training.checkpoints import check_writable, describe_changes, finished, load_checkpoint
 from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure
 from vit_helpers.training.fingerprint import WEIGHTS, check_same_data, data_fingerprint
@@ -132,11 +133,18 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
     by_data = dict.fromkeys(("image_size", "in_chans", "num_classes"))
     kept = usual | by_data | settings.to_dict() | {"size": size, "patch": int(patch)}
     given = {RENAMED.get(name, name): value for name, value in given.items()}
+    moved = {"data": given.pop("data")} if is_folder(given.get("data")) and is_folder(settings.data) else {}
     if changed := describe_changes({name: kept.get(name) for name in given}, given):
-        raise ValueError(f"a resumed run keeps its options, but these differ: {changed}")
+        hint = f"to train on with others, start a new run with --weights {checkpoint.parent}"
+        raise ValueError(f"a resumed run keeps its options, but these differ: {changed}; {hint}")
     if (source := settings.weights) and ":" not in source and not Path(source).exists():
         raise ValueError(f"the run was started with the weights {source}, without which it cannot continue: restore them")
-    return settings
+    return settings.replace(**moved)  # whether the images are the same is seen when they have been read
+
+
+def is_folder(data: str | None) -> bool:
+    """Whether data are in a folder, which may be moved between two parts of a run"""
+    return str(data).partition(":")[0] in PATH_LOADERS
 
 
 def describe_run(data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None) -> dict[str, Any]:
