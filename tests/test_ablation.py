@@ -6,6 +6,7 @@ import pickle
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -208,7 +209,7 @@ def test_the_command_runs_a_declared_table(tmp_path, capsys):
         assert tuple(next(csv.reader(file))) == tuple(COLUMNS)
     declared.write_text(TOML.replace("positions =", "place ="))
     status, _, err = ablate(declared)
-    assert status == 1 and err.startswith("error: no positions: unknown setting place")
+    assert status == 1 and "small.toml: no positions: unknown setting place" in err
     declared.write_text("data = ")
     assert "is not valid TOML" in ablate(declared)[2]
     assert "error: " in ablate(tmp_path / "none.toml")[2]
@@ -258,3 +259,23 @@ ROW = dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), 0.
     **{"parameters": 1, "multiply_adds": 1, "seconds": 3600.0, "settings": '{"data": "digits"}', "right": "1:gA=="},
     **{"machine": "1 thread", "date": "2026-01-01"},
 }
+
+
+@pytest.mark.parametrize(
+    ("text", "out", "says"),
+    [
+        ("changes = 3", None, "changes must be a table"),
+        ("[changes]\nx = {lr = true}", None, "x: lr must be above 0 and finite, got True"),
+        ("data = 5", None, "unknown data '5'"),
+        ("model = 5", None, "baseline: unknown model '5'"),
+        ("seeds = 1.5", None, "seeds must be a whole number"),
+        ("seeds = 1", "picture.png", "picture.png is no table of this kind"),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_one_line_with_its_file(tmp_path, monkeypatch, capsys, text, out, says):
+    monkeypatch.chdir(tmp_path)
+    Path("small.toml").write_text(text)
+    Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    assert main(["ablate", "small.toml", *(["--out", out] if out else [])]) == 1
+    err = capsys.readouterr().err
+    assert says in err and err.count("\n") == 1 and ("data '5'" in says or (out or "small.toml") in err)

@@ -34,7 +34,7 @@ def test_the_best_epoch_has_the_highest_accuracy_and_of_equals_the_lowest_loss()
 
 def test_the_weights_of_the_best_epoch_are_kept():
     kept, learner = {}, model()
-    keep = KeepBest(lambda weights, epoch: kept.update({epoch: {k: w.clone() for k, w in weights.items()}}))
+    keep = KeepBest(lambda weights, row: kept.update({row.epoch: {k: w.clone() for k, w in weights.items()}}))
     history = fit(learner, BATCHES, BATCHES, Recipe(epochs=4, lr=0.05), callbacks=[keep], report=lambda row: None)
     assert max(kept) == best_epoch(history)
     alone = fit(again := model(), BATCHES, BATCHES, Recipe(epochs=4, lr=0.05), report=lambda row: None)

@@ -1,6 +1,7 @@
 """Every command on small data, in a table: what was tried, its exit status, and what it said."""
 
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -20,13 +21,14 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     ([*RUN, "--set", "depth=1", "--set", "lr=1e-3"], OK, r"8 x 8 pixels, gray\naugmentation affine \(images are not"),
     ([*RUN, "--set", "optimizer=muon"], OK, r"muon, learning rate 0\.003, cosine, 1 epochs, batches of 64"),
     ([*RUN, "--set", "network=cnn", "--set", "width=4"], OK,
-     r"digits: .*; CNN, [\d,]+ parameters(.|\n)*in the checkpoint alone"),
-    ([*RUN, "--set", "norm=last"], OK, r"weights: +in the checkpoint alone, as predict reads ViTs of pre-norm blocks"),
+     r"digits: .*; CNN, [\d,]+ parameters(.|\n)*only in the checkpoint, because"),
+    ([*RUN, "--set", "norm=last"], OK,
+     r"weights: +only in the checkpoint, because predict reads only ViTs with pre-norm blocks"),
     ([*RUN, "--set", "mix=mixup", "--set", "tta=true"], OK, r"affine, mixup(.|\n)*360 images and their mirror images, with"),
     ([*RUN, "--set", "images=64", "--patience", "1"], OK,
      r"digits: 64 training images(.|\n)*weights of epoch 1; 95% interval 0\.\d+ to 0\.\d+"),
     (["train", "--out", "new", "--lr", "1e-20", "--set", "images=64", "--patience", "2"], OK,
-     r"stopped after epoch \d+: none was better in the last 2"),
+     r"stopped early after epoch \d+: no better epoch in the last 2"),
     ([*RUN, "--augment", "flip_crop"], OK, r"augmentation flip_crop \(images are mirrored at random\)"),
     ([*RUN, "--image-size", "8"], OK, r"8 x 8 pixels"),
     ([*PHOTOS, "--image-size", "16"], OK, r"16 x 16 pixels, color\naugmentation crop \(images are not mirrored\)"),
@@ -49,7 +51,13 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     ([*RUN, "--image-size", "0"], USAGE, "must be at least 1, got 0"),
     ([*RUN, "--tune", "most"], USAGE, "invalid choice: 'most'"),
     ([*RUN, "--learning-rate", "1"], USAGE, "usage: python -m vit_helpers train(.|\n)*unrecognized arguments"),
-    (["train", "--resume", "old", "--set", "depth=3"], WRONG, "a resumed run keeps its options, these differ: depth "),
+    (["train", "--resume", "old", "--set", "depth=3"], WRONG,
+     "keeps its options, but these differ: depth .*; to train on with others, start a new run with --weights old"),
+    (["train", "--resume", "old", "--data", "folder:moved"], OK, "test accuracy"),
+    (["train", "--resume", "old", "--data", "folder:foreign"], WRONG,
+     "the data have changed .*classes blue, red -> cat, dog"),
+    ([*RUN, "--data", "photos"], WRONG, r"unknown data 'photos', .*; did you mean folder:photos\?"),
+    ([*RUN, "--data", "folder:iphone", "--image-size", "16"], OK, r"note: 2 \.heic files in iphone/blue are left out"),
     (["train", "--resume", "old", "--augment", "none"], WRONG, "these differ: augment crop -> none"),
     # predict
     (["predict", "photos/red/0.png", "--weights", "old"], OK,
@@ -64,23 +72,27 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     (["predict", "bad.png", "--weights", "old"], WRONG, "error: bad.png is broken, or no picture"),
     (["predict", "empty", "--weights", "old"], WRONG, "no images in empty; image files end with"),
     (["predict", "photos", "--weights", "old", "--out", "a.png"], WRONG,
-     "attention figure of one image, got 40 images: use --csv"),
-    (["predict", "photos/red/0.png", "--weights", "old/checkpoint.pt"], WRONG, "a checkpoint to resume from: .* give old"),
+     "figure of a single image, got 40 images: use --csv"),
+    (["predict", "photos/red/0.png", "--weights", "old/checkpoint.pt"], WRONG, "a checkpoint to resume from; .* give old"),
     (["predict", "photos/red/0.png", "--weights", "photos"], WRONG, "photos has neither weights.safetensors, as a run"),
     (["predict", "--weights", "old"], USAGE, "required: PICTURE"),
     # evaluate
     (["evaluate", "old", "folder:photos"], OK,
-     r"accuracy \d\.\d{4} on \d+ images, the test split of folder:photos; 95% interval"),
+     r"note: \d+ of 40 images are left out: old was tr(.|\n)*accuracy \d\.\d{4} on \d+ images of folder:photos; 95% int"),
     (["evaluate", "old", "folder:others"], OK,
-     r"on 10 images, all of folder:others(.|\n)*\nred +10 (.|\n)*confusion: others-conf"),
+     r"on 10 images of folder:others(.|\n)*\nred +10 (.|\n)*confusion: others-conf"),
     (["evaluate", "old", "folder:mixed"], WRONG, "1 of 2 images could not be read:\n  mixed/red/bad.png"),
-    (["evaluate", "old", "folder:foreign"], WRONG, "old does not know the classes cat, dog, but blue, red"),
+    (["evaluate", "old", "folder:divided"], OK, r"on 10 images of the test split of folder:divided"),
+    (["evaluate", "old", "folder:training"], WRONG, r"1 of 41 images could not be read:\n  training/train/red/bad"),
+    (["evaluate", "old", "folder:foreign"], WRONG, "old does not know the classes cat, dog; it knows blue, red"),
     (["evaluate", "old", "digits"], WRONG, "old does not know the classes 0, 1"),
     (["evaluate", "nobody", "digits"], WRONG, "unknown weights 'nobody'"),
-    (["evaluate", "ours:masked", "digits"], WRONG, "ours:masked has no head"),
+    (["evaluate", "ours:masked", "digits"], WRONG, "ours:masked has no classification head"),
     # tables
     (["ablate", "bad.png"], WRONG, "bad.png is not valid TOML"),
     (["ablate", "tuned.toml"], WRONG, "baseline: a table trains from scratch, without the weights ours:seven"),
+    (["ablate", "broken.toml"], WRONG,
+     r"bad\.png is broken, .*; remove it, or leave it out with skip_broken \(train and shards: --skip-broken\)$"),
     (["ablate", "small.toml"], OK, r"baseline +1 +\d\.\d+ +NaN +\+0\.0000 +NaN (.|\n)*rows: small\.csv"),
 ]  # fmt: skip
 
@@ -99,14 +111,27 @@ def place(tmp_path_factory):
     for i in range(20):
         paint(folder / "photos" / "red" / f"{i}.png", 0, draw)
         paint(folder / "photos" / "blue" / f"{i}.png", 2, draw)
+        for color in ("red", "blue"):
+            paint(folder / "both" / color / f"{i}.png", 0, draw)
         paint(folder / "foreign" / ("cat", "dog")[i % 2] / f"{i}.png", 1, draw)
     for i in range(10):
         paint(folder / "others" / "red" / f"{i}.png", 0, draw)
     paint(folder / "mixed" / "red" / "good.png", 0, draw)
+    (folder / "moved").symlink_to(folder / "photos")
+    (folder / "iphone").mkdir()
+    for color in ("red", "blue"):
+        shutil.copytree(folder / "photos" / color, folder / "iphone" / color)
+    for name in ("a.HEIC", "b.heic"):
+        (folder / "iphone" / "blue" / name).touch()
+    (folder / "divided").mkdir()
+    (folder / "divided" / "Test").symlink_to(folder / "others")  # and no images to train on
+    (folder / "training").mkdir()
+    (folder / "training" / "train").symlink_to(folder / "both")
     (folder / "empty").mkdir()
-    for bad in ("bad.png", "mixed/red/bad.png"):
+    for bad in ("bad.png", "mixed/red/bad.png", "both/red/bad.png"):
         (folder / bad).write_bytes(b"\xff\xfe no image")
     (folder / "small.toml").write_text("seeds = 1\n[baseline]\nepochs = 1\nimages = 64\npatience = 1\nimage_size = 8\n")
+    (folder / "broken.toml").write_text('data = "folder:both"\nseeds = 1\n[baseline]\nepochs = 1\n')
     (folder / "tuned.toml").write_text('seeds = 1\n[baseline]\nweights = "ours:seven"\n')
     done = command("train", "--data", "folder:photos", "--epochs", 2, "--image-size", 16, "--out", "old", cwd=folder)
     assert done.returncode == 0, done.stderr

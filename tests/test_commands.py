@@ -84,7 +84,7 @@ def test_a_second_run_leaves_the_first_alone(trained):
     folder, _ = trained
     before = (folder / "runs" / "digits-1" / "checkpoint.pt").read_bytes()
     again = command("train", "--epochs", 4, "--out", "runs/digits-1", cwd=folder)
-    assert again.returncode == 1 and "is there already: --resume" in again.stderr
+    assert again.returncode == 1 and "already exists: continue it with --resume" in again.stderr
     assert command("train", "--epochs", 1, cwd=folder).returncode == 0
     assert (folder / "runs" / "digits-2" / "checkpoint.pt").exists()
     assert (folder / "runs" / "digits-1" / "checkpoint.pt").read_bytes() == before
@@ -146,7 +146,7 @@ def test_of_two_runs_started_at_once_with_the_same_out_one_is_refused(tmp_path):
     said = [ended(run) for run in runs]
     assert sorted(one.returncode for one in said) == [0, 1], said
     seed = [one.returncode for one in said].index(0)
-    assert re.match(r"error: (another run is writing into mine|mine.checkpoint\.pt is there already)", said[1 - seed].stderr)
+    assert re.match(r"error: (another run is writing into mine|mine.checkpoint\.pt already exists)", said[1 - seed].stderr)
     kept = torch.load(tmp_path / "mine" / "checkpoint.pt", weights_only=True)
     assert kept["about"]["options"]["seed"] == seed
 
@@ -175,8 +175,8 @@ def test_ctrl_c_keeps_what_was_learned_and_resume_ends_the_same(trained):
     os.kill(run.pid, signal.SIGINT)
     status, out, err = ended(run)
     assert status == 130 and "Traceback" not in err
-    assert re.search(r"stopped: [23] finished epochs are kept in cut/checkpoint.pt", out)
-    assert "go on with: python -m vit_helpers train --resume cut" in out
+    assert re.search(r"stopped; everything up to epoch [23] is kept in cut/checkpoint.pt", out)
+    assert "continue with: python -m vit_helpers train --resume cut" in out
 
     resumed = command("train", "--resume", "cut", cwd=folder)
     assert resumed.returncode == 0, resumed.stderr
@@ -198,12 +198,12 @@ def test_resume_keeps_its_options(trained):
         (["--patch", "3"], 1, "8 x 8 pixels does not divide into patches of side 3"),
         (["--epochs", "0"], 2, "must be at least 1, got 0"),
         (["--lr", "0"], 1, "lr must be above 0"),
-        (["--device", "abacus"], 1, "no device 'abacus' here, there is: cpu"),
-        (["--device", "meta"], 1, "no device 'meta' here"),
+        (["--device", "abacus"], 1, "no device 'abacus' on this machine, available: cpu"),
+        (["--device", "meta"], 1, "no device 'meta' on this machine"),
         (["--epochs", "1e3"], 2, "invalid positive_int value: '1e3'"),
         (["--out", "file"], 1, "file"),
         (["--resume", "nowhere"], 1, "no checkpoint at nowhere"),
-        (["--resume", "a", "--out", "b"], 1, "leave --out away"),
+        (["--resume", "a", "--out", "b"], 1, "leave out --out"),
         (["--lr", "1e30", "--epochs", "1"], 1, "the loss is nan at step"),
     ],
 )
@@ -346,7 +346,7 @@ def test_predict_classifies_a_picture_and_draws_its_attention(pretrained, tmp_pa
         ("nobody.png", weights, "no picture at nobody.png"),
         (weights, weights, "is broken, or no picture"),
         ("mine.png", "vit_b_16", "unknown weights 'vit_b_16'"),
-        ("mine.png", pretrained[0] / "masked-0.safetensors", "it names no classes"),
+        ("mine.png", pretrained[0] / "masked-0.safetensors", "has no classification head, so it cannot predict classes"),
     ):
         assert main_status("predict", str(picture), "--weights", str(files)) == 1
         assert says in capsys.readouterr().err

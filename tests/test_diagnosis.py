@@ -71,6 +71,8 @@ def test_two_classes_with_label_smoothing_are_no_second_softmax():
     assert diagnose([row]).symptom == "overfitting"
 
 
+ONE_STEP = {"loss": 0.68, "guess_loss": 0.69, "images": 40, "batch_size": 64, "num_classes": 2, "accuracy": 0.5}
+ONE_STEP |= {"val_accuracy": 1.0, "val_images": 12, "val_largest_class": 0.84}
 LARGE = {"val_majority_share": 0.985, "val_largest_class": 0.985, "val_images": 200, "num_classes": 2, "batch_size": 64}
 
 
@@ -84,6 +86,9 @@ LARGE = {"val_majority_share": 0.985, "val_largest_class": 0.985, "val_images": 
         ({"accuracy": 0.62, "loss": 0.9}, "healthy"),  # mixed labels: training looks worse than it is
         ({"loss": 1.09, "least_loss": 1.0, "guess_loss": 1.0986, "batch_size": 64, "accuracy": 0.6}, "healthy"),
         ({"loss": 0.5, "guess_loss": 0.5, "batch_size": 64, "val_accuracy": 0.8, "val_largest_class": 0.8}, "stuck at ln K"),
+        (ONE_STEP | {"epoch": 1}, "healthy"),  # a loss that was measured before the only step
+        (ONE_STEP | {"epoch": 2, "val_accuracy": 0.85}, "stuck at ln K"),
+        (ONE_STEP | {"epoch": 1, "val_accuracy": 0.85}, "no better than guessing"),
         ({"val_accuracy": 0.85, "val_images": 30}, "healthy"),  # 30 images show a gap of 0.12 by chance
         ({"val_accuracy": 0.85, "val_images": 3000}, "overfitting"),
         ({"val_loss": math.nan, "val_accuracy": math.nan, "val_majority_share": math.nan}, "not validated"),

@@ -144,7 +144,7 @@ def test_a_checkpoint_that_is_not_whole(runs, tmp_path):
     parts = shutil.copytree(folder / "shards", tmp_path / "run") / "checkpoint.shards"
     (parts / "epoch-0003" / "__1_0.distcp").unlink()
     status, _, err = alone(train, "--resume", "run", cwd=tmp_path)
-    assert status == 1 and re.search(r"damaged in __1_0.distcp; if it is damaged, remove .*3 to go on from .*2", err)
+    assert status == 1 and re.search(r"damaged in __1_0.distcp; if it is damaged, remove .*3 to continue from .*2", err)
     (parts / "epoch-0003" / ".metadata").unlink()  # as when the writing was cut: the one before counts
     status, out, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 0 and len(epochs(out)) == 1, err
@@ -153,7 +153,7 @@ def test_a_checkpoint_that_is_not_whole(runs, tmp_path):
 def test_what_is_whole_is_not_taken_for_parts(runs):
     folder, said = runs
     for status, _, err in (alone(train, "--resume", "two", "--shard", cwd=folder), said["whole resumed with --shard", 0]):
-        assert status == 1 and "holds the whole model: go on without --shard" in err
+        assert status == 1 and "holds the whole model: resume without --shard" in err
 
 
 def kill_one(run, after):
@@ -174,8 +174,10 @@ def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_
     kill_one(run, "epoch   1")
     out, err = run.communicate(timeout=120)
     assert run.returncode != 0
-    found = re.search(r"stopped(, as another process failed)?: [12] finished epochs are kept in run/checkpoint.pt", out)
-    assert "go on with: python -m vit_helpers train --resume run" in out
+    found = re.search(
+        r"stopped(, because another process failed)?; everything up to epoch [12] is kept in run/checkpoint.pt", out
+    )
+    assert "continue with: python -m vit_helpers train --resume run" in out
     assert found and bool(found[1]) == ("error in process 0" in err) and "SIGKILL" in err  # or torchrun was first to end it
     status, out, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 0, err
@@ -199,7 +201,7 @@ def test_torchrun_starts_again_from_the_last_checkpoint(runs, tmp_path):
 def test_a_restart_does_not_take_over_an_older_run(runs, start):
     folder, said = runs
     assert [said[start, rank].status for rank in range(2)] == [1, 1]
-    assert sum(said[start, rank].err.count("is there already: --resume two") for rank in range(2)) == 1
+    assert sum(said[start, rank].err.count("already exists: continue it with --resume two") for rank in range(2)) == 1
     assert len(history(folder / "two")) == 3
 
 

@@ -79,11 +79,11 @@ def test_other_names_are_answered_with_the_nearest_layout(tmp_path):
     state = twin("timm").state_dict() | {"dist_token": torch.zeros(1, 1, 64), "head_dist.weight": torch.zeros(5, 64)}
     torch.save(state, path := tmp_path / "distilled.pth")
     with pytest.raises(
-        ValueError, match=r"nearest to the layout of timm, but 2 of its 34 names are .*: dist_token, head_dist"
+        ValueError, match=r"nearest to the layout of timm, but 2 of its 34 names do not belong to it: dist_token, head_dist"
     ):
         load_pretrained(path)
     torch.save(torchvision.models.resnet18().state_dict(), path)
-    with pytest.raises(ValueError, match=r"names of no layout that is known here, torchvision, timm, .*conv1\.weight"):
+    with pytest.raises(ValueError, match=r"names of no known layout, torchvision, timm, .*conv1\.weight"):
         load_pretrained(path)
 
 
@@ -95,7 +95,7 @@ class Payload:
 @pytest.mark.parametrize("content", [Payload(), {"state_dict": Payload()}, torch.nn.Linear(2, 2)])
 def test_no_code_of_a_file_runs(tmp_path, capsys, content):
     torch.save(content, path := tmp_path / "evil.pth")
-    with pytest.raises(ValueError, match="objects, which could run code: save the state_dict"):
+    with pytest.raises(ValueError, match="pickled objects, which could run code: save only the state_dict"):
         load_pretrained(path)
     assert not capsys.readouterr().out
 
@@ -103,11 +103,11 @@ def test_no_code_of_a_file_runs(tmp_path, capsys, content):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "truncated, damaged or no file of weights"),
-        (b"<html>", "truncated, damaged or no file of weights"),
-        ([1, 2], "contains no tensors by name, but list"),
-        ({"lr": 1}, "contains no tensors by name, but dict"),
-        ({"history": [], "recipe": {}, "model": {}}, "a checkpoint to resume from: .* give"),
+        (b"", "truncated, damaged or not a file of weights"),
+        (b"<html>", "truncated, damaged or not a file of weights"),
+        ([1, 2], "contains no named tensors, but an object of type list"),
+        ({"lr": 1}, "contains no named tensors, but an object of type dict"),
+        ({"history": [], "recipe": {}, "model": {}}, "a checkpoint to resume from; .* give"),
     ],
 )
 def test_files_that_hold_no_weights_are_named(tmp_path, content, says):
@@ -120,7 +120,7 @@ def test_files_that_hold_no_weights_are_named(tmp_path, content, says):
 def test_what_a_file_cannot_tell_is_asked_for(tmp_path):
     model = ViT(ViTConfig(16, 8, 3, 5, 24, 1, 3))
     torch.save(model.state_dict(), path := tmp_path / "narrow.pth")
-    with pytest.raises(ValueError, match="width 24 do not tell how many heads the model has: give num_heads"):
+    with pytest.raises(ValueError, match="width 24 do not show the number of heads: give num_heads"):
         load_pretrained(path)
     assert load_pretrained(path, num_heads=3).model.config == model.config
     with pytest.raises(ValueError, match="says how many heads"):
@@ -177,7 +177,7 @@ def test_weights_of_every_library_are_fine_tuned_in_three_ways(photos, tmp_path,
     words = words if tune == "lora" else words[:-2]
     done = command("train", "--data", f"folder:{photos}", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "16 x 16 pixels" in done.stdout and re.search(rf"\({tune}: [\d,]+ of them learn\)", done.stdout)
+    assert "16 x 16 pixels" in done.stdout and re.search(rf"\({tune}: [\d,]+ of them are trained\)", done.stdout)
     before, after = load_pretrained(weights).model, load_pretrained(tmp_path / "run").model
     changed = {name for name, w in after.state_dict().items() if not torch.equal(w, before.state_dict()[name])}
     changed -= {"head.weight", "head.bias"}
@@ -207,12 +207,12 @@ def test_weights_of_our_own_run_are_fine_tuned_at_another_size(photos, tmp_path)
     [
         (["--weights", "nobody.pth"], "no weights at nobody.pth"),
         (["--weights", "vit_b_16"], "unknown weights 'vit_b_16', known: torchvision:NAME"),
-        (["--weights", "plain.pth", "--size", "S"], "the weights plain.pth decide size"),
-        (["--weights", "plain.pth", "--set", "depth=3"], "the weights plain.pth decide depth"),
-        (["--weights", "plain.pth", "--set", "norm=last"], "the weights plain.pth decide norm"),
+        (["--weights", "plain.pth", "--size", "S"], "the weights plain.pth determine size"),
+        (["--weights", "plain.pth", "--set", "depth=3"], "the weights plain.pth determine depth"),
+        (["--weights", "plain.pth", "--set", "norm=last"], "the weights plain.pth determine norm"),
         (["--tune", "head"], "there is nothing to fine-tune without weights"),
-        (["--weights", "ours:seven"], "reads images of 1 channels, those of folder:.* have 3"),
-        (["--weights", "plain.pth", "--image-size", "20"], "20 x 20 pixels does not divide into patches of side 8"),
+        (["--weights", "ours:seven"], "needs images with 1 channels, those of folder:.* have 3"),
+        (["--weights", "plain.pth", "--image-size", "20"], "the patches of plain.pth have side 8: give an image size"),
         (["--weights", "plain.pth", "--tune", "lora", "--rank", "65"], "from 1 to 64, got 65"),
     ],
 )

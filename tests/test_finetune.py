@@ -8,6 +8,7 @@ from vit_helpers.encoder import Block
 from vit_helpers.parity import perturb
 from vit_helpers.pretrained.finetune import LoRA, add_lora, freeze, layerwise_lr_decay, merge_lora, transfer_weights
 from vit_helpers.training.optimizers import param_groups
+from vit_helpers.training.presets import NormLastBlock
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -150,3 +151,12 @@ def test_earlier_layers_learn_more_slowly(model):
 
 def test_a_decay_of_one_changes_no_rate(model):
     assert {group["lr"] for group in layerwise_lr_decay(model, param_groups(model, 1e-3, 0.1, 1.0), 1.0)} == {1e-3}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("block", [Block, NormLastBlock])
+@pytest.mark.parametrize("positions", ["learned", "sincos"])
+def test_the_dtype_stays(dtype, block, positions):
+    config = ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=3, depth=1, positions=positions)
+    new = transfer_weights(ViT(config, block).to(dtype), num_classes=5, image_size=12)
+    assert new(torch.randn(2, 1, 12, 12, dtype=dtype)).dtype == dtype

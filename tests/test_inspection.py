@@ -16,6 +16,7 @@ from vit_helpers.inspection import (
     rollout,
     token_layers,
 )
+from vit_helpers.inspection.localization import follow_class_token
 from vit_helpers.parity import perturb
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -229,3 +230,24 @@ def test_occlusion_finds_the_only_patch_that_counts():
     assert falls.flatten(1).count_nonzero(dim=1).tolist() == [1, 1] and images.min() == 1
     assert occlusion(Corner(), images, classes=torch.tensor([0, 0]))[0, 1, 2] < -1
     assert occlusion(Corner(), images, fill=1.0).abs().max() == 0
+
+
+LOOKS = {
+    "attention": lambda model, x: model.attention_weights(x),
+    "tokens": token_layers,
+    "gradients": lambda model, x: [each for both in attention_gradients(model, x) for each in both],
+    "occlusion": lambda model, x: [occlusion(model, x)],
+    "class token": lambda model, x: [follow_class_token(model, x[0], torch.tensor([0, 0, 4, 4]))[3]],
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_a_model_in_training_is_read_without_dropout_and_stays_in_training(look):
+    torch.manual_seed(0)
+    model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=3, dropout=0.3, attn_dropout=0.3))
+    perturb(model, std=0.2)
+    model.blocks[0].eval()
+    modes = [module.training for module in model.modules()]
+    one, two = (look(model, torch.ones(2, 1, 8, 8)) for _ in range(2))
+    assert all(map(torch.equal, one, two)) and [module.training for module in model.modules()] == modes
+    assert all(map(torch.allclose, one, look(model.eval(), torch.ones(2, 1, 8, 8))))

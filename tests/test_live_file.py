@@ -136,4 +136,4 @@ def test_without_a_display_the_command_writes_the_file_and_says_where(tmp_path):
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path, capsys):
     (tmp_path / "folder").mkdir()
     assert main(["live", "--out", str(tmp_path / "folder")]) == 1
-    assert re.fullmatch(r"error: .*folder'\n", capsys.readouterr().err)
+    assert re.fullmatch(r"error: .*folder cannot be written: it is a folder\n", capsys.readouterr().err)

@@ -1,11 +1,13 @@
 """Image files of every kind, good and bad: what a folder, shards and `predict` make of them, and how they are told apart."""
 
+import dataclasses
 import hashlib
 import io
 import os
 import random
 import shutil
 import struct
+import tempfile
 import warnings
 import zlib
 from itertools import product
@@ -100,6 +102,11 @@ def header(path):
     path.write_bytes(content)
 
 
+def huge(path):
+    path.touch()
+    os.truncate(path, 20 * 2**30)  # on the disk it needs nothing
+
+
 def denied(path, monkeypatch):
     save(path, 0)
     right = Path.read_bytes
@@ -122,7 +129,8 @@ FAULTS = {
         lambda path: path.symlink_to(path.with_name("gone")),
         "no picture at .*: it is a link to .*gone, which",
     ),
-    "a pipe": (os.mkfifo, "is no regular file, and no picture"),
+    "20 GiB": (huge, r"has 20\.0 GiB; an image file may have at most 2 GiB"),
+    "a pipe": (os.mkfifo, "is not a regular file"),
     "not allowed": (denied, "cannot be read: Permission denied"),
 }
 
@@ -150,9 +158,9 @@ def test_a_bad_file_is_named_by_folder_shards_and_predict(fault, pets, tmp_path,
 
 def test_a_folder_named_like_an_image_is_passed_over_and_named(pets):
     save(pets / "cat" / "x.jpg" / "inside.ppm", 999)
-    with pytest.warns(UserWarning, match=r"x\.jpg is a folder, and no image"):
+    with pytest.warns(UserWarning, match=r"x\.jpg is a folder, not an image"):
         assert sum(folder(pets, 8).class_counts) == 101
-    with pytest.raises(ValueError, match=r"x\.jpg is a folder, and no picture"):  # predict looks at what is inside
+    with pytest.raises(ValueError, match=r"x\.jpg is a folder, not a picture"):  # predict looks at what is inside
         open_picture(pets / "cat" / "x.jpg")
 
 
@@ -231,7 +239,9 @@ def test_bad_files_are_told_together_or_left_out(pets, tmp_path):
         lambda **words: folder(pets, 8, **words),
         lambda **words: write_shards_of_folder(pets, tmp_path / "new", 8, **words),
     ):
-        with pytest.raises(ValueError, match=r"^12 of 100 images cannot be read; leave them out with skip_broken") as caught:
+        with pytest.raises(
+            ValueError, match=r"^12 of 100 images cannot be read; remove them, or leave them out w"
+        ) as caught:
             read()
         lines = str(caught.value).splitlines()
         assert len(lines) == 12 and lines[-1] == "  and 2 more"
@@ -297,7 +307,11 @@ def test_exact_shares_are_exact_in_each_class(pets):
 
 
 @pytest.mark.parametrize(
-    ("how", "says"), [("hash", "add images, or .* --split exact"), ("exact", "three different images a class")]
+    ("how", "says"),
+    [
+        ("hash", "add images, or draw 15% of each class with .* --split exact"),
+        ("exact", "each class needs at least three different images"),
+    ],
 )
 def test_a_split_without_a_class_stops_the_run_and_names_the_way_out(pets, how, says, tmp_path, capsys):
     for number in range(200, 202):
@@ -352,8 +366,8 @@ def test_classes_may_have_the_names_of_splits(tmp_path):
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (("val", "test"), "divided has test, val, but no folder train with the classes"),
-        (("testing", "Test"), "divided has Test, testing, but no folder train"),
+        (("val", "test"), "divided has test, val, but no folder named train with the classes"),
+        (("testing", "Test"), "divided has Test, testing, but no folder named train"),
         (("train", "val", "valid"), "val and .*valid both have a name of the validation split"),
         (("Train", "training"), "Train and .*training both have a name of the train split"),
     ],
@@ -366,17 +380,50 @@ def test_folders_of_splits_that_cannot_be_used_are_named(pets, names, says):
 def test_classes_beside_a_folder_of_a_split_are_not_passed_over_in_silence(pets):
     for path in (pets / "cat", pets / "dog"):
         shutil.copytree(path, pets / "test" / path.name)
-    with pytest.raises(ValueError, match="pets has test, but no folder train"):
+    with pytest.raises(ValueError, match="pets has test, but no folder named train"):
         folder(pets, 6)
     (pets / "test").rename(pets / "train")
-    with pytest.warns(UserWarning, match="pets has a folder of the training split, so cat, dog beside it is not used"):
+    with pytest.warns(UserWarning, match="pets has a folder for the training split, so cat, dog beside it is ignored"):
         folder(pets, 6)
+
+
+@pytest.mark.parametrize("beside", [None, "raw"])
+def test_an_image_beside_the_classes_of_a_split_leaves_the_splits_as_they_are(pets, tmp_path, beside):
+    """Such folders were taken for classes, and val/ and test/ for nothing"""
+    path = divide(pets, one="train", two="val", three="test")
+    for part in path.iterdir():
+        save(part / "cover.ppm", 700)
+    if beside:
+        (path / beside).mkdir()
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        data, shards = folder(path, 6), load(f"shards:{write_shards_of_folder(path, tmp_path / 'new', 6)}")
+    said = sorted(str(one.message).replace(str(path), "here") for one in noted)[::2]
+    left = [
+        f"1 images in here/{part} itself are in none of its classes and are left out" for part in ("test", "train", "val")
+    ]
+    assert said == left + ["here has a folder for the training split, so raw beside it is ignored"] * bool(beside)
+    assert [len(split) for split in (data.train, data.validation, data.test)] == [34, 33, 33]
+    assert [shards.count(split) for split in ("train", "validation", "test")] == [34, 33, 33]
+
+
+def test_some_images_of_a_folder_are_of_all_classes(pets):
+    from vit_helpers.training.presets import RunSettings, make_batches
+
+    data, settings = folder(pets, 6), RunSettings(augment="none")
+    some = make_batches(data, settings.replace(images=20)).split
+    assert sorted(set(some.labels.tolist())) == [0, 1] and len(some) == 20
+    assert torch.equal(make_batches(data, settings.replace(images=20)).split.pixels, some.pixels)
+    assert torch.equal(make_batches(data, settings.replace(repeat=2)).split.pixels[::2], data.train.pixels)
+    mixed = subset(data.train, torch.randperm(len(data.train)))  # of others the first, as ever
+    of_mixed = make_batches(dataclasses.replace(data, train=mixed), settings.replace(images=20)).split
+    assert torch.equal(of_mixed.pixels, mixed.pixels[:20])
 
 
 def test_copies_in_two_classes_are_told(pets):
     shutil.copy(pets / "cat" / "3.ppm", pets / "dog" / "3.ppm")
     with pytest.warns(
-        UserWarning, match=r"1 images are copies of others in other classes, as .*cat.3\.ppm and .*dog.3\.ppm"
+        UserWarning, match=r"1 images are copies of images in other classes, such as .*cat.3\.ppm and .*dog.3\.ppm"
     ):
         folder(pets, 6)
 
@@ -469,6 +516,9 @@ def test_a_damaged_cache_is_no_source_of_images(pets, cached):
         (good[: len(good) // 2], range(30, 90)),
         (b"", 100),
         (b"\x93NUMPY" + bytes(99), 100),
+        (good.replace(b"}", b"{", 1), 100),  # numpy raises a tokenize.TokenError
+        (good.replace(b"'<u4'", b"'<u9'", 1), 100),
+        (good.replace(b"crc32", b"crc33", 1), 100),
     ):
         file.write_bytes(content)
         assert decoded(pets) in ((count,) if isinstance(count, int) else count)
@@ -497,6 +547,30 @@ def test_without_a_place_for_it_there_is_no_cache(pets, cached):
     assert (decoded(pets), decoded(pets)) == (100, 100)
 
 
+@pytest.mark.parametrize("free", [10_000, 2**40])
+def test_a_disk_is_not_filled_by_the_cache(pets, cached, monkeypatch, free):
+    home, decoded = cached
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(free, 0, free))
+    right = tempfile.NamedTemporaryFile
+
+    def full(**words):
+        file = right(**words, buffering=512)
+        file.write(b"x")
+        os.close(file.fileno())
+        return file
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", full)
+    assert (decoded(pets), decoded(pets)) == (100, 100) and not list(home.iterdir())
+
+
+def test_a_home_that_nobody_has_is_named(pets, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VIT_HELPERS_DATA", "~nobody-at-all/x")
+    train, shards, new = ["train", "--image-size", "8", "--out"], ["shards"], str(tmp_path / "new")
+    for words, data in ((train, pets), (train, "~nobody-at-all/x"), (shards, "~nobody-at-all/x")):
+        assert main([*words, new, "--data", f"folder:{data}"] if words is train else [*words, f"folder:{data}", new]) == 1
+        assert capsys.readouterr().err.startswith("error: ~nobody-at-all/x: ")
+
+
 # The commands
 
 
@@ -506,7 +580,7 @@ def test_train_says_what_it_trains_on(pets, tmp_path, cached, capsys):
     words = ["train", "--data", f"folder:{pets}", "--epochs", "1", "--split", "exact", "--size", "Ti", "--patch", "32"]
     assert main([*words, "--no-cache", "--out", str(tmp_path / "run")]) == 1
     assert (
-        "error: 2 of 100 images cannot be read; leave them out with skip_broken, on the command line"
+        "error: 2 of 100 images cannot be read; remove them, or leave them out with skip_broken (train and shards: --skip-"
         in capsys.readouterr().err
     )
     assert main([*words, "--skip-broken", "--no-cache", "--out", str(tmp_path / "run")]) == 0
@@ -545,6 +619,22 @@ def test_shards_count_their_classes(pets, tmp_path, capsys):
     assert describe(data).startswith("12 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, and 2 more\n")
 
 
+@pytest.mark.parametrize("shape", [(1, 300_000), (300_000, 1)])
+def test_of_a_thin_image_only_the_middle_is_resized(monkeypatch, shape):
+    """Resized as a whole it would have 20 million pixels"""
+    from vit_helpers.pretrained import Preprocess
+
+    right, ramp = Image.Image.resize, np.linspace(0, 255, 300_000).astype(np.uint8).reshape(shape)
+
+    def resize(self, size, *more):
+        assert size[0] * size[1] < 10_000
+        return right(self, size, *more)
+
+    monkeypatch.setattr(Image.Image, "resize", resize)
+    seen = Preprocess(8, (8, 8), "bicubic", (0.0,) * 3, (1.0,) * 3)(Image.fromarray(ramp).convert("RGB"))
+    assert seen.mean() == pytest.approx(0.5, abs=0.01)
+
+
 def test_what_a_model_gets_of_an_image_has_its_range_too():
     from vit_helpers.pretrained import Preprocess
 
@@ -563,5 +653,5 @@ def test_a_checkpoint_of_other_splits_is_not_resumed():
     settings = RunSettings(data="folder:pets").to_dict()
     assert kept_settings(Path("checkpoint.pt"), {"options": settings}, {}).split == "hash"
     del settings["split"]
-    with pytest.raises(ValueError, match=r"checkpoint\.pt is of a version that divided folders otherwise"):
+    with pytest.raises(ValueError, match=r"checkpoint\.pt is from a version that divided folders differently: train again"):
         kept_settings(Path("checkpoint.pt"), {"options": settings}, {})

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from vit_helpers.training.presets import (
     PRESETS,
     NormLastBlock,
     RunSettings,
+    load_data,
     make_batches,
     make_network,
     preset,
@@ -98,6 +100,7 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
     ("settings", "says"),
     [
         ({"learning_rate": 1}, "unknown setting learning_rate, known: .*lr"),
+        ({"depht": 4}, r"unknown setting depht \(did you mean 'depth'\?\), known: "),
         ({"norm": "middle"}, "unknown norm 'middle', known: first, last"),
         ({"augment": "blur"}, "unknown augment 'blur', known: affine, crop, flip"),
         ({"mix": "fmix"}, "unknown mix"),
@@ -109,6 +112,8 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"images": 0}, "images must be at least 1, got 0"),
         ({"repeat": 1.5}, "repeat must be a whole number, got 1.5"),
+        ({"model": 5}, "unknown model '5', known: mini"),
+        *(({name: True}, f"{name} must be above 0 and finite, got True") for name in ("lr", "token_lr_mult", "clip")),
     ],
 )
 def test_settings_that_do_not_fit_are_named(settings, says):
@@ -184,3 +189,30 @@ def test_a_model_beside_a_size_or_a_patch_is_refused(also):
 def test_a_patch_side_that_is_none_is_not_taken_for_no_patch_side(patch):
     with pytest.raises((ValueError, TypeError)):
         RunSettings().replace(patch=patch)
+
+
+def test_every_setting_is_explained(capsys):
+    from vit_helpers.cli import main
+    from vit_helpers.training.presets import RECIPE, SHAPE
+
+    assert main(["train", "--settings"]) == 0
+    words = set(re.findall(r"\w+", capsys.readouterr().out))
+    assert RunSettings().to_dict().keys() | RECIPE | SHAPE <= words
+
+
+@pytest.mark.parametrize("network", ["vit", "cnn"])
+@pytest.mark.parametrize("wrong", [{"num_classes": 1}, {"num_classes": 11}, {"in_chans": 3}])
+def test_what_the_data_determine_cannot_be_set_to_something_else(network, wrong):
+    data, ((name, value),) = load("digits"), wrong.items()
+    make_network(data, RunSettings.from_dict({"num_classes": 10, "in_chans": 1, "network": network}))
+    with pytest.raises(ValueError, match=f"digits has {name} 10?, not {value}: leave out what sets it"):
+        make_network(data, RunSettings.from_dict({**wrong, "network": network}))
+
+
+def test_a_data_set_that_is_a_number_is_unknown():
+    with pytest.raises(ValueError, match="unknown data '5'"):
+        load_data(preset(5))
+
+
+def test_weights_determine_the_width_that_heads_divide():
+    assert RunSettings.from_dict({"weights": "w100.pth", "num_heads": 5, "image_size": 60}).shape["num_heads"] == 5

@@ -4,6 +4,7 @@ import contextlib
 import io
 import multiprocessing
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,14 +17,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from vit_helpers.cli import main
 from vit_helpers.data import Split, load
 from vit_helpers.data.shards import write_shards
+from vit_helpers.pretrained import load_weights, save_weights
 from vit_helpers.training import set_seed
 from vit_helpers.training.checkpoints import load_checkpoint
 from vit_helpers.training.fingerprint import check_same_data, data_fingerprint
-from vit_helpers.training.run_folder import claim
+from vit_helpers.training.presets import RunSettings, given_settings
+from vit_helpers.training.run_folder import claim, kept_settings
+from vit_helpers.training.sealed import save_sealed
 
 ROOT = Path(__file__).parents[1]
 posix = pytest.mark.skipif(os.name == "nt", reason="streams and devices of POSIX")
@@ -71,7 +76,7 @@ def test_results_without_a_checkpoint_are_not_overwritten(tmp_path):
     for name in ("weights.safetensors", "best.safetensors", "curves.png", "history.csv"):
         (tmp_path / name).mkdir()
         status, _, err = run("train", "--epochs", 1, "--out", tmp_path)
-        assert status == 1 and f"{name} is there already, without a checkpoint: nothing is overwritten" in err
+        assert status == 1 and f"{name} already exists, but no checkpoint: nothing is overwritten" in err
         (tmp_path / name).rmdir()
 
 
@@ -83,7 +88,7 @@ def test_a_place_where_nothing_can_be_written_is_named_before_data_are_read(tmp_
     Path("file").touch()
     monkeypatch.setattr("vit_helpers.data.load", lambda name: pytest.fail("data were read"))
     status, _, err = run("train", "--out", out)
-    assert status == 1 and err.startswith(f"error: no run can be kept in {out} (") and err.count("\n") == 1
+    assert status == 1 and err.startswith(f"error: no run can be stored in {out} (") and err.count("\n") == 1
 
 
 def test_a_checkpoint_may_be_given_in_place_of_its_folder(tmp_path):
@@ -181,6 +186,117 @@ def test_a_fingerprint_tells_labels_and_the_number_of_processes_that_a_stream_de
         check_same_data({"data": one}, data_fingerprint(shards[0]), shards[0])
 
 
+RUN = ["train", "--size", "mini", "--set", "depth=1", "--set", "images=64"]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """Two runs on the digits, one of them fine-tuned from the other, after the first of two epochs"""
+    home = tmp_path_factory.mktemp("tuned")
+    with contextlib.chdir(home):
+        assert run(*RUN, "--epochs", 1, "--out", "src")[0] == 0
+        assert run("train", "--set", "images=64", "--weights", "src", "--epochs", 2, "--out", "ft")[0] == 0
+        Path("ft", "checkpoint.pt.previous").replace(Path("ft", "checkpoint.pt"))
+    return home
+
+
+@pytest.mark.parametrize("what", ["other weights", "other mean", "gone", "same"])
+def test_a_fine_tuned_run_goes_on_with_the_same_weights_alone(tuned, tmp_path, monkeypatch, what):
+    monkeypatch.chdir(shutil.copytree(tuned, tmp_path / "copy"))
+    kept = load_weights(source := Path("src", "weights.safetensors"))
+    if what == "other weights":
+        torch.nn.init.normal_(kept.model.blocks[0].mlp.fc1.bias)
+    mean = (kept.preprocess.mean[0] + 0.1,) if what == "other mean" else kept.preprocess.mean
+    save_weights(source, kept.model, replace(kept.preprocess, mean=mean), kept.class_names)
+    if what == "gone":
+        shutil.rmtree("src")
+    status, out, err = run("train", "--resume", "ft")
+    says = {"other weights": "the weights to fine-tune have changed", "other mean": "the data have changed .*: mean "}
+    says |= {
+        "gone": "the run was started with the weights src, without which it cannot continue: restore them",
+        "same": "^$",
+    }
+    assert status == (what != "same") and re.search(says[what], err) and err.count("\n") == status, err
+    assert status or "epoch   2" in out
+
+
+def test_a_checkpoint_from_before_weights_were_compared_goes_on(tuned, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(tuned, tmp_path / "copy"))
+    state = torch.load("ft/checkpoint.pt", weights_only=True)
+    assert state["about"]["data"].pop("trained weights")
+    save_sealed(Path("ft", "checkpoint.pt"), state)
+    assert run("train", "--resume", "ft")[0] == 0
+
+
+@pytest.mark.parametrize("what", ["missing", "damaged", "of another run", "of another kind", "same"])
+def test_a_best_file_that_is_not_the_runs_is_said_and_not_overwritten(tuned, tmp_path, monkeypatch, what):
+    monkeypatch.chdir(shutil.copytree(tuned, tmp_path / "copy"))
+    best = Path("ft", "weights.safetensors")
+    if what == "missing":
+        best.unlink()
+    elif what == "damaged":
+        content = bytearray(best.read_bytes())
+        content[-1000] ^= 1
+        best.write_bytes(content)
+    elif what == "of another run":
+        shutil.copy(Path("src", "weights.safetensors"), best)
+    elif what == "of another kind":
+        save_file({"x": torch.ones(1)}, best)
+    before = best.read_bytes() if best.exists() else None
+    status, out, err = run("train", "--resume", "ft")
+    if what == "missing":
+        assert status == 0 and re.search("^note: ft/weights.safetensors with the weights of epoch 1 is missing", out)
+    elif what == "same":
+        assert status == 0 and "note" not in out
+    else:
+        assert status == 1 and "move the file elsewhere" in err and err.count("\n") == 1 and best.read_bytes() == before
+        best.rename("elsewhere")
+        assert run("train", "--resume", "ft")[0] == 0
+
+
+def test_a_folder_whose_run_kept_nothing_can_be_used_again(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("vit_helpers.training.checkpoints.save_sealed", lambda *rest: 1 / 0)
+        patch.setattr("vit_helpers.training.checkpoints.save_file", lambda *rest: os.kill(os.getpid(), 2))
+        status, out, _ = run(*RUN, "--epochs", 1, "--out", tmp_path / "run")
+    assert status == 130 and "nothing to keep" in out and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["mirror=false", "token_rate=10", "dropout=0.0", "patch=2", "depth=1", "pool=cls"], True),
+        (["mirror=true"], False),
+        (["dropout=0.1"], False),
+        (["depth=2"], False),
+        (["in_chans=3"], False),
+    ],
+)
+def test_settings_that_are_given_again_are_compared_by_value(words, same):
+    settings = RunSettings.from_dict({"model": "mini/2", "depth": 1})
+    given = given_settings({"size": "mini"}, words)
+    if same:
+        assert kept_settings(Path("c.pt"), {"options": settings.to_dict()}, given) == settings
+    else:
+        with pytest.raises(ValueError, match="but these differ"):
+            kept_settings(Path("c.pt"), {"options": settings.to_dict()}, given)
+
+
+@pytest.mark.parametrize("options", [None, [], {}, {"lr": 0.1}])
+def test_options_without_a_model_are_no_runs(options):
+    with pytest.raises(ValueError, match="was not written by the command train"):
+        kept_settings(Path("c.pt"), {"options": options}, {})
+
+
+def test_a_resumed_run_leaves_out_broken_files_as_it_did(pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(pictures, tmp_path / "copy"))
+    Path("data", "ants", "bad.png").write_bytes(b"no image")
+    words = ["--image-size", 8, "--patch", 4, "--set", "depth=1"]
+    assert run("train", "--data", "folder:data", "--epochs", 1, *words, "--skip-broken", "--out", "new")[0] == 0
+    status, _, err = run("train", "--resume", "new")
+    assert status == 0, err
+
+
 def test_a_full_disk_stops_a_run_with_one_line_and_says_how_to_go_on(tmp_path, monkeypatch):
     from vit_helpers.training import checkpoints
 
@@ -195,8 +311,9 @@ def test_a_full_disk_stops_a_run_with_one_line_and_says_how_to_go_on(tmp_path, m
 
     monkeypatch.setattr(checkpoints, "save_sealed", full_after_one)
     status, out, err = run("train", "--epochs", 3, "--out", tmp_path / "run")
-    assert status == 1 and err.count("\n") == 1 and "checkpoint.pt is as it was: No space left on device" in err
-    assert f"1 finished epochs are kept in {tmp_path / 'run' / 'checkpoint.pt'}\ngo on with: " in out
+    assert status == 1 and err.count("\n") == 1
+    assert "checkpoint.pt, whose previous version is unchanged: No space left on device" in err
+    assert f"everything up to epoch 1 is kept in {tmp_path / 'run' / 'checkpoint.pt'}\ncontinue with: " in out
     kept = {path.name for path in (tmp_path / "run").iterdir()}
     assert kept == {"checkpoint.pt", "history.csv", "weights.safetensors"}
     assert len(load_checkpoint(tmp_path / "run" / "checkpoint.pt")["history"]) == 1
@@ -270,6 +387,6 @@ def test_a_training_whose_reader_leaves_says_how_to_go_on(tmp_path):
     err = io.StringIO()
     with contextlib.redirect_stdout(Reader()), contextlib.redirect_stderr(err):
         assert main(["train", "--epochs", "3", "--out", str(tmp_path / "run")]) == 141
-    assert "stopped, as nobody reads the output any more: 2 finished epochs are kept" in err.getvalue()
+    assert "stopped, because nobody reads the output anymore; everything up to epoch 2 is kept" in err.getvalue()
     assert f"train --resume {tmp_path / 'run'}" in err.getvalue() and "Errno" not in err.getvalue()
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["history"][-1]["epoch"] == 2

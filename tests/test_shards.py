@@ -508,7 +508,7 @@ def test_with_one_rank_a_batch_that_is_lost_as_a_whole_is_left_out(broken):
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}"])
 def test_an_index_that_is_none_is_named(broken, content):
     (broken / "index.json").write_text(content)
-    with pytest.raises(ValueError, match=r"index.json is cut short, or no index of shards"):
+    with pytest.raises(ValueError, match=r"index.json is cut short, or not an index of shards"):
         Stream(broken, BATCH)
 
 
@@ -535,7 +535,9 @@ def test_bad_options_are_named(written, words, says):
 
 
 def test_a_folder_without_shards_is_named(tmp_path, digits):
-    with pytest.raises(FileNotFoundError, match=r"no index.json in .*: a folder of shards is made by write_shards"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no index.json in .*: a folder of shards is made by `python -m vit_helpers shards`"
+    ):
         Stream(tmp_path, BATCH)
     with pytest.raises(ValueError, match="per_shard must be at least 1, got 0"):
         write_shards(digits, tmp_path / "x", 0)

@@ -232,7 +232,7 @@ def test_the_command_reads_a_folder_picture_by_picture(pets, tmp_path, monkeypat
         (["folder:nowhere", "new"], "no folder at nowhere"),
         (["digits", "new", "--image-size", "8"], "digits has no option image_size"),
         (["shards:nowhere", "new"], "no index.json in nowhere"),
-        (["shards:full", "new"], "shards:full is written as shards already"),
+        (["shards:full", "new"], "shards:full is already written as shards"),
     ],
 )
 def test_the_command_names_what_is_wrong(words, says, digits, tmp_path, monkeypatch, capsys):

@@ -26,7 +26,8 @@ def test_relabeling_changes_labels_and_not_their_counts():
 
 def test_it_trains_with_a_fault_and_without(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(diagnosis, "STEPS", 60)
-    words = ["--seeds", "1", "--fault", "black images", "places of other patches", "--out", str(tmp_path / "rows.csv")]
+    faults = ["black images", "places of other patches"]
+    words = ["--seeds", "1", "--first", "0", "--fault", *faults, "--out", str(tmp_path / "rows.csv")]
     assert run_tool(diagnosis, words) == 0
     rows = pd.read_csv(tmp_path / "rows.csv")
     assert rows["right"].all() and list(rows.columns) == list(read_results("diagnosis").columns)

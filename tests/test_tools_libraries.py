@@ -55,7 +55,7 @@ def test_every_library_does_the_same_work(monkeypatch, name, precision):
         (["--from", "nowhere.json"], "nowhere.json"),
         pytest.param(
             ["--device", "cuda"],
-            "no device 'cuda' here, there is: cpu",
+            "no device 'cuda' on this machine, available: cpu",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one here"),
         ),
     ],

@@ -1,6 +1,8 @@
 """Trained models by name and from files: the same logits as the library that they come from, and its pictures."""
 
 import json
+import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import timm
 import torch
 import torchvision
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from test_pretrained import google_arrays
 from transformers import ViTConfig as HFConfig
 from transformers import ViTForImageClassification, ViTImageProcessor, ViTModel
@@ -16,6 +18,7 @@ from transformers import ViTForImageClassification, ViTImageProcessor, ViTModel
 from vit_helpers.data import photos
 from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import Preprocess, load_pretrained, load_weights, save_weights
+from vit_helpers.pretrained.files import read_notes
 from vit_helpers.pretrained.finetune import add_lora, merge_lora
 from vit_helpers.pretrained.sources import OURS
 from vit_helpers.training.presets import NormLastBlock
@@ -78,14 +81,61 @@ def test_bad_files_are_named(tmp_path, model):
     with pytest.raises(FileNotFoundError, match=r"no weights at .*bad\.safetensors"):
         load_pretrained(path)
     path.write_bytes(b"not a file of weights")
-    with pytest.raises(ValueError, match="cut short, or no safetensors file"):
+    with pytest.raises(ValueError, match="cut short, or not a safetensors file"):
         load_pretrained(path)
     save_file({"x": torch.ones(1)}, path)
-    with pytest.raises(ValueError, match=r"names of no layout that is known here, torchvision, timm, .*: x"):
+    with pytest.raises(ValueError, match=r"names of no known layout, torchvision, timm, .*: x"):
         load_pretrained(path)
     save_weights(path, model, GREY, "abc")
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ValueError, match="cut short"):
+        load_pretrained(path)
+
+
+def test_damage_anywhere_is_noticed(tmp_path, model):
+    save_weights(path := tmp_path / "w.safetensors", model, GREY, "abc", {"epoch": "3"})
+    content = path.read_bytes()
+    for place in [*range(0, len(content), 9973), len(content) - 1, content.index(b"0.3"), content.index(b'epoch":"3') + 8]:
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(ValueError, match=r"w\.safetensors"):
+            load_weights(path)
+
+
+def rewrite(path, **notes):
+    """Other notes in a file of weights, without a checksum, as in those of version 0.1"""
+    kept = {name: text for name, text in read_notes(path).items() if name != "sha256"}
+    save_file(load_file(path), path, kept | notes)
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        *({"preprocess": text} for text in ("3", "[]", "{}", '{"resize": 8}', "null", "{")),
+        *({"preprocess": json.dumps(asdict(GREY) | other)} for other in (
+            {"mean": [0.1] * 3, "std": [0.1] * 3}, {"mean": [], "std": []}, {"mean": ["a"]}, {"crop": "8"}, {"resize": 0})),
+        *({"class_names": text} for text in ("3", "[]", '["a", "b"]', "null")),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_notes_of_another_kind_are_named(tmp_path, model, notes):
+    save_weights(path := tmp_path / "w.safetensors", model, GREY, "abc")
+    rewrite(path)
+    assert load_weights(path).class_names == ("a", "b", "c")
+    rewrite(path, **notes)
+    with pytest.raises(ValueError, match=r"w\.safetensors describes another kind of model: "):
+        load_weights(path)
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "pth"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_no_numbers_are_named(tmp_path, kind, value):
+    model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=3))
+    model.norm.bias.data[3] = value
+    if kind == "pth":
+        torch.save(model.state_dict(), path := tmp_path / "w.pth")
+    else:
+        save_weights(path := tmp_path / "w.safetensors", model, GREY, "abc")
+    with pytest.raises(ValueError, match=r"1 with infinity or NaN: norm\.bias"):
         load_pretrained(path)
 
 
@@ -303,7 +353,7 @@ def test_a_file_that_is_no_npz_is_named(tmp_path):
     np.savez(path, **google_arrays())
     for content in (path.read_bytes()[:-200], b"<html>"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"bad\.npz is cut short, or no npz file"):
+        with pytest.raises(ValueError, match=r"bad\.npz is cut short, or not an npz file"):
             load_pretrained(path)
     with pytest.raises(FileNotFoundError):
         load_pretrained(tmp_path / "nobody.npz")

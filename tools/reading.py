@@ -1,4 +1,4 @@
-"""Measure time and memory of reading a folder of JPEGs, beside earlier commits, in turn and each in a process of its own.
+"""Measure time and memory of reading a folder of JPEGs, for this and earlier commits in turn, each in its own process.
 
 Memory is what reading adds: the highest use of the process while it reads, minus what it used before.
 """

@@ -1,10 +1,11 @@
 """The Vision Transformer, put together (paper, section 3.1 and Table 1)."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -169,29 +170,39 @@ class ViT(nn.Module):
         return (x[:, first:] * kept).sum(dim=1) / kept.sum(dim=1)
 
     def attention_weights(self, images: Tensor, mask: Tensor | None = None) -> list[Tensor]:
-        """The attention weights of every layer, from a forward pass of their own: a list of L tensors (B, h, T, T).
+        """The attention weights of every layer, from a forward pass without dropout: a list of L tensors (B, h, T, T).
 
         `model.attention_weights(images)[layer][:, head]` is one head; row 0 belongs to the class token as a query.
         raises: TypeError if a custom block has no method `attention_weights(x)`
         """
-        x, weights = self.embed(images), []
         self.check_mask(mask)
-        for block in self.blocks:
-            layer_weights = getattr(block, "attention_weights", None)
-            if layer_weights is None:
-                raise TypeError(f"{type(block).__name__} does not tell its weights: give it attention_weights(x)")
-            extra = {} if mask is None else {"mask": mask}
-            weights.append(layer_weights(x, **extra))
-            x = block(x, **extra)
+        weights, extra = [], {} if mask is None else {"mask": mask}
+        with eval_mode(self):
+            x = self.embed(images)
+            for block in cast(Any, self.blocks):
+                if not hasattr(block, "attention_weights"):
+                    raise TypeError(f"{type(block).__name__} does not tell its weights: give it attention_weights(x)")
+                weights.append(block.attention_weights(x, **extra))
+                x = block(x, **extra)
         return weights
 
     def check_mask(self, mask: Tensor | None) -> None:
         """Raise ValueError if a mask hides every patch of an image."""
-        if mask is None:
-            return
-        first = int(self.config.class_token)
-        if not torch.compiler.is_compiling() and mask.ndim == 2 and not mask[:, first:].any(dim=1).all():
+        checked = mask is None or mask.ndim != 2 or torch.compiler.is_compiling()
+        if not (checked or cast(Tensor, mask)[:, int(self.config.class_token) :].any(dim=1).all()):
             raise ValueError("a mask hides every patch of an image: leave at least one")
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, without dropout; at the end every module has its own mode again."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 def tanh_layer(dim: int, hidden_dim: int) -> nn.Sequential:

@@ -65,7 +65,10 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
     Files of earlier versions have fewer columns; what they do not know is empty, or NaN where it is a number.
     raises: ValueError when another row is damaged, or for a file with other columns
     """
-    text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+    try:
+        text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no table of this kind, but a file of another format: {error}") from error
     lines = list(csv.reader(StringIO(text)))
     columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
     if columns[: len(FIRST)] != list(FIRST) or columns != [name for name in KNOWN if name in columns]:

@@ -55,6 +55,8 @@ class Table:
 
     def __post_init__(self) -> None:
         check_int("seeds", self.seeds)
+        if not isinstance(self.changes, dict):
+            raise ValueError(f"changes must be a table of settings by name, got {self.changes!r}")
         check_choice("test", self.test, (True, False))
         object.__setattr__(self, "changes", {**dict(designed(self.factors, self.generators)), **self.changes})
         if "baseline" in self.changes:
@@ -78,7 +80,10 @@ class Table:
         known = [f.name for f in fields(cls)]
         if unknown := declared.keys() - known:
             raise ValueError(f"{path}: unknown {', '.join(sorted(unknown))}, known: {', '.join(known)}")
-        return cls(**declared)
+        try:
+            return cls(**declared)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}: {error}") from error
 
     def settings(self, changes: dict[str, Any]) -> RunSettings:
         """The settings of the baseline with some changed."""

@@ -56,7 +56,7 @@ def moved(words: Sequence[str]) -> str:
 def run_safely(run: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
     """The exit status of run(args), 0 for None; what a user can put right is one line on stderr and 1, Ctrl-C is 130.
 
-    As for other programs it is 141, with no message, when nobody reads the output any more, as in `... | head -1`.
+    As for other programs it is 141, with no message, when nobody reads the output anymore, as in `... | head -1`.
     """
     prepare_streams()
     try:

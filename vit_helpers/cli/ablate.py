@@ -11,8 +11,8 @@ The table is a TOML file: data, model, seeds, and what to change, as in
     "no positions" = {positions = "none"}
     "learning rate 1e-3" = {lr = 1e-3}
 
-Every finished run is written to the CSV file at once, with the images that it classified correctly; the same command goes on
-where it stopped. Accuracy is that of the validation split. With "test = true" in the table, the accuracy on the test split
+Every finished run is written to the CSV file at once, with the images that it classified correctly; the same command
+continues where it stopped. Accuracy is that of the validation split. With "test = true" in the table, the accuracy on the test split
 is kept, too: report it, and choose nothing by it.
 
 The error beside a difference is its standard error over the seeds; "image error" is that over the images, of which another
@@ -46,15 +46,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from vit_helpers.ablation import Table, compare, run_table, summarize
+    from vit_helpers.cli.results import check_target
     from vit_helpers.scaling.timing import processor
 
-    out = args.out or args.table.with_suffix(".csv")
+    out = check_target(args.out or args.table.with_suffix(".csv"), figure=False)
     try:
         runs = run_table(Table.read(args.table), out, partial(print, flush=True), args.workers, processor())
     except TypeError as error:  # a setting of the table is of the wrong type
         raise ValueError(error) from error
     except KeyboardInterrupt:
-        print(f"\nstopped: finished runs are kept in {out}; the same command goes on")
+        print(f"\nstopped: finished runs are kept in {out}; the same command continues")
         return 130
     lines = summarize(runs).rename_axis(None)
     if len(lines) > 1 and runs["right"].ne("").all():

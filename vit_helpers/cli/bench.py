@@ -29,7 +29,7 @@ DEFAULT = ("import", "digits-3s", "digits", "digits-60s")  # those that need no 
 def add_arguments(parser: ArgumentParser) -> None:
     about = f"what to measure: {', '.join(PARTS)} (default: {', '.join(DEFAULT)})"
     parser.add_argument("parts", nargs="*", metavar="PART", help=about)  # choices would refuse none at all
-    parser.add_argument("--seeds", type=positive_int, default=5, help="how many trainings of each goal (default: 5)")
+    parser.add_argument("--seeds", type=positive_int, default=5, help="training runs for each goal (default: 5)")
     parser.add_argument("--rounds", type=positive_int, default=7, help="rounds of each import (default: 7)")
     parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
 

@@ -21,10 +21,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
+    from vit_helpers.cli.results import check_target
     from vit_helpers.live.page import live_page
 
-    out = args.out or Path(tempfile.mkdtemp(prefix="vit-live-"), "live.html")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    out = check_target(args.out or Path(tempfile.mkdtemp(prefix="vit-live-"), "live.html"), figure=False)
     out.write_text(live_page(), encoding="utf-8")
     print(f"page: {out}")
     if not args.out and not (has_display() and webbrowser.open(out.resolve().as_uri())):

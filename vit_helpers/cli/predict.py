@@ -1,8 +1,8 @@
-"""Classify images with a trained model, and draw what its attention is on.
+"""Classify images with a trained model, and draw what it attends to.
 
-For one image, prints the most probable classes, and saves a figure: what the model gets of your image, the attention of the
-class token in the last layer (the mean of its heads), and attention followed through all layers (rollout). For several
-images, or folders of them, prints a line each; --csv keeps the probabilities of all classes.
+For one image, prints the most probable classes, and saves a figure: the image as the model receives it, the attention of
+the class token in the last layer (the mean of its heads), and the attention through all layers (attention rollout). For
+several images, or folders of them, prints a line per image; --csv stores the probabilities of all classes.
 
 Examples:
 
@@ -23,40 +23,47 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("pictures", metavar="PICTURE", nargs="+", type=Path, help="image files, or folders of them")
-    weights = "the folder of a run, a file, or a name as torchvision:vit_b_16: all that `train --weights` reads"
+    weights = "the folder of a run, a file, or a name such as torchvision:vit_b_16: as for `train --weights`"
     parser.add_argument("--weights", required=True, help=weights)
-    parser.add_argument("--top", type=positive_int, default=5, help="how many classes of one image (default: 5)")
-    parser.add_argument("--out", type=Path, help="the attention figure of one image (default: NAME-attention.png, here)")
-    parser.add_argument("--csv", type=Path, help="a CSV file to write: image, class, probability, and that of each class")
+    parser.add_argument("--top", type=positive_int, default=5, help="classes to print for a single image (default: 5)")
+    parser.add_argument("--out", type=Path, help="figure for a single image (default: NAME-attention.png)")
+    parser.add_argument("--csv", type=Path, help="CSV file for all predictions: picture, class, probability, p(CLASS) ...")
 
 
 def run(args: Namespace) -> int:
-    from vit_helpers.cli.results import report_broken
+    from vit_helpers.cli.reading import print_warnings
+    from vit_helpers.cli.results import check_target, report_broken
     from vit_helpers.pretrained import load_pretrained
     from vit_helpers.pretrained.predictions import find_pictures, predict_files, prediction_table
 
-    files, pretrained = find_pictures(args.pictures), load_pretrained(args.weights)
+    with print_warnings():
+        files = find_pictures(args.pictures)
+    pretrained = load_pretrained(args.weights)
     if not (names := pretrained.class_names):
-        raise ValueError(f"{args.weights} has no head: it names no classes")
+        raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
     if args.out and len(files) > 1:
-        raise ValueError(f"--out names the attention figure of one image, got {len(files)} images: use --csv")
+        raise ValueError(f"--out is for the figure of a single image, got {len(files)} images: use --csv")
+    figure = args.out or Path(f"{files[0].stem}-attention.png")
+    if len(files) == 1:
+        check_target(figure)
+    if args.csv:
+        check_target(args.csv, figure=False)
     probabilities, readable, broken = predict_files(pretrained, files)
     if len(files) == 1 and broken:
         raise ValueError(broken[files[0]])
     table = prediction_table(readable, probabilities, names)
     if len(files) == 1:
-        predict_one(args, pretrained, readable[0])
+        predict_one(args, figure, pretrained, readable[0])
     for row in table.to_dict("records") if len(files) > 1 else ():
         print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}")
     if args.csv:
-        args.csv.parent.mkdir(parents=True, exist_ok=True)
         table.to_csv(args.csv, index=False)
         print(f"predictions: {args.csv}")
     return report_broken(broken, len(files), sys.stderr)
 
 
-def predict_one(args: Namespace, pretrained: "Pretrained", file: Path) -> None:
-    """Print the most probable classes of an image, and draw its attention."""
+def predict_one(args: Namespace, out: Path, pretrained: "Pretrained", file: Path) -> None:
+    """Print the most probable classes of an image, and draw its attention into the file `out`."""
     import matplotlib
 
     from vit_helpers.cli.results import save_figure
@@ -66,7 +73,7 @@ def predict_one(args: Namespace, pretrained: "Pretrained", file: Path) -> None:
     matplotlib.use("Agg")
     from vit_helpers.plots.inspection import draw_beside
 
-    out, picture = args.out or Path(f"{file.stem}-attention.png"), open_picture(file)
+    picture = open_picture(file)
     for name, probability in pretrained.top(picture, args.top):
         print(f"{probability:6.1%}  {name}")
     framed, model = pretrained.preprocess.frame(picture), pretrained.model
@@ -75,6 +82,5 @@ def predict_one(args: Namespace, pretrained: "Pretrained", file: Path) -> None:
     for name, one in maps.items():
         row = one[0, 1:] if model.config.class_token else one.mean(dim=0)  # without a class token: of all patches
         maps[name] = row.unflatten(0, model.config.grid)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    save_figure(draw_beside(framed, "what the model gets", maps, "attention weight"), out)
+    save_figure(draw_beside(framed, "what the model sees", maps, "attention weight"), out)
     print(f"attention: {out}")

@@ -1,7 +1,9 @@
-"""How images are read: options that the commands share, and what is printed about the data before they are used."""
+"""How images are read: the options that commands share, and what is printed about the data before training."""
 
 import warnings
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,36 +13,36 @@ SHOWN = 10  # classes that are listed by name
 
 
 def add_data_arguments(parser: ArgumentParser, cache: bool = True) -> None:
-    """Add the options for folder:PATH: --split, --skip-broken and, for what reads it again and again, --no-cache."""
+    """Add the options for folder:PATH: --split, --skip-broken and, for a command that may read it many times, --no-cache."""
     add = parser.add_argument
     stable = "'hash', by each image's content, so that no image changes its split when others are added"
-    exact = "'exact', 15%% of each class"
+    exact = "'exact', 15%% of each class for validation and 15%% for testing"
     add("--split", choices=("hash", "exact"), help=f"how a folder's images are divided: {stable} (default); or {exact}")
-    add("--skip-broken", action="store_true", help="leave out files that are no images, and say how many they are")
+    add("--skip-broken", action="store_true", help="leave out image files that cannot be read, and say how many")
     if cache:
-        add("--no-cache", action="store_true", help="decode images anew, and keep no pixels in the user's cache folder")
+        add("--no-cache", action="store_true", help="decode all images again, and store no pixels in your cache folder")
 
 
 def load_run(args: Namespace, settings: "RunSettings") -> tuple[Any, Any]:
-    """The data set of a run and its network, read as the options say; what was noticed is printed, a line each."""
+    """The data set of a run and its network, read as the options say; warnings about the data are printed, a line each."""
     from vit_helpers.pretrained.runs import load_run
     from vit_helpers.training.distributed import is_main_process
 
+    options = {"skip_broken": True} if args.skip_broken else {}
+    if settings.data.startswith("folder:") and not args.no_cache:
+        options["cache"] = True
+    with print_warnings(is_main_process()):
+        return load_run(settings, **options)
+
+
+@contextmanager
+def print_warnings(aloud: bool = True) -> Iterator[None]:
+    """Print the warnings about data as notes, when what is inside has succeeded."""
     with warnings.catch_warnings(record=True) as noticed:
         warnings.simplefilter("always")
-        options = {"skip_broken": True} if args.skip_broken else {}
-        if settings.data.startswith("folder:") and not args.no_cache:
-            options["cache"] = True
-        data, model = load_run(settings, **options)
-    if is_main_process():
-        print_notes(noticed)
-    return data, model
-
-
-def print_notes(noticed: "list[warnings.WarningMessage]") -> None:
-    """Print what `data` warned of."""
+        yield
     for one in noticed:
-        if one.category is UserWarning:
+        if aloud and one.category is UserWarning:
             print(f"note: {one.message}")
 
 

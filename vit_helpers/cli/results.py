@@ -1,4 +1,4 @@
-"""What `train`, `evaluate` and `predict` have in common: the score and the pictures of a test, and broken images."""
+"""What `train`, `evaluate` and `predict` have in common: the score and the figures of a test, and broken images."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,17 +11,35 @@ if TYPE_CHECKING:
     from vit_helpers.training import Epoch, Score
 
 
+def check_target(file: Path, figure: bool = True) -> Path:
+    """A file for a result, whose folder is created; ValueError or OSError, before the work, if it cannot be written."""
+    from vit_helpers._validate import check_choice
+    from vit_helpers.data.folders import make_parent
+
+    if figure:
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        check_choice(f"ending of {file}", file.suffix[1:].lower() or "png", FigureCanvasBase.get_supported_filetypes())
+    if file.is_dir():
+        raise ValueError(f"{file} cannot be written: it is a folder")
+    if not file.exists():
+        make_parent(file)
+    return file
+
+
 def print_score(score: "Score", counts: "Tensor", what: str) -> None:
     """The accuracy of a test, with the interval that its number of images allows."""
     from vit_helpers.training.testing import wilson_interval
 
-    n = int(counts.sum())
+    n, largest = int(counts.sum()), int(counts.sum(1).max())
     low, high = wilson_interval(int(counts.trace()), n)
     print(f"test accuracy {score.accuracy:.4f} on {n:,} {what}; 95% interval {low:.3f} to {high:.3f}")
+    if low <= largest / n:
+        print(f"note: that interval includes {largest / n:.3f}, the accuracy of always predicting the most frequent class")
 
 
 def draw_results(out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_names: Sequence[str]) -> None:
-    """Draw the curves and the test of a run into its folder."""
+    """Draw the curves and the test results of a run into its folder."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -32,7 +50,7 @@ def draw_results(out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_
 
 
 def draw_counts(file: Path, counts: "Tensor", class_names: Sequence[str]) -> None:
-    """Draw what each class is taken for."""
+    """Draw the confusion matrix and the accuracy of each class."""
     import matplotlib
 
     matplotlib.use("Agg")

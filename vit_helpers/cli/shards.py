@@ -1,6 +1,6 @@
-"""Write a data set as shards, tar files, which `train` reads as a stream: for images that do not fit into memory.
+"""Write a data set as shards (tar files), which `train` reads as a stream when images do not fit into memory.
 
-Images of folder:PATH are read a few at a time; any other data set is loaded first. The splits are those of `train`.
+Images of folder:PATH are read a few at a time; any other data set is loaded whole first. The splits are those of `train`.
 
 Examples:
 
@@ -8,19 +8,18 @@ Examples:
     python -m vit_helpers shards fashion_mnist shards/fashion --per-shard 5000
 """
 
-import warnings
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from vit_helpers.cli import positive_int
-from vit_helpers.cli.reading import add_data_arguments, print_notes
+from vit_helpers.cli.reading import add_data_arguments, print_warnings
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="name of the data set: digits, folder:PATH for your own images, ...")
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the shards go: a new folder, or an empty one")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder for the shards, which must be new or empty")
     parser.add_argument("--per-shard", type=positive_int, default=1000, help="images in a shard (default: 1000)")
-    parser.add_argument("--image-size", type=positive_int, help="side in pixels that photos are resized to (default: 64)")
+    parser.add_argument("--image-size", type=positive_int, help="side in pixels to which photos are resized (default: 64)")
     add_data_arguments(parser, cache=False)
 
 
@@ -28,16 +27,15 @@ def run(args: Namespace) -> None:
     import pandas as pd
 
     from vit_helpers.data import Data, load
+    from vit_helpers.data.images import expand_user
     from vit_helpers.data.shards import write_shards, write_shards_of_folder
 
     options = {"image_size": args.image_size} if args.image_size else {}
     kind, _, path = args.data.partition(":")
     if kind == "folder" and path:
         options |= {"per_shard": args.per_shard, "split": args.split or "hash", "skip_broken": args.skip_broken}
-        with warnings.catch_warnings(record=True) as noticed:
-            warnings.simplefilter("always")
-            write_shards_of_folder(Path(path).expanduser(), args.folder, **options)
-        print_notes(noticed)
+        with print_warnings():
+            write_shards_of_folder(expand_user(path), args.folder, **options)
     elif args.split or args.skip_broken:
         raise ValueError(f"--split and --skip-broken are options for folder:PATH, not for {args.data}")
     else:
@@ -46,7 +44,7 @@ def run(args: Namespace) -> None:
         except TypeError as error:  # the data set has no such option
             raise ValueError(error) from error
         if not isinstance(whole, Data):
-            raise ValueError(f"{args.data} is written as shards already")
+            raise ValueError(f"{args.data} is already written as shards")
         write_shards(whole, args.folder, args.per_shard)
     data = load(f"shards:{args.folder}")
     sizes = {split: {"images": data.count(split), "shards": len(entries)} for split, entries in data.splits.items()}

@@ -1,45 +1,46 @@
-"""Train a ViT and keep what it learned: on real digits, with no network, when no option is given.
+"""Train a ViT and keep the results; without options, it trains on real digits and needs no download.
 
-Each data set brings its own settings (vit_helpers/training/presets.toml); an option given here replaces them.
+Each data set has settings of its own, some of which fine-tuning replaces (vit_helpers/training/presets.toml); the options
+given here override both.
 
-Prints a line an epoch: loss (nats, with label smoothing), accuracy on training images as seen while learning, loss and
-accuracy on the validation part, the learning rate, and the speed. The test part is looked at once, at the end, with the
-weights of the best epoch: the one with the highest validation accuracy. The folder of the run gets
+Prints a line per epoch: the loss (in nats, with label smoothing), the accuracy on the training images as they are seen
+during training, loss and accuracy on the validation split, the learning rate, and the speed. The test split is used once,
+at the end, with the weights of the best epoch, the one with the highest validation accuracy. The folder of the run contains
 
     weights.safetensors, last.safetensors   the weights of the best and of the last epoch, for `predict` and `evaluate`
-    checkpoint.pt                           all that --resume needs to go on
-    history.csv, curves.png                 what was printed of each epoch, and a picture of it
-    confusion.png                           what each class of the test part is taken for, with 95% intervals
+    checkpoint.pt                           everything that --resume needs to continue
+    history.csv, curves.png                 the measurements of each epoch, as a table and as a figure
+    confusion.png                           the confusion matrix of the test, and the accuracy of each class
 
-Ctrl-C keeps every finished epoch; --resume goes on to the same result as a run that was never stopped.
+Ctrl-C keeps every finished epoch; --resume continues to the result of a run that was never stopped (on CPU and CUDA).
 
-With --weights a trained model is fine-tuned, which is what a few hundred photos need. The weights are a name, as for
+With --weights, a trained model is fine-tuned, which is what a few hundred photos call for. WEIGHTS is a name as for
 `load_pretrained` (torchvision:vit_b_16, timm:NAME, huggingface:NAME), the folder of a run, or a file: .safetensors, .npz,
-or tensors that torch.save wrote (.pth, .pt, .bin), of which no code runs. --tune full trains all weights, head only a new
-head, and lora low-rank updates and the head.
+or tensors saved by torch.save (.pth, .pt, .bin), which are read without running any code. --tune full trains all weights,
+head only a new classification head, and lora low-rank updates (LoRA) and the head.
 
 Examples:
 
     python -m vit_helpers train --data folder:photos --image-size 96 --augment flip_crop --set depth=4 --set dropout=0.1
     python -m vit_helpers train --data folder:photos --weights torchvision:vit_b_16 --tune head --patience 5
 
-Several processes train together, each on its part of every batch, when torchrun starts them:
+When torchrun starts several processes, they train together, each on its slice of every batch:
 
     torchrun --nproc-per-node=2 -m vit_helpers train --data fashion_mnist
 
-From memory and without dropout the result is that of one process. With --shard each process keeps its own part of the
-weights alone (FSDP2).
-
-What does not fit into memory is written once by `python -m vit_helpers shards`, and read as a stream, each process its own
-part, with --data shards:FOLDER; its order depends on the number of processes.
+With data in memory and without dropout, the result is that of one process. With --shard, each process keeps only its own
+part of the weights (FSDP2). Images that do not fit into memory are written once by `python -m vit_helpers shards`, and then
+read as a stream with --data shards:FOLDER, each process its own part, so their order depends on the number of processes.
 """
 
+import inspect
 import os
 import shlex
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,26 +62,35 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", help="name of the data set, or folder:PATH for images of your own (default: digits)")
     add_data_arguments(parser)
-    add("--size", help="size of the model: mini, Ti, S, B, L or H (default: what suits the data, mini for the digits)")
-    add("--patch", type=positive_int, help="side of a patch in pixels (default: what suits the data, 4 for the digits)")
-    words = "side in pixels that photos are resized to (default: 64, or that of the weights)"
+    add("--size", help="size of the model: mini, Ti, S, B, L or H (default: that of the data set; mini for digits)")
+    add("--patch", type=positive_int, help="side of a patch in pixels (default: that of the data set; 4 for digits)")
+    words = "side in pixels to which photos are resized (default: 64, or that of the weights)"
     add("--image-size", type=positive_int, help=words)
-    add("--augment", help="what happens to training images: affine, crop, flip, flip_crop (both mirror), erase or none")
-    add("--epochs", type=positive_int, help="passes over the training split (default: what suits the data)")
-    add("--batch-size", type=positive_int, help="images per step (default: what suits the data)")
-    add("--lr", type=float, help="highest learning rate (default: what suits the data)")
-    add("--weight-decay", type=float, help="weight decay of the matrices (default: what suits the data)")
-    add("--precision", help="float32, or bfloat16 for matrix products if the machine has units for it (default: float32)")
-    add("--seed", type=int, help="start of all random draws (default: 0)")
-    add("--patience", type=positive_int, help="stop after so many epochs without a better one (default: train them all)")
+    add("--augment", help="augmentation of training images: affine, crop, flip or flip_crop (these two mirror), erase, none")
+    add("--epochs", type=positive_int, help="passes over the training split (default: that of the data set)")
+    add("--batch-size", type=positive_int, help="images per step (default: that of the data set)")
+    add("--lr", type=float, help="peak learning rate (default: that of the data set)")
+    add("--weight-decay", type=float, help="weight decay of the weight matrices (default: that of the data set)")
+    add("--precision", help="float32, or bfloat16 for matrix products, on hardware that supports it (default: float32)")
+    add("--seed", type=int, help="seed of all random numbers (default: 0)")
+    add(
+        "--patience",
+        type=positive_int,
+        help="stop after so many epochs without a higher validation accuracy (default: never)",
+    )
     add("--weights", help="start from a trained model: a name, a file, or the folder of a run (default: from scratch)")
-    add("--tune", choices=("full", "head", "lora"), help="what learns, with --weights (default: full)")
-    add("--rank", type=positive_int, help="rank of the updates, with --tune lora (default: 8)")
-    words = "any setting of the tables of `ablate`, as in depth=4; can be repeated, and an unknown name lists them all"
+    add(
+        "--tune",
+        choices=("full", "head", "lora"),
+        help="what is trained, with --weights (default: full; head is the fastest)",
+    )
+    add("--rank", type=positive_int, help="rank of the LoRA updates, with --tune lora (default: 8)")
+    words = "any setting of a table of `ablate`, as in depth=4; may be repeated, and --settings explains all of them"
     add("--set", action="append", default=[], metavar="NAME=VALUE", help=words)
-    add("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest there is (default: auto)")
+    add("--settings", action="store_true", help="explain every setting, and train nothing")
+    add("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest available (default: auto)")
     add("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
-    add("--resume", type=Path, metavar="FOLDER", help="go on with the run kept in FOLDER, with its options")
+    add("--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER, with its options")
     add("--shard", action="store_true", help="each process keeps only its part of the weights (FSDP2)")
 
 
@@ -88,6 +98,9 @@ def run(args: Namespace) -> int:
     from vit_helpers.data.shards import BrokenShardError
     from vit_helpers.training.distributed import is_main_process, is_peer_failure, rank, shutdown, world_size
 
+    if args.settings:
+        print(explain_settings())
+        return 0
     try:
         status = train(args)
         if world_size() > 1 and status == 0:
@@ -102,12 +115,23 @@ def run(args: Namespace) -> int:
         return 1
 
 
+def explain_settings() -> str:
+    """What the settings mean, from the docstrings of the classes whose fields they are, and the names of all"""
+    from vit_helpers.training import Recipe
+    from vit_helpers.training.presets import RunSettings
+    from vit_helpers.vit import ViTConfig
+
+    kinds = (RunSettings, Recipe, ViTConfig)
+    docs = [(inspect.getdoc(one) or "").partition("\nraises")[0] for one in kinds]
+    names = sorted(f.name for one in kinds for f in fields(one))
+    return "\n\n".join([*docs, f"All names: {', '.join(names)}"])
+
+
 def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; returns the exit status."""
-    from vit_helpers.training.checkpoints import load_checkpoint
     from vit_helpers.training.distributed import init_distributed, is_main_process
     from vit_helpers.training.presets import given_settings, preset
-    from vit_helpers.training.run_folder import choose_folder, how_to_resume, kept_settings, stop_cause
+    from vit_helpers.training.run_folder import choose_folder, how_to_resume, stop_cause
     from vit_helpers.training.sealed import WriteError
 
     device = init_distributed(pick_device(args.device))
@@ -117,14 +141,14 @@ def train(args: Namespace) -> int:
         out, found = choose_folder(args.out, args.resume, name, stack)
         about = None
         if found:
-            settings = kept_settings(found, about := load_checkpoint(found)["about"], given)
+            settings, about = read_run(args, out, found, given)
         else:
             settings = preset(**{"data": "digits", **given})
         checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
         if args.shard and settings.weights and settings.tune == "lora":
-            raise ValueError("--shard splits the weights that lora leaves alone: leave out one of them")
+            raise ValueError("--shard splits the weights, which --tune lora does not train: use only one of them")
         if args.shard and checkpoint.suffix == ".pt":
-            raise ValueError(f"{checkpoint} holds the whole model: go on without --shard")
+            raise ValueError(f"{checkpoint} holds the whole model: resume without --shard")
         try:
             scale = settings.weights is not None and found is None and "lr" not in given
             fit_and_test(args, out, checkpoint, settings, device, about, scale)
@@ -142,13 +166,29 @@ def train(args: Namespace) -> int:
     return 0
 
 
+def read_run(args: Namespace, out: Path, found: Path, given: dict[str, Any]) -> tuple["RunSettings", dict[str, Any]]:
+    """The settings of a run to resume, and what its checkpoint has about it; its choice of --skip-broken is kept."""
+    from vit_helpers.pretrained.runs import check_best
+    from vit_helpers.pretrained.sources import RUN_WEIGHTS
+    from vit_helpers.training.checkpoints import load_checkpoint
+    from vit_helpers.training.distributed import is_main_process
+    from vit_helpers.training.run_folder import kept_settings
+
+    state = load_checkpoint(found)
+    settings = kept_settings(found, about := state["about"], given)
+    args.skip_broken = args.skip_broken or about.get("skip_broken", False)
+    if is_main_process() and settings.keeps_weights and "data" in about:  # not version 0.1's, which kept no best
+        print(check_best(out / RUN_WEIGHTS, state["history"]), end="")
+    return settings, about
+
+
 def fit_and_test(
     args: Namespace, out: Path, checkpoint: Path, settings: "RunSettings", device: str, resumed: dict[str, Any] | None,
     scale: bool,
 ) -> None:  # fmt: skip
     """Train, test, print both, and keep the results in the folder `out`.
 
-    resumed: what is known about a run that goes on;  scale: fit a fine-tuning's learning rate to the model
+    resumed: what the checkpoint has about the run to resume;  scale: fit the learning rate of fine-tuning to the model
     """
     from vit_helpers.cli.results import draw_results, print_score
     from vit_helpers.pretrained.runs import evaluation_batches, fit_run, scale_lr
@@ -162,7 +202,7 @@ def fit_and_test(
     set_seed(settings.seed)
     data, model = load_run(args, settings)
     settings = scale_lr(settings, model) if scale else settings
-    about = describe_run(data, settings, resumed)
+    about = describe_run(data, model, settings, resumed) | {"skip_broken": args.skip_broken}
     if is_main_process():
         print_start(data, model, settings, device)
     if args.shard:
@@ -172,7 +212,7 @@ def fit_and_test(
     score, counts = score_classes(with_tta(model, settings), test, device)
     if is_main_process():
         if len(history) < settings.recipe.epochs:
-            print(f"stopped after epoch {len(history)}: none was better in the last {settings.patience}")
+            print(f"stopped early after epoch {len(history)}: no better epoch in the last {settings.patience}")
         images = "images and their mirror images" if settings.tta else "images"
         print_score(score, counts, f"{images}, with the weights of epoch {epoch}")
         print(f"test loss {score.loss:.3f} nats, without label smoothing\ncheckpoint: {checkpoint}")
@@ -188,7 +228,7 @@ def print_start(data: "Data", model: Any, settings: "RunSettings", device: str) 
 
     size, learns = (sum(p.numel() for p in model.parameters() if p.requires_grad >= only) for only in (False, True))
     name = "CNN" if settings.network == "cnn" else f"ViT {settings.weights or settings.model}"
-    which = f" ({settings.tune}: {learns:,} of them learn)" * (settings.weights is not None)
+    which = f" ({settings.tune}: {learns:,} of them are trained)" * (settings.weights is not None)
     processes = f"{world_size()} processes of " * (world_size() > 1)
     images = min(data.count("train"), settings.images or data.count("train"))
     about_model = f"{images:,} training images; {name}, {size:,} parameters{which}"
@@ -199,7 +239,7 @@ def print_start(data: "Data", model: Any, settings: "RunSettings", device: str) 
 def print_end(out: Path, data: "Data", settings: "RunSettings", accuracy: float) -> None:
     """Where the results are, and what to do next."""
     if not settings.keeps_weights:
-        print(f"weights:    in the checkpoint alone, as predict reads ViTs of pre-norm blocks\npictures:   {out}")
+        print(f"weights:    only in the checkpoint, because predict reads only ViTs with pre-norm blocks\nfigures:    {out}")
         return
     for name, file in (("weights", "weights.safetensors"), ("curves", "curves.png"), ("confusion", "confusion.png")):
         print(f"{name + ':':11} {out / file}")
@@ -216,5 +256,5 @@ def pick_device(name: str) -> str:
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     here = ["cpu", accelerator.type] if accelerator else ["cpu"]
     if name != "auto" and name.partition(":")[0] not in here:
-        raise ValueError(f"no device {name!r} here, there is: {', '.join(here)}")
+        raise ValueError(f"no device {name!r} on this machine, available: {', '.join(here)}")
     return here[-1] if name == "auto" else name

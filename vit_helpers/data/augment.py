@@ -110,3 +110,13 @@ def mix_labels(labels: Tensor, others: Tensor, weight: Tensor, num_classes: int)
     """Two labels per image as soft labels: (B,), (B,), (B,) -> (B, K)"""
     one, two = (F.one_hot(x, num_classes).to(weight.dtype) for x in (labels, others))
     return weight[:, None] * one + (1 - weight)[:, None] * two
+
+
+def flip_crop(images: Tensor) -> Tensor:
+    """Mirrored or not, and moved by up to 2 pixels: (B, C, H, W) -> (B, C, H, W)"""
+    return random_crop(random_flip(images), padding=2)
+
+
+def crop(images: Tensor) -> Tensor:
+    """Moved by up to a sixteenth of the side, at least 1 pixel, and not mirrored: (B, C, H, W) -> (B, C, H, W)"""
+    return random_crop(images, padding=max(1, images.shape[3] // 16))

@@ -3,17 +3,19 @@
 import os
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import NoReturn
 
 from vit_helpers._validate import check_choice, check_int
+from vit_helpers.data.images import as_text, shown
 from vit_helpers.data.images import open_picture as open_picture
-from vit_helpers.data.images import shown
 from vit_helpers.data.images import to_rgb as to_rgb
-from vit_helpers.data.reading import ImageFile, cache_path, find_sha256, map_files, read_splits
+from vit_helpers.data.reading import SHORT, ImageFile, cache_path, find_sha256, map_files, read_splits
 from vit_helpers.data.splits import SPLITS, Data
 
 PARTS = {  # accepted names of a split's folder, in any case
@@ -22,6 +24,7 @@ PARTS = {  # accepted names of a split's folder, in any case
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 HELD_OUT = 0.15  # fraction of the images for a split that has no folder
+OTHER_IMAGES = {".heic", ".heif", ".avif", ".jxl", ".svg", ".dng", ".cr2", ".nef", ".arw"}  # which nothing here reads
 MAX_BYTES = 4 * 2**30  # in memory
 
 Found = dict[str, list[tuple[Path, int]]]  # the image files of each split that has a folder, each with its label
@@ -32,19 +35,19 @@ def folder(
     path: str | Path, image_size: int = 64, split: str = "hash", skip_broken: bool = False, cache: bool = False,
     threads: int | None = None,
 ) -> Data:  # fmt: skip
-    """Images of any size and mode, in a folder for each class, as `Data` in memory, in bytes.
+    """Images of any size and mode, in a folder for each class, as `Data` that keeps them in memory as bytes.
 
     path       : the folder. It contains the classes, or train/, and test/ and validation/ or val/, which contain them
     image_size : side S of the square: resized so that the shorter side is S, then center-cropped; as RGB
     split      : how to draw a test or validation split that has no folder, 15% each. "hash": by a hash of each image's
                  content, so that no image changes its split when others are added; "exact": 15% of each class
-    skip_broken: leave out files that are no images, with a warning that names them
+    skip_broken: leave out image files that cannot be read, with a warning that names the first ten
     cache      : keep the pixels in the user's cache folder, 2 GiB at most, so that they are decoded only once
     threads    : how many read at a time; by default one for each CPU, 8 at most
-    raises     : ValueError or FileNotFoundError, naming the folder or the files, if there are no images, less than two
-                 classes, files that are no images, or a class that a split lacks
+    raises     : ValueError or FileNotFoundError, naming the folder or the files, if there are no images, fewer than
+                 two classes, broken files, or a class that a split lacks
 
-    Copies of an image, byte for byte, are drawn into one split. It warns of those in folders of different splits or classes.
+    Exact copies of an image are drawn into the same split. A warning names copies in folders of different splits or classes.
     """
     path = Path(path)
     check_choice("split", split, ("hash", "exact"))
@@ -54,7 +57,18 @@ def folder(
     kept = cache_path(path, image_size) if cache else None
     train, validation, test = read_splits(list(files.values()), image_size, broken, skip_broken, kept, threads)
     check_splits(names, [one.labels.tolist() for one in (train, validation, test)], split)
-    return Data.from_splits(path.name, train, validation, test, names)
+    seen = frozenset(file.sha256[:SHORT] for split in ("train", "validation") for file in files[split])
+    return replace(Data.from_splits(as_text(path.name), train, validation, test, names), seen=seen)
+
+
+def make_parent(path: Path) -> None:
+    """Create the folder that a result will be in; OSError, naming the result, if nothing can be written there"""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        reason = f"{shown(path.parent)} is not a folder" if isinstance(error, FileExistsError) else error.strerror
+        raise OSError(f"{shown(path)} cannot be written: {reason}") from error
 
 
 @contextmanager
@@ -62,14 +76,17 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """The path beside a folder to write to, which becomes the folder at the end; FileExistsError if that is not empty"""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} already exists and is not empty: nothing is overwritten, choose another")
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_parent(folder)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         new = Path(temporary) / folder.name  # the temporary folder itself is closed to all but its owner
         new.mkdir()
         yield new
         if os.name == "nt" and folder.is_dir():  # there a folder cannot take the place of an empty one
             folder.rmdir()
-        new.rename(folder)
+        try:
+            new.rename(folder)
+        except OSError as error:
+            raise FileExistsError(f"{shown(folder)} was made meanwhile; nothing is overwritten: {error.strerror}") from error
 
 
 def find_images(path: Path) -> tuple[tuple[str, ...], Found]:
@@ -82,35 +99,37 @@ def find_images(path: Path) -> tuple[tuple[str, ...], Found]:
     for split in parts.keys() - {"train"}:
         others, found[split] = find_classes(parts[split])
         if others != names:
-            raise ValueError(f"{parts[split]} has the classes {', '.join(others)}, the training split {', '.join(names)}")
+            raise ValueError(f"{parts[split]} has the classes {', '.join(others)}, but training has {', '.join(names)}")
     return names, found
 
 
-def find_parts(path: Path) -> dict[str, Path]:
+def find_parts(path: Path, needed: str = "train") -> dict[str, Path]:
     """The folder of each split that has one; for a folder of classes it is the one of the training split.
 
-    raises: ValueError if two folders are of one split, or none is of the training split. A class may be called "train": it
-            holds images, and the folder of a split holds folders
+    needed: the split that must have a folder; without one, another than "train" leads to no folders at all
+    raises: ValueError if two folders have names of the same split, or none that of the training split. A class may be called
+            "train", because its folder contains images, while that of a split contains folders, the same as other splits
     """
     inside = {one: PARTS.get(one.name.lower()) for one in subfolders(path)}
     named = {one: split for one, split in inside.items() if split}
     classes = {one.name for one in inside.keys() - named.keys()}
     divided = {one: split for one, split in named.items() if subfolders(one)}
-    if "train" in divided.values() and not all(map(holds_images, divided)):
+    alike = len(divided) > 1 and set.intersection(*({x.name for x in subfolders(one)} for one in divided))
+    if needed in divided.values() and (alike or not classes or not all(map(count_images, divided))):
         for one, two in combinations(named, 2):
             if named[one] == named[two]:
                 raise ValueError(f"{one} and {two} both have a name of the {named[one]} split: rename one of them")
         if classes:
-            unused = ", ".join(sorted(classes))
-            warnings.warn(
-                f"{shown(path)} has a folder of the training split, so {unused} beside it is not used", stacklevel=2
-            )
+            unused, part = ", ".join(map(shown, sorted(classes))), "training" if needed == "train" else needed
+            warnings.warn(f"{shown(path)} has a folder for the {part} split, so {unused} beside it is ignored", stacklevel=2)
         return {split: one for one, split in named.items()}
+    if needed != "train":
+        return {}
     if named and not classes and "train" in named.values():  # there are no classes in it, as will be said
         return {"train": next(one for one, split in named.items() if split == "train")}
     alone = [one for one in divided if {x.name for x in subfolders(one)} & classes] if classes else named
     if names := ", ".join(one.name for one in alone):
-        raise ValueError(f"{shown(path)} has {names}, but no folder train with the classes to train on")
+        raise ValueError(f"{shown(path)} has {names}, but no folder named train with the classes to train on")
     return {"train": path}
 
 
@@ -126,9 +145,9 @@ def is_image_name(name: str) -> bool:
     return name.lower().endswith(IMG_EXTENSIONS) and not name.startswith(".")
 
 
-def holds_images(path: Path) -> bool:
-    """Whether there are image files in a folder itself"""
-    return any(is_image_name(one.name) and not one.is_dir() for one in path.iterdir())
+def count_images(path: Path) -> int:
+    """How many image files are in a folder itself"""
+    return sum(is_image_name(one.name) and not one.is_dir() for one in path.iterdir())
 
 
 def find_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
@@ -138,12 +157,14 @@ def find_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
     classes = subfolders(path)
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
-        raise ValueError(f"{shown(path)} needs a folder for each of two classes or more, it has {found}")
+        raise ValueError(f"{shown(path)} needs at least two folders, one for each class, but it has {found}")
+    if stray := count_images(path):
+        warnings.warn(f"{stray:,} images in {shown(path)} itself are in none of its classes and are left out", stacklevel=2)
     files = [(file, label) for label, one in enumerate(classes) for file in find_files(one)]
     labels = {label for _, label in files}
     if empty := ", ".join(shown(one.name) for label, one in enumerate(classes) if label not in labels):
         raise ValueError(f"no images in {empty} of {shown(path)}; image files end with {', '.join(IMG_EXTENSIONS)}")
-    return tuple(one.name for one in classes), files
+    return tuple(as_text(one.name) for one in classes), files
 
 
 def find_files(path: Path) -> list[Path]:
@@ -152,11 +173,14 @@ def find_files(path: Path) -> list[Path]:
     def refuse(error: OSError) -> NoReturn:
         raise ValueError(f"{shown(error.filename)} cannot be read: {error.strerror}") from error
 
-    files = []
+    files, others = [], Counter[str]()
     for root, folders, names in os.walk(path, onerror=refuse):
         files += [Path(root, name) for name in names if is_image_name(name)]
+        others.update(end for name in names if (end := Path(name).suffix.lower()) in OTHER_IMAGES)
         for name in filter(is_image_name, folders):
-            warnings.warn(f"{shown(Path(root, name))} is a folder, and no image", stacklevel=2)
+            warnings.warn(f"{shown(Path(root, name))} is a folder, not an image", stacklevel=2)
+    for end, count in others.items():
+        warnings.warn(f"{count:,} {end} files in {shown(path)} are left out: convert them to JPEG or PNG", stacklevel=2)
     return sorted(files)
 
 
@@ -204,7 +228,7 @@ def draw_exactly(files: Sequence[ImageFile], missing: Sequence[str]) -> dict[byt
 
 
 def check_copies(files: Files) -> None:
-    """Warn if the same image is, byte for byte, in two splits, so that a test asks what was trained on, or in two classes"""
+    """Warn if copies of an image are in two splits, so that a test image may have been trained on, or in two classes"""
     every = [(split, file) for split, some in files.items() for file in some]
     first = {file.sha256: (split, file) for split, file in reversed(every)}
     pairs = [(*first[file.sha256], split, file) for split, file in every]
@@ -214,15 +238,15 @@ def check_copies(files: Files) -> None:
     }.items():
         if copies:
             example = " and ".join(map(shown, copies[0]))
-            warnings.warn(f"{len(copies):,} images are copies of others in other {what}, as {example}", stacklevel=2)
+            warnings.warn(f"{len(copies):,} images are copies of images in other {what}, such as {example}", stacklevel=2)
 
 
 def check_memory(count: int, image_size: int) -> None:
     """Raise ValueError if this many images need more than 4 GiB"""
     if (size := count * 3 * image_size**2) > MAX_BYTES:
         raise ValueError(
-            f"{count:,} images of {image_size} x {image_size} pixels need {size / 2**30:.1f} GiB of memory; "
-            "choose a smaller image_size, or write them as shards, which are read as a stream"
+            f"{count:,} images of {image_size} x {image_size} pixels need {size / 2**30:.1f} GiB of memory (limit: 4 GiB): "
+            "choose a smaller image_size, or write them as shards, which are read as a stream (python -m vit_helpers shards)"
         )
 
 
@@ -230,6 +254,6 @@ def check_splits(names: Sequence[str], labels: Sequence[Sequence[int]], how: str
     """Raise ValueError if a split lacks a class.  labels: those of the images of each split"""
     for split, some in zip(SPLITS, labels, strict=True):
         if empty := ", ".join(shown(name) for label, name in enumerate(names) if label not in some):
-            way_out = "draw exact shares of each class: split='exact', on the command line --split exact"
-            way_out = "three different images a class are needed at least" if how == "exact" else f"add images, or {way_out}"
+            way_out = "draw 15% of each class with split='exact' (train and shards: --split exact)"
+            way_out = "each class needs at least three different images" if how == "exact" else f"add images, or {way_out}"
             raise ValueError(f"the {split} split has no images of {empty}: {way_out}")

@@ -1,5 +1,6 @@
-"""One image file: read as RGB whatever its format, or refused in words that name it."""
+"""One image file: read as RGB whatever its format, or refused with a message that names it."""
 
+import os
 import stat
 import warnings
 from io import BytesIO
@@ -14,11 +15,11 @@ LEVELS = 16  # gray values that have to be left of an image when its range is gu
 
 
 def open_picture(file: str | Path) -> Image.Image:
-    """Read an image file as an RGB PIL image with 8 bits per channel, rotated the way a viewer rotates it.
+    """Read an image file as an RGB PIL image with 8 bits per channel, rotated as an image viewer shows it.
 
-    Of an animation it is the first frame. For transparency and more than 8 bits see `to_rgb`.
-    raises: FileNotFoundError; ValueError when the file cannot be read, is broken or no image, or when its gray values have
-            no known range. Each message names the file
+    Of an animation, the first frame is read. For transparency and more than 8 bits see `to_rgb`.
+    raises: FileNotFoundError; ValueError when the file cannot be read, is broken or not an image, or when its gray values
+            have no known range. Each message names the file
     """
     content = read_bytes(file)
     with warnings.catch_warnings():
@@ -29,12 +30,15 @@ def open_picture(file: str | Path) -> Image.Image:
 def read_bytes(file: str | Path) -> bytes:
     """The content of a file; FileNotFoundError or ValueError, naming it, if there is none to be read"""
     try:
-        if not stat.S_ISREG(Path(file).stat().st_mode):  # a pipe would be waited for
-            kind = "a folder" if Path(file).is_dir() else "no regular file"
-            raise ValueError(f"{shown(file)} is {kind}, and no picture")
+        about = Path(file).stat()
+        if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for
+            kind = "a folder, not a picture" if Path(file).is_dir() else "not a regular file"
+            raise ValueError(f"{shown(file)} is {kind}")
+        if about.st_size > 2 * 2**30:
+            raise ValueError(f"{shown(file)} has {about.st_size / 2**30:.1f} GiB; an image file may have at most 2 GiB")
         return Path(file).read_bytes()
     except FileNotFoundError:
-        where = f": it is a link to {shown(Path(file).readlink())}, which is not there" if Path(file).is_symlink() else ""
+        where = f": it is a link to {shown(Path(file).readlink())}, which does not exist" if Path(file).is_symlink() else ""
         raise FileNotFoundError(f"no picture at {shown(file)}{where}") from None
     except OSError as error:
         raise ValueError(f"{shown(file)} cannot be read: {error.strerror or error}") from error
@@ -58,11 +62,11 @@ def decode(content: bytes, file: str | Path) -> Image.Image:
 def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
     """A PIL image of any mode as RGB, 8 bits per channel.  mode: how to read its gray values, by default its own mode
 
-    What is transparent is put on white, as on the page of a browser. Gray values of 16 bits (modes I;16...), 32-bit integers
-    (I) and floats (F) are scaled to 0..255, black to black. In 16 bits, white is 65535. The other two modes do not define
+    Transparent images get a white background, as in a browser. Gray values of 16 bits (modes I;16...), 32-bit integers (I)
+    and floats (F) are scaled to 0..255, black to black. In 16 bits, white is 65535. The other two modes do not define
     white: integers up to 255 are read as 8-bit, others up to 65535 as 16-bit values, and larger ones are scaled by the
     largest 32-bit integer; floats up to 1 are multiplied by 255, others up to 255 are left as they are.
-    raises: ValueError for values outside these ranges, and for integers of which less than 16 grays would be left
+    raises: ValueError for values outside these ranges, and for integers of which fewer than 16 grays would be left
     """
     mode, clear = mode or picture.mode, picture.info.get("transparency")
     if mode in WHITE or mode.startswith("I;16"):
@@ -82,7 +86,7 @@ def scale_gray(values: Any, whites: tuple[int, ...]) -> Any:
     low, high = np.min(values), np.max(values)
     white = next((white for white in whites if low >= 0 and high <= white), None)
     if white is None or (white > 65535 and high * 256 / white < LEVELS):  # also where values are NaN
-        raise ValueError(f"gray values from {low:g} to {high:g} have no known range; save it with 8 or 16 bits")
+        raise ValueError(f"gray values from {low:g} to {high:g} have no known range; save the image with 8 or 16 bits")
     return (values / white * 255).round().astype(np.uint8)
 
 
@@ -99,6 +103,22 @@ def square(picture: Image.Image, side: int) -> Any:
     box += [min((s + side) * old / new, old) for s, old, new in zip(start, (width, height), size, strict=True)]
     small = picture.resize((side, side), Image.Resampling.BILINEAR, box=tuple(box))
     return np.array(small).transpose(2, 0, 1)
+
+
+def as_text(name: str | Path) -> str:
+    r"""A name or path as text, the same in every locale; bytes that are not UTF-8 become \xff, which any file can hold."""
+    try:
+        return os.fsencode(name).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a text that names no file here
+        return str(name)
+
+
+def expand_user(path: str | Path) -> Path:
+    """A path whose ~ is replaced by the home folder; ValueError if that of the named user is not known"""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{shown(path)}: {error}") from None
 
 
 def shown(text: str | Path) -> str:

@@ -1,7 +1,8 @@
-"""Many image files: read by several threads, with a progress bar, and decoded only once, by means of a cache."""
+"""Many image files: read by several threads, with a progress bar, and decoded only once, thanks to a cache."""
 
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
 import warnings
@@ -17,15 +18,18 @@ import numpy as np
 import PIL
 import torch
 
-from vit_helpers.data.images import decode, read_bytes, shown, square
+from vit_helpers.data.images import decode, expand_user, read_bytes, shown, square
 from vit_helpers.data.splits import ByteSplit
 
 T = TypeVar("T")
 R = TypeVar("R")
 THREADS = 8  # at most; more wait for Python's lock
 CACHE_BYTES = 2 * 2**30  # of all cached images together
+FREE_BYTES = 2**30  # that a cache leaves on the disk, for the results of runs
 VERSION = 1  # of what is made of an image file
 NAMED = 10  # broken files in a message
+SHORT = 4  # bytes of a sha256 by which a run knows the images that it has seen
+SKIP = "skip_broken (train and shards: --skip-broken)"
 
 
 class ImageFile(NamedTuple):
@@ -39,9 +43,9 @@ class ImageFile(NamedTuple):
 def map_files(
     function: Callable[[T], R], items: Sequence[T], about: str, threads: int | None = None
 ) -> Iterator[R | ValueError | FileNotFoundError]:
-    """What the function returns for each item, in order; in place of it the error, where it raises one that names a file.
+    """What the function returns for each item, in order, or the error, where it raises one that names a file.
 
-    about  : what the progress bar says, which appears on a terminal when all of it takes longer than a second
+    about  : the label of the progress bar, which appears on a terminal when the work takes longer than a second
     threads: how many work at a time; by default one for each CPU, 8 at most
     """
     from tqdm import tqdm
@@ -77,7 +81,7 @@ def read_pixels(file: ImageFile, image_size: int) -> Any:
     """An image as RGB, resized and center-cropped: (3, S, S), uint8; ValueError, naming the file, if that cannot be done"""
     content = read_bytes(file.path)
     if hashlib.sha256(content).digest() != file.sha256:
-        raise ValueError(f"{shown(file.path)} was changed while the images were read")
+        raise ValueError(f"{shown(file.path)} was changed while the images were being read")
     return square(decode(content, file.path), image_size)
 
 
@@ -86,11 +90,11 @@ def check_broken(broken: Sequence[Exception], count: int, skip: bool) -> None:
     if not broken:
         return
     if len(broken) == 1 and not skip:
-        raise ValueError(f"{broken[0]} (skip_broken, on the command line --skip-broken, leaves it out)")
+        raise ValueError(f"{broken[0]}; remove it, or leave it out with {SKIP}")
     more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
     list_of_some = "".join(f"\n  {one}" for one in [*broken[:NAMED], *more])
     if not skip:
-        way_out = "leave them out with skip_broken, on the command line --skip-broken"
+        way_out = f"remove them, or leave them out with {SKIP}"
         raise ValueError(f"{len(broken):,} of {count:,} images cannot be read; {way_out}:{list_of_some}")
     warnings.warn(f"{len(broken):,} of {count:,} images cannot be read and are left out:{list_of_some}", stacklevel=3)
 
@@ -130,7 +134,7 @@ def data_folder() -> Path:
     """The folder for downloads and cached images: $VIT_HELPERS_DATA, or one in the user's cache"""
     import pooch
 
-    return Path(os.environ.get("VIT_HELPERS_DATA") or pooch.os_cache("vit_helpers")).expanduser()
+    return expand_user(os.environ.get("VIT_HELPERS_DATA") or pooch.os_cache("vit_helpers"))
 
 
 def cache_path(folder: Path, image_size: int) -> Path:
@@ -142,7 +146,7 @@ def cache_path(folder: Path, image_size: int) -> Path:
 def read_cache(path: Path, files: Sequence[ImageFile], pixels: Any) -> list[int]:
     """Copy the images of a cache file into their rows of `pixels`; the rows of those that it lacks or has damaged"""
     missing, size = set(range(len(files))), pixels[:1].nbytes
-    with suppress(OSError, ValueError, EOFError), path.open("rb") as file:
+    with suppress(Exception), path.open("rb") as file:  # of a damaged header numpy raises many kinds
         index, first = np.load(file, allow_pickle=False), file.tell()
         places = {bytes(entry["sha256"]): number for number, entry in enumerate(index)}
         for row in sorted(missing, key=lambda row: places.get(files[row].sha256, 0)):  # in the order of the file
@@ -164,17 +168,17 @@ def write_cache(path: Path, rows: Sequence[tuple[int, bytes]], pixels: Any) -> N
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         make_room(path, size)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:  # readable by its owner alone
-            try:
+        if shutil.disk_usage(path.parent).free < size + FREE_BYTES:
+            return
+        file = tempfile.NamedTemporaryFile(dir=path.parent, delete=False)  # noqa: SIM115  readable by its owner alone
+        try:
+            with file:  # closing it can fail too, on a full disk
                 np.save(file, index, allow_pickle=False)
                 for row, _ in rows:
                     file.write(pixels[row].data)
-                file.close()
-                Path(file.name).replace(path)
-            except BaseException:
-                file.close()
-                Path(file.name).unlink(missing_ok=True)
-                raise
+            Path(file.name).replace(path)
+        finally:
+            Path(file.name).unlink(missing_ok=True)
 
 
 def make_room(path: Path, size: int) -> None:

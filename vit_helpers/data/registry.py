@@ -8,6 +8,7 @@ from typing import Any
 from vit_helpers.data.digits import digits, scattered_digits
 from vit_helpers.data.downloads import cifar10, fashion_mnist, pizza_steak_sushi
 from vit_helpers.data.folders import folder
+from vit_helpers.data.images import expand_user
 from vit_helpers.data.stream import Shards
 
 LOADERS: dict[str, Callable[..., Any]] = {
@@ -37,11 +38,14 @@ def load(name: str, **options: Any) -> Any:
     """
     kind, _, path = str(name).partition(":")
     if kind in PATH_LOADERS and path:
-        loader, options = PATH_LOADERS[kind], {"path": Path(path).expanduser(), **options}
+        loader, options = PATH_LOADERS[kind], {"path": expand_user(path), **options}
     elif name in LOADERS:
         loader = LOADERS[name]
     else:
-        raise ValueError(f"unknown data {name!r}, known: {', '.join(LOADERS)}, folder:PATH for your own images, shards:PATH")
+        meant = f"; did you mean folder:{name}?" if Path(name).is_dir() else ""
+        raise ValueError(
+            f"unknown data {name!r}, known: {', '.join(LOADERS)}, folder:PATH for your own images, shards:PATH{meant}"
+        )
     known = inspect.signature(loader).parameters
     if unknown := options.keys() - known:
         raise TypeError(f"{kind} has no option {', '.join(sorted(unknown))}; its options: {', '.join(known) or 'none'}")

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from vit_helpers._validate import check_int
 from vit_helpers.data.folders import check_splits, draw_splits, find_images, new_folder
+from vit_helpers.data.images import as_text
 from vit_helpers.data.reading import ImageFile, check_broken, map_files, read_pixels
 from vit_helpers.data.splits import SPLITS, Data, check_std, count_values, mean_and_std_of_counts, split_rows
 
@@ -80,21 +81,16 @@ def write_shards_of_folder(
                 values += count_values(decode_sample(sample, len(names), (3, image_size, image_size))[1][None])
         mean, std = mean_and_std_of_counts(values)
         check_std(str(source), std)
-        fields = {
-            "name": source.name,
-            "class_names": names,
-            "class_counts": [*map(sum, zip(*class_counts.values(), strict=True))],
-            "mean": mean,
-            "std": std,
-        }
-        write_index(new, entries, (image_size, image_size), **fields)
+        fields = {"name": as_text(source.name), "class_names": names, "mean": mean, "std": std}
+        total = [*map(sum, zip(*class_counts.values(), strict=True))]
+        write_index(new, entries, (image_size, image_size), class_counts=total, **fields)
     return Path(folder)
 
 
 def write_splits(
     splits: Sequence[Sequence[tuple[Any, int]]], read: Callable[[Any], bytes], folder: Path, per_shard: int, class_count: int
 ) -> tuple[dict[str, list[Entry]], dict[str, list[int]], list[Exception]]:
-    """Write three splits, pairs of what `read` turns into a PNG and its label, those left out where it raises ValueError
+    """Write three splits of pairs (what `read` turns into a PNG, label); where it raises ValueError, the pair is left out
 
     returns: the index's entries; how many images each split has of each class; the errors
     """
@@ -156,12 +152,12 @@ def read_index(folder: str | Path) -> dict[str, Any]:
     """The index that `write_shards` wrote; FileNotFoundError if there is none, ValueError if it has changed since"""
     path = Path(folder) / INDEX
     if not path.is_file():
-        raise FileNotFoundError(f"no {INDEX} in {folder}: a folder of shards is made by write_shards")
+        raise FileNotFoundError(f"no {INDEX} in {folder}: a folder of shards is made by `python -m vit_helpers shards`")
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
         written = index.pop("sha256")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is cut short, or no index of shards: {error!r}") from error
+        raise ValueError(f"{path} is cut short, or not an index of shards: {error!r}") from error
     if fingerprint(index) != written:
         raise ValueError(f"{path} is damaged, or was edited by hand: its sha256 is not the one it records")
     return index

@@ -72,7 +72,10 @@ def subset(split: Split, rows: Tensor | slice) -> Split:
 
 @dataclass(frozen=True)
 class Data:
-    """A data set in memory: three splits that share no image, K class names, mean and std of each channel in training"""
+    """A data set in memory: three splits that share no image, K class names, mean and std of each channel in training.
+
+    seen: of a folder, the first bytes of the sha256 of each training and validation file, so that no test asks for it
+    """
 
     name: str
     train: Split
@@ -81,6 +84,7 @@ class Data:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    seen: frozenset[bytes] = frozenset()
 
     @classmethod
     def from_splits(cls, name: str, train: Split, validation: Split, test: Split, class_names: Iterable[str]) -> "Data":
@@ -177,6 +181,12 @@ def split_rows(n: int, *sizes: int) -> tuple[Tensor, ...]:
     """Row numbers 0 .. n - 1 in a random order, the same every time, divided into groups of the given sizes and the rest"""
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     return order.split([*sizes, n - sum(sizes)])
+
+
+def sample_rows(labels: Tensor, count: int | None) -> Tensor:
+    """The first `count` rows, None for all; of images sorted by class, as in a folder, random ones, always the same."""
+    mixed = count is None or bool((labels.diff() < 0).any())
+    return (torch.arange(len(labels)) if mixed else split_rows(len(labels))[0])[:count]
 
 
 def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:

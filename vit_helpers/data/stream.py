@@ -121,7 +121,7 @@ class Stream:
         """
         own = self.state_dict()
         if changed := [f"{name} {state.get(name)} -> {own[name]}" for name in ORDER if state.get(name) != own[name]]:
-            raise ValueError(f"the state is of a stream in another order: {', '.join(changed)}")
+            raise ValueError(f"the state belongs to a stream in another order: {', '.join(changed)}")
         self.epoch, self.batch = state["epoch"], state["batch"]
         self.resumed = self.batch < len(self)
 

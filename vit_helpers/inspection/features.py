@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vit_helpers.inspection.attention_maps import class_tokens
-from vit_helpers.vit import ViT
+from vit_helpers.vit import ViT, eval_mode
 
 
 def position_similarity(pos_embed: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -38,10 +38,10 @@ def filters(model: ViT, n: int) -> Tensor:
 @torch.no_grad()
 def token_layers(model: ViT, images: Tensor) -> list[Tensor]:
     """The tokens before the first block and after each block: a list of L + 1 tensors (B, T, D), without the last norm."""
-    x = model.embed(images)
-    layers = [x]
-    for block in model.blocks:
-        layers.append(x := block(x))
+    with eval_mode(model):
+        layers = [model.embed(images)]
+        for block in model.blocks:
+            layers.append(block(layers[-1]))
     return layers
 
 
@@ -54,12 +54,13 @@ def occlusion(model: ViT, images: Tensor, classes: Tensor | None = None, fill: f
     returns: (B, rows, cols); a negative number means that the class becomes more probable without the patch
     """
     P, (rows, cols) = model.config.patch_size, model.config.grid
-    uncovered = model(images).log_softmax(dim=1)
-    classes = uncovered.argmax(dim=1) if classes is None else classes
     falls = []
-    for row, col in product(range(rows), range(cols)):
-        covered = images.clone()
-        covered[:, :, row * P : (row + 1) * P, col * P : (col + 1) * P] = fill
-        fall = uncovered - model(covered).log_softmax(dim=1)
-        falls.append(fall.gather(1, classes[:, None])[:, 0])
+    with eval_mode(model):
+        uncovered = model(images).log_softmax(dim=1)
+        classes = uncovered.argmax(dim=1) if classes is None else classes
+        for row, col in product(range(rows), range(cols)):
+            covered = images.clone()
+            covered[:, :, row * P : (row + 1) * P, col * P : (col + 1) * P] = fill
+            fall = uncovered - model(covered).log_softmax(dim=1)
+            falls.append(fall.gather(1, classes[:, None])[:, 0])
     return torch.stack(falls, dim=1).unflatten(1, (rows, cols))

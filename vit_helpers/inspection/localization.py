@@ -13,7 +13,7 @@ from vit_helpers.data.splits import Split, Transform
 from vit_helpers.inspection.attention_maps import attention_map
 from vit_helpers.inspection.features import occlusion, token_layers
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
-from vit_helpers.vit import ViT
+from vit_helpers.vit import ViT, eval_mode
 
 Method = Callable[[ViT, Tensor, Tensor], Tensor]
 
@@ -66,15 +66,13 @@ def localization_scores(
     """
     if split.boxes is None:
         raise ValueError("the split has no bounding boxes to compare maps with: use load('scattered_digits'), for example")
-    was_training, P = model.training, model.config.patch_size
-    scores = {}
-    model.eval()
+    P, scores = model.config.patch_size, {}
     for name, method in methods.items():
         batches = zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True)
-        maps = torch.cat([method(model, normalize(images), labels) for images, labels in batches])
+        with eval_mode(model):
+            maps = torch.cat([method(model, normalize(images), labels) for images, labels in batches])
         inside, hits = fraction_inside(maps, split.boxes, P), pointing_game(maps, split.boxes, P)
         scores[name] = {"inside": inside.mean().item(), "pointing_game": hits.mean().item()}
-    model.train(was_training)
     return scores
 
 
@@ -116,7 +114,9 @@ def follow_class_token(model: ViT, image: Tensor, box: Tensor) -> tuple[list[Ten
     maps = torch.cat([attention_map(layer, model.config.grid) for layer in layers])
     inside = fraction_inside(maps, box.expand(len(maps), 4), model.config.patch_size) * maps.sum(dim=(1, 2))
     tokens = [layer[0] for layer in token_layers(model, images)]
-    return tokens, [layer[0, 0] for layer in layers], inside.tolist(), model(images)[0].softmax(dim=0)
+    with eval_mode(model):
+        probabilities = model(images)[0].softmax(dim=0)
+    return tokens, [layer[0, 0] for layer in layers], inside.tolist(), probabilities
 
 
 def inside_boxes(boxes: Tensor, image_size: tuple[int, int]) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.vit import ViT
+from vit_helpers.vit import ViT, eval_mode
 
 
 def rollout(weights: list[Tensor], residual: float = 0.5) -> Tensor:
@@ -39,7 +39,7 @@ def attention_gradients(model: ViT, images: Tensor, classes: Tensor | None = Non
     hooks = [block.attn.register_forward_pre_hook(lambda _, args: entered.append(args[0])) for block in blocks]
     hooks += [block.attn.proj.register_forward_pre_hook(lambda _, args: mixed.append(args[0])) for block in blocks]
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), eval_mode(model):
             logits = model(images.detach().requires_grad_())  # so that gradients flow through a frozen model too
             classes = logits.argmax(dim=1) if classes is None else classes
             slopes = torch.autograd.grad(logits.gather(1, classes[:, None]).sum(), mixed)

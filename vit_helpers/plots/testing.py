@@ -1,4 +1,4 @@
-"""Pictures of a test: what each class is taken for, and how sure the accuracy of each class is."""
+"""Figures of test results: the confusion matrix, and how certain the accuracy of each class is."""
 
 import pandas as pd
 from matplotlib.axes import Axes

@@ -19,6 +19,7 @@ def transfer_weights(model: ViT, **changes: Any) -> ViT:
 
     changes: any of `num_classes` (the new head is zero, as in the paper), `image_size` (learned position embeddings are
              interpolated, see `resize_positions`), and, with the paper's blocks, `dropout` and `attn_dropout`
+    returns: it is on the device, and has the dtype, of the first parameter of `model`
     raises : ValueError for any other change: the weights would not fit, or a custom block would lose its settings
     """
     if foreign := changes.keys() - {"num_classes", "image_size", "dropout", "attn_dropout"}:
@@ -28,9 +29,10 @@ def transfer_weights(model: ViT, **changes: Any) -> ViT:
         raise ValueError("the dropout of custom blocks cannot change: set it in the blocks themselves")
     if "num_classes" in changes:
         changes["representation_size"] = None  # the hidden layer of the old head is dropped with it
-    new = ViT(replace(model.config, **changes))
+    first = next(model.parameters())
+    new = ViT(replace(model.config, **changes)).to(first.device, first.dtype)
     if custom:  # their class is not in the config
-        new.blocks = copy.deepcopy(model.blocks)
+        new.blocks = copy.deepcopy(model.blocks).to(first.device, first.dtype)
     weights = model.state_dict()
     if "num_classes" in changes:
         weights = {key: w for key, w in weights.items() if not key.startswith(("head.", "pre_logits."))}

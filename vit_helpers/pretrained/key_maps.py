@@ -66,6 +66,9 @@ def fill(model: nn.Module, state_dict: StateDict) -> None:
     problems = {
         "missing": expected.keys() - shapes.keys(),
         "that do not belong": state_dict.keys() - shapes.keys(),
+        "with infinity or NaN": {
+            key for key, value in state_dict.items() if not value.is_meta and not value.isfinite().all()
+        },
         "of another shape": {f"{key} expected {a}, found {b}" for key, (a, b) in shapes.items() if a != b},
     }
     if told := "; ".join(f"{len(keys)} {what}: {', '.join(sorted(keys)[:5])}" for what, keys in problems.items() if keys):

@@ -1,4 +1,4 @@
-"""Weights in files that do not say what they are: read without running code, unwrapped, and recognized by their names."""
+"""Weights in files without a description: read without running code, unwrapped, and recognized by their parameter names."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vit_helpers.pretrained.files import safe_path
 from vit_helpers.pretrained.key_maps import KEY_MAPS, StateDict, unknown_keys
 
 WRAPPERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "module", "teacher", "model_ema", "ema")
@@ -25,18 +26,19 @@ def read_state(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            content: Any = load_file(path)
+            with safe_path(path) as whole:
+                content: Any = load_file(whole)
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch and safetensors raise many kinds here
         if "GLOBAL" in str(error):  # a name of code
-            raise ValueError(f"{path} contains objects, which could run code: save the state_dict() alone") from error
-        raise ValueError(f"{path} is truncated, damaged or no file of weights: {type(error).__name__}") from error
+            raise ValueError(f"{path} contains pickled objects, which could run code: save only the state_dict()") from error
+        raise ValueError(f"{path} is truncated, damaged or not a file of weights: {type(error).__name__}") from error
     if isinstance(content, Mapping) and {"history", "recipe"} <= content.keys():
-        raise ValueError(f"{path} is a checkpoint to resume from: its weights are in the same folder, give {path.parent}")
+        raise ValueError(f"{path} is a checkpoint to resume from; its weights are in the same folder: give {path.parent}")
     state = unwrap(content)
     if not state:
-        raise ValueError(f"{path} contains no tensors by name, but {type(content).__name__}")
+        raise ValueError(f"{path} contains no named tensors, but an object of type {type(content).__name__}")
     return {key: value.float() for key, value in state.items()}
 
 
@@ -64,8 +66,8 @@ def recognize(state: StateDict, source: object) -> str:
     unknown = {library: unknown_keys(state, library) for library in KEY_MAPS}
     library = min(unknown, key=lambda name: len(unknown[name]))
     if others := unknown[library]:
-        told = f"{len(others)} of its {len(state)} names are not of that: {', '.join(others[:5])}"
+        told = f"{len(others)} of its {len(state)} names do not belong to it: {', '.join(others[:5])}"
         if len(others) == len(state):
-            raise ValueError(f"{source} has names of no layout that is known here, {', '.join(KEY_MAPS)}: {told}")
+            raise ValueError(f"{source} has names of no known layout, {', '.join(KEY_MAPS)}: {', '.join(others[:5])}")
         raise ValueError(f"{source} is nearest to the layout of {library}, but {told}")
     return library

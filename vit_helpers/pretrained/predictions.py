@@ -1,5 +1,7 @@
-"""Predictions for image files and for data sets: of one model, in batches, so that large folders fit into memory."""
+"""Predictions of a model for image files and for data sets, in batches, so that large folders fit into memory."""
 
+import warnings
+from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,11 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.data.folders import PARTS, subfolders
-from vit_helpers.data.images import open_picture
+from vit_helpers.data.folders import find_files, find_parts, subfolders
+from vit_helpers.data.images import as_text, expand_user, open_picture
+from vit_helpers.data.reading import SHORT, find_sha256, map_files
 from vit_helpers.pretrained.files import Pretrained, read_notes
-from vit_helpers.pretrained.runs import evaluation_batches, full_name
+from vit_helpers.pretrained.runs import evaluation_batches
 from vit_helpers.pretrained.sources import find_file
 from vit_helpers.training import FlipTTA, predict
 from vit_helpers.training.presets import RunSettings, load_data
@@ -21,21 +24,17 @@ BATCH = 32
 
 
 def find_pictures(paths: Iterable[Path]) -> list[Path]:
-    """The files among these paths, and the image files in the folders among them, at any depth, without repetition.
+    """The files among these paths, and the image files in the folders among them, at any depth, each of them once.
 
-    raises: ValueError for a folder without image files
+    raises: ValueError for a folder without image files, or that cannot be read
     """
     from torchvision.datasets.folder import IMG_EXTENSIONS
 
     found: dict[Path, None] = {}
     for path in paths:
-        inside = [path]
-        if path.is_dir():
-            names = (file for file in sorted(path.rglob("*")) if file.name.lower().endswith(IMG_EXTENSIONS))
-            inside = [file for file in names if not file.name.startswith(".") and not file.is_dir()]
-            if not inside:
-                raise ValueError(f"no images in {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
-        found |= dict.fromkeys(inside)
+        found |= dict.fromkeys(inside := find_files(path) if path.is_dir() else [path])
+        if not inside:
+            raise ValueError(f"no images in {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
     return list(found)
 
 
@@ -64,44 +63,67 @@ def predict_files(
 def prediction_table(files: Sequence[Path], probabilities: Tensor, class_names: Sequence[str]) -> pd.DataFrame:
     """A row for each file: picture, class and probability, then the probability of each class in a column "p(CLASS)"."""
     best = probabilities.max(dim=1)
-    first = {"picture": [str(file) for file in files], "class": [class_names[i] for i in best.indices.tolist()]}
+    first = {"picture": [as_text(file) for file in files], "class": [class_names[i] for i in best.indices.tolist()]}
     table = pd.DataFrame(first | {"probability": best.values.tolist()})
     return table.join(pd.DataFrame(probabilities.numpy(), columns=[f"p({name})" for name in class_names]))
 
 
 def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tensor, str, dict[Path, str]]:
-    """Test a model on a data set: all images of a folder of classes, and the test split of anything else.
+    """Test a model on a folder of images or on the test split of a data set, with the test-time augmentation of its run.
 
-    Of the data that a run was trained on, only the test split is used, and test-time augmentation as in the run.
+    Of a folder that has a test split, only that is used; and of no folder an image that the run was trained or validated on.
     name   : of the weights, as for `load_pretrained`
     returns: the confusion matrix (K, K) for the model's classes, which images were used, and what could not be read
-    raises : ValueError for classes that the model does not know, naming them
+    raises : ValueError for classes that the model does not know, naming them, and if no image is left
+    warns  : of images that are left out
     """
     file, known = find_file(name), pretrained.class_names
     notes = read_notes(file) if file.suffix == ".safetensors" else {}
     model = FlipTTA(pretrained.model) if notes.get("tta") == "yes" else pretrained.model
     kind, _, path = data.partition(":")
-    folder, seen = Path(path).expanduser(), full_name(data) == notes.get("data")
-    classes = subfolders(folder) if kind == "folder" and folder.is_dir() else []
-    if classes and not seen and not any(one.name.lower() in PARTS for one in classes):
-        check_classes(name, [one.name for one in classes], known)
-        label = {file: known.index(one.name) for one in classes for file in find_pictures([one])}
-        probabilities, readable, broken = predict_files(pretrained, list(label), model)
+    if kind == "folder" and (folder := expand_user(path)).is_dir():
+        classes, what = find_tested(folder)
+        check_classes(name, classes, known)
+        label = {file: known.index(one) for one, inside in classes.items() for file in find_pictures([inside])}
+        files = leave_out(list(label), b64decode(notes.get("seen", "")), name)
+        probabilities, readable, broken = predict_files(pretrained, files, model)
         labels = torch.tensor([label[file] for file in readable], dtype=torch.long)
-        return confusion(probabilities.argmax(1), labels, len(known)), f"images, all of {data}", broken
-    split = notes.get("split", "hash") if seen else "hash"
-    own: Any = load_data(RunSettings(data=data, split=split), pretrained.preprocess.crop)
+        return confusion(probabilities.argmax(1), labels, len(known)), f"images {what} {data}", broken
+    own: Any = load_data(RunSettings(data=data), pretrained.preprocess.crop)
     check_classes(name, own.class_names, known)
     batches = ((renormalize(x, own, pretrained), y) for x, y in evaluation_batches(own, "test"))
     logits, labels = predict(model, batches)
     place = torch.tensor([known.index(one) for one in own.class_names])
-    return confusion(logits.argmax(1), place[labels], len(known)), f"images, the test split of {data}", {}
+    return confusion(logits.argmax(1), place[labels], len(known)), f"images of the test split of {data}", {}
+
+
+def find_tested(folder: Path) -> tuple[dict[str, Path], str]:
+    """The class folders that a test of this folder reads, by name, and the words for them: of its test split, or of all"""
+    parts = find_parts(folder, "test")
+    tested = parts.get("test") or (find_parts(folder)["train"] if subfolders(folder) else folder)
+    return {as_text(one.name): one for one in subfolders(tested)}, "of the test split of" if parts else "of"
+
+
+def leave_out(files: list[Path], seen: bytes, name: str) -> list[Path]:
+    """The files whose content was not seen in training; ValueError if there are none.  seen: the sha256s, shortened"""
+    if not seen:
+        return files
+    known = {seen[start : start + SHORT] for start in range(0, len(seen), SHORT)}
+    sums = map_files(find_sha256, files, "comparing")
+    new = [file for file, one in zip(files, sums, strict=True) if isinstance(one, Exception) or one[:SHORT] not in known]
+    if not new:
+        raise ValueError(f"{name} was trained or validated on all of these {len(files):,} images: test it on others")
+    if left := len(files) - len(new):
+        warnings.warn(
+            f"{left:,} of {len(files):,} images are left out: {name} was trained or validated on them", stacklevel=2
+        )
+    return new
 
 
 def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
     """Raise ValueError if there are classes that the model of this name does not know."""
     if unknown := set(classes) - set(known):
-        raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}, but {', '.join(known[:20])}")
+        raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}; it knows {', '.join(known[:20])}")
 
 
 def renormalize(images: Tensor, data: Any, pretrained: Pretrained) -> Tensor:

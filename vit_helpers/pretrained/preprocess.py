@@ -57,6 +57,9 @@ class Preprocess:
                 raise ValueError(f"a picture is (C, H, W) with C = {self.in_chans}, got {tuple(image.shape)}")
         else:
             image = to_rgb(image).convert("L" if self.in_chans == 1 else "RGB")
+        _, *sides = TF.get_dimensions(image)
+        if isinstance(self.resize, int) and (longest := 100 * min(sides)) < max(sides):  # all of it might fill the memory
+            image = TF.center_crop(image, [min(side, longest) for side in sides])
         image = TF.resize(image, self.resize, InterpolationMode(self.interpolation), antialias=True)
         image = TF.center_crop(image, self.crop)
         return image.clamp(0, 1) if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255  # bicubic overshoots

@@ -1,6 +1,7 @@
 """The data and the network of a run, from scratch or from trained weights, and the model that comes out of it."""
 
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,18 +29,20 @@ WIDTH = 768  # that the learning rates for fine-tuning in presets.toml are meant
 def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
     """The data set of a run and its network, which has a new head and the trained weights that the settings name, if any.
 
-    Images get the size that the weights were trained with, unless the settings give another, and in memory their mean and
-    std.  options: of the data set's function
+    Images get the size that the weights were trained with, unless the settings give another; in memory they are normalized
+    by the mean and std of the weights.  options: of the data set's function
     raises: ValueError for images with another number of channels
     """
     if settings.weights is None:
         data = load_data(settings, **options)
         return data, make_network(data, settings)
     pretrained = load_pretrained(settings.weights, settings.shape.get("num_heads"))
+    if any(side % (P := pretrained.model.config.patch_size) for side in settings.image_size or ()):
+        raise ValueError(f"the patches of {settings.weights} have side {P}: give an image size that is a multiple of it")
     data = load_data(settings, pretrained.preprocess.crop, **options)
     if data.in_chans != (wanted := pretrained.preprocess.in_chans):
         raise ValueError(
-            f"{settings.weights} reads images of {wanted} channels, those of {settings.data} have {data.in_chans}"
+            f"{settings.weights} needs images with {wanted} channels, those of {settings.data} have {data.in_chans}"
         )
     if isinstance(data, Data):
         data = replace(data, mean=pretrained.preprocess.mean, std=pretrained.preprocess.std)
@@ -53,12 +56,12 @@ def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
 
 
 def scale_lr(settings: RunSettings, model: Any) -> RunSettings:
-    """Settings for fine-tuning whose learning rate fits the model's width, since narrow models take larger steps."""
+    """Settings for fine-tuning whose learning rate is scaled by 768 / width, since narrow models tolerate larger steps."""
     return settings.replace(lr=float(f"{settings.recipe.lr * WIDTH / model.config.embed_dim:.2g}"))
 
 
 def trained_model(config: ViTConfig, settings: RunSettings, weights: Mapping[str, Tensor]) -> ViT:
-    """The model of a run with these weights, with LoRA merged; draws no random numbers, so that a run can go on."""
+    """The model of a run with these weights, with LoRA merged; draws no random numbers, so that a run can continue."""
     with torch.random.fork_rng(devices=[]):
         model = ViT(config)
         if settings.weights and settings.tune == "lora":
@@ -68,26 +71,35 @@ def trained_model(config: ViTConfig, settings: RunSettings, weights: Mapping[str
 
 
 def save_run(
-    path: Path, weights: Mapping[str, Tensor], epoch: int, *, config: ViTConfig, settings: RunSettings, data: Any
+    path: Path, weights: dict[str, Tensor], epoch: Epoch, *, config: ViTConfig, settings: RunSettings, data: Any
 ) -> None:
-    """Save the weights that a run had after an epoch, for `load_pretrained`; their notes name the epoch and the data.
-
-    data: its images were resized to the shorter side, and cropped
-    """
+    """Save the weights that a run had after an epoch, for `load_pretrained`; their notes are read by `check_best` and
+    `count_confusions`.  data: its images were resized to the shorter side, and cropped"""
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
-    notes = {
-        "epoch": str(epoch),
-        "data": full_name(settings.data),
-        "split": settings.split,
-        "tta": "yes" if settings.tta else "no",
-    }
+    notes = {"epoch": str(epoch.epoch), "validation loss": repr(epoch.val_loss), "tta": "yes" if settings.tta else "no"}
+    if isinstance(data, Data) and data.seen:
+        notes["seen"] = b64encode(b"".join(sorted(data.seen))).decode()
     save_weights(path, trained_model(config, settings, weights), preprocess, data.class_names, notes)
 
 
-def full_name(data: str) -> str:
-    """The name of a data set, with the whole path of one that is in a folder."""
-    kind, _, path = data.partition(":")
-    return f"{kind}:{Path(path).expanduser().resolve()}" if path else data
+def check_best(path: Path, history: Sequence[Epoch]) -> str:
+    """A line to print before a run is resumed whose weights of the best epoch are missing; empty if they are there.
+
+    raises: ValueError when the file has other weights, or is damaged: they would be overwritten
+    """
+    epoch = best_epoch(history)
+    if not path.is_file():
+        return f"note: {path} with the weights of epoch {epoch} is missing; without a better epoch, the last one is tested\n"
+    try:
+        load_weights(path)
+        losses, notes = {str(row.epoch): repr(row.val_loss) for row in history}, read_notes(path)
+        kept, loss = notes.get("epoch", ""), notes.get("validation loss")
+        later = kept in (str(len(history) + 1), str(len(history) + 2))  # an epoch that will be trained again
+        if not later and (kept != str(epoch) if loss is None else losses.get(kept) != loss):
+            raise ValueError(f"{path} does not have the weights of epoch {epoch} of this run")
+    except ValueError as error:
+        raise ValueError(f"{error}: move the file elsewhere to continue without the weights of that epoch") from error
+    return ""
 
 
 def fit_run(
@@ -96,23 +108,23 @@ def fit_run(
     """Train the model of a run; its history and weights, of the best and of the last epoch, are kept in the folder `out`.
 
     keep   : writes the checkpoint, or resumes it first
-    returns: the history, and the epoch whose weights the model has afterwards: the best, where there is a file for it,
-             which a ViT of pre-norm blocks has; else the last
+    returns: the history, and the epoch whose weights the model has afterwards: the best, if its weights are in a file,
+             as for a ViT with pre-norm blocks; otherwise the last
     """
     train, validation = (shard_batches(x) for x in (make_batches(data, settings), evaluation_batches(data, "validation")))
     after, best = (EarlyStopping(settings.patience), HistoryFile(out / "history.csv")), out / RUN_WEIGHTS
     if not settings.keeps_weights:
-        return (history := fit(model, train, validation, settings.recipe, device=device, callbacks=[keep, *after])), len(
-            history
-        )
+        history = fit(model, train, validation, settings.recipe, device=device, callbacks=[keep, *after])
+        return history, len(history)
     save = partial(save_run, config=model.config, settings=settings, data=data)
     callbacks = [KeepBest(partial(save, best)), keep, *after]
     history = fit(model, train, validation, settings.recipe, device=device, callbacks=callbacks)
     epoch, last, weights = best_epoch(history), len(history), full_state_dict(model)
     if is_main_process():
-        save(out / LAST_WEIGHTS, weights, last)
-        if not best.exists() or read_notes(best).get("epoch") != str(epoch):  # a run that version 0.1 or 0.2 started
-            save(best, weights, epoch := last)
+        save(out / LAST_WEIGHTS, weights, history[-1])
+        if not best.exists() or read_notes(best).get("epoch") != str(epoch):  # see `check_best`, or of version 0.1
+            save(best, weights, history[-1])
+            epoch = last
     if (epoch := broadcast(epoch)) != last:
         load_whole(merge_lora(model), load_weights(best).model.state_dict() if is_main_process() else {})
     return history, epoch

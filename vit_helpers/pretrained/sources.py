@@ -47,7 +47,7 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
     "ours:scattered"         : models of this series, in `vit_helpers/weights`
     a folder                 : of a run of `train`, or what Hugging Face's save_pretrained wrote
 
-    num_heads: for files that cannot say it, because their model has a width of its own; ValueError with other names
+    num_heads: for files that do not contain it, of models whose width is not one of the paper's; ValueError for other names
     raises: ValueError for an unknown name, and for weights that do not fit the paper's model, with their keys and shapes;
             OSError if the weights cannot be downloaded or read; ImportError if their library is not installed
     """
@@ -58,13 +58,13 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
         library, rest = "huggingface", str(path)
     of_google = path.suffix == ".npz"
     foreign = path.suffix in FILES and not of_google and not (path.suffix == ".safetensors" and PARTS[0] in read_notes(path))
-    if num_heads and not foreign:
-        raise ValueError(f"{name} says how many heads its model has: leave out num_heads")
+    if num_heads is not None and not foreign:
+        raise ValueError(f"{name} already says how many heads its model has: leave out num_heads")
     if path.suffix in FILES:
         return load_file(path, num_heads) if foreign else load_google(path) if of_google else load_weights(path)
     if library not in LIBRARIES or not rest:
         names = ", ".join(f"{library}:NAME" for library in LIBRARIES)
-        raise ValueError(f"unknown weights {str(name)!r}, known: {names}, a folder of a run, PATH{', PATH'.join(FILES)}")
+        raise ValueError(f"unknown weights {str(name)!r}, known: {names}, the folder of a run, PATH{', PATH'.join(FILES)}")
     try:
         return LIBRARIES[library](rest)
     except ModuleNotFoundError as error:
@@ -73,7 +73,7 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
 
 def find_file(name: str | Path) -> Path:
     """The file of weights that a name stands for, if it is a file: in the folder of a run, the one of the best epoch."""
-    path = Path(name)
+    path = Path(str(name))
     return path / RUN_WEIGHTS if (path / RUN_WEIGHTS).is_file() else path
 
 
@@ -81,8 +81,8 @@ def load_file(path: Path, num_heads: int | None = None) -> Pretrained:
     """A ViT from a file of tensors by name, without their description; no code of the file runs.
 
     What names and shapes do not tell is assumed: mean and std are ImageNet's for torchvision's names, else 0.5, and the
-    head count is the paper's for the width. Images are resized to the size of the training images, which were square.
-    raises: ValueError if it is no ViT of the paper under names that are known, with the nearest layout; OSError
+    number of heads is the paper's for this width. Images are resized to the size of the training images, which were square.
+    raises: ValueError if it is not a ViT of the paper under known names, with the nearest layout; OSError
     """
     raw = read_state(path)
     library = recognize(raw, path)
@@ -95,7 +95,7 @@ def load_file(path: Path, num_heads: int | None = None) -> Pretrained:
     patches, P = state["token_embed.pos_embed"].shape[1] - class_token, math.isqrt(numbers // C)
     side = math.isqrt(patches) * P
     if side**2 != patches * P**2:
-        raise ValueError(f"{path} has positions for {patches} patches, which are not those of a square image")
+        raise ValueError(f"{path} has position embeddings for {patches} patches, which do not form a square")
     mean, std = IMAGENET if library == "torchvision" and C == 3 else ((0.5,) * C, (0.5,) * C)
     rest = {"norm_eps": NORM_EPS.get(library, 1e-6), "pool": "cls" if class_token else "avg"}
     return assemble(state, num_heads, Preprocess(side, (side, side), "bilinear", mean, std), (), **rest)
@@ -197,7 +197,7 @@ def load_google(path: Path) -> Pretrained:
         with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = dict(file)
     except (BadZipFile, ValueError, EOFError) as error:
-        raise ValueError(f"{path} is cut short, or no npz file: {error}") from error
+        raise ValueError(f"{path} is cut short, or not an npz file: {error}") from error
     state, query = from_google(arrays), "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel"
     require_keys({**state, **arrays}, "token_embed.pos_embed", "patch_embed.proj.weight", query)
     rows = math.isqrt(state["token_embed.pos_embed"].shape[1])
@@ -229,7 +229,7 @@ def assemble(
     if num_heads is None:
         num_heads = {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}.get(D)
     if num_heads is None:
-        raise ValueError(f"weights of width {D} do not tell how many heads the model has: give num_heads")
+        raise ValueError(f"weights of width {D} do not show the number of heads: give num_heads (train --set num_heads=N)")
     hidden = state.get("pre_logits.0.weight")
     config = ViTConfig(
         image_size=preprocess.crop,

@@ -1,4 +1,4 @@
-"""The best epoch of a run: kept, and waited for no longer than asked; and the history as a table."""
+"""The best epoch of a run, whose weights are kept; early stopping where none follows; and the history as a table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -28,24 +28,24 @@ def best_epoch(history: Sequence[Epoch]) -> int:
 
 
 class KeepBest(Callback):
-    """Calls save(weights, epoch) after every epoch that is the best so far, in the main process.
+    """Calls save(weights, epoch), an `Epoch`, in the main process after every epoch that is the best so far.
 
-    weights: the whole state dict, on the CPU, also of a model that is sharded.  Give it to `fit` before its `Checkpoint`, so
+    weights: the whole state dict, on the CPU, even if the model is sharded.  Give it to `fit` before its `Checkpoint`, so
     that what a checkpoint counts as the best epoch has been saved.
     """
 
-    def __init__(self, save: Callable[[dict[str, Tensor], int], object]) -> None:
+    def __init__(self, save: Callable[[dict[str, Tensor], Epoch], object]) -> None:
         self.save = save
 
     def on_epoch_end(self, run: Run) -> None:
         if best_epoch(run.history) == run.history[-1].epoch:
             weights = full_state_dict(run.model)  # in every process: a sharded model is gathered from all
             if is_main_process():
-                self.save(weights, run.history[-1].epoch)
+                self.save(weights, run.history[-1])
 
 
 class EarlyStopping(Callback):
-    """Stops the training after so many epochs without a better one, see `best_epoch`; None for never.
+    """Stops the training after `patience` epochs without a better one, see `best_epoch`; None for never.
 
     Give it to `fit` after its `Checkpoint`, so that a run that has been stopped is not trained further when it is resumed.
     """

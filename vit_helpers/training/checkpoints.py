@@ -1,4 +1,4 @@
-"""Checkpoints: all that a training needs to go on, written so that an interruption at any moment does not lose it.
+"""Checkpoints: everything that a run needs to be resumed, written so that an interruption at any moment does not lose it.
 
 A file holds a dict: `version`, `model`, `optimizer`, `schedule`, `random` (the generators' states), `recipe`, `total` (the
 steps of the whole run), `history` (a dict per epoch) and `about` (what the caller wants kept). A path that ends in
@@ -23,22 +23,22 @@ from vit_helpers.training.callbacks import Callback, Run
 from vit_helpers.training.distributed import barrier, broadcast, is_main_process, world_size
 from vit_helpers.training.measurements import Epoch
 from vit_helpers.training.recipe import Recipe
-from vit_helpers.training.sealed import WriteError, checksums, load_sealed, save_sealed, write_aside
+from vit_helpers.training.sealed import WriteError, checksums, error_cause, load_sealed, save_sealed, write_aside
 
 SHARDS = ".shards"
 VERSION = 3  # since 3 with a checksum; since 2 with a "version"
 RENAMED = {"token_rate": "token_lr_mult"}  # fields of `Recipe`, since version 1
-NEEDED = ("optimizer", "schedule", "random")  # without these no run goes on as it was
+NEEDED = ("optimizer", "schedule", "random")  # without these no run continues as it was
 
 State = dict[str, Any]
 
 
 class Checkpoint(Callback):
-    """Keeps all that is needed to go on, after every epoch.
+    """Keeps everything that is needed to resume, after every epoch.
 
     path  : a file, or a folder that ends in ".shards"
-    resume: first go on from there, to the same end as a run that was never stopped (on CPU and CUDA)
-    about : plain values (numbers, texts, tuples, dicts) that describe what is trained
+    resume: first continue from there, to the same result as a run that was never stopped (on CPU and CUDA)
+    about : plain values (numbers, strings, tuples, dicts) that describe what is trained
     raises: ValueError when the path is of the wrong kind, when `about` is not plain, or when the checkpoint belongs to
             another recipe or number of batches; FileNotFoundError when there is nothing to resume; OSError when nothing
             can be written there
@@ -72,7 +72,7 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
     """Make the folder, and raise before the first epoch, not after it, where a checkpoint could not be read again."""
     if path.suffix == SHARDS:
         if finished(path) and not resume:
-            raise ValueError(f"{path} contains a run already: resume=True goes on with it")
+            raise ValueError(f"{path} already contains a run: resume=True continues it")
         path.mkdir(parents=True, exist_ok=True)
     elif path.is_dir():
         raise ValueError(f"{path} is a folder; a checkpoint is a file, for example {path / 'checkpoint.pt'}")
@@ -82,7 +82,7 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
     try:
         torch.load(io.BytesIO(plain.getvalue()), weights_only=True)
     except pickle.UnpicklingError as error:
-        raise ValueError(f"recipe and about must hold plain numbers and texts: {recipe}, {about!r}") from error
+        raise ValueError(f"recipe and about must hold plain numbers and strings: {recipe}, {about!r}") from error
     if is_main_process():
         check_writable(path.parent)
 
@@ -139,7 +139,7 @@ def reraise_dcp_errors(kind: type[Exception], doing: str, hint: str = "") -> Ite
         causes = [cause for cause, _ in error.failures.values()]
         if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
             raise KeyboardInterrupt from error
-        raise kind(f"could not {doing}: {causes[0]}{hint}") from error
+        raise kind(f"could not {doing}: {error_cause(causes[0])}{hint}") from error
 
 
 def finished(path: Path) -> list[Path]:
@@ -176,7 +176,7 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
     except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
         raise ValueError(f"the checkpoint {file} is truncated or damaged{hint}") from error
     if not isinstance(state, dict) or "history" not in state:
-        raise ValueError(f"{file} is not a checkpoint of this training: {type(state).__name__} without a history")
+        raise ValueError(f"{file} is not a checkpoint of this package: {type(state).__name__} without a history")
     recipe = {RENAMED.get(name, name): value for name, value in state.get("recipe", {}).items()}
     history = [Epoch.from_dict(row) for row in state["history"]]
     known = {"recipe": asdict(Recipe()) | recipe, "history": history, "about": state.get("about", {})}
@@ -190,19 +190,22 @@ def restore(state: State, run: Run) -> None:
     """
     needed = NEEDED[1:] if "parts" in state else ("model", *NEEDED)
     if missing := [name for name in needed if name not in state]:
-        raise ValueError(f"no run can go on from this checkpoint, it lacks: {', '.join(missing)}")
+        raise ValueError(f"no run can continue from this checkpoint, because it lacks: {', '.join(missing)}")
     kept = state["recipe"] | {"total steps": state.get("total", run.steps)}
     wanted = asdict(run.recipe) | {"total steps": run.steps}
     if changed := describe_changes(kept, wanted):
         raise ValueError(f"the checkpoint was made with another recipe: {changed}")
     if "parts" in state:
         load_shards(state["parts"], run, state.get("checksums", {}))
-    else:
-        run.model.load_state_dict(state["model"])
-        run.optimizer.load_state_dict(state["optimizer"])
-    run.schedule.load_state_dict(state["schedule"])
-    torch.set_rng_state(state["random"]["cpu"])
-    torch.cuda.set_rng_state_all(state["random"].get("cuda", [])[: torch.cuda.device_count()])
+    try:
+        if "parts" not in state:
+            run.model.load_state_dict(state["model"])
+            run.optimizer.load_state_dict(state["optimizer"])
+        run.schedule.load_state_dict(state["schedule"])
+        torch.set_rng_state(state["random"]["cpu"])
+        torch.cuda.set_rng_state_all(state["random"].get("cuda", [])[: torch.cuda.device_count()])
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"the checkpoint does not fit this run: {error_cause(error)}") from error
     run.history[:] = state["history"]
 
 
@@ -224,7 +227,7 @@ def load_shards(folder: Path, run: Run, expected: dict[str, str]) -> None:
     from vit_helpers.training.plain_shards import load_plain
 
     if folder != broadcast(folder):
-        raise ValueError(f"this process sees another newest checkpoint than the first does: {folder}; is it shared?")
+        raise ValueError(f"the latest checkpoint here is {folder}, in the first process another: do both see one folder?")
     there = (folder / name for name in expected if (folder / name).exists())
     found = broadcast(checksums(there) if is_main_process() else {})
     if damaged := [name for name, digest in expected.items() if found.get(name) != digest]:
@@ -236,8 +239,8 @@ def load_shards(folder: Path, run: Run, expected: dict[str, str]) -> None:
 
 
 def hint_older(path: Path) -> str:
-    """The end of an error message: how to go on from the checkpoint before this file or folder of parts, if there is one."""
+    """The end of an error message: how to continue from the checkpoint before this file or folder of parts, if any."""
     if older := [folder for folder in finished(path.parent) if folder < path]:
-        return f"; if it is damaged, remove {path} to go on from {older[-1]}"
+        return f"; if it is damaged, remove {path} to continue from {older[-1]}"
     before = path.with_name(path.name + ".previous")
-    return f"; the one before it is {before}: rename it to {path.name} to go on from there" if before.exists() else ""
+    return f"; the one before it is {before}: rename it to {path.name} to continue from there" if before.exists() else ""

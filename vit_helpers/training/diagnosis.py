@@ -14,6 +14,7 @@ STUCK = 0.97  # of the way from the least loss to that of guessing
 ROOM = 0.1  # nats between these two, without which the loss cannot show whether anything was learned
 CLOSE = 0.01  # how far, in proportion, a loss that sits at a logarithm may be from it
 GAP = 0.1  # between training and validation accuracy
+RISEN = 1.1  # times its lowest: a validation loss so high shows that a gap is not chance
 POOR = 0.9  # training accuracy
 
 
@@ -36,7 +37,7 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
              "underfitting", "not validated" or "healthy"
     raises : ValueError when the history is empty
 
-    Differences that a validation split of this size shows by chance alone have no name.
+    Differences that chance alone could produce in a validation split of this size are not reported.
     """
     if not history:
         raise ValueError("an empty history cannot be diagnosed")
@@ -46,7 +47,7 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
     K = max(last.num_classes, 1)
     least = math.log(math.e + K - 1) - 1  # loss when the right output is 1 and all others are 0
     count, value = stuck_count(rows) or ("", 0)
-    symptom = next(symptom for symptom, seen in SYMPTOMS.items() if seen(last, count))
+    symptom = next(symptom for symptom, seen in SYMPTOMS.items() if seen(last, count, best.val_loss))
     guess, ln_k = guess_loss(last), math.log(K)
     shares = f", or {guess:.2f} by their shares" if 0 < guess < ln_k - 0.01 else ""
     words = {"count": count, "value": value, "ln": math.log(max(value, 1)), "ln_k": ln_k, "shares": shares, "least": least}
@@ -55,12 +56,12 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
 
 
 def not_finite(row: Epoch) -> bool:
-    """Whether a loss is no number; that of a validation that did not happen has no accuracy either, and does not count."""
+    """Whether a loss is not finite; that of a validation that did not happen has no accuracy either, and does not count."""
     return not math.isfinite(row.loss) or (not math.isfinite(row.val_loss) and not math.isnan(row.val_accuracy))
 
 
 def guess_loss(row: Epoch) -> float:
-    """What guessing costs; ln K where the labels' shares were not measured, 0 where the loss is no cross-entropy."""
+    """The loss of guessing; ln K where the labels' shares were not measured, 0 where the loss is not cross-entropy."""
     return row.guess_loss if row.batch_size else math.log(max(row.num_classes, 1))
 
 
@@ -73,7 +74,7 @@ def margin(row: Epoch, share: float | None = None, errors: float = 2) -> float:
 def is_chance(row: Epoch) -> bool:
     """Whether always naming the most frequent class would be as accurate in validation, as far as so many images show."""
     share = row.val_largest_class if row.val_images else 1 / max(row.num_classes, 1)
-    return row.val_accuracy <= share + margin(row, share)
+    return row.val_accuracy <= share + margin(row, share) and not row.val_accuracy == 1 > share
 
 
 def is_guessing(row: Epoch) -> bool:
@@ -92,7 +93,13 @@ def is_stuck(row: Epoch) -> bool:
     """Whether the loss is that of guessing, where it has room to be lower, and validation shows no high accuracy"""
     guess, least = guess_loss(row), row.least_loss
     learned = row.val_accuracy >= POOR and not is_chance(row)
-    return guess - least >= ROOM and row.loss >= least + STUCK * (guess - least) and not learned
+    untrained = row.epoch == 1 and 0 < row.images <= row.batch_size  # the loss of the first step is measured before it
+    return not untrained and guess - least >= ROOM and row.loss >= least + STUCK * (guess - least) and not learned
+
+
+def is_overfitting(row: Epoch, lowest: float) -> bool:
+    """Whether training is ahead of validation by more than chance, or the validation loss has risen from its lowest, too"""
+    return row.accuracy - row.val_accuracy >= GAP + (margin(row) if row.val_loss < RISEN * lowest else 0)
 
 
 def stuck_count(rows: Sequence[Epoch]) -> tuple[str, int] | None:
@@ -117,16 +124,16 @@ def stuck_count(rows: Sequence[Epoch]) -> tuple[str, int] | None:
 # Loss and accuracy cannot show a softmax before the loss for few classes: with 2 of them the loss stays above 0.31, where
 # label smoothing alone can keep that of a healthy training. The outputs show it always. Rows that do not come from `fit`
 # have no `probabilities`, and perhaps no `val_majority_share` (NaN), and never get the diagnosis.
-SYMPTOMS: dict[str, Callable[[Epoch, str], bool]] = {  # the most serious first
-    "not finite": lambda row, _: not_finite(row),
-    "softmax twice": lambda row, _: row.probabilities,
-    "stuck at ln({count})": lambda _, count: count not in ("", "classes"),
-    "constant prediction": lambda row, _: is_constant(row),
-    "stuck at ln K": lambda row, count: is_stuck(row) or count == "classes",
-    "no better than guessing": lambda row, _: is_guessing(row),
-    "overfitting": lambda row, _: row.accuracy - row.val_accuracy >= GAP + margin(row),
-    "underfitting": lambda row, _: row.accuracy < POOR and not row.val_accuracy + margin(row, errors=3) >= POOR,
-    "not validated": lambda row, _: math.isnan(row.val_accuracy),
-    "healthy": lambda row, _: True,
+SYMPTOMS: dict[str, Callable[[Epoch, str, float], bool]] = {  # the most serious first
+    "not finite": lambda row, *_: not_finite(row),
+    "softmax twice": lambda row, *_: row.probabilities,
+    "stuck at ln({count})": lambda _, count, *rest: count not in ("", "classes"),
+    "constant prediction": lambda row, *_: is_constant(row),
+    "stuck at ln K": lambda row, count, _: is_stuck(row) or count == "classes",
+    "no better than guessing": lambda row, *_: is_guessing(row),
+    "overfitting": lambda row, _, lowest: is_overfitting(row, lowest),
+    "underfitting": lambda row, *_: row.accuracy < POOR and not row.val_accuracy + margin(row, errors=3) >= POOR,
+    "not validated": lambda row, *_: math.isnan(row.val_accuracy),
+    "healthy": lambda row, *_: True,
 }
 ADVICE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # {symptom: what to try}

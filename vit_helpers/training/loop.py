@@ -53,7 +53,7 @@ def fit(
     Where several processes train together (`training.distributed`), each gives its own slice of the batches.
     """
     if resume and checkpoint is None:
-        raise ValueError("resume=True needs the checkpoint to go on from")
+        raise ValueError("resume=True needs the checkpoint to resume from")
     recipe = recipe or Recipe()
     smoothing = recipe.label_smoothing if loss_fn is None else None
     run = start_run(model.to(device), recipe, steps=recipe.epochs * len(train))

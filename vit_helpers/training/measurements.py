@@ -50,9 +50,9 @@ class Epoch:
     val_loss, val_accuracy, val_majority_share, val_images, val_largest_class: the validation split's `Score`, with the same
                        label smoothing
     images, batch_size, tokens: training images, those of the largest batch, and tokens of an image in a `ViT`; 0 if unknown
-    least_loss       : what these labels cost at least, in nats: 0 unless they are smoothed or mixed
-    guess_loss       : what the best prediction costs that is the same for all images: ln K if all classes are
-                       as frequent; 0 if unknown, or if the loss is no cross-entropy
+    least_loss       : the lowest loss that these labels allow, in nats: 0 unless they are smoothed or mixed
+    guess_loss       : the lowest loss of a prediction that is the same for all images: ln K if all classes are
+                       equally frequent; 0 if unknown, or if the loss is not cross-entropy
     """
 
     epoch: int

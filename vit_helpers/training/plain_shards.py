@@ -1,5 +1,6 @@
 """Sharded checkpoints, read without running code of whoever wrote them. torch's own reader unpickles what it finds."""
 
+import logging
 import pickle
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ ALLOWED = {  # what torch pickles into the list of tensors: none of it runs code
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if name not in ALLOWED.get(module, ()):
-            raise pickle.UnpicklingError(f"{module}.{name} does not belong into a checkpoint")
+            raise pickle.UnpicklingError(f"{module}.{name} does not belong in a checkpoint")
         return super().find_class(module, name)
 
 
@@ -50,4 +51,9 @@ class _Planner(DefaultLoadPlanner):
 
 def load_plain(state: dict[str, Any], folder: Path, no_dist: bool) -> None:
     """Fill a state dict from a sharded checkpoint; no_dist: in this process alone.  raises: torch's CheckpointException"""
-    load(state, storage_reader=_Reader(folder), planner=_Planner(), no_dist=no_dist)
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # torch would log a traceback beside the error that it raises
+    try:
+        load(state, storage_reader=_Reader(folder), planner=_Planner(), no_dist=no_dist)
+    finally:
+        logging.disable(level)

@@ -4,17 +4,18 @@ import inspect
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data import Data, load, subset
-from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
+from vit_helpers.data.augment import crop, cutmix, flip_crop, mixup, random_affine, random_erase, random_flip
 from vit_helpers.data.registry import LOADERS, PATH_LOADERS
+from vit_helpers.data.splits import sample_rows
 from vit_helpers.encoder import Block
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.measurements import FlipTTA
@@ -32,16 +33,6 @@ class NormLastBlock(Block):
     def attention_weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """As `Block.attention_weights`, of the tokens as they come: here no norm precedes the attention."""
         return self.attn.weights(x, mask)
-
-
-def flip_crop(images: Tensor) -> Tensor:
-    """Mirrored or not, and moved by up to 2 pixels: (B, C, H, W) -> (B, C, H, W)"""
-    return random_crop(random_flip(images), padding=2)
-
-
-def crop(images: Tensor) -> Tensor:
-    """Moved by up to a sixteenth of the side, at least 1 pixel, and not mirrored: (B, C, H, W) -> (B, C, H, W)"""
-    return random_crop(images, padding=max(1, images.shape[3] // 16))
 
 
 NORMS = {"first": Block, "last": NormLastBlock}
@@ -71,7 +62,7 @@ def make_config(model: str, **shape: Any) -> ViTConfig:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """All that decides a training run. `from_dict` and `replace` take every setting by its own name, as in lr=1e-3.
+    """All that determines a training run. `from_dict` and `replace` take every setting by its own name, as in lr=1e-3.
 
     data      : name of the data set, as for `load`;  split: how a folder is divided, "hash" or "exact" (`data.folders`)
     model     : size of the model with its patch side, as in "mini/2";  shape: fields of `ViTConfig` that differ from it
@@ -82,10 +73,10 @@ class RunSettings:
     images    : how many training images; None for all;  repeat: how often each comes in an epoch
     augment   : "affine", "crop", "flip", "flip_crop", "erase" or "none";  mix: "mixup", "cutmix" or "none"
     tta       : whether testing also looks at the mirror images (`FlipTTA`)
-    seed      : start of all random draws
-    patience  : stop after so many epochs without a better one on the validation split; None for never
-    weights   : a trained model to start from, as for `load_pretrained`, which then has its own shape; None for none
-    tune      : of it, "full" trains all weights, "head" only a new head, "lora" updates of this `rank` and the head
+    seed      : of all random numbers
+    patience  : stop after this many epochs without a better one on the validation split; None for never
+    weights   : a trained model to start from, as for `load_pretrained`, which determines the shape; None for none
+    tune      : "full" trains all its weights, "head" only a new head, "lora" updates of this `rank` and the head
     raises    : ValueError or TypeError naming what does not fit
 
     >>> RunSettings.from_dict({"lr": 1e-3, "depth": 4}).replace(epochs=3)
@@ -113,6 +104,8 @@ class RunSettings:
     rank: int = 8
 
     def __post_init__(self) -> None:
+        for name in ("data", "model"):  # numbers become names, which are unknown
+            object.__setattr__(self, name, str(getattr(self, name)))
         for name, known in (("norm", NORMS), ("augment", AUGMENT), ("mix", MIX), ("network", ("vit", "cnn")),
                             ("split", ("hash", "exact")), ("tta", (True, False)), ("tune", TUNE)):  # fmt: skip
             check_choice(name, getattr(self, name), known)
@@ -123,8 +116,8 @@ class RunSettings:
         if self.seed >= 2**64:
             raise ValueError(f"seed must be below 2**64, got {self.seed}")
         if self.weights is not None and (fixed := self.fixed_by_weights()):
-            raise ValueError(f"the weights {self.weights} decide {', '.join(fixed)}: leave out what sets it")
-        if self.network == "vit":
+            raise ValueError(f"the weights {self.weights} determine {', '.join(fixed)}: leave out what sets it")
+        if self.network == "vit" and self.weights is None:
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
             make_config(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
 
@@ -177,8 +170,10 @@ class RunSettings:
                 )
             settings["model"] = f"{old_size if size is None else size}/{old_patch if patch is None else patch}"
         known = {f.name for f in fields(self)} - {"shape", "recipe"} | SHAPE | RECIPE
-        if unknown := settings.keys() - known:
-            raise ValueError(f"unknown setting {', '.join(sorted(unknown))}, known: {', '.join(sorted(known))}")
+        if unknown := sorted(settings.keys() - known):
+            near = [f"{name!r}" for one in unknown for name in get_close_matches(one, known, n=1)]
+            meant = f" (did you mean {' and '.join(near)}?)" if near else ""
+            raise ValueError(f"unknown setting {', '.join(unknown)}{meant}, known: {', '.join(sorted(known))}")
         shape, recipe = ({k: settings.pop(k) for k in list(settings) if k in names} for names in (SHAPE, RECIPE))
         return replace(self, shape={**kept, **shape}, recipe=replace(self.recipe, **recipe), **settings)
 
@@ -204,18 +199,18 @@ def preset(data: str, **changes: Any) -> RunSettings:
     With `weights` among the changes, the settings for fine-tuning in presets.toml replace those of the data set.
     raises: ValueError for a size, patch side or model beside weights
     """
-    name = data.partition(":")[0]
+    name = str(data).partition(":")[0]
     if name == "shards":
         written = load(data).name
         name = written if written in PRESETS else "folder"
     settings = PRESETS.get(name, RunSettings())
     if weights := changes.get("weights"):
         if given := sorted(changes.keys() & {"size", "patch", "model"}):
-            raise ValueError(f"the weights {weights} decide {', '.join(given)}: leave out what sets it")
+            raise ValueError(f"the weights {weights} determine {', '.join(given)}: leave out what sets it")
         check_choice("tune", tune := changes.get("tune", "full"), TUNE)
         changes = {**FINE_TUNING[tune], **changes}
     elif given := sorted(changes.keys() & {"tune", "rank"}):
-        raise ValueError(f"{', '.join(given)}: there is nothing to fine-tune without weights")
+        raise ValueError(f"{', '.join(given)}: there is nothing to fine-tune without weights (--weights)")
     return settings.replace(**{"data": data, **changes})
 
 
@@ -258,7 +253,7 @@ def load_data(settings: RunSettings, image_size: tuple[int, int] | None = None, 
     if name.startswith("folder:"):
         reading["split"] = settings.split
     elif settings.split != "hash" or reading:
-        raise ValueError(f"{name} is divided already: split and the like are options of folder:PATH")
+        raise ValueError(f"{name} is already divided into splits: split, skip_broken and cache are options for folder:PATH")
     if has_photos(name) and (size := wanted or image_size):
         if size[0] != size[1]:
             raise ValueError(f"photos are cropped to a square, got the image size {size[0]} x {size[1]}")
@@ -273,6 +268,9 @@ def load_data(settings: RunSettings, image_size: tuple[int, int] | None = None, 
 def make_network(data: Data, settings: RunSettings) -> nn.Module:
     """The network of a run, untrained, for the images and classes of a data set."""
     K = len(data.class_names)
+    for name, own in (("num_classes", K), ("in_chans", data.in_chans)):
+        if (wanted := settings.shape.get(name, own)) != own:
+            raise ValueError(f"{settings.data} has {name} {own}, not {wanted}: leave out what sets it")
     if settings.network == "cnn":
         return CNN(data.in_chans, K, settings.width)
     shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K, **settings.shape}
@@ -291,7 +289,7 @@ def make_batches(data: Data, settings: RunSettings) -> Any:
     if (settings.images, settings.repeat) != (None, 1):
         if not isinstance(data, Data):
             raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory only")
-        rows = torch.arange(len(data.train))[: settings.images].repeat_interleave(settings.repeat)
+        rows = sample_rows(data.train.labels, settings.images).repeat_interleave(settings.repeat)
         data = replace(data, train=subset(data.train, rows))
     mix, augment = MIX[settings.mix], AUGMENT[settings.augment]
     mix = mix and partial(mix, num_classes=len(data.class_names))

@@ -71,7 +71,8 @@ class Recipe:
     def __post_init__(self) -> None:
         check_int("epochs", self.epochs)
         for name in ("lr", "token_lr_mult", "clip"):
-            if not isinstance(value := getattr(self, name), int | float) or not 0 < value < math.inf:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise ValueError(f"{name} must be above 0 and finite, got {value!r}")
         for name, below in (("warmup", 1), ("label_smoothing", 1), ("weight_decay", math.inf)):
             check_range(name, getattr(self, name), below)

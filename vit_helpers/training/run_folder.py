@@ -1,32 +1,37 @@
-"""The folder of a run: chosen, locked, and read again when the run goes on."""
+"""The folder of a run: chosen, locked, and read again when the run is resumed."""
 
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from torch import nn
 
+from vit_helpers.data.registry import PATH_LOADERS
 from vit_helpers.training.checkpoints import check_writable, describe_changes, finished, load_checkpoint
 from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure
-from vit_helpers.training.fingerprint import check_same_data, data_fingerprint
-from vit_helpers.training.presets import RunSettings
+from vit_helpers.training.fingerprint import WEIGHTS, check_same_data, data_fingerprint
+from vit_helpers.training.presets import RENAMED, RunSettings
+from vit_helpers.training.sealed import tensor_digest
+from vit_helpers.vit import ViTConfig
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint.shards")
 RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # what `train` writes beside them
 
 
 def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitStack) -> tuple[Path, Path | None]:
-    """The folder of a run, and the checkpoint to go on from: one asked for, or that of a run that torchrun restarted.
+    """The folder of a run, and the checkpoint to resume: the one asked for, or that of a run that torchrun restarted.
 
-    out   : the folder, or None for the next free runs/NAME-1, -2, ...;  resume: the folder of a run to go on with, or None
+    out   : the folder, or None for the next free runs/NAME-1, -2, ...;  resume: the folder of a run to continue, or None
     stack : until it closes, no other run can use the folder
     raises: ValueError when both are given, or the folder has a run already or is in use; OSError when it cannot be made
     """
     if resume and out:
-        raise ValueError("--resume goes on in its own folder: leave --out away")
+        raise ValueError("--resume continues in the folder of the run: leave out --out")
     if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) and not (out or resume):
         raise ValueError("a run that torchrun may restart needs a folder of its own: give --out")
     folder: Any = None
@@ -42,7 +47,7 @@ def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitS
     if resume:
         return folder, found or folder / CHECKPOINTS[0]
     if found and not (again and load_checkpoint(found)["about"].get("launch") == this):
-        raise ValueError(f"{found} is there already: --resume {folder} goes on with it, another --out leaves it alone")
+        raise ValueError(f"{found} already exists: continue it with --resume {folder}, or choose another --out")
     return folder, found
 
 
@@ -64,11 +69,11 @@ def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack, tr
     except OSError as error:
         if isinstance(error, FileNotFoundError) and tries:  # a run that ended has just removed the folder
             return claim(out, resume, name, stack, tries - 1)
-        where = given or f"{Path.cwd()}: --out FOLDER names another"
-        raise OSError(f"no run can be kept in {where} ({error.strerror or error})") from error
+        hint = "" if given else ": choose a folder with --out"
+        raise OSError(f"no run can be stored in {given or Path.cwd()} ({error.strerror or error}){hint}") from error
     kept = [] if resume or find_checkpoint(folder) else [path for kind in RESULTS for path in folder.glob(kind)]
     if kept:
-        raise ValueError(f"{kept[0]} is there already, without a checkpoint: nothing is overwritten, choose another --out")
+        raise ValueError(f"{kept[0]} already exists, but no checkpoint: nothing is overwritten, so choose another --out")
     return folder
 
 
@@ -80,7 +85,7 @@ def hold(path: Path, taken: str, stack: ExitStack) -> None:
     except Timeout:
         raise ValueError(taken) from None
     except NotImplementedError as error:  # from older versions of the library
-        raise ValueError(f"the file system of {path.parent} has no locks: choose another folder") from error
+        raise ValueError(f"the file system of {path.parent} does not support locks: choose another folder") from error
     stack.callback(lock.release)
     stack.callback(remove, path)  # first; Windows removes no open file, there the library does it
 
@@ -117,22 +122,40 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
 
     raises: ValueError when one of the options `given` differs, or when there are no settings
     """
-    if "options" not in about:
-        raise ValueError(f"{checkpoint} was not made by this command: it does not contain its options")
-    options = about["options"]
+    options = about.get("options")
+    if not isinstance(options, dict) or not options.keys() & {"model", "size"}:  # of version 0.1
+        raise ValueError(f"{checkpoint} was not written by the command train: it does not contain the options of a run")
     if "split" not in options and str(options.get("data")).startswith("folder:"):  # its test images would be trained on
-        raise ValueError(f"{checkpoint} is of a version that divided folders otherwise: train anew, in another folder")
+        raise ValueError(f"{checkpoint} is from a version that divided folders differently: train again, in another folder")
     settings = RunSettings.from_dict(options)
     size, _, patch = settings.model.partition("/")
-    kept = settings.to_dict() | {"size": size, "patch": int(patch)}
+    usual = {} if settings.weights else asdict(ViTConfig.from_name(settings.model, image_size=int(patch)))
+    by_data = dict.fromkeys(("image_size", "in_chans", "num_classes"))
+    kept = usual | by_data | settings.to_dict() | {"size": size, "patch": int(patch)}
+    given = {RENAMED.get(name, name): value for name, value in given.items()}
+    moved = {"data": given.pop("data")} if is_folder(given.get("data")) and is_folder(settings.data) else {}
     if changed := describe_changes({name: kept.get(name) for name in given}, given):
-        raise ValueError(f"a resumed run keeps its options, these differ: {changed}")
-    return settings
+        hint = f"to train on with others, start a new run with --weights {checkpoint.parent}"
+        raise ValueError(f"a resumed run keeps its options, but these differ: {changed}; {hint}")
+    if (source := settings.weights) and ":" not in source and not Path(source).exists():
+        raise ValueError(f"the run was started with the weights {source}, without which it cannot continue: restore them")
+    return settings.replace(**moved)  # whether the images are the same is seen when they have been read
 
 
-def describe_run(data: Any, settings: RunSettings, resumed: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a checkpoint has about its run.  resumed: the same of the run to go on with; ValueError if its data differ"""
+def is_folder(data: str | None) -> bool:
+    """Whether data are in a folder, which may be moved between two parts of a run"""
+    return str(data).partition(":")[0] in PATH_LOADERS
+
+
+def describe_run(data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a checkpoint has about its run, before its first step.
+
+    resumed: the same of the run to resume; ValueError if its data differ, or the weights that it was started with
+    """
     fingerprint = data_fingerprint(data, dropout=any(settings.shape.get(name) for name in ("dropout", "attn_dropout")))
+    if settings.weights is not None:
+        blocks = {k: w for k, w in model.state_dict().items() if k.startswith("blocks.") and not k.endswith((".A", ".B"))}
+        fingerprint[WEIGHTS] = tensor_digest(blocks, {})[:16]  # of what they have bit for bit from their source
     if resumed is not None:
         check_same_data(resumed, fingerprint, data)
     about = {"options": settings.to_dict(), "launch": launch(), "data": fingerprint}
@@ -144,15 +167,16 @@ def stop_cause(error: BaseException) -> str | None:
     if isinstance(error, KeyboardInterrupt):
         return "stopped"
     if isinstance(error, BrokenPipeError):
-        return "stopped, as nobody reads the output any more"
+        return "stopped, because nobody reads the output anymore"
     if isinstance(error, OSError):
-        return "stopped, as a file could not be written"
-    return "stopped, as another process failed" if is_peer_failure(error) else None
+        return "stopped, because a file could not be written"
+    return "stopped, because another process failed" if is_peer_failure(error) else None
 
 
 def how_to_resume(folder: Path, cause: str) -> str:
-    """What a stopped run leaves behind, and the command that goes on with it."""
+    """What a stopped run leaves behind, and the command that continues it."""
     if (found := find_checkpoint(folder)) is None:
-        return f"{cause} before the first epoch was finished: nothing to keep"
-    done = len(load_checkpoint(found)["history"])
-    return f"{cause}: {done} finished epochs are kept in {found}\ngo on with: python -m vit_helpers train --resume {folder}"
+        (folder / "weights.safetensors").unlink(missing_ok=True)  # of an epoch whose checkpoint could not be written
+        return f"{cause} before the first epoch was finished, so there is nothing to keep"
+    kept = f"everything up to epoch {len(load_checkpoint(found)['history'])} is kept in {found}"
+    return f"{cause}; {kept}\ncontinue with: python -m vit_helpers train --resume {folder}"

@@ -1,14 +1,16 @@
-"""Files that are complete or not there, and that show damage: written aside, sealed by a checksum, then renamed."""
+"""Files that are complete or absent, and whose damage is noticed: written aside, sealed by a checksum, then renamed."""
 
 import hashlib
+import json
 import os
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 SEAL = hashlib.sha256().digest_size  # bytes of the comment at the end of a zip file, which `torch.save` leaves empty
 
@@ -19,7 +21,7 @@ class WriteError(OSError):
 
 @contextmanager
 def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
-    """The path beside a file to write to, which becomes the file at the end.
+    """A path beside a file to write to, which replaces the file at the end.
 
     raises: `WriteError` when that fails; nothing is left of the new file then, nor of `leftovers`
     """
@@ -28,12 +30,19 @@ def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
         yield part
         part.replace(path)
     except (OSError, RuntimeError) as error:  # torch raises a RuntimeError of its own when a disk is full, or gone
-        cause = error if isinstance(error, OSError) else error.__context__
-        reason = (cause.strerror if isinstance(cause, OSError) else None) or error
         for left in (part, *leftovers):
             left.unlink(missing_ok=True)
-        kept = f"{path} is as it was" if path.exists() else "nothing was kept yet"
-        raise WriteError(f"could not write {path}, {kept}: {reason}") from error
+        kept = "whose previous version is unchanged" if path.exists() else "of which there is no previous version"
+        raise WriteError(f"could not write {path}, {kept}: {error_cause(error)}") from error
+
+
+def error_cause(error: BaseException) -> str:
+    """What went wrong, in one line; torch's own errors about a full disk and pickled objects do not tell it."""
+    cause = error if isinstance(error, OSError) else error.__context__
+    text = (cause.strerror if isinstance(cause, OSError) else None) or " ".join(str(error).split())
+    if "weights_only" in text:  # torch recommends to run the code
+        return "it contains pickled objects, which could run code"
+    return "the disk is full, or is gone" if "inline_container" in text else text  # from another process it has no context
 
 
 def save_sealed(path: Path, state: dict[str, Any]) -> None:
@@ -77,3 +86,12 @@ def checksums(paths: Iterable[Path]) -> dict[str, str]:
     import pooch
 
     return {path.name: pooch.file_hash(path) for path in sorted(paths)}
+
+
+def tensor_digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:
+    """The sha256 of tensors and texts by name, in the order of their names"""
+    digest = hashlib.sha256(json.dumps(sorted(notes.items())).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""What a test shows: how often each class is taken for each other one, and how sure the accuracies are."""
+"""Test results: which classes are confused with which, and how certain the accuracies are."""
 
 import math
 from collections.abc import Iterable, Sequence

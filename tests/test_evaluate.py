@@ -1,0 +1,183 @@
+"""`evaluate` and `predict`: which images of a folder are tested, names of any bytes, and results that cannot be written."""
+
+import csv
+import os
+import re
+import shutil
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import torch
+from test_commands import command
+from test_pictures import save
+
+from vit_helpers.data import load
+from vit_helpers.data.folders import new_folder
+from vit_helpers.data.images import as_text
+from vit_helpers.pretrained import Preprocess
+from vit_helpers.pretrained.files import load_weights, save_weights
+from vit_helpers.vit import ViT, ViTConfig
+
+
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch):
+    monkeypatch.setattr("vit_helpers.cli.results.draw_counts", lambda *what: None)
+
+
+def weights(path, *names, **notes):
+    """A model as it is saved by a run, untrained"""
+    config = ViTConfig(image_size=8, patch_size=8, embed_dim=8, depth=1, num_heads=1, num_classes=len(names))
+    save_weights(path, ViT(config), Preprocess(8, (8, 8), "bilinear", (0.5,) * 3, (0.5,) * 3), names, notes)
+
+
+def fill(folder, count, first=0):
+    for number in range(first, first + count):
+        save(folder / f"{number}.ppm", number)
+
+
+# Which images are tested
+
+
+@pytest.mark.parametrize(
+    ("folders", "says"),
+    [
+        (("bus", "train"), "on 20 images of folder"),  # classes
+        (("bus", "Test", "Test/more"), "on 30 images of folder"),
+        (("val/bus", "val/train", "test/bus", "test/train"), "on 20 images of the test split of"),
+        (("train/bus", "train/train", "test/bus", "test/train", "train", "test"), "on 20 images of the test split of"),
+        (("test/bus", "test/train", "bus", "train"), "on 20 images of the test split of"),
+    ],
+)
+def test_a_folder_is_one_of_splits_or_of_classes(tmp_path, folders, says):
+    for number, name in enumerate(folders):
+        fill(tmp_path / "x" / name, 10, 10 * number)
+    weights(tmp_path / "w.safetensors", "bus", "Test" if "Test" in folders else "train")
+    done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
+    assert done.returncode == 0 and says in done.stdout, done
+
+
+@pytest.mark.parametrize("split", ["exact", "hash"])
+def test_no_image_is_tested_that_the_run_has_seen(tmp_path, split):
+    """Not of a copy of the folder, nor when images were added, which draws exact splits again"""
+    fill(tmp_path / "x" / "cat", 20)
+    fill(tmp_path / "x" / "dog", 20, 20)
+    small = ["--image-size", 8, "--patch", 8, "--size", "mini", "--set", "depth=1", "--epochs", 1, "--no-cache"]
+    done = command("train", "--data", "folder:x", "--split", split, *small, "--out", "run", cwd=tmp_path)
+    accuracy, n = re.search(r"test accuracy ([\d.]+) on (\d+) images", done.stdout).groups()
+    (tmp_path / "x").rename(tmp_path / "y")
+    done = command("evaluate", "run", "folder:y", cwd=tmp_path)
+    note = f"note: {40 - int(n)} of 40 images are left out: run was trained or validated on them\n"
+    assert done.returncode == 0 and done.stdout.startswith(f"{note}accuracy {accuracy} on {n} images of folder:y;"), done
+    fill(tmp_path / "y" / "dog", 10, 40)
+    done = command("evaluate", "run/last.safetensors", "folder:y", cwd=tmp_path)
+    assert done.returncode == 0 and f"on {int(n) + 10} images of folder:y;" in done.stdout, done
+    data = load(f"folder:{tmp_path / 'y'}", image_size=8)
+    assert len(data.seen) == len(data.train) + len(data.validation)
+
+
+def test_a_run_that_has_seen_all_images_is_not_tested_on_them(tmp_path):
+    fill(tmp_path / "x" / "cat", 4)
+    seen = b"".join(sha256(file.read_bytes()).digest()[:4] for file in (tmp_path / "x" / "cat").iterdir())
+    weights(tmp_path / "w.safetensors", "cat", "dog", seen=b64encode(seen).decode())
+    done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
+    assert done.returncode == 1 and "was trained or validated on all of these 4 images: test it on others" in done.stderr
+
+
+# Names
+
+
+def test_a_name_is_the_same_text_in_every_locale():
+    assert as_text("日本".encode().decode("ascii", "surrogateescape")) == as_text("日本") == "日本"  # as with LC_ALL=C
+    assert as_text(Path(os.fsdecode(b"caf\xe9"))) == r"caf\xe9"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="file names are no bytes there")
+def test_names_that_are_not_utf_8_are_trained_on_tested_and_predicted(tmp_path):
+    try:
+        home = Path(os.fsdecode(os.fsencode(tmp_path) + b"/dir\xff"))
+        fill(home / os.fsdecode(b"caf\xe9"), 20)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    fill(home / "日本", 20, 20)
+    out, words = Path(os.fsdecode(b"out\xff")), ["--data", f"folder:{home}", "--split", "exact", "--epochs", 1, "--no-cache"]
+    small = ["--image-size", 8, "--patch", 8, "--size", "mini", "--set", "depth=1"]
+    done = command("train", *words, *small, "--out", out, cwd=tmp_path)
+    assert done.returncode == 0, done
+    assert load_weights(tmp_path / out / "weights.safetensors").class_names == (r"caf\xe9", "日本")
+    done = command("evaluate", out, f"folder:{home}", cwd=tmp_path)
+    assert done.returncode == 0 and "6 images of folder:" in done.stdout, done
+    done = command("predict", home, "--weights", out, "--csv", out.with_suffix(".csv"), cwd=tmp_path)
+    assert done.returncode == 0, done
+    with (tmp_path / out).with_suffix(".csv").open(encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    assert head[3:] == [r"p(caf\xe9)", "p(日本)"] and len(rows) == 40 and rows[0][0].endswith(r"dir\xff/caf\xe9/0.ppm")
+    assert command("train", "--resume", out, "--no-cache", cwd=tmp_path).returncode == 0
+    foreign = (tmp_path / out).with_suffix(".safetensors")
+    shutil.copy(tmp_path / out / "weights.safetensors", foreign)
+    assert command("train", *words, "--weights", foreign, "--out", "b", cwd=tmp_path).returncode == 0
+
+
+# Results that cannot be written
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["evaluate", "w.safetensors", "folder:x", "--out", "a.txt"], "unknown ending of a.txt 'txt', known: .*png"),
+        (["evaluate", "w.safetensors", "folder:x", "--out", "file/a.png"], "file/a.png cannot be written: file is not a f"),
+        (["predict", "x/cat/0.ppm", "--weights", "w.safetensors", "--out", "a.txt"], "unknown ending of a.txt 'txt', known"),
+        (["predict", "x", "--weights", "w.safetensors", "--csv", "file/a.csv"], "file/a.csv cannot be written: file is not"),
+        (["predict", "x", "--weights", "w.safetensors", "--csv", "x"], "x cannot be written: it is a folder"),
+        (["ablate", "x.toml", "--out", "file/a.csv"], "file/a.csv cannot be written: file is not a folder"),
+        (["live", "--out", "file/a.html"], "file/a.html cannot be written: file is not a folder"),
+        (["shards", "folder:x", "file/new"], "file/new cannot be written: file is not a folder"),
+        (["shards", "folder:x", "/proc/new"], "/proc/new cannot be written: "),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch, words, says):
+    fill(tmp_path / "x" / "cat", 3)
+    fill(tmp_path / "x" / "dog", 3, 3)
+    (tmp_path / "file").touch()
+    weights(tmp_path / "w.safetensors", "cat", "dog")
+    (tmp_path / "x.toml").write_text("seeds = 1")
+    for work in ("pretrained.predictions.predict_files", "data.shards.draw_splits", "live.page.live_page"):
+        monkeypatch.setattr(f"vit_helpers.{work}", lambda *what: pytest.fail("worked"))
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.startswith("error: "), done
+    with pytest.raises(ValueError, match=says):
+        raise ValueError(done.stderr)
+
+
+def test_a_folder_that_another_command_fills_meanwhile_stays(tmp_path):
+    with (
+        pytest.raises(FileExistsError, match=r"x was made meanwhile; nothing is over"),
+        new_folder(tmp_path / "x"),
+    ):
+        (tmp_path / "x").mkdir()
+        (tmp_path / "x" / "index.json").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["x"] and len(list((tmp_path / "x").iterdir())) == 1
+
+
+def test_a_folder_that_cannot_be_read_is_named_by_predict(tmp_path, monkeypatch):
+    fill(tmp_path / "x" / "closed", 1)
+    weights(tmp_path / "w.safetensors", "cat", "dog")
+    right = os.scandir
+
+    def scandir(path):
+        if Path(path).name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return right(path)
+
+    fill(tmp_path / "x", 2)
+    monkeypatch.setattr(os, "scandir", scandir)
+    done = command("predict", tmp_path / "x", "--weights", tmp_path / "w.safetensors", cwd=tmp_path)
+    assert done.returncode == 1 and "closed cannot be read: Permission denied" in done.stderr, done
+
+
+def test_rows_are_drawn_only_of_sorted_labels():
+    from vit_helpers.data.splits import sample_rows
+
+    assert sample_rows(torch.tensor([0, 1, 0, 1]), 2).tolist() == [0, 1]
+    assert sample_rows(torch.arange(3), None).tolist() == [0, 1, 2]
