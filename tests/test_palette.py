@@ -110,7 +110,8 @@ def model_figure():
 PARTS = dict.fromkeys("abcdefg", 1 / 7)
 DRAWN = {  # figures in which several colors carry a meaning, each with as many as it takes
     "draw_against": lambda: ablation.draw_against({name: {1: [0.1], 2: [0.2]} for name in "abcde"}),
-    "draw_changes": lambda: ablation.draw_changes({"a": [0.1], "b": [-0.2], "c": [0.001]}, band=0.01),
+    "draw_changes": lambda: ablation.draw_changes({"a": [0.1], "b": [-0.2], "c": [0.001]}, clear=["a"]),
+    "draw_halves": lambda: ablation.draw_halves({"a": ([0.1], [0.2]), "b": ([0.1], [0.3])}),
     "draw_curve": lambda: curves.draw_curve(rows(), "loss"),
     "draw_loss": lambda: curves.draw_loss(10, 0.1),
     "draw_dots": lambda: data.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),

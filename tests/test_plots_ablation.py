@@ -4,13 +4,13 @@ import pytest
 from matplotlib.colors import same_color
 
 from vit_helpers.plots import style
-from vit_helpers.plots.ablation import draw_against, draw_changes, draw_search
+from vit_helpers.plots.ablation import draw_against, draw_changes, draw_halves, draw_search
 
 CHANGES = {"harms": [-0.03, -0.02], "nothing": [0.001, -0.003], "breaks": [-0.5, -0.4], "helps": [0.02, 0.04]}
 
 
 def test_changes_stand_in_order_with_their_seeds():
-    ax = draw_changes(CHANGES, band=0.01, texts={"helps": "twice the cost"}, title="t")
+    ax = draw_changes(CHANGES, texts={"helps": "twice the cost"}, title="t")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["helps", "nothing", "harms", "breaks"]
     dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if line.get_marker() == "o"]
     assert dots == [(2, 0), (4, 0), (pytest.approx(0.1), 1), (pytest.approx(-0.3), 1), (-3, 2), (-2, 2)]
@@ -24,8 +24,8 @@ def test_what_lies_beyond_the_axis_stands_at_its_edge():
     assert [line.get_ydata()[0] for line in edge] == [0, 1, 1, 1]
 
 
-def test_only_means_outside_the_band_are_orange():
-    ax = draw_changes(CHANGES, band=0.01)
+def test_only_clear_changes_are_orange():
+    ax = draw_changes(CHANGES, clear=["harms", "breaks", "helps"])
     bars = [line for line in ax.lines if line.get_marker() == "|"]
     orange = [same_color(line.get_color(), style.CLASS_TOKEN) for line in bars]
     assert orange == [True, False, True]
@@ -33,8 +33,20 @@ def test_only_means_outside_the_band_are_orange():
     assert same_color(edge.get_color(), style.CLASS_TOKEN) and edge.get_ydata()[0] == 3
 
 
-def test_without_a_band_no_noise_is_claimed():
-    assert not draw_changes({"one": [0.01]}).patches
+def test_intervals_are_drawn_in_points_and_end_at_the_axis():
+    ax = draw_changes({"one": [0.01], "two": [-0.02, 0.0]}, {"one": (-0.5, 0.02), "two": (-0.03, 0.01)}, limits=(-8, 4))
+    spans = [line for line in ax.lines if line.get_linewidth() == 3]
+    assert [[round(x, 9) for x in line.get_xdata()] for line in spans] == [[-8, 2], [-3, 1]]
+    assert sum(line.get_marker() == "o" for line in ax.lines) == 2  # a single number is a mean, not a seed
+
+
+def test_every_line_has_all_runs_of_a_design():
+    ax = draw_halves({"a": ([0.5, 0.6], [0.7, 0.8]), "b": ([0.5, 0.7], [0.6, 0.8])}, title="t")
+    dots = [sorted(line.get_xdata()) for line in ax.lines if line.get_marker() == "o"]
+    assert dots == [[0.5, 0.6], [0.7, 0.8], [0.5, 0.7], [0.6, 0.8]]
+    means = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "|"]
+    assert means == pytest.approx([0.55, 0.75, 0.6, 0.7])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
 
 
 def test_lines_join_the_means_over_a_logarithmic_axis():

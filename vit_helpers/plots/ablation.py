@@ -1,7 +1,7 @@
 """Pictures of tables of changes: what each gains or loses beside the noise, and what it costs."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator
@@ -14,28 +14,32 @@ MARKERS = ("o", "s", "^", "D", "v")
 
 def draw_changes(
     changes: Mapping[str, Sequence[float]],
-    band: float | None = None,
+    intervals: Mapping[str, tuple[float, float]] | None = None,
+    clear: Collection[str] = (),
     limits: tuple[float, float] = (-8, 4),
     texts: Mapping[str, str] | None = None,
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """A line for each change, the best on top: a dot for each seed, a bar at their mean, a gray band for the noise.
+    """A line for each change, the best on top: a dot for each seed, a bar at their mean, and the interval of the mean.
 
-    changes: {name: differences from the baseline, one a seed, as shares};  drawn in points, hundredths of them
-    band   : how far a mean may be from 0 by noise alone, as a share; means outside are orange, inside gray; None for no band
-    limits : points at which the axis ends; what lies beyond is drawn as a triangle at the edge, a mean with its number
-    texts  : {name: what stands at the right}, cost for example
+    changes  : {name: differences from the baseline, one a seed, as fractions}; drawn in points, hundredths of them; a single
+               number is drawn as a mean without a dot
+    intervals: {name: (low, high)}, as fractions
+    clear    : names of those whose mean and interval are orange; the others are gray
+    limits   : points at which the axis ends; what lies beyond is drawn as a triangle at the edge, a mean with its number
+    texts    : {name: text at the right}, cost for example
     """
     ax = style.new_axes(ax, 9, 0.34 * len(changes) + 1.0)
     order = sorted(changes, key=lambda name: -statistics.mean(changes[name]))
-    if band is not None:
-        ax.axvspan(-100 * band, 100 * band, color="#E6E6E6", linewidth=0)
     ax.axvline(0, color=style.LINE, linewidth=1)
     for y, name in enumerate(order):
         points, mean = [100 * x for x in changes[name]], 100 * statistics.mean(changes[name])
-        inside = band is not None and abs(mean) <= 100 * band
-        draw_line(ax, y, points, mean, limits, style.LINE if inside else style.CLASS_TOKEN)
+        color = style.CLASS_TOKEN if name in clear else style.LINE
+        if name in (intervals or {}):
+            low, high = (min(max(100 * x, limits[0]), limits[1]) for x in (intervals or {})[name])
+            ax.plot([low, high], [y, y], color=color, linewidth=3, solid_capstyle="butt", zorder=1.5)
+        draw_line(ax, y, points if len(points) > 1 else [], mean, limits, color)
         where = {"transform": ax.get_yaxis_transform(), "va": "center", "color": style.TEXT}
         ax.text(1.01, y, (texts or {}).get(name, ""), fontsize=style.TEXT_SIZE - 1, **where)
     ax.set_yticks(range(len(order)), order)
@@ -55,10 +59,33 @@ def draw_line(ax: Axes, y: float, points: Sequence[float], mean: float, limits: 
         return
     left = mean < 0
     ax.plot(low if left else high, y, "<" if left else ">", color=color, markersize=10, clip_on=False)
-    where = {"va": "center", "ha": "left" if left else "right", "textcoords": "offset points", "color": style.TEXT}
+    where = {"va": "bottom", "ha": "left" if left else "right", "textcoords": "offset points", "color": style.TEXT}
     ax.annotate(
-        f"mean {mean:+.0f}", (low if left else high, y), (9 if left else -9, 0), fontsize=style.TEXT_SIZE - 1, **where
+        f"mean {mean:+.0f}", (low if left else high, y), (9 if left else -9, 1), fontsize=style.TEXT_SIZE - 1, **where
     )
+
+
+def draw_halves(
+    halves: Mapping[str, tuple[Sequence[float], Sequence[float]]], ax: Axes | None = None, title: str | None = None
+) -> Axes:
+    """All runs of a design in one line for each factor, divided by its level: circles below, dots above, bars at the means.
+
+    halves: {factor: (accuracies of the runs without it, of those with it)}
+    """
+    ax = style.new_axes(ax, 9, 0.62 * len(halves) + 1.0)
+    low, high = style.SERIES[0], style.SERIES[2]
+    for y, (without, have) in enumerate(halves.values()):
+        label = ("without the setting", "with it") if y == 0 else (None, None)
+        ax.plot(without, [y + 0.2] * len(without), "o", color=low, mfc="white", markersize=6, label=label[0])
+        ax.plot(have, [y - 0.2] * len(have), "o", color=high, markersize=6, label=label[1])
+        for half, where, color in ((without, y + 0.2, low), (have, y - 0.2, high)):
+            ax.plot(statistics.mean(half), where, "|", color=color, markersize=18, markeredgewidth=4)
+    ax.set_yticks(range(len(halves)), halves)
+    ax.set_ylim(len(halves) - 0.5, -0.5)
+    for y in range(1, len(halves)):
+        ax.axhline(y - 0.5, color=style.MUTED, linewidth=1)
+    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2)
+    return style.style_axes(ax, title, "validation accuracy")
 
 
 def draw_against(
