@@ -84,7 +84,7 @@ def draw_halves(
     ax.set_ylim(len(halves) - 0.5, -0.5)
     for y in range(1, len(halves)):
         ax.axhline(y - 0.5, color=style.MUTED, linewidth=1)
-    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2)
+    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.1), ncols=2)
     return style.style_axes(ax, title, "validation accuracy")
 
 
