@@ -42,7 +42,7 @@ def test_intervals_are_drawn_in_points_and_end_at_the_axis():
 
 def test_every_line_has_all_runs_of_a_design():
     ax = draw_halves({"a": ([0.5, 0.6], [0.7, 0.8]), "b": ([0.5, 0.7], [0.6, 0.8])}, title="t")
-    dots = [sorted(line.get_xdata()) for line in ax.lines if line.get_marker() == "o"]
+    dots = [sorted(line.get_xdata()) for line in ax.lines if line.get_marker() in ("o", "s")]
     assert dots == [[0.5, 0.6], [0.7, 0.8], [0.5, 0.7], [0.6, 0.8]]
     means = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "|"]
     assert means == pytest.approx([0.55, 0.75, 0.6, 0.7])

@@ -68,7 +68,7 @@ def draw_line(ax: Axes, y: float, points: Sequence[float], mean: float, limits: 
 def draw_halves(
     halves: Mapping[str, tuple[Sequence[float], Sequence[float]]], ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """All runs of a design in one line for each factor, divided by its level: circles below, dots above, bars at the means.
+    """All runs of a design in one line for each factor, divided by its level: circles below, squares above, bars at the means.
 
     halves: {factor: (accuracies of the runs without it, of those with it)}
     """
@@ -77,7 +77,7 @@ def draw_halves(
     for y, (without, have) in enumerate(halves.values()):
         label = ("without the setting", "with it") if y == 0 else (None, None)
         ax.plot(without, [y + 0.2] * len(without), "o", color=low, mfc="white", markersize=6, label=label[0])
-        ax.plot(have, [y - 0.2] * len(have), "o", color=high, markersize=6, label=label[1])
+        ax.plot(have, [y - 0.2] * len(have), "s", color=high, markersize=6, label=label[1])
         for half, where, color in ((without, y + 0.2, low), (have, y - 0.2, high)):
             ax.plot(statistics.mean(half), where, "|", color=color, markersize=18, markeredgewidth=4)
     ax.set_yticks(range(len(halves)), halves)
