@@ -68,7 +68,7 @@ def draw_line(ax: Axes, y: float, points: Sequence[float], mean: float, limits: 
 def draw_halves(
     halves: Mapping[str, tuple[Sequence[float], Sequence[float]]], ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """All runs of a design in one line for each factor, divided by its level: circles below, squares above, bars at the means.
+    """All runs of a design in one line for each factor, divided by its level: circles below, squares above, bars for means.
 
     halves: {factor: (accuracies of the runs without it, of those with it)}
     """
