@@ -132,6 +132,19 @@ def damage(data, at):
     return data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
 
 
+def test_ctrl_c_while_a_file_is_written_is_ctrl_c(tmp_path):
+    """torch raises a RuntimeError of its own then, whose context has the KeyboardInterrupt"""
+    from vit_helpers.training.sealed import write_aside
+
+    with pytest.raises(KeyboardInterrupt), write_aside(tmp_path / "x") as part:
+        part.touch()
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("inline_container")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_bit_flipped_anywhere_is_noticed_and_the_one_before_offered(tmp_path):
     path = tmp_path / "checkpoint.pt"
     train(epochs=2, checkpoint=path)

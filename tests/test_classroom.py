@@ -425,7 +425,7 @@ def test_notebooks_without_exercises_are_refused(tmp_path, capsys, word):
 @needs_nbgrader
 def test_a_course_that_cannot_be_made_is_told_and_leaves_nothing(tmp_path, capsys, monkeypatch):
     (tmp_path / "file").write_text("in the way")
-    assert "error: [Errno" in refused(capsys, tmp_path / "file" / "course", ONE)
+    assert "course cannot be written: " in refused(capsys, tmp_path / "file" / "course", ONE)
 
     def stops(notebook, path):
         write(notebook, path)

@@ -83,6 +83,7 @@ LARGE = {"val_majority_share": 0.985, "val_largest_class": 0.985, "val_images": 
         ({"val_majority_share": 0.985, "val_accuracy": 1.0}, "healthy"),  # the same, in a history of version 0.1
         (LARGE | {"val_accuracy": 0.985, "val_majority_share": 1.0, "guess_loss": 0.078}, "healthy"),  # no one can tell
         (LARGE | {"val_largest_class": 0.6, "val_accuracy": 0.6}, "constant prediction"),
+        (LARGE | {"val_largest_class": 0.5, "val_accuracy": 0.5, "val_majority_share": 1.0, "val_images": 2}, "healthy"),
         ({"accuracy": 0.62, "loss": 0.9}, "healthy"),  # mixed labels: training looks worse than it is
         ({"loss": 1.09, "least_loss": 1.0, "guess_loss": 1.0986, "batch_size": 64, "accuracy": 0.6}, "healthy"),
         ({"loss": 0.5, "guess_loss": 0.5, "batch_size": 64, "val_accuracy": 0.8, "val_largest_class": 0.8}, "stuck at ln K"),

@@ -77,6 +77,22 @@ def test_no_image_is_tested_that_the_run_has_seen(tmp_path, split):
     assert len(data.seen) == len(data.train) + len(data.validation)
 
 
+def test_what_a_source_of_weights_has_seen_is_left_out_too(tmp_path):
+    small = ["--image-size", 8, "--patch", 8, "--size", "mini", "--set", "depth=1"]
+    for name, first in (("x", 0), ("y", 40)):
+        fill(tmp_path / name / "cat", 20, first)
+        fill(tmp_path / name / "dog", 20, first + 20)
+    for words in (["folder:x", *small, "--out", "a"], ["folder:y", "--weights", "a", "--tune", "head", "--out", "b"]):
+        done = command("train", "--data", *words, "--split", "exact", "--epochs", 1, "--no-cache", cwd=tmp_path)
+        assert done.returncode == 0, done
+    for folder in ("x", "y"):
+        done = command("evaluate", "b", f"folder:{folder}", cwd=tmp_path)
+        assert done.stdout.startswith("note: 34 of 40 images are left out: b was trained or validated on them"), done
+    weights(tmp_path / "w.safetensors", "cat", "dog")  # as of an older version
+    done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
+    assert done.stdout.startswith("note: it is unknown which images w.safetensors was trained on: these may be"), done
+
+
 def test_a_run_that_has_seen_all_images_is_not_tested_on_them(tmp_path):
     fill(tmp_path / "x" / "cat", 4)
     seen = b"".join(sha256(file.read_bytes()).digest()[:4] for file in (tmp_path / "x" / "cat").iterdir())

@@ -123,7 +123,7 @@ def explain_settings() -> str:
 
     kinds = (RunSettings, Recipe, ViTConfig)
     docs = [(inspect.getdoc(one) or "").partition("\nraises")[0] for one in kinds]
-    names = sorted(f.name for one in kinds for f in fields(one))
+    names = sorted({f.name for one in kinds for f in fields(one)} - {"recipe", "shape"})
     return "\n\n".join([*docs, f"All names: {', '.join(names)}"])
 
 

@@ -176,11 +176,12 @@ def find_files(path: Path) -> list[Path]:
     files, others = [], Counter[str]()
     for root, folders, names in os.walk(path, onerror=refuse):
         files += [Path(root, name) for name in names if is_image_name(name)]
-        others.update(end for name in names if (end := Path(name).suffix.lower()) in OTHER_IMAGES)
+        others.update(end for name in names if (end := Path(name).suffix.lower()) in OTHER_IMAGES and name[0] != ".")
         for name in filter(is_image_name, folders):
             warnings.warn(f"{shown(Path(root, name))} is a folder, not an image", stacklevel=2)
     for end, count in others.items():
-        warnings.warn(f"{count:,} {end} files in {shown(path)} are left out: convert them to JPEG or PNG", stacklevel=2)
+        what = f"left out in {shown(path)}: {count:,} with the ending {end}, which is not read"
+        warnings.warn(f"{what}; convert them to JPEG or PNG", stacklevel=2)
     return sorted(files)
 
 

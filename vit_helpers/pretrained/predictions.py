@@ -85,7 +85,7 @@ def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tens
         classes, what = find_tested(folder)
         check_classes(name, classes, known)
         label = {file: known.index(one) for one, inside in classes.items() for file in find_pictures([inside])}
-        files = leave_out(list(label), b64decode(notes.get("seen", "")), name)
+        files = leave_out(list(label), notes.get("seen"), name)
         probabilities, readable, broken = predict_files(pretrained, files, model)
         labels = torch.tensor([label[file] for file in readable], dtype=torch.long)
         return confusion(probabilities.argmax(1), labels, len(known)), f"images {what} {data}", broken
@@ -104,10 +104,12 @@ def find_tested(folder: Path) -> tuple[dict[str, Path], str]:
     return {as_text(one.name): one for one in subfolders(tested)}, "of the test split of" if parts else "of"
 
 
-def leave_out(files: list[Path], seen: bytes, name: str) -> list[Path]:
-    """The files whose content was not seen in training; ValueError if there are none.  seen: the sha256s, shortened"""
-    if not seen:
+def leave_out(files: list[Path], note: str | None, name: str) -> list[Path]:
+    """The files whose content was not seen in training; ValueError if there are none.  note: of `save_run` about these"""
+    if note is None:
+        warnings.warn(f"it is unknown which images {name} was trained on: these may be among them", stacklevel=2)
         return files
+    seen = b64decode(note)
     known = {seen[start : start + SHORT] for start in range(0, len(seen), SHORT)}
     sums = map_files(find_sha256, files, "comparing")
     new = [file for file, one in zip(files, sums, strict=True) if isinstance(one, Exception) or one[:SHORT] not in known]

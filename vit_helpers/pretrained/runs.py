@@ -1,6 +1,6 @@
 """The data and the network of a run, from scratch or from trained weights, and the model that comes out of it."""
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,7 @@ from vit_helpers.data import Data
 from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
 from vit_helpers.pretrained.finetune import add_lora, freeze, merge_lora, transfer_weights
 from vit_helpers.pretrained.preprocess import Preprocess
-from vit_helpers.pretrained.sources import RUN_WEIGHTS, load_pretrained
+from vit_helpers.pretrained.sources import RUN_WEIGHTS, find_file, load_pretrained
 from vit_helpers.training import Epoch, fit
 from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
 from vit_helpers.training.checkpoints import Checkpoint
@@ -71,15 +71,23 @@ def trained_model(config: ViTConfig, settings: RunSettings, weights: Mapping[str
 
 
 def save_run(
-    path: Path, weights: dict[str, Tensor], epoch: Epoch, *, config: ViTConfig, settings: RunSettings, data: Any
-) -> None:
+    path: Path, weights: dict[str, Tensor], epoch: Epoch, *, config: ViTConfig, settings: RunSettings, data: Any,
+    seen: bytes | None,
+) -> None:  # fmt: skip
     """Save the weights that a run had after an epoch, for `load_pretrained`; their notes are read by `check_best` and
     `count_confusions`.  data: its images were resized to the shorter side, and cropped"""
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
     notes = {"epoch": str(epoch.epoch), "validation loss": repr(epoch.val_loss), "tta": "yes" if settings.tta else "no"}
-    if isinstance(data, Data) and data.seen:
-        notes["seen"] = b64encode(b"".join(sorted(data.seen))).decode()
+    if seen is not None:
+        notes["seen"] = b64encode(seen).decode()
     save_weights(path, trained_model(config, settings, weights), preprocess, data.class_names, notes)
+
+
+def seen_images(data: Any, settings: RunSettings) -> bytes | None:
+    """What the sha256s of images begin with that a run has seen, and a run whose weights it starts from; None: unknown"""
+    source = find_file(settings.weights) if settings.weights else None
+    earlier = read_notes(source).get("seen") if source and source.suffix == ".safetensors" else None
+    return b"".join(sorted(data.seen)) + b64decode(earlier or "") if isinstance(data, Data) else None
 
 
 def check_best(path: Path, history: Sequence[Epoch]) -> str:
@@ -116,7 +124,7 @@ def fit_run(
     if not settings.keeps_weights:
         history = fit(model, train, validation, settings.recipe, device=device, callbacks=[keep, *after])
         return history, len(history)
-    save = partial(save_run, config=model.config, settings=settings, data=data)
+    save = partial(save_run, config=model.config, settings=settings, data=data, seen=seen_images(data, settings))
     callbacks = [KeepBest(partial(save, best)), keep, *after]
     history = fit(model, train, validation, settings.recipe, device=device, callbacks=callbacks)
     epoch, last, weights = best_epoch(history), len(history), full_state_dict(model)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from vit_helpers.training.measurements import Epoch
 
 CONSTANT = 0.98  # fraction of the validation images that get one and the same prediction
+FEW = 30  # validation images, which may get the same class by chance
 RARE = 0.9  # share of a class beside which others are so rare that a healthy training may miss them
 STUCK = 0.97  # of the way from the least loss to that of guessing
 ROOM = 0.1  # nats between these two, without which the loss cannot show whether anything was learned
@@ -86,7 +87,8 @@ def is_constant(row: Epoch) -> bool:
     """Whether nearly all validation images get one class, although few have it or the loss shows that nothing was learned"""
     if row.val_images and (not is_chance(row) or (row.val_largest_class > RARE and not is_stuck(row))):
         return False
-    return row.val_majority_share >= CONSTANT > row.val_accuracy
+    few = 0 < row.val_images < FEW and row.accuracy >= POOR  # what fits its training images is not constant
+    return row.val_majority_share >= CONSTANT > row.val_accuracy and not few
 
 
 def is_stuck(row: Epoch) -> bool:

@@ -23,15 +23,19 @@ class WriteError(OSError):
 def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
     """A path beside a file to write to, which replaces the file at the end.
 
-    raises: `WriteError` when that fails; nothing is left of the new file then, nor of `leftovers`
+    raises: `WriteError` when that fails, KeyboardInterrupt on Ctrl-C; nothing is left then of the new file and `leftovers`
     """
     part = path.with_name(path.name + ".part")
     try:
         yield part
         part.replace(path)
-    except (OSError, RuntimeError) as error:  # torch raises a RuntimeError of its own when a disk is full, or gone
+    except BaseException as error:
         for left in (part, *leftovers):
             left.unlink(missing_ok=True)
+        if isinstance(error.__context__, KeyboardInterrupt):  # torch raises a RuntimeError of its own meanwhile
+            raise KeyboardInterrupt from error
+        if not isinstance(error, OSError | RuntimeError):  # as when a disk is full, or gone
+            raise
         kept = "whose previous version is unchanged" if path.exists() else "of which there is no previous version"
         raise WriteError(f"could not write {path}, {kept}: {error_cause(error)}") from error
 
