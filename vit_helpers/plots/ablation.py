@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from vit_helpers.plots import style
@@ -119,6 +120,28 @@ def draw_against(
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.legend(fontsize=style.TEXT_SIZE, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return style.style_axes(ax, title, x, y)
+
+
+def draw_interaction(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]], levels: Sequence[str], x: str, y: str
+) -> Figure:
+    """Means of runs over the levels of one setting, joined for each level of another: parallel lines are no interaction.
+
+    panels: {title: {level of the other setting: (low, mean, high) for each of `levels`}}
+    """
+    fig, axes = style.new_figure(9, 3.2, ncols=len(panels), sharey=True, squeeze=False)
+    for ax, (title, series) in zip(axes.flat, panels.items(), strict=True):
+        for i, (name, points) in enumerate(series.items()):
+            places = [place + 0.08 * (i - (len(series) - 1) / 2) for place in range(len(levels))]
+            means = [mean for _, mean, _ in points]
+            bars = [[mean - low for low, mean, _ in points], [high - mean for _, mean, high in points]]
+            look = {"color": style.SERIES[2 * i], "marker": MARKERS[i], "markersize": 8, "linewidth": 2, "capsize": 4}
+            ax.errorbar(places, means, bars, label=name, **look)
+        ax.set_xticks(range(len(levels)), levels)
+        ax.set_xlim(-0.4, len(levels) - 0.6)
+        style.style_axes(ax, title, x, y if ax is axes[0, 0] else "")
+    axes[0, 0].legend(fontsize=style.TEXT_SIZE, frameon=False, loc="lower right")
+    return fig
 
 
 def draw_search(
