@@ -90,5 +90,5 @@ def test_what_came_out_is_printed(tmp_path, capsys):
     assert main(experiments, ["--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "width 32 x depth 2" in said and "1 head and width 32: beyond the sum" in said and "test accuracy 0." in said
-    assert "1 head, rate 1e-3: " in said and said.count("not complete") == 1  # the cures are not there
+    assert "1 head, rate 1e-3: " in said and "not complete" not in said
     assert main(experiments, ["grades"]) == 1

@@ -4,7 +4,6 @@ changes  : every change of the large table against the baseline
 rates    : the changes of size, batch and optimizer, each at the best of its learning rates, against the baseline at its best
 factorial: main effects and interactions of the settings in which a preset differs from the baseline
 confirm  : the largest interactions, each by four trainings of its own (a row "this and that"), and the whole preset
-cures    : each cure against its fault
 accuracy : the test accuracy of the preset on Fashion-MNIST
 """
 
@@ -19,22 +18,9 @@ from tools import main
 from vit_helpers._validate import check_choice
 from vit_helpers.ablation import Table, compare, compare_best, effect_of, effects, holm, read_runs
 from vit_helpers.ablation.errors import line_of, paired, right_answers
-from vit_helpers.ablation.rows import Row
 from vit_helpers.results import RESULTS
 
 RATES = {"baseline": "3e-3", "batch 16": "3e-3", "batch 256": "3e-3", "L2 0.05 inside Adam": "3e-3"}
-FAULTS = {  # {cure: its fault}
-    **dict.fromkeys(("no decay", "decoupled", "L2 on the matrices", "rate 1e-3", "warm-up", "cosine schedule",
-                     "clipping"), "baseline"),
-    "decoupled, on the matrices": "L2 on the matrices",
-    "1e-3, no decay": "1e-3, L2 0.1",
-    "1e-3, decoupled 0.1": "1e-3, L2 0.1",
-    "1e-3, L2 0.1 on the matrices": "1e-3, L2 0.1",
-    "1e-3, decoupled 0.1, on the matrices": "1e-3, L2 0.1 on the matrices",
-    **dict.fromkeys(
-        (f"AdamW {how}" for how in ("3e-3, decay 0.01", "1e-3, decay 0.01", "1e-2, warm-up", "1e-2, cosine schedule",
-                                    "1e-2, clipping")), "AdamW 1e-2, decay 0.01"),
-}  # fmt: skip
 POINTS = ("difference", "seeds", "images", "both", "low", "high")
 
 
@@ -136,20 +122,6 @@ def show_confirm(folder: Path) -> None:
     show(table.assign(holm=holm(table["p"])), runs)
 
 
-def show_cures(folder: Path) -> None:
-    for name in ("cures_digits", "cures_fashion_mnist"):
-        runs = complete(folder, name)
-        means = runs.groupby("change")[["accuracy", "train_accuracy", "majority_share"]].mean()
-        lines: list[Row] = []
-        for cure, fault in FAULTS.items():
-            line = line_of(paired(runs, cure, fault))
-            lines.append(
-                {"cure": cure, "fault": fault, "fault's": means.accuracy[fault], "cure's": means.accuracy[cure], **line}
-            )
-        table = pd.DataFrame(lines).set_index("cure")
-        show(table.assign(holm=holm(table["p"])), runs)
-
-
 def show_accuracy(folder: Path) -> None:
     runs = complete(folder, "accuracy_fashion_mnist")
     effect = effect_of(np.stack(list(right_answers(runs, "baseline", "test_right").values())))
@@ -163,7 +135,7 @@ def show_accuracy(folder: Path) -> None:
 
 SHOW = {
     **{"changes": show_changes, "rates": show_rates, "factorial": show_factorial, "confirm": show_confirm},
-    **{"cures": show_cures, "accuracy": show_accuracy},
+    "accuracy": show_accuracy,
 }
 
 
