@@ -18,9 +18,11 @@ import pytest
 import torch
 
 import vit_helpers
+from tools import accuracies
 from tools.libraries import markdown
+from vit_helpers.ablation.errors import effect_of, right_answers
 from vit_helpers.cli import COMMANDS
-from vit_helpers.data import load
+from vit_helpers.results import read_results
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit_helpers"
@@ -302,25 +304,48 @@ def test_figures_are_those_of_the_stored_tables():
 
 
 @pytest.mark.repo
-def test_accuracies_are_those_of_the_stored_run():
+def test_accuracies_are_those_of_the_stored_runs():
     page = (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
     first = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    digits = accuracies.summary(read_results("accuracies"))
+    answers = list(right_answers(read_results("accuracy_fashion_mnist"), "baseline", "test_right").values())
+    fashion = effect_of(answers)
+    measured = [(line.accuracy, line.low, line.high) for line in digits.itertuples()]
+    for mean, low, high in [*measured, (fashion.difference, *fashion.interval())]:
+        assert f"{mean:.4f} ({low:.4f} to {high:.4f})" in page
+    shown = digits.loc["digits", "random"]
+    assert f"{shown.accuracy:.3f} ({shown.low:.3f} to {shown.high:.3f}) on the digits" in first
+    low, high = fashion.interval()
+    assert f"{fashion.difference:.3f} ({low:.3f} to {high:.3f}) on Fashion-MNIST" in first
+    assert (digits.seeds == 5).all() and len(answers) == 5
+
+
+@pytest.mark.repo
+def test_seconds_are_those_of_the_stored_run():
+    page = (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
     stored = [(PACKAGE / "results" / f"bench_{name}.txt").read_text(encoding="utf-8") for name in ("digits", "fashion")]
     (machine, *goals), (same, fashion) = (text.strip().split("\n\n") for text in stored)
     assert machine == same and machine in page
     assert [goal.split()[0] for goal in (*goals, fashion)] == ["digits-3s", "digits", "digits-60s", "fashion"]
     for goal in (*goals, fashion):
-        seeds = re.findall(r"seed \d  test accuracy (\S+)  training (\S+) s", goal)
-        accuracies, seconds = ([float(x) for x in column] for column in zip(*seeds, strict=True))
-        accuracy = f"{statistics.mean(accuracies):.4f} ± {statistics.stdev(accuracies):.4f}"
-        assert f"| {len(seeds)} | {accuracy} | {statistics.mean(seconds):.0f} ({max(seconds):.0f}) |" in page, goal
-        where = {"digits": "the test digits", "fashion": "Fashion-MNIST"}.get(goal.split()[0])
-        assert not where or f"{accuracy} on {where} after {statistics.mean(seconds):.0f}" in first
-    page, digits = " ".join(page.split()), load("digits")
-    train, test = ((split.images.flatten(1), split.labels) for split in (digits.train, digits.test))
-    nearest = train[1][torch.cdist(test[0], train[0]).argmin(dim=1)]
-    assert f"already classifies {(nearest == test[1]).float().mean():.3f} of them" in page
-    assert f"has {len(test[1])} images, which makes one image worth {1 / len(test[1]):.4f}" in page
+        seconds = [float(x) for x in re.findall(r"training (\S+) s\n", goal)]
+        assert f"| {statistics.mean(seconds):.0f} ({max(seconds):.0f}) |" in page, goal
+
+
+@pytest.mark.repo
+@pytest.mark.parametrize(("kind", "seeds"), [("random", 5), ("consecutive", 1)])
+def test_the_nearest_training_image_is_the_control(kind, seeds):
+    page = (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
+    every = accuracies.every_digit()
+    pixels, right = every.images.flatten(1), []
+    for seed in range(seeds):
+        for rows in accuracies.folds(len(pixels), kind, seed):
+            others = torch.ones(len(pixels), dtype=torch.bool)
+            others[rows] = False
+            nearest = torch.cdist(pixels[rows], pixels[others]).argmin(dim=1)
+            right.append(every.labels[others][nearest] == every.labels[rows])
+    line = next(line for line in page.splitlines() if "nearest training image, by pixels" in line)
+    assert f" {torch.cat(right).float().mean():.4f} |" in line
 
 
 @pytest.mark.repo
