@@ -102,7 +102,7 @@ def long_enough(trainer: Trainer, network: str, images: int, tuned: dict[str, An
         return trainer.score(*run_of(network, images, passes, tuned), PILOTS.get(SEEDS[images], 1))
 
     passes = START[images]
-    while 2 * passes <= MOST and score(2 * passes) - score(passes) >= GAIN:
+    while 2 * passes <= MOST and score(passes) + GAIN <= score(2 * passes):
         passes *= 2
     return passes
 
