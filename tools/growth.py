@@ -28,7 +28,7 @@ from vit_helpers.training.presets import RunSettings
 
 NETWORKS: dict[str, dict[str, Any]] = {"ViT": {"network": "vit"}, "CNN": {"network": "cnn", "width": 29}}
 SEEDS = {500: 5, 1000: 5, 2000: 5, 5000: 5, 20_000: 5, 55_000: 2}  # of each number of images
-START = {500: 40, 1000: 40, 2000: 20, 5000: 20, 20_000: 10, 55_000: 5}  # passes that are doubled
+START = {500: 40, 1000: 40, 2000: 20, 5000: 20, 20_000: 20, 55_000: 10}  # passes that are doubled
 PILOTS = {5: 3}  # seeds that decide about the passes, where there are five in the end; elsewhere one
 TUNED_AT, TRIAL_PASSES, EPOCHS, GAIN, MOST = 5000, 40, 5, 0.002, 1280
 TRIALS = [{"lr": lr, "weight_decay": decay} for lr in (1e-3, 3e-3, 1e-2, 3e-2) for decay in (0.05, 0.3, 1.0)]
