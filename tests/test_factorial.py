@@ -10,7 +10,7 @@ from vit_helpers.ablation import Table, effects
 from vit_helpers.ablation.factorial import LETTERS, confounded, design, designed, words
 from vit_helpers.ablation.rows import pack
 
-EIGHT = ["F=ABC", "G=ABD", "H=-BCDE"]  # of results/running/factorial.toml
+EIGHT = ["F=ABC", "G=ABD", "H=-BCDE"]  # of results/factorial.toml
 
 
 def columns(factors, generators):

@@ -56,7 +56,7 @@ def show(table: pd.DataFrame, runs: pd.DataFrame) -> None:
 
 def complete(folder: Path, name: str) -> pd.DataFrame:
     """The rows of a table, of the seeds that every change has"""
-    runs = read_runs(where(folder, f"{name}.csv"))
+    runs = read_runs(folder / f"{name}.csv")
     wanted = {"baseline", *declared(folder, name).changes}
     seeds = [seed for seed, some in runs.groupby("seed") if wanted <= set(some["change"])]
     print(f"{name}: seeds {seeds}")
@@ -67,13 +67,7 @@ def complete(folder: Path, name: str) -> pd.DataFrame:
 
 def declared(folder: Path, name: str) -> Table:
     """What a table consists of"""
-    return Table.read(where(folder, f"{name}.toml"))
-
-
-def where(folder: Path, file: str) -> Path:
-    """A file of a table: among those that are still running, if it is there, else in the folder itself"""
-    running = folder / "running" / file
-    return running if running.exists() else folder / file
+    return Table.read(folder / f"{name}.toml")
 
 
 def show_changes(folder: Path) -> None:
