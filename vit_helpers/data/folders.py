@@ -109,12 +109,11 @@ def find_images(path: Path) -> tuple[tuple[str, ...], Found]:
 
 
 def find_parts(path: Path, needed: str = "train") -> dict[str, Path]:
-    """The folder of each split that has one; for a folder of classes it is the one of the training split.
-
-    needed: the split that must have a folder; without one, another than "train" leads to no folders at all
-    raises: ValueError if two folders have names of the same split, or none that of the training split
+    """The folder of each split that has one; a folder of classes is itself the folder of the training split.
 
     A class may be called "train": its folder contains images, while that of a split contains the same folders as others.
+    needed: the split that must have a folder; without one, another than "train" leads to no folders at all
+    raises: ValueError if two folders have names of the same split, or none that of the training split
     """
     inside = subfolders(path)
     named = {one: PARTS[one.name.lower()] for one in inside if one.name.lower() in PARTS}

@@ -150,7 +150,6 @@ class Batches:
 
     Each pass yields (images, labels) of shapes (B, C, H, W) and (B,); the last batch may be smaller.
     Shuffling and augmentation use torch's global generator, so a single seed determines both.
-
     prepare: applied to each batch of images; augment: before it, to images from 0 to 1; mix: last, mixup or cutmix
     """
 

@@ -87,8 +87,8 @@ class Stream:
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.first, self.last = (self.images * r // world_size for r in (rank, rank + 1))  # of its slice, over all shards
         self.steps = [step for step in (augment, prepare or self.data.normalize) if step]
-        self.mix, self.on_broken, self.lost = mix, on_broken, Counter[str]()
-        self.resumed = False  # in the middle of a pass
+        self.lost: Counter[str] = Counter()
+        self.mix, self.on_broken, self.resumed = mix, on_broken, False  # resumed in the middle of a pass
         self.set_epoch(1)
         for entry in self.entries if on_broken == "raise" else ():  # now, rather than after hours
             if error := find_damage(self.data.folder / entry["file"], entry, thorough=False):
