@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TextIO
 
 COMMANDS = ("train", "predict", "evaluate", "ablate", "shards", "bench", "doctor", "live")
 MOVED = {  # commands of version 0.1 that maintainers and teachers run, and where they are now (remove in 0.3)
@@ -59,6 +58,7 @@ def run_safely(run: Callable[[argparse.Namespace], int | None], args: argparse.N
     As for other programs it is 141, with no message, when nobody reads the output anymore, as in `... | head -1`.
     """
     prepare_streams()
+    os.environ["MPLBACKEND"] = "agg"  # figures become files: no window is opened
     try:
         status = run(args) or 0
         if sys.stdout:
@@ -74,34 +74,26 @@ def run_safely(run: Callable[[argparse.Namespace], int | None], args: argparse.N
         return 1
     finally:
         for stream in (sys.stdout, sys.stderr):
-            drop_unwritten(stream)
+            try:
+                stream.flush()
+            except OSError:  # drop what is left, about which the interpreter would complain at its end
+                with suppress(OSError):  # io.UnsupportedOperation is one
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def prepare_streams() -> None:
-    """Put an empty stream where stdin, stdout or stderr is closed, as in daemons; print any character, line by line.
-
-    Without this, the next file that is opened would get the number of the closed stream, and what torch prints to it.
-    """
+    """Put an empty stream where stdin, stdout or stderr is closed, as in daemons; print any character, line by line."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which another file would get otherwise: this one
     sys.stdout, sys.stderr = (
         stream or os.fdopen(number, "w", closefd=False) for number, stream in ((1, sys.stdout), (2, sys.stderr))
     )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # in a notebook it is another kind
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
-
-
-def drop_unwritten(stream: TextIO) -> None:
-    """Flush a stream; when that fails, drop what is left, about which the interpreter would complain at its end."""
-    try:
-        stream.flush()
-    except OSError:
-        with suppress(OSError):  # io.UnsupportedOperation is one
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def positive_int(text: str) -> int:

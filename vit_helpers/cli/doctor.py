@@ -83,10 +83,8 @@ def findings(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
 
 
 def print_wrapped(start: str, words: str) -> None:
-    """Print in lines of at most 100 columns, indented below `start`; what stdout cannot encode is escaped."""
-    text = textwrap.fill(words, 100, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False)
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    """Print in lines of at most 100 columns, indented below `start`."""
+    print(textwrap.fill(words, 100, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False))
 
 
 def python() -> Iterator[Finding]:
@@ -96,8 +94,8 @@ def python() -> Iterator[Finding]:
     yield finding(fits, what, "install Python 3.11 or later, 64 bit, from python.org")
     if sys.prefix == sys.base_prefix and "CONDA_PREFIX" not in os.environ:
         yield Finding("note", "no virtual environment: pip installs for everything that this Python runs")
-    homes = dict.fromkeys(Path(p).resolve() for p in sys.path if (Path(p) / "vit_helpers" / "__init__.py").is_file())
-    if others := ", ".join(str(home) for home in homes if home != ROOT):
+    homes = {Path(p).resolve() for p in sys.path if (Path(p) / "vit_helpers" / "__init__.py").is_file()}
+    if others := ", ".join(map(str, homes - {ROOT})):
         yield Finding("note", f"the vit_helpers in {ROOT} is used, but there are more: {others}", "uninstall the others")
     written = "±×→".encode(sys.stdout.encoding or "ascii", "replace")
     yield finding(b"?" not in written, f"stdout writes {sys.stdout.encoding}", "set PYTHONUTF8=1: commands print ± and →")
@@ -160,8 +158,9 @@ def pytorch() -> Iterator[Finding]:
             torch.ones(1, device="cuda").sum().item()
             yield Finding("ok", f"{torch.cuda.get_device_name()} works")
         elif driver := get_nvidia_driver_version(run):
-            what = f"there is NVIDIA's driver {driver}, but torch sees no GPU"
-            yield Finding("note", what, "install torch built for CUDA")
+            yield Finding(
+                "note", f"there is NVIDIA's driver {driver}, but torch sees no GPU", "install torch built for CUDA"
+            )
         else:
             yield Finding("ok", "mps: Apple's GPU" if torch.backends.mps.is_available() else "no GPU, and none is needed")
     except RuntimeError as error:  # torch is not built for this GPU, or others have taken all its memory
@@ -243,7 +242,8 @@ def room(name: str, folder: Path, advice: str) -> Finding:
 
 def data() -> Iterator[Finding]:
     """The folder of downloads, which data sets are in it, and the small trained models of this series."""
-    from vit_helpers.data.downloads import SOURCES, data_folder, is_downloaded
+    from vit_helpers.data.downloads import SOURCES, is_downloaded
+    from vit_helpers.data.reading import data_folder
     from vit_helpers.pretrained.sources import load_ours
 
     yield room("downloads", data_folder(), "set VIT_HELPERS_DATA to a folder that can be written to")

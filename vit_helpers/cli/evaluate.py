@@ -10,7 +10,6 @@ Examples:
     python -m vit_helpers evaluate runs/digits-1 digits --out digits.png
 """
 
-import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -45,4 +44,4 @@ def run(args: Namespace) -> int:
         print(tested.iloc[:-1].to_string(float_format="{:.3f}".format))
     draw_counts(out, counts, names)
     print(f"confusion: {out}")
-    return report_broken(broken, n + len(broken), sys.stderr)
+    return report_broken(broken, n + len(broken))

@@ -27,12 +27,7 @@ def run(args: Namespace) -> None:
     out = check_target(args.out or Path(tempfile.mkdtemp(prefix="vit-live-"), "live.html"), figure=False)
     out.write_text(live_page(), encoding="utf-8")
     print(f"page: {out}")
-    if not args.out and not (has_display() and webbrowser.open(out.resolve().as_uri())):
+    # without a display, Python would start a browser for text in this terminal
+    display = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")))
+    if not args.out and not (display and webbrowser.open(out.resolve().as_uri())):
         print("No browser could be started here. Open the file in one, on this machine or on another.")
-
-
-def has_display() -> bool:
-    """Whether a browser can show a window; without one, Python would start a browser for text in this terminal."""
-    if os.environ.get("BROWSER") or sys.platform in ("win32", "darwin"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

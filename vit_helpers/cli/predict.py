@@ -10,7 +10,6 @@ Examples:
     python -m vit_helpers predict photos more/*.png --weights torchvision:vit_b_16 --csv predictions.csv
 """
 
-import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,28 +48,25 @@ def run(args: Namespace) -> int:
     if args.csv:
         check_target(args.csv, figure=False)
     probabilities, readable, broken = predict_files(pretrained, files)
-    if len(files) == 1 and broken:
-        raise ValueError(broken[files[0]])
     table = prediction_table(readable, probabilities, names)
-    if len(files) == 1:
+    if len(files) > 1:
+        for row in table.to_dict("records"):
+            print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}")
+    elif broken:
+        raise ValueError(broken[files[0]])
+    else:
         predict_one(args, figure, pretrained, readable[0])
-    for row in table.to_dict("records") if len(files) > 1 else ():
-        print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}")
     if args.csv:
         table.to_csv(args.csv, index=False)
         print(f"predictions: {args.csv}")
-    return report_broken(broken, len(files), sys.stderr)
+    return report_broken(broken, len(files))
 
 
 def predict_one(args: Namespace, out: Path, pretrained: "Pretrained", file: Path) -> None:
     """Print the most probable classes of an image, and draw its attention into the file `out`."""
-    import matplotlib
-
     from vit_helpers.cli.results import save_figure
     from vit_helpers.data.images import open_picture
     from vit_helpers.inspection import rollout
-
-    matplotlib.use("Agg")
     from vit_helpers.plots.inspection import draw_beside
 
     picture = open_picture(file)

@@ -1,9 +1,10 @@
 """What `train`, `evaluate` and `predict` have in common: the score and the figures of a test, and broken images."""
 
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,9 +41,6 @@ def print_score(score: "Score", counts: "Tensor", what: str) -> None:
 
 def draw_results(out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_names: Sequence[str]) -> None:
     """Draw the curves and the test results of a run into its folder."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from vit_helpers.plots.curves import draw_curves
 
     save_figure(draw_curves(history), out / "curves.png")
@@ -51,9 +49,6 @@ def draw_results(out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_
 
 def draw_counts(file: Path, counts: "Tensor", class_names: Sequence[str]) -> None:
     """Draw the confusion matrix and the accuracy of each class."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from vit_helpers.plots.testing import draw_test
     from vit_helpers.training.testing import class_table
 
@@ -69,10 +64,9 @@ def save_figure(figure: Any, file: Path) -> None:
         figure.savefig(part, dpi=100, format=file.suffix[1:] or "png")
 
 
-def report_broken(broken: Mapping[Path, str], total: int, file: TextIO) -> int:
+def report_broken(broken: Mapping[Path, str], total: int) -> int:
     """Say how many images could not be read, and why the first ten could not; returns the exit status of the command."""
     if broken:
-        print(f"error: {len(broken)} of {total} images could not be read:", file=file)
-        for reason in list(broken.values())[:10]:
-            print(f"  {reason}", file=file)
+        what = f"error: {len(broken)} of {total} images could not be read:"
+        print(what, *list(broken.values())[:10], sep="\n  ", file=sys.stderr)
     return 1 if broken else 0

@@ -1,7 +1,6 @@
 """Train a ViT and keep the results; without options, it trains on real digits and needs no download.
 
-Each data set has settings of its own, some of which fine-tuning replaces (vit_helpers/training/presets.toml); the options
-given here override both.
+Each data set has settings of its own (vit_helpers/training/presets.toml), which options override.
 
 Prints a line per epoch: the loss (in nats, with label smoothing), the accuracy on the training images as they are seen
 during training, loss and accuracy on the validation split, the learning rate, and the speed. The test split is used once,
@@ -28,9 +27,8 @@ When torchrun starts several processes, they train together, each on its slice o
 
     torchrun --nproc-per-node=2 -m vit_helpers train --data fashion_mnist
 
-With data in memory and without dropout, the result is that of one process. With --shard, each process keeps only its own
-part of the weights (FSDP2). Images that do not fit into memory are written once by `python -m vit_helpers shards`, and then
-read as a stream with --data shards:FOLDER, each process its own part, so their order depends on the number of processes.
+With data in memory and without dropout, the result is that of one process. Images that do not fit into memory are written
+once by `python -m vit_helpers shards`, and then read as a stream with --data shards:FOLDER, each process its own part.
 """
 
 import inspect
@@ -39,6 +37,7 @@ import shlex
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -51,10 +50,22 @@ if TYPE_CHECKING:  # importing torch takes seconds, which `--help` need not wait
     from vit_helpers.data import Data
     from vit_helpers.training.presets import RunSettings
 
-SETTINGS = (  # options that are settings of the run, by name
-    "data", "split", "size", "patch", "image_size", "augment", "epochs", "batch_size", "lr", "weight_decay", "precision",
-    "seed", "patience", "weights", "tune", "rank",
-)  # fmt: skip
+SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {  # options that are settings of the run: their types and meanings
+    "size": (str, "size of the model: mini, Ti, S, B, L or H (default: that of the data set; mini for digits)"),
+    "patch": (positive_int, "side of a patch in pixels (default: that of the data set; 4 for digits)"),
+    "image_size": (positive_int, "side in pixels to which photos are resized (default: 64, or that of the weights)"),
+    "augment": (str, "augmentation of training images: affine, crop, flip or flip_crop (these two mirror), erase, none"),
+    "epochs": (positive_int, "passes over the training split (default: that of the data set)"),
+    "batch_size": (positive_int, "images per step (default: that of the data set)"),
+    "lr": (float, "peak learning rate (default: that of the data set)"),
+    "weight_decay": (float, "weight decay of the weight matrices (default: that of the data set)"),
+    "precision": (str, "float32, or bfloat16 for matrix products, on hardware that supports it (default: float32)"),
+    "seed": (int, "seed of all random numbers (default: 0)"),
+    "patience": (positive_int, "stop after so many epochs without a higher validation accuracy (default: never)"),
+    "weights": (str, "start from a trained model: a name, a file, or the folder of a run (default: from scratch)"),
+    "rank": (positive_int, "rank of the LoRA updates, with --tune lora (default: 8)"),
+}
+WIDTH = 768  # that the learning rates for fine-tuning in presets.toml are meant for
 FEW, WELL = 5000, 0.95  # with fewer training images than this and a lower accuracy, fine-tuning is suggested
 
 
@@ -62,31 +73,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", help="name of the data set, or folder:PATH for images of your own (default: digits)")
     add_data_arguments(parser)
-    add("--size", help="size of the model: mini, Ti, S, B, L or H (default: that of the data set; mini for digits)")
-    add("--patch", type=positive_int, help="side of a patch in pixels (default: that of the data set; 4 for digits)")
-    words = "side in pixels to which photos are resized (default: 64, or that of the weights)"
-    add("--image-size", type=positive_int, help=words)
-    add("--augment", help="augmentation of training images: affine, crop, flip or flip_crop (these two mirror), erase, none")
-    add("--epochs", type=positive_int, help="passes over the training split (default: that of the data set)")
-    add("--batch-size", type=positive_int, help="images per step (default: that of the data set)")
-    add("--lr", type=float, help="peak learning rate (default: that of the data set)")
-    add("--weight-decay", type=float, help="weight decay of the weight matrices (default: that of the data set)")
-    add("--precision", help="float32, or bfloat16 for matrix products, on hardware that supports it (default: float32)")
-    add("--seed", type=int, help="seed of all random numbers (default: 0)")
-    add(
-        "--patience",
-        type=positive_int,
-        help="stop after so many epochs without a higher validation accuracy (default: never)",
-    )
-    add("--weights", help="start from a trained model: a name, a file, or the folder of a run (default: from scratch)")
-    add(
-        "--tune",
-        choices=("full", "head", "lora"),
-        help="what is trained, with --weights (default: full; head is the fastest)",
-    )
-    add("--rank", type=positive_int, help="rank of the LoRA updates, with --tune lora (default: 8)")
-    words = "any setting of a table of `ablate`, as in depth=4; may be repeated, and --settings explains all of them"
-    add("--set", action="append", default=[], metavar="NAME=VALUE", help=words)
+    for name, (kind, about) in SETTINGS.items():
+        add(f"--{name.replace('_', '-')}", type=kind, help=about)
+    about = "what is trained, with --weights (default: full; head is the fastest)"
+    add("--tune", choices=("full", "head", "lora"), help=about)
+    about = "any setting of a table of `ablate`, as in depth=4; may be repeated, and --settings explains all of them"
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help=about)
     add("--settings", action="store_true", help="explain every setting, and train nothing")
     add("--device", default="auto", help="cpu, cuda, mps, or auto for the fastest available (default: auto)")
     add("--out", type=Path, help="folder for the results (default: the next free runs/DATA-1, -2, ...)")
@@ -99,7 +91,7 @@ def run(args: Namespace) -> int:
     from vit_helpers.training.distributed import is_main_process, is_peer_failure, rank, shutdown, world_size
 
     if args.settings:
-        print(explain_settings())
+        explain_settings()
         return 0
     try:
         status = train(args)
@@ -115,16 +107,17 @@ def run(args: Namespace) -> int:
         return 1
 
 
-def explain_settings() -> str:
-    """What the settings mean, from the docstrings of the classes whose fields they are, and the names of all"""
+def explain_settings() -> None:
+    """Print what the settings mean, from the docstrings of the classes whose fields they are, and the names of all."""
     from vit_helpers.training import Recipe
     from vit_helpers.training.presets import RunSettings
     from vit_helpers.vit import ViTConfig
 
-    kinds = (RunSettings, Recipe, ViTConfig)
-    docs = [(inspect.getdoc(one) or "").partition("\nraises")[0] for one in kinds]
-    names = sorted({f.name for one in kinds for f in fields(one)} - {"recipe", "shape"})
-    return "\n\n".join([*docs, f"All names: {', '.join(names)}"])
+    names = set[str]()
+    for kind in (RunSettings, Recipe, ViTConfig):
+        print((inspect.getdoc(kind) or "").partition("\nraises")[0] + "\n")
+        names |= {field.name for field in fields(kind)}
+    print(f"All names: {', '.join(sorted(names - {'recipe', 'shape'}))}")
 
 
 def train(args: Namespace) -> int:
@@ -135,15 +128,11 @@ def train(args: Namespace) -> int:
     from vit_helpers.training.sealed import WriteError
 
     device = init_distributed(pick_device(args.device))
-    given = given_settings({name: getattr(args, name) for name in SETTINGS}, args.set)
+    given = given_settings({name: getattr(args, name) for name in ("data", "split", "tune", *SETTINGS)}, args.set)
     with ExitStack() as stack:
         name = Path((args.data or "digits").partition(":")[0]).name
         out, found = choose_folder(args.out, args.resume, name, stack)
-        about = None
-        if found:
-            settings, about = read_run(args, out, found, given)
-        else:
-            settings = preset(**{"data": "digits", **given})
+        settings, about = read_run(args, out, found, given) if found else (preset(**{"data": "digits", **given}), None)
         checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
         if args.shard and settings.weights and settings.tune == "lora":
             raise ValueError("--shard splits the weights, which --tune lora does not train: use only one of them")
@@ -186,12 +175,9 @@ def fit_and_test(
     args: Namespace, out: Path, checkpoint: Path, settings: "RunSettings", device: str, resumed: dict[str, Any] | None,
     scale: bool,
 ) -> None:  # fmt: skip
-    """Train, test, print both, and keep the results in the folder `out`.
-
-    resumed: what the checkpoint has about the run to resume;  scale: fit the learning rate of fine-tuning to the model
-    """
+    """Train and test, or continue from what a checkpoint has, `resumed`.  scale: fit the learning rate to the model"""
     from vit_helpers.cli.results import draw_results, print_score
-    from vit_helpers.pretrained.runs import evaluation_batches, fit_run, scale_lr
+    from vit_helpers.pretrained.runs import evaluation_batches, fit_run
     from vit_helpers.training import set_seed
     from vit_helpers.training.checkpoints import Checkpoint
     from vit_helpers.training.distributed import is_main_process, shard, shard_batches
@@ -201,7 +187,8 @@ def fit_and_test(
 
     set_seed(settings.seed)
     data, model = load_run(args, settings)
-    settings = scale_lr(settings, model) if scale else settings
+    if scale:  # narrow models tolerate larger steps
+        settings = settings.replace(lr=float(f"{settings.recipe.lr * WIDTH / model.config.embed_dim:.2g}"))
     about = describe_run(data, model, settings, resumed) | {"skip_broken": args.skip_broken}
     if is_main_process():
         print_start(data, model, settings, device)
@@ -231,9 +218,8 @@ def print_start(data: "Data", model: Any, settings: "RunSettings", device: str) 
     which = f" ({settings.tune}: {learns:,} of them are trained)" * (settings.weights is not None)
     processes = f"{world_size()} processes of " * (world_size() > 1)
     images = min(data.count("train"), settings.images or data.count("train"))
-    about_model = f"{images:,} training images; {name}, {size:,} parameters{which}"
-    print(f"{settings.data}: {about_model}; {device}, {processes}{torch.get_num_threads()} threads")
-    print(f"{describe(data)}\n{settings}")
+    print(f"{settings.data}: {images:,} training images; {name}, {size:,} parameters{which}; ", end="")
+    print(f"{device}, {processes}{torch.get_num_threads()} threads\n{describe(data)}\n{settings}")
 
 
 def print_end(out: Path, data: "Data", settings: "RunSettings", accuracy: float) -> None:

@@ -10,9 +10,8 @@ from torch import Tensor
 def random_affine(images: Tensor, degrees: float = 10.0, scale: float = 0.1, shift: float = 0.5) -> Tensor:
     """Rotate, scale and shift every image by its own random amount; pixels from outside are 0.
 
-    images : (B, C, H, W), from 0 to 1
+    images : (B, C, H, W), from 0 to 1, as the result
     degrees: largest rotation; scale: largest change of size, 0.1 for 10%; shift: largest, in pixels, along each axis
-    returns: (B, C, H, W), from 0 to 1
     raises : ValueError if scale is not from 0 to below 1, since images would be turned inside out
     """
     if not 0 <= scale < 1:
@@ -36,11 +35,9 @@ def random_flip(images: Tensor) -> Tensor:
 
 
 def random_crop(images: Tensor, padding: int = 4) -> Tensor:
-    """Pad each image with 0 on every side, and crop it to its old size at a random position.
+    """Pad each image with 0 on every side, and crop it at a random position to its old size: (B, C, H, W) -> (B, C, H, W)
 
-    images : (B, C, H, W); padding: pixels, which is also the largest shift
-    returns: (B, C, H, W)
-    raises : ValueError if padding is negative
+    padding: pixels, 0 or more, which is also the largest shift
 
     >>> random_crop(torch.ones(5, 3, 8, 8), padding=2).shape
     torch.Size([5, 3, 8, 8])
@@ -56,8 +53,7 @@ def random_crop(images: Tensor, padding: int = 4) -> Tensor:
 def random_erase(images: Tensor, share: float = 0.25, fill: float = 0.0) -> Tensor:
     """Fill a box of each image, at its own random position (Zhong et al., arXiv 1708.04896, with boxes of one size).
 
-    images: (B, C, H, W); share: the box's fraction of the area; fill: the value inside
-    raises: ValueError if share is not from 0 to 1
+    images: (B, C, H, W); share: the box's fraction of the area, from 0 to 1; fill: the value inside
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share is a fraction of the area, from 0 to 1, got {share}")
@@ -78,9 +74,8 @@ def mixup(images: Tensor, labels: Tensor, num_classes: int, alpha: float = 0.2) 
     """Blend each image with another of the batch, and their labels alike (Zhang et al., arXiv 1710.09412).
 
     images : (B, C, H, W); labels: (B,)
-    alpha  : of Beta(alpha, alpha), which the weight of each image is drawn from; if small, most are near 0 or 1
+    alpha  : of Beta(alpha, alpha), which the weight of each image is drawn from, 0.01 or more
     returns: images (B, C, H, W), and soft labels (B, K) whose rows sum to 1
-    raises : ValueError if alpha is below 0.01
     """
     weight = draw_weights(images, alpha)
     partner = torch.randperm(len(images), device=images.device)

@@ -30,10 +30,8 @@ def scattered_digits(n: int = 5000, image_size: int = 24, digit_size: int = 12, 
     n         : training images; validation has a tenth and test a fifth as many, from digits that training does not use
     image_size: side of the canvas; digit_size: side of the digit on it, in pixels
     clutter   : the number of pieces, half as wide as the digit, that are cut from other digits and scattered around
-    returns   : `Data` whose splits have `boxes`
+    seed      : the same one gives the same images, and a larger n only appends more
     raises    : ValueError if the digit does not fit, or if there are too few images for three splits
-
-    The same seed gives the same images, and a larger n only appends more.
 
     >>> data = scattered_digits(n=20)
     >>> data.train.images.shape, data.train.boxes.shape, len(data.test)
@@ -63,8 +61,9 @@ def scatter(split: Split, n: int, image_size: int, digit_size: int, clutter: int
         for _ in range(clutter):
             other, y, x = large[draw(len(large))], draw(digit_size - piece + 1), draw(digit_size - piece + 1)
             top, left = draw(image_size - piece + 1), draw(image_size - piece + 1)
-            cut = other[y : y + piece, x : x + piece]
-            canvas[top : top + piece, left : left + piece].clamp_(min=cut)  # the brighter wins
+            canvas[top : top + piece, left : left + piece].clamp_(
+                min=other[y : y + piece, x : x + piece]
+            )  # the brighter wins
         row, y, x = draw(len(large)), draw(image_size - digit_size + 1), draw(image_size - digit_size + 1)
         canvas[y : y + digit_size, x : x + digit_size].clamp_(min=large[row])
         labels[i] = split.labels[row]

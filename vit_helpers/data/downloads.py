@@ -1,7 +1,6 @@
 """Data sets that are downloaded once, on request: Fashion-MNIST, CIFAR-10, and pizza, steak and sushi (downloads.toml).
 
-pooch downloads into a temporary file, checks its sha256 and renames it. An interruption, a second process or a wrong
-answer of the server therefore leave nothing behind that could be taken for the file.
+pooch downloads into a temporary file, checks its sha256 and renames it, so that no other file is ever taken for it.
 """
 
 import gzip
@@ -16,12 +15,9 @@ from typing import Any
 import torch
 
 from vit_helpers.data.folders import draw_splits, find_images, new_folder
-from vit_helpers.data.reading import data_folder as data_folder
-from vit_helpers.data.reading import read_splits
+from vit_helpers.data.reading import data_folder, read_splits
 from vit_helpers.data.splits import Data, Split, split_rows, subset
 
-TIMEOUT = 20  # seconds without a byte
-TRIES = 3
 SOURCES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 VALIDATION = 5000  # training images of Fashion-MNIST and CIFAR-10 that are held out
 
@@ -38,11 +34,10 @@ def is_downloaded(name: str) -> bool:
 
 def fashion_mnist() -> Data:
     """Clothing, 28 x 28 gray: 55,000 images for training, 5,000 of the training files for validation, 10,000 for the test"""
-    raw, source = data_folder() / "FashionMNIST" / "raw", SOURCES["fashion_mnist"]
-    paths = [fetch(source["url"] + name, raw / name, sha256) for name, sha256 in source["sha256"].items()]
-    files = [gzip.decompress(path.read_bytes()) for path in paths]
-    headers = (16, 8, 16, 8)  # bytes that say the shape
-    arrays = [torch.frombuffer(bytearray(x), dtype=torch.uint8, offset=n) for x, n in zip(files, headers, strict=True)]
+    raw, source, arrays = data_folder() / "FashionMNIST" / "raw", SOURCES["fashion_mnist"], []
+    for (name, sha256), header in zip(source["sha256"].items(), (16, 8, 16, 8), strict=True):  # bytes that say the shape
+        content = gzip.decompress(fetch(source["url"] + name, raw / name, sha256).read_bytes())
+        arrays.append(torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header))
     train, test = (Split(arrays[i].view(-1, 1, 28, 28) / 255, arrays[i + 1].long()) for i in (0, 2))
     return with_validation("fashion_mnist", train, test, source["classes"])
 
@@ -60,14 +55,10 @@ def cifar10() -> Data:
 
 
 def pizza_steak_sushi(image_size: int = 64) -> Data:
-    """Color photos of three dishes: 180 for training, 45 of the training folder for validation, 75 for the test
-
-    image_size: side of the square that each photo is resized and cropped to, see `vit_helpers.data.folders.folder`
-    """
+    """Color photos of three dishes: 180 for training, 45 for validation, 75 for the test;  image_size: as for `folder`"""
     root, source = data_folder(), SOURCES["pizza_steak_sushi"]
     archive = fetch(source["url"], root / "pizza_steak_sushi.zip", source["sha256"])
-    unpacked = unpack(archive, root / "pizza_steak_sushi")
-    names, found = find_images(unpacked)
+    names, found = find_images(unpack(archive, root / "pizza_steak_sushi"))
     files, broken = draw_splits(found | {"validation": []}, "hash")
     train, test = read_splits([files["train"], files["test"]], image_size, broken)
     return with_validation("pizza_steak_sushi", train, test, names, count=45)
@@ -79,19 +70,16 @@ def with_validation(name: str, train: Split, test: Split, class_names: Sequence[
     return Data.from_splits(name, rest, validation, test, class_names)
 
 
-def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tries: int = TRIES) -> Path:
-    """Download a file, unless it is there already and correct, and return its path.
-
-    sha256: of the correct file, in hexadecimal; timeout: seconds without a byte; tries: in total;  raises: `DownloadError`
-    """
+def fetch(url: str, path: str | Path, sha256: str, timeout: float = 20, tries: int = 3) -> Path:
+    """Download a file, unless it is there already with this sha256, and return its path; raises `DownloadError`."""
     import pooch
 
     path = Path(path)
     if path.exists():
         if (found := pooch.file_hash(path)) == sha256:
             return path
-        about = f"{path} is not the file it should be (its sha256 is {found}, not {sha256})."
-        raise DownloadError(f"{about} Nothing was changed: move it away to download it again.")
+        about = f"{path} is not the file it should be (its sha256 is {found}, not {sha256})"
+        raise DownloadError(f"{about}. Nothing was changed: move it away to download it again.")
     files = pooch.create(path.parent, "", registry={path.name: sha256}, urls={path.name: url}, retry_if_failed=tries - 1)
     pooch.get_logger().setLevel("WARNING")
     try:
@@ -107,10 +95,7 @@ def fetch(url: str, path: str | Path, sha256: str, timeout: float = TIMEOUT, tri
 
 
 def unpack(archive: str | Path, folder: str | Path) -> Path:
-    """Unpack a zip or tar file into a new folder, completely or not at all; a folder that exists is returned as it is.
-
-    raises: ValueError if the archive is broken, or if a name in it leads out of the folder
-    """
+    """Unpack an archive into a new folder, unless there is one; ValueError if it is broken, or if a name in it leads out."""
     archive, folder = Path(archive), Path(folder)
     if folder.is_dir():
         return folder

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from vit_helpers._validate import check_choice, check_int
-from vit_helpers.data.images import as_text, shown
+from vit_helpers.data.images import IMAGE_ENDINGS, as_text, shown
 from vit_helpers.data.images import open_picture as open_picture
 from vit_helpers.data.images import to_rgb as to_rgb
 from vit_helpers.data.reading import SHORT, ImageFile, cache_path, find_sha256, map_files, read_splits
@@ -52,12 +52,17 @@ def folder(
     path = Path(path)
     check_choice("split", split, ("hash", "exact"))
     names, found = find_images(path)
-    check_memory(sum(map(len, found.values())), check_int("image_size", image_size))
+    count = sum(map(len, found.values()))
+    if (size := count * 3 * check_int("image_size", image_size) ** 2) > MAX_BYTES:
+        raise ValueError(
+            f"{count:,} images of {image_size} x {image_size} pixels need {size / 2**30:.1f} GiB of memory (limit: 4 GiB): "
+            "choose a smaller image_size, or write them as shards, which are read as a stream (python -m vit_helpers shards)"
+        )
     files, broken = draw_splits(found, split, threads)
     kept = cache_path(path, image_size) if cache else None
     train, validation, test = read_splits(list(files.values()), image_size, broken, skip_broken, kept, threads)
     check_splits(names, [one.labels.tolist() for one in (train, validation, test)], split)
-    seen = frozenset(file.sha256[:SHORT] for split in ("train", "validation") for file in files[split])
+    seen = frozenset(file.sha256[:SHORT] for file in files["train"] + files["validation"])
     return replace(Data.from_splits(as_text(path.name), train, validation, test, names), seen=seen)
 
 
@@ -94,42 +99,40 @@ def find_images(path: Path) -> tuple[tuple[str, ...], Found]:
     if not path.is_dir():
         raise FileNotFoundError(f"no folder at {shown(path)}")
     parts = find_parts(path)
-    names, files = find_classes(parts["train"])
+    names, files = find_classes(parts.pop("train"))
     found = {"train": files}
-    for split in parts.keys() - {"train"}:
-        others, found[split] = find_classes(parts[split])
+    for split, part in parts.items():
+        others, found[split] = find_classes(part)
         if others != names:
-            raise ValueError(f"{parts[split]} has the classes {', '.join(others)}, but training has {', '.join(names)}")
+            raise ValueError(f"{part} has the classes {', '.join(others)}, but training has {', '.join(names)}")
     return names, found
 
 
 def find_parts(path: Path, needed: str = "train") -> dict[str, Path]:
-    """The folder of each split that has one; for a folder of classes it is the one of the training split.
+    """The folder of each split that has one; a folder of classes is itself the folder of the training split.
 
+    A class may be called "train": its folder contains images, while that of a split contains the same folders as others.
     needed: the split that must have a folder; without one, another than "train" leads to no folders at all
-    raises: ValueError if two folders have names of the same split, or none that of the training split. A class may be called
-            "train", because its folder contains images, while that of a split contains folders, the same as other splits
+    raises: ValueError if two folders have names of the same split, or none that of the training split
     """
-    inside = {one: PARTS.get(one.name.lower()) for one in subfolders(path)}
-    named = {one: split for one, split in inside.items() if split}
-    classes = {one.name for one in inside.keys() - named.keys()}
-    divided = {one: split for one, split in named.items() if subfolders(one)}
-    alike = len(divided) > 1 and set.intersection(*({x.name for x in subfolders(one)} for one in divided))
-    if needed in divided.values() and (alike or not classes or not all(map(count_images, divided))):
+    inside = subfolders(path)
+    named = {one: PARTS[one.name.lower()] for one in inside if one.name.lower() in PARTS}
+    classes = [one.name for one in inside if one not in named]
+    within = {one: {x.name for x in subfolders(one)} for one in named if subfolders(one)}
+    alike = len(within) > 1 and set.intersection(*within.values())
+    divided = needed in [named[one] for one in within] and (alike or not all(map(count_images, within)))
+    if needed in named.values() and (divided or not classes):
         for one, two in combinations(named, 2):
             if named[one] == named[two]:
                 raise ValueError(f"{one} and {two} both have a name of the {named[one]} split: rename one of them")
         if classes:
-            unused, part = ", ".join(map(shown, sorted(classes))), "training" if needed == "train" else needed
+            unused, part = ", ".join(map(shown, classes)), "training" if needed == "train" else needed
             warnings.warn(f"{shown(path)} has a folder for the {part} split, so {unused} beside it is ignored", stacklevel=2)
         return {split: one for one, split in named.items()}
     if needed != "train":
         return {}
-    if named and not classes and "train" in named.values():  # there are no classes in it, as will be said
-        return {"train": next(one for one, split in named.items() if split == "train")}
-    alone = [one for one in divided if {x.name for x in subfolders(one)} & classes] if classes else named
-    if names := ", ".join(one.name for one in alone):
-        raise ValueError(f"{shown(path)} has {names}, but no folder named train with the classes to train on")
+    if alone := [one.name for one in named if not classes or within.get(one, set()) & set(classes)]:
+        raise ValueError(f"{shown(path)} has {', '.join(alone)}, but no folder named train with the classes to train on")
     return {"train": path}
 
 
@@ -140,9 +143,7 @@ def subfolders(path: Path) -> list[Path]:
 
 def is_image_name(name: str) -> bool:
     """Whether a file of this name is taken for an image, by its ending"""
-    from torchvision.datasets.folder import IMG_EXTENSIONS
-
-    return name.lower().endswith(IMG_EXTENSIONS) and not name.startswith(".")
+    return name.lower().endswith(IMAGE_ENDINGS) and not name.startswith(".")
 
 
 def count_images(path: Path) -> int:
@@ -152,19 +153,16 @@ def count_images(path: Path) -> int:
 
 def find_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
     """The class names of a folder of classes, and all image files inside, sorted by class and path"""
-    from torchvision.datasets.folder import IMG_EXTENSIONS
-
     classes = subfolders(path)
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
         raise ValueError(f"{shown(path)} needs at least two folders, one for each class, but it has {found}")
     if stray := count_images(path):
         warnings.warn(f"{stray:,} images in {shown(path)} itself are in none of its classes and are left out", stacklevel=2)
-    files = [(file, label) for label, one in enumerate(classes) for file in find_files(one)]
-    labels = {label for _, label in files}
-    if empty := ", ".join(shown(one.name) for label, one in enumerate(classes) if label not in labels):
-        raise ValueError(f"no images in {empty} of {shown(path)}; image files end with {', '.join(IMG_EXTENSIONS)}")
-    return tuple(as_text(one.name) for one in classes), files
+    files = [find_files(one) for one in classes]
+    if empty := ", ".join(shown(one.name) for one, some in zip(classes, files, strict=True) if not some):
+        raise ValueError(f"no images in {empty} of {shown(path)}; image files end with {', '.join(IMAGE_ENDINGS)}")
+    return tuple(as_text(one.name) for one in classes), [(file, k) for k, some in enumerate(files) for file in some]
 
 
 def find_files(path: Path) -> list[Path]:
@@ -187,33 +185,29 @@ def find_files(path: Path) -> list[Path]:
 
 def draw_splits(found: Found, how: str, threads: int | None = None) -> tuple[Files, list[Exception]]:
     """All three splits, with those that have no folder drawn from the training images; and what is wrong with other files"""
-    every = [(split, *file) for split in SPLITS for file in found.get(split, ())]
     files: Files = {split: [] for split in SPLITS}
     broken: list[Exception] = []
+    every = [(split, *file) for split in SPLITS for file in found.get(split, ())]
     sums = map_files(find_sha256, [path for _, path, _ in every], "comparing", threads)
     for (split, path, label), sha256 in zip(every, sums, strict=True):
         if isinstance(sha256, Exception):
             broken.append(sha256)
         else:
             files[split].append(ImageFile(path, label, sha256))
+    train, files["train"] = files["train"], []
     missing = [split for split in ("test", "validation") if split not in found]
-    drawn = draw_exactly(files["train"], missing) if how == "exact" else draw_by_hash(files["train"], missing)
-    for split in missing:
-        files[split] = [file for file in files["train"] if drawn[file.sha256] == split]
-    files["train"] = [file for file in files["train"] if drawn[file.sha256] == "train"]
-    check_copies(files)
+    exact = draw_exactly(train, missing) if how == "exact" else {}
+    for file in train:
+        files[exact.get(file.sha256) or draw_by_hash(file.sha256, missing)].append(file)
+    warn_of_copies(files)
     return files, broken
 
 
-def draw_by_hash(files: Sequence[ImageFile], missing: Sequence[str]) -> dict[bytes, str]:
-    """The split of each sha256: below 0.15 test, below 0.30 validation, where these two are missing"""
-
-    def draw(sha256: bytes) -> str:
-        place = int.from_bytes(sha256[:8], "big") / 2**64
-        split = "test" if place < HELD_OUT else "validation" if place < 2 * HELD_OUT else "train"
-        return split if split in missing else "train"
-
-    return {file.sha256: draw(file.sha256) for file in files}
+def draw_by_hash(sha256: bytes, missing: Sequence[str]) -> str:
+    """The split of an image: below 0.15 test, below 0.30 validation, where these two are missing"""
+    place = int.from_bytes(sha256[:8], "big") / 2**64
+    split = "test" if place < HELD_OUT else "validation" if place < 2 * HELD_OUT else "train"
+    return split if split in missing else "train"
 
 
 def draw_exactly(files: Sequence[ImageFile], missing: Sequence[str]) -> dict[bytes, str]:
@@ -228,33 +222,25 @@ def draw_exactly(files: Sequence[ImageFile], missing: Sequence[str]) -> dict[byt
     return drawn
 
 
-def check_copies(files: Files) -> None:
+def warn_of_copies(files: Files) -> None:
     """Warn if copies of an image are in two splits, so that a test image may have been trained on, or in two classes"""
     every = [(split, file) for split, some in files.items() for file in some]
     first = {file.sha256: (split, file) for split, file in reversed(every)}
-    pairs = [(*first[file.sha256], split, file) for split, file in every]
-    for what, copies in {
-        "splits": [(one.path, two.path) for split, one, other, two in pairs if split != other],
-        "classes": [(one.path, two.path) for _, one, _, two in pairs if one.label != two.label],
-    }.items():
-        if copies:
-            example = " and ".join(map(shown, copies[0]))
-            warnings.warn(f"{len(copies):,} images are copies of images in other {what}, such as {example}", stacklevel=2)
-
-
-def check_memory(count: int, image_size: int) -> None:
-    """Raise ValueError if this many images need more than 4 GiB"""
-    if (size := count * 3 * image_size**2) > MAX_BYTES:
-        raise ValueError(
-            f"{count:,} images of {image_size} x {image_size} pixels need {size / 2**30:.1f} GiB of memory (limit: 4 GiB): "
-            "choose a smaller image_size, or write them as shards, which are read as a stream (python -m vit_helpers shards)"
-        )
+    copies: dict[str, list[tuple[Path, Path]]] = {"splits": [], "classes": []}
+    for split, file in every:
+        other, one = first[file.sha256]
+        copies["splits"] += [(one.path, file.path)] * (split != other)
+        copies["classes"] += [(one.path, file.path)] * (file.label != one.label)
+    for what, pairs in copies.items():
+        if pairs:
+            example = " and ".join(map(shown, pairs[0]))
+            warnings.warn(f"{len(pairs):,} images are copies of images in other {what}, such as {example}", stacklevel=2)
 
 
 def check_splits(names: Sequence[str], labels: Sequence[Sequence[int]], how: str) -> None:
     """Raise ValueError if a split lacks a class.  labels: those of the images of each split"""
     for split, some in zip(SPLITS, labels, strict=True):
         if empty := ", ".join(shown(name) for label, name in enumerate(names) if label not in some):
-            way_out = "draw 15% of each class with split='exact' (train and shards: --split exact)"
-            way_out = "each class needs at least three different images" if how == "exact" else f"add images, or {way_out}"
+            way_out = "add images, or draw 15% of each class with split='exact' (train and shards: --split exact)"
+            way_out = "each class needs at least three different images" if how == "exact" else way_out
             raise ValueError(f"the {split} split has no images of {empty}: {way_out}")

@@ -1,7 +1,6 @@
 """One image file: read as RGB whatever its format, or refused with a message that names it."""
 
 import os
-import stat
 import warnings
 from io import BytesIO
 from pathlib import Path
@@ -12,12 +11,12 @@ from PIL import Image, ImageOps
 
 WHITE = {"I": (255, 65535, 2**31 - 1), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 LEVELS = 16  # gray values that have to be left of an image when its range is guessed
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # as torchvision's
 
 
 def open_picture(file: str | Path) -> Image.Image:
-    """Read an image file as an RGB PIL image with 8 bits per channel, rotated as an image viewer shows it.
+    """Read an image file, of an animation the first frame, as `to_rgb` does, rotated as an image viewer shows it.
 
-    Of an animation, the first frame is read. For transparency and more than 8 bits see `to_rgb`.
     raises: FileNotFoundError; ValueError when the file cannot be read, is broken or not an image, or when its gray values
             have no known range. Each message names the file
     """
@@ -30,12 +29,12 @@ def open_picture(file: str | Path) -> Image.Image:
 def read_bytes(file: str | Path) -> bytes:
     """The content of a file; FileNotFoundError or ValueError, naming it, if there is none to be read"""
     try:
-        about = Path(file).stat()
-        if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for
+        size = Path(file).stat().st_size / 2**30
+        if not Path(file).is_file():  # a pipe would be waited for
             kind = "a folder, not a picture" if Path(file).is_dir() else "not a regular file"
             raise ValueError(f"{shown(file)} is {kind}")
-        if about.st_size > 2 * 2**30:
-            raise ValueError(f"{shown(file)} has {about.st_size / 2**30:.1f} GiB; an image file may have at most 2 GiB")
+        if size > 2:
+            raise ValueError(f"{shown(file)} has {size:.1f} GiB; an image file may have at most 2 GiB")
         return Path(file).read_bytes()
     except FileNotFoundError:
         where = f": it is a link to {shown(Path(file).readlink())}, which does not exist" if Path(file).is_symlink() else ""
@@ -63,15 +62,18 @@ def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
     """A PIL image of any mode as RGB, 8 bits per channel.  mode: how to read its gray values, by default its own mode
 
     Transparent images get a white background, as in a browser. Gray values of 16 bits (modes I;16...), 32-bit integers (I)
-    and floats (F) are scaled to 0..255, black to black. In 16 bits, white is 65535. The other two modes do not define
-    white: integers up to 255 are read as 8-bit, others up to 65535 as 16-bit values, and larger ones are scaled by the
-    largest 32-bit integer; floats up to 1 are multiplied by 255, others up to 255 are left as they are.
+    and floats (F) are scaled to 0..255. In 16 bits, white is 65535. The other two modes do not define white, which is the
+    first of 255, 65535 and the largest 32-bit integer, of floats the first of 1 and 255, that no value exceeds.
     raises: ValueError for values outside these ranges, and for integers of which fewer than 16 grays would be left
     """
     mode, clear = mode or picture.mode, picture.info.get("transparency")
     if mode in WHITE or mode.startswith("I;16"):
         values = np.asarray(picture).astype(np.float64)
-        gray = scale_gray(values, WHITE.get(mode, (65535,)))
+        low, high = values.min(), values.max()
+        white = next((white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None)
+        if white is None or (white > 65535 and high * 256 / white < LEVELS):  # also where values are NaN
+            raise ValueError(f"gray values from {low:g} to {high:g} have no known range; save the image with 8 or 16 bits")
+        gray = (values / white * 255).round().astype(np.uint8)
         if isinstance(clear, int):  # the one value that is transparent
             gray[values == clear] = 255
         return Image.fromarray(gray).convert("RGB")
@@ -81,27 +83,13 @@ def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
     return picture if picture.mode == "RGB" else picture.convert("RGB")
 
 
-def scale_gray(values: Any, whites: tuple[int, ...]) -> Any:
-    """Gray values as 8 bits, from 0 to the first of `whites` that none of them exceeds: arrays of one shape."""
-    low, high = np.min(values), np.max(values)
-    white = next((white for white in whites if low >= 0 and high <= white), None)
-    if white is None or (white > 65535 and high * 256 / white < LEVELS):  # also where values are NaN
-        raise ValueError(f"gray values from {low:g} to {high:g} have no known range; save the image with 8 or 16 bits")
-    return (values / white * 255).round().astype(np.uint8)
-
-
 def square(picture: Image.Image, side: int) -> Any:
-    """An RGB image whose shorter side becomes `side` (bilinear, antialiased), center-cropped: (3, side, side), uint8
-
-    The parts that are cropped away are not resized first: of an image of 1 x 5000 pixels they would need 60 MB.
-    """
-    width, height = picture.size
-    shorter = min(width, height)
-    size = [int(side * length / shorter) for length in (width, height)]
-    start = [round((length - side) / 2) for length in size]  # as torchvision crops
-    box = [s * old / new for s, old, new in zip(start, (width, height), size, strict=True)]
-    box += [min((s + side) * old / new, old) for s, old, new in zip(start, (width, height), size, strict=True)]
-    small = picture.resize((side, side), Image.Resampling.BILINEAR, box=tuple(box))
+    """An RGB image whose shorter side becomes `side` (bilinear, antialiased), center-cropped: (3, side, side), uint8"""
+    old = np.array(picture.size)  # what is cropped away is not resized first: of 1 x 5000 pixels it would need 60 MB
+    new = (side * old / old.min()).astype(int)
+    start = np.round((new - side) / 2)  # as torchvision crops
+    box = (*(start * old / new), *np.minimum((start + side) * old / new, old))
+    small = picture.resize((side, side), Image.Resampling.BILINEAR, box=box)
     return np.array(small).transpose(2, 0, 1)
 
 

@@ -43,11 +43,7 @@ class ImageFile(NamedTuple):
 def map_files(
     function: Callable[[T], R], items: Sequence[T], about: str, threads: int | None = None
 ) -> Iterator[R | ValueError | FileNotFoundError]:
-    """What the function returns for each item, in order, or the error, where it raises one that names a file.
-
-    about  : the label of the progress bar, which appears on a terminal when the work takes longer than a second
-    threads: how many work at a time; by default one for each CPU, 8 at most
-    """
+    """What the function returns for each item, in order, or the error, where it raises one that names a file."""
     from tqdm import tqdm
 
     def attempt(item: T) -> R | ValueError | FileNotFoundError:
@@ -91,23 +87,19 @@ def check_broken(broken: Sequence[Exception], count: int, skip: bool) -> None:
         return
     if len(broken) == 1 and not skip:
         raise ValueError(f"{broken[0]}; remove it, or leave it out with {SKIP}")
-    more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
-    list_of_some = "".join(f"\n  {one}" for one in [*broken[:NAMED], *more])
+    what = f"{len(broken):,} of {count:,} images cannot be read"
+    some = "".join(f"\n  {one}" for one in broken[:NAMED])
+    some += f"\n  and {len(broken) - NAMED:,} more" * (len(broken) > NAMED)
     if not skip:
-        way_out = f"remove them, or leave them out with {SKIP}"
-        raise ValueError(f"{len(broken):,} of {count:,} images cannot be read; {way_out}:{list_of_some}")
-    warnings.warn(f"{len(broken):,} of {count:,} images cannot be read and are left out:{list_of_some}", stacklevel=3)
+        raise ValueError(f"{what}; remove them, or leave them out with {SKIP}:{some}")
+    warnings.warn(f"{what} and are left out:{some}", stacklevel=3)
 
 
 def read_splits(
     splits: Sequence[Sequence[ImageFile]], image_size: int, broken: Sequence[Exception] = (), skip_broken: bool = False,
     cache: Path | None = None, threads: int | None = None,
 ) -> list[ByteSplit]:  # fmt: skip
-    """The images of some splits in memory, (n, 3, S, S) each; ValueError if there are broken files that are not skipped.
-
-    broken: what is wrong with other files
-    cache : a file with the pixels of images that were decoded before, found by their sha256; None for none
-    """
+    """The images of some splits, (n, 3, S, S) each; ValueError if files are broken and not skipped.  broken: other files"""
     files = [file for some in splits for file in some]
     pixels, lost = np.empty((len(files), 3, image_size, image_size), np.uint8), dict[int, Exception]()
     missing = read_cache(cache, files, pixels) if cache else list(range(len(files)))
@@ -148,12 +140,11 @@ def read_cache(path: Path, files: Sequence[ImageFile], pixels: Any) -> list[int]
     missing, size = set(range(len(files))), pixels[:1].nbytes
     with suppress(Exception), path.open("rb") as file:  # of a damaged header numpy raises many kinds
         index, first = np.load(file, allow_pickle=False), file.tell()
-        places = {bytes(entry["sha256"]): number for number, entry in enumerate(index)}
-        for row in sorted(missing, key=lambda row: places.get(files[row].sha256, 0)):  # in the order of the file
-            if (place := places.get(files[row].sha256)) is not None:
+        places = {bytes(sha256): place for place, sha256 in enumerate(index["sha256"])}
+        for row, place in enumerate(places.get(one.sha256) for one in files):
+            if place is not None:
                 file.seek(first + place * size)
-                read = file.readinto(pixels[row].data)
-                if read == size and zlib.crc32(pixels[row]) == index[place]["crc32"]:
+                if file.readinto(pixels[row].data) == size and zlib.crc32(pixels[row]) == index[place]["crc32"]:
                     missing.remove(row)
         os.utime(path)  # the one used longest ago is removed first
     return sorted(missing)
@@ -167,7 +158,12 @@ def write_cache(path: Path, rows: Sequence[tuple[int, bytes]], pixels: Any) -> N
     index = np.array([(sha256, zlib.crc32(pixels[row])) for row, sha256 in rows], dtype=kinds)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        make_room(path, size)
+        path.unlink(missing_ok=True)  # it is written anew
+        total = size
+        for one in sorted(path.parent.iterdir(), key=lambda one: -one.stat().st_mtime):
+            total += one.stat().st_size
+            if total > CACHE_BYTES:  # those used longest ago are removed
+                one.unlink(missing_ok=True)
         if shutil.disk_usage(path.parent).free < size + FREE_BYTES:
             return
         file = tempfile.NamedTemporaryFile(dir=path.parent, delete=False)  # noqa: SIM115  readable by its owner alone
@@ -179,15 +175,3 @@ def write_cache(path: Path, rows: Sequence[tuple[int, bytes]], pixels: Any) -> N
             Path(file.name).replace(path)
         finally:
             Path(file.name).unlink(missing_ok=True)
-
-
-def make_room(path: Path, size: int) -> None:
-    """Remove a cache file, and those that were used longest ago, until `size` bytes more fit"""
-    path.unlink(missing_ok=True)  # it is written anew
-    kept = sorted((one.stat().st_mtime, one) for one in path.parent.iterdir())
-    total = sum(one.stat().st_size for _, one in kept)
-    for _, one in kept:
-        if total + size <= CACHE_BYTES:
-            break
-        total -= one.stat().st_size
-        one.unlink(missing_ok=True)

@@ -29,8 +29,7 @@ def load(name: str, **options: Any) -> Any:
     "shards:PATH"      : any of these after `write_shards`, as `Shards`: a stream from disk
 
     options: of the data set's own function, for example `image_size` for photos in folders
-    raises : ValueError for an unknown name, listing the known ones; TypeError for an unknown option, listing the known
-             ones; `DownloadError` if a file cannot be downloaded
+    raises : ValueError for an unknown name, TypeError for an unknown option; `DownloadError` if a download fails
 
     >>> data = load("digits")
     >>> data.train.images.shape, len(data.validation), len(data.test)
@@ -42,11 +41,9 @@ def load(name: str, **options: Any) -> Any:
     elif name in LOADERS:
         loader = LOADERS[name]
     else:
-        meant = f"; did you mean folder:{name}?" if Path(name).is_dir() else ""
-        raise ValueError(
-            f"unknown data {name!r}, known: {', '.join(LOADERS)}, folder:PATH for your own images, shards:PATH{meant}"
-        )
-    known = inspect.signature(loader).parameters
-    if unknown := options.keys() - known:
-        raise TypeError(f"{kind} has no option {', '.join(sorted(unknown))}; its options: {', '.join(known) or 'none'}")
+        known = f"{', '.join(LOADERS)}, folder:PATH for your own images, shards:PATH"
+        raise ValueError(f"unknown data {name!r}, known: {known}" + f"; did you mean folder:{name}?" * Path(name).is_dir())
+    own = inspect.signature(loader).parameters
+    if unknown := options.keys() - own:
+        raise TypeError(f"{kind} has no option {', '.join(sorted(unknown))}; its options: {', '.join(own) or 'none'}")
     return loader(**options)

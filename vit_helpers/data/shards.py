@@ -1,7 +1,7 @@
 """Data larger than memory, written as shards: tar files, which stream.py reads.
 
-A shard holds some hundreds of images in WebDataset's layout, with 000017.png beside 000017.cls, so `tar tf` shows what is
-inside and other tools can read it. index.json beside the shards records how many images each has, and its sha256.
+A shard holds images in WebDataset's layout, which other tools can read: 000017.png beside 000017.cls, named by the row in
+the split. index.json beside the shards records how many images each has, and its sha256.
 """
 
 import hashlib
@@ -41,12 +41,11 @@ def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
     per_shard: images in a shard; the last of a split may have fewer. For photos choose about 100 MB per shard
     raises   : FileExistsError if the folder is not empty; ValueError for images that cannot be 8-bit PNGs
 
-    Training images are written in random order, the same each time, because a folder read class by class would otherwise
-    give shards of a single class. A sample is named by its row in the split.
+    Training images are written in random order, the same each time, so that no shard has images of a single class.
     """
     with new_folder(Path(folder)) as new:
         pairs = [list(zip((one := data.get_split(split)).pixels, one.labels.tolist(), strict=True)) for split in SPLITS]
-        entries, _, broken = write_splits(pairs, to_png, new, per_shard, len(data.class_names))
+        entries, _, broken = write_splits(pairs, to_png, new, per_shard)
         if broken:
             raise broken[0]
         fields = {name: getattr(data, name) for name in ("name", "class_names", "mean", "std")}
@@ -66,57 +65,56 @@ def write_shards_of_folder(
     names, found = find_images(source)
     with new_folder(Path(folder)) as new:
         files, broken = draw_splits(found, split)
-        check_splits(names, [[file.label for file in files[name]] for name in SPLITS], split)
         pairs = [[(file, file.label) for file in files[name]] for name in SPLITS]
+        check_splits(names, [[label for _, label in some] for some in pairs], split)
 
         def read(file: ImageFile) -> bytes:
             return to_png(torch.from_numpy(read_pixels(file, image_size)))
 
-        entries, class_counts, errors = write_splits(pairs, read, new, per_shard, len(names))
+        entries, labels, errors = write_splits(pairs, read, new, per_shard)
         check_broken([*broken, *errors], sum(map(len, found.values())), skip_broken)
-        check_splits(names, [[label for label, n in enumerate(class_counts[name]) if n] for name in SPLITS], split)
+        check_splits(names, labels, split)
         values = torch.zeros(3, 256, dtype=torch.float64)
         for entry in entries["train"]:
             for sample in read_shard(new / entry["file"], 0, entry["images"]):
                 values += count_values(decode_sample(sample, len(names), (3, image_size, image_size))[1][None])
         mean, std = mean_and_std_of_counts(values)
         check_std(str(source), std)
-        fields = {"name": as_text(source.name), "class_names": names, "mean": mean, "std": std}
-        total = [*map(sum, zip(*class_counts.values(), strict=True))]
-        write_index(new, entries, (image_size, image_size), class_counts=total, **fields)
+        counts = torch.tensor([label for some in labels for label in some]).bincount().tolist()
+        fields = {"name": as_text(source.name), "class_names": names, "mean": mean, "std": std, "class_counts": counts}
+        write_index(new, entries, (image_size, image_size), **fields)
     return Path(folder)
 
 
 def write_splits(
-    splits: Sequence[Sequence[tuple[Any, int]]], read: Callable[[Any], bytes], folder: Path, per_shard: int, class_count: int
-) -> tuple[dict[str, list[Entry]], dict[str, list[int]], list[Exception]]:
+    splits: Sequence[Sequence[tuple[Any, int]]], read: Callable[[Any], bytes], folder: Path, per_shard: int
+) -> tuple[dict[str, list[Entry]], list[list[int]], list[Exception]]:
     """Write three splits of pairs (what `read` turns into a PNG, label); where it raises ValueError, the pair is left out
 
-    returns: the index's entries; how many images each split has of each class; the errors
+    returns: the index's entries; the labels of the images of each split; the errors
     """
     import pooch
 
     entries: dict[str, list[Entry]] = {name: [] for name in SPLITS}
-    counts, broken = {name: [0] * class_count for name in SPLITS}, list[Exception]()
-    for name, pairs in zip(SPLITS, splits, strict=True):
+    labels, broken = [list[int]() for _ in SPLITS], list[Exception]()
+    for name, pairs, written in zip(SPLITS, splits, labels, strict=True):
         order = split_rows(len(pairs))[0] if name == "train" else torch.arange(len(pairs))
         files = map_files(read, [pairs[row][0] for row in order.tolist()], f"writing {name}")
         for number, rows in enumerate(order.split(check_int("per_shard", per_shard))):
-            path, images = folder / f"{name}-{number:05d}.tar", 0
+            path, before = folder / f"{name}-{number:05d}.tar", len(written)
             with tarfile.open(path, "w") as tar:
                 for row, png in zip(rows.tolist(), files, strict=False):
                     if isinstance(png, Exception):
                         broken.append(png)
                         continue
-                    label, images = pairs[row][1], images + 1
-                    counts[name][label] += 1
+                    written.append(label := pairs[row][1])
                     for extension, content in {"png": png, "cls": str(label).encode()}.items():
                         member = tarfile.TarInfo(f"{row:06d}.{extension}")
                         member.size = len(content)
                         tar.addfile(member, io.BytesIO(content))
-            entry = {"file": path.name, "images": images, "bytes": path.stat().st_size, "sha256": pooch.file_hash(path)}
-            entries[name].append(entry)
-    return entries, counts, broken
+            about = {"images": len(written) - before, "bytes": path.stat().st_size, "sha256": pooch.file_hash(path)}
+            entries[name].append({"file": path.name, **about})
+    return entries, labels, broken
 
 
 def to_png(image: Tensor) -> bytes:
@@ -142,8 +140,7 @@ def fingerprint(index: Any) -> str:
 
 def write_index(folder: Path, entries: dict[str, list[Entry]], image_size: tuple[int, int], **fields: Any) -> None:
     """Record in index.json what the shards of a folder hold; fields: name, class_names, mean and std"""
-    index = fields | {"in_chans": len(fields["mean"]), "image_size": image_size}
-    index["parts"] = entries  # not "splits": shards written before are still read
+    index = fields | {"in_chans": len(fields["mean"]), "image_size": image_size, "parts": entries}
     index["sha256"] = fingerprint(index)
     (folder / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 

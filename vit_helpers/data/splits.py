@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -89,9 +90,8 @@ class Data:
     @classmethod
     def from_splits(cls, name: str, train: Split, validation: Split, test: Split, class_names: Iterable[str]) -> "Data":
         """A data set of three splits; ValueError if one is empty, or if a channel of the training split is constant"""
-        for known, split in zip(SPLITS, (train, validation, test), strict=True):
-            if not len(split):
-                raise ValueError(f"{name}: the {known} split has no images")
+        if empty := [known for known, split in zip(SPLITS, (train, validation, test), strict=True) if not len(split)]:
+            raise ValueError(f"{name}: the {empty[0]} split has no images")
         mean, std = mean_and_std(train.pixels)
         check_std(name, std)
         return cls(name, train, validation, test, tuple(class_names), mean, std)
@@ -131,11 +131,12 @@ class Data:
             check_choice(f"class of {self.name}", name, self.class_names)
         if len(set(class_names)) != len(class_names) or not class_names:
             raise ValueError(f"expected at least one class, and each only once, got {class_names}")
-        new = torch.full((len(self.class_names),), -1)
-        new[[self.class_names.index(name) for name in class_names]] = torch.arange(len(class_names))
-        chosen = [subset(split, new[split.labels] >= 0) for split in (self.train, self.validation, self.test)]
-        train, validation, test = (type(split)(split.pixels, new[split.labels], split.boxes) for split in chosen)
-        return replace(self, class_names=class_names, train=train, validation=validation, test=test)
+        new = torch.tensor([class_names.index(name) if name in class_names else -1 for name in self.class_names])
+        splits: dict[str, Any] = {}
+        for name in SPLITS:
+            chosen = subset(self.get_split(name), new[self.get_split(name).labels] >= 0)
+            splits[name] = type(chosen)(chosen.pixels, new[chosen.labels], chosen.boxes)
+        return replace(self, class_names=class_names, **splits)
 
     def batches(
         self, split: str, batch_size: int, shuffle: bool = False, augment: Transform | None = None, mix: Mix | None = None
@@ -149,7 +150,6 @@ class Batches:
 
     Each pass yields (images, labels) of shapes (B, C, H, W) and (B,); the last batch may be smaller.
     Shuffling and augmentation use torch's global generator, so a single seed determines both.
-
     prepare: applied to each batch of images; augment: before it, to images from 0 to 1; mix: last, mixup or cutmix
     """
 
@@ -190,9 +190,9 @@ def sample_rows(labels: Tensor, count: int | None) -> Tensor:
 
 
 def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """(images - mean) / std for each channel: (B, C, H, W) -> (B, C, H, W); ValueError for another number of channels"""
-    if images.shape[1] != len(mean):
-        raise ValueError(f"mean and std are of {len(mean)} channels, the images have {images.shape[1]}")
+    """(images - mean) / std for each channel: (..., C, H, W) -> (..., C, H, W); ValueError for other numbers of channels"""
+    if images.shape[-3] != len(mean):
+        raise ValueError(f"mean and std are of {len(mean)} channels, the images have {images.shape[-3]}")
     return (images - images.new_tensor(mean).view(-1, 1, 1)) / images.new_tensor(std).view(-1, 1, 1)
 
 
@@ -200,8 +200,7 @@ def mean_and_std(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel over all pixels, from 0 to 1: (n, C, H, W) -> two tuples of C numbers"""
     if images.dtype == torch.uint8:
         return mean_and_std_of_counts(sum(map(count_values, images.split(64)), torch.zeros(images.shape[1], 256)))
-    axes = (0, 2, 3)
-    return tuple(images.mean(axes).tolist()), tuple(images.std(axes).tolist())
+    return tuple(images.mean((0, 2, 3)).tolist()), tuple(images.std((0, 2, 3)).tolist())
 
 
 def count_values(images: Tensor) -> Tensor:

@@ -25,11 +25,7 @@ Sample = dict[str, Any]  # name, key, png and cls; or name and error
 
 
 class Shards:
-    """A data set in shards, to train on as on `Data`; batches of a split are read from disk as they are needed.
-
-    path  : folder written by `write_shards`
-    raises: FileNotFoundError if there are no shards; ValueError if their index is damaged
-    """
+    """A data set in a folder of shards, to train on as on `Data`; FileNotFoundError, ValueError if the index is damaged."""
 
     def __init__(self, path: str | Path):
         index = read_index(path)
@@ -59,11 +55,10 @@ class Stream:
     """Batches of one split of a folder of shards, read from disk as they are needed; for `fit`, as `Batches` is.
 
     Each pass yields (images, labels), (B, C, H, W) float32 and (B,) int64, in an order that `seed` and its number determine.
-    Augmentation uses torch's global generator, as for `Batches`, with different numbers in each rank.
 
     folder     : written by `write_shards`
     batch_size : images in a batch over all ranks; each rank gets an equal share, rounded up at most
-    buffer_size: encoded images in memory to draw the next one from. Each pass also reads the shards in a new order.
+    buffer_size: encoded images in memory to draw the next one from, with the shards in a new order in each pass;
                  0: no shuffling, so all images come in the order in which they were written
     rank       : of this process, of world_size processes
     prepare    : as for `Batches`, like augment and mix; by default normalizing by the index's mean and std
@@ -71,10 +66,9 @@ class Stream:
                  batches, and count them by cause in `lost`, which starts anew in each pass
     raises     : ValueError for a bad option; FileNotFoundError; `BrokenShardError`
 
-    The shards are concatenated and cut into `world_size` slices with equally many images, give or take one, so every image
-    is read by one rank. All ranks yield `len()` batches, so none waits for another forever; images are distributed evenly
-    over them: 1,257 in batches of 64 are 20 batches of 62 or 63. If there are more ranks than images in a batch, or if a
-    shard is lost, a rank may get batches of 0 images. With one rank such a batch is left out.
+    The shards are concatenated and cut into `world_size` slices of equal size, give or take one image, one for each rank.
+    All ranks yield `len()` batches, so none waits for another forever: 1,257 images in batches of 64 are 20 batches of 62
+    or 63. With more ranks than images in a batch, or with a lost shard, some batches have 0 images.
     """
 
     def __init__(
@@ -93,9 +87,8 @@ class Stream:
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.first, self.last = (self.images * r // world_size for r in (rank, rank + 1))  # of its slice, over all shards
         self.steps = [step for step in (augment, prepare or self.data.normalize) if step]
-        self.mix, self.on_broken = mix, on_broken
         self.lost: Counter[str] = Counter()
-        self.resumed = False  # in the middle of a pass
+        self.mix, self.on_broken, self.resumed = mix, on_broken, False  # resumed in the middle of a pass
         self.set_epoch(1)
         for entry in self.entries if on_broken == "raise" else ():  # now, rather than after hours
             if error := find_damage(self.data.folder / entry["file"], entry, thorough=False):
@@ -114,9 +107,8 @@ class Stream:
         return {"epoch": self.epoch, "batch": self.batch} | {name: getattr(self, name) for name in ORDER}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from there: the next pass yields what the other one had not yielded yet, in the same order.
+        """Continue from there: the next pass yields what is left of the other one, in the same order.
 
-        The shuffle buffer is not stored. Instead, samples already seen are read once more, but not decoded.
         raises: ValueError if the order would differ: another seed, batch_size, world_size, shards, or version of this class
         """
         own = self.state_dict()
@@ -131,7 +123,7 @@ class Stream:
         self.resumed, self.lost = False, Counter()
         count = self.last - self.first
         ends = [count * k // len(self) for k in range(len(self) + 1)]
-        samples = islice(self.samples(self.epoch), ends[self.batch], None)
+        samples = islice(self.samples(self.epoch), ends[self.batch], None)  # those before are read again, but not decoded
         for batch in range(self.batch, len(self)):
             images, labels = self.decode(islice(samples, ends[batch + 1] - ends[batch]))
             self.batch = batch + 1  # before the yield, so that the state then includes this batch

@@ -1,17 +1,16 @@
-"""A trained model as one file: its weights, its config, the preprocessing of its images and the names of its classes."""
+"""Weights in files: our own, with a model's config, preprocessing and class names, and those without a description."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vit_helpers._validate import to_2tuple
 from vit_helpers.data.images import as_text
 from vit_helpers.encoder import Block
 from vit_helpers.pretrained.key_maps import fill
@@ -21,6 +20,8 @@ from vit_helpers.vit import ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")
 SEAL = "sha256"  # the note of a checksum, since version 0.2
+WRAPPERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "module", "teacher", "model_ema", "ema")
+PREFIXES = ("module.", "model.", "net.", "network.", "backbone.", "encoder.", "_orig_mod.", "state_dict.")
 
 
 class Pretrained(NamedTuple):
@@ -41,9 +42,8 @@ class Pretrained(NamedTuple):
 def save_weights(
     path: str | Path, model: ViT, preprocess: Preprocess, class_names: Sequence[str], notes: Mapping[str, str] | None = None
 ) -> None:
-    """Save a ViT in one safetensors file, with everything that is needed to use it.
+    """Save a ViT in one safetensors file, with everything that is needed to use it, completely or not at all.
 
-    The file is written under another name and then renamed, so an interruption leaves no half-written file.
     notes : other strings by name, for `read_notes`
     raises: ValueError if the weights do not fit `model.config`, as with LoRA that is not merged, or custom blocks
     """
@@ -56,8 +56,8 @@ def save_weights(
         fill(ViT(model.config), {key: value.to("meta") for key, value in state.items()})
     if len(class_names) != model.config.num_classes:
         raise ValueError(f"{len(class_names)} class names for {model.config.num_classes} classes")
-    about = (asdict(model.config), asdict(preprocess), list(class_names))
-    notes = {**(notes or {}), **dict(zip(PARTS, map(json.dumps, about), strict=True))}
+    about = {"config": asdict(model.config), "preprocess": asdict(preprocess), "class_names": list(class_names)}
+    notes = {**(notes or {}), **{part: json.dumps(value) for part, value in about.items()}}
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_aside(path) as aside:
         aside.write_bytes(save(state, notes | {SEAL: tensor_digest(state, notes)}))
@@ -71,10 +71,7 @@ def safe_path(path: str | Path) -> Iterator[str]:
 
 
 def read_notes(path: str | Path) -> dict[str, str]:
-    """The strings beside the weights in a safetensors file: those of `save_weights` and its notes, or another library's.
-
-    raises: FileNotFoundError when there is none; ValueError if it is truncated, or of another kind
-    """
+    """The strings beside the weights in a safetensors file; FileNotFoundError, ValueError if it is of another kind."""
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
@@ -86,15 +83,20 @@ def read_notes(path: str | Path) -> dict[str, str]:
         raise ValueError(f"{path} is cut short, or not a safetensors file: {error}") from error
 
 
-def load_weights(path: str | Path) -> Pretrained:
-    """Load a file of `save_weights`, as float32; ValueError if it is truncated, damaged, or of another kind."""
+def load_tensors(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file by name."""
     from safetensors.torch import load_file
 
+    with safe_path(path) as whole:
+        return load_file(whole)
+
+
+def load_weights(path: str | Path) -> Pretrained:
+    """Load a file of `save_weights`, as float32; ValueError if it is truncated, damaged, or of another kind."""
     about = read_notes(path)
     if missing := [part for part in PARTS if part not in about]:
         raise ValueError(f"{path} was not made by save_weights: it does not contain {', '.join(missing)}")
-    with safe_path(path) as whole:
-        state = load_file(whole)
+    state = load_tensors(path)
     if about.pop(SEAL, None) not in (None, tensor_digest(state, about)):  # older versions wrote none
         raise ValueError(f"{path} is damaged: it has another checksum")
     try:
@@ -102,9 +104,44 @@ def load_weights(path: str | Path) -> Pretrained:
         model = ViT(ViTConfig(**config | {"image_size": tuple(config["image_size"])}))
         fill(model, {key: value.float() for key, value in state.items()})
         done = Pretrained(model.eval(), Preprocess(**preprocess), tuple(map(str, class_names)))
-        to_2tuple(done.preprocess.resize), to_2tuple(done.preprocess.crop), done.preprocess.normalize(torch.zeros(1, 1, 1))
+        done.preprocess.normalize(torch.zeros(done.preprocess.in_chans, 1, 1))  # raises if mean or std are not numbers
         if (done.preprocess.in_chans, len(done.class_names)) != (model.config.in_chans, model.config.num_classes):
             raise ValueError("its preprocessing or class names do not fit the model")
     except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path} describes another kind of model: {error}") from error
     return done
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file by name, as float32, wherever they are inside it; ValueError if reading them would run code."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no weights at {path}")
+    try:
+        is_safe = path.suffix == ".safetensors"
+        content: Any = load_tensors(path) if is_safe else torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch and safetensors raise many kinds here
+        if "GLOBAL" in str(error):  # a name of code
+            raise ValueError(f"{path} contains pickled objects, which could run code: save only the state_dict()") from error
+        raise ValueError(f"{path} is truncated, damaged or not a file of weights: {type(error).__name__}") from error
+    if isinstance(content, Mapping) and {"history", "recipe"} <= content.keys():
+        raise ValueError(f"{path} is a checkpoint to resume from; its weights are in the same folder: give {path.parent}")
+    state = unwrap(content)
+    if not state:
+        raise ValueError(f"{path} contains no named tensors, but an object of type {type(content).__name__}")
+    return {key: value.float() for key, value in state.items()}
+
+
+def unwrap(content: Any) -> dict[str, Tensor]:
+    """A state dict out of the dicts around it and without the prefixes of wrapped models; empty if there is none.
+
+    >>> list(unwrap({"epoch": 3, "state_dict": {"module.model.cls_token": torch.zeros(1)}}))
+    ['cls_token']
+    """
+    while isinstance(content, Mapping) and (inner := next((name for name in WRAPPERS if name in content), None)):
+        if not isinstance(content[inner], Mapping):
+            break
+        content = content[inner]
+    state = {str(k): v for k, v in content.items() if isinstance(v, Tensor)} if isinstance(content, Mapping) else {}
+    while state and (prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in state)), None)):
+        state = {key.removeprefix(prefix): value for key, value in state.items()}
+    return state

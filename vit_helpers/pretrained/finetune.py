@@ -15,11 +15,10 @@ from vit_helpers.vit import ViT
 
 
 def transfer_weights(model: ViT, **changes: Any) -> ViT:
-    """A new ViT with some settings changed, initialized with the weights of a trained one, which is not modified.
+    """A new ViT with some settings changed, and the weights, device and dtype of a trained one, which is not modified.
 
     changes: any of `num_classes` (the new head is zero, as in the paper), `image_size` (learned position embeddings are
              interpolated, see `resize_positions`), and, with the paper's blocks, `dropout` and `attn_dropout`
-    returns: it is on the device, and has the dtype, of the first parameter of `model`
     raises : ValueError for any other change: the weights would not fit, or a custom block would lose its settings
     """
     if foreign := changes.keys() - {"num_classes", "image_size", "dropout", "attn_dropout"}:
@@ -54,10 +53,8 @@ class LoRA(nn.Module):
     """A frozen linear layer plus a trainable low-rank update (Hu et al., arXiv 2106.09685).
 
     linear : (..., n) -> (..., m), frozen here
-    rank   : r; the update B A, (m, r) times (r, n), has r (n + m) parameters instead of n m
-    scale  : factor of the update
+    rank   : r, from 1 to min(m, n); the update B A, (m, r) times (r, n), has r (n + m) parameters instead of n m
     forward: W x + b + scale B A x; B starts at zero, so at first the update is zero
-    raises : ValueError if the rank is not in 1 .. min(m, n)
     """
 
     def __init__(self, linear: nn.Linear, rank: int, scale: float = 1.0) -> None:
@@ -100,9 +97,8 @@ def merge_lora(model: ViT) -> ViT:
 def layerwise_lr_decay(model: ViT, groups: Iterable[dict[str, Any]], decay: float) -> list[dict[str, Any]]:
     """Split parameter groups by layer, with the learning rate lr * decay^(layers above) (BEiT, arXiv 2106.08254).
 
-    groups : an optimizer's, [{"params": [...], "lr": ...}, ...]
-    decay  : 1 for the same rate everywhere, around 0.75 for fine-tuning; the head keeps its rate
-    returns: new groups
+    groups: an optimizer's, [{"params": [...], "lr": ...}, ...]
+    decay : 1 for the same rate everywhere, around 0.75 for fine-tuning; the head keeps its rate
     """
     top = len(model.blocks) + 1
     layer_of = dict.fromkeys(map(id, model.parameters()), top)  # the last norm and the head

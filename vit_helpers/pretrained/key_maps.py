@@ -66,9 +66,7 @@ def fill(model: nn.Module, state_dict: StateDict) -> None:
     problems = {
         "missing": expected.keys() - shapes.keys(),
         "that do not belong": state_dict.keys() - shapes.keys(),
-        "with infinity or NaN": {
-            key for key, value in state_dict.items() if not value.is_meta and not value.isfinite().all()
-        },
+        "with infinity or NaN": {key for key, w in state_dict.items() if not w.is_meta and not w.isfinite().all()},
         "of another shape": {f"{key} expected {a}, found {b}" for key, (a, b) in shapes.items() if a != b},
     }
     if told := "; ".join(f"{len(keys)} {what}: {', '.join(sorted(keys)[:5])}" for what, keys in problems.items() if keys):
@@ -114,3 +112,16 @@ def to_our_shapes(state_dict: StateDict) -> dict[str, Tensor]:
         else:
             joined[key] = value.flatten(1) if key == "patch_embed.proj.weight" else value
     return joined
+
+
+def recognize(state: StateDict, source: object) -> str:
+    """The library whose layout all names of a state dict are in; ValueError with the nearest one, and other names."""
+    unknown = {library: unknown_keys(state, library) for library in KEY_MAPS}
+    library = min(unknown, key=lambda name: len(unknown[name]))
+    others = unknown[library]
+    if len(others) == len(state):
+        raise ValueError(f"{source} has names of no known layout, {', '.join(KEY_MAPS)}: {', '.join(others[:5])}")
+    if others:
+        told = f"{len(others)} of its {len(state)} names do not belong to it: {', '.join(others[:5])}"
+        raise ValueError(f"{source} is nearest to the layout of {library}, but {told}")
+    return library

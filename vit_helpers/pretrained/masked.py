@@ -16,9 +16,8 @@ from vit_helpers.vit import ViT
 def random_masking(B: int, N: int, mask_ratio: float) -> tuple[Tensor, Tensor]:
     """Which patches stay visible and which are hidden, drawn at random for each image.
 
-    mask_ratio: fraction of the patches that are hidden, from 0 to 1; at least one stays, at least one is hidden
+    mask_ratio: fraction of the patches that are hidden, between 0 and 1; at least one stays, at least one is hidden
     returns   : (B, visible) and (B, hidden), numbers of patches
-    raises    : ValueError for another fraction, or fewer than two patches
     """
     if not 0 < mask_ratio < 1 or N < 2:
         raise ValueError(f"mask_ratio must be between 0 and 1, of two patches or more, got {mask_ratio} of {N}")
@@ -57,8 +56,7 @@ class MaskedAutoencoder(nn.Module):
     def paint(self, images: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
         """The pixels of the hidden patches as the decoder predicts them from the visible ones: (B, hidden, C*P*P)"""
         visible, hidden = visible.to(images.device), hidden.to(images.device)
-        encoded = self.encode(images, visible)[:, 1:]
-        patches = self.embed(encoded) + self.positions[visible]
+        patches = self.embed(self.encode(images, visible)[:, 1:]) + self.positions[visible]
         masked = self.mask_token + self.positions[hidden]
         x = self.blocks(torch.cat([patches, masked], dim=1))
         return self.head(self.norm(x[:, visible.shape[1] :]))
@@ -94,17 +92,13 @@ class ImagesAsTargets:
 
 
 def pretrain(
-    autoencoder: MaskedAutoencoder,
-    batches: SizedBatches,
-    recipe: Recipe | None = None,
-    device: str = "cpu",
+    autoencoder: MaskedAutoencoder, batches: SizedBatches, recipe: Recipe | None = None, device: str = "cpu",
     report: Callable[[int, float], object] | None = None,
-) -> list[float]:
+) -> list[float]:  # fmt: skip
     """Train a masked autoencoder and return the mean loss of each epoch. Labels in the batches are ignored.
 
-    recipe: its label smoothing is not used;  report: called with the epoch's number and its loss
-    raises: FloatingPointError when loss or gradient is not finite; ValueError when there is no batch
+    recipe: its label smoothing is not used;  report: called with the epoch's number and its loss;  raises: as `fit`
     """
-    said = (lambda row: report(row.epoch, row.loss)) if report else lambda row: None
-    history = fit(autoencoder, ImagesAsTargets(batches), None, recipe, device=device, loss_fn=autoencoder.loss, report=said)
+    say = (lambda row: report(row.epoch, row.loss)) if report else lambda row: None
+    history = fit(autoencoder, ImagesAsTargets(batches), None, recipe, device=device, loss_fn=autoencoder.loss, report=say)
     return [row.loss for row in history]

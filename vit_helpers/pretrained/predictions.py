@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers.data.folders import find_files, find_parts, subfolders
-from vit_helpers.data.images import as_text, expand_user, open_picture
+from vit_helpers.data.images import IMAGE_ENDINGS, as_text, expand_user, open_picture
 from vit_helpers.data.reading import SHORT, find_sha256, map_files
 from vit_helpers.pretrained.files import Pretrained, read_notes
 from vit_helpers.pretrained.runs import evaluation_batches
@@ -24,17 +24,12 @@ BATCH = 32
 
 
 def find_pictures(paths: Iterable[Path]) -> list[Path]:
-    """The files among these paths, and the image files in the folders among them, at any depth, each of them once.
-
-    raises: ValueError for a folder without image files, or that cannot be read
-    """
-    from torchvision.datasets.folder import IMG_EXTENSIONS
-
+    """The files among these paths, and the image files in the folders among them, at any depth, each of them once."""
     found: dict[Path, None] = {}
     for path in paths:
         found |= dict.fromkeys(inside := find_files(path) if path.is_dir() else [path])
         if not inside:
-            raise ValueError(f"no images in {path}; image files end with {', '.join(IMG_EXTENSIONS)}")
+            raise ValueError(f"no images in {path}; image files end with {', '.join(IMAGE_ENDINGS)}")
     return list(found)
 
 
@@ -42,11 +37,8 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
 def predict_files(
     pretrained: Pretrained, files: Sequence[Path], model: nn.Module | None = None
 ) -> tuple[Tensor, list[Path], dict[Path, str]]:
-    """Class probabilities of image files, by the model itself or by another one around it.
-
-    returns: (n, K), the n files that could be read, and why each of the others could not
-    """
-    rows, readable, broken = [], [], {}
+    """Class probabilities (n, K), by the model or another one around it, the n files, and why others could not be read."""
+    rows, readable, broken = [torch.empty(0, len(pretrained.class_names))], [], {}
     for start in range(0, len(files), BATCH):
         images = []
         for file in files[start : start + BATCH]:
@@ -57,7 +49,7 @@ def predict_files(
                 broken[file] = str(error)
         if images:
             rows.append((model or pretrained.model)(torch.stack(images)).softmax(dim=1))
-    return torch.cat(rows) if rows else torch.empty(0, len(pretrained.class_names)), readable, broken
+    return torch.cat(rows), readable, broken
 
 
 def prediction_table(files: Sequence[Path], probabilities: Tensor, class_names: Sequence[str]) -> pd.DataFrame:
@@ -75,14 +67,15 @@ def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tens
     name   : of the weights, as for `load_pretrained`
     returns: the confusion matrix (K, K) for the model's classes, which images were used, and what could not be read
     raises : ValueError for classes that the model does not know, naming them, and if no image is left
-    warns  : of images that are left out
     """
     file, known = find_file(name), pretrained.class_names
     notes = read_notes(file) if file.suffix == ".safetensors" else {}
     model = FlipTTA(pretrained.model) if notes.get("tta") == "yes" else pretrained.model
     kind, _, path = data.partition(":")
     if kind == "folder" and (folder := expand_user(path)).is_dir():
-        classes, what = find_tested(folder)
+        parts = find_parts(folder, "test")
+        tested = parts.get("test") or (find_parts(folder)["train"] if subfolders(folder) else folder)
+        classes, what = {as_text(one.name): one for one in subfolders(tested)}, "of the test split of" if parts else "of"
         check_classes(name, classes, known)
         label = {file: known.index(one) for one, inside in classes.items() for file in find_pictures([inside])}
         files = leave_out(list(label), notes.get("seen"), name)
@@ -91,17 +84,16 @@ def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tens
         return confusion(probabilities.argmax(1), labels, len(known)), f"images {what} {data}", broken
     own: Any = load_data(RunSettings(data=data), pretrained.preprocess.crop)
     check_classes(name, own.class_names, known)
-    batches = ((renormalize(x, own, pretrained), y) for x, y in evaluation_batches(own, "test"))
+    wanted, found = (
+        (x.in_chans, *size) for x, size in ((pretrained.preprocess, pretrained.preprocess.crop), (own, own.image_size))
+    )
+    if wanted != found:
+        raise ValueError(f"the model reads images of {wanted} (channels, height, width), got {found}")
+    mean, std = (torch.tensor(x).view(-1, 1, 1) for x in (own.mean, own.std))
+    batches = ((pretrained.preprocess.normalize(x * std + mean), y) for x, y in evaluation_batches(own, "test"))
     logits, labels = predict(model, batches)
     place = torch.tensor([known.index(one) for one in own.class_names])
     return confusion(logits.argmax(1), place[labels], len(known)), f"images of the test split of {data}", {}
-
-
-def find_tested(folder: Path) -> tuple[dict[str, Path], str]:
-    """The class folders that a test of this folder reads, by name, and the words for them: of its test split, or of all"""
-    parts = find_parts(folder, "test")
-    tested = parts.get("test") or (find_parts(folder)["train"] if subfolders(folder) else folder)
-    return {as_text(one.name): one for one in subfolders(tested)}, "of the test split of" if parts else "of"
 
 
 def leave_out(files: list[Path], note: str | None, name: str) -> list[Path]:
@@ -116,9 +108,8 @@ def leave_out(files: list[Path], note: str | None, name: str) -> list[Path]:
     if not new:
         raise ValueError(f"{name} was trained or validated on all of these {len(files):,} images: test it on others")
     if left := len(files) - len(new):
-        warnings.warn(
-            f"{left:,} of {len(files):,} images are left out: {name} was trained or validated on them", stacklevel=2
-        )
+        what = f"{left:,} of {len(files):,} images are left out"
+        warnings.warn(f"{what}: {name} was trained or validated on them", stacklevel=2)
     return new
 
 
@@ -126,12 +117,3 @@ def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> No
     """Raise ValueError if there are classes that the model of this name does not know."""
     if unknown := set(classes) - set(known):
         raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}; it knows {', '.join(known[:20])}")
-
-
-def renormalize(images: Tensor, data: Any, pretrained: Pretrained) -> Tensor:
-    """Images that were normalized for a data set, as a model needs them; ValueError if they have another size or depth."""
-    wanted = (pretrained.preprocess.in_chans, *pretrained.preprocess.crop)
-    if images.shape[1:] != wanted:
-        raise ValueError(f"the model reads images of {wanted} (channels, height, width), got {tuple(images.shape[1:])}")
-    mean, std = (images.new_tensor(x).view(-1, 1, 1) for x in (data.mean, data.std))
-    return pretrained.preprocess.normalize(images * std + mean)

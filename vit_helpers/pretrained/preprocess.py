@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from PIL.Image import Image
 from torch import Tensor
 
-from vit_helpers._validate import check_choice
+from vit_helpers._validate import check_choice, to_2tuple
 from vit_helpers.data.images import to_rgb
+from vit_helpers.data.splits import normalize
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Preprocess:
         for name in ("resize", "crop", "mean", "std"):
             if isinstance(value := getattr(self, name), list):  # from a file
                 object.__setattr__(self, name, tuple(value))
+        to_2tuple(self.resize), to_2tuple(self.crop)
         check_choice("interpolation", self.interpolation, ("bilinear", "bicubic"))
         if len(self.mean) != len(self.std) or not min(self.std) > 0:
             raise ValueError(f"mean and std are a number a channel, std above 0; got {self.mean} and {self.std}")
@@ -45,10 +47,7 @@ class Preprocess:
         return self.normalize(self.frame(image))
 
     def frame(self, image: Image | Tensor) -> Tensor:
-        """The part of an image that the model sees, before normalization: (C, *crop), from 0 to 1
-
-        Bicubic resizing of a tensor overshoots a little, here as in torchvision; that of a picture is clipped.
-        """
+        """The part of an image that the model sees, before normalization: (C, *crop), from 0 to 1"""
         from torchvision.transforms import InterpolationMode
         from torchvision.transforms import functional as TF
 
@@ -66,5 +65,4 @@ class Preprocess:
 
     def normalize(self, images: Tensor) -> Tensor:
         """Subtract the mean of each channel and divide by its std: (..., C, H, W) -> (..., C, H, W)"""
-        mean, std = (images.new_tensor(x).view(-1, 1, 1) for x in (self.mean, self.std))
-        return (images - mean) / std
+        return normalize(images, self.mean, self.std)

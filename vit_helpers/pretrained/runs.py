@@ -1,7 +1,7 @@
 """The data and the network of a run, from scratch or from trained weights, and the model that comes out of it."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from vit_helpers.training.presets import RunSettings, load_data, make_batches, m
 from vit_helpers.vit import ViT, ViTConfig
 
 LAST_WEIGHTS = "last.safetensors"
-WIDTH = 768  # that the learning rates for fine-tuning in presets.toml are meant for
 
 
 def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
@@ -31,7 +30,6 @@ def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
 
     Images get the size that the weights were trained with, unless the settings give another; in memory they are normalized
     by the mean and std of the weights.  options: of the data set's function
-    raises: ValueError for images with another number of channels
     """
     if settings.weights is None:
         data = load_data(settings, **options)
@@ -41,60 +39,44 @@ def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
         raise ValueError(f"the patches of {settings.weights} have side {P}: give an image size that is a multiple of it")
     data = load_data(settings, pretrained.preprocess.crop, **options)
     if data.in_chans != (wanted := pretrained.preprocess.in_chans):
-        raise ValueError(
-            f"{settings.weights} needs images with {wanted} channels, those of {settings.data} have {data.in_chans}"
-        )
+        have = f"those of {settings.data} have {data.in_chans}"
+        raise ValueError(f"{settings.weights} needs images with {wanted} channels, {have}")
     if isinstance(data, Data):
         data = replace(data, mean=pretrained.preprocess.mean, std=pretrained.preprocess.std)
-    dropout = {name: settings.shape[name] for name in ("dropout", "attn_dropout") if name in settings.shape}
-    model = transfer_weights(
-        pretrained.model, num_classes=len(data.class_names), image_size=data.image_size, **dropout
-    ).train()
+    changes = {name: settings.shape[name] for name in ("dropout", "attn_dropout") if name in settings.shape}
+    changes |= {"num_classes": len(data.class_names), "image_size": data.image_size}
+    model = transfer_weights(pretrained.model, **changes).train()
     if settings.tune != "full":
         model = freeze(model) if settings.tune == "head" else add_lora(model, settings.rank)
     return data, model
-
-
-def scale_lr(settings: RunSettings, model: Any) -> RunSettings:
-    """Settings for fine-tuning whose learning rate is scaled by 768 / width, since narrow models tolerate larger steps."""
-    return settings.replace(lr=float(f"{settings.recipe.lr * WIDTH / model.config.embed_dim:.2g}"))
-
-
-def trained_model(config: ViTConfig, settings: RunSettings, weights: Mapping[str, Tensor]) -> ViT:
-    """The model of a run with these weights, with LoRA merged; draws no random numbers, so that a run can continue."""
-    with torch.random.fork_rng(devices=[]):
-        model = ViT(config)
-        if settings.weights and settings.tune == "lora":
-            add_lora(model, settings.rank)
-    model.load_state_dict(weights)
-    return merge_lora(model)
 
 
 def save_run(
     path: Path, weights: dict[str, Tensor], epoch: Epoch, *, config: ViTConfig, settings: RunSettings, data: Any,
     seen: bytes | None,
 ) -> None:  # fmt: skip
-    """Save the weights that a run had after an epoch, for `load_pretrained`; their notes are read by `check_best` and
-    `count_confusions`.  data: its images were resized to the shorter side, and cropped"""
+    """Save the weights of a run, with LoRA merged, for `load_pretrained`, and notes for `check_best`, `count_confusions`."""
+    with torch.random.fork_rng(devices=[]):  # so that a run can continue with the same random numbers
+        model = ViT(config)
+        if settings.weights and settings.tune == "lora":
+            add_lora(model, settings.rank)
+    model.load_state_dict(weights)
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
     notes = {"epoch": str(epoch.epoch), "validation loss": repr(epoch.val_loss), "tta": "yes" if settings.tta else "no"}
     if seen is not None:
         notes["seen"] = b64encode(seen).decode()
-    save_weights(path, trained_model(config, settings, weights), preprocess, data.class_names, notes)
+    save_weights(path, merge_lora(model), preprocess, data.class_names, notes)
 
 
 def seen_images(data: Any, settings: RunSettings) -> bytes | None:
     """What the sha256s of images begin with that a run has seen, and a run whose weights it starts from; None: unknown"""
-    source = find_file(settings.weights) if settings.weights else None
-    earlier = read_notes(source).get("seen") if source and source.suffix == ".safetensors" else None
+    source = find_file(settings.weights) if settings.weights else Path()
+    earlier = read_notes(source).get("seen") if source.suffix == ".safetensors" else None
     return b"".join(sorted(data.seen)) + b64decode(earlier or "") if isinstance(data, Data) else None
 
 
 def check_best(path: Path, history: Sequence[Epoch]) -> str:
-    """A line to print before a run is resumed whose weights of the best epoch are missing; empty if they are there.
-
-    raises: ValueError when the file has other weights, or is damaged: they would be overwritten
-    """
+    """What to print if the best epoch's weights are missing; ValueError if a file is damaged, or would be overwritten."""
     epoch = best_epoch(history)
     if not path.is_file():
         return f"note: {path} with the weights of epoch {epoch} is missing; without a better epoch, the last one is tested\n"
@@ -116,8 +98,7 @@ def fit_run(
     """Train the model of a run; its history and weights, of the best and of the last epoch, are kept in the folder `out`.
 
     keep   : writes the checkpoint, or resumes it first
-    returns: the history, and the epoch whose weights the model has afterwards: the best, if its weights are in a file,
-             as for a ViT with pre-norm blocks; otherwise the last
+    returns: the history, and the epoch whose weights the model then has: the best if those are in a file, else the last
     """
     train, validation = (shard_batches(x) for x in (make_batches(data, settings), evaluation_batches(data, "validation")))
     after, best = (EarlyStopping(settings.patience), HistoryFile(out / "history.csv")), out / RUN_WEIGHTS
@@ -133,17 +114,13 @@ def fit_run(
         if not best.exists() or read_notes(best).get("epoch") != str(epoch):  # see `check_best`, or of version 0.1
             save(best, weights, history[-1])
             epoch = last
-    if (epoch := broadcast(epoch)) != last:
-        load_whole(merge_lora(model), load_weights(best).model.state_dict() if is_main_process() else {})
+    if (epoch := broadcast(epoch)) != last:  # into the model in all processes, sharded or not
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
+        kept: dict[str, Any] = load_weights(best).model.state_dict() if is_main_process() else {}
+        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=world_size() > 1)
+        set_model_state_dict(merge_lora(model), kept, options=options)
     return history, epoch
-
-
-def load_whole(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Load the main process's weights into a model in all processes, sharded or not."""
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
-
-    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=world_size() > 1)
-    set_model_state_dict(model, dict(weights), options=options)
 
 
 def evaluation_batches(data: Any, split: str) -> Any:

@@ -12,18 +12,8 @@ import numpy as np
 import torch
 
 from vit_helpers._validate import check_choice
-from vit_helpers.pretrained.files import PARTS, Pretrained, load_weights, read_notes
-from vit_helpers.pretrained.key_maps import (
-    StateDict,
-    fill,
-    from_google,
-    from_huggingface,
-    from_timm,
-    from_torchvision,
-    our_key,
-    rename,
-)
-from vit_helpers.pretrained.layouts import read_state, recognize
+from vit_helpers.pretrained.files import PARTS, Pretrained, load_weights, read_notes, read_state
+from vit_helpers.pretrained.key_maps import StateDict, fill, from_google, our_key, recognize, rename
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import SIZES, ViT, ViTConfig
 
@@ -73,16 +63,15 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
 
 def find_file(name: str | Path) -> Path:
     """The file of weights that a name stands for, if it is a file: in the folder of a run, the one of the best epoch."""
-    path = Path(str(name))
+    path = Path(name)
     return path / RUN_WEIGHTS if (path / RUN_WEIGHTS).is_file() else path
 
 
 def load_file(path: Path, num_heads: int | None = None) -> Pretrained:
     """A ViT from a file of tensors by name, without their description; no code of the file runs.
 
-    What names and shapes do not tell is assumed: mean and std are ImageNet's for torchvision's names, else 0.5, and the
-    number of heads is the paper's for this width. Images are resized to the size of the training images, which were square.
-    raises: ValueError if it is not a ViT of the paper under known names, with the nearest layout; OSError
+    What names and shapes do not tell is assumed: mean and std are ImageNet's for torchvision's names, else 0.5, the number
+    of heads is the paper's for this width, and images are square.
     """
     raw = read_state(path)
     library = recognize(raw, path)
@@ -132,7 +121,7 @@ def load_torchvision(name: str) -> Pretrained:
         state = weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
     t = weights.transforms()
     preprocess = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
-    return assemble(from_torchvision(state), None, preprocess, weights.meta["categories"])
+    return assemble(rename(state, "torchvision"), None, preprocess, weights.meta["categories"])
 
 
 def load_timm(name: str) -> Pretrained:
@@ -145,11 +134,10 @@ def load_timm(name: str) -> Pretrained:
         raise ValueError(f"timm has no weights called {name}")
     with explain_download(f"timm's {name}", "where timm keeps it"):
         theirs = timm.create_model(name, pretrained=True)
-    state = from_timm(theirs.state_dict())  # first: it names what is not a ViT
-    act = theirs.blocks[0].mlp.act
+    state = rename(theirs.state_dict(), "timm")  # first: it names what is not a ViT
+    act, own = theirs.blocks[0].mlp.act, resolve_model_data_config(theirs)
     if not isinstance(act, (nn.GELU, timm.layers.GELU)) or getattr(act, "approximate", "none") != "none":
         raise ValueError(f"{name} has {act} in its MLPs, the paper's model the exact GELU")
-    own = resolve_model_data_config(theirs)
     require_supported(name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic"))
     require_supported(name, vars(theirs), global_pool=("token", "avg"))
     size = tuple(own["input_size"][1:])
@@ -176,23 +164,19 @@ def load_huggingface(name: str) -> Pretrained:
         processor = AutoImageProcessor.from_pretrained(name)
     if missing := {key for key in info["missing_keys"] if not key.startswith("pooler.")}:  # a pooler may be left out
         raise ValueError(f"{name} has no {', '.join(sorted(missing))}")  # transformers would have drawn them at random
-    state = from_huggingface(theirs.state_dict())
+    state = rename(theirs.state_dict(), "Hugging Face")
     if info["missing_keys"]:
         state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
-    way = vars(processor)
-    require_supported(name, way, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
-    size = (processor.size["height"], processor.size["width"])
-    how = {2: "bilinear", 3: "bicubic"}[processor.resample]
-    preprocess = Preprocess(size, size, how, processor.image_mean, processor.image_std)
+    how: dict[str, Any] = vars(processor)
+    require_supported(name, how, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
+    size, resample = (how["size"]["height"], how["size"]["width"]), {2: "bilinear", 3: "bicubic"}[how["resample"]]
+    preprocess = Preprocess(size, size, resample, how["image_mean"], how["image_std"])
     classes = [] if headless else [own.id2label[i] for i in range(own.num_labels)]
     return assemble(state, own.num_attention_heads, preprocess, classes, norm_eps=own.layer_norm_eps)
 
 
 def load_google(path: Path) -> Pretrained:
-    """One of the npz files of google-research/vision_transformer; images are resized to the model's square.
-
-    Resizing is antialiased, unlike Google's own: images that shrink a lot differ slightly.
-    """
+    """One of the npz files of google-research/vision_transformer, whose own resizing is not antialiased."""
     try:
         with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = dict(file)
@@ -206,18 +190,7 @@ def load_google(path: Path) -> Pretrained:
     return assemble(state, num_heads, Preprocess(size, size, "bilinear", (0.5,) * 3, (0.5,) * 3), ())
 
 
-LOADERS = (load_torchvision, load_timm, load_huggingface, load_ours)
-LIBRARIES = {load.__name__.removeprefix("load_"): load for load in LOADERS}
-
-
-def mlp_ratio(hidden: int, dim: int) -> float:
-    """hidden / dim, or the next larger number where rounding would make the hidden layer one narrower
-
-    >>> int(88 * (120 / 88)), int(88 * mlp_ratio(120, 88))
-    (119, 120)
-    """
-    ratio = hidden / dim
-    return ratio if int(dim * ratio) == hidden else math.nextafter(ratio, math.inf)
+LIBRARIES = {"torchvision": load_torchvision, "timm": load_timm, "huggingface": load_huggingface, "ours": load_ours}
 
 
 def assemble(
@@ -226,11 +199,11 @@ def assemble(
     """A model whose config follows from its weights' shapes.  num_heads: None for the paper's;  fields: what no shape has"""
     require_keys(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
     D, numbers = state["patch_embed.proj.weight"].shape
-    if num_heads is None:
-        num_heads = {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}.get(D)
+    num_heads = num_heads or {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}.get(D)
     if num_heads is None:
         raise ValueError(f"weights of width {D} do not show the number of heads: give num_heads (train --set num_heads=N)")
-    hidden = state.get("pre_logits.0.weight")
+    pre_logits, hidden = state.get("pre_logits.0.weight"), len(state["blocks.0.mlp.fc1.bias"])
+    ratio = hidden / D if int(D * (hidden / D)) == hidden else math.nextafter(hidden / D, math.inf)  # 120 / 88 is too small
     config = ViTConfig(
         image_size=preprocess.crop,
         patch_size=math.isqrt(numbers // preprocess.in_chans),
@@ -239,9 +212,9 @@ def assemble(
         embed_dim=D,
         depth=len({key.split(".")[1] for key in state if key.startswith("blocks.")}),
         num_heads=num_heads,
-        mlp_ratio=mlp_ratio(len(state["blocks.0.mlp.fc1.bias"]), D),
+        mlp_ratio=ratio,
         class_token="token_embed.cls_token" in state,
-        representation_size=None if hidden is None else len(hidden),
+        representation_size=None if pre_logits is None else len(pre_logits),
         **fields,
     )
     model = ViT(config)
