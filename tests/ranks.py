@@ -1,4 +1,4 @@
-"""Processes as torchrun starts them. First a training of two, one of which the test kills; then three that run the cases below.
+"""Processes as torchrun starts them: first two in a training, of which the test kills one, then three that run cases.
 
 `test_distributed.py` starts this file and looks at the results: what the training prints, and for the cases files with what
 each process printed. Each case runs in a process group of two or of three: the processes join the next group when the cases

@@ -84,7 +84,7 @@ def largest_difference(one, two):
 def runs(tmp_path_factory):
     """The folder in which all cases ran, and what each process said: (name, rank) -> `Said`; rank 0 of "one" ran alone
 
-    In the training "again", which is the first, a process is killed after an epoch; of it both processes' words are rank 0's.
+    In the training "again", which is the first, a process is killed after an epoch; what both print is rank 0's here.
     """
     folder = tmp_path_factory.mktemp("runs")
     write_shards(load("digits"), folder / "digits", 200)

@@ -1,8 +1,8 @@
 """Plant faults in small training runs, and count how often `diagnose` names them, or one that is not there.
 
-Each run draws from its seed 2 to 10 of the digits, of which one makes up 1% to 50% of the images, the number of images, label
-smoothing and mixing. A fault is planted where no class has more than 80% of the images, since otherwise a model that always
-predicts this class is nearly right. The rules of `diagnose` were made with smaller seeds.
+Each run draws from its seed 2 to 10 of the digits, of which one makes up 1% to 50% of the images, how many images there are,
+label smoothing and mixing. A fault is planted where no class has more than 80% of the images, since otherwise a model that
+always predicts this class is nearly right. The rules of `diagnose` were made with smaller seeds.
 """
 
 import random

@@ -3,8 +3,8 @@
 The setup cell is brought up to date first. All outputs of a notebook come from one run: they are stored together, or not at
 all if its code is the same and its outputs differ from the stored ones only in what tests/nbval_sanitize.cfg blurs (times,
 speeds) and in the images of cells tagged nbval-ignore-output. Hashes of code and outputs in the notebook's metadata tell a
-test what was changed later. Each line printed ends with the seconds and the peak memory of the notebook's kernel. With --cards
-these are written into the table at the top of the notebook and into its row of README.md, with the outputs of the same run.
+test what was changed later. Each line printed ends with seconds and peak memory of the notebook's kernel. With --cards these
+are written into the table at the top of the notebook and into its row of README.md, with the outputs of the same run.
 """
 
 import argparse

@@ -221,7 +221,7 @@ def quantized(bench: Bench) -> Rows:
     small = speedups.quantize(model)
     notes = f"weights {file_mb(model):.1f} → {file_mb(small):.1f} MB, "
     notes += f"accuracy of a trained model {accuracy_of(lambda x: x):.3f} → {accuracy_of(speedups.quantize):.3f}"
-    steps = {"float32": inference_step(model, images), "int8": inference_step(small, images)}
+    steps = {"float32": STEPS["inference"](model, images), "int8": STEPS["inference"](small, images)}
     yield bench.compare(f"inference, batch {bench.batch}", steps, also=notes)
 
 
