@@ -1,8 +1,8 @@
 """Measure ways to make training and inference faster or smaller on this machine, before and after in the same run.
 
-Before and after take turns for several rounds. The median of the rounds' ratios counts, and beside it is their range; a
-ratio of 2 means twice as fast. The columns with mb are megabytes that autograd keeps, start_s is seconds before the first
-step. What cannot run here is reported, and the rest goes on. Let nothing else run meanwhile.
+Before and after take turns for several rounds. The ratio is the median of the rounds' ratios, beside it their range; 2 means
+twice as fast. The columns with mb are megabytes that autograd keeps, start_s is seconds before the first step. What cannot
+run here is reported, and the rest goes on. Let nothing else run meanwhile.
 """
 
 import io
