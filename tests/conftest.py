@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import sys
+from unittest import mock
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -45,6 +46,13 @@ def no_cached_images(monkeypatch):
     """Leave the cache folder of whoever runs the tests as it is."""
     if reading := sys.modules.get("vit_helpers.data.reading"):
         monkeypatch.setattr(reading, "CACHE_BYTES", 0)
+
+
+@pytest.fixture(scope="module")
+def no_figures():
+    """Trainings draw nothing: it takes longer than a few steps, and is tested in test_commands.py."""
+    with mock.patch("vit_helpers.cli.results.draw_results"):
+        yield
 
 
 @pytest.fixture(autouse=True)

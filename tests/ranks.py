@@ -1,7 +1,8 @@
-"""Three processes as torchrun starts them, once. They run the cases below and write what each of them printed.
+"""Processes as torchrun starts them: first two in a training, of which the test kills one, then three that run cases.
 
-`test_distributed.py` starts this file and looks at the results. Each case runs in a process group of two or of three: the
-processes join the next group when the cases of one are done. A case returns an exit status, as a command does.
+`test_distributed.py` starts this file and looks at the results: what the training prints, and for the cases files with what
+each process printed. Each case runs in a process group of two or of three: the processes join the next group when the cases
+of one are done. A case returns an exit status, as a command does. To import torch takes longest, so all are forked from one.
 """
 
 import contextlib
@@ -35,8 +36,10 @@ BATCH = 628  # 1,257 training images make two batches of it and one of a single 
 
 
 def train(*words):
+    """A training without its figures, which take longer than a few steps do"""
     try:
-        return main(["train", *map(str, words)])
+        with mock.patch("vit_helpers.cli.results.draw_results"):
+            return main(["train", *map(str, words)])
     except SystemExit as stop:  # several processes end themselves
         return stop.code
 
@@ -74,7 +77,7 @@ def forget_last_epoch(folder, copy):
 def train_with_muon():
     """A few steps with Muon, which multiplies whole matrices: sharded ones have to be gathered for it"""
     set_seed(0)
-    data = load("scattered_digits", n=400)
+    data = load("scattered_digits", n=200)
     model = ViT(ViTConfig.from_name("mini/4", image_size=data.image_size, in_chans=1, num_classes=10))
     if world_size() > 1:
         shard(model)
@@ -139,8 +142,17 @@ def run_cases(folder):
         leave()
 
 
+def train_again(folder):
+    """A training that torchrun starts again, if one of its processes dies"""
+    os.chdir(folder)
+    with mock.patch("os._exit", sys.exit):
+        if status := train_digits("again", "--shard"):
+            raise SystemExit(status)
+
+
 if __name__ == "__main__":
     start = "fork" if sys.platform == "linux" else "spawn"
     way = {"start_method": start, "max_restarts": 1, "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
+    elastic_launch(LaunchConfig(1, 1, 2, **way), train_again)(Path(sys.argv[1]))
     elastic_launch(LaunchConfig(1, 1, 3, **way), run_cases)(Path(sys.argv[1]))
     os._exit(0)  # a thread of torch that is still ending may abort an interpreter that clears up

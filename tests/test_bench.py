@@ -9,7 +9,14 @@ from test_commands import command, main_status
 from vit_helpers.cli import bench
 
 
-def test_bench_measures_import_and_names_the_machine(tmp_path):
+def test_bench_measures_import_and_names_the_machine(tmp_path, monkeypatch):
+    """What imports torch runs here, where that takes no time"""
+    fresh, places = bench.run_fresh, {}
+
+    def run(code, answer):
+        return eval(answer, places) if "torch" in code and not exec(code, places) else fresh(code, answer)
+
+    monkeypatch.setattr(bench, "run_fresh", run)
     done = command("bench", "import", "--rounds", 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "threads" in done.stdout and "torch" in done.stdout

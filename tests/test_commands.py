@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -61,9 +60,7 @@ def weights(folder):
 def trained(tmp_path_factory):
     """A run in a process of its own"""
     folder = tmp_path_factory.mktemp("trained")
-    words = [sys.executable, "-m", "vit_helpers", "train", "--epochs", "4"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return folder, subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+    return folder, ended(start("train", "--epochs", 4, cwd=folder))
 
 
 def test_train_with_hardly_an_option(trained):

@@ -18,6 +18,7 @@ from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import Preprocess, load_pretrained, save_weights
 from vit_helpers.pretrained.sources import assemble
 
+pytestmark = pytest.mark.usefixtures("no_figures")
 CONFIG = ViTConfig(16, 8, 3, 5, 64, 2, 4)
 
 

@@ -30,6 +30,7 @@ from vit_helpers.training.presets import RunSettings, given_settings
 from vit_helpers.training.run_folder import claim, kept_settings
 from vit_helpers.training.sealed import save_sealed
 
+pytestmark = pytest.mark.usefixtures("no_figures")
 ROOT = Path(__file__).parents[1]
 posix = pytest.mark.skipif(os.name == "nt", reason="streams and devices of POSIX")
 

@@ -19,6 +19,8 @@ from vit_helpers.training import evaluate, fit, set_seed
 from vit_helpers.training.presets import PRESETS, RunSettings, make_batches, make_network, preset
 from vit_helpers.training.recipe import Recipe
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 
 @pytest.fixture(scope="module")
 def digits():

@@ -1,9 +1,8 @@
 """Build the series as a web site: live page, notebooks with stored outputs, folded solutions, the code, and a search.
 
-Where a notebook has stored the picture of a widget, the site shows the widget itself, which needs no kernel.
-Building takes half a minute. Neither that nor reading needs a network: open index.html in the folder, or put the folder on
-any web server. Any warning of Sphinx stops the build and leaves the folder as it was. Buttons that open a notebook on Colab
-appear once the repository is published (`python -m tools.publish`).
+Where a notebook has stored the picture of a widget, the site shows the widget itself, without a kernel. Neither building nor
+reading needs a network: open index.html in the folder, or put the folder on any web server. Any warning of Sphinx stops the
+build and leaves the folder as it was. Buttons for Colab appear once `python -m tools.publish` was run.
 """
 
 import argparse
@@ -36,10 +35,8 @@ READMES = [ROOT / folder / "README.md" for folder in ("vit_helpers", "vit_helper
 BESIDE = (ROOT / "notebooks" / "paper_index.md", ROOT / "TEACHING.md", *READMES)
 
 LINK = re.compile(r"(?<!!)\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s]+)\)")
-LEFT_OUT = re.compile(  # the theme has its own navigation; images from other hosts (badges) need a network
-    r"^.*(\[Contents\]\(\S*README\.md\)|!\[[^]]*\]\(https?:).*\n*", re.MULTILINE
-)
-LIVE_LINKS = re.compile(r"<a data-(?:notebook=\"(\w+)\"|series)(?=>)")  # on the live page: to a notebook, or to the series
+# the theme has its own navigation; images from other hosts (badges) need a network
+LEFT_OUT = re.compile(r"^.*(\[Contents\]\(\S*README\.md\)|!\[[^]]*\]\(https?:).*\n*", re.MULTILINE)
 PART = re.compile(r"^Explorer\(\"(\w+)\"", re.MULTILINE)  # a widget of this name
 EXERCISE = re.compile(r"^done = (check_\w+)\(", re.MULTILINE)
 SOLVED = re.compile(r"^assert (check_\w+)\(", re.MULTILINE)
@@ -56,10 +53,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[Path, Path], None]) -> None:
-    """Fill a folder with the site that `make(pages, site)` makes.
+    """Fill a folder with the site that `make(pages, site)` makes with the modules `needed`.
 
-    mark  : the file by which a folder is known to hold such a site already; any other that is not empty is left alone
-    needed: modules without which it cannot be made
+    mark: the file by which a folder is known to hold such a site already; any other that is not empty is left alone
     """
     if missing := [name for name in needed if find_spec(name) is None]:
         raise ValueError(f"this needs {', '.join(missing)}, not found here: pip install -e '.[book]'")
@@ -76,6 +72,8 @@ def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[
 
 def make_book(pages: Path, site: Path) -> None:
     """Write the site, where the repository is published with links to files of it that are not pages."""
+    from vit_helpers.live.page import live_page
+
     address, solutions = home(), [path for path in all_notebooks() if path not in lessons()]
     beside = [path for path in BESIDE if path.is_file()]
     prose = [README, *beside, *lessons(), *solutions]
@@ -93,17 +91,9 @@ def make_book(pages: Path, site: Path) -> None:
     theme = SETTINGS["theme"] | (SETTINGS["buttons"] | {"repository_url": address} if address else {})
     settings = SETTINGS["book"] | {"html_theme_options": theme}
     make_site(texts, pages, site, "html", settings, "vit_helpers.css", "favicon.svg")
-    (site / "index.html").write_text(first_page(), encoding="utf-8")
-
-
-def first_page() -> str:
-    """The live page, with links to the pages of the notebooks"""
-    from vit_helpers.live.page import live_page
-
-    def linked(found: re.Match[str]) -> str:
-        return f'{found[0]} href="{f"notebooks/{found[1]}" if found[1] else page_name(README)}.html"'
-
-    return LIVE_LINKS.sub(linked, live_page(address=""))
+    page = re.sub(r'<a data-notebook="(\w+)"', r'\g<0> href="notebooks/\1.html"', live_page(address=""))
+    page = page.replace("<a data-series", f'<a data-series href="{page_name(README)}.html"')
+    (site / "index.html").write_text(page, encoding="utf-8")
 
 
 def make_site(texts: dict[Path, str], pages: Path, site: Path, builder: str, settings: dict[str, Any], *static: str) -> None:
@@ -114,7 +104,7 @@ def make_site(texts: dict[Path, str], pages: Path, site: Path, builder: str, set
     from sphinx.application import Sphinx
 
     for path, text in texts.items():
-        page = pages / (page_name(path) + (".ipynb" if path.suffix == ".ipynb" else ".md"))
+        page = pages / page_file(path)
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "images", pages / "images")
@@ -135,8 +125,12 @@ def page_name(path: Path) -> str:
     >>> page_name(LIVE), page_name(README), page_name(ROOT / "vit_helpers" / "attention.py")
     ('index', 'readme', 'vit_helpers/attention')
     """
-    first = {LIVE: "index", README: "readme"}
-    return first[path] if path in first else path.relative_to(ROOT).with_suffix("").as_posix()
+    return {LIVE: "index", README: "readme"}.get(path) or path.relative_to(ROOT).with_suffix("").as_posix()
+
+
+def page_file(path: Path) -> str:
+    """What Sphinx reads for the page of a file"""
+    return page_name(path) + (".ipynb" if path.suffix == ".ipynb" else ".md")
 
 
 def contents(paths: Iterable[Path], caption: str | None = None) -> str:
@@ -148,11 +142,8 @@ def contents(paths: Iterable[Path], caption: str | None = None) -> str:
 
 
 def target(link: str, path: Path) -> Path | None:
-    """The file that a link in the file at `path` leads to, for a folder its __init__.py; None outside of ROOT.
-
-    What the README of the package says about the live page is for readers who don't have it: here they get the page.
-    """
-    if link.endswith("#the-live-page"):
+    """The file that a link in the file at `path` leads to, for a folder its __init__.py; None outside of ROOT."""
+    if link.endswith("#the-live-page"):  # a section of a README for readers who don't have the page
         return LIVE
     found = Path(os.path.normpath(path.parent / link.partition("#")[0]))
     if "://" in link or link.startswith("#") or not found.is_relative_to(ROOT) or not found.exists():
@@ -168,11 +159,8 @@ def tidied(text: str, path: Path, pages: Collection[Path], address: str) -> str:
         if (found := target(link, path)) is None:
             return match.group()
         if found in pages:
-            suffix, anchor = (
-                ".ipynb" if found.suffix == ".ipynb" else ".md",
-                re.sub("-L.*", "", link.partition("#")[2] if found != LIVE else ""),
-            )
-            return f"[{words}](/{page_name(found)}{suffix}{'#' if anchor else ''}{anchor})"
+            anchor = re.sub("-L.*", "", link[link.find("#") :]) if "#" in link and found != LIVE else ""
+            return f"[{words}](/{page_file(found)}{anchor})"
         return f"[{words}]({address}/blob/main/{found.relative_to(ROOT).as_posix()})" if address else words
 
     return LINK.sub(relinked, LEFT_OUT.sub("", text))

@@ -2,8 +2,7 @@
 
 Writes a folder with nbgrader_config.py and, for each notebook, an assignment source/NAME/NAME.ipynb: each exercise with what
 it needs from its notebook, the solution, which nbgrader removes for the students, and a locked cell that gives the points.
-From there on nbgrader does the work, in that folder: `nbgrader generate_assignment NAME`, `nbgrader autograde NAME`,
-`nbgrader generate_feedback NAME`. TEACHING.md says more.
+Go on in that folder with `nbgrader generate_assignment NAME`, `autograde` and `generate_feedback`. TEACHING.md says more.
 """
 
 import argparse
@@ -28,9 +27,8 @@ from vit_helpers.data.folders import new_folder
 CONFIG = "nbgrader_config.py"
 SOLUTIONS = {path.name: path for path in all_notebooks() if path not in lessons()}
 PAIRS = {path.stem: (path, SOLUTIONS[path.name]) for path in lessons() if path.name in SOLUTIONS}  # with exercises
-SETTINGS, ABOUT, MARKS = (
-    (STATIC / name).read_text(encoding="utf-8") for name in ("nbgrader_config.txt", "assignment.md", "marks.txt")
-)
+FILES = ("nbgrader_config.txt", "assignment.md", "marks.txt")
+SETTINGS, ABOUT, MARKS = ((STATIC / name).read_text(encoding="utf-8") for name in FILES)
 COMMON = "import math\n\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn"
 
 
@@ -78,14 +76,13 @@ def exercises(lesson: NotebookNode) -> list[Exercise]:
     found: list[Exercise] = []
     before: list[str] = []
     for number, cell in enumerate(lesson.cells):
-        if cell.cell_type == "markdown":
-            if "### Exercise" in cell.source:
-                heading, so_far, prose = number, list(before), cell.source[cell.source.index("### Exercise") :]
+        if cell.cell_type == "markdown" and "### Exercise" in cell.source:
+            heading, so_far, prose = number, list(before), cell.source[cell.source.index("### Exercise") :]
         elif "exercise" in cell.metadata:
             [(check, answer)] = re.findall(r"^done = (check_\w+)\((\w+)\)", cell.source, re.M)
             level = cell.metadata["exercise"]["level"]
             found.append(Exercise(check, answer, level, prose, lesson.cells[heading : number + 1], so_far))
-        elif not is_setup(cell):
+        elif cell.cell_type == "code" and not is_setup(cell):
             before += statements(cell.source)
     return found
 

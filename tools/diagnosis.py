@@ -1,14 +1,13 @@
 """Plant faults in small training runs, and count how often `diagnose` names them, or one that is not there.
 
-Each run draws from its seed what is classified and how: 2 to 10 of the ten digits, of which one makes up 1% to 50% of the
-images; how many images there are, label smoothing and mixing. A fault is planted where no class has more than 80% of the
-images, since otherwise a model that always predicts this class is nearly right. The rules of `diagnose` were made
-with smaller seeds.
+Each run draws from its seed 2 to 10 of the digits, of which one makes up 1% to 50% of the images, how many images there are,
+label smoothing and mixing. A fault is planted where no class has more than 80% of the images, since otherwise a model that
+always predicts this class is nearly right. The rules of `diagnose` were made with smaller seeds.
 """
 
 import random
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import count as counting
@@ -28,14 +27,14 @@ from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.presets import MIX
 from vit_helpers.vit import ViT, ViTConfig
 
-NOTHING = ("constant prediction", "stuck at ln K", "no better than guessing")  # any of them is right if nothing was learned
-STEPS, BATCH, LARGEST = 120, 50, 0.8
+NOTHING = ("constant prediction", "stuck at ln K", "no better than guessing")  # any is right if nothing was learned
+STEPS, BATCH, LARGEST = 120, 50, 0.8  # LARGEST: share of a class where a fault is planted
 FIRST = 13000  # seed of the stored results; the rules were changed after smaller ones
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a seed draws: the digits that are the classes, with their shares, and how the model is trained."""
+    """What a seed draws: the digits that are the classes, their shares, and the training."""
 
     digits: tuple[int, ...]
     shares: tuple[float, ...]
@@ -143,12 +142,11 @@ def sources() -> tuple[Split, Split]:
 
 def draw_split(source: Split, plan: Plan, count: int) -> Split:
     """Images of the plan's classes in their shares, each drawn from the source with replacement, at least one of each"""
-    rows, labels = [], []
-    for label, (digit, share) in enumerate(zip(plan.digits, plan.shares, strict=True)):
-        pool, n = (source.labels == digit).nonzero()[:, 0], max(1, round(share * count))
+    rows, counts = [], [max(1, round(share * count)) for share in plan.shares]
+    for digit, n in zip(plan.digits, counts, strict=True):
+        pool = (source.labels == digit).nonzero()[:, 0]
         rows.append(pool[torch.randint(len(pool), (n,))])
-        labels.append(torch.full((n,), label))
-    return Split(source.images[torch.cat(rows)], torch.cat(labels))
+    return Split(source.images[torch.cat(rows)], torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)))
 
 
 def train(name: str, seed: int) -> dict[str, object]:
@@ -168,15 +166,13 @@ def train(name: str, seed: int) -> dict[str, object]:
 
     held_out = draw_split(sources()[1], plan, plan.validation_images)
     validation = Batches(fault.split(held_out) if fault.both else held_out, 512, prepare) if fault.validated else None
-    history = fit(
-        model, Batches(images, BATCH, prepare, True, fault.augment, mix), validation, replace(recipe, **fault.recipe),
-        loss_fn=fault.loss, report=lambda row: None,
-    )  # fmt: skip
+    batches, recipe = Batches(images, BATCH, prepare, True, fault.augment, mix), replace(recipe, **fault.recipe)
+    history = fit(model, batches, validation, recipe, loss_fn=fault.loss, report=lambda row: None)
     last, symptom = history[-1], diagnose(history).symptom
     drawn = {key: value for key, value in vars(plan).items() if key not in ("digits", "shares")}
-    shares = {"smallest": min(plan.shares), "largest": max(plan.shares)}
-    found = {"loss": last.loss, "accuracy": last.accuracy, "val_accuracy": last.val_accuracy, "symptom": symptom}
-    return {"fault": name, "seed": seed, "classes": K, **shares, **drawn, **found, "right": symptom in fault.symptoms}
+    row = {"fault": name, "seed": seed, "classes": K, "smallest": min(plan.shares), "largest": max(plan.shares), **drawn}
+    row |= {"loss": last.loss, "accuracy": last.accuracy, "val_accuracy": last.val_accuracy}
+    return row | {"symptom": symptom, "right": symptom in fault.symptoms}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -185,11 +181,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--fault", choices=FAULTS, nargs="*", default=FAULTS, help="only these (default: all)")
 
 
-def seeds(name: str, first: int, count: int) -> Iterator[int]:
+def seeds(name: str, first: int, count: int) -> Iterable[int]:
     """The seeds of a fault: so many, and of healthy runs ten times as many"""
-    if name == "none":
-        return iter(range(first, first + 10 * count))
-    return islice((seed for seed in counting(first) if max(draw_plan(seed).shares) <= LARGEST), count)
+    balanced = (seed for seed in counting(first) if max(draw_plan(seed).shares) <= LARGEST)
+    return range(first, first + 10 * count) if name == "none" else islice(balanced, count)
 
 
 def run(args: Namespace) -> None:

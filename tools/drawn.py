@@ -38,9 +38,7 @@ Drawing = tuple[Any, str, int]  # (H, W) from 0 to 1, the kind, the digit (-1: n
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--choosing", action="store_true", help="report on the strokes for choosing, not on the test strokes"
-    )
+    parser.add_argument("--choosing", action="store_true", help="report on the strokes for choosing recipes")
     parser.add_argument("--weights", type=Path, default=Path("weights"), help="their folder (default: weights)")
     add_out(parser, "drawn.csv", seeds=3)
 
@@ -49,11 +47,11 @@ def run(args: Namespace) -> None:
     drawings = choosing_drawings() if args.choosing else test_drawings()
     table = store((row for seed in range(args.seeds) for row in train_and_score(seed, drawings, args.weights)), args.out)
     digits, scribbles = table[table["digit"] >= 0], table[table["digit"] < 0]
-    for column, by in (("accuracy", "kind"), ("accuracy", "digit"), ("confidence", "kind")):
-        print(
-            f"{column} by {by}, mean and standard deviation over the seeds\n{over_seeds(digits, by, column).to_string()}\n"
-        )
-    print(f"confidence on scribbles\n{over_seeds(scribbles, 'kind', 'confidence').to_string()}\n\nrows: {args.out}")
+    print("mean and standard deviation over the seeds; of digits, then of scribbles")
+    for some, column, by in ((digits, "accuracy", "kind"), (digits, "accuracy", "digit"), (digits, "confidence", "kind"),
+                             (scribbles, "confidence", "kind")):  # fmt: skip
+        print(f"{column} by {by}\n{over_seeds(some, by, column).to_string()}\n")
+    print(f"rows: {args.out}")
 
 
 def test_drawings() -> list[Drawing]:
@@ -104,10 +102,7 @@ def augment(images: Tensor) -> Tensor:
 
 
 def training_images(rng: np.random.Generator, strokes: int, scribbles: int, digits: int) -> tuple[Tensor, Tensor]:
-    """Images (n, 1, 16, 16), and targets (n, 10): a digit, or for a scribble all ten alike
-
-    The three numbers are of drawn digits, of scribbles, and of handwritten digits.
-    """
+    """So many of each: images (n, 1, 16, 16), and targets (n, 10): a digit, or for a scribble all ten alike"""
     canvases = chain(
         (draw_digit(SETTINGS["training"][str(i % 10)], rng) for i in range(strokes)),
         (draw_scribble(rng) for _ in range(scribbles)),
@@ -140,13 +135,11 @@ def rewrite(inks: Tensor, side: int = 48) -> Tensor:
     n, ranges = len(inks), ((-0.3, 0.3), (0.75, 1.35), (-12, 12), (0.2, 0.65), (3, 12))
     slant, width, degrees, level, sharpness = (torch.empty(n).uniform_(*ends) for ends in ranges)
     angle = torch.deg2rad(degrees)
-    affine = torch.stack(
-        [angle.cos() * width, angle.sin() + slant, torch.zeros(n), -angle.sin() * width, angle.cos(), torch.zeros(n)], 1
-    )
+    zero, cos, sin = torch.zeros(n), angle.cos(), angle.sin()
+    affine = torch.stack([cos * width, sin + slant, zero, -sin * width, cos, zero], 1)
     large = F.interpolate(F.pad(inks[:, None], [3] * 4), size=side, mode="bicubic")
-    moved = F.grid_sample(
-        large, F.affine_grid(affine.view(n, 2, 3), list(large.shape), align_corners=False), align_corners=False
-    )
+    grid = F.affine_grid(affine.view(n, 2, 3), list(large.shape), align_corners=False)
+    moved = F.grid_sample(large, grid, align_corners=False)
     moved = moved / moved.amax((1, 2, 3), keepdim=True)
     sharp = torch.sigmoid((moved[:, 0] - level[:, None, None]) * sharpness[:, None, None])
     return torch.where(torch.rand(n, 1, 1) < 0.3, moved[:, 0].clamp(0, 1), sharp * (moved[:, 0] > 0.05))

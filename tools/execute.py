@@ -1,13 +1,10 @@
 """Run notebooks from top to bottom and store their outputs in place.
 
-The setup cell is brought up to date first, so that it is the same in every notebook. All outputs of a notebook come from
-one run: they are stored together, or not at all if its code is the same and its outputs differ from the stored ones only
-in what tests/nbval_sanitize.cfg blurs (times, speeds) and in the images of cells tagged nbval-ignore-output. Hashes of
-code and outputs go into the notebook's metadata, where a test finds an output or an image that was changed later.
-
-Each line printed ends with what the notebook cost: seconds from the start of its kernel to the end, and the peak of its
-memory. With --cards both are written into the table at the top of the notebook and into its row of README.md, and the
-outputs are stored whether they differ or not, so that the times in a notebook and its costs are those of one run.
+The setup cell is brought up to date first. All outputs of a notebook come from one run: they are stored together, or not at
+all if its code is the same and its outputs differ from the stored ones only in what tests/nbval_sanitize.cfg blurs (times,
+speeds) and in the images of cells tagged nbval-ignore-output. Hashes of code and outputs in the notebook's metadata tell a
+test what was changed later. Each line printed ends with seconds and peak memory of the notebook's kernel. With --cards these
+are written into the table at the top of the notebook and into its row of README.md, with the outputs of the same run.
 """
 
 import argparse
@@ -50,8 +47,7 @@ MEASURED = re.compile(r"^\| time and memory \| (\S+ s), (\S+ GiB) \(measured .*\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebooks", nargs="*", type=Path, help="default: every notebook under notebooks/")
-    cards = "write time and memory, where a quarter off, into notebooks and README.md; let nothing else run (default: print)"
-    parser.add_argument("--cards", action="store_true", help=cards)
+    parser.add_argument("--cards", action="store_true", help="also write time and memory where a quarter off; run it alone")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def all_notebooks() -> list[Path]:
-    """Every notebook and its solutions; not the copies that readers and JupyterLab keep in other folders."""
+    """Every notebook and its solutions, without copies in other folders."""
     return sorted(path for folder in ("", "solutions") for path in (ROOT / "notebooks" / folder).glob("[0-9]*.ipynb"))
 
 
@@ -121,10 +117,8 @@ def code_cells(book: NotebookNode) -> list[NotebookNode]:
 
 def hashes(book: NotebookNode) -> dict[str, str]:
     """SHA-256 of a notebook's code, without the setup cell, which `publish` changes, and of all its outputs."""
-    parts = {
-        "code": [cell.source for cell in code_cells(book) if not is_setup(cell)],
-        "outputs": [cell.outputs for cell in code_cells(book)],
-    }
+    sources = [cell.source for cell in code_cells(book) if not is_setup(cell)]
+    parts = {"code": sources, "outputs": [cell.outputs for cell in code_cells(book)]}
     return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}
 
 
@@ -146,7 +140,6 @@ def is_setup(cell: dict[str, Any]) -> bool:
 
 
 def sanitize_rules() -> list[Rule]:
-    """Those of nbval's own file."""
     config = configparser.RawConfigParser()
     config.read(SANITIZE)
     return [(re.compile(config[name]["regex"]), config[name]["replace"]) for name in config.sections()]
@@ -157,10 +150,9 @@ def blur(cell: dict[str, Any], rules: list[Rule]) -> list[str]:
     texts, timed = [], "nbval-ignore-output" in cell["metadata"].get("tags", [])
     for output in cell["outputs"]:
         data = {kind: value for kind, value in output.get("data", {}).items() if not (timed and kind.startswith("image/"))}
-        text = json.dumps({**output, "data": data, "execution_count": None}, sort_keys=True)
+        texts.append(json.dumps({**output, "data": data, "execution_count": None}, sort_keys=True))
         for pattern, replacement in rules:
-            text = pattern.sub(replacement, text)
-        texts.append(text)
+            texts[-1] = pattern.sub(replacement, texts[-1])
     return texts
 
 
@@ -206,12 +198,11 @@ def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> N
 
     from vit_helpers.scaling.timing import processor
 
-    before = MEASURED.findall(card.source)
-    old = [float(words.split()[0]) for words in before[0]] if before else [0, 0]
+    old = [float(words.split()[0]) for found in MEASURED.findall(card.source) for words in found] or [0, 0]
     if any(abs(cost - stored) > stored / 4 for cost, stored in zip(costs, old, strict=True)):
         threads = f"{(count := torch.get_num_threads())} thread{'s' if count > 1 else ''}"
-        name = re.sub(r"\((R|TM)\)|\b(CPU|Processor|\w+-Core)\b|@.*", " ", processor())  # says nothing more of it
-        row = f"| time and memory | {format_costs(costs)} (measured with {threads}, {' '.join(name.split())}) |"
+        name = " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor|\w+-Core)\b|@.*", " ", processor()).split())
+        row = f"| time and memory | {format_costs(costs)} (measured with {threads}, {name}) |"
         card.source = CARD_ROW.sub(lambda _: row, card.source)
     time_and_memory, (readme, pattern) = " | ".join(MEASURED.findall(card.source)[0]), readme_row(path)
     text = readme.read_text(encoding="utf-8")

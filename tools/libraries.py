@@ -1,8 +1,8 @@
 """Compare our ViT with those of four libraries: time to import, to build, of inference and of training, and memory.
 
-All models of a row have the same shape and do the same work, in turn. Libraries that are not installed are left out. The
-numbers of all rounds are stored as JSON, and printed as a table. Let nothing else run meanwhile.
-What still differs between the models is in vit_helpers/results/README.md.
+All models of a row have the same shape and do the same work, in turn; what differs is in vit_helpers/results/README.md.
+Libraries that are not installed are left out. The numbers of all rounds are stored as JSON, and printed as a table. Let
+nothing else run meanwhile.
 """
 
 import json
@@ -76,15 +76,10 @@ def measure(shapes: list[str], precisions: list[str], rounds: int, device: str =
             print(row.get("shape", ""), label(row), file=sys.stderr, flush=True)
             rows.append(row)
     versions = {name: metadata.version(LIBRARIES["packages"].get(name, name)) for name in names[1:]}
-    return {
-        "machine": timing.machine(),
-        "device": "CPU" if device == "cpu" else f"{torch.cuda.get_device_name()}, TF32 off",
-        "versions": {"ours": vit_helpers.__version__} | versions,
-        "left_out": [name for name in MODULES if name not in names],
-        "precisions": list(precisions),
-        "bf16_units": best_precision(device) == "bfloat16",
-        "rows": rows,
-    }
+    about = {"machine": timing.machine(), "versions": {"ours": vit_helpers.__version__} | versions}
+    about["device"] = "CPU" if device == "cpu" else f"{torch.cuda.get_device_name()}, TF32 off"
+    about["left_out"] = [name for name in MODULES if name not in names]
+    return about | {"precisions": precisions, "bf16_units": best_precision(device) == "bfloat16", "rows": rows}
 
 
 def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device: str) -> Iterator[Row]:
@@ -123,7 +118,7 @@ def random_batch(shape: str, device: str) -> tuple[Tensor, Tensor]:
 
 
 def training_memory(shape: str, precision: str, device: str, name: str) -> int:
-    """Bytes at the peak of three training steps, besides those of torch (after a small step), the library and the images.
+    """Bytes at the peak of three training steps, besides those of torch (after a small step), library and images.
 
     Call it in a fresh process each time: two models in one process would share a peak.
     """
@@ -172,13 +167,12 @@ def markdown(results: dict[str, Any]) -> str:
     rows, names = results["rows"], [name for name in MODULES if name in results["versions"]]
     peaks = pd.DataFrame([row for row in rows if "peak" in row]).groupby("precision")["peak"].max()
     versions = [f"{name} {number}" for name, number in results["versions"].items()]
-    about = [f"{results['device']}: {results['machine']}; {', '.join(versions)}."]
+    about = f"{results['device']}: {results['machine']}; {', '.join(versions)}."
     if results["left_out"]:
-        about.append(f"Not installed, left out: {', '.join(results['left_out'])}.")
+        about += f"\nNot installed, left out: {', '.join(results['left_out'])}."
     if not results["bf16_units"] and "bfloat16" not in results["precisions"]:
-        about.append("bf16: no bf16 units here: left out.")
-    table = pd.DataFrame([table_line(row, names, peaks) for row in rows])
-    return markdown_table(table) + "\n\n" + "\n".join(about)
+        about += "\nbf16: no bf16 units here: left out."
+    return f"{markdown_table(pd.DataFrame([table_line(row, names, peaks) for row in rows]))}\n\n{about}"
 
 
 def table_line(row: Row, names: list[str], peaks: pd.Series) -> dict[str, str]:

@@ -61,7 +61,7 @@ def random_images(config: ViTConfig, count: int, device: str = "cpu") -> tuple[T
 
 
 def in_own_process(function: Callable[..., Any], *args: Any) -> Any:
-    """What function(*args) returns in a fresh process, with as many threads as here; its error is a RuntimeError."""
+    """As `with_threads` in a fresh process, with as many threads as here"""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(with_threads, torch.get_num_threads(), function, *args).result()
 
@@ -124,18 +124,15 @@ def add_out(parser: ArgumentParser, name: str, seeds: int = 0) -> None:
     parser.add_argument("--out", type=Path, default=Path(name), help=f"the CSV file (default: {name})")
 
 
-def store(rows: Iterable[dict[str, Any]], path: Path, columns: Sequence[str] | None = None, **same: str) -> pd.DataFrame:
-    """The rows as a table: each is printed to stderr and written, with what is the same in all, as soon as it is measured.
-
-    raises: ValueError, before the first row is measured, if the path of the CSV file is that of a folder
-    """
+def store(rows: Iterable[dict[str, Any]], path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """The rows as a table, each printed to stderr and written as soon as it is measured; ValueError for a folder."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder, wanted: a CSV file")
     path.parent.mkdir(parents=True, exist_ok=True)
     found: list[dict[str, Any]] = []
     for row in rows:
         print(*(significant(x) if isinstance(x, float) else x for x in row.values()), file=sys.stderr, flush=True)
-        found.append(row | same)
+        found.append(row)
         pd.DataFrame(found, columns=columns).to_csv(path, index=False)
     return pd.DataFrame(found, columns=columns)
 

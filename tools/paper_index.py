@@ -1,8 +1,8 @@
 """Write the paper index: where each equation, table, figure and section of the paper is built, shown and tested.
 
 Its one source is tools/paper_index.toml, which names places by what they contain: a heading and a cell's first line, an
-object and a piece of its text, a test. Line numbers are looked up each time, so that nothing in the source changes when code
-moves. Where something is not found, or found twice, all such cases are reported and nothing is written.
+object and a piece of its text, a test. Line numbers are looked up each time. Where something is not found, or found twice,
+all such cases are reported and nothing is written.
 """
 
 import argparse
@@ -34,10 +34,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def page(source: dict[str, Any]) -> str:
-    """The text of the page.
+    """The text of the page from a source as in SOURCE: an entry has "paper" and "says", and lists of places to find under
+    "notebook", "code" and "test", or says under "missing" why the part is not reproduced.
 
-    source: {"start", "groups": [{"title", "says", "entries": [...]}]}; an entry has "paper" and "says", and lists of places
-            to find under "notebook", "code" and "test", or says under "missing" why the part is not reproduced
     raises: LookupError that names all places not found; ValueError for an entry that is not as above
     """
     lost: list[str] = []

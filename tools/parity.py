@@ -23,11 +23,8 @@ from vit_helpers.vit import ViT, ViTConfig
 
 MORE = {name: ViTConfig.from_name(name, num_classes=CLASSES) for name in ("S/16", "B/32", "L/16", "H/14")}
 SIZES = dict(sorted((SHAPES | MORE).items(), key=lambda item: item[1].embed_dim))
-KEY_MAPS = {
-    "torchvision": pretrained.from_torchvision,
-    "timm": pretrained.from_timm,
-    "Hugging Face": pretrained.from_huggingface,
-}
+KEY_MAPS = {"torchvision": pretrained.from_torchvision, "timm": pretrained.from_timm}
+KEY_MAPS["Hugging Face"] = pretrained.from_huggingface
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -1,8 +1,8 @@
 """Write the repository's address on GitHub into notebooks and README.md: links to Colab and Kaggle, and what to clone.
 
-The address is kept in one place, pyproject.toml. From there it goes into the first cell and the setup cell of every
-notebook, which installs the package at the tag of this version, and between two comments of README.md. Nothing is sent.
-Another OWNER/NAME moves it all; the same one again gives a new notebook what the others have. Links are to the branch main.
+The address is kept in pyproject.toml. It also goes into the first cell and the setup cell of every notebook, which installs
+the package at the tag of this version, and between two comments of README.md. Nothing is sent. Another OWNER/NAME moves it
+all; the same one again gives a new notebook what the others have. Links are to the branch main.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Measure ways to make training and inference faster or smaller on this machine, before and after in the same run.
 
-Before and after take turns for several rounds. The median of the rounds' ratios counts, and beside it is their range; a
-ratio of 2 means twice as fast. The columns with mb are megabytes that autograd keeps, start_s is seconds before the first
-step. What cannot run here is reported, and the rest goes on. Let nothing else run meanwhile.
+Before and after take turns for several rounds. The ratio is the median of the rounds' ratios, beside it their range; 2 means
+twice as fast. The columns with mb are megabytes that autograd keeps, start_s is seconds before the first step. What cannot
+run here is reported, and the rest goes on. Let nothing else run meanwhile.
 """
 
 import io
@@ -24,17 +24,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms.functional import pil_to_tensor
 
 from tools import main, measuring
-from tools.measuring import (
-    STEPS,
-    Bench,
-    add_out,
-    in_own_process,
-    inference_step,
-    markdown_table,
-    significant,
-    store,
-    train_step,
-)
+from tools.measuring import STEPS, Bench, add_out, in_own_process, markdown_table, significant, store, train_step
 from vit_helpers import attention
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import positive_int
@@ -54,8 +44,7 @@ Rows = Iterator[dict[str, Any]]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    about = f"what to measure: {', '.join(CASES)} (default: all)"
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=about)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(CASES)} (default: all)")
     parser.add_argument("--rounds", type=positive_int, default=5, help="rounds of each comparison (default: 5)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the model runs (default: cpu)")
     add_out(parser, "runs/speed.csv")
@@ -65,10 +54,11 @@ def run(args: Namespace) -> None:
     for name in args.rows:
         check_choice("row", name, CASES)
     bench, names = Bench(pick_device(args.device), args.rounds), list(dict.fromkeys(args.rows or CASES))
-    rows = (row for name in names for row in measure(name, bench))
-    table = store(rows, args.out, COLUMNS, machine=timing.machine()).drop(columns="machine").astype(object)
+    machine = timing.machine()
+    rows = (row | {"machine": machine} for name in names for row in measure(name, bench))
+    table = store(rows, args.out, COLUMNS).drop(columns="machine").astype(object)
     table = table.where(table.notna(), "").map(lambda x: significant(x) if isinstance(x, float) else x.replace("|", "/"))
-    print(f"{timing.machine()}\n\n{markdown_table(table)}\n\nWhen it pays:")
+    print(f"{machine}\n\n{markdown_table(table)}\n\nWhen it pays:")
     print("\n".join(f"- {name}: {' '.join(str(CASES[name].__doc__).split())}" for name in names))
     print(f"\nrows: {args.out}")
 
@@ -231,7 +221,7 @@ def quantized(bench: Bench) -> Rows:
     small = speedups.quantize(model)
     notes = f"weights {file_mb(model):.1f} → {file_mb(small):.1f} MB, "
     notes += f"accuracy of a trained model {accuracy_of(lambda x: x):.3f} → {accuracy_of(speedups.quantize):.3f}"
-    steps = {"float32": inference_step(model, images), "int8": inference_step(small, images)}
+    steps = {"float32": STEPS["inference"](model, images), "int8": STEPS["inference"](small, images)}
     yield bench.compare(f"inference, batch {bench.batch}", steps, also=notes)
 
 

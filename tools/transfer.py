@@ -1,9 +1,8 @@
 """Measure what a pretrained model is worth for a task with few labels, several seeds of each.
 
-Two tasks. New classes: a model that `pretrain seven` trained on 0 to 6 among clutter learns 7, 8 and 9. No labels before: a
-model that `pretrain masked` trained to reconstruct plain digits learns to classify them. Beside both, the same model is
-trained from scratch, with the same labels, a recipe that suits it, and more steps. On the digits both are also trained
-with the augmentation that the masked pretraining has. The rows are stored in a CSV file.
+New classes: a model that `pretrain seven` trained on 0 to 6 among clutter learns 7, 8 and 9. No labels before: a model that
+`pretrain masked` trained to reconstruct plain digits learns to classify them. The same models are trained from scratch,
+with a recipe that suits them, and more steps; on the digits also with the augmentation that the masked pretraining has.
 """
 
 import time
@@ -68,13 +67,9 @@ def train_once(task: str, way: str, labels: int, seed: int, data: Data) -> dict[
     settings |= {"label_smoothing": 0.0, "lr": TASKS[task]["rates"][way], "epochs": max(1, round(STEPS[way] / len(batches)))}
     start = time.perf_counter()
     fit(model, batches, validation, Recipe(**settings), report=lambda row: None)
-    seconds = round(time.perf_counter() - start, 2)
+    seconds, trained = round(time.perf_counter() - start, 2), sum(p.numel() for p in model.parameters() if p.requires_grad)
     accuracy = evaluate(model, Batches(data.test, 500, normalize)).accuracy
-    return {
-        "accuracy": accuracy,
-        "trained": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "seconds": seconds,
-    }
+    return {"accuracy": accuracy, "trained": trained, "seconds": seconds}
 
 
 if __name__ == "__main__":
