@@ -41,6 +41,12 @@ class Effect:
         half = float(stdtrit(self.df, (1 + level) / 2)) * self.both
         return self.difference - half, self.difference + half
 
+    def row(self) -> dict[str, Any]:
+        """What a table shows of it: difference, seeds, images and both, low and high (the 95% interval)"""
+        low, high = self.interval()
+        errors = {"seeds": self.seeds, "images": self.images, "both": self.both}
+        return {"difference": self.difference, **errors, "low": low, "high": high}
+
 
 def combine(difference: float, seeds: float, images: float, overlap: float, df_seeds: float, df_images: float) -> Effect:
     """An effect from the variances of seeds and of images, which share an `overlap`: that of each model on each image."""
@@ -115,13 +121,9 @@ def holm(p: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    values = np.asarray(p, dtype=float)
-    order = [int(i) for i in values.argsort() if not math.isnan(values[i])]
-    corrected, highest = values.copy(), 0.0
-    for rank, i in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * values[i]))
-        corrected[i] = highest
-    return [float(x) for x in corrected]
+    values = pd.Series(np.asarray(p, dtype=float)).sort_values()  # NaN last
+    corrected = values * (values.count() - np.arange(len(values)))
+    return corrected.clip(upper=1).cummax().sort_index().to_list()
 
 
 def compare(
@@ -130,8 +132,8 @@ def compare(
     """Every change against the baseline, by paired seeds and paired images; the changes are one family for Holm.
 
     runs   : what `run_table` returns;  changes: those to compare, None for all
-    returns: indexed by change: n (seeds), difference, seeds, images and both (standard errors, see `Effect`), low and high
-             (95% interval by `both`), discordant (fraction of answers of which one is right), p, holm
+    returns: indexed by change: n (seeds), what `Effect.row` has, discordant (fraction of answers of which one is right), p,
+             holm
     """
     names = [name for name in dict.fromkeys(runs["change"]) if name != baseline] if changes is None else list(changes)
     lines = [line_of(paired(runs, name, baseline, column)) for name in names]
@@ -149,9 +151,7 @@ def compare_best(
     """
     rights = {one: right_answers(runs, one, column) for some in candidates.values() for one in some}
     lines = {}
-    for name in candidates:
-        if name == baseline:
-            continue
+    for name in [name for name in candidates if name != baseline]:
         seeds = sorted(set.intersection(*(set(rights[one]) for one in [*candidates[name], *candidates[baseline]])))
         if not seeds:
             raise ValueError(f"the candidates of {name} and {baseline} have no seed in common")
@@ -167,8 +167,5 @@ def compare_best(
 
 def line_of(differences: Array) -> dict[str, Any]:
     """A line of `compare`, from differences (n seeds, m images)."""
-    effect = effect_of(differences)
-    low, high = effect.interval()
-    line = {"n": len(differences), "difference": effect.difference, "seeds": effect.seeds, "images": effect.images}
-    discordant = float(np.abs(differences).mean())
-    return line | {"both": effect.both, "low": low, "high": high, "discordant": discordant, "p": effect.p}
+    effect, discordant = effect_of(differences), float(np.abs(differences).mean())
+    return {"n": len(differences), **effect.row(), "discordant": discordant, "p": effect.p}

@@ -21,16 +21,11 @@ FIRST: Kinds = {
     **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
     **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
 }
-TEST: Kinds = {"test_accuracy": lambda cell: float(cell or "nan"), "test_right": str}
+TEST: Kinds = {"test_accuracy": lambda cell: float(cell or "nan"), "test_right": str}  # of some tables
 MADE: Kinds = {"machine": str, "date": lambda cell: cell and date.fromisoformat(cell).isoformat()}
 COLUMNS: Kinds = {**FIRST, "right": str, **MADE}
 KNOWN: Kinds = {**FIRST, "right": str, **TEST, **MADE}
 RENAMED = {"commonest": "majority_share"}  # since version 0.1
-
-
-def columns_of(test: bool) -> list[str]:
-    """The names of the columns of a table, with those of the test split or without"""
-    return list(KNOWN if test else COLUMNS)
 
 
 def pack(right: Any) -> str:
@@ -62,7 +57,7 @@ def unpack(text: str) -> Any:
 def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
     """The rows of a CSV file of `run_table`, none if there is no file, without a last one that was cut off in writing.
 
-    Files of earlier versions have fewer columns; what they do not know is empty, or NaN where it is a number.
+    What files of earlier versions do not have is empty, or NaN where it is a number.
     raises: ValueError when another row is damaged, or for a file with other columns
     """
     try:
@@ -87,14 +82,14 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
 
 def frame(rows: Sequence[Row], test: bool) -> pd.DataFrame:
     """Rows as a table, with what they do not know empty"""
-    names = columns_of(test)
+    names = list(KNOWN if test else COLUMNS)
     empty = {name: math.nan if name == "test_accuracy" else "" for name in names}
     return pd.DataFrame([{**empty, **row} for row in rows], columns=names)
 
 
 def append_row(row: Row, path: Path, test: bool) -> None:
     """Write a row at the end of a CSV file; one that was cut off, or that has other columns, is written anew before."""
-    header = ",".join(columns_of(test)) + "\n"
+    header = ",".join(KNOWN if test else COLUMNS) + "\n"
     if path.exists():
         with path.open("rb") as file:
             first = file.readline()

@@ -31,7 +31,7 @@ def rollout_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
 
 
 def gradient_rollout_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
-    """Gradient rollout of the class token, for the given classes."""
+    """Gradient rollout of the class token."""
     return attention_map(gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid)
 
 
@@ -59,10 +59,9 @@ def localization_scores(
 ) -> dict[str, dict[str, float]]:
     """How well each method localizes the objects of a split: the means of `fraction_inside` and `pointing_game`.
 
-    split    : with bounding boxes; methods are asked about its labels
+    split    : with bounding boxes, else ValueError; methods are asked about its labels
     normalize: turns its images into the model's input
     returns  : {method: {"inside": mean fraction of the map inside the box, "pointing_game": accuracy of the maximum}}
-    raises   : ValueError if the split has no boxes
     """
     if split.boxes is None:
         raise ValueError("the split has no bounding boxes to compare maps with: use load('scattered_digits'), for example")
