@@ -59,8 +59,8 @@ def combine(difference: float, seeds: float, images: float, overlap: float, df_s
 def effect_of(differences: Array) -> Effect:
     """The mean of differences (n seeds, m images), each the answer of one model less that of another: -1, 0 or 1.
 
-    The error of the images is that of the paired answers: for one seed, McNemar's. Errors of both are those of two-way
-    clustering (Cameron, Gelbach and Miller 2011): the variances of seed means and of image means, less what both contain.
+    The error of the images is, for one seed, McNemar's. That of both is by two-way clustering (Cameron, Gelbach and Miller
+    2011): the variances of seed means and of image means, less what both contain.
 
     >>> effect_of([[1, 0, 0, 0], [0, 0, 1, 0]]).difference
     0.25
@@ -77,10 +77,7 @@ def effect_of(differences: Array) -> Effect:
 
 
 def right_answers(runs: pd.DataFrame, change: str, column: str = "right") -> dict[int, Array]:
-    """Which images each run of a change classified correctly, by seed: {seed: (m,) booleans}
-
-    column: "right" for the validation split, "test_right" for the test split
-    """
+    """Which images of the split (column "right": validation, "test_right": test) each run of a change had right, by seed"""
     rows = runs[runs["change"] == change]
     return {seed: unpack(text) for seed, text in zip(rows["seed"], rows[column], strict=True)}
 
@@ -96,8 +93,8 @@ def paired(runs: pd.DataFrame, change: str, baseline: str = "baseline", column: 
 def crossfit(candidates: Sequence[Array]) -> tuple[Array, Array]:
     """The answers of the best of several candidates, of which none was chosen by an answer that it is reported on.
 
-    The images are divided into two halves, even and odd. For one seed and one half, the candidate is the one that has the
-    highest accuracy on the other half with the other seeds (with one seed: on the other half).
+    For one seed, and for the even or the odd images, it is the candidate that has the highest accuracy on the other half of
+    the images with the other seeds (if there are any).
     candidates: for each, which images were classified correctly: (n seeds, m images)
     returns   : (n, m) answers, and (n, 2) which candidate was chosen for each seed and half
     """

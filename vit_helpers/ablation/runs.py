@@ -75,12 +75,11 @@ class Table:
         """A table from a TOML file with data, model, seeds, test, [baseline], [changes], [factors] and generators."""
         try:
             declared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not valid TOML: {error}") from error
-        try:
             for name in declared:
                 check_choice("entry", name, [f.name for f in fields(cls)])
             return cls(**declared)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is not valid TOML: {error}") from error
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -117,14 +116,15 @@ def run_table(
 
 def kept_rows(runs: Runs, path: Path, test: bool = False) -> dict[tuple[str, int], Row]:
     """The rows of these runs that are in the CSV file already, by change and seed"""
-    done = {(row["change"], row["seed"]): row for row in read_runs(path).to_dict("records")}
-    for name, seed, settings in runs:
-        text = done[name, seed]["settings"] if (name, seed) in done else as_text(settings)
+    stored = {(row["change"], row["seed"]): row for row in read_runs(path).to_dict("records")}
+    kept = {run[:2]: stored[run[:2]] for run in runs if run[:2] in stored}
+    for name, seed, settings in [run for run in runs if run[:2] in kept]:
+        text = kept[name, seed]["settings"]
         if RunSettings.from_dict({**json.loads(text), "seed": seed}) != settings:
             raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}")
-        if test and (name, seed) in done and not done[name, seed].get("test_right"):
+        if test and not kept[name, seed].get("test_right"):
             raise ValueError(f"{path} holds {name}, seed {seed} without the test split: write into another file")
-    return {run[:2]: done[run[:2]] for run in runs if run[:2] in done}
+    return kept
 
 
 def fill_table(runs: Runs, path: Path, report: Callable[[str], object], workers: int, test: bool, machine: str) -> list[Row]:
@@ -149,8 +149,7 @@ def work(settings: RunSettings) -> int:
     """Multiply-adds of a training's forward passes: its time is about proportional to them."""
     data = load_settings(settings)
     images = min(data.count("train"), settings.images or data.count("train"))
-    image = torch.zeros(1, data.in_chans, *data.image_size)
-    return settings.recipe.epochs * settings.repeat * images * multiply_adds(make_network(data, settings), image)
+    return settings.recipe.epochs * settings.repeat * images * multiply_adds(make_network(data, settings), data)
 
 
 def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
@@ -185,7 +184,7 @@ def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -
     row = {"change": name, "seed": seed, "seconds": time.perf_counter() - start, "settings": as_text(settings)}
     row |= {"accuracy": last.val_accuracy, "loss": last.val_loss, "train_accuracy": last.accuracy}
     row |= {"majority_share": last.val_majority_share, "parameters": sum(p.numel() for p in model.parameters())}
-    row["multiply_adds"] = multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size))
+    row["multiply_adds"] = multiply_adds(model, data)
     row["right"] = pack(right_of(model, data, "validation"))
     if test:
         correct = right_of(with_tta(model, settings), data, "test")
@@ -207,12 +206,12 @@ def as_text(settings: RunSettings) -> str:
     return json.dumps({"data": settings.data, **changed}, sort_keys=True)
 
 
-def multiply_adds(model: nn.Module, images: Tensor) -> int:
-    """Multiply-adds of one forward pass, as torch counts them: those of matrix products and convolutions only."""
+def multiply_adds(model: nn.Module, data: Any) -> int:
+    """Multiply-adds of the forward pass of one image, as torch counts them: of matrix products and convolutions only."""
     model.eval()  # a batch of one is too small for the batch norm of a CNN in training
     plain = sdpa_kernel(SDPBackend.MATH)  # older torch does not count fused attention
     with FlopCounterMode(display=False) as counter, torch.no_grad(), plain:
-        model(images)
+        model(torch.zeros(1, data.in_chans, *data.image_size))
     return counter.get_total_flops() // 2
 
 

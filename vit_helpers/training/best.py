@@ -45,7 +45,7 @@ class KeepBest(Callback):
 class EarlyStopping(Callback):
     """Stops the training after `patience` epochs without a better one, see `best_epoch`; None for never.
 
-    Give it to `fit` after its `Checkpoint`, so that a run that has been stopped is not trained further when it is resumed.
+    Give it to `fit` after its `Checkpoint`, so that a run that was stopped stays so when it is resumed.
     """
 
     def __init__(self, patience: int | None) -> None:

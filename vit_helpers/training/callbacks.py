@@ -17,8 +17,7 @@ from vit_helpers.training.recipe import Recipe
 class Run:
     """A training under way, as callbacks see it.
 
-    model  : the model that is trained;  network: what the loop calls, the model itself or a wrapper around it
-    steps  : how many there will be in all epochs
+    network: what the loop calls, the model or a wrapper around it;  steps: how many there will be in all epochs
     history: the epochs that are finished;  stop: a callback sets it to end the training before the next epoch
     """
 

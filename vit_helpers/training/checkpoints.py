@@ -102,7 +102,7 @@ def finished(path: Path) -> list[Path]:
 
 
 def save_file(path: Path, state: State) -> None:
-    """Write to a temporary file, then rename it: an interruption leaves the checkpoint before, now `<name>.previous`."""
+    """Replace a checkpoint, which becomes `<name>.previous`; an interruption at any moment leaves it as it was."""
     older = path.with_name(path.name + ".previous")
     copy = older.with_name(older.name + ".part")
     with write_aside(path, copy) as part:

@@ -62,7 +62,7 @@ def find_symptom(row: Epoch, count: str, lowest: float) -> str:
     Loss and accuracy cannot show a softmax before the loss for few classes: with 2 of them the loss stays above 0.31, where
     label smoothing alone can keep that of a healthy training. The outputs always show it.
     """
-    chance = bool(row.val_images) and is_chance(row)
+    chance, largest = is_chance(row), row.val_largest_class
     gap = GAP + (margin(row.val_accuracy, row.val_images) if row.val_loss < RISEN * lowest else 0)
     if not_finite(row):
         return "not finite"
@@ -70,11 +70,13 @@ def find_symptom(row: Epoch, count: str, lowest: float) -> str:
         return "softmax twice"
     if count not in ("", "classes"):
         return "stuck at ln({count})"
-    if is_constant(row):
+    unlearned = not row.val_images or (chance and (largest <= RARE or is_stuck(row)))
+    few = 0 < row.val_images < FEW and row.accuracy >= POOR  # what fits its training images is not constant
+    if unlearned and row.val_majority_share >= CONSTANT > row.val_accuracy and not few:
         return "constant prediction"
     if is_stuck(row) or count == "classes":
         return "stuck at ln K"
-    if chance and row.val_largest_class <= RARE and not row.accuracy >= POOR:
+    if row.val_images and chance and largest <= RARE and not row.accuracy >= POOR:
         return "no better than guessing"
     if row.accuracy - row.val_accuracy >= gap:
         return "overfitting"
@@ -102,14 +104,6 @@ def is_chance(row: Epoch) -> bool:
     """Whether always naming the most frequent class would be as accurate in validation, as far as so many images show."""
     share = row.val_largest_class if row.val_images else 1 / max(row.num_classes, 1)
     return row.val_accuracy <= share + margin(share, row.val_images) and not row.val_accuracy == 1 > share
-
-
-def is_constant(row: Epoch) -> bool:
-    """Whether nearly all validation images get one class, although few have it or the loss shows that nothing was learned"""
-    if row.val_images and (not is_chance(row) or (row.val_largest_class > RARE and not is_stuck(row))):
-        return False
-    few = 0 < row.val_images < FEW and row.accuracy >= POOR  # what fits its training images is not constant
-    return row.val_majority_share >= CONSTANT > row.val_accuracy and not few
 
 
 def is_stuck(row: Epoch) -> bool:

@@ -82,10 +82,7 @@ class Epoch:
 
 
 class TrainingSums:
-    """Sums over the steps of an epoch, which become its training figures.
-
-    label_smoothing: of the loss, where it is cross-entropy; None for any other loss
-    """
+    """Sums over the steps of an epoch.  label_smoothing: of the loss if it is cross-entropy; None for any other loss"""
 
     def __init__(self, label_smoothing: float | None = 0.0) -> None:
         self.loss, self.images, self.classes, self.start = 0.0, 0, 0, time.perf_counter()
@@ -135,9 +132,9 @@ class TrainingSums:
 
 
 class FlipTTA(nn.Module):
-    """A trained classifier that also sees each image mirrored, and predicts the mean (test-time augmentation).
+    """Test-time augmentation: the logarithms of a classifier's mean probabilities for an image and its mirror image.
 
-    forward: (B, C, H, W) -> (B, K), logarithms of the mean probabilities, to be used as logits
+    (B, C, H, W) -> (B, K), to be used as logits
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -84,8 +84,7 @@ class Muon(torch.optim.AdamW):
     """AdamW, except for parameter groups with `"orthogonal": True`, whose parameters are matrices (m, n).
 
     A matrix moves by 0.2 sqrt(max(m, n)) lr times an orthogonal one, so that its entries move about as far as under AdamW
-    (Liu et al., arXiv 2502.16982). torch.optim.Muon does the same in bfloat16, which is slow on most CPUs. A step
-    uses up the gradients of the matrices: they are None afterwards.
+    (arXiv 2502.16982); its gradient is None afterwards. torch.optim.Muon needs bfloat16, which is slow on most CPUs.
     """
 
     def __init__(self, groups: Iterable[Group], lr: float = 1e-3, momentum: float = MOMENTUM) -> None:
@@ -102,22 +101,20 @@ class Muon(torch.optim.AdamW):
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         loss = torch.enable_grad()(closure)() if closure else None  # before any weight moves: it computes the gradients
         for group in self.param_groups:
-            if group["orthogonal"]:
-                for matrix in group["params"]:
-                    self.step_matrix(matrix, group)
+            for matrix in group["params"] if group["orthogonal"] else ():
+                if matrix.grad is not None:
+                    self.step_matrix(matrix, matrix.grad, group)
                     matrix.grad = None  # so that AdamW leaves it alone
         super().step()
         return loss
 
-    def step_matrix(self, matrix: Tensor, group: Group) -> None:
-        """One step of a matrix with a gradient: decay, then a move along the averaged gradient made orthogonal."""
-        if matrix.grad is None:
-            return
+    def step_matrix(self, matrix: Tensor, grad: Tensor, group: Group) -> None:
+        """Decay a matrix, then move it along the averaged gradient made orthogonal."""
         state, momentum, lr = self.state[matrix], group["momentum"], group["lr"]
         if not state:
             state.update({"momentum": torch.zeros_like(matrix), "step": torch.zeros(())})  # AdamW looks for its own "step"
-        mean = state["momentum"].lerp_(matrix.grad, 1 - momentum)
-        ahead = matrix.grad.lerp(mean, momentum)  # Nesterov's look ahead
+        mean = state["momentum"].lerp_(grad, 1 - momentum)
+        ahead = grad.lerp(mean, momentum)  # Nesterov's look ahead
         size = 0.2 * max(matrix.shape) ** 0.5
         matrix.mul_(1 - lr * group["weight_decay"]).add_(orthogonal(ahead), alpha=-lr * size)
 

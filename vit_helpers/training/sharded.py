@@ -93,13 +93,8 @@ def load_shards(folder: Path, run: Run, expected: dict[str, str], hint: str) -> 
     if damaged := [name for name, digest in expected.items() if found.get(name) != digest]:
         raise ValueError(f"the checkpoint {folder} is damaged in {', '.join(damaged)}{hint}")
     state = this_part(run)
-    level = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # torch would log a traceback beside the error that it raises
-    try:
-        with plain_errors(ValueError, f"read {folder}", hint):
-            state_dict_loader.load(state, storage_reader=_Reader(folder), planner=_Planner(), no_dist=world_size() == 1)
-    finally:
-        logging.disable(level)
+    with plain_errors(ValueError, f"read {folder}", hint):
+        state_dict_loader.load(state, storage_reader=_Reader(folder), planner=_Planner(), no_dist=world_size() == 1)
     set_state_dict(run.model, run.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
@@ -116,6 +111,8 @@ def checksums(paths: Iterable[Path]) -> dict[str, str]:
 @contextmanager
 def plain_errors(kind: type[Exception], doing: str, hint: str = "") -> Iterator[None]:
     """Raise the cause where torch wraps what went wrong in any process into an error of its own, not even an Exception."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # torch would log a traceback beside the error that it raises
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)  # that one process works alone: it may
@@ -125,3 +122,5 @@ def plain_errors(kind: type[Exception], doing: str, hint: str = "") -> Iterator[
         if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
             raise KeyboardInterrupt from error
         raise kind(f"could not {doing}: {error_cause(causes[0])}{hint}") from error
+    finally:
+        logging.disable(level)
