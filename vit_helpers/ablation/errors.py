@@ -143,8 +143,7 @@ def compare_best(
 ) -> pd.DataFrame:
     """As `compare`, where each side is the best of several candidates, such as learning rates, chosen as in `crossfit`.
 
-    candidates: {name: changes of which one is chosen}, one of the names being the baseline's
-    returns   : as `compare`, with chosen: how often which candidate was
+    candidates: {name: changes of which one is chosen}, also for the baseline;  chosen: how often which candidate was
     """
     rights = {one: right_answers(runs, one, column) for some in candidates.values() for one in some}
     lines = {}

@@ -60,11 +60,9 @@ def confounded(runs: Sequence[Run]) -> dict[tuple[int, ...], Words]:
 def designed(factors: Mapping[str, Mapping[str, Any]], generators: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The changes of a table: for each run of the design that has a factor at its high level, its name and settings."""
     for run in design(len(factors), generators):
-        settings: dict[str, Any] = {}
-        for given, level in zip(factors.values(), run.values(), strict=True):
-            settings |= given if level == 1 else {}
-        if name := name_of(run, list(factors)):
-            yield name, settings
+        high = [given for given, level in zip(factors.values(), run.values(), strict=True) if level == 1]
+        if high:
+            yield name_of(run, list(factors)), {name: value for given in high for name, value in given.items()}
 
 
 def name_of(run: Mapping[str, int], factors: Sequence[str]) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from vit_helpers.training.sealed import write_aside
+
 Row = dict[str, Any]
 Kinds = dict[str, Callable[[str], Any]]  # of the columns of a CSV file, each with its type
 FIRST: Kinds = {
@@ -96,7 +98,6 @@ def append_row(row: Row, path: Path, test: bool) -> None:
             file.seek(-1, 2)
             whole = first == header.encode() and file.read() == b"\n"
         if not whole:
-            new = path.with_name(path.name + ".part")
-            frame(read_runs(path).to_dict("records"), test).to_csv(new, index=False)
-            new.replace(path)
+            with write_aside(path) as part:
+                frame(read_runs(path).to_dict("records"), test).to_csv(part, index=False)
     frame([row], test).to_csv(path, mode="a", header=not path.exists(), index=False)

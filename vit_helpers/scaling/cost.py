@@ -63,9 +63,7 @@ def training_multiply_adds(config: ViTConfig, fused: bool = True) -> dict[str, i
 
 
 def attention_crossover(config: ViTConfig) -> int:
-    """The number of tokens at which scores and mixing, which grow with T^2, cost as much as the rest of a block.
-
-    2 T^2 D = T (4 D^2 + 2 D M), so T = 2 D + M: six times the width if the MLP's hidden width M is 4 D.
+    """The number of tokens at which scores and mixing cost as much as the rest of a block: 2 T^2 D = T (4 D^2 + 2 D M).
 
     >>> attention_crossover(ViTConfig())
     4608

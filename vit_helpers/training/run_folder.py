@@ -158,9 +158,8 @@ def describe_run(data: Any, model: nn.Module, settings: RunSettings, resumed: Ma
 
 
 def data_fingerprint(data: Any, dropout: bool = False) -> dict[str, Any]:
-    """What determines the batches of a run: classes, counts, and a sha256 of each split's pixels and labels.
+    """What determines the batches of a run: classes, counts, and a sha256 of each split's pixels and labels (or shards).
 
-    data   : `Data` or `Shards`, of which the index has the sha256 of every shard
     dropout: whether the model uses it. Its random numbers depend on the number of processes, as the order of a stream does
     """
     found: dict[str, Any] = {"classes": ", ".join(data.class_names)}
