@@ -41,6 +41,12 @@ class Effect:
         half = float(stdtrit(self.df, (1 + level) / 2)) * self.both
         return self.difference - half, self.difference + half
 
+    def row(self) -> dict[str, Any]:
+        """What a table shows of it: difference, seeds, images and both, low and high (the 95% interval)"""
+        low, high = self.interval()
+        errors = {"seeds": self.seeds, "images": self.images, "both": self.both}
+        return {"difference": self.difference, **errors, "low": low, "high": high}
+
 
 def combine(difference: float, seeds: float, images: float, overlap: float, df_seeds: float, df_images: float) -> Effect:
     """An effect from the variances of seeds and of images, which share an `overlap`: that of each model on each image."""
@@ -53,8 +59,8 @@ def combine(difference: float, seeds: float, images: float, overlap: float, df_s
 def effect_of(differences: Array) -> Effect:
     """The mean of differences (n seeds, m images), each the answer of one model less that of another: -1, 0 or 1.
 
-    The error of the images is that of the paired answers: for one seed, McNemar's. Errors of both are those of two-way
-    clustering (Cameron, Gelbach and Miller 2011): the variances of seed means and of image means, less what both contain.
+    The error of the images is, for one seed, McNemar's. That of both is by two-way clustering (Cameron, Gelbach and Miller
+    2011): the variances of seed means and of image means, less what both contain.
 
     >>> effect_of([[1, 0, 0, 0], [0, 0, 1, 0]]).difference
     0.25
@@ -71,10 +77,7 @@ def effect_of(differences: Array) -> Effect:
 
 
 def right_answers(runs: pd.DataFrame, change: str, column: str = "right") -> dict[int, Array]:
-    """Which images each run of a change classified correctly, by seed: {seed: (m,) booleans}
-
-    column: "right" for the validation split, "test_right" for the test split
-    """
+    """Which images of the split (column "right": validation, "test_right": test) each run of a change had right, by seed"""
     rows = runs[runs["change"] == change]
     return {seed: unpack(text) for seed, text in zip(rows["seed"], rows[column], strict=True)}
 
@@ -90,8 +93,8 @@ def paired(runs: pd.DataFrame, change: str, baseline: str = "baseline", column: 
 def crossfit(candidates: Sequence[Array]) -> tuple[Array, Array]:
     """The answers of the best of several candidates, of which none was chosen by an answer that it is reported on.
 
-    The images are divided into two halves, even and odd. For one seed and one half, the candidate is the one that has the
-    highest accuracy on the other half with the other seeds (with one seed: on the other half).
+    For one seed, and for the even or the odd images, it is the candidate that has the highest accuracy on the other half of
+    the images with the other seeds (if there are any).
     candidates: for each, which images were classified correctly: (n seeds, m images)
     returns   : (n, m) answers, and (n, 2) which candidate was chosen for each seed and half
     """
@@ -115,13 +118,9 @@ def holm(p: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    values = np.asarray(p, dtype=float)
-    order = [int(i) for i in values.argsort() if not math.isnan(values[i])]
-    corrected, highest = values.copy(), 0.0
-    for rank, i in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * values[i]))
-        corrected[i] = highest
-    return [float(x) for x in corrected]
+    values = pd.Series(np.asarray(p, dtype=float)).sort_values()  # NaN last
+    corrected = values * (values.count() - np.arange(len(values)))
+    return corrected.clip(upper=1).cummax().sort_index().to_list()
 
 
 def compare(
@@ -130,8 +129,8 @@ def compare(
     """Every change against the baseline, by paired seeds and paired images; the changes are one family for Holm.
 
     runs   : what `run_table` returns;  changes: those to compare, None for all
-    returns: indexed by change: n (seeds), difference, seeds, images and both (standard errors, see `Effect`), low and high
-             (95% interval by `both`), discordant (fraction of answers of which one is right), p, holm
+    returns: indexed by change: n (seeds), what `Effect.row` has, discordant (fraction of answers of which one is right), p,
+             holm
     """
     names = [name for name in dict.fromkeys(runs["change"]) if name != baseline] if changes is None else list(changes)
     lines = [line_of(paired(runs, name, baseline, column)) for name in names]
@@ -144,14 +143,11 @@ def compare_best(
 ) -> pd.DataFrame:
     """As `compare`, where each side is the best of several candidates, such as learning rates, chosen as in `crossfit`.
 
-    candidates: {name: changes of which one is chosen}, one of the names being the baseline's
-    returns   : as `compare`, with chosen: how often which candidate was
+    candidates: {name: changes of which one is chosen}, also for the baseline;  chosen: how often which candidate was
     """
     rights = {one: right_answers(runs, one, column) for some in candidates.values() for one in some}
     lines = {}
-    for name in candidates:
-        if name == baseline:
-            continue
+    for name in [name for name in candidates if name != baseline]:
         seeds = sorted(set.intersection(*(set(rights[one]) for one in [*candidates[name], *candidates[baseline]])))
         if not seeds:
             raise ValueError(f"the candidates of {name} and {baseline} have no seed in common")
@@ -167,8 +163,5 @@ def compare_best(
 
 def line_of(differences: Array) -> dict[str, Any]:
     """A line of `compare`, from differences (n seeds, m images)."""
-    effect = effect_of(differences)
-    low, high = effect.interval()
-    line = {"n": len(differences), "difference": effect.difference, "seeds": effect.seeds, "images": effect.images}
-    discordant = float(np.abs(differences).mean())
-    return line | {"both": effect.both, "low": low, "high": high, "discordant": discordant, "p": effect.p}
+    effect, discordant = effect_of(differences), float(np.abs(differences).mean())
+    return {"n": len(differences), **effect.row(), "discordant": discordant, "p": effect.p}

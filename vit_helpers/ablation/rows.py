@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from vit_helpers.training.sealed import write_aside
+
 Row = dict[str, Any]
 Kinds = dict[str, Callable[[str], Any]]  # of the columns of a CSV file, each with its type
 FIRST: Kinds = {
@@ -21,16 +23,11 @@ FIRST: Kinds = {
     **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
     **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
 }
-TEST: Kinds = {"test_accuracy": lambda cell: float(cell or "nan"), "test_right": str}
+TEST: Kinds = {"test_accuracy": lambda cell: float(cell or "nan"), "test_right": str}  # of some tables
 MADE: Kinds = {"machine": str, "date": lambda cell: cell and date.fromisoformat(cell).isoformat()}
 COLUMNS: Kinds = {**FIRST, "right": str, **MADE}
 KNOWN: Kinds = {**FIRST, "right": str, **TEST, **MADE}
 RENAMED = {"commonest": "majority_share"}  # since version 0.1
-
-
-def columns_of(test: bool) -> list[str]:
-    """The names of the columns of a table, with those of the test split or without"""
-    return list(KNOWN if test else COLUMNS)
 
 
 def pack(right: Any) -> str:
@@ -62,7 +59,7 @@ def unpack(text: str) -> Any:
 def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
     """The rows of a CSV file of `run_table`, none if there is no file, without a last one that was cut off in writing.
 
-    Files of earlier versions have fewer columns; what they do not know is empty, or NaN where it is a number.
+    What files of earlier versions do not have is empty, or NaN where it is a number.
     raises: ValueError when another row is damaged, or for a file with other columns
     """
     try:
@@ -87,21 +84,20 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
 
 def frame(rows: Sequence[Row], test: bool) -> pd.DataFrame:
     """Rows as a table, with what they do not know empty"""
-    names = columns_of(test)
+    names = list(KNOWN if test else COLUMNS)
     empty = {name: math.nan if name == "test_accuracy" else "" for name in names}
     return pd.DataFrame([{**empty, **row} for row in rows], columns=names)
 
 
 def append_row(row: Row, path: Path, test: bool) -> None:
     """Write a row at the end of a CSV file; one that was cut off, or that has other columns, is written anew before."""
-    header = ",".join(columns_of(test)) + "\n"
+    header = ",".join(KNOWN if test else COLUMNS) + "\n"
     if path.exists():
         with path.open("rb") as file:
             first = file.readline()
             file.seek(-1, 2)
             whole = first == header.encode() and file.read() == b"\n"
         if not whole:
-            new = path.with_name(path.name + ".part")
-            frame(read_runs(path).to_dict("records"), test).to_csv(new, index=False)
-            new.replace(path)
+            with write_aside(path) as part:
+                frame(read_runs(path).to_dict("records"), test).to_csv(part, index=False)
     frame([row], test).to_csv(path, mode="a", header=not path.exists(), index=False)

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from datetime import date
-from functools import cache, partial
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from vit_helpers.training.presets import RunSettings, load_data, make_batches, m
 from vit_helpers.training.run_folder import hold
 
 Runs = Sequence[tuple[str, int, RunSettings]]
-load_once = cache(lambda **settings: load_data(RunSettings.from_dict(settings)))
+LOADED: dict[tuple[object, ...], Any] = {}  # data sets that have been read
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Table:
     data    : name of a data set;  model: size of a model with its patch side;  seeds: how many of each
     baseline: settings that every run has, by name, as for `RunSettings.from_dict`
     changes : {name: settings}
-    factors : {name: settings}, changed together as `factorial.design` says with the generators: its runs become changes, too
-    test    : whether the accuracy on the test split is kept, too, in a column of its own; nothing may be chosen by it
+    factors : {name: settings}, changed together as `factorial.design` says with the generators; its runs become changes
+    test    : whether the accuracy on the test split is kept, too; nothing may be chosen by it
     raises  : ValueError or TypeError naming the change whose settings do not fit
     """
 
@@ -75,13 +75,11 @@ class Table:
         """A table from a TOML file with data, model, seeds, test, [baseline], [changes], [factors] and generators."""
         try:
             declared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            for name in declared:
+                check_choice("entry", name, [f.name for f in fields(cls)])
+            return cls(**declared)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is not valid TOML: {error}") from error
-        known = [f.name for f in fields(cls)]
-        if unknown := declared.keys() - known:
-            raise ValueError(f"{path}: unknown {', '.join(sorted(unknown))}, known: {', '.join(known)}")
-        try:
-            return cls(**declared)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -103,11 +101,10 @@ def run_table(
 
     Each row is written as soon as its run is finished, so that a table that was stopped goes on where it was.
     report : called with a line per finished run; the first says how many hours the others need
-    workers: how many runs at a time, each in a process of its own with one thread; 1 for one after another, in this process
+    workers: how many runs at a time, each in a process of its own with one thread; 1 for none but this process
     machine: what a row says of the machine, before the number of threads and the version of torch
     returns: with columns right (see `unpack`), machine and date; if the table asks for it, test_accuracy and test_right
-    raises : ValueError when the file contains rows of other settings, naming the first, or when another process writes into
-             it; OSError when nothing can be written there
+    raises : ValueError when the file contains rows of other settings, or another process writes into it
     """
     path, runs = Path(path), list(table.runs())
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,18 +116,19 @@ def run_table(
 
 def kept_rows(runs: Runs, path: Path, test: bool = False) -> dict[tuple[str, int], Row]:
     """The rows of these runs that are in the CSV file already, by change and seed"""
-    done = {(row["change"], row["seed"]): row for row in read_runs(path).to_dict("records")}
-    for name, seed, settings in runs:
-        text = done[name, seed]["settings"] if (name, seed) in done else as_text(settings)
+    stored = {(row["change"], row["seed"]): row for row in read_runs(path).to_dict("records")}
+    kept = {run[:2]: stored[run[:2]] for run in runs if run[:2] in stored}
+    for name, seed, settings in [run for run in runs if run[:2] in kept]:
+        text = kept[name, seed]["settings"]
         if RunSettings.from_dict({**json.loads(text), "seed": seed}) != settings:
             raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}")
-        if test and (name, seed) in done and not done[name, seed].get("test_right"):
+        if test and not kept[name, seed].get("test_right"):
             raise ValueError(f"{path} holds {name}, seed {seed} without the test split: write into another file")
-    return {run[:2]: done[run[:2]] for run in runs if run[:2] in done}
+    return kept
 
 
 def fill_table(runs: Runs, path: Path, report: Callable[[str], object], workers: int, test: bool, machine: str) -> list[Row]:
-    """The rows of some runs, in their order, of which those that are not in the CSV file yet are trained."""
+    """The rows of some runs, in their order; those that are not in the CSV file yet are trained."""
     done = kept_rows(runs, path, test)
     left = {run[:2]: run for run in runs if run[:2] not in done}
     jobs = [partial(train_run, *run, test) for run in left.values()]
@@ -139,21 +137,19 @@ def fill_table(runs: Runs, path: Path, report: Callable[[str], object], workers:
         append_row(row, path, test)
         key = row["change"], row["seed"]
         done[key], settings = row, left.pop(key)[2]
-        result = f"{row['change']}, seed {row['seed']}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
-        hours = ""
+        line = f"{number} of {len(runs)}: {key[0]}, seed {key[1]}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
         if left and len(left) + 1 == len(jobs):  # the first of this call
-            need = sum(work(run[2]) for run in left.values()) / work(settings) * row["seconds"] / 3600
-            hours = f"; the other {len(left)} need about {need:.1f} hours" if need > 0.05 else ""
-        report(f"{number} of {len(runs)}: {result}{hours}")
-    return [done[name, seed] for name, seed, _ in runs]
+            hours = sum(work(run[2]) for run in left.values()) / work(settings) * row["seconds"] / 3600
+            line += f"; the other {len(left)} need about {hours:.1f} hours" if hours > 0.05 else ""
+        report(line)
+    return [done[run[:2]] for run in runs]
 
 
 def work(settings: RunSettings) -> int:
     """Multiply-adds of a training's forward passes: its time is about proportional to them."""
     data = load_settings(settings)
     images = min(data.count("train"), settings.images or data.count("train"))
-    image = torch.zeros(1, data.in_chans, *data.image_size)
-    return settings.recipe.epochs * settings.repeat * images * multiply_adds(make_network(data, settings), image)
+    return settings.recipe.epochs * settings.repeat * images * multiply_adds(make_network(data, settings), data)
 
 
 def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
@@ -171,8 +167,10 @@ def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
 
 def load_settings(settings: RunSettings) -> Any:
     """The data set of a run, read once."""
-    size = {} if settings.image_size is None else {"image_size": settings.image_size}
-    return load_once(data=settings.data, split=settings.split, **size)
+    key = settings.data, settings.split, settings.image_size
+    if key not in LOADED:
+        LOADED[key] = load_data(settings)
+    return LOADED[key]
 
 
 def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -> Row:
@@ -183,12 +181,11 @@ def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -
     start = time.perf_counter()
     stop = EarlyStopping(settings.patience)
     last = fit(model, train, data.batches("validation", 512), settings.recipe, callbacks=[stop], report=lambda row: None)[-1]
-    seconds = time.perf_counter() - start
-    row = {"change": name, "seed": seed, "accuracy": last.val_accuracy, "loss": last.val_loss}
-    row |= {"train_accuracy": last.accuracy, "majority_share": last.val_majority_share}
-    row["parameters"] = sum(p.numel() for p in model.parameters())
-    row["multiply_adds"] = multiply_adds(model, torch.zeros(1, data.in_chans, *data.image_size))
-    row |= {"seconds": seconds, "settings": as_text(settings), "right": pack(right_of(model, data, "validation"))}
+    row = {"change": name, "seed": seed, "seconds": time.perf_counter() - start, "settings": as_text(settings)}
+    row |= {"accuracy": last.val_accuracy, "loss": last.val_loss, "train_accuracy": last.accuracy}
+    row |= {"majority_share": last.val_majority_share, "parameters": sum(p.numel() for p in model.parameters())}
+    row["multiply_adds"] = multiply_adds(model, data)
+    row["right"] = pack(right_of(model, data, "validation"))
     if test:
         correct = right_of(with_tta(model, settings), data, "test")
         row |= {"test_accuracy": correct.float().mean().item(), "test_right": pack(correct)}
@@ -209,19 +206,18 @@ def as_text(settings: RunSettings) -> str:
     return json.dumps({"data": settings.data, **changed}, sort_keys=True)
 
 
-def multiply_adds(model: nn.Module, images: Tensor) -> int:
-    """Multiply-adds of one forward pass, as torch counts them: those of matrix products and convolutions only."""
+def multiply_adds(model: nn.Module, data: Any) -> int:
+    """Multiply-adds of the forward pass of one image, as torch counts them: of matrix products and convolutions only."""
     model.eval()  # a batch of one is too small for the batch norm of a CNN in training
     plain = sdpa_kernel(SDPBackend.MATH)  # older torch does not count fused attention
     with FlopCounterMode(display=False) as counter, torch.no_grad(), plain:
-        model(images)
+        model(torch.zeros(1, data.in_chans, *data.image_size))
     return counter.get_total_flops() // 2
 
 
 def summarize(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per change, in the order in which they first appear.
+    """One row per change, in the order in which they first appear, from what `run_table` or `read_results` returns.
 
-    runs   : what `run_table` or `read_results` returns, with columns change, seed, accuracy, parameters, ...
     returns: indexed by change: runs (how many), accuracy (mean), spread (standard deviation), difference (mean over the
              seeds of change minus baseline), error (standard error of that difference), parameters, multiply_adds, seconds
              (mean). Spread and error of a single run are NaN, as is the difference without a baseline of the same seed

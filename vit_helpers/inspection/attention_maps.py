@@ -13,8 +13,7 @@ def attention_map(weights: Tensor, grid: tuple[int, int], query: tuple[int, int]
     """The attention weights of one query token, arranged as a map over the patches.
 
     weights: (B, h, T, T) or (B, T, T), of one layer or of a rollout; a class token, if there is one, is token 0
-    grid   : rows and columns of patches
-    query  : (row, column) of a patch; None for the class token
+    grid   : rows and columns of patches;  query: (row, column) of a patch; None for the class token
     returns: (B, h, rows, cols) or (B, rows, cols): the weights themselves, without the one on the class token
     raises : ValueError if the tokens do not fit the grid, if there is no class token to be the query, or no such patch
     """

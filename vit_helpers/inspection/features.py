@@ -21,11 +21,9 @@ def position_similarity(pos_embed: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def filters(model: ViT, n: int) -> Tensor:
-    """The first n principal components of the patch projection: (n, C, P, P) (paper, Figure 7 left).
+    """The first n principal components of the patch projection's D filters: (n, C, P, P) (paper, Figure 7 left).
 
-    The weight holds one filter of C*P*P numbers for each of the D outputs. Its components are unit vectors, in the order
-    of the variance of the filters that they explain.
-    raises: ValueError if the projection does not have n components
+    They are unit vectors, in the order of the variance that they explain.  raises: ValueError if there are not n
     """
     weight = model.patch_embed.proj.weight.detach()  # (D, C*P*P)
     P, C = model.config.patch_size, model.config.in_chans

@@ -19,19 +19,13 @@ Method = Callable[[ViT, Tensor, Tensor], Tensor]
 
 
 @torch.no_grad()
-def layer_attention(model: ViT, images: Tensor, classes: Tensor, layer: int) -> Tensor:
-    """The attention of the class token in one layer, averaged over its heads."""
-    return attention_map(model.attention_weights(images)[layer], model.config.grid).mean(dim=1)
-
-
-@torch.no_grad()
-def rollout_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
-    """Attention rollout of the class token."""
-    return attention_map(rollout(model.attention_weights(images)), model.config.grid)
+def attention_method(model: ViT, images: Tensor, classes: Tensor, combine: Callable[[list[Tensor]], Tensor]) -> Tensor:
+    """The map of the class token, after the attention of all layers, L of (B, h, T, T), has been combined to (B, T, T)."""
+    return attention_map(combine(model.attention_weights(images)), model.config.grid)
 
 
 def gradient_rollout_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
-    """Gradient rollout of the class token, for the given classes."""
+    """Gradient rollout of the class token."""
     return attention_map(gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid)
 
 
@@ -44,9 +38,9 @@ def center_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
 
 
 METHODS: dict[str, Method] = {
-    "attention, first layer": partial(layer_attention, layer=0),
-    "attention, last layer": partial(layer_attention, layer=-1),
-    "rollout": rollout_map,
+    "attention, first layer": partial(attention_method, combine=lambda layers: layers[0].mean(dim=1)),
+    "attention, last layer": partial(attention_method, combine=lambda layers: layers[-1].mean(dim=1)),
+    "rollout": partial(attention_method, combine=rollout),
     "gradient rollout": gradient_rollout_map,
     "occlusion": occlusion,
     "uniform map": lambda model, images, classes: torch.ones(len(images), *model.config.grid),
@@ -59,10 +53,9 @@ def localization_scores(
 ) -> dict[str, dict[str, float]]:
     """How well each method localizes the objects of a split: the means of `fraction_inside` and `pointing_game`.
 
-    split    : with bounding boxes; methods are asked about its labels
+    split    : with bounding boxes, else ValueError; methods are asked about its labels
     normalize: turns its images into the model's input
     returns  : {method: {"inside": mean fraction of the map inside the box, "pointing_game": accuracy of the maximum}}
-    raises   : ValueError if the split has no boxes
     """
     if split.boxes is None:
         raise ValueError("the split has no bounding boxes to compare maps with: use load('scattered_digits'), for example")

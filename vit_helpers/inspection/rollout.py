@@ -30,8 +30,7 @@ def attention_gradients(model: ViT, images: Tensor, classes: Tensor | None = Non
     images : (B, C, H, W); classes: (B,), by default those that the model predicts
     returns: two lists of L tensors (B, h, T, T)
 
-    For weights W that mix values V into O = W V, the gradient is that of O times V^T. So it is read at the output of the
-    attention, whichever implementation torch uses, and no layer has to be changed for it.
+    For weights W that mix values V into O = W V, the gradient is that of O times V^T, whichever implementation torch uses.
     """
     blocks: Any = model.blocks
     entered: list[Tensor] = []  # the input of each attention layer

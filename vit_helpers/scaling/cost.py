@@ -13,14 +13,13 @@ OPTIMIZER_STATES = {"adamw": 2, "sgd": 1}  # numbers that the optimizer keeps fo
 
 
 def parameters(config: ViTConfig) -> dict[str, int]:
-    """Learned parameters by component: {"projection", "tokens", "qkv", "output", "MLP", "norms", "head"}.
+    """Learned parameters by component.
 
     >>> sum(parameters(ViTConfig()).values())
     86567656
     """
     D, L, T, K = config.embed_dim, config.depth, config.num_tokens, config.num_classes
-    M = hidden_dim(config)
-    hidden = config.representation_size  # of the head
+    M, hidden = hidden_dim(config), config.representation_size  # of the MLP; of the head
     return {
         "projection": (config.in_chans * config.patch_size**2 + 1) * D,
         "tokens": config.class_token * D + (T * D if config.positions == "learned" else 0),
@@ -33,7 +32,7 @@ def parameters(config: ViTConfig) -> dict[str, int]:
 
 
 def multiply_adds(config: ViTConfig) -> dict[str, int]:
-    """Multiply-adds of one image in the forward pass: {"projection", "qkv", "scores", "mixing", "output", "MLP", "head"}.
+    """Multiply-adds of one image in the forward pass, by component.
 
     >>> round(sum(multiply_adds(ViTConfig()).values()) / 1e9, 2)
     17.56
@@ -53,20 +52,18 @@ def multiply_adds(config: ViTConfig) -> dict[str, int]:
 
 
 def training_multiply_adds(config: ViTConfig, fused: bool = True) -> dict[str, int]:
-    """Multiply-adds of one image in training, forward and backward pass, by component as in `multiply_adds`.
+    """Multiply-adds of one image in training, forward and backward pass, by component.
 
-    The backward pass computes two more products for each one of the forward pass, for the gradients of its two factors.
-    It computes one for the projection, since the gradient of the pixels is not needed. Fused attention, which never
-    stores its weights, computes the scores once more.
+    The backward pass computes two products for each one of the forward pass, for the gradients of its two factors; one for
+    the projection, since the pixels need no gradient. Fused attention, which never stores its weights, computes the scores
+    once more.
     """
     times = {"projection": 2, "scores": 4 if fused else 3}
     return {name: times.get(name, 3) * count for name, count in multiply_adds(config).items()}
 
 
 def attention_crossover(config: ViTConfig) -> int:
-    """The number of tokens at which scores and mixing, which grow with T^2, cost as much as the rest of a block.
-
-    2 T^2 D = T (4 D^2 + 2 D M), so T = 2 D + M: six times the width if the MLP's hidden width M is 4 D.
+    """The number of tokens at which scores and mixing cost as much as the rest of a block: 2 T^2 D = T (4 D^2 + 2 D M).
 
     >>> attention_crossover(ViTConfig())
     4608
@@ -77,8 +74,7 @@ def attention_crossover(config: ViTConfig) -> int:
 def activations(config: ViTConfig, fused: bool = True) -> dict[str, int]:
     """Numbers that autograd keeps of one image for the backward pass, by component; without dropout.
 
-    fused: attention that never stores its T x T weights. Plain attention (few tokens on a CPU) keeps them, and copies of
-           queries, keys and values in the layout that the products need
+    fused: attention that never stores its T x T weights. Plain attention (few tokens on a CPU) does
     """
     D, L, T = config.embed_dim, config.depth, config.num_tokens
     attention = T * (4 * D + config.num_heads * (1 if fused else T))
@@ -95,8 +91,7 @@ def activations(config: ViTConfig, fused: bool = True) -> dict[str, int]:
 def training_bytes(config: ViTConfig, batch: int, optimizer: str = "adamw", fused: bool = True) -> dict[str, int]:
     """Bytes of memory in float32 training: {"weights", "gradients", "optimizer", "activations"}, of a batch of images.
 
-    optimizer: "adamw" keeps two numbers for each parameter, "sgd" with momentum one
-    raises   : ValueError for another optimizer
+    optimizer: "adamw" or "sgd" (with momentum); ValueError for another
     """
     check_choice("optimizer", optimizer, OPTIMIZER_STATES)
     weights, kept = (4 * sum(counts.values()) for counts in (parameters(config), activations(config, fused)))

@@ -21,9 +21,8 @@ def accumulate(model: nn.Module, images: Tensor, labels: Tensor, parts: int) -> 
     """Gradient accumulation: the gradient of a large batch in the memory of a small one, summed over its parts in `.grad`.
 
     Each part is weighted by its number of images, so that parts of unequal size also add up to the mean over the batch.
-    images : (B, C, H, W);  labels: (B,), or probabilities (B, K);  parts: how many, from 1 to B
+    images : (B, C, H, W);  labels: (B,), or probabilities (B, K);  parts: how many, from 1 to B; else ValueError
     returns: the mean loss over all images, in nats; earlier gradients are discarded
-    raises : ValueError if a part would be empty
     """
     if not 1 <= parts <= len(images):
         raise ValueError(f"a batch of {len(images)} images has from 1 to {len(images)} parts, got {parts}")
@@ -41,8 +40,7 @@ def checkpoint_blocks(model: nn.Module) -> Iterator[nn.Module]:
     """Activation checkpointing, inside a `with`: a block keeps only its input, and runs again in the backward pass.
 
     The results are the same to the bit, dropout included, and weights keep their names; it costs a second forward pass.
-    model : has `blocks`, as `ViT` and timm's models do
-    raises: TypeError if it has none
+    raises: TypeError for a model without `blocks`, which `ViT` and timm's models have
     """
     if not hasattr(model, "blocks"):
         raise TypeError(f"{type(model).__name__} has no blocks to run again")
@@ -61,10 +59,9 @@ def best_precision(device: str | torch.device = "cpu") -> str:
 
 
 def quantize(model: nn.Module) -> nn.Module:
-    """A copy with 8-bit weights in its linear layers, one scale for each layer; their inputs are rounded to 8 bits as well.
+    """A copy with 8-bit weights and inputs in its linear layers, one scale for each layer: for inference on a CPU only.
 
-    It needs a quarter of the memory, and serves inference on a CPU only. Torch will move this to the package torchao.
-    raises: ImportError or RuntimeError if torch, or its build for this processor, no longer has it
+    raises: ImportError or RuntimeError if torch, which will move this to torchao, no longer has it
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -25,11 +25,9 @@ def machine() -> str:
 
 def processor() -> str:
     """The processor's name, as it reports it."""
-    try:
-        with Path("/proc/cpuinfo").open() as lines:
-            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    with suppress(OSError, StopIteration), Path("/proc/cpuinfo").open() as lines:
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return platform.processor() or platform.machine()
 
 
 def benchmark_interleaved(steps: Mapping[str, Step], rounds: int = 7, seconds: float = 0.4) -> dict[str, list[float]]:
@@ -65,10 +63,7 @@ def seconds_of(step: Step, repeats: int = 1) -> float:
 
 
 def matmul_peak(dtype: torch.dtype = torch.float32, device: str = "cpu", size: int = 1024, seconds: float = 0.3) -> float:
-    """Multiply-adds per second of large square matrix products, measured: what this machine can reach at best.
-
-    size: side of the matrices; large enough that arithmetic, not memory, is the limit
-    """
+    """Multiply-adds per second of square matrix products: what this machine can reach at best, if their side is large."""
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     with torch.inference_mode():
         taken = benchmark_interleaved({"product": lambda: a @ b}, rounds=3, seconds=seconds)["product"]
@@ -81,14 +76,11 @@ def can_measure_memory(device: str = "cpu") -> bool:
 
 
 def reset_peak_memory(device: str = "cpu") -> int:
-    """Reset the peak that `peak_memory` reports, and return the bytes in use.
-
-    On the CPU, freed memory is returned to the system first: glibc keeps it, and later use of it would not count.
-    """
+    """Reset the peak that `peak_memory` reports, and return the bytes in use."""
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
-    with suppress(AttributeError, OSError):  # another C library than glibc
+    with suppress(AttributeError, OSError):  # glibc keeps freed memory, and later use of it would not count
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     return process_memory("VmRSS")

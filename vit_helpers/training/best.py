@@ -17,8 +17,6 @@ from vit_helpers.training.sealed import write_aside
 def best_epoch(history: Sequence[Epoch]) -> int:
     """The number of the epoch with the highest validation accuracy; of equal ones, that with the lowest validation loss.
 
-    raises: ValueError when the history is empty
-
     >>> best_epoch([Epoch(1, val_accuracy=0.5, val_loss=1.0), Epoch(2, val_accuracy=0.5, val_loss=0.9)])
     2
     """
@@ -28,10 +26,10 @@ def best_epoch(history: Sequence[Epoch]) -> int:
 
 
 class KeepBest(Callback):
-    """Calls save(weights, epoch), an `Epoch`, in the main process after every epoch that is the best so far.
+    """Calls save(weights, epoch) in the main process after every epoch that is the best so far.
 
-    weights: the whole state dict, on the CPU, even if the model is sharded.  Give it to `fit` before its `Checkpoint`, so
-    that what a checkpoint counts as the best epoch has been saved.
+    weights: the whole state dict, on the CPU.  Give it to `fit` before its `Checkpoint`, so that what a checkpoint counts
+    as the best epoch has been saved.
     """
 
     def __init__(self, save: Callable[[dict[str, Tensor], Epoch], object]) -> None:
@@ -47,7 +45,7 @@ class KeepBest(Callback):
 class EarlyStopping(Callback):
     """Stops the training after `patience` epochs without a better one, see `best_epoch`; None for never.
 
-    Give it to `fit` after its `Checkpoint`, so that a run that has been stopped is not trained further when it is resumed.
+    Give it to `fit` after its `Checkpoint`, so that a run that was stopped stays so when it is resumed.
     """
 
     def __init__(self, patience: int | None) -> None:

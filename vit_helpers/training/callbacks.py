@@ -1,16 +1,15 @@
 """What attaches to `fit` from outside: reporting, several processes, and whatever you write. Checkpoints: see there."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
-from tqdm import tqdm
 
 from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.distributed import is_main_process
-from vit_helpers.training.measurements import Batch, Epoch, print_epoch
+from vit_helpers.training.measurements import Epoch, print_epoch
 from vit_helpers.training.recipe import Recipe
 
 
@@ -18,8 +17,7 @@ from vit_helpers.training.recipe import Recipe
 class Run:
     """A training under way, as callbacks see it.
 
-    model  : the model that is trained;  network: what the loop calls, the model itself or a wrapper around it
-    steps  : how many there will be in all epochs
+    network: what the loop calls, the model or a wrapper around it;  steps: how many there will be in all epochs
     history: the epochs that are finished;  stop: a callback sets it to end the training before the next epoch
     """
 
@@ -59,11 +57,3 @@ class Report(Callback):
     def on_fit_end(self, run: Run) -> None:
         if is_main_process() and self.report is None:
             print(diagnose(run.history))
-
-
-def progress(batches: Iterable[Batch], epoch: int, epochs: int) -> Iterable[Batch]:
-    """The batches of one epoch under a progress bar. A stream, whose order depends on the epoch, gets its `set_epoch`."""
-    if hasattr(batches, "set_epoch"):
-        batches.set_epoch(epoch)
-    hidden = None if is_main_process() else True  # None: where there is no terminal
-    return tqdm(batches, desc=f"epoch {epoch} of {epochs}", leave=False, disable=hidden)

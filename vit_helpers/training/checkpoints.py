@@ -2,16 +2,13 @@
 
 A file holds a dict: `version`, `model`, `optimizer`, `schedule`, `random` (the generators' states), `recipe`, `total` (the
 steps of the whole run), `history` (a dict per epoch) and `about` (what the caller wants kept). A path that ends in
-".shards" is a folder with a subfolder per epoch, into which each of several processes writes its own part.
+".shards" is a folder with a subfolder per epoch, into which each of several processes writes its own part (`sharded`).
 """
 
 import io
 import pickle
 import shutil
 import tempfile
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -20,15 +17,14 @@ from typing import Any
 import torch
 
 from vit_helpers.training.callbacks import Callback, Run
-from vit_helpers.training.distributed import barrier, broadcast, is_main_process, world_size
+from vit_helpers.training.distributed import is_main_process
 from vit_helpers.training.measurements import Epoch
 from vit_helpers.training.recipe import Recipe
-from vit_helpers.training.sealed import WriteError, checksums, error_cause, load_sealed, save_sealed, write_aside
+from vit_helpers.training.sealed import error_cause, load_sealed, save_sealed, write_aside
 
 SHARDS = ".shards"
 VERSION = 3  # since 3 with a checksum; since 2 with a "version"
 RENAMED = {"token_rate": "token_lr_mult"}  # fields of `Recipe`, since version 1
-NEEDED = ("optimizer", "schedule", "random")  # without these no run continues as it was
 
 State = dict[str, Any]
 
@@ -39,9 +35,8 @@ class Checkpoint(Callback):
     path  : a file, or a folder that ends in ".shards"
     resume: first continue from there, to the same result as a run that was never stopped (on CPU and CUDA)
     about : plain values (numbers, strings, tuples, dicts) that describe what is trained
-    raises: ValueError when the path is of the wrong kind, when `about` is not plain, or when the checkpoint belongs to
-            another recipe or number of batches; FileNotFoundError when there is nothing to resume; OSError when nothing
-            can be written there
+    raises: ValueError for a path of the wrong kind, `about` that is not plain, or a checkpoint of another recipe or number
+            of batches; FileNotFoundError when there is nothing to resume; OSError when nothing can be written there
     """
 
     def __init__(self, path: str | PathLike[str], resume: bool = False, about: State | None = None) -> None:
@@ -63,7 +58,11 @@ class Checkpoint(Callback):
             "about": self.about or {},
         }
         if self.path.suffix == SHARDS:
+            from vit_helpers.training.sharded import save_shards
+
             save_shards(self.path / f"epoch-{len(run.history):04d}", run, state)
+            for old in finished(self.path)[:-2] if is_main_process() else ():
+                shutil.rmtree(old)
         elif is_main_process():
             save_file(self.path, {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), **state})
 
@@ -79,8 +78,9 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = io.BytesIO()
     torch.save({"recipe": asdict(recipe), "about": about}, plain)
+    plain.seek(0)
     try:
-        torch.load(io.BytesIO(plain.getvalue()), weights_only=True)
+        torch.load(plain, weights_only=True)
     except pickle.UnpicklingError as error:
         raise ValueError(f"recipe and about must hold plain numbers and strings: {recipe}, {about!r}") from error
     if is_main_process():
@@ -96,59 +96,13 @@ def check_writable(folder: Path) -> None:
         raise OSError(f"nothing can be written into {folder}: {error.strerror}") from error
 
 
-def save_shards(folder: Path, run: Run, state: State) -> None:
-    """A checkpoint in parts. It gets its name when it is complete; only then all older ones but one are removed."""
-    from torch.distributed.checkpoint.state_dict_saver import save
-
-    part = folder.with_name(folder.name + ".part")
-    if is_main_process():
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-    barrier()
-    try:
-        with reraise_dcp_errors(WriteError, f"write {part}"):
-            save(sharded_state(run), checkpoint_id=part, no_dist=world_size() == 1)
-    except OSError:
-        shutil.rmtree(part, ignore_errors=True)  # it would fill the disk
-        raise
-    if is_main_process():
-        save_sealed(part / "state.pt", {**state, "checksums": checksums(part.iterdir())})
-        shutil.rmtree(folder, ignore_errors=True)
-        part.replace(folder)
-        for old in finished(folder.parent)[:-2]:
-            shutil.rmtree(old)
-
-
-def sharded_state(run: Run) -> State:
-    """This process's part of weights and optimizer."""
-    from torch.distributed.checkpoint.state_dict import get_state_dict
-
-    return dict(zip(("model", "optimizer"), get_state_dict(run.model, run.optimizer), strict=True))
-
-
-@contextmanager
-def reraise_dcp_errors(kind: type[Exception], doing: str, hint: str = "") -> Iterator[None]:
-    """Raise the cause where torch wraps what went wrong in any process into an error of its own, not even an Exception."""
-    from torch.distributed.checkpoint.api import CheckpointException
-
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)  # that one process works alone: it may
-            yield
-    except CheckpointException as error:
-        causes = [cause for cause, _ in error.failures.values()]
-        if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
-            raise KeyboardInterrupt from error
-        raise kind(f"could not {doing}: {error_cause(causes[0])}{hint}") from error
-
-
 def finished(path: Path) -> list[Path]:
-    """The complete checkpoints in a folder, the oldest first."""
+    """The complete checkpoints in a folder of parts, the oldest first."""
     return sorted(last.parent for last in path.glob("epoch-*[0-9]/.metadata"))
 
 
 def save_file(path: Path, state: State) -> None:
-    """Write to a temporary file, then rename it: an interruption leaves the checkpoint before, now `<name>.previous`."""
+    """Replace a checkpoint, which becomes `<name>.previous`; an interruption at any moment leaves it as it was."""
     older = path.with_name(path.name + ".previous")
     copy = older.with_name(older.name + ".part")
     with write_aside(path, copy) as part:
@@ -159,10 +113,9 @@ def save_file(path: Path, state: State) -> None:
 
 
 def load_checkpoint(path: str | PathLike[str]) -> State:
-    """What `Checkpoint` wrote, as a dict with tensors on the CPU; its history is a list of `Epoch`.
+    """What `Checkpoint` wrote, or version 0.1, as a dict with tensors on the CPU; its history is a list of `Epoch`.
 
-    Reads what version 0.1 wrote, too; fields that its recipe did not have yet get their default. Of a folder of parts it
-    reads all but weights and optimizer, which `restore` finds in the folder "parts".
+    Of a folder of parts it reads all but weights and optimizer, which `restore` finds in the folder "parts".
     raises: FileNotFoundError when there is none; ValueError when it is truncated or damaged, naming the one before
     """
     file, folders = Path(path), finished(Path(path))
@@ -188,15 +141,16 @@ def restore(state: State, run: Run) -> None:
 
     raises: ValueError when the checkpoint was made with another recipe or number of steps, or lacks what is needed
     """
-    needed = NEEDED[1:] if "parts" in state else ("model", *NEEDED)
+    needed = ("schedule", "random") if "parts" in state else ("model", "optimizer", "schedule", "random")
     if missing := [name for name in needed if name not in state]:
         raise ValueError(f"no run can continue from this checkpoint, because it lacks: {', '.join(missing)}")
     kept = state["recipe"] | {"total steps": state.get("total", run.steps)}
-    wanted = asdict(run.recipe) | {"total steps": run.steps}
-    if changed := describe_changes(kept, wanted):
+    if changed := describe_changes(kept, asdict(run.recipe) | {"total steps": run.steps}):
         raise ValueError(f"the checkpoint was made with another recipe: {changed}")
     if "parts" in state:
-        load_shards(state["parts"], run, state.get("checksums", {}))
+        from vit_helpers.training.sharded import load_shards
+
+        load_shards(state["parts"], run, state.get("checksums", {}), hint_older(state["parts"]))
     try:
         if "parts" not in state:
             run.model.load_state_dict(state["model"])
@@ -210,32 +164,13 @@ def restore(state: State, run: Run) -> None:
 
 
 def describe_changes(kept: State, wanted: State) -> str:
-    """What differs between two dicts, as in "lr 0.1 -> 0.2, seed 0 -> 1"; empty if nothing does
+    """What differs between two dicts; empty if nothing does
 
     >>> describe_changes({"lr": 0.1, "epochs": 2}, {"lr": 0.2, "epochs": 2, "clip": 1.0})
     'lr 0.1 -> 0.2, clip none -> 1.0'
     """
-    names = dict.fromkeys([*kept, *wanted])
-    changed = [name for name in names if kept.get(name) != wanted.get(name)]
+    changed = [name for name in dict.fromkeys([*kept, *wanted]) if kept.get(name) != wanted.get(name)]
     return ", ".join(f"{name} {kept.get(name, 'none')} -> {wanted.get(name, 'none')}" for name in changed)
-
-
-def load_shards(folder: Path, run: Run, expected: dict[str, str]) -> None:
-    """Put back what `save_shards` wrote of weights and optimizer, in any number of processes; expected: its checksums"""
-    from torch.distributed.checkpoint.state_dict import set_state_dict
-
-    from vit_helpers.training.plain_shards import load_plain
-
-    if folder != broadcast(folder):
-        raise ValueError(f"the latest checkpoint here is {folder}, in the first process another: do both see one folder?")
-    there = (folder / name for name in expected if (folder / name).exists())
-    found = broadcast(checksums(there) if is_main_process() else {})
-    if damaged := [name for name, digest in expected.items() if found.get(name) != digest]:
-        raise ValueError(f"the checkpoint {folder} is damaged in {', '.join(damaged)}{hint_older(folder)}")
-    state = sharded_state(run)
-    with reraise_dcp_errors(ValueError, f"read {folder}", hint_older(folder)):
-        load_plain(state, folder, no_dist=world_size() == 1)
-    set_state_dict(run.model, run.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
 def hint_older(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ CLOSE = 0.01  # how far, in proportion, a loss that sits at a logarithm may be f
 GAP = 0.1  # between training and validation accuracy
 RISEN = 1.1  # times its lowest: a validation loss so high shows that a gap is not chance
 POOR = 0.9  # training accuracy
+ADVICE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # {symptom: what to try}
 
 
 class Diagnosis(NamedTuple):
@@ -48,16 +49,44 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
     K = max(last.num_classes, 1)
     least = math.log(math.e + K - 1) - 1  # loss when the right output is 1 and all others are 0
     count, value = stuck_count(rows) or ("", 0)
-    symptom = next(symptom for symptom, seen in SYMPTOMS.items() if seen(last, count, best.val_loss))
-    guess, ln_k = guess_loss(last), math.log(K)
+    guess, ln_k, ln = guess_loss(last), math.log(K), math.log(max(value, 1))
     shares = f", or {guess:.2f} by their shares" if 0 < guess < ln_k - 0.01 else ""
-    words = {"count": count, "value": value, "ln": math.log(max(value, 1)), "ln_k": ln_k, "shares": shares, "least": least}
-    advice = ADVICE[symptom].format(last=last, best=best, **words)
-    return Diagnosis(symptom.format(count=count), advice)
+    words = {"last": last, "best": best, "count": count, "value": value, "ln": ln, "ln_k": ln_k, "shares": shares}
+    symptom = find_symptom(last, count, best.val_loss)
+    return Diagnosis(symptom.format(count=count), ADVICE[symptom].format(least=least, **words))
+
+
+def find_symptom(row: Epoch, count: str, lowest: float) -> str:
+    """The most serious symptom, a key of diagnosis.toml.  count: see `stuck_count`; lowest: the lowest validation loss
+
+    Loss and accuracy cannot show a softmax before the loss for few classes: with 2 of them the loss stays above 0.31, where
+    label smoothing alone can keep that of a healthy training. The outputs always show it.
+    """
+    chance, largest = is_chance(row), row.val_largest_class
+    gap = GAP + (margin(row.val_accuracy, row.val_images) if row.val_loss < RISEN * lowest else 0)
+    if not_finite(row):
+        return "not finite"
+    if row.probabilities:
+        return "softmax twice"
+    if count not in ("", "classes"):
+        return "stuck at ln({count})"
+    unlearned = not row.val_images or (chance and (largest <= RARE or is_stuck(row)))
+    few = 0 < row.val_images < FEW and row.accuracy >= POOR  # what fits its training images is not constant
+    if unlearned and row.val_majority_share >= CONSTANT > row.val_accuracy and not few:
+        return "constant prediction"
+    if is_stuck(row) or count == "classes":
+        return "stuck at ln K"
+    if row.val_images and chance and largest <= RARE and not row.accuracy >= POOR:
+        return "no better than guessing"
+    if row.accuracy - row.val_accuracy >= gap:
+        return "overfitting"
+    if row.accuracy < POOR and not row.val_accuracy + margin(row.val_accuracy, row.val_images, 3) >= POOR:
+        return "underfitting"
+    return "not validated" if math.isnan(row.val_accuracy) else "healthy"
 
 
 def not_finite(row: Epoch) -> bool:
-    """Whether a loss is not finite; that of a validation that did not happen has no accuracy either, and does not count."""
+    """Whether a loss is not finite; a validation loss counts only where there was a validation, which has an accuracy."""
     return not math.isfinite(row.loss) or (not math.isfinite(row.val_loss) and not math.isnan(row.val_accuracy))
 
 
@@ -66,29 +95,15 @@ def guess_loss(row: Epoch) -> float:
     return row.guess_loss if row.batch_size else math.log(max(row.num_classes, 1))
 
 
-def margin(row: Epoch, share: float | None = None, errors: float = 2) -> float:
-    """Two standard errors of a share of the validation images, by default of the accuracy; 0 if their number is unknown"""
-    share = row.val_accuracy if share is None else share
-    return errors * math.sqrt(share * (1 - share) / row.val_images) if row.val_images else 0.0
+def margin(share: float, images: int, errors: float = 2) -> float:
+    """Two standard errors of a share of so many images; 0 if their number is unknown"""
+    return errors * math.sqrt(share * (1 - share) / images) if images else 0.0
 
 
 def is_chance(row: Epoch) -> bool:
     """Whether always naming the most frequent class would be as accurate in validation, as far as so many images show."""
     share = row.val_largest_class if row.val_images else 1 / max(row.num_classes, 1)
-    return row.val_accuracy <= share + margin(row, share) and not row.val_accuracy == 1 > share
-
-
-def is_guessing(row: Epoch) -> bool:
-    """Whether validation is at chance although the largest class leaves room, and training is no better than poor"""
-    return bool(row.val_images) and is_chance(row) and row.val_largest_class <= RARE and not row.accuracy >= POOR
-
-
-def is_constant(row: Epoch) -> bool:
-    """Whether nearly all validation images get one class, although few have it or the loss shows that nothing was learned"""
-    if row.val_images and (not is_chance(row) or (row.val_largest_class > RARE and not is_stuck(row))):
-        return False
-    few = 0 < row.val_images < FEW and row.accuracy >= POOR  # what fits its training images is not constant
-    return row.val_majority_share >= CONSTANT > row.val_accuracy and not few
+    return row.val_accuracy <= share + margin(share, row.val_images) and not row.val_accuracy == 1 > share
 
 
 def is_stuck(row: Epoch) -> bool:
@@ -97,11 +112,6 @@ def is_stuck(row: Epoch) -> bool:
     learned = row.val_accuracy >= POOR and not is_chance(row)
     untrained = row.epoch == 1 and 0 < row.images <= row.batch_size  # the loss of the first step is measured before it
     return not untrained and guess - least >= ROOM and row.loss >= least + STUCK * (guess - least) and not learned
-
-
-def is_overfitting(row: Epoch, lowest: float) -> bool:
-    """Whether training is ahead of validation by more than chance, or the validation loss has risen from its lowest, too"""
-    return row.accuracy - row.val_accuracy >= GAP + (margin(row) if row.val_loss < RISEN * lowest else 0)
 
 
 def stuck_count(rows: Sequence[Epoch]) -> tuple[str, int] | None:
@@ -121,21 +131,3 @@ def stuck_count(rows: Sequence[Epoch]) -> tuple[str, int] | None:
         if log > 0 and all(abs(row.loss - log) <= CLOSE * log for row in rows[-3:]):
             return name, count
     return None
-
-
-# Loss and accuracy cannot show a softmax before the loss for few classes: with 2 of them the loss stays above 0.31, where
-# label smoothing alone can keep that of a healthy training. The outputs show it always. Rows that do not come from `fit`
-# have no `probabilities`, and perhaps no `val_majority_share` (NaN), and never get the diagnosis.
-SYMPTOMS: dict[str, Callable[[Epoch, str, float], bool]] = {  # the most serious first
-    "not finite": lambda row, *_: not_finite(row),
-    "softmax twice": lambda row, *_: row.probabilities,
-    "stuck at ln({count})": lambda _, count, *rest: count not in ("", "classes"),
-    "constant prediction": lambda row, *_: is_constant(row),
-    "stuck at ln K": lambda row, count, _: is_stuck(row) or count == "classes",
-    "no better than guessing": lambda row, *_: is_guessing(row),
-    "overfitting": lambda row, _, lowest: is_overfitting(row, lowest),
-    "underfitting": lambda row, *_: row.accuracy < POOR and not row.val_accuracy + margin(row, errors=3) >= POOR,
-    "not validated": lambda row, *_: math.isnan(row.val_accuracy),
-    "healthy": lambda row, *_: True,
-}
-ADVICE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # {symptom: what to try}

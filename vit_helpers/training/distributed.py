@@ -23,10 +23,9 @@ PEER_FAILURE = re.compile(r"\bgloo\b|\bNCCL\b|[Cc]onnection (closed|reset|refuse
 
 
 def init_distributed(device: str = "cpu") -> str:
-    """Connect to the other processes that torchrun started, and return the device of this one.
+    """Connect to the other processes that torchrun started, by gloo on CPUs or NCCL on GPUs, and return this one's device.
 
-    They communicate by gloo on CPUs and by NCCL on GPUs, where each process has a GPU of its own. When torchrun ends a
-    process because another died, that acts as a Ctrl-C: finished epochs are kept (seen with gloo; not tried with NCCL).
+    When torchrun ends a process because another died, that acts as a Ctrl-C: finished epochs are kept (not tried with NCCL).
     Before several machines, which count restarts separately, restart, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
     raises: ValueError when there are more processes than GPUs
     """
@@ -49,10 +48,7 @@ def init_distributed(device: str = "cpu") -> str:
 
 
 def shutdown() -> NoReturn:
-    """Leave the process group and end this process successfully.
-
-    At once, without the interpreter's clean-up, in which a thread of torch aborted about one run of sixty: a failed training
-    """
+    """End this process successfully, without the interpreter's clean-up, in which a thread of torch may abort."""
     dist.destroy_process_group()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -99,10 +95,9 @@ def all_reduce_sum(number: Number) -> Number:
     """The sum of a number over all processes."""
     if world_size() == 1:
         return number
-    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    numbers = torch.tensor(number, dtype=torch.float64, device=device)
-    dist.all_reduce(numbers)
-    return type(number)(numbers.item())
+    total = torch.tensor(number, dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    dist.all_reduce(total)
+    return type(number)(total.item())
 
 
 def all_gather(rows: Tensor) -> Tensor:
@@ -117,8 +112,8 @@ def all_gather(rows: Tensor) -> Tensor:
 class ShardedBatches:
     """This process's slice of every batch: images rank, rank + world_size, ...; of a small last batch that may be none.
 
-    Every process draws the same order and the same augmentation from torch's generator, so all have to start from the same
-    seed. Between two batches, while the model may draw dropout, each process draws on its own.
+    All processes start from the same seed, and draw the same order and augmentation. Between two batches, while the model
+    may draw dropout, each draws on its own.
     """
 
     def __init__(self, batches: Any) -> None:
@@ -140,7 +135,7 @@ def shard_batches(batches: Any) -> Any:
 
 @contextmanager
 def fork_rng(step: int) -> Iterator[None]:
-    """Give each process random numbers of its own for a while, other ones in each step; then put the common state back."""
+    """Give each process random numbers of its own for a while, other ones in each step; then restore the common state."""
     if world_size() == 1:
         yield
         return
@@ -150,10 +145,7 @@ def fork_rng(step: int) -> Iterator[None]:
 
 
 def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy whose mean over the processes is the mean over all images of the step.
-
-    Processes average their gradients. Where one has fewer images than another, the average of two means would be wrong.
-    """
+    """Cross-entropy whose mean over the processes, which may have unequally many images, is the mean over all images."""
     if world_size() == 1:
         return F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing)
     total = F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing, reduction="sum")
@@ -170,8 +162,8 @@ def wrap_ddp(model: nn.Module) -> nn.Module:
 def shard(model: nn.Module) -> nn.Module:
     """Leave each process only its part of every weight, gradient and optimizer state (FSDP2, after arXiv 2304.11277).
 
-    A block's weights are gathered just before they are needed, and dropped again. Call it before the optimizer is made; in
-    one process nothing changes.  raises: ValueError for a model without `blocks`
+    A block's weights are gathered just before they are needed, and dropped again. Call it before the optimizer is made.
+    raises: ValueError for a model without `blocks`
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -181,9 +173,8 @@ def shard(model: nn.Module) -> nn.Module:
     if not isinstance(blocks := getattr(model, "blocks", None), nn.ModuleList):
         raise ValueError(f"sharding goes block by block, and {type(model).__name__} has no `blocks`")
     mesh = init_device_mesh("cuda" if dist.get_backend() == "nccl" else "cpu", (world_size(),))
-    for block in blocks:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    for module in (*blocks, model):
+        fully_shard(module, mesh=mesh)
     return model
 
 

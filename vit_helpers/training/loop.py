@@ -9,10 +9,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
+from tqdm import tqdm
 
-from vit_helpers.training.callbacks import Callback, Report, Run, progress
+from vit_helpers.training.callbacks import Callback, Report, Run
 from vit_helpers.training.checkpoints import Checkpoint
-from vit_helpers.training.distributed import full_tensor, mean_loss, wrap_ddp
+from vit_helpers.training.distributed import full_tensor, is_main_process, mean_loss, wrap_ddp
 from vit_helpers.training.measurements import Batch, Epoch, TrainingSums, evaluate
 from vit_helpers.training.recipe import Recipe
 
@@ -28,12 +29,7 @@ class SizedBatches(Protocol):
 
 
 def set_seed(seed: int) -> None:
-    """Seed torch's random generators, on the CPU and every GPU. The series draws from no others.
-
-    raises: ValueError for a number that has more than 64 bits
-    """
-    if not -(2**63) <= seed < 2**64:
-        raise ValueError(f"seed must be at least -2^63 and below 2^64, got {seed}")
+    """Seed torch's random generators, with 64 bits at most; the series draws from no others."""
     torch.manual_seed(seed)
 
 
@@ -65,7 +61,11 @@ def fit(
     for epoch in range(len(run.history) + 1, recipe.epochs + 1):
         if run.stop:
             break
-        figures = train_epoch(run, progress(train, epoch, recipe.epochs), loss_fn, device, smoothing)
+        if hasattr(train, "set_epoch"):  # a stream, whose order depends on the epoch
+            train.set_epoch(epoch)
+        hidden = None if is_main_process() else True  # None: where there is no terminal
+        batches = tqdm(train, desc=f"epoch {epoch} of {recipe.epochs}", leave=False, disable=hidden)
+        figures = train_epoch(run, batches, loss_fn, device, smoothing)
         score = {} if validation is None else vars(evaluate(run.model, validation, device, recipe.label_smoothing))
         run.history.append(Epoch(epoch, **figures, **{f"val_{name}": value for name, value in score.items()}))
         for callback in attached:
@@ -103,9 +103,8 @@ def check_finite(loss: Tensor, norm: Tensor, run: Run) -> None:
         if not math.isfinite(value):
             step, epoch, lr = run.schedule.last_epoch + 1, len(run.history) + 1, run.schedule.get_last_lr()[0]
             raise FloatingPointError(
-                f"the {name} is {value} at step {step} (epoch {epoch}, learning rate {lr:.2g}). Usual causes: a learning "
-                "rate that is too high or has no warm-up, pixels that are not normalized or contain NaN, a division by zero "
-                "or a log of zero"
+                f"the {name} is {value} at step {step} (epoch {epoch}, learning rate {lr:.2g}). Usual causes: too high a "
+                "learning rate, no warm-up, pixels that are not normalized or contain NaN, a division by or a log of zero"
             )
 
 

@@ -21,9 +21,9 @@ class Score:
     """How a model does on some images: `loss, accuracy, majority_share = evaluate(...)`
 
     loss          : mean over the images, in nats
-    accuracy      : fraction of the images that are classified correctly, from 0 to 1
-    majority_share: fraction of the images that get the most frequent prediction; 1 means that all get the same class
-    images        : how many there are, 0 if unknown;  largest_class: fraction of them that have the most frequent label
+    accuracy      : fraction of the images that are classified correctly
+    majority_share: fraction that gets the most frequent prediction; 1 means that all get the same class
+    images        : how many there are, 0 if unknown;  largest_class: fraction that has the most frequent label
     """
 
     loss: float
@@ -40,15 +40,12 @@ class Score:
 class Epoch:
     """The measurements of one epoch; `fit` returns a list of them.  NaN stands for what was not measured.
 
-    epoch            : its number, from 1
-    lr               : learning rate at its first step
-    loss             : mean over the training images as seen while learning, augmented, in nats with label smoothing
-    accuracy         : of the same predictions, from 0 to 1
+    epoch, lr        : its number, from 1; the learning rate at its first step
+    loss, accuracy   : means over the training images as seen while learning, augmented; in nats with label smoothing
     num_classes      : K, the number of logits
     probabilities    : whether all training outputs were probability distributions already, as after a softmax
     images_per_second: in training, without validation
-    val_loss, val_accuracy, val_majority_share, val_images, val_largest_class: the validation split's `Score`, with the same
-                       label smoothing
+    val_*            : the validation split's `Score`, with the same label smoothing
     images, batch_size, tokens: training images, those of the largest batch, and tokens of an image in a `ViT`; 0 if unknown
     least_loss       : the lowest loss that these labels allow, in nats: 0 unless they are smoothed or mixed
     guess_loss       : the lowest loss of a prediction that is the same for all images: ln K if all classes are
@@ -85,10 +82,7 @@ class Epoch:
 
 
 class TrainingSums:
-    """Sums over the steps of an epoch, which become its training figures.
-
-    label_smoothing: of the loss, where it is cross-entropy; None for any other loss
-    """
+    """Sums over the steps of an epoch.  label_smoothing: of the loss if it is cross-entropy; None for any other loss"""
 
     def __init__(self, label_smoothing: float | None = 0.0) -> None:
         self.loss, self.images, self.classes, self.start = 0.0, 0, 0, time.perf_counter()
@@ -113,15 +107,10 @@ class TrainingSums:
             sums = outputs.float().sum(1)  # of probabilities they are 1, up to the rounding of 16 bits
             self.probabilities = self.probabilities & (outputs >= 0).all() & ((sums - 1).abs() < 0.01).all()
             if self.label_smoothing is not None:
-                self.add_targets(labels, self.label_smoothing)
-
-    def add_targets(self, labels: Tensor, label_smoothing: float) -> None:
-        """Count the labels of one step, (B,) or (B, K), as the probabilities that they are in the loss."""
-        hard = labels.ndim == 1
-        targets = F.one_hot(labels.clamp(min=0), self.classes).float() if hard else labels.float()
-        targets = (1 - label_smoothing) * targets + label_smoothing / self.classes
-        self.targets = targets.sum(0) + (0 if self.targets is None else self.targets)
-        self.least = self.least + torch.special.entr(targets).sum()
+                targets = F.one_hot(labels.clamp(min=0), self.classes).float() if labels.ndim == 1 else labels.float()
+                targets = (1 - self.label_smoothing) * targets + self.label_smoothing / self.classes  # as in the loss
+                self.targets = targets.sum(0) + (0 if self.targets is None else self.targets)
+                self.least = self.least + torch.special.entr(targets).sum()
 
     def means(self) -> dict[str, Any]:
         """The fields of `Epoch` from loss to images_per_second, and those about the labels, of all processes together."""
@@ -143,9 +132,9 @@ class TrainingSums:
 
 
 class FlipTTA(nn.Module):
-    """A trained classifier that also sees each image mirrored, and predicts the mean (test-time augmentation).
+    """Test-time augmentation: the logarithms of a classifier's mean probabilities for an image and its mirror image.
 
-    forward: (B, C, H, W) -> (B, K), logarithms of the mean probabilities, to be used as logits
+    (B, C, H, W) -> (B, K), to be used as logits
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -175,17 +164,14 @@ def evaluate(
 ) -> Score:
     """Loss and accuracy over all images of the batches, and of all processes."""
     logits, labels = map(all_gather, predict(model, batches, device))
-    loss = F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
-    predictions = logits.argmax(1)
-    majority_share, largest_class = (x.unique(return_counts=True)[1].max().item() / len(x) for x in (predictions, labels))
+    loss, predictions = F.cross_entropy(logits, labels, label_smoothing=label_smoothing), logits.argmax(1)
+    majority_share, largest_class = (x.bincount().max().item() / len(x) for x in (predictions, labels))
     accuracy = (predictions == labels).float().mean().item()
     return Score(loss.item(), accuracy, majority_share, len(labels), largest_class)
 
 
 def print_epoch(row: Epoch) -> None:
     """Print one line of a history: loss in nats; training figures are those seen while learning, on augmented images."""
-    print(
-        f"epoch {row['epoch']:3d}  loss {row['loss']:.3f}  accuracy {row['accuracy']:.3f}  "
-        f"validation loss {row['val_loss']:.3f}  accuracy {row['val_accuracy']:.3f}  "
-        f"lr {row['lr']:.1e}  {row['images_per_second']:,.0f} images/s"
-    )
+    learning = f"epoch {row.epoch:3d}  loss {row.loss:.3f}  accuracy {row.accuracy:.3f}"
+    validation = f"validation loss {row.val_loss:.3f}  accuracy {row.val_accuracy:.3f}"
+    print(f"{learning}  {validation}  lr {row.lr:.1e}  {row.images_per_second:,.0f} images/s")

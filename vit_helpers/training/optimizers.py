@@ -40,45 +40,40 @@ def sgd(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float =
     return torch.optim.SGD(param_groups(model, lr, weight_decay, token_lr_mult), momentum=0.9)
 
 
-def adam_l2(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
-    """Adam with L2 in the gradient, on every parameter: what `torch.optim.Adam(weight_decay=...)` does.
+def adam_coupled(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+    """`adamw` with L2: the decay is added to the gradient of the same matrices, before Adam divides by its size."""
+    return torch.optim.Adam(param_groups(model, lr, weight_decay, token_lr_mult), fused=True)
 
-    This is not the paper's weight decay, although it is often published as that. Adam divides the L2 term by the
-    gradient's size, so it pulls hardest where the gradient is small.
+
+def adam_l2(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+    """Adam with L2 on every parameter, which is often published as the paper's weight decay.
+
+    Adam divides the L2 term by the gradient's size, so it pulls hardest where the gradient is small.
     raises: ValueError unless token_lr_mult is 1, since all parameters are in one group
     """
-    check_one_group("adam_l2", token_lr_mult)
-    return torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
-
-
-def check_one_group(optimizer: str, token_lr_mult: float) -> None:
-    """ValueError for another learning rate of the tokens, where all parameters are in one group"""
-    if token_lr_mult != 1:
-        raise ValueError(f"{optimizer} treats all parameters alike: token_lr_mult must be 1, got {token_lr_mult}")
+    return torch.optim.Adam(one_group("adam_l2", model, token_lr_mult), lr=lr, weight_decay=weight_decay, fused=True)
 
 
 def adamw_all(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
-    """AdamW with decay on every parameter, as `torch.optim.AdamW(model.parameters())` has it: the counterpart of `adam_l2`.
-
-    raises: ValueError unless token_lr_mult is 1
-    """
-    check_one_group("adamw_all", token_lr_mult)
-    return torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
+    """AdamW with decay on every parameter: the counterpart of `adam_l2`, with the same errors."""
+    return torch.optim.AdamW(one_group("adamw_all", model, token_lr_mult), lr=lr, weight_decay=weight_decay, fused=True)
 
 
-def adam_coupled(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
-    """`adamw` in all but the decay, which is added to the gradient of the same matrices, before Adam divides by its size."""
-    return torch.optim.Adam(param_groups(model, lr, weight_decay, token_lr_mult), fused=True)
+def one_group(optimizer: str, model: nn.Module, token_lr_mult: float) -> Iterable[nn.Parameter]:
+    """All parameters, which share one learning rate: ValueError for another one of the tokens"""
+    if token_lr_mult != 1:
+        raise ValueError(f"{optimizer} treats all parameters alike: token_lr_mult must be 1, got {token_lr_mult}")
+    return model.parameters()
 
 
 def muon(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
     """Muon for every matrix except the head's, AdamW as in `adamw` for everything else."""
-    hidden = {id(p): p for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("head")}
-    rest = param_groups(model, lr, weight_decay, token_lr_mult)
-    for group in rest:
-        group["params"] = [p for p in group["params"] if id(p) not in hidden]
-    orthogonal = {"params": list(hidden.values()), "lr": lr, "weight_decay": weight_decay, "orthogonal": True}
-    return Muon([group for group in [orthogonal, *rest] if group["params"]])
+    hidden = {p: None for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("head")}
+    groups = param_groups(model, lr, weight_decay, token_lr_mult)
+    for group in groups:
+        group["params"] = [p for p in group["params"] if p not in hidden]
+    groups.insert(0, {"params": list(hidden), "lr": lr, "weight_decay": weight_decay, "orthogonal": True})
+    return Muon([group for group in groups if group["params"]])
 
 
 Maker = Callable[[nn.Module, float, float, float], torch.optim.Optimizer]
@@ -89,8 +84,7 @@ class Muon(torch.optim.AdamW):
     """AdamW, except for parameter groups with `"orthogonal": True`, whose parameters are matrices (m, n).
 
     A matrix moves by 0.2 sqrt(max(m, n)) lr times an orthogonal one, so that its entries move about as far as under AdamW
-    (Liu et al., arXiv 2502.16982). torch.optim.Muon does the same in bfloat16, which is slow on most CPUs. A step
-    uses up the gradients of the matrices: they are None afterwards.
+    (arXiv 2502.16982); its gradient is None afterwards. torch.optim.Muon needs bfloat16, which is slow on most CPUs.
     """
 
     def __init__(self, groups: Iterable[Group], lr: float = 1e-3, momentum: float = MOMENTUM) -> None:
@@ -107,22 +101,20 @@ class Muon(torch.optim.AdamW):
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         loss = torch.enable_grad()(closure)() if closure else None  # before any weight moves: it computes the gradients
         for group in self.param_groups:
-            if group["orthogonal"]:
-                for matrix in group["params"]:
-                    self.step_matrix(matrix, group)
+            for matrix in group["params"] if group["orthogonal"] else ():
+                if matrix.grad is not None:
+                    self.step_matrix(matrix, matrix.grad, group)
                     matrix.grad = None  # so that AdamW leaves it alone
         super().step()
         return loss
 
-    def step_matrix(self, matrix: Tensor, group: Group) -> None:
-        """One step of a matrix with a gradient: decay, then a move along the averaged gradient made orthogonal."""
-        if matrix.grad is None:
-            return
+    def step_matrix(self, matrix: Tensor, grad: Tensor, group: Group) -> None:
+        """Decay a matrix, then move it along the averaged gradient made orthogonal."""
         state, momentum, lr = self.state[matrix], group["momentum"], group["lr"]
         if not state:
             state.update({"momentum": torch.zeros_like(matrix), "step": torch.zeros(())})  # AdamW looks for its own "step"
-        mean = state["momentum"].lerp_(matrix.grad, 1 - momentum)
-        ahead = matrix.grad.lerp(mean, momentum)  # Nesterov's look ahead
+        mean = state["momentum"].lerp_(grad, 1 - momentum)
+        ahead = grad.lerp(mean, momentum)  # Nesterov's look ahead
         size = 0.2 * max(matrix.shape) ** 0.5
         matrix.mul_(1 - lr * group["weight_decay"]).add_(orthogonal(ahead), alpha=-lr * size)
 

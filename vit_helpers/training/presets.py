@@ -1,6 +1,7 @@
 """Settings: plain names and values that decide a training run, what they stand for, and presets.toml for each data set."""
 
 import inspect
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -24,22 +25,20 @@ from vit_helpers.vit import ViT, ViTConfig
 
 
 class NormLastBlock(Block):
-    """A post-norm block, as in the first Transformer: the norms follow the sums (Vaswani et al., arXiv 1706.03762)."""
+    """A post-norm block, as in the first Transformer: the norms follow the sums (arXiv 1706.03762)."""
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.norm1(x + self.attn(x, mask))
         return self.norm2(x + self.mlp(x))
 
     def attention_weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """As `Block.attention_weights`, of the tokens as they come: here no norm precedes the attention."""
+        """As `Block.attention_weights`; here no norm precedes the attention."""
         return self.attn.weights(x, mask)
 
 
 NORMS = {"first": Block, "last": NormLastBlock}
-AUGMENT = {
-    **{"affine": random_affine, "crop": crop, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase},
-    "none": None,
-}
+AUGMENT = {"affine": random_affine, "crop": crop, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase,
+           "none": None}  # fmt: skip
 MIRRORS = ("flip", "flip_crop")  # of these, those that turn left into right, which changes what digits and letters mean
 MIX: dict[str, Callable[..., tuple[Tensor, Tensor]] | None] = {"mixup": mixup, "cutmix": cutmix, "none": None}
 TUNE = ("full", "head", "lora")
@@ -55,8 +54,8 @@ def make_config(model: str, **shape: Any) -> ViTConfig:
     except ValueError as error:
         if "does not divide into patches" not in str(error):
             raise
-        size = to_2tuple(shape["image_size"])
-        sides = ", ".join(str(side) for side in range(1, min(size) + 1) if not any(x % side for x in size))
+        largest = math.gcd(*to_2tuple(shape["image_size"]))
+        sides = ", ".join(str(side) for side in range(1, largest + 1) if largest % side == 0)
         raise ValueError(f"{error}; sides that do are {sides}") from error
 
 
@@ -115,16 +114,14 @@ class RunSettings:
             object.__setattr__(self, name, check_int(name, getattr(self, name), lowest))
         if self.seed >= 2**64:
             raise ValueError(f"seed must be below 2**64, got {self.seed}")
-        if self.weights is not None and (fixed := self.fixed_by_weights()):
-            raise ValueError(f"the weights {self.weights} determine {', '.join(fixed)}: leave out what sets it")
-        if self.network == "vit" and self.weights is None:
+        if self.weights is not None:
+            other = [name for name, usual in (("network", "vit"), ("norm", "first")) if getattr(self, name) != usual]
+            other += sorted(self.shape.keys() - {"image_size", "dropout", "attn_dropout", "num_heads"})
+            if other:
+                raise ValueError(f"the weights {self.weights} determine {', '.join(other)}: leave out what sets it")
+        elif self.network == "vit":
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
             make_config(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
-
-    def fixed_by_weights(self) -> list[str]:
-        """The settings that trained weights determine, and that are set to something else."""
-        other = [name for name, usual in (("network", "vit"), ("norm", "first")) if getattr(self, name) != usual]
-        return other + sorted(self.shape.keys() - {"image_size", "dropout", "attn_dropout", "num_heads"})
 
     @property
     def keeps_weights(self) -> bool:
@@ -149,25 +146,23 @@ class RunSettings:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "RunSettings":
-        """Settings by name: fields of `ViTConfig`, `Recipe` or this class, or version 0.1's; ValueError for unknown ones."""
+        """Settings by name: fields of `ViTConfig`, `Recipe` or this class, as for `replace`."""
         return cls().replace(**settings)
 
     def replace(self, size: str | None = None, patch: int | None = None, **settings: Any) -> "RunSettings":
-        """These settings with some changed, by name as in `from_dict`, or with another size or patch side of the model.
+        """These settings with some changed, by name (version 0.1's, too), or another size or patch side of the model.
 
-        A size that is named has its own width, depth and heads.
-        raises: ValueError for an unknown name, and for a model beside a size or a patch side: none of them is ignored
+        A size has its own width, depth and heads.
+        raises: ValueError for an unknown name, and for a model beside a size or a patch side
         """
         settings = {RENAMED.get(name, name): value for name, value in settings.items()}
-        old_size, _, old_patch = self.model.partition("/")
         kept = {k: v for k, v in self.shape.items() if size is None or k not in ("embed_dim", "depth", "num_heads")}
         if settings.get("weights") not in (None, self.weights):  # they bring their own
             kept = {}
         if size is not None or patch is not None:
-            if "model" in settings:
-                raise ValueError(
-                    f"give a model, or a size and a patch side: got model {settings['model']!r}, {size=}, {patch=}"
-                )
+            if (model := settings.get("model")) is not None:
+                raise ValueError(f"give a model, or a size and a patch side: got model {model!r}, {size=}, {patch=}")
+            old_size, _, old_patch = self.model.partition("/")
             settings["model"] = f"{old_size if size is None else size}/{old_patch if patch is None else patch}"
         known = {f.name for f in fields(self)} - {"shape", "recipe"} | SHAPE | RECIPE
         if unknown := sorted(settings.keys() - known):
@@ -215,9 +210,8 @@ def preset(data: str, **changes: Any) -> RunSettings:
 
 
 def given_settings(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, Any]:
-    """The settings that are given: options that are not None, and texts "name=value", each value as in a TOML table.
+    """Options that are not None, and texts "name=value", each value as in a TOML table; quotes may be left out.
 
-    Quotes around a text may be left out.
     raises: ValueError for a text without a name or a value, and for a name that comes twice
 
     >>> given_settings({"epochs": None, "seed": 1}, ["depth=4", "lr=1e-3", "tta=true", "augment=none"])
@@ -237,24 +231,20 @@ def given_settings(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str
     return settings
 
 
-def has_photos(name: str) -> bool:
-    """Whether the images of a data set are resized when it is loaded."""
-    loader = PATH_LOADERS.get(name.partition(":")[0]) or LOADERS.get(name)
-    return loader is not None and "image_size" in inspect.signature(loader).parameters
-
-
 def load_data(settings: RunSettings, image_size: tuple[int, int] | None = None, **reading: Any) -> Any:
-    """The data set of a run. Its photos get the size of the settings, or if they name none, the size that is given here.
+    """The data set of a run. Photos get the size in the settings, or if there is none, `image_size`.
 
-    reading: other options of `data.folders.folder`; ValueError if the data set is none
-    raises : ValueError for a size in the settings that the images do not have, if they are not photos that are resized
+    reading: other options of `data.folders.folder`
+    raises : ValueError for such an option of another data set, or for a size that images which are not resized do not have
     """
     wanted, name = settings.image_size, settings.data
     if name.startswith("folder:"):
         reading["split"] = settings.split
     elif settings.split != "hash" or reading:
         raise ValueError(f"{name} is already divided into splits: split, skip_broken and cache are options for folder:PATH")
-    if has_photos(name) and (size := wanted or image_size):
+    loader = PATH_LOADERS.get(name.partition(":")[0]) or LOADERS.get(name)
+    resized = loader is not None and "image_size" in inspect.signature(loader).parameters
+    if resized and (size := wanted or image_size):
         if size[0] != size[1]:
             raise ValueError(f"photos are cropped to a square, got the image size {size[0]} x {size[1]}")
         reading["image_size"] = size[0]

@@ -29,13 +29,12 @@ def warmup_linear(step: int, total: int, warmup: int) -> float:
     return (step + 1) / warmup if step < warmup else (total - step) / (total - warmup)
 
 
-def warmup_constant(step: int, total: int, warmup: int) -> float:
-    """As `warmup_cosine`, without a fall."""
-    return min(1.0, (step + 1) / max(1, warmup))
-
-
 Schedule = Callable[[int, int, int], float]
-SCHEDULES: dict[str, Schedule] = {"cosine": warmup_cosine, "linear": warmup_linear, "constant": warmup_constant}
+SCHEDULES: dict[str, Schedule] = {
+    "cosine": warmup_cosine,
+    "linear": warmup_linear,
+    "constant": lambda step, total, warmup: min(1.0, (step + 1) / max(1, warmup)),
+}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
-"""The folder of a run: chosen, locked, and read again when the run is resumed."""
+"""The folder of a run: chosen, locked, and read again when the run is resumed with the same data and weights."""
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -11,16 +13,19 @@ from typing import Any
 from filelock import FileLock, Timeout
 from torch import nn
 
+from vit_helpers.data import Data
 from vit_helpers.data.registry import PATH_LOADERS
+from vit_helpers.data.splits import SPLITS
 from vit_helpers.training.checkpoints import check_writable, describe_changes, finished, load_checkpoint
-from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure
-from vit_helpers.training.fingerprint import WEIGHTS, check_same_data, data_fingerprint
+from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure, world_size
 from vit_helpers.training.presets import RENAMED, RunSettings
 from vit_helpers.training.sealed import tensor_digest
 from vit_helpers.vit import ViTConfig
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint.shards")
 RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # what `train` writes beside them
+WEIGHTS = "trained weights"
+CLOSE = 1e-5  # of mean and standard deviation, which another number of threads may round differently
 
 
 def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitStack) -> tuple[Path, Path | None]:
@@ -28,7 +33,7 @@ def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitS
 
     out   : the folder, or None for the next free runs/NAME-1, -2, ...;  resume: the folder of a run to continue, or None
     stack : until it closes, no other run can use the folder
-    raises: ValueError when both are given, or the folder has a run already or is in use; OSError when it cannot be made
+    raises: ValueError when both are given, or the folder has a run or is in use; OSError when nothing can be written there
     """
     if resume and out:
         raise ValueError("--resume continues in the folder of the run: leave out --out")
@@ -118,10 +123,7 @@ def find_checkpoint(folder: Path) -> Path | None:
 
 
 def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, Any]) -> RunSettings:
-    """The settings of a run from what its checkpoint has about it.
-
-    raises: ValueError when one of the options `given` differs, or when there are no settings
-    """
+    """The settings of a run from what its checkpoint has about it; ValueError if there are none, or `given` ones differ."""
     options = about.get("options")
     if not isinstance(options, dict) or not options.keys() & {"model", "size"}:  # of version 0.1
         raise ValueError(f"{checkpoint} was not written by the command train: it does not contain the options of a run")
@@ -133,7 +135,8 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
     by_data = dict.fromkeys(("image_size", "in_chans", "num_classes"))
     kept = usual | by_data | settings.to_dict() | {"size": size, "patch": int(patch)}
     given = {RENAMED.get(name, name): value for name, value in given.items()}
-    moved = {"data": given.pop("data")} if is_folder(given.get("data")) and is_folder(settings.data) else {}
+    places = [str(data).partition(":")[0] in PATH_LOADERS for data in (given.get("data"), settings.data)]
+    moved = {"data": given.pop("data")} if all(places) else {}  # a folder may be moved between two parts of a run
     if changed := describe_changes({name: kept.get(name) for name in given}, given):
         hint = f"to train on with others, start a new run with --weights {checkpoint.parent}"
         raise ValueError(f"a resumed run keeps its options, but these differ: {changed}; {hint}")
@@ -142,16 +145,8 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
     return settings.replace(**moved)  # whether the images are the same is seen when they have been read
 
 
-def is_folder(data: str | None) -> bool:
-    """Whether data are in a folder, which may be moved between two parts of a run"""
-    return str(data).partition(":")[0] in PATH_LOADERS
-
-
 def describe_run(data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a checkpoint has about its run, before its first step.
-
-    resumed: the same of the run to resume; ValueError if its data differ, or the weights that it was started with
-    """
+    """What a checkpoint has about its run.  resumed: the same of a run to resume; ValueError for other data or weights"""
     fingerprint = data_fingerprint(data, dropout=any(settings.shape.get(name) for name in ("dropout", "attn_dropout")))
     if settings.weights is not None:
         blocks = {k: w for k, w in model.state_dict().items() if k.startswith("blocks.") and not k.endswith((".A", ".B"))}
@@ -160,6 +155,42 @@ def describe_run(data: Any, model: nn.Module, settings: RunSettings, resumed: Ma
         check_same_data(resumed, fingerprint, data)
     about = {"options": settings.to_dict(), "launch": launch(), "data": fingerprint}
     return about | {"mean": data.mean, "std": data.std, "class_names": data.class_names}
+
+
+def data_fingerprint(data: Any, dropout: bool = False) -> dict[str, Any]:
+    """What determines the batches of a run: classes, counts, and a sha256 of each split's pixels and labels (or shards).
+
+    dropout: whether the model uses it. Its random numbers depend on the number of processes, as the order of a stream does
+    """
+    found: dict[str, Any] = {"classes": ", ".join(data.class_names)}
+    found |= {f"{split} images": data.count(split) for split in SPLITS}
+    for split in SPLITS:
+        digest = hashlib.sha256()
+        if isinstance(data, Data):
+            for tensor in (data.get_split(split).pixels, data.get_split(split).labels):
+                for rows in tensor.split(1024):
+                    digest.update(rows.contiguous().numpy())
+        else:
+            digest.update(json.dumps(data.splits[split], sort_keys=True).encode())
+        found[f"pixels or labels of {split}"] = digest.hexdigest()[:16]
+    return found | ({} if isinstance(data, Data) and not dropout else {"processes": world_size()})
+
+
+def check_same_data(about: Mapping[str, Any], fingerprint: Mapping[str, Any], data: Any) -> None:
+    """Raise ValueError that says what changed, if the data or weights of a checkpoint, by its `about`, are not these."""
+    kept = dict(about.get("data", {}))
+    if not kept and "class_names" in about:  # written by version 0.1
+        kept = {"classes": ", ".join(about["class_names"])}
+    now = {name: fingerprint.get(name, "none") for name in kept}  # older checkpoints have fewer
+    for name in ("mean", "std"):
+        if any(abs(x - y) > CLOSE for x, y in zip(about.get(name, ()), getattr(data, name), strict=False)):
+            kept[name], now[name] = about[name], getattr(data, name)
+    if kept and (changed := describe_changes(kept, now)):
+        what = "weights to fine-tune" if WEIGHTS in changed else "data"
+        raise ValueError(
+            f"the {what} have changed since the checkpoint was made: {changed}. A resumed run might be tested on "
+            f"images that it was trained on: restore the {what}, or start a new run"
+        )
 
 
 def stop_cause(error: BaseException) -> str | None:

@@ -1,10 +1,11 @@
 """Files that are complete or absent, and whose damage is noticed: written aside, sealed by a checksum, then renamed."""
 
 import hashlib
+import io
 import json
 import os
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
 
 
 def error_cause(error: BaseException) -> str:
-    """What went wrong, in one line; torch's own errors about a full disk and pickled objects do not tell it."""
+    """What went wrong, in one line; torch's own errors about a full disk and pickled objects do not say it."""
     cause = error if isinstance(error, OSError) else error.__context__
     text = (cause.strerror if isinstance(cause, OSError) else None) or " ".join(str(error).split())
     if "weights_only" in text:  # torch recommends to run the code
@@ -51,9 +52,8 @@ def error_cause(error: BaseException) -> str:
 
 def save_sealed(path: Path, state: dict[str, Any]) -> None:
     """`torch.save`, with the sha256 of the file at its end, and all on the disk before this returns."""
-    with path.open("wb") as file:
+    with path.open("w+b") as file:
         torch.save(state, file)
-    with path.open("r+b") as file:
         file.seek(-2, os.SEEK_END)
         file.write(SEAL.to_bytes(2, "little"))  # the length of the zip file's comment
         file.seek(0)
@@ -67,29 +67,17 @@ def save_sealed(path: Path, state: dict[str, Any]) -> None:
 def load_sealed(path: Path, version: int) -> Any:
     """What `save_sealed` wrote, with tensors on the CPU and without running code; raises many kinds of errors if damaged.
 
-    version: a state whose "version" is lower was written without a seal; of its zip file the checksums inside are compared
+    version: a state whose "version" is lower was written without a seal; only the checksums inside its zip file are compared
     """
-    with path.open("rb") as file:
-        digest, left = hashlib.sha256(), path.stat().st_size - SEAL
-        while left > 0 and (block := file.read(min(2**20, left))):
-            digest.update(block)
-            left -= len(block)
-        sealed = digest.digest() == file.read()
-    if not sealed and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as parts:
-            if (damaged := parts.testzip()) is not None:
-                raise ValueError(f"{damaged} has another checksum")
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    file = io.BytesIO(content := path.read_bytes())
+    sealed = hashlib.sha256(memoryview(content)[:-SEAL]).digest() == content[-SEAL:]
+    if not sealed and zipfile.is_zipfile(file) and (damaged := zipfile.ZipFile(file).testzip()) is not None:
+        raise ValueError(f"{damaged} has another checksum")
+    file.seek(0)
+    state = torch.load(file, map_location="cpu", weights_only=True)
     if not sealed and isinstance(state, dict) and state.get("version", 1) >= version:
         raise ValueError("the file has another checksum")
     return state
-
-
-def checksums(paths: Iterable[Path]) -> dict[str, str]:
-    """The sha256 of files by their names"""
-    import pooch
-
-    return {path.name: pooch.file_hash(path) for path in sorted(paths)}
 
 
 def tensor_digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from vit_helpers.training.distributed import all_gather
 from vit_helpers.training.measurements import Batch, Score, evaluate, predict
 
-Z = 1.959964  # of a normal distribution, 95% lies within so many standard deviations
-
 
 def score_classes(model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu") -> tuple[Score, Tensor]:
     """The score of a model on some images, of all processes together, and its confusion matrix, see `confusion`."""
@@ -37,11 +35,10 @@ def wilson_interval(correct: int, n: int) -> tuple[float, float]:
     >>> [round(bound, 3) for bound in wilson_interval(27, 37)]
     [0.57, 0.846]
     """
-    if not n:
-        return 0.0, 1.0
-    p, z2 = correct / n, Z**2
-    center, half = (p + z2 / (2 * n)) / (1 + z2 / n), Z / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n**2))
-    return max(0.0, center - half), min(1.0, center + half)
+    from scipy.stats import binomtest
+
+    bounds = binomtest(correct, n).proportion_ci(method="wilson") if n else (0.0, 1.0)
+    return float(bounds[0]), float(bounds[1])
 
 
 def class_table(counts: Tensor, class_names: Sequence[str]) -> pd.DataFrame:
