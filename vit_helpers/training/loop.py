@@ -29,7 +29,9 @@ class SizedBatches(Protocol):
 
 
 def set_seed(seed: int) -> None:
-    """Seed torch's random generators, with 64 bits at most; the series draws from no others."""
+    """Seed torch's random generators, from which alone the series draws; ValueError for more than 64 bits."""
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed must be at least -2^63 and below 2^64, got {seed}")
     torch.manual_seed(seed)
 
 
