@@ -5,7 +5,6 @@ from itertools import combinations
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from colorspacious import cspace_convert, deltaE
@@ -111,6 +110,9 @@ PARTS = dict.fromkeys("abcdefg", 1 / 7)
 DRAWN = {  # figures in which several colors carry a meaning, each with as many as it takes
     "draw_against": lambda: ablation.draw_against({name: {1: [0.1], 2: [0.2]} for name in "abcde"}),
     "draw_changes": lambda: ablation.draw_changes({"a": [0.1], "b": [-0.2], "c": [0.001]}, clear=["a"]),
+    "draw_interaction": lambda: ablation.draw_interaction(
+        {"t": {name: [(0.1, 0.2, 0.3), (0.2, 0.3, 0.4)] for name in "ab"}}, ["low", "high"], "x", "y"
+    ),
     "draw_halves": lambda: ablation.draw_halves({"a": ([0.1], [0.2]), "b": ([0.1], [0.3])}),
     "draw_curve": lambda: curves.draw_curve(rows(), "loss"),
     "draw_loss": lambda: curves.draw_loss(10, 0.1),
@@ -126,15 +128,6 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_runs": lambda: training.draw_runs({"a": rows(num_classes=10), "b": rows(num_classes=10)}),
     "draw_confusion": lambda: training.draw_confusion(torch.tensor([[i + 1, 20 - i] for i in range(20)]), range(20)),
     "draw_calibration": lambda: training.draw_calibration(torch.rand(40), torch.rand(40) > 0.5),
-    "draw_growth of networks": lambda: training.draw_growth(
-        pd.DataFrame(
-            [
-                {"settings": f'{{"network": "{kind}", "images": {n}}}', "accuracy": 0.5}
-                for kind in ("vit", "cnn")
-                for n in (1, 2)
-            ]
-        )
-    ),
     "draw_shares": lambda: vit.draw_shares(
         {"one": dict.fromkeys("abcde", 1 / 5)},
         {"a": style.PATCH, "b": style.POSITION, "c": style.SERIES[1], "d": style.SERIES[0], "e": style.LINE},

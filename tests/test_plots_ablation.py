@@ -4,7 +4,7 @@ import pytest
 from matplotlib.colors import same_color
 
 from vit_helpers.plots import style
-from vit_helpers.plots.ablation import draw_against, draw_changes, draw_halves, draw_search
+from vit_helpers.plots.ablation import draw_against, draw_changes, draw_halves, draw_interaction, draw_search
 
 CHANGES = {"harms": [-0.03, -0.02], "nothing": [0.001, -0.003], "breaks": [-0.5, -0.4], "helps": [0.02, 0.04]}
 
@@ -65,3 +65,13 @@ def test_a_search_shows_each_run_with_its_accuracy():
     assert ax.collections[0].get_offsets().tolist() == [[1e-3, 0.1], [1e-2, 0.2]]
     assert [text.get_text() for text in ax.texts] == ["0.91", "0.85"]
     assert ax.get_xscale() == ax.get_yscale() == "log"
+
+
+def test_lines_of_an_interaction_have_the_means_and_intervals_of_each_level():
+    panels = {"t": {"one": [(0.1, 0.2, 0.4), (0.5, 0.6, 0.7)], "other": [(0.8, 0.8, 0.8), (0.9, 0.9, 0.9)]}}
+    fig = draw_interaction(panels, ["low", "high"], "x", "y")
+    (ax,) = fig.axes
+    lines = [(bars.get_label(), list(bars.lines[0].get_ydata()), bars.lines[2][0].get_segments()) for bars in ax.containers]
+    assert [(name, means) for name, means, _ in lines] == [("one", [0.2, 0.6]), ("other", [0.8, 0.9])]
+    assert [(bar[0][1], bar[1][1]) for bar in lines[0][2]] == pytest.approx([(0.1, 0.4), (0.5, 0.7)])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["low", "high"] and ax.get_ylabel() == "y"

@@ -1,17 +1,15 @@
 """Figures of notebook 07: every run, number and seed that is told is drawn, and curves grow in one place."""
 
-import json
 import math
 import sys
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
-import pandas as pd
 import pytest
 import torch
 
 from vit_helpers.plots import training
-from vit_helpers.plots.training import LiveCurves, draw_calibration, draw_confusion, draw_growth, draw_runs
+from vit_helpers.plots.training import LiveCurves, draw_calibration, draw_confusion, draw_runs
 
 
 def history(epochs, accuracy=0.5):
@@ -47,21 +45,6 @@ def test_calibration_averages_groups_from_least_to_most_sure():
     line = ax.lines[1]
     assert line.get_label() == "the model, 1/2 of the images each"
     assert list(line.get_xdata()) == pytest.approx([0.4, 0.8]) and list(line.get_ydata()) == pytest.approx([0.5, 1.0])
-
-
-def test_growth_has_a_curve_each_and_a_dot_a_seed():
-    def row(accuracy, **settings):
-        return {"accuracy": accuracy, "settings": json.dumps(settings)}
-
-    rows = [row(0.5, images=100), row(0.7, images=100), row(0.9, images=1000), row(0.8, images=100, network="cnn")]
-    ax = draw_growth(pd.DataFrame(rows))
-    curves = {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
-    assert list(curves["ViT, mean of the seeds"].get_ydata()) == pytest.approx([0.6, 0.9])
-    assert list(curves["CNN, mean of the seeds"].get_xdata()) == [100]
-    hollow = [line for line in ax.lines if line.get_markerfacecolor() == "none"]
-    dots = {marker: [y for line in hollow if line.get_marker() == marker for y in line.get_ydata()] for marker in "os"}
-    assert dots == {"o": [0.5, 0.7, 0.9], "s": [0.8]} and curves["hollow: one seed"] in hollow
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["100", "1,000"]
 
 
 def test_live_curves_print_a_line_where_nothing_can_be_shown(capsys):

@@ -1,13 +1,10 @@
 """Pictures of training while it goes on, of several runs side by side, and of what a trained model gets wrong."""
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -127,29 +124,3 @@ def draw_calibration(
     ax.set_ylim(lowest - 0.05, 1.02)
     ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False)
     return style.style_axes(ax, title, "how sure: largest probability", "share of right answers")
-
-
-def draw_growth(rows: pd.DataFrame, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Accuracy as the training part grows, a curve for each network, a hollow mark for each seed.
-
-    rows: `read_results("growth")`, a DataFrame whose settings name `network` and `images`
-    """
-    ax = style.new_axes(ax, 9, 4)
-    kinds = {"vit": ("ViT", style.CLASS_TOKEN, "o"), "cnn": ("CNN", style.QUERY, "s")}
-    points: dict[str, dict[int, list[float]]] = {kind: {} for kind in kinds}
-    for row in rows.to_dict("records"):
-        settings = json.loads(row["settings"])
-        points[settings.get("network", "vit")].setdefault(settings["images"], []).append(row["accuracy"])
-    for (kind, (name, color, marker)), aside in zip(kinds.items(), (0.95, 1.05), strict=True):
-        sizes = sorted(points[kind])
-        means = [torch.tensor(points[kind][n]).mean().item() for n in sizes]
-        ax.plot(sizes, means, color=color, linewidth=2, marker=marker, label=f"{name}, mean of the seeds")
-        for n in sizes:
-            ax.plot([n * aside] * len(points[kind][n]), points[kind][n], marker, color=color, mfc="none", markersize=5)
-    ax.plot([], [], "D", color=style.TEXT, mfc="none", markersize=5, label="hollow: one seed")
-    ax.set_xscale("log")
-    sizes = sorted({n for sizes in points.values() for n in sizes})
-    ax.set_xticks(sizes, [f"{n:,}" for n in sizes], minor=False)
-    ax.minorticks_off()
-    ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
-    return style.style_axes(ax, title, "training images", "accuracy on validation")
