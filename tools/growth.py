@@ -2,8 +2,8 @@
 
 Both spend as many multiply-adds on an image, to 2%. Both are tuned at 5,000 images by the same twelve trials (four
 learning rates, three decays; seed 0, validation split). For each number of images the passes are doubled until validation
-gains less than 0.2 points (mean of three seeds, above 5,000 images one), and those are the passes of all seeds. Finished runs
-are kept in a CSV file, with their test accuracy, and the same command goes on where it stopped.
+gains less than 0.2 points (mean of three seeds, above 5,000 images one), and those are the passes of all seeds. Finished
+runs are kept in a CSV file, with their test accuracy, and the same command goes on where it stopped.
 
 What this does not show: other sizes of the networks, other kinds of augmentation than mirroring, or what each would reach
 with a recipe that is tuned for each number of images. A gain of 0.2 points is less than three seeds can tell for certain.
