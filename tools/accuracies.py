@@ -2,7 +2,7 @@
 
 The settings are those of `python -m vit_helpers bench`, fixed beforehand. A model is trained on four fifths (1,437 or 1,438
 images) and tested on the rest. The folds are drawn anew for each seed ("random"), or they are five runs of consecutive
-images ("consecutive"), which come from other sheets, so that few of the writers of a test image wrote training images.
+images ("consecutive"), so that most of the sheets of a test fold are not in training; the boundaries cut four of 14 sheets.
 Finished seeds are kept in a CSV file, and the same command goes on where it stopped.
 
 What this does not show: digits written by anybody but the 13 people who filled in these sheets. The settings were chosen on
