@@ -12,6 +12,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -257,7 +258,7 @@ def test_a_best_file_that_is_not_the_runs_is_said_and_not_overwritten(tuned, tmp
 def test_a_folder_whose_run_kept_nothing_can_be_used_again(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("vit_helpers.training.checkpoints.save_sealed", lambda *rest: 1 / 0)
-        patch.setattr("vit_helpers.training.checkpoints.save_file", lambda *rest: os.kill(os.getpid(), 2))
+        patch.setattr("vit_helpers.training.checkpoints.save_file", Mock(side_effect=KeyboardInterrupt))
         status, out, _ = run(*RUN, "--epochs", 1, "--out", tmp_path / "run")
     assert status == 130 and "nothing to keep" in out and not (tmp_path / "run").exists()
 
