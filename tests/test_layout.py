@@ -14,13 +14,15 @@ from graphlib import TopologicalSorter
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import vit_helpers
 from tools import accuracies
 from tools.libraries import markdown
-from vit_helpers.ablation.errors import effect_of, right_answers
+from vit_helpers.ablation import effect_of, unpack
+from vit_helpers.ablation.errors import right_answers
 from vit_helpers.cli import COMMANDS
 from vit_helpers.results import read_results
 
@@ -332,20 +334,51 @@ def test_seconds_are_those_of_the_stored_run():
         assert f"| {statistics.mean(seconds):.0f} ({max(seconds):.0f}) |" in page, goal
 
 
-@pytest.mark.repo
-@pytest.mark.parametrize(("kind", "seeds"), [("random", 5), ("consecutive", 1)])
-def test_the_nearest_training_image_is_the_control(kind, seeds):
-    page = (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
+def nearest(kind, seed):
+    """Whether the nearest training image of each digit, by pixels in the same folds, has its class: (1797,)"""
     every = accuracies.every_digit()
-    pixels, right = every.images.flatten(1), []
-    for seed in range(seeds):
-        for rows in accuracies.folds(len(pixels), kind, seed):
-            others = torch.ones(len(pixels), dtype=torch.bool)
-            others[rows] = False
-            nearest = torch.cdist(pixels[rows], pixels[others]).argmin(dim=1)
-            right.append(every.labels[others][nearest] == every.labels[rows])
-    line = next(line for line in page.splitlines() if "nearest training image, by pixels" in line)
-    assert f" {torch.cat(right).float().mean():.4f} |" in line
+    pixels, right = every.images.flatten(1), torch.zeros(len(every.labels), dtype=torch.bool)
+    for rows in accuracies.folds(len(pixels), kind, seed):
+        others = torch.ones(len(pixels), dtype=torch.bool)
+        others[rows] = False
+        found = torch.cdist(pixels[rows], pixels[others]).argmin(dim=1)
+        right[rows] = every.labels[others][found] == every.labels[rows]
+    return right.numpy()
+
+
+def cross_validated(goal, kind):
+    """Whether each seed's models classify each digit correctly, in the order of the seeds: (5, 1797)"""
+    rows = read_results("accuracies").query("goal == @goal and folds == @kind").sort_values("seed")
+    return np.stack([unpack(text) for text in rows.right])
+
+
+@pytest.mark.repo
+def test_the_nearest_training_image_is_the_control():
+    page = " ".join((PACKAGE / "results" / "README.md").read_text(encoding="utf-8").split())
+    random, consecutive = np.stack([nearest("random", seed) for seed in range(5)]), nearest("consecutive", 0)
+    assert f"by pixels | | {random.mean():.4f} | {consecutive.mean():.4f} |" in page
+    for goal, words in (("digits-3s", "8 epochs are {} points below it (95%: {} to {})"), ("digits", "above it ({} to {})")):
+        effect = effect_of(cross_validated(goal, "random").astype(int) - random)
+        low, high = sorted(abs(100 * bound) for bound in effect.interval())
+        numbers = [f"{x:.1f}" for x in (abs(100 * effect.difference), low, high)]
+        assert words.format(*numbers[-words.count("{}") :]) in page
+
+
+@pytest.mark.repo
+def test_what_the_page_says_of_sheets():
+    """Each of the 14 sheets in scikit-learn's file begins with the digits 0 to 9, of which one sheet lacks the 0"""
+    page = " ".join((PACKAGE / "results" / "README.md").read_text(encoding="utf-8").split())
+    starts = [0, 130, 256, 386, 516, 646, 776, 906, 1029, 1157, 1287, 1415, 1545, 1667]
+    labels = accuracies.every_digit().labels
+    assert all(labels[start : start + 9].tolist() == list(range(start == 906, 9 + (start == 906))) for start in starts)
+    sheet = np.searchsorted(starts, np.arange(1797), side="right") - 1
+    folds = [set(sheet[rows.numpy()]) for rows in accuracies.folds(1797, "consecutive", 0)]
+    cut = [one for one in range(14) if sum(one in fold for fold in folds) > 1]
+    shared, right = np.isin(sheet, cut), cross_validated("digits", "consecutive")
+    assert len(cut) == 4 and f"so {shared.mean():.0%} of the images still share their sheet" in page
+    assert f"on the others the accuracy after 36 epochs is {right[:, ~shared].mean():.3f}" in page
+    each = [right[:, sheet == one].mean() for one in range(14)]
+    assert f"the accuracy varies from {min(each):.2f} to {max(each):.2f}" in page
 
 
 @pytest.mark.repo
