@@ -14,14 +14,16 @@ SMALL = {"epochs": 1, "images": 100, "embed_dim": 16, "depth": 1, "num_heads": 2
 
 def test_networks_of_equal_cost_grow(tmp_path, monkeypatch, capsys):
     for name, value in {
-        **{"COMMON": {"data": "digits", "model": "mini/4", "epochs": 1}, "EPOCHS": 1, "TUNED_AT": 100, "TRIAL_PASSES": 1},
+        **{"COMMON": {"data": "digits", "model": "mini/4", "epochs": 1}, "EPOCHS": 1, "TUNED_AT": {60: 100, 120: 100}},
         **{"SEEDS": {60: 2, 120: 1}, "START": {60: 1, 120: 1}, "MOST": 4, "TRIALS": growth.TRIALS[:2]},
+        **{"TRIAL_PASSES": {100: 1}},
     }.items():
         monkeypatch.setattr(growth, name, value)
     words = ["--out", str(tmp_path / "growth.csv")]
     assert main(growth, words) == 0
     said = capsys.readouterr().out
-    assert "ViT: tuned to {'lr': 0.001" in said and "about 0.0 hours" in said and "CNN less ViT, test" in said
+    assert "ViT, at 100 images: tuned to {'lr': 0.001" in said and "CNN less ViT, test" in said
+    assert "hours of one thread, if" in said
     rows = read_runs(tmp_path / "growth.csv")
     for network in ("ViT", "CNN"):
         doubled = rows[rows.change.str.startswith(f"{network}, 60 images") & (rows.seed == 0)].accuracy.to_list()
