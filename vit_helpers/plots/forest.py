@@ -9,6 +9,13 @@ from matplotlib.axes import Axes
 from vit_helpers.plots import style
 from vit_helpers.plots.ablation import IMAGES, SEEDS
 
+MARKS: dict[str, dict[str, Any]] = {  # of the legend
+    "passes Holm's correction": {"color": style.SERIES[2], "marker": "s", "linewidth": 2},
+    "does not": {"color": style.LINE, "marker": "o", "mfc": "white", "linewidth": 2},
+    "standard error: seeds": {"color": SEEDS, "linewidth": 4},
+    "images": {"color": IMAGES, "linewidth": 4},
+}
+
 
 def draw_forest(
     effects: pd.DataFrame,
@@ -39,13 +46,7 @@ def draw_forest(
     ax.set_yticks(range(len(rows)), rows.index)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlim(*limits)
-    marks: list[tuple[str, dict[str, Any]]] = [
-        ("passes Holm's correction", {"color": style.SERIES[2], "marker": "s", "linewidth": 2}),
-        ("does not", {"color": style.LINE, "marker": "o", "mfc": "white", "linewidth": 2}),
-        ("standard error: seeds", {"color": SEEDS, "linewidth": 4}),
-        ("images", {"color": IMAGES, "linewidth": 4}),
-    ]
-    for label, look in marks:
+    for label, look in MARKS.items():
         ax.plot([], [], label=label, **look)
     if before:
         ax.plot([], [], "x", color=style.TEXT, markersize=8, markeredgewidth=2, label="at the baseline's rate")
