@@ -59,7 +59,7 @@ def draw_experiment(
 def draw_margins(axes: Any, step: Array, effect: Any, some: slice) -> None:
     """The means of the rows and of the columns of the differences in `draw_experiment`, and the errors that they give."""
     (_, rows), (columns, result) = axes
-    means, low, high = step[:, some].mean(0), *effect.interval()
+    means, (low, high) = step[:, some].mean(0), effect.interval()
     rows.plot(100 * step.mean(1), [seed + 0.5 for seed in range(len(step))], "o", color=SEEDS, markersize=7)
     style.style_axes(rows, f"Row means, all {step.shape[1]:,}").set_ylim(len(step), 0)
     columns.bar([image + 0.5 for image in range(len(means))], means, color=IMAGES, width=0.8)
