@@ -5,12 +5,13 @@ from itertools import combinations
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from colorspacious import cspace_convert, deltaE
 from matplotlib.colors import to_rgb
 
-from vit_helpers.plots import ablation, curves, data, encoder, images, inspection, scaling, style, training, vit
+from vit_helpers.plots import ablation, curves, data, encoder, forest, images, inspection, scaling, style, training, vit
 from vit_helpers.plots.model import Pass, draw_model
 
 NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
@@ -107,9 +108,24 @@ def model_figure():
 
 
 PARTS = dict.fromkeys("abcdefg", 1 / 7)
+EFFECTS = pd.DataFrame(
+    {
+        "difference": [0.1, -0.2],
+        "low": -0.2,
+        "high": 0.2,
+        "seeds": 0.1,
+        "images": 0.1,
+        "p": [0.01, 0.5],
+        "holm": [0.02, 0.5],
+    },
+    index=["a", "b"],
+)
 DRAWN = {  # figures in which several colors carry a meaning, each with as many as it takes
     "draw_against": lambda: ablation.draw_against({name: {1: [0.1], 2: [0.2]} for name in "abcde"}),
-    "draw_changes": lambda: ablation.draw_changes({"a": [0.1], "b": [-0.2], "c": [0.001]}, clear=["a"]),
+    "draw_forest": lambda: forest.draw_forest(EFFECTS, ["a"], before={"a": 0.1}),
+    "draw_holm": lambda: ablation.draw_holm(EFFECTS),
+    "draw_pairs": lambda: ablation.draw_pairs({name: [0.1, 0.2, 0.3, 0.4, 0.6] for name in ("baseline", "a", "b")}),
+    "draw_ranking": lambda: ablation.draw_ranking(EFFECTS),
     "draw_interaction": lambda: ablation.draw_interaction(
         {"t": {name: [(0.1, 0.2, 0.3), (0.2, 0.3, 0.4)] for name in "ab"}}, ["low", "high"], "x", "y"
     ),

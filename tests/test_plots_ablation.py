@@ -1,43 +1,97 @@
-"""Figures of notebook 10: every run is drawn where it belongs, and what lies outside the axis is told."""
+"""Figures of notebook 10: every run is drawn where it belongs, and what is outside the axis has a number."""
 
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import same_color
 
 from vit_helpers.plots import style
-from vit_helpers.plots.ablation import draw_against, draw_changes, draw_halves, draw_interaction, draw_search
+from vit_helpers.plots.ablation import (
+    IMAGES,
+    SEEDS,
+    draw_against,
+    draw_experiment,
+    draw_halves,
+    draw_holm,
+    draw_interaction,
+    draw_pairs,
+    draw_ranking,
+    draw_search,
+)
+from vit_helpers.plots.forest import draw_forest
 
-CHANGES = {"harms": [-0.03, -0.02], "nothing": [0.001, -0.003], "breaks": [-0.5, -0.4], "helps": [0.02, 0.04]}
+COLUMNS = ["difference", "low", "high", "seeds", "images", "p", "holm"]
+LINES = {
+    "harms": [-0.03, -0.04, -0.02, 0.004, 0.002, 0.001, 0.003],
+    "breaks": [-0.5, -0.6, -0.4, 0.05, 0.01, 1e-9, 4e-9],
+    "nothing": [0.001, -0.02, 0.022, 0.006, 0.007, 0.8, 0.8],
+    "helps": [0.02, -0.1, 0.03, 0.003, 0.001, 0.02, 0.04],
+}
+EFFECTS = pd.DataFrame.from_dict(LINES, orient="index", columns=COLUMNS)
 
 
-def test_changes_stand_in_order_with_their_seeds():
-    ax = draw_changes(CHANGES, texts={"helps": "twice the cost"}, title="t")
+def spans(ax, color, width):
+    """The ends of the horizontal lines of a color and a width"""
+    found = [line for line in ax.lines if same_color(line.get_color(), color) and line.get_linewidth() == width]
+    return [[round(float(x), 9) for x in line.get_xdata()] for line in found if len(line.get_xdata()) == 2]
+
+
+def test_a_forest_is_in_order_and_has_intervals_and_both_errors():
+    ax = draw_forest(EFFECTS, ["harms", "breaks"], (-8, 4), {"helps": "twice the cost"}, heading="cost", title="t")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["helps", "nothing", "harms", "breaks"]
-    dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if line.get_marker() == "o"]
-    assert dots == [(2, 0), (4, 0), (pytest.approx(0.1), 1), (pytest.approx(-0.3), 1), (-3, 2), (-2, 2)]
-    assert {text.get_text() for text in ax.texts} >= {"twice the cost", "mean -45"}
+    assert spans(ax, SEEDS, 4)[:3] == [[1.7, 2.3], [-0.5, 0.7], [-3.4, -2.6]]
+    assert spans(ax, IMAGES, 4)[:3] == [[1.9, 2.1], [-0.6, 0.8], [-3.2, -2.8]]
+    assert spans(ax, style.LINE, 2) == [[-8, 3], [-2, 2.2]] and spans(ax, style.SERIES[2], 2)[0] == [-4, -2]
+    assert {text.get_text() for text in ax.texts} >= {"twice the cost", "cost", "−50"}
 
 
-def test_what_lies_beyond_the_axis_stands_at_its_edge():
-    ax = draw_changes({"breaks": [-0.5, -0.4], "one is out": [-0.01, -0.09]}, limits=(-8, 4))
-    edge = [line for line in ax.lines if line.get_marker() == "<"]
-    assert [line.get_xdata()[0] for line in edge] == [-8] * 4  # three runs and a mean
-    assert [line.get_ydata()[0] for line in edge] == [0, 1, 1, 1]
+def test_only_what_passes_is_a_full_square_and_what_is_outside_a_triangle():
+    ax = draw_forest(EFFECTS, ["harms", "breaks"], (-8, 4), before={"harms": 0.01})
+    marks = {
+        line.get_ydata()[0]: line for line in ax.lines if line.get_marker() in ("s", "o", "<") and len(line.get_xdata())
+    }
+    assert [marks[y].get_marker() for y in range(4)] == ["o", "o", "s", "<"]
+    assert [marks[y].get_xdata()[0] for y in range(4)] == pytest.approx([2, 0.1, -3, -8])
+    (cross,) = [line for line in ax.lines if line.get_marker() == "x" and len(line.get_xdata())]
+    assert (cross.get_xdata()[0], cross.get_ydata()[0]) == (1, 2)
 
 
-def test_only_clear_changes_are_orange():
-    ax = draw_changes(CHANGES, clear=["harms", "breaks", "helps"])
-    bars = [line for line in ax.lines if line.get_marker() == "|"]
-    orange = [same_color(line.get_color(), style.CLASS_TOKEN) for line in bars]
-    assert orange == [True, False, True]
-    edge = [line for line in ax.lines if line.get_marker() == "<"][-1]
-    assert same_color(edge.get_color(), style.CLASS_TOKEN) and edge.get_ydata()[0] == 3
+def test_an_experiment_shows_the_differences_and_their_means():
+    baseline, changed = np.array([[1, 1, 0, 0], [1, 0, 1, 0]], bool), np.array([[1, 0, 1, 0], [1, 0, 0, 0]], bool)
+    effect = SimpleNamespace(difference=-0.125, seeds=0.1, images=0.2, interval=lambda: (-0.5, 0.25))
+    fig = draw_experiment(baseline, changed, effect, ("a", "b"), images=(1, 4))
+    signs = [text.get_text() for text in fig.axes[4].texts]
+    assert signs == ["−", "+", "−"]  # of images 1 to 3: seed 0 loses one and gains one, seed 1 loses one
+    rows = next(line for line in fig.axes[5].lines if line.get_marker() == "o")
+    assert list(rows.get_xdata()) == [0, -25]
+    assert [bar.get_height() for bar in fig.axes[6].patches] == [-0.5, 0, 0]
+    assert spans(fig.axes[7], SEEDS, 6) == [[-22.5, -2.5]] and spans(fig.axes[7], IMAGES, 6) == [[-32.5, 7.5]]
+    assert [text.get_text() for text in fig.axes[1].texts] == ["50.0%", "50.0%"]
 
 
-def test_intervals_are_drawn_in_points_and_end_at_the_axis():
-    ax = draw_changes({"one": [0.01], "two": [-0.02, 0.0]}, {"one": (-0.5, 0.02), "two": (-0.03, 0.01)}, limits=(-8, 4))
-    spans = [line for line in ax.lines if line.get_linewidth() == 3]
-    assert [[round(x, 9) for x in line.get_xdata()] for line in spans] == [[-8, 2], [-3, 1]]
-    assert sum(line.get_marker() == "o" for line in ax.lines) == 2  # a single number is a mean, not a seed
+def test_pairs_join_the_same_seed_and_show_differences():
+    fig = draw_pairs({"baseline": [0.5, 0.7], "up": [0.6, 0.9], "down": [0.4, 0.7]})
+    left, right = fig.axes
+    assert [list(line.get_ydata()) for line in left.lines] == [[0.6, 0.5, 0.4], [0.9, 0.7, 0.7]]
+    assert [label.get_text() for label in left.get_xticklabels()] == ["up", "baseline", "down"]
+    assert sorted(line.get_xdata()[0] for line in right.lines[:4]) == pytest.approx([-10, 0, 10, 20])
+
+
+def test_a_ranking_goes_from_the_worst_to_the_best():
+    ax = draw_ranking(EFFECTS, "t")
+    dots = [
+        (line.get_ydata()[0], line.get_marker()) for line in ax.lines if line.get_marker() in "os" and len(line.get_xdata())
+    ]
+    assert dots == [(-50, "s"), (-3, "s"), (pytest.approx(0.1), "o"), (2, "o")]  # a circle: the interval contains 0
+
+
+def test_holms_threshold_rises_with_the_rank():
+    ax = draw_holm(EFFECTS)
+    lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
+    assert lines["Holm's threshold"] == pytest.approx([0.05 / 4, 0.05 / 3, 0.05 / 2, 0.05])
+    assert lines["passes"] == [1e-6, 0.001, 0.02] and lines["does not"] == [0.8]
 
 
 def test_every_line_has_all_runs_of_a_design():

@@ -35,14 +35,14 @@ def answer(n, low, high, seed):
 DRAW_WRONG = DRAW.wrong("rates", {
     "a row of n rates": ["(10**x)[0].item()", "'rates'"], "gives one number": "10**x[0]", "a row of numbers": "['a'] * n",
     "gives 201 rates": ["[*(10**x), 1]", "itertools.cycle(10**x)"], "that is the exponent": ["x", "x * math.log(10)"],
-    "drawn with one logarithm, undone with another": ["torch.exp(x)", "10 ** (x * math.log(10))"],
-    "is a logarithm taken": "low / (0 * u)", "which is above 0.1": "high * (high / low) ** u",
+    "has one base and the power another": ["torch.exp(x)", "10 ** (x * math.log(10))"],
+    "is it the logarithm of 0": "low / (0 * u)", "which is above 0.1": "high * (high / low) ** u",
     "which is below 0.0001": "low * (low / high) ** u", "uniform, not log-uniform": "low + (high - low) * u",
     "crowded at the low end": "1 / (1 / low + (1 / high - 1 / low) * u)",
-    "with a fraction, not whole ones": "(10 ** x.floor()).clamp(min=low)",
+    "real exponents instead of whole ones": "(10 ** x.floor()).clamp(min=low)",
 }) | DRAW.wrong("draw", {
-    "draw a new one for each": "torch.rand(1, generator=own).repeat(n)", "an even grid": "torch.linspace(0, 1, n)",
-    "each should get a quarter": "torch.rand(n, generator=own) ** 2",
+    "draw a new one for each": "torch.rand(1, generator=own).repeat(n)", "a regular grid": "torch.linspace(0, 1, n)",
+    "each should contain a quarter": "torch.rand(n, generator=own) ** 2",
     "no rate comes near 1e-05": "0.03 + 0.97 * torch.rand(n, generator=own)",
     "the same rates for every seed": "torch.rand(n, generator=torch.Generator())",
     "when called again": ["torch.rand(n)", "torch.rand(n, generator=own.manual_seed(torch.seed() % 1000))"],
@@ -73,15 +73,15 @@ def scaled_by_ifs(rate, old, new, way):
 SCALE_WRONG = SCALE.wrong("give", {
     "it should give a number": "f'{lr}!'", "upside down": "lr / ratio**power",
     "what the other rule gives": ["lr * ratio ** (0.5 / power)", "lr * ratio", "lr * math.sqrt(ratio)"],
-    "only the factor": "ratio**power", "nothing was scaled": "lr", "the root is taken of lr too": "(lr * ratio) ** power",
+    "only the factor": "ratio**power", "nothing was scaled": "lr", "square root is taken of lr": "(lr * ratio) ** power",
     "the ratio is squared": "lr * ratio if power == 1 else lr * ratio * ratio",
-    "whole numbers": "lr * (new // batch) ** power", "divide by the old one": "lr * new**power",
+    "rounds down to whole numbers": "lr * (new // batch) ** power", "divide by the old one": "lr * new**power",
     "multiply by the new one": "lr / batch**power", "multiply by it": "lr + ratio**power",
-    "was taken upside down": "lr / ratio**2", "leave the rounding": "round(lr * ratio**power, 4)",
-    "or by the root of that": "1.1 * lr * ratio**power",
+    "squared and upside down": "lr / ratio**2", "leave the rounding": "round(lr * ratio**power, 4)",
+    "or by its square root": "1.1 * lr * ratio**power",
 }) | SCALE.wrong("otherwise", {
     'rule "cubic"; it should be a ValueError': "raise KeyError(rule)",
-    "for the rule 'cubic'; a typing error would pass unseen: raise ValueError": ["power = 0.5", "return None"],
+    "for the rule 'cubic'; a misspelled rule would go unnoticed: raise ValueError": ["power = 0.5", "return None"],
 })  # fmt: skip
 
 # one_at_a_time
@@ -118,16 +118,16 @@ def keeps(baseline, options, kept=[]):  # noqa: B006  that is the mistake
 
 ONE_WRONG = ONE.wrong("give", {
     "a list of settings": ["len(runs)", "dict(enumerate(runs))"], "a run is a dictionary": "list(map(str, runs))",
-    "itself is missing": "runs[1:]", "the baseline comes first": "runs[::-1]", "is run 2 times": "runs * 2",
-    "comes more than once": "runs + runs[1:]", "was not asked for": "runs + [{**baseline, 'lr': 7}]",
+    "itself is missing": "runs[1:]", "the baseline should come first": "runs[::-1]", "is run 2 times": "runs * 2",
+    "is listed more than once": "runs + runs[1:]", "was not asked for": "runs + [{**baseline, 'lr': 7}]",
 }) | ONE.wrong("add", {
-    "lacks depth: it should hold the baseline's": "runs.append({name: value} | {'lr': 3e-3})",
+    "lacks depth: it should contain the baseline's": "runs.append({name: value} | {'lr': 3e-3})",
     "changes 2 things at once": ["run = run | {name: value}; runs.append(run)", "run[name] = value; runs.append(run)"],
     "changes the baseline": "baseline[name] = value; runs.append(dict(baseline))",
-    "only the last one kept": "runs = [r for r in runs if r.get(name) == baseline[name]] + [baseline | {name: value}]",
+    "only the last value kept": "runs = [r for r in runs if r.get(name) == baseline[name]] + [baseline | {name: value}]",
 }) | ONE.wrong("wanted", {
-    "leave out values that it has already": ["True", "value is not baseline.get(name)"],
-    "0 taken for no value": "value and value != baseline.get(name)",
+    "leave out values that the baseline already has": ["True", "value is not baseline.get(name)"],
+    "0 treated as no value": "value and value != baseline.get(name)",
 }) | {
     "gives the baseline itself as a run": ONE(first="[baseline]"),
     "changes 2 things at once (lr, depth), so one cannot say": grid,
@@ -174,29 +174,30 @@ def divided(baseline, changed):
 
 
 COMPARE_WRONG = COMPARE.wrong("mean", {
-    "error first": "error", "signs are lost: take abs() of the mean": "abs(mean)", "the sign is turned": "(a - b).mean()",
+    "is the error first": "error", "the sign is lost: use abs() only": "abs(mean)", "the sign is reversed": "(a - b).mean()",
     "the best seeds": "b.max() - a.max()", "the largest difference": "d.max()", "that is the sum": "d.sum()",
     "of the change itself": "b.mean()", "that is a ratio": "b.mean() / a.mean()", "a mean divides by n": "d.sum() / (n - 1)",
-    "the median": "np.median(d)", "signs are lost before": "abs(d).mean()", "it should give a number": "d",
-    "seed by seed, and the mean of that": "mean + 1",
+    "the median": "np.median(d)", "the signs are lost before": "abs(d).mean()", "it should give a number": "d",
+    "seed by seed, and take the mean": "mean + 1",
 }) | COMPARE.wrong("error", {
-    "the spread of the differences; the error": "d.std(ddof=1)", "should be n - 1 (": "d.std() / n**0.5",
-    "without the root of n": "d.std()", "falls with the root of n": "d.std(ddof=1) / n",
-    "divides by n, and has n": "d.std() / n", "not paired, and with n": "((a.var() + b.var()) / n) ** 0.5",
-    "not paired: the spreads of both": "((a.var(ddof=1) + b.var(ddof=1)) / n) ** 0.5",
+    "the standard deviation of the differences; divide it": "d.std(ddof=1)", "should have n - 1 (": "d.std() / n**0.5",
+    "not yet divided by": "d.std()", "falls with the square root of n": "d.std(ddof=1) / n",
+    "you divided by n, and": "d.std() / n", "not paired, and with n": "((a.var() + b.var()) / n) ** 0.5",
+    "not paired: the variances of both": "((a.var(ddof=1) + b.var(ddof=1)) / n) ** 0.5",
     "the error of the change alone": "b.std(ddof=1) / n**0.5", "the error of the baseline alone": "a.std(ddof=1) / n**0.5",
-    "the spread of the change alone": "b.std(ddof=1)", "in one heap": "np.array([a, b]).std(ddof=1) / (2 * n) ** 0.5",
-    "its root is the spread": "d.var(ddof=1) / n", "take its root, and divide": "d.var(ddof=1)",
-    "the factor 2 belongs": "2 * error", "once is enough": "d.std(ddof=1) / (n - 1) ** 0.5",
-    "divided by the root of their number": "0",
+    "the standard deviation of the change alone": "b.std(ddof=1)",
+    "accuracies together": "np.array([a, b]).std(ddof=1) / (2 * n) ** 0.5",
+    "that is a variance; take its square root": "d.var(ddof=1) / n", "take its square root, and divide": "d.var(ddof=1)",
+    "the factor 2 belongs": "2 * error", "in the standard deviation only": "d.std(ddof=1) / (n - 1) ** 0.5",
+    "divided by the square root of their number": "0",
 }) | COMPARE.wrong("larger", {
-    "says 'yes'": "'yes'", "says 2.5 as the third thing": "2.5", "compare abs(difference)": "mean > 2 * error",
-    "twice the error, not once": ["abs(mean) > error", "True"], "not with the spread": "abs(mean) > 4 * error",
-    "is the comparison turned round": ["abs(mean) < 2 * error", "False"], "is >, not >=": "abs(mean) >= 2 * error",
-    "any difference exceeds 0": "error and abs(mean) > 2 * error",
+    "gives 'yes'": "'yes'", "gives 2.5 as the third result": "2.5", "compare abs(difference)": "mean > 2 * error",
+    "twice the error, not once": ["abs(mean) > error", "True"], "not the standard deviation": "abs(mean) > 4 * error",
+    "is the comparison reversed": ["abs(mean) < 2 * error", "False"], "is >, not >=": "abs(mean) >= 2 * error",
+    "any difference is larger": "error and abs(mean) > 2 * error",
 }) | {
-    "three things": lambda a, b: by_hand(a, b)[0], "gives 2 things": lambda a, b: by_hand(a, b)[:2],
-    "divides by an error of 0": divided, "tears the pairs apart": lambda a, b: a.sort() or by_hand(a, b),
+    "three results": lambda a, b: by_hand(a, b)[0], "gives 2 results": lambda a, b: by_hand(a, b)[:2],
+    "divides by an error of 0": divided, "separates the pairs": lambda a, b: a.sort() or by_hand(a, b),
 }  # fmt: skip
 
 # pick
@@ -234,15 +235,15 @@ PICK_WRONG = PICK.wrong("score", {
     "its median is the best": "np.median(runs[name])", "its first run is the best": "runs[name][0]",
     "its last run is the best": "runs[name].pop()",
 }) | PICK.wrong("give", {
-    "stands in the first row": "next(iter(runs))", "gives a whole row": "rows[0]", "not its accuracy": "max(runs[best])",
-    "the name of a change": "[best]", "no change of these rows": ["'baseline'", "'right'"],
+    "is in the first row": "next(iter(runs))", "gives a whole row": "rows[0]", "not its accuracy": "max(runs[best])",
+    "the name of a change": "[best]", "not a change of these rows": ["'baseline'", "'right'"],
     "for its own change": "'first' if rows[0]['seed'] else best",
 }) | {
     "still the planted mistake": lambda rows: max(rows, key=lambda row: row["test_accuracy"])["change"],
-    "the test part is for the end": PICK(key='"test_accuracy"'),
+    "the test set is for the end": PICK(key='"test_accuracy"'),
     "only that one kept": lambda rows: picked_by_groups(rows, order=lambda row: row["seed"]),
     "changes the rows": PICK(rows="rows.sort(key=str) or rows"),
-    "was something kept": lambda rows: SEEN.extend(rows) or PICK()(SEEN),
+    "kept from an earlier call": lambda rows: SEEN.extend(rows) or PICK()(SEEN),
 }  # fmt: skip
 
 # halving
@@ -290,16 +291,16 @@ HALVING_WRONG = HALVING.wrong("keep", {
 }) | HALVING.wrong("start", {
     "begins with 4 epochs": "left, epochs = candidates, 2 * epochs", "begins with 1 epochs": "left, epochs = candidates, 1",
     "1 of 8 candidates are not tried": "left = candidates[1:]", "takes a candidate": "left = list(range(len(candidates)))",
-    "score each candidate once a round": "left = candidates; [score(candidate, epochs) for candidate in candidates]",
+    "score each candidate once per round": "left = candidates; [score(candidate, epochs) for candidate in candidates]",
     "Are the epochs doubled": "left = [max(candidates, key=lambda candidate: score(candidate, epochs))]",
 }) | HALVING.wrong("give", {
     "does it end with return": "None", "not a list": "left", "the candidate itself": "left[0]['name']",
     "is left in the end": "candidates[0]",
 }) | {
     "never calls score": lambda candidates, score, epochs: candidates[0], "it should be 2": HALVING(stop="2"),
-    "double the epochs after a round": HALVING(epochs="epochs"), "it should be": HALVING(epochs="epochs + 1"),
-    "go on; better were": HALVING(key="score(candidate, epochs)"), "Stop when one": HALVING(end="score(left[0], 64)"),
-    "changes the list of candidates": drains, "is for equal scores": by_pairs,
+    "double the epochs after it": HALVING(epochs="epochs"), "it should be": HALVING(epochs="epochs + 1"),
+    "have the best scores": HALVING(key="score(candidate, epochs)"), "Stop when one": HALVING(end="score(left[0], 64)"),
+    "changes the list of candidates": drains, "With equal scores, sorting": by_pairs,
 }  # fmt: skip
 
 RIGHT = {

@@ -1,4 +1,4 @@
-"""Ablation: change one thing at a time, train several seeds of each, and see which changes are larger than the noise."""
+"""Ablation: change settings, train several seeds of each change, and test which differences are larger than the noise."""
 
 from vit_helpers.ablation.errors import compare, compare_best, crossfit, effect_of, holm
 from vit_helpers.ablation.factorial import effects

@@ -1,4 +1,4 @@
-"""How sure a difference between trainings is: the error of the seeds, that of the images, and both; many comparisons."""
+"""Standard errors of a difference between trainings, over seeds, over images and over both, and multiple comparisons."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ Array = Any  # of numpy
 
 @dataclass(frozen=True)
 class Effect:
-    """A mean difference of accuracies, and its standard errors; NaN for what cannot be known, as from one seed.
+    """A mean difference of accuracies with its standard errors; NaN for those that one seed cannot give.
 
-    seeds : if other seeds had been drawn, on the same images
-    images: if other images had been drawn, for the same trained models
-    both  : if both had been drawn anew; df: its degrees of freedom (Satterthwaite's approximation)
+    seeds : over other seeds, on the same images
+    images: over other images, with the same trained models
+    both  : over other seeds and other images;  df: its degrees of freedom (Satterthwaite's approximation)
     """
 
     difference: float
@@ -31,25 +31,25 @@ class Effect:
 
     @property
     def p(self) -> float:
-        """The probability of a difference at least as large, in either direction, if there were none (t test of `both`)"""
+        """The probability of a difference at least as large, either way, if there were no effect (t test of `both`)"""
         if self.both == 0:
             return float(self.difference == 0)
         return float(2 * stdtr(self.df, -abs(self.difference) / self.both))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The confidence interval of the difference, by t with `df` degrees of freedom"""
+        """The confidence interval of the difference, from the t distribution with `df` degrees of freedom"""
         half = float(stdtrit(self.df, (1 + level) / 2)) * self.both
         return self.difference - half, self.difference + half
 
     def row(self) -> dict[str, Any]:
-        """What a table shows of it: difference, seeds, images and both, low and high (the 95% interval)"""
+        """The columns of a table: difference, seeds, images and both, low and high (the 95% interval)"""
         low, high = self.interval()
         errors = {"seeds": self.seeds, "images": self.images, "both": self.both}
         return {"difference": self.difference, **errors, "low": low, "high": high}
 
 
 def combine(difference: float, seeds: float, images: float, overlap: float, df_seeds: float, df_images: float) -> Effect:
-    """An effect from the variances of seeds and of images, which share an `overlap`: that of each model on each image."""
+    """An effect from the variances over seeds and over images, which share an `overlap`: each model on each image."""
     both = max(seeds, images, seeds + images - overlap)
     parts = seeds**2 / df_seeds + images**2 / df_images if df_seeds else math.nan
     df = both**2 / parts if parts else math.inf
@@ -57,10 +57,10 @@ def combine(difference: float, seeds: float, images: float, overlap: float, df_s
 
 
 def effect_of(differences: Array) -> Effect:
-    """The mean of differences (n seeds, m images), each the answer of one model less that of another: -1, 0 or 1.
+    """The mean of differences (n seeds, m images), each whether one model is correct minus whether another is: -1, 0 or 1.
 
-    The error of the images is, for one seed, McNemar's. That of both is by two-way clustering (Cameron, Gelbach and Miller
-    2011): the variances of seed means and of image means, less what both contain.
+    For one seed, the error of the images is McNemar's. That of both is by two-way clustering (Cameron, Gelbach and Miller
+    2011): the variances of seed means and of image means, minus what both contain.
 
     >>> effect_of([[1, 0, 0, 0], [0, 0, 1, 0]]).difference
     0.25
@@ -77,13 +77,13 @@ def effect_of(differences: Array) -> Effect:
 
 
 def right_answers(runs: pd.DataFrame, change: str, column: str = "right") -> dict[int, Array]:
-    """Which images of the split (column "right": validation, "test_right": test) each run of a change had right, by seed"""
+    """Which images each run of a change classified correctly, by seed (column "right": validation, "test_right": test)"""
     rows = runs[runs["change"] == change]
     return {seed: unpack(text) for seed, text in zip(rows["seed"], rows[column], strict=True)}
 
 
 def paired(runs: pd.DataFrame, change: str, baseline: str = "baseline", column: str = "right") -> Array:
-    """The answers of a change less those of the baseline with the same seed: (n seeds, m images) of -1, 0 and 1"""
+    """Correct answers of a change minus those of the baseline with the same seed: (n seeds, m images) of -1, 0 and 1"""
     ours, theirs = (right_answers(runs, name, column) for name in (change, baseline))
     if not (seeds := sorted(ours.keys() & theirs.keys())):
         raise ValueError(f"{change} and {baseline} have no seed in common")
@@ -91,10 +91,10 @@ def paired(runs: pd.DataFrame, change: str, baseline: str = "baseline", column: 
 
 
 def crossfit(candidates: Sequence[Array]) -> tuple[Array, Array]:
-    """The answers of the best of several candidates, of which none was chosen by an answer that it is reported on.
+    """The answers of the best of several candidates, by cross-fitting: no answer evaluates a choice it took part in.
 
-    For one seed, and for the even or the odd images, it is the candidate that has the highest accuracy on the other half of
-    the images with the other seeds (if there are any).
+    For one seed, and for the even or the odd images, the best is the candidate with the highest accuracy on the other half
+    of the images with the other seeds (if there are any).
     candidates: for each, which images were classified correctly: (n seeds, m images)
     returns   : (n, m) answers, and (n, 2) which candidate was chosen for each seed and half
     """
@@ -111,9 +111,9 @@ def crossfit(candidates: Sequence[Array]) -> tuple[Array, Array]:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p-values after Holm's correction (1979): below 0.05 in a family of true null hypotheses with probability 0.05 at most.
+    """p-values after Holm's correction (1979): if no effect is real, one is below 0.05 with probability 0.05 at most.
 
-    NaN stays, and is not counted.
+    NaN stays NaN and is not counted.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -126,10 +126,10 @@ def holm(p: Sequence[float]) -> list[float]:
 def compare(
     runs: pd.DataFrame, baseline: str = "baseline", column: str = "right", changes: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """Every change against the baseline, by paired seeds and paired images; the changes are one family for Holm.
+    """Every change compared with the baseline, paired by seed and by image; the changes are one family for Holm.
 
     runs   : what `run_table` returns;  changes: those to compare, None for all
-    returns: indexed by change: n (seeds), what `Effect.row` has, discordant (fraction of answers of which one is right), p,
+    returns: indexed by change: n (seeds), what `Effect.row` has, discordant (fraction with one correct answer), p,
              holm
     """
     names = [name for name in dict.fromkeys(runs["change"]) if name != baseline] if changes is None else list(changes)
@@ -141,9 +141,9 @@ def compare(
 def compare_best(
     runs: pd.DataFrame, candidates: Mapping[str, Sequence[str]], baseline: str = "baseline", column: str = "right"
 ) -> pd.DataFrame:
-    """As `compare`, where each side is the best of several candidates, such as learning rates, chosen as in `crossfit`.
+    """As `compare`, but each side is the best of several candidates, such as learning rates, chosen as in `crossfit`.
 
-    candidates: {name: changes of which one is chosen}, also for the baseline;  chosen: how often which candidate was
+    candidates: {name: changes of which one is chosen}, also for the baseline;  chosen: how often each candidate was
     """
     rights = {one: right_answers(runs, one, column) for some in candidates.values() for one in some}
     lines = {}
@@ -162,6 +162,6 @@ def compare_best(
 
 
 def line_of(differences: Array) -> dict[str, Any]:
-    """A line of `compare`, from differences (n seeds, m images)."""
+    """A row of `compare`, from differences (n seeds, m images)."""
     effect, discordant = effect_of(differences), float(np.abs(differences).mean())
     return {"n": len(differences), **effect.row(), "discordant": discordant, "p": effect.p}

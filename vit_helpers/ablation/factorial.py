@@ -1,4 +1,4 @@
-"""Fractional factorial designs of two levels: many settings changed at once, in few runs, so that interactions show."""
+"""Two-level fractional factorial designs: many settings are changed together in few runs, so that interactions show."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -18,8 +18,8 @@ Words = list[tuple[tuple[str, ...], int]]  # products of letters, each with a si
 def design(factors: int, generators: Sequence[str] = ()) -> list[Run]:
     """The runs of a design: for each, the level of every factor by its letter, -1 or 1.
 
-    Factors without a generator take all combinations; generators, as in "F=-ABC", determine the others.
-    raises: ValueError when they do not
+    Factors without a generator have all combinations of levels; generators, as in "F=-ABC", determine the others.
+    raises: ValueError if they do not
 
     >>> [run["C"] for run in design(3, ["C=AB"])]
     [1, -1, -1, 1]
@@ -42,9 +42,9 @@ def design(factors: int, generators: Sequence[str] = ()) -> list[Run]:
 
 
 def confounded(runs: Sequence[Run]) -> dict[tuple[int, ...], Words]:
-    """Main effects and interactions of two, in groups that no run tells apart, each with its sign relative to the first.
+    """Main effects and two-way interactions in confounded groups, each with its sign relative to the first.
 
-    returns: {the first one's level in every run: its group}
+    returns: {the level of the first in every run: its group}
     """
     groups: dict[tuple[int, ...], Words] = {}
     for word in [some for size in (1, 2) for some in combinations(runs[0], size)]:
@@ -58,7 +58,7 @@ def confounded(runs: Sequence[Run]) -> dict[tuple[int, ...], Words]:
 
 
 def designed(factors: Mapping[str, Mapping[str, Any]], generators: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The changes of a table: for each run of the design that has a factor at its high level, its name and settings."""
+    """The changes of a table: name and settings of each run of the design that has a factor at its high level."""
     for run in design(len(factors), generators):
         high = [given for given, level in zip(factors.values(), run.values(), strict=True) if level == 1]
         if high:
@@ -66,17 +66,17 @@ def designed(factors: Mapping[str, Mapping[str, Any]], generators: Sequence[str]
 
 
 def name_of(run: Mapping[str, int], factors: Sequence[str]) -> str:
-    """The factors that a run has at their high level, as in "width 96, depth 3"."""
+    """The factors that are at their high level in a run, as in "width 96, depth 3"."""
     return ", ".join(name for name, level in zip(factors, run.values(), strict=True) if level == 1)
 
 
 def effects(
     runs: pd.DataFrame, factors: Sequence[str], generators: Sequence[str] = (), column: str = "right"
 ) -> pd.DataFrame:
-    """Main effects and interactions of two, with their errors, from the runs of a design and every seed that all have.
+    """Main effects and two-way interactions with their errors, from the runs of a design and the seeds that all have.
 
-    A main effect is the mean accuracy at the high level less that at the low one. An interaction is how far the gain of two
-    changes together is from the sum of their gains, on average over the levels of the others.
+    A main effect is the mean accuracy at the high level minus that at the low one. An interaction is how far the joint gain
+    of two changes is from the sum of their gains, on average over the levels of the others.
     returns: indexed by effect, with all that it is confounded with: order (1 or 2), then as `compare`; one family for Holm
     """
     plan = design(len(factors), generators)
@@ -95,7 +95,7 @@ def effects(
 def contrast(right: Array, weights: Array) -> dict[str, float]:
     """A sum of weighted accuracies with its errors, from answers (R runs, n seeds, m images).
 
-    The error of the seeds is pooled over all runs, less the mean difference between the seeds.
+    The error of the seeds is pooled over all runs, after the mean difference between the seeds is removed.
     """
     total, n, m = right.shape
     accuracy, square = right.mean(2), float((weights**2).sum())

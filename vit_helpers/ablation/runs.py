@@ -1,4 +1,4 @@
-"""Tables of runs: a baseline and changes to it, each trained with several seeds, kept in a CSV file and summarized."""
+"""Tables of runs: a baseline and changes to it, each trained with several seeds, stored in a CSV file and summarized."""
 
 import json
 import multiprocessing
@@ -34,13 +34,13 @@ LOADED: dict[tuple[object, ...], Any] = {}  # data sets that have been read
 
 @dataclass(frozen=True)
 class Table:
-    """What to run: a baseline, and changes to it, one at a time.
+    """What to train: a baseline, and changes to it, one at a time.
 
     data    : name of a data set;  model: size of a model with its patch side;  seeds: how many of each
     baseline: settings that every run has, by name, as for `RunSettings.from_dict`
     changes : {name: settings}
-    factors : {name: settings}, changed together as `factorial.design` says with the generators; its runs become changes
-    test    : whether the accuracy on the test split is kept, too; nothing may be chosen by it
+    factors : {name: settings}, changed together as in `factorial.design` with the generators; its runs become changes
+    test    : whether the accuracy on the test split is stored, too; nothing may be chosen by it
     raises  : ValueError or TypeError naming the change whose settings do not fit
     """
 
@@ -97,12 +97,12 @@ class Table:
 def run_table(
     table: Table, path: str | PathLike[str], report: Callable[[str], object] = print, workers: int = 1, machine: str = ""
 ) -> pd.DataFrame:
-    """Run what is not in the CSV file yet, and return all runs of the table, one per row.
+    """Train the runs that are not in the CSV file yet, and return all runs of the table, one per row.
 
-    Each row is written as soon as its run is finished, so that a table that was stopped goes on where it was.
-    report : called with a line per finished run; the first says how many hours the others need
+    Each row is written as soon as its run is finished, so that a table that was stopped continues where it was.
+    report : called with a line per finished run; the first contains how many hours the others need
     workers: how many runs at a time, each in a process of its own with one thread; 1 for none but this process
-    machine: what a row says of the machine, before the number of threads and the version of torch
+    machine: how each row describes the machine, before the number of threads and the version of torch
     returns: with columns right (see `unpack`), machine and date; if the table asks for it, test_accuracy and test_right
     raises : ValueError when the file contains rows of other settings, or another process writes into it
     """

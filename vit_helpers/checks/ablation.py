@@ -1,4 +1,4 @@
-"""The exercises of notebook 10: runs, how they are compared, and the pick; rates and halving have a module of their own."""
+"""The exercises of notebook 10 about runs and their comparison; those about a search are in `ablation_search`."""
 
 import json
 import math
@@ -26,21 +26,21 @@ def runs_of(baseline: Settings, options: Settings) -> list[Settings]:
 
 
 def settings(baseline: Settings, options: Settings) -> Case:
-    """A baseline and options; what is equal is not the same object, so that `is` shows."""
+    """A baseline and options; equal values are different objects, so that a comparison with `is` fails."""
     return Case(lambda: tuple(json.loads(json.dumps([baseline, options]))))
 
 
 def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict[str, list[Any]]:
-    """The runs that an answer lists, those behind the first sorted; Mistake where they are not its own to give."""
+    """The runs that an answer lists, sorted after the first; Mistake if they share objects with the arguments or a call."""
     given = copy_of((baseline, options))
     got = as_list(answer(*given), f"for {baseline} and {options}", "a list of settings")
-    words = f"changes the baseline: {baseline} is now {given[0]}. Make a new dictionary for every run"
+    words = f"changes the baseline: {baseline} is now {given[0]}. Make a new dictionary for each run"
     reject_if(given[0] != baseline, words)
-    reject_if(given[1] != options, f"changes the options: {options} is now {given[1]}. Do not take values out of them")
+    reject_if(given[1] != options, f"changes the options: {options} is now {given[1]}. Read them without removing values")
     for run in got:
         reject_if(not isinstance(run, dict), f"gives {short(run)} as a run; a run is a dictionary of settings")
-    reject_if(any(USED in run for run in got), "keeps dictionaries of an earlier call")
-    words = "gives the baseline itself as a run: whoever changes that run changes the baseline too. Make a copy of it"
+    reject_if(any(USED in run for run in got), "returns dictionaries of an earlier call")
+    words = "gives the baseline itself as a run, so changing that run would change the baseline too. Make a copy of it"
     reject_if(any(run is given[0] for run in got), words)
     runs = [dict(run) for run in got]
     for run in got:
@@ -52,21 +52,21 @@ def other_runs(got: list[Settings], right: list[Settings], baseline: Settings, o
     """What is wrong with a list of runs."""
     for run in got:
         if missing := [name for name in baseline if name not in run]:
-            return f"the run {run} lacks {', '.join(missing)}: it should hold the baseline's settings with one changed"
+            return f"the run {run} lacks {', '.join(missing)}: it should contain the baseline's settings with one changed"
         changed = [name for name in run if name not in baseline or run[name] != baseline[name]]
         if len(changed) > 1:
             words = "so one cannot say which of them did it. Start each run from the baseline"
             return f"the run {run} changes {len(changed)} things at once ({', '.join(changed)}), {words}"
     if got.count(baseline) > 1:
-        return f"the baseline {baseline} is run {got.count(baseline)} times: leave out values that it has already"
+        return f"the baseline {baseline} is run {got.count(baseline)} times: leave out values that the baseline already has"
     if repeated := [run for i, run in enumerate(got) if run in got[:i]]:
-        return f"the run {repeated[:1]} comes more than once"
+        return f"the run {repeated[:1]} is listed more than once"
     if baseline not in got:
-        return f"the baseline {baseline} itself is missing: what would one compare with?"
+        return f"the baseline {baseline} itself is missing, so there is nothing to compare with"
     if got[0] != baseline:
-        return f"begins with {got[0]}; the baseline comes first"
+        return f"begins with {got[0]}; the baseline should come first"
     if lost := [run for run in right if run not in got]:
-        return f"the run {lost[:1]} is missing. Is a value of 0 taken for no value, or only the last one kept?"
+        return f"the run {lost[:1]} is missing. Is a value of 0 treated as no value, or only the last value kept?"
     return f"the run {[run for run in got if run not in right][:1]} was not asked for"
 
 
@@ -80,12 +80,12 @@ ONE = Exercise(
     ideas={
         "the baseline first, then every change alone":
             [settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})],
-        "no run twice: what the baseline has already is no change":
+        "no run twice, and none for a value that the baseline already has":
             [settings({"lr": 3e-3, "depth": 2, "pool": "cls"}, {"depth": [1, 2, 4], "pool": ["avg", "cls"], "lr": [3e-3]})],
-        "zeros are values too, and a new setting may be named":
+        "a value of 0 counts, and so does a setting that the baseline does not have":
             [settings({"dropout": 0.1}, {"dropout": [0.0, 0.1], "weight_decay": [0.0, 0.3]})],
-        "nothing to change: the baseline alone": [settings({"lr": 3e-3}, {})],
-        "leaves the two dictionaries as they were, and every run has one of its own":
+        "with nothing to change, only the baseline": [settings({"lr": 3e-3}, {})],
+        "the two dictionaries stay as they were, and every run has its own":
             [settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})],
     },
     mistakes={},  # `listed_runs` and `other_runs` tell what is wrong
@@ -112,47 +112,47 @@ def compare(
 
 
 MEANS: Mapping[str, Function] = {
-    "error first? It goes difference, error, larger": lambda a, b, d: error_of(d),
-    "signs are lost: take abs() of the mean, if at all, and only where it is compared with the error":
+    "is the error first? The order is difference, error, larger": lambda a, b, d: error_of(d),
+    "the sign is lost: use abs() only where the mean is compared with the error":
         lambda a, b, d: abs(fmean(d)),
-    "the sign is turned: the change minus the baseline": lambda a, b, d: -fmean(d),
-    "that is the difference of the best seeds; take all of them": lambda a, b, d: max(b) - max(a),
-    "that is the largest difference; take the mean": lambda a, b, d: max(d),
+    "the sign is reversed: subtract the baseline from the change": lambda a, b, d: -fmean(d),
+    "that is the difference between the best seeds; use all seeds": lambda a, b, d: max(b) - max(a),
+    "that is the largest difference; use the mean": lambda a, b, d: max(d),
     "that is the sum; divide by the number of seeds": lambda a, b, d: sum(d),
-    "that is the mean of the change itself; take the baseline away": lambda a, b, d: fmean(b),
-    "that is a ratio; take the difference": lambda a, b, d: fmean(b) / fmean(a),
-    "divides by n - 1; a mean divides by n": lambda a, b, d: sum(d) / (len(d) - 1),
-    "that is the median; take the mean": lambda a, b, d: median(d),
-    "signs are lost before the mean is taken": lambda a, b, d: fmean(map(abs, d)),
+    "that is the mean of the change itself; subtract the baseline": lambda a, b, d: fmean(b),
+    "that is a ratio; use the difference": lambda a, b, d: fmean(b) / fmean(a),
+    "you divided by n - 1; a mean divides by n": lambda a, b, d: sum(d) / (len(d) - 1),
+    "that is the median; use the mean": lambda a, b, d: median(d),
+    "the signs are lost before averaging": lambda a, b, d: fmean(map(abs, d)),
 }  # fmt: skip
 ERRORS: Mapping[str, Function] = {
-    "that is the spread of the differences; the error of their mean is smaller, by the root of n": lambda a, b, d: stdev(d),
-    "n under the root of the spread should be n - 1 (and the root of n still divides it)":
+    "that is the standard deviation of the differences; divide it by the square root of n": lambda a, b, d: stdev(d),
+    "the standard deviation should have n - 1 (before you divide it by the square root of n)":
         lambda a, b, d: error_of(d, pstdev),
-    "that is the spread, with n instead of n - 1 and without the root of n": lambda a, b, d: pstdev(d),
-    "divides by n; the error falls with the root of n": lambda a, b, d: stdev(d) / len(d),
-    "divides by n, and has n instead of n - 1 in the spread": lambda a, b, d: pstdev(d) / len(d),
-    "not paired: the spreads of both were added. Take the differences seed by seed first, then their spread":
+    "that is the standard deviation with n, not yet divided by the square root of n": lambda a, b, d: pstdev(d),
+    "you divided by n; the error falls with the square root of n": lambda a, b, d: stdev(d) / len(d),
+    "you divided by n, and the standard deviation has n instead of n - 1": lambda a, b, d: pstdev(d) / len(d),
+    "not paired: the variances of both were added. Take the differences seed by seed, then their standard deviation":
         lambda a, b, d: math.hypot(error_of(a), error_of(b)),
     "not paired, and with n instead of n - 1": lambda a, b, d: math.hypot(error_of(a, pstdev), error_of(b, pstdev)),
     "not paired: that is the error of the change alone": lambda a, b, d: error_of(b),
     "not paired: that is the error of the baseline alone": lambda a, b, d: error_of(a),
-    "not paired: that is the spread of the change alone": lambda a, b, d: stdev(b),
-    "not paired: that is the error of all accuracies in one heap": lambda a, b, d: error_of([*a, *b]),
-    "that is a variance; its root is the spread": lambda a, b, d: variance(d) / len(d),
-    "that is a variance; take its root, and divide by the root of n": lambda a, b, d: variance(d),
+    "not paired: that is the standard deviation of the change alone": lambda a, b, d: stdev(b),
+    "not paired: that is the error of all accuracies together": lambda a, b, d: error_of([*a, *b]),
+    "that is a variance; take its square root": lambda a, b, d: variance(d) / len(d),
+    "that is a variance; take its square root, and divide by the square root of n": lambda a, b, d: variance(d),
     "that is twice the error; the factor 2 belongs to the comparison": lambda a, b, d: 2 * error_of(d),
-    "divides by the root of n - 1 as well as by n - 1: once is enough": lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
+    "n - 1 belongs in the standard deviation only; divide by the root of n": lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
 }  # fmt: skip
 LARGER: Mapping[str, Function] = {
-    "a change that harms is larger than the noise too: compare abs(difference)": lambda mean, error, n: mean > 2 * error,
-    "compare with twice the error, not with the spread or more": lambda mean, error, n: abs(mean) > 2 * error * n**0.5,
+    "a change for the worse counts too: compare abs(difference)": lambda mean, error, n: mean > 2 * error,
+    "compare with twice the error, not the standard deviation": lambda mean, error, n: abs(mean) > 2 * error * n**0.5,
     "twice the error, not once": lambda mean, error, n: abs(mean) > error,
-    "any difference exceeds 0, the error where every seed gains the same": lambda mean, error, n: abs(mean) > 2 * error > 0,
-    "nothing differs at all, and more than twice the error is >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
+    "if all seeds gain the same, any difference is larger": lambda mean, error, n: abs(mean) > 2 * error > 0,
+    "nothing differs here; larger than twice the error is >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
 }
 RULES = {"mean": MEANS, "error": ERRORS, "larger": LARGER}
-PAIRS = [  # accuracies of the baseline and of a change, seed by seed; a lost sign is seen in the second pair
+PAIRS = [  # accuracies of the baseline and of a change, seed by seed; a lost sign shows in the second pair
     ([0.80, 0.90, 0.85], [0.83, 0.92, 0.89]),
     ([0.90, 0.70, 0.80, 0.85], [0.86, 0.67, 0.77, 0.80]),
     ([0.90, 0.88], [0.87, 0.93]),
@@ -164,21 +164,21 @@ STEADY = [([0.5, 0.75], [0.625, 0.875]), ([0.5, 0.75], [0.5, 0.75])]
 
 
 def observe_part(answer: Function, baseline: list[Any], changed: list[Any], look: str) -> Settings:
-    """One of the three things that an answer gives; Mistake where they are not two numbers and a truth."""
+    """One of the three results of an answer; Mistake unless they are two numbers and a boolean."""
     when, given = f"for {baseline} and {changed}", ([*baseline], [*changed])
     try:
-        got = as_list(answer(*given), when, "three things: difference, error, and whether it is larger")
+        got = as_list(answer(*given), when, "three results: difference, error, and whether it is larger")
     except ZeroDivisionError:
-        words = "divides by an error of 0 where all seeds agree: compare abs(difference) with 2 * error"
+        words = "divides by an error of 0 when all seeds agree: compare abs(difference) with 2 * error"
         raise Mistake(words) from None
-    words = "changes the lists it is given: .sort() works in place, and tears the pairs apart"
+    words = "changes the lists it is given: .sort() works in place and separates the pairs"
     reject_if(given != (baseline, changed), words)
-    words = f"gives {len(got)} things {when}; it should give difference, error, and whether it is larger"
+    words = f"gives {len(got)} results {when}; it should give difference, error, and whether it is larger"
     reject_if(len(got) != 3, words)
     difference, error, larger = got
-    reject_if(isinstance(larger, str) or larger is None, f"says {larger!r} {when}; it should say True or False")
+    reject_if(isinstance(larger, str) or larger is None, f"gives {larger!r} {when}; it should give True or False")
     truth = as_number(int(larger) if isinstance(larger, bool) else larger, when, "True or False")
-    reject_if(truth not in (0, 1), f"says {truth:.3g} as the third thing {when}; it should be True or False")
+    reject_if(truth not in (0, 1), f"gives {truth:.3g} as the third result {when}; it should be True or False")
     parts = {"difference": as_number(difference, when), "error": as_number(error, when), "larger": bool(truth)}
     return {look: parts[look]}
 
@@ -199,16 +199,16 @@ COMPARE = Exercise(
     says=compare_says,
     rtol=1e-4,
     unknown={
-        "difference": "the change minus the baseline, seed by seed, and the mean of that",
-        "error": "the spread of the differences, divided by the root of their number",
-        "larger": "is the comparison turned round?",
+        "difference": "subtract the baseline from the change, seed by seed, and take the mean",
+        "error": "the standard deviation of the differences, divided by the square root of their number",
+        "larger": "is the comparison reversed?",
     },
     ideas={
         "the mean difference, with its sign": cases(*((*pair, "difference") for pair in PAIRS)),
-        "its standard error, from the differences seed by seed": cases(*((*pair, "error") for pair in PAIRS)),
-        "a difference of more than two errors is larger, upwards or downwards":
+        "its standard error, from the paired differences": cases(*((*pair, "error") for pair in PAIRS)),
+        "a difference of more than two errors is larger, up or down":
             cases(*((*pair, "larger") for pair in JUDGED)),
-        "also where all seeds agree, and where nothing differs": cases(*((*pair, "larger") for pair in STEADY)),
+        "the same when all seeds agree, and when nothing differs": cases(*((*pair, "larger") for pair in STEADY)),
     },
     mistakes=variants(compare, {words: {part: rule} for part, rules in RULES.items() for words, rule in rules.items()}),
 )  # fmt: skip
@@ -224,7 +224,7 @@ def best(score: Function, rows: list[Settings], key: str = "val_accuracy") -> st
     return max(names, key=lambda name: score([row[key] for row in rows if row["change"] == name]))
 
 
-RUNS = {  # for each change its runs: (validation, test); every mistake picks another one
+RUNS = {  # the runs of each change: (validation, test); every mistake picks a different one
     "first": [(0.85, 0.84), (0.86, 0.84), (0.85, 0.84)],
     "right": [(0.90, 0.85), (0.91, 0.86), (0.92, 0.85)],
     "lucky on the test": [(0.84, 0.99), (0.85, 0.80), (0.86, 0.79)],
@@ -241,7 +241,7 @@ OTHERS = {"depth 4": [(0.8, 0.9), (0.9, 0.9)], "depth 8": [(0.7, 0.95), (0.95, 0
 
 
 def rows_of(changes: Settings, order: Function = lambda row: row["seed"], when: str = "") -> Case:
-    """Rows as those of the notebook, seed by seed, or in another order."""
+    """Rows like those of the notebook, seed by seed or in another order."""
     rows = [
         {"change": name, "seed": seed, "val_accuracy": val, "test_accuracy": test}
         for name, runs in changes.items()
@@ -255,27 +255,27 @@ def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
     given = copy_of(rows)
     got = answer(given)
     reject_if(given != rows, "changes the rows it is given; make new ones, or sorted() instead of .sort()")
-    reject_if(got is None, "gives nothing back: does it end with return?")
+    reject_if(got is None, "returns None: does it end with return?")
     reject_if(isinstance(got, dict), 'gives a whole row; it should give the name of a change, row["change"]')
     reject_if(not isinstance(got, str), f"gives {short(got)}; it should give the name of a change, not its accuracy")
     known = any(row["change"] == got for row in rows)
-    reject_if(not known, f"picks {got!r}, which is no change of these rows: was something kept?")
+    reject_if(not known, f"picks {got!r}, which is not a change of these rows: is something kept from an earlier call?")
     return {"": got}
 
 
 SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
     "it has the best single run, by luck. Take the mean over its seeds": max,
-    "its worst run is the best of the worst. That is careful, but asked is the best mean over the seeds": min,
+    "its worst run is the best of the worst. Use the best mean over the seeds": min,
     "its sum is the largest, because it has more runs. Divide by their number": sum,
     "its mean is the lowest: max, not min": lambda runs: -fmean(runs),
-    "its median is the best; asked is the mean": median,
+    "its median is the best; use the mean": median,
     "its first run is the best, by luck. Take the mean over its seeds": lambda runs: runs[0],
     "its last run is the best: is only that one kept? Take the mean over its seeds": lambda runs: runs[-1],
 }
 PICKS: dict[str, Function] = {
-    "it stands in the first row, and its mean is not the best": lambda rows: rows[0]["change"],
-    "it has the best single run on the test part: still the planted mistake": partial(best, max, key="test_accuracy"),
-    "it has the best mean on the test part. Decide by val_accuracy: the test part is for the end":
+    "it is in the first row, and its mean is not the best": lambda rows: rows[0]["change"],
+    "it has the best single run on the test set: that is still the planted mistake": partial(best, max, key="test_accuracy"),
+    "it has the best mean on the test set. Decide by val_accuracy, since the test set is for the end":
         partial(best, fmean, key="test_accuracy"),
 }  # fmt: skip
 PICK = Exercise(
@@ -287,12 +287,12 @@ PICK = Exercise(
     unknown="is each row counted for its own change?",
     ideas={
         "picks by the mean validation accuracy over the seeds": [rows_of(RUNS)],
-        "in whatever order the rows come": [
+        "the order of the rows does not matter": [
             rows_of(RUNS, lambda row: row["change"], " when the rows come change by change"),
             rows_of(RUNS, lambda row: (-row["seed"], row["change"]), " when the rows come backwards"),
             rows_of(RUNS, lambda row: hash(row["val_accuracy"] * 1e4) % 7, " when the rows come mixed"),
         ],
-        "leaves the rows as they were, and looks at them anew in every call":
+        "the rows stay as they were, and every call reads them again":
             [rows_of(OTHERS), rows_of({f"{name}0": runs for name, runs in OTHERS.items()})],
     },
     mistakes=PICKS | {words: partial(best, score) for words, score in SCORES.items()},

@@ -1,4 +1,4 @@
-"""The exercises of notebook 10 about a search: learning rates scaled and drawn, and candidates halved."""
+"""The exercises of notebook 10 about a search: scaling and drawing learning rates, and successive halving."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,13 +33,13 @@ def scale(lr: float, batch: int, new_batch: int, rule: str) -> float:
 
 
 def by_factor(wrong: Function) -> Function:
-    """A wrong answer: from lr, batch, new batch and what the rule does with a ratio."""
+    """A wrong answer, from lr, batch, new batch and the factor that the rule makes of a ratio."""
     return lambda lr, batch, new, rule: wrong(lr, batch, new, FACTORS[rule])
 
 
 def no_error(got: str, lr: float, batch: int, new_batch: int, rule: str) -> str:
-    """What to say to an answer that scales by any rule."""
-    return f"gives {got} for the rule {rule!r}; a typing error would pass unseen: raise ValueError"
+    """The message for an answer that accepts any rule."""
+    return f"gives {got} for the rule {rule!r}; a misspelled rule would go unnoticed: raise ValueError"
 
 
 SCALE = Exercise(
@@ -48,26 +48,26 @@ SCALE = Exercise(
     when='for lr {:g}, batch {} to {}, rule "{}"'.format,
     says="gives {got:.3g} {when}; it should give {right:.3g}: {words}",
     odd=rounding,
-    unknown="multiply lr by new_batch / batch, or by the root of that",
+    unknown="multiply lr by new_batch / batch, or by its square root",
     rtol=1e-4,
     ideas={
         "the linear rule, for larger and smaller batches": cases(*((*sizes, "linear") for sizes in BATCHES)),
         "the square-root rule, for larger and smaller batches": cases(*((*sizes, "sqrt") for sizes in BATCHES)),
-        "raises ValueError for a rule that nobody knows":
+        "a ValueError for an unknown rule":
             [Raises([(1e-3, 64, 128, rule) for rule in ("cubic", "", "Linear rule")], no_error)],
     },
     mistakes={
-        "upside down: a larger batch takes a larger rate": lambda lr, b, new, rule: scale(lr, new, b, rule),
+        "the ratio is upside down: a larger batch gets a larger rate": lambda lr, b, new, rule: scale(lr, new, b, rule),
         "this is what the other rule gives": lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
         "that is only the factor; multiply lr by it": lambda lr, *given: scale(1, *given),
         "nothing was scaled": lambda lr, *given: lr,
-        "the root is taken of lr too; only the ratio of the batches is under it":
+        "the square root is taken of lr too; take it of the ratio alone":
             lambda lr, b, new, rule: (lr * new / b) ** 0.5,
         "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
-        "divides without a rest: // gives whole numbers, use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
+        "// rounds down to whole numbers; use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
         "multiplies by the new batch; divide by the old one as well": by_factor(lambda lr, b, new, f: lr * f(new)),
         "divides by the old batch; multiply by the new one as well": by_factor(lambda lr, b, new, f: lr / f(b)),
-        "the square rule was taken upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
+        "the ratio is squared and upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
         "adds the factor; multiply by it": by_factor(lambda lr, b, new, f: lr + f(new / b)),
     },
 )  # fmt: skip
@@ -99,7 +99,7 @@ def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict
     rates, where = drawn(answer, n, low, high, seed), f"between {low:g} and {high:g}"
     least, most = min(rates), max(rates)
     endless = math.isinf(least) or math.isinf(most)
-    reject_if(endless, f"gives {least:.3g} to {most:.3g} {where}: is a logarithm taken of 0, or a power of something large?")
+    reject_if(endless, f"gives {least:.3g} to {most:.3g} {where}: is it the logarithm of 0, or a power of something large?")
     if low * 0.9999 <= least and most <= high * 1.0001:
         return {"": True}
     tens, es = ([log(end) for end in (low, high)] for log in (math.log10, math.log))
@@ -107,8 +107,8 @@ def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict
     reject_if(as_exponent, f"gives {least:.2f} {where}: that is the exponent. The rate is 10 (or e) to its power")
     logs = [math.log(max(rate, 1e-300)) for rate in rates]
     mixed = fills(logs, *tens) or fills(logs, *(math.log(10) * end for end in es))
-    reject_if(mixed, f"gives {least:.3g} {where}: the exponent was drawn with one logarithm, undone with another")
-    start = "An exponent starts at log(low) and goes at most log(high) - log(low) further"
+    reject_if(mixed, f"gives {least:.3g} {where}: the logarithm has one base and the power another")
+    start = "The exponent should lie between log(low) and log(high)"
     reject_if(most > high, f"gives {most:.3g}, which is above {high:g}. {start}")
     raise Mistake(f"gives {least:.3g}, which is below {low:g}. {start}")
 
@@ -119,16 +119,16 @@ def spread(exercise: Exercise, answer: Function) -> None:
     logs = sorted(map(math.log10, rates))
     few, gaps = len({f"{rate:.3g}" for rate in rates}), [b - a for a, b in pairwise(logs)]
     reject_if(few == 1, f"gives the rate {rates[0]:.3g} 2,000 times; draw a new one for each")
-    reject_if(few < 100, f"only {few} different rates among 2,000: draw exponents with a fraction, not whole ones")
-    reject_if(max(gaps) < 1.5 * fmean(gaps), "the rates are an even grid; draw them at random")
+    reject_if(few < 100, f"only {few} different rates among 2,000: draw real exponents instead of whole ones")
+    reject_if(max(gaps) < 1.5 * fmean(gaps), "the rates are a regular grid; draw them at random")
     shares = [sum(decade <= x < decade + 1 for x in logs) / 2000 for decade in (-5, -4, -3, -2)]
     told = ", ".join(f"{share:.2f}" for share in shares)
-    between = f"from {DECADES[0]:g} to {DECADES[1]:g}, the four powers of ten get the shares {told}"
-    reject_if(shares[3] > 0.8, f"uniform, not log-uniform: {between}. Draw the exponent evenly, not the rate")
-    words = f"crowded at the low end: {between}. Draw the exponent evenly; nothing else is to be bent"
+    between = f"from {DECADES[0]:g} to {DECADES[1]:g}, the four powers of ten contain {told} of the rates"
+    reject_if(shares[3] > 0.8, f"uniform, not log-uniform: {between}. The exponent should be uniform, not the rate")
+    words = f"crowded at the low end: {between}. Draw a uniform exponent and transform nothing else"
     reject_if(shares[0] > 0.8, words)
     uneven = max(abs(share - 0.25) for share in shares) > 0.06
-    reject_if(uneven, f"{between}; each should get a quarter. Is the exponent uniform?")
+    reject_if(uneven, f"{between}; each should contain a quarter. Is the exponent uniform?")
     for x, end in ((logs[0], -5), (logs[-1], -1)):
         reject_if(abs(x - end) > 0.1, f"no rate comes near {10.0**end:g}: the whole range should be used")
 
@@ -136,7 +136,7 @@ def spread(exercise: Exercise, answer: Function) -> None:
 def seeded(exercise: Exercise, answer: Function) -> None:
     """Mistake unless the rates follow from the seed."""
     first, again, other = (ask(partial(drawn, answer), 20, *DECADES, seed) for seed in (3, 3, 4))
-    reject_if(first != again, "gives other rates when called again with the same seed; is the generator started from it?")
+    reject_if(first != again, "gives different rates when called again with the same seed; is the generator seeded with it?")
     reject_if(first == other, "gives the same rates for every seed: is the seed used?")
 
 
@@ -154,8 +154,8 @@ DRAW = Exercise(
         "n rates, all between low and high":
             cases((200, 1e-4, 1e-1, 0), (1, 1e-3, 1e-2, 3), (5, 2e-5, 4e-2, 1), (50, 0.5, 200.0, 2)),
         "every power of ten gets its share of the rates": [spread],
-        "the same rates for the same seed, others for another": [seeded],
-        "the generator is its own: no other seed moves the rates, and none is moved":
+        "the same rates for the same seed, and others for another": [seeded],
+        "a generator of its own: the global ones neither change the rates nor are changed":
             [own_generator(6, *DECADES, 5, words="the next training would start from other weights")],
     },
     mistakes={},  # rates are drawn at random, so none are compared: `inside` and `spread` tell what is wrong
@@ -167,7 +167,7 @@ check_draw_rates = DRAW.check
 
 
 class Trainer:
-    """What plays the training: it remembers every call."""
+    """Stands in for the training and records every call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, str]] = []
@@ -176,7 +176,7 @@ class Trainer:
         words = f"calls score with {short(candidate)}; it takes a candidate and epochs"
         reject_if(not isinstance(candidate, dict), words)
         self.calls.append((epochs, candidate["name"]))
-        words = "never ends: is the list made shorter in every round, half of 3 being 2 and of 2 being 1?"
+        words = "never ends: does every round shorten the list (half of 3 is 2, and half of 2 is 1)?"
         reject_if(len(self.calls) > 100, words)
         start, gain = candidate["curve"]
         return start + gain * math.log2(epochs)
@@ -191,11 +191,11 @@ def right_halving(candidates: list[Any], score: Function, epochs: int) -> dict[s
 
 
 def played(answer: Function, candidates: list[Any], epochs: int, look: str) -> dict[str, Any]:
-    """The calls of the first round, those of all rounds, or the candidate that is left."""
+    """The calls of the first round, the calls of all rounds, or the candidate that is left."""
     given, trainer = copy_of(candidates), Trainer()
     got = answer(given, trainer, epochs)
     reject_if(given != candidates, "changes the list of candidates; make a new one")
-    nothing = "gives nothing back: does it end with return?"
+    nothing = "returns None: does it end with return?"
     never = "never calls score(candidate, epochs)"
     reject_if(not trainer.calls and len(candidates) > 1, f"{never}, and {nothing}" if got is None else never)
     if look == "first":
@@ -212,10 +212,10 @@ def first_round(got: list[Any], right: list[Any], candidates: list[Any], epochs:
     """What is wrong with the calls of the first round."""
     n, began, lost = len(candidates), got[0][0], len(candidates) - len({*got})
     if began != epochs:
-        return f"begins with {began} epochs; asked were {epochs}. Double after a round, not before"
+        return f"begins with {began} epochs; it should be {epochs}. Double after a round, not before"
     if lost:
         return f"{lost} of {n} candidates are not tried in the first round"
-    again = "score each candidate once a round, and keep the number, and double the epochs after a round"
+    again = "score each candidate once per round, and double the epochs after it"
     return f"{len(got)} runs of {epochs} epochs for {n} candidates: {again}"
 
 
@@ -229,7 +229,7 @@ def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *given
         if len(mine) > len(theirs):
             return f"{told}. Is more than half kept (half of an odd number is rounded up)?"
         if mine != theirs:
-            return f"of {len(candidates)} candidates, {', '.join(mine)} go on; better were {', '.join(theirs)}"
+            return f"of {len(candidates)} candidates, {', '.join(mine)} go on, but {', '.join(theirs)} have the best scores"
     spent, asked = (sum(e for e, _ in calls) for calls in (got, right))
     return f"spends {spent} epochs on {len(candidates)} candidates; {asked} are enough. Stop when one is left"
 
@@ -257,11 +257,11 @@ HALVING = Exercise(
         "rounds": other_rounds,
         "winner": lambda got, right, *given: f"gives {got}; {right} is left in the end",
     },
-    hints={"not supported between": "That is for equal scores: sorting pairs then compares candidates. Give sorted a key"},
+    hints={"not supported between": "With equal scores, sorting pairs compares the candidates. Give sorted a key"},
     ideas={
         "every candidate is tried first, for as many epochs as asked": [field(curves, 2, "first") for curves in CURVES],
         "the better half goes on, for twice as many epochs": [field(curves, 1, "rounds") for curves in CURVES],
-        "the one that is left is handed back": [field(curves, 1, "winner") for curves in CURVES],
+        "the one that is left is returned": [field(curves, 1, "winner") for curves in CURVES],
         "equal scores, a single candidate, and the list as it was":
             [field([(0.5, 0.2)] + [(0.5, 0.1)] * 4, 2, "winner"), field([(0.5, 0.1)], 1, "winner")],
     },

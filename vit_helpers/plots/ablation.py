@@ -1,69 +1,156 @@
-"""Pictures of tables of changes: what each gains or loses beside the noise, and what it costs."""
+"""Figures of ablations: differences with their errors, many comparisons at once, factorial designs, and searches."""
 
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from vit_helpers.plots import style
 
-COLORS = (style.QUERY, style.CLASS_TOKEN, style.POSITION, style.VALUE, style.KEY)
+Array = Any  # of numpy
 MARKERS = ("o", "s", "^", "D", "v")
+SEEDS, IMAGES = style.SERIES[:2]  # the two errors, the same in every figure
+SMALL: dict[str, Any] = {"va": "center", "color": style.TEXT, "fontsize": style.TEXT_SIZE - 1}
+SIGNS = LinearSegmentedColormap.from_list("signs", [style.SERIES[2], style.MUTED, style.SERIES[0]])
 
 
-def draw_changes(
-    changes: Mapping[str, Sequence[float]],
-    intervals: Mapping[str, tuple[float, float]] | None = None,
-    clear: Collection[str] = (),
-    limits: tuple[float, float] = (-8, 4),
-    texts: Mapping[str, str] | None = None,
-    title: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """A line for each change, the best on top: a dot for each seed, a bar at their mean, and the interval of the mean.
+def draw_experiment(
+    baseline: Array, changed: Array, effect: Any, names: tuple[str, str], images: tuple[int, int] = (0, 40)
+) -> Figure:
+    """How a difference and its errors come about: two models for each seed, every image, and what is averaged.
 
-    changes  : {name: differences from the baseline, one a seed, as fractions}; drawn in points, hundredths of them; a single
-               number is drawn as a mean without a dot
-    intervals: {name: (low, high)}, as fractions
-    clear    : names of those whose mean and interval are orange; the others are gray
-    limits   : points at which the axis ends; what lies beyond is drawn as a triangle at the edge, a mean with its number
-    texts    : {name: text at the right}, cost for example
+    baseline, changed: whether each model classifies each image correctly, (seeds, images) booleans
+    effect           : of changed minus baseline, with difference, seeds, images, both and interval()
+    names            : of the two models;  images: the first that is drawn, and the first that is not
     """
-    ax = style.new_axes(ax, 9, 0.34 * len(changes) + 1.0)
-    order = sorted(changes, key=lambda name: -statistics.mean(changes[name]))
-    ax.axvline(0, color=style.LINE, linewidth=1)
-    for y, name in enumerate(order):
-        points, mean = [100 * x for x in changes[name]], 100 * statistics.mean(changes[name])
-        color = style.CLASS_TOKEN if name in clear else style.LINE
-        if name in (intervals or {}):
-            low, high = (min(max(100 * x, limits[0]), limits[1]) for x in (intervals or {})[name])
-            ax.plot([low, high], [y, y], color=color, linewidth=3, solid_capstyle="butt", zorder=1.5)
-        draw_line(ax, y, points if len(points) > 1 else [], mean, limits, color)
-        where = {"transform": ax.get_yaxis_transform(), "va": "center", "color": style.TEXT}
-        ax.text(1.01, y, (texts or {}).get(name, ""), fontsize=style.TEXT_SIZE - 1, **where)
-    ax.set_yticks(range(len(order)), order)
-    ax.set_ylim(len(order) - 0.5, -0.5)
-    ax.set_xlim(*limits)
-    return style.style_axes(ax, title, "points gained or lost")
+    sizes = {"height_ratios": (1, 1, 1.25, 1.1), "width_ratios": (2.5, 1)}
+    fig, axes = style.new_figure(9, 5.8, nrows=4, ncols=2, gridspec_kw=sizes)
+    step, some = changed.astype(int) - baseline.astype(int), slice(*images)
+    titles = [f"{name} (dark: classified correctly)" for name in names]
+    titles += ["Difference (+ only the change is correct, − only the baseline)"]
+    strips = ((baseline, "Greys", (-0.15, 1.6)), (changed, "Greys", (-0.15, 1.6)), (step, SIGNS, (-1, 1)))
+    for (left, _), title, (cells, colors, (low, high)) in zip(axes, titles, strips, strict=False):
+        left.pcolormesh(cells[:, some], cmap=colors, vmin=low, vmax=high, edgecolor="white", linewidth=1)
+        left.set_yticks([seed + 0.5 for seed in range(len(cells))], [f"seed {seed}" for seed in range(len(cells))])
+        style.style_axes(left, title).invert_yaxis()
+        left.set_xticks([])
+        left.spines[:].set_visible(False)
+    for seed, image in zip(*step[:, some].nonzero(), strict=True):
+        sign = "+" if step[seed, some][image] > 0 else "−"
+        axes[2, 0].text(
+            image + 0.5, seed + 0.52, sign, ha="center", va="center", color="white", fontsize=style.TEXT_SIZE - 1
+        )
+    for (_, right), answers in zip(axes, (baseline, changed), strict=False):
+        style.hide_axes(right, f"Accuracy on all {answers.shape[1]:,}")
+        right.set(xlim=(0, 1), ylim=(len(answers), 0))
+        for seed, accuracy in enumerate(answers.mean(1)):
+            right.text(
+                0.2, seed + 0.5, f"{100 * accuracy:.1f}%", va="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT
+            )
+    draw_margins(axes[2:], step, effect, some)
+    return fig
 
 
-def draw_line(ax: Axes, y: float, points: Sequence[float], mean: float, limits: tuple[float, float], color: str) -> None:
-    """The dots and the mean of one change, or triangles at the edge"""
-    low, high = limits
-    for x in points:
-        marker = "<" if x < low else ">" if x > high else "o"
-        ax.plot(min(max(x, low), high), y, marker, color=style.PATCH, ms=6, clip_on=False)
-    if low < mean < high:
-        ax.plot(mean, y, "|", color=color, markersize=16, markeredgewidth=4)
-        return
-    left = mean < 0
-    ax.plot(low if left else high, y, "<" if left else ">", color=color, markersize=10, clip_on=False)
-    where = {"va": "bottom", "ha": "left" if left else "right", "textcoords": "offset points", "color": style.TEXT}
-    ax.annotate(
-        f"mean {mean:+.0f}", (low if left else high, y), (9 if left else -9, 1), fontsize=style.TEXT_SIZE - 1, **where
-    )
+def draw_margins(axes: Any, step: Array, effect: Any, some: slice) -> None:
+    """The means of the rows and of the columns of the differences in `draw_experiment`, and the errors that they give."""
+    (_, rows), (columns, result) = axes
+    means, (low, high) = step[:, some].mean(0), effect.interval()
+    rows.plot(100 * step.mean(1), [seed + 0.5 for seed in range(len(step))], "o", color=SEEDS, markersize=7)
+    style.style_axes(rows, f"Row means, all {step.shape[1]:,}").set_ylim(len(step), 0)
+    columns.bar([image + 0.5 for image in range(len(means))], means, color=IMAGES, width=0.8)
+    columns.axhline(0, color=style.LINE, linewidth=1)
+    columns.set(xlim=(0, len(means)), ylim=(-1.1, 1.1))
+    columns.set_xticks([])
+    style.style_axes(columns, "Column means", f"validation images {some.start} to {some.stop - 1} of {step.shape[1]:,}")
+    for ax in (rows, result):
+        ax.axvline(0, color=style.LINE, linewidth=1)
+        ax.set_yticks([])
+        ax.set_xlim(100 * min(low, step.mean(1).min()) - 0.4, 3)
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    mean, errors = 100 * effect.difference, (("seeds", effect.seeds, SEEDS), ("images", effect.images, IMAGES))
+    for y, (name, error, color) in enumerate(errors):
+        result.plot([mean - 100 * error, mean + 100 * error], [y, y], color=color, linewidth=6, solid_capstyle="butt")
+        result.text(mean + 100 * error + 0.25, y, f"{name} ±{100 * error:.2f}", **SMALL, bbox=ground)
+    result.plot([100 * low, 100 * high], [2, 2], color=style.TEXT, marker="|", markersize=10, linewidth=2)
+    result.plot(mean, 2, "D", color=style.TEXT, markersize=7)
+    result.text(100 * high + 0.25, 2, f"{mean:.1f}, 95% interval".replace("-", "−"), **SMALL, bbox=ground)
+    style.style_axes(result, "Mean of all, with errors", "difference in points").set_ylim(2.7, -0.7)
+
+
+def draw_pairs(runs: Mapping[str, Sequence[float]], baseline: str = "baseline") -> Figure:
+    """Accuracies of a baseline and of two changes, with lines joining runs of the same seed, and their differences.
+
+    runs: {name: accuracies, one a seed}, in points at the right
+    """
+    fig, (left, right) = style.new_figure(9, 3.2, ncols=2)
+    order = [*(name for name in runs if name != baseline)]
+    order.insert(1, baseline)
+    for seed, line in enumerate(zip(*(runs[name] for name in order), strict=True)):
+        look = {"color": style.SERIES[seed % 3], "linestyle": ("-", "--", ":")[seed // 2], "marker": MARKERS[seed % 5]}
+        left.plot(range(len(order)), line, markersize=7, linewidth=1.5, label=f"seed {seed}", **look)
+        for y, name in enumerate(name for name in order if name != baseline):
+            step = 100 * (runs[name][seed] - runs[baseline][seed])
+            right.plot(step, y - 0.2 + 0.1 * seed, marker=look["marker"], color=look["color"], markersize=7)
+    for y, name in enumerate(name for name in order if name != baseline):
+        steps = [100 * (b - a) for a, b in zip(runs[baseline], runs[name], strict=True)]
+        error = {"xerr": statistics.stdev(steps) / len(steps) ** 0.5, "color": style.TEXT, "capsize": 4, "linewidth": 2}
+        right.errorbar(statistics.mean(steps), y + 0.36, fmt="|", markersize=16, **error)
+    left.set_xticks(range(len(order)), order)
+    left.set_xlim(-0.3, len(order) - 0.7)
+    left.legend(frameon=False, fontsize=style.TEXT_SIZE - 2, loc="lower left")
+    right.axvline(0, color=style.LINE, linewidth=1)
+    right.set_yticks(range(len(order) - 1), [name for name in order if name != baseline])
+    right.set_ylim(len(order) - 1.4, -0.4)
+    style.style_axes(left, "Runs with the same seed", "", "validation accuracy")
+    style.style_axes(right, "Differences, mean and standard error", "change minus baseline, in points")
+    return fig
+
+
+def draw_ranking(effects: pd.DataFrame, title: str | None = None) -> Axes:
+    """Every change from the worst to the best, as a dot with its 95% interval, in points.
+
+    effects: difference, low and high of each change, as fractions
+    """
+    ax = style.new_axes(None, 9, 3.6)
+    for x, change in enumerate((100 * effects[["difference", "low", "high"]]).sort_values("difference").itertuples()):
+        contains = change.low <= 0 <= change.high
+        color = style.LINE if contains else style.SERIES[2]
+        ax.plot([x, x], [change.low, change.high], color=color, linewidth=3, solid_capstyle="butt")
+        ax.plot(x, change.difference, "o" if contains else "s", color=color, mfc="white" if contains else color, ms=6)
+    ax.axhline(0, color=style.TEXT, linewidth=1)
+    for marker, fill, color, label in (
+        ("s", "full", style.SERIES[2], "does not contain 0"),
+        ("o", "none", style.LINE, "does"),
+    ):
+        ax.plot([], [], marker, fillstyle=fill, color=color, label=f"the interval {label}")
+    ax.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower right")
+    ax.set_xticks([])
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    return style.style_axes(ax, title, f"{len(effects)} changes, from the worst to the best", "points of accuracy")
+
+
+def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = None) -> Axes:
+    """The p-values of all changes in their order, the threshold 0.05, and that of Holm, which rises with the rank.
+
+    effects: p and holm of each change;  least: where smaller p-values are drawn
+    """
+    ax, ranked = style.new_axes(None, 9, 3.2), effects.sort_values("p")
+    ranks = [rank + 1 for rank in range(len(ranked))]
+    ax.plot(ranks, [0.05 / rank for rank in reversed(ranks)], color=style.SERIES[0], linewidth=2, label="Holm's threshold")
+    ax.axhline(0.05, color=style.LINE, linestyle="--", label="0.05")
+    passed = int((ranked["holm"] < 0.05).sum())
+    p = ranked["p"].clip(lower=least).to_list()
+    ax.plot(ranks[:passed], p[:passed], "s", color=style.SERIES[2], label="passes")
+    ax.plot(ranks[passed:], p[passed:], "o", color=style.LINE, mfc="white", label="does not")
+    ax.set_yscale("log")
+    ax.set_ylim(least / 2, 2)
+    ax.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower right", ncols=2)
+    return style.style_axes(ax, title, f"rank of the p-value among {len(ranks)}", f"p-value, at least {least:g}")
 
 
 def draw_halves(
@@ -105,7 +192,7 @@ def draw_against(
     """
     ax = style.new_axes(ax, 9, 3.0)
     for i, (name, points) in enumerate(series.items()):
-        color, marker = COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
+        color, marker = style.SERIES[i % len(style.SERIES)], MARKERS[i % len(MARKERS)]
         places = sorted(place for place in points if points[place])
         means = [statistics.mean(points[place]) for place in places]
         for place in places:
