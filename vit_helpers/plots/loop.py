@@ -78,12 +78,11 @@ def draw_loop(images: Tensor, labels: Sequence[int], factors: Sequence[float]) -
     draw_factors(fig, ax, factors)
     number_of(ax, 440, 44, 1, BACKWARD)
     write(ax, 454, 44, "first reset to 0", ha="left", color=BACKWARD)
-    for i, (number, line, color) in enumerate(CODE):
+    for i, (place, line, color) in enumerate(CODE):
         y = 363 - 41 * i
-        indent = 0 if number is None else 34
-        write(ax, 604 + indent, y, line, ha="left", family="monospace", color=color)
-        if number:
-            number_of(ax, 618, y, number, color)
+        write(ax, 638 if place else 604, y, line, ha="left", family="monospace", color=color)
+        if place:
+            number_of(ax, 618, y, place, color)
     write(ax, 604, 12, "after each epoch, on other images", ha="left")
     return fig
 
