@@ -38,7 +38,7 @@ GOOD = {
         (
             {"loss": 1.09, "accuracy": 0.4, "val_accuracy": 0.4},
             "stuck at ln K",
-            "guessing among 3 classes costs ln 3 = 1.10",
+            "a uniform prediction for 3 classes has a loss of ln 3 = 1.10",
         ),
         ({"loss": 9.0, "accuracy": 0.4, "val_accuracy": 0.4}, "stuck at ln K", "the loss is 9.00"),
         ({"probabilities": True, "loss": 0.58}, "softmax twice", "It is 0.58 and cannot fall below 0.55"),

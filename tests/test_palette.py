@@ -11,7 +11,20 @@ import torch
 from colorspacious import cspace_convert, deltaE
 from matplotlib.colors import to_rgb
 
-from vit_helpers.plots import ablation, curves, data, encoder, forest, images, inspection, scaling, style, training, vit
+from vit_helpers.plots import (
+    ablation,
+    curves,
+    data,
+    encoder,
+    forest,
+    images,
+    inspection,
+    loop,
+    scaling,
+    style,
+    training,
+    vit,
+)
 from vit_helpers.plots.model import Pass, draw_model
 
 NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
@@ -142,6 +155,9 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_growth": lambda: scaling.draw_growth([1, 2], {name: [1, 2] for name in "abcd"}, "size"),
     "draw_ratios": lambda: scaling.draw_ratios({"a": (2, 1.5, 3), "b": (0.5, 0.4, 0.9), "c": (1, 0.9, 1.1)}),
     "draw_runs": lambda: training.draw_runs({"a": rows(num_classes=10), "b": rows(num_classes=10)}),
+    "draw_paths": lambda: loop.draw_paths(dict.fromkeys("abc", torch.zeros(3, 2)), (1, 25)),
+    "draw_spectra": lambda: loop.draw_spectra(dict.fromkeys("ab", torch.ones(3))),
+    "draw_loop": lambda: loop.draw_loop(torch.rand(4, 1, 8, 8), range(4), [0.5, 1.0, 0.5]),
     "draw_confusion": lambda: training.draw_confusion(torch.tensor([[i + 1, 20 - i] for i in range(20)]), range(20)),
     "draw_calibration": lambda: training.draw_calibration(torch.rand(40), torch.rand(40) > 0.5),
     "draw_shares": lambda: vit.draw_shares(

@@ -1,4 +1,4 @@
-"""Figures of notebook 07: every run, number and seed that is told is drawn, and curves grow in one place."""
+"""Figures of notebook 07: runs, counts and paths are drawn as they are, and curves grow in one place."""
 
 import math
 import sys
@@ -8,7 +8,8 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from vit_helpers.plots import training
+from vit_helpers.plots import loop, training
+from vit_helpers.plots.loop import draw_loop, draw_paths, draw_spectra
 from vit_helpers.plots.training import LiveCurves, draw_calibration, draw_confusion, draw_runs
 
 
@@ -17,34 +18,75 @@ def history(epochs, accuracy=0.5):
     return [row | {"epoch": epoch} for epoch in range(1, epochs + 1)]
 
 
-def test_each_run_has_its_panel_with_chance():
-    fig = draw_runs({"one": history(3), "two": history(5, 0.9)}, columns=3)
-    one, two, none = fig.axes
-    assert (one.get_title("left"), two.get_title("left")) == ("one", "two") and not none.axison
-    seen, held_out, chance = two.lines
-    assert list(seen.get_ydata()) == [0.9] * 5 and list(held_out.get_ydata()) == pytest.approx([0.8] * 5)
-    assert list(chance.get_ydata()) == [0.25, 0.25]
-    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["training", "validation", "guessing"]
-    panel = draw_runs({"one": history(3)}, "loss").axes[0]
-    assert list(panel.lines[1].get_ydata()) == [1.1] * 3 and panel.lines[2].get_ydata()[0] == pytest.approx(math.log(4))
+def test_each_run_has_its_loss_above_its_accuracy():
+    runs = {"one": history(3), "two": history(5, 0.9)}
+    fig = draw_runs(runs, healthy=history(4, 0.7), verdicts={"one": "stuck", "two": "healthy"})
+    assert [ax.get_title() for ax in fig.axes] == ["one", "two", "", ""]
+    assert [ax.texts[0].get_text() for ax in fig.axes[:2]] == ["stuck", "healthy"]
+    for ax, key, uniform in ((fig.axes[1], "loss", math.log(4)), (fig.axes[3], "accuracy", 0.25)):
+        ghost, seen, above, held_out, above_too, level = ax.lines
+        assert list(ghost.get_ydata()) == pytest.approx([row["val_" + key] for row in history(4, 0.7)])
+        assert list(seen.get_ydata()) == [row[key] for row in runs["two"]]
+        assert list(held_out.get_ydata()) == [row["val_" + key] for row in runs["two"]]
+        assert level.get_ydata()[0] == pytest.approx(uniform) and not len(above.get_xdata()) + len(above_too.get_xdata())
+    names = ["healthy run, validation", "training", "validation", "uniform prediction"]
+    assert [text.get_text() for text in fig.legends[0].get_texts()] == names
     plt.close("all")
 
 
-def test_confusion_shows_counts_and_colors_rows_by_share():
+def test_a_loss_above_the_panel_is_marked():
+    high = [row | {"loss": 9.0 if row["epoch"] < 3 else 1.0} for row in history(4)]
+    ax = draw_runs({"high": high, "low": history(4)}).axes[0]
+    assert list(ax.lines[1].get_xdata()) == [1, 2] and max(ax.lines[1].get_ydata()) < ax.get_ylim()[1]
+    plt.close("all")
+
+
+def test_confusion_shows_counts_and_colors_mistakes_by_their_share():
     counts = torch.tensor([[8, 2], [0, 0]])
     ax = draw_confusion(counts, ["a", "b"])
     assert {text.get_text() for text in ax.texts} == {"8", "2"}
-    assert torch.allclose(torch.as_tensor(ax.images[0].get_array()), torch.tensor([[0.8, 0.2], [0, 0]]))
+    drawn = ax.images[0].get_array()
+    assert drawn.mask.tolist() == [[True, False], [False, True]]  # the diagonal would use up the scale
+    assert drawn[0, 1] == pytest.approx(0.2) and drawn[1, 0] == 0
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
+    assert {label.get_rotation() for label in ax.get_xticklabels()} == {0}
+    assert {label.get_rotation() for label in draw_confusion(counts, ["pizza", "b"]).get_xticklabels()} == {45}
 
 
-def test_calibration_averages_groups_from_least_to_most_sure():
-    sure = torch.tensor([0.9, 0.5, 0.7, 0.3])
-    right = torch.tensor([True, False, True, True])
-    ax = draw_calibration(sure, right, groups=2)
-    line = ax.lines[1]
-    assert line.get_label() == "the model, 1/2 of the images each"
-    assert list(line.get_xdata()) == pytest.approx([0.4, 0.8]) and list(line.get_ydata()) == pytest.approx([0.5, 1.0])
+def test_calibration_averages_groups_from_least_to_most_confident():
+    confidence = torch.tensor([0.9, 0.5, 0.7, 0.3])
+    correct = torch.tensor([True, False, True, True])
+    ax = draw_calibration(confidence, correct, groups=2)
+    (points, _, (bars,)) = ax.containers[0]
+    assert ax.containers[0].get_label() == "2 groups of images"
+    assert list(points.get_xdata()) == pytest.approx([0.4, 0.8]) and list(points.get_ydata()) == pytest.approx([0.5, 1.0])
+    heights = [high - low for (_, low), (_, high) in bars.get_segments()]
+    assert heights == pytest.approx([2 * (0.25 / 2) ** 0.5, 0])
+
+
+def test_the_loop_shows_the_batch_and_every_line():
+    labels = [3, 1, 4, 1]
+    fig = draw_loop(torch.rand(4, 1, 8, 8), labels, [0.1, 0.5, 1.0, 0.5])
+    texts = [text.get_text() for text in fig.findobj(plt.Text)]
+    assert "labels 3, 1, 4, 1" in texts and sum(len(ax.images) for ax in fig.axes) == 4
+    for number in range(1, 8):
+        assert texts.count(str(number)) >= 2  # at its line of code, and in the circle
+    code = [line for number, line, _ in loop.CODE if number]
+    assert [texts.index(line) for line in code] == sorted(texts.index(line) for line in code)
+    curve = next(line for line in fig.findobj(plt.Line2D) if len(line.get_ydata()) == 4)
+    assert list(curve.get_ydata()) == [0.1, 0.5, 1.0, 0.5]
+    plt.close("all")
+
+
+def test_paths_and_spectra_are_drawn_as_they_are():
+    path = torch.tensor([[-1.0, 1.0], [-0.5, 0.2], [0.0, 0.0]])
+    ax = draw_paths({"SGD": path, "Adam": path / 2}, (1, 25))
+    first = ax.lines[0]
+    assert torch.tensor(list(zip(*first.get_data(), strict=True))).allclose(path)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["SGD", "Adam"]
+    ax = draw_spectra({"gradient": torch.tensor([1.0, 0.1]), "step": torch.tensor([1.0, 0.9])})
+    assert ax.get_yscale() == "log" and list(ax.lines[0].get_xdata()) == [1, 2]
+    plt.close("all")
 
 
 def test_live_curves_print_a_line_where_nothing_can_be_shown(capsys):

@@ -65,12 +65,12 @@ def answer(s, T, w):
 RISES = {
     "so the first step is lost": "s / w", "(step + 1) / warmup, without - 1": "s / (w - 1)",
     "(step + 1) / warmup, not total": "s / T", "ends a step late": "(s + 1) / (w + 1)",
-    "divided by total; it takes": "(s + 1) / T", "not divided by warmup": "s + 1", "no rise: the share is 1": "1",
+    "divided by total; it takes": "(s + 1) / T", "not divided by warmup": "s + 1", "no rise: the factor is 1": "1",
     "no rise: the cosine begins at step 0": "wave(s / T)", "formula is used in the warm-up": "wave((s - w) / (T - w))",
     "0 during the warm-up: // instead of /": "(s + 1) // w", "0 during all of the warm-up": "s // w",
-    "the cosine is at work in the warm-up": "(s + 1) / w * wave(s / T)", "is something squared": "((s + 1) / w) ** 2",
-    "a curve; it should be straight": "0.5 * (1 - cos(pi * (s + 1) / w))", "the warm-up falls; it should": "1 - s / w",
-    "the warm-up falls to 0": "1 - (s + 1) / w", "wanted 0.1: a share is between 0 and 1": "-(s + 1) / w",
+    "the cosine is already applied during": "(s + 1) / w * wave(s / T)", "is something squared": "((s + 1) / w) ** 2",
+    "a curve; it should be a straight": "0.5 * (1 - cos(pi * (s + 1) / w))", "the warm-up falls; it should": "1 - s / w",
+    "the warm-up falls to 0": "1 - (s + 1) / w", "wanted 0.1: a factor is between 0 and 1": "-(s + 1) / w",
     "the rise is (step + 1) / warmup": "math.exp(s - w)",
 }  # fmt: skip
 FALLS = {
@@ -86,18 +86,18 @@ FALLS = {
     "the factor 0.5 is missing": "1 + cos(pi * t)", "the 1 + is missing": "0.5 * cos(pi * t)",
     "not 0.5 * 1 + cos": "0.5 * 1 + cos(pi * t)", "not 1 + 0.5 * cos": "1 + 0.5 * cos(pi * t)",
     "1 - cos rises": "0.5 * (1 - cos(pi * t))", "a sine": "0.5 * (1 + math.sin(pi * t))",
-    "a straight fall; it should be half a cosine": "1 - t", "is the fall missing": "1", "the share is 0 after": "0",
+    "a straight fall; it should be half a cosine": "1 - t", "is the fall missing": "1", "the factor is 0 after": "0",
     "half a turn is pi, not 180": "0.5 * (1 + cos(180 * t))", "pi is missing": "0.5 * (1 + cos(t))",
     "the cosine's value is squared": "wave(t) ** 2", "jumps from 1 to 0.7": "0.7 - 0.7 * t",
-    "a share is between 0 and 1": ["1 + t", "-t"], "the fall ends at 0.05": "max(0.05, wave(t))",
+    "a factor is between 0 and 1": ["1 + t", "-t"], "the fall ends at 0.05": "max(0.05, wave(t))",
     "the fall 0.5": "0.01 + 0.99 * wave(t) - 0.01 * t",
 }  # fmt: skip
 SCHEDULE_WRONG = SCHEDULE.wrong("fall", FALLS) | SCHEDULE.wrong("rise", RISES) | {
     "got 0.5; hand over": 0.5,
     "it should give a number from 0 to 1":
         [lambda *a: str(by_hand(*a)), every_share, lambda *a: torch.tensor(every_share(*a)), lambda *a: by_hand(*a) + 0j],
-    "gives nan": lambda *a: math.nan, "is it the rate itself": lambda *a: 3e-3 * by_hand(*a),
-    "per cent": lambda *a: 100 * by_hand(*a),
+    "gives nan": lambda *a: math.nan, "is it the learning rate itself": lambda *a: 3e-3 * by_hand(*a),
+    "is it percent": lambda *a: 100 * by_hand(*a),
     "divides by 0 for total = 12, warmup = 0: divide in the branch of the warm-up":
         SCHEDULE(begin="r = (s + 1) / w", rise="r"),
     "warmup = 0": [lambda s, T, w: by_hand(s, T, max(w, 1)), lambda s, T, w: by_hand(s, T, max(w, 2))],
@@ -154,8 +154,8 @@ def step(acts=ALL, give="loss.item()"):
 
 
 LOSSES = {
-    "a softmax stands before the loss": "F.cross_entropy(logits.softmax(1), labels)",
-    "nll_loss takes logarithms": "F.nll_loss(logits.softmax(1), labels)",
+    "there is a softmax before the loss": "F.cross_entropy(logits.softmax(1), labels)",
+    "nll_loss expects logarithms": "F.nll_loss(logits.softmax(1), labels)",
     "the sum over the images; it should": "F.cross_entropy(logits, labels, reduction='sum')",
     "the wrong sign": "-F.cross_entropy(logits, labels)",
     "the labels are smoothed": "F.cross_entropy(logits, labels, label_smoothing=0.1)",
@@ -170,16 +170,16 @@ CLIPS = {
     "with SGD with momentum and max_norm = 0.05": "clip_grad_norm_(model[1].parameters(), max_norm)",
     "whatever max_norm is": "clip_grad_norm_(weights, 1.0)",
     "the largest number of the gradient": "clip_grad_norm_(weights, max_norm, float('inf'))",
-    "the sum of sizes is clipped": "clip_grad_norm_(weights, max_norm, 1)",
-    "stretched to the length max_norm":
+    "the sum of absolute values is clipped": "clip_grad_norm_(weights, max_norm, 1)",
+    "stretched to the norm max_norm":
         "length = clip_grad_norm_(weights, 1e9); [p.grad.mul_(max_norm / length) for p in weights]",
-    "divided by its squared length":
+    "divided by its squared norm":
         "length = clip_grad_norm_(weights, 1e9); [p.grad.mul_(max_norm / length**2) for p in weights]",
-    "the length of the gradient": "loss = clip_grad_norm_(weights, max_norm)",
+    "the norm of the gradient": "loss = clip_grad_norm_(weights, max_norm)",
 }  # fmt: skip
 ACTS = {
-    "old gradients are not forgotten": "forward; loss; backward; clip; step",
-    "zero_grad stands after the step": "forward; loss; backward; clip; step; zero",
+    "old gradients are not reset": "forward; loss; backward; clip; step",
+    "zero_grad comes after the step": "forward; loss; backward; clip; step; zero",
     "zero_grad stands between": ["forward; loss; backward; zero; clip; step", "forward; loss; backward; clip; zero; step"],
     "is loss.backward() missing": "zero; forward; loss; clip; step",
     "optimizer.step() is missing": "zero; forward; loss; backward; clip", "takes 6 steps for 3 batches": f"{ALL}; step",
@@ -190,8 +190,8 @@ ACTS = {
         [f"model.eval(); {ALL}", f"model.eval(); {ALL}; model.train()", f"{ALL}; model.eval()"],
     "not clipped when": ["zero; forward; loss; backward; step", "zero; clip; forward; loss; backward; step"],
     "clipped after the step": "zero; forward; loss; backward; step; clip",
-    "the loss is cut off": "zero; forward; loss; loss.clamp(max=max_norm).backward(); step",
-    "the loss is computed anew after the step": f"{ALL}; forward; loss",
+    "the loss is clamped": "zero; forward; loss; loss.clamp(max=max_norm).backward(); step",
+    "the loss is computed again after the step": f"{ALL}; forward; loss",
     "sets a seed for everybody": f"torch.manual_seed(0); {ALL}",
     "requires_grad is off": f"model[1].requires_grad_(False); {ALL}",
     "changes the optimizer's settings": f"{ALL}; optimizer.param_groups[0].update(lr=0.01)",
@@ -204,7 +204,7 @@ ACTS = {
 }  # fmt: skip
 GIVEN = {
     "divided by the size of the batch twice": "loss.item() / len(labels)",
-    "that is the share of right answers": "(logits.argmax(1) == labels).float().mean().item()",
+    "that is the accuracy": "(logits.argmax(1) == labels).float().mean().item()",
     "comes back with its graph": "loss", "brackets are missing": "loss.item",
     "it should give the loss as a number": ["str(loss.item())", "(loss.item(), 0.5)"], "does it end with return": "None",
 }  # fmt: skip
@@ -261,23 +261,23 @@ def forget_gradients(model):
 
 
 SHARES = {
-    "a smaller last batch counts too much": "s.mean()", "the batches' shares, in per cent": "100 * s.mean()",
-    "the sum of the batches' shares": "s.sum()", "divided twice": "s.sum() / n.sum()",
-    "per cent; a share": "100 * h.sum() / n.sum()", "divided by //": "h.sum() // n.sum()",
-    "the number of right answers": "h.sum()", "the share of wrong answers": "1 - h.sum() / n.sum()",
-    "the last batch alone": "s[-1]", "the first batch alone": "s[0]", "is the sum started anew": "h[-1] / n.sum()",
+    "a smaller last batch counts too much": "s.mean()", "the batches' accuracies, in percent": "100 * s.mean()",
+    "the sum of the batches' accuracies": "s.sum()", "divided twice": "s.sum() / n.sum()",
+    "percent; return a fraction": "100 * h.sum() / n.sum()", "is // used instead": "h.sum() // n.sum()",
+    "the number of correct predictions": "h.sum()", "the fraction of wrong predictions": "1 - h.sum() / n.sum()",
+    "the last batch alone": "s[-1]", "the first batch alone": "s[0]", "is the sum reset each time": "h[-1] / n.sum()",
     "divided by the number of batches": "h.sum() / len(n)", "by the size of the last batch": "h.sum() / n[-1]",
     "by the size of the first batch": "h.sum() / n[0]", "counted as large as the first": "h.sum() / (len(n) * n[0])",
     "counted as large as the last": "h.sum() / (len(n) * n[-1])", "is it rounded": "round(h.sum() / n.sum(), 2)",
     "count the images whose largest logit": "0.123", "that is the loss": "F.cross_entropy(every, labels).item()",
-    "it should give a share": ["f'{s.mean():.1%}'", "every.argmax(1) == labels"], "does it end with return": "None",
+    "it should give a fraction": ["f'{s.mean():.1%}'", "every.argmax(1) == labels"], "does it end with return": "None",
     "the mean of the batches' losses": "np.mean([F.cross_entropy(a, b).item() for a, b in zip(x, y)])",
     "the smallest logit": "(every.argmin(1) == labels).float().mean()",
     "argmax runs over the images": "(torch.cat([a.argmax(0) for a in x]) == labels).float().mean()",
-    "the probability of the right class": "every.softmax(1)[range(len(labels)), labels].mean()",
+    "the mean probability of the correct class": "every.softmax(1)[range(len(labels)), labels].mean()",
 }  # fmt: skip
 ACCURACY_WRONG = ACCURACY.wrong("give", SHARES) | {
-    "the first batch alone: does return": lambda model, batches: ACCURACY()(model, [next(iter(batches))]),
+    "the first batch alone: is return": lambda model, batches: ACCURACY()(model, [next(iter(batches))]),
     "changes the gradients that": lambda m, b: (ACCURACY()(m, b), forget_gradients(m))[0],
     "changes the gradients": ACCURACY(grad="True", meanwhile="F.cross_entropy(logits, labels).backward()"),
     "builds a graph": ACCURACY(grad="True"), "changes its input": ACCURACY(meanwhile="images.sub_(1)"),
@@ -304,17 +304,17 @@ def epoch(acts=FOUR, mean="x @ n / n.sum()", **parts):
 
 
 MEANS = {
-    "the second slip is still there": "x.mean()", "the loss of the last batch": "x[-1]",
+    "the second mistake is still there": "x.mean()", "the loss of the last batch": "x[-1]",
     "the loss of the first batch": "x[0]", "the smallest of the batches' losses": "np.sort(x)[0]",
     "the sum of the batches' losses": "x.sum()", "divide by their number": "x @ n",
     "divided by the number of batches": "x @ n / len(n)", "multiply each by len": "x.sum() / n.sum()",
     "counted as large as the first": "x @ n / (n[0] * len(n))", "counted as large as the last": "x @ n / (n[-1] * len(n))",
-    "by the size of the last batch": "x @ n / n[-1]", "weigh inside the loop": "x.sum() * n[-1] / n.sum()",
+    "by the size of the last batch": "x @ n / n[-1]", "weight inside the loop": "x.sum() * n[-1] / n.sum()",
     "is it rounded": "round(x @ n / n.sum(), 2)", "does it end with return": "None",
     "it should give the mean loss": "list(x)",
 }  # fmt: skip
 EPOCHS = {
-    "the first slip is still there: zero_grad stands between backward and step, so nothing is learned":
+    "the first mistake is still there: zero_grad is between backward and step, so nothing is learned":
         "forward; loss; backward; zero; step",
     "zero_grad belongs inside the loop": "forward; loss; backward; step",
     "step stands before backward": ["zero; forward; loss; step; backward", "forward; loss; step; zero; backward"],
@@ -328,7 +328,7 @@ MENDED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) 
     says: epoch(FOUR.replace("loss", f"loss = {loss}", 1)) for says, loss in LOSSES.items()
 } | {
     "So is the second": epoch("forward; loss; backward; zero; step", "x.mean()"),
-    "zero_grad belongs inside the loop, once a batch":
+    "zero_grad belongs inside the loop, once per batch":
         epoch("forward; loss; backward; step", start="model.train(); optimizer.zero_grad()"),
     "takes 1 steps for 3 batches":
         epoch("forward; loss; backward", start="model.train(); optimizer.zero_grad()", end="optimizer.step()"),

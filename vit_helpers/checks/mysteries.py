@@ -1,4 +1,4 @@
-"""The five runs whose curves are read in notebook 07, kept beside this file by `python -m vit_helpers.checks.mysteries`."""
+"""The five runs whose curves notebook 07 asks about, stored beside this file by `python -m vit_helpers.checks.mysteries`."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -27,16 +27,16 @@ FAULTS = tuple(sorted(fault for fault, _ in RUNS.values()))
 
 
 def mystery_runs() -> dict[str, list[dict[str, Any]]]:
-    """Five short runs on the digits, each with another of the `FAULTS`: {"A": history, ...}, kept, not trained anew.
+    """Five stored short runs on the digits, each with another of the `FAULTS`: {"A": history, ...}.
 
-    A history is that of `fit`, without learning rate and speed: 6 epochs, each of 30 batches of 32 images
+    A history is what `fit` returns, without learning rate and speed: 6 epochs of 30 batches of 32 images
     """
     return json.loads(KEPT.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Draws:
-    """30 batches of 32 images a pass, drawn at random from a split, normalized."""
+    """30 batches of 32 normalized images per epoch, drawn at random from a split."""
 
     split: Split
     normalize: Callable[[Tensor], Tensor]
@@ -51,7 +51,7 @@ class Draws:
 
 
 def train_mysteries() -> dict[str, list[dict[str, Any]]]:
-    """The same five, trained anew."""
+    """The same five, trained again."""
     return {letter: mystery_run(**change) for letter, (_, change) in RUNS.items()}
 
 
@@ -66,7 +66,7 @@ def mystery_run(images: int | None = None, shuffled: bool = False, **change: Any
     settings: dict[str, Any] = {"epochs": 6, "lr": 2e-3, "schedule": "constant", "label_smoothing": 0.0}
     batches = Draws(train, data.normalize), data.batches("validation", 180)
     history = fit(model, *batches, Recipe(**settings | change), report=lambda row: None)
-    hidden = ("lr", "images_per_second", "probabilities")  # they would give the fault away, or differ by machine
+    hidden = ("lr", "images_per_second", "probabilities")  # they would reveal the fault, or depend on the machine
     return [{key: value for key, value in asdict(row).items() if key not in hidden} for row in history]
 
 

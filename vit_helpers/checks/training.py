@@ -18,7 +18,7 @@ from vit_helpers.checks.report import Function, Mistake, reject_if
 from vit_helpers.checks.training_steps import MENDED, TRAIN_STEP, check_mended, check_train_step  # noqa: F401
 from vit_helpers.training.recipe import warmup_cosine
 
-# The learning rate
+# The schedule
 
 
 def wave(x: float) -> float:
@@ -27,7 +27,7 @@ def wave(x: float) -> float:
 
 
 def schedule(step: int, total: int, warmup: int, rise: Function = warmup_cosine, fall: Function = warmup_cosine) -> float:
-    """An answer with another warm-up, or another fall after it."""
+    """An answer with another warm-up, or with another fall after it."""
     return rise(step, total, warmup) if step < warmup else fall(step, total, warmup)
 
 
@@ -44,15 +44,15 @@ RISES = {  # wrong warm-ups: at step s of T in all, of which w to warm up
     LOST + ", not total": lambda s, T, w: s / T,
     "the rise ends a step late: (step + 1) / warmup is 1 in its last step": lambda s, T, w: (s + 1) / (w + 1),
     "the rise is divided by total; it takes warmup steps": lambda s, T, w: (s + 1) / T,
-    "the rise is not divided by warmup: a share is at most 1": lambda s, T, w: s + 1,
-    "there is no rise: the share is 1 from the first step on": lambda s, T, w: 1.0,
+    "the rise is not divided by warmup: a factor is at most 1": lambda s, T, w: s + 1,
+    "there is no rise: the factor is 1 from the first step on": lambda s, T, w: 1.0,
     "there is no rise: the cosine begins at step 0": lambda s, T, w: wave(s / T),
     "there is no rise: the cosine formula is used in the warm-up too": lambda s, T, w: wave((s - w) / (T - w)),
-    "the share is 0 during the warm-up: // instead of /?": lambda s, T, w: float((s + 1) // w),
-    "the share is 0 during all of the warm-up: // instead of /?": lambda s, T, w: 0.0,
-    "the cosine is at work in the warm-up already; at first the rise alone": lambda s, T, w: (s + 1) / w * wave(s / T),
-    "the rise is a curve; it should be straight": lambda s, T, w: wave(1 - (s + 1) / w),
-    "the rise is bent: is something squared? It should be straight": lambda s, T, w: ((s + 1) / w) ** 2,
+    "the factor is 0 during the warm-up: // instead of /?": lambda s, T, w: float((s + 1) // w),
+    "the factor is 0 during all of the warm-up: // instead of /?": lambda s, T, w: 0.0,
+    "the cosine is already applied during the warm-up; use only the rise there": lambda s, T, w: (s + 1) / w * wave(s / T),
+    "the rise is a curve; it should be a straight line": lambda s, T, w: wave(1 - (s + 1) / w),
+    "the rise is not straight: is something squared?": lambda s, T, w: ((s + 1) / w) ** 2,
     "the warm-up falls; it should rise": lambda s, T, w: 1 - s / w,
     "the warm-up falls to 0; it should rise to 1": lambda s, T, w: 1 - (s + 1) / w,
 }
@@ -82,8 +82,8 @@ WAVES = {  # the same, where t goes from 0 to 1 after the warm-up
     "1 - cos rises; 1 + cos falls": lambda t: 1 - wave(t),
     "a sine; it should be a cosine, which begins at its highest": lambda t: wave(t - 0.5),
     "a straight fall; it should be half a cosine": lambda t: 1 - t,
-    "the share stays at 1 after the warm-up: is the fall missing, or divided by //?": lambda t: 1.0,
-    "the share is 0 after the warm-up; it falls slowly": lambda t: 0.0,
+    "the factor stays at 1 after the warm-up: is the fall missing, or is // used instead of /?": lambda t: 1.0,
+    "the factor is 0 after the warm-up; it should fall slowly": lambda t: 0.0,
     "the cosine takes radians: half a turn is pi, not 180": lambda t: wave(180 * t / math.pi),
     "pi is missing: the cosine falls to -1 within pi, not within 1": lambda t: wave(t / math.pi),
     "the cosine's value is squared": lambda t: wave(t) ** 2,
@@ -93,12 +93,12 @@ EDGES = [(12, 0), (1, 0), (8, 1), (5, 4), (2, 1)]
 
 
 def asked(total: int, warmup: int, steps: Sequence[int]) -> Case:
-    """The shares at some steps."""
+    """The factors at some steps."""
     return Case(lambda: (total, warmup, steps))
 
 
 def observe_shares(answer: Function, total: int, warmup: int, steps: Sequence[int]) -> dict[str, Tensor]:
-    """The shares at these steps, asked one by one."""
+    """The factors at these steps, one call for each."""
     of = f"for total = {total}, warmup = {warmup}"
     try:
         shares = [as_number(answer(s, total, warmup), f"at step {s} {of}", "a number from 0 to 1") for s in steps]
@@ -109,19 +109,19 @@ def observe_shares(answer: Function, total: int, warmup: int, steps: Sequence[in
 
 
 def odd_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]) -> str | None:
-    """What is odd about a rise or fall that no mistake of the table gives, or None."""
+    """What is odd about a rise or fall that no mistake of the table leads to, or None."""
     early = torch.tensor(steps) < warmup
     rise = steps[first_wrong(got, right)] < warmup
     mine, wanted = got[early == rise], right[early == rise]
     factor = mine[-1] / wanted[-1]
     if rise and factor > 0 and (total, warmup) == SIZES[0] and torch.allclose(mine, factor * wanted):
-        words = "per cent; a share" if torch.isclose(factor, torch.tensor(100.0)) else "is it the rate itself? A share of it"
-        return f"that is {factor:.3g} times the share: {words} is asked, which goes up to 1"
+        words = "percent" if torch.isclose(factor, torch.tensor(100.0)) else "the learning rate itself"
+        return f"that is {factor:.3g} times as much: is it {words}? Return a factor, which is at most 1"
     found = {
-        "a share is between 0 and 1": mine.min() < -1e-6 or mine.max() > 1 + 1e-6,
-        f"the share jumps from 1 to {mine[0]:.3g} at the end of the warm-up; the fall begins at 1":
+        "a factor is between 0 and 1": mine.min() < -1e-6 or mine.max() > 1 + 1e-6,
+        f"the factor jumps from 1 to {mine[0]:.3g} at the end of the warm-up; the fall begins at 1":
             not rise and mine[0] < 0.9,
-        "the fall rises again on the way; it is half a cosine, once": not rise and (mine.diff() > 1e-6).any(),
+        "the fall rises again on the way; it is half a cosine, only once": not rise and (mine.diff() > 1e-6).any(),
         f"the fall ends at {mine[-1]:.3g}; it should end at {wanted[-1]:.3g}": not rise and mine[-1] > wanted[-1] + 0.01,
         "is it rounded?": rounded(mine, wanted),
     }  # fmt: skip
@@ -129,14 +129,14 @@ def odd_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Seque
 
 
 def other_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]) -> str:
-    """What to say of shares that are not odd in any known way."""
+    """What to say of factors that are not odd in any known way."""
     if (total, warmup) != SIZES[0]:
         return "right for total = {}, warmup = {}: is a number fixed in your code?".format(*SIZES[0])
     return "the rise is (step + 1) / warmup, the fall 0.5 * (1 + cos(pi * t))"
 
 
 def schedule_says(part: str, got: Tensor, right: Tensor, words: str, total: int, warmup: int, steps: Sequence[int]) -> str:
-    """The message about a wrong share."""
+    """The message about a wrong factor."""
     i = first_wrong(got, right)
     return f"gives {got[i]:.5g} at step {steps[i]} (total = {total}, warmup = {warmup}), wanted {right[i]:.5g}: {words}"
 
@@ -149,13 +149,13 @@ SCHEDULE = FiveDigits(
     says=schedule_says,
     odd=odd_shares,
     unknown=other_shares,
-    fresh="gives another share when steps are asked in another order: is something kept between calls?",
+    fresh="gives another factor when it is called for the steps in another order: is something kept between calls?",
     ideas={
         "rises straight, from 1 / warmup to 1": [asked(T, w, range(w)) for T, w in SIZES],
         "then falls along half a cosine": [asked(T, w, range(w, T)) for T, w in SIZES],
         "right without warm-up, with one of 1 step, and with one that leaves a single step":
             [asked(T, w, range(T)) for T, w in EDGES],
-        "the share follows from the step alone, in whatever order it is asked":
+        "the factor depends on the step alone, in whatever order it is called":
             [*(asked(T, w, [s * 7 % T for s in range(T)]) for T, w in SIZES), contract],
     },
     mistakes={words: partial(schedule, rise=rule) for words, rule in RISES.items()}
@@ -165,16 +165,16 @@ SCHEDULE = FiveDigits(
 check_schedule = SCHEDULE.check
 
 
-# The share of right answers
+# The accuracy
 
 
 def hits(logits: Sequence[Tensor], labels: Sequence[Tensor]) -> list[int]:
-    """How many answers are right in each batch."""
+    """How many predictions are correct in each batch."""
     return [int((x.argmax(1) == y).sum()) for x, y in zip(logits, labels, strict=True)]
 
 
 def measuring(rule: Function) -> Function:
-    """An answer with good manners that gives a number from the logits and labels of every batch."""
+    """An answer that treats the model well and returns a number made of the logits and labels of every batch."""
 
     @torch.no_grad()
     def answer(model: nn.Module, batches: Any) -> float:
@@ -188,48 +188,48 @@ def measuring(rule: Function) -> Function:
 
 
 def counting(rule: Function) -> Function:
-    """The same from the number of right answers in every batch, and its size."""
+    """The same with the number of correct predictions in every batch, and its size."""
     return measuring(lambda x, y: rule(hits(x, y), list(map(len, y))))
 
 
 def per_batch(right: Sequence[int], sizes: Sequence[int]) -> list[float]:
-    """The share of each batch."""
+    """The accuracy of each batch."""
     return [h / n for h, n in zip(right, sizes, strict=True)]
 
 
-COUNTS = {  # wrong shares: h answers are right in batches of n images
-    "the mean of the batches' shares: a smaller last batch counts too much. Count right answers, divide once":
+COUNTS = {  # wrong accuracies: h predictions are correct in batches of n images
+    "the mean of the batches' accuracies: a smaller last batch counts too much. Count correct predictions and divide once":
         lambda h, n: fmean(per_batch(h, n)),
-    "the mean of the batches' shares, in per cent": lambda h, n: 100 * fmean(per_batch(h, n)),
-    "the sum of the batches' shares; count right answers, divide by the images": lambda h, n: sum(per_batch(h, n)),
-    "divided twice: a mean over images is a share already": lambda h, n: sum(per_batch(h, n)) / sum(n),
-    "per cent; a share goes from 0 to 1": lambda h, n: 100 * sum(h) / sum(n),
-    "is it divided by //, or does nothing count as right, because argmax is missing?": lambda h, n: 0,
-    "the number of right answers; divide by the number of images": lambda h, n: sum(h),
-    "the share of wrong answers": lambda h, n: 1 - sum(h) / sum(n),
+    "the mean of the batches' accuracies, in percent": lambda h, n: 100 * fmean(per_batch(h, n)),
+    "the sum of the batches' accuracies; count correct predictions, divide by the images": lambda h, n: sum(per_batch(h, n)),
+    "divided twice: a mean over images is already a fraction": lambda h, n: sum(per_batch(h, n)) / sum(n),
+    "percent; return a fraction, from 0 to 1": lambda h, n: 100 * sum(h) / sum(n),
+    "is // used instead of /, or does nothing count as correct because argmax is missing?": lambda h, n: 0,
+    "the number of correct predictions; divide by the number of images": lambda h, n: sum(h),
+    "the fraction of wrong predictions": lambda h, n: 1 - sum(h) / sum(n),
     "the last batch alone": lambda h, n: h[-1] / n[-1],
-    "the first batch alone: does return stand inside the loop?": lambda h, n: h[0] / n[0],
+    "the first batch alone: is return inside the loop?": lambda h, n: h[0] / n[0],
     "divided by the number of batches; divide by the number of images": lambda h, n: sum(h) / len(n),
-    "the last batch's right answers, divided by all images: is the sum started anew?": lambda h, n: h[-1] / sum(n),
-    "all right answers, divided by the size of the last batch": lambda h, n: sum(h) / n[-1],
-    "all right answers, divided by the size of the first batch": lambda h, n: sum(h) / n[0],
+    "the last batch's correct predictions, divided by all images: is the sum reset each time?": lambda h, n: h[-1] / sum(n),
+    "all correct predictions, divided by the size of the last batch": lambda h, n: sum(h) / n[-1],
+    "all correct predictions, divided by the size of the first batch": lambda h, n: sum(h) / n[0],
     "every batch is counted as large as the first; count the images": lambda h, n: sum(h) / (len(n) * n[0]),
     "every batch is counted as large as the last; count the images": lambda h, n: sum(h) / (len(n) * n[-1]),
 }  # fmt: skip
 LOGITS = {  # the same from the logits and labels of every batch
     "argmax runs over the images, dim 0; the classes are dim 1":
         lambda x, y: fmean([float(i) for a, b in zip(x, y, strict=True) for i in (a.argmax(0) == b)]),
-    "takes the smallest logit, argmin; the answer is the largest":
+    "takes the smallest logit, argmin; the prediction is the largest":
         lambda x, y: sum(hits([-a for a in x], y)) / len(torch.cat(y)),
     "that is the loss": lambda x, y: F.cross_entropy(torch.cat(x), torch.cat(y)),
     "that is the mean of the batches' losses": lambda x, y: fmean(map(F.cross_entropy, x, y)),
-    "the probability of the right class; count the answers that are right":
+    "the mean probability of the correct class; count the predictions that are correct":
         lambda x, y: torch.cat(x).softmax(1).gather(1, torch.cat(y)[:, None]).mean(),
 }  # fmt: skip
 
 
 def graded(sizes: Sequence[int], right: Sequence[int], K: int, training: bool | None = None, once: bool = False) -> Case:
-    """A model and batches of which it reads so many right each; training: the mode in which a restless model comes."""
+    """A model and batches with so many correct predictions each; training: the mode of a restless model."""
 
     def draw() -> Given:
         model, batches = (plain if training is None else restless)(K).eval(), []
@@ -247,7 +247,7 @@ def graded(sizes: Sequence[int], right: Sequence[int], K: int, training: bool | 
 
 
 def observe_share(answer: Function, model: nn.Module, batches: list[Any], once: bool) -> dict[str, float]:
-    """The share that an answer gives, for an iterator where `once`; Mistake where the model is asked as it should not be."""
+    """The accuracy that an answer returns, for an iterator where `once`; Mistake if the model is called in a wrong way."""
     asked, came = [], model.training
     hook = model.register_forward_hook(
         lambda m, x, logits: asked.append((any(part.training for part in m.modules()), logits.requires_grad))
@@ -264,8 +264,8 @@ def observe_share(answer: Function, model: nn.Module, batches: list[Any], once: 
     other = any(m.training != came for m in model.modules())
     reject_if(other, f"the model came in {'training' if came else 'evaluation'} {back}")
     graph = once and any(graph for _, graph in asked)
-    reject_if(graph, "builds a graph for gradients that nobody needs: with torch.no_grad(): ...")
-    return {"share": as_number(got, f"for {len(batches)} batches", "a share from 0 to 1")}
+    reject_if(graph, "builds a graph for gradients, which an evaluation does not need: with torch.no_grad(): ...")
+    return {"share": as_number(got, f"for {len(batches)} batches", "a fraction from 0 to 1")}
 
 
 ACCURACY = Exercise(
@@ -275,17 +275,17 @@ ACCURACY = Exercise(
     when=lambda *given: "",
     says="gives {got:.6g} {when}, wanted {right:.6g}: {words}",
     odd=lambda got, right, *given: "is it rounded?" if rounded(torch.tensor(got), torch.tensor(right)) else None,
-    unknown="count the images whose largest logit is at the label",
+    unknown="count the images whose largest logit is that of the label",
     ideas={
-        "the share of all images, whatever the size of the batches": [
+        "the fraction of all images, whatever the size of the batches": [
             graded((5, 5), (1, 3), 5),
             graded((6, 6, 1), (2, 5, 0), 5),
             graded((7, 7, 4), (7, 1, 3), 3),
             graded((9,), (4,), 10),
         ],
-        "asks in evaluation mode, and gives the model back in the mode it came in":
+        "runs the model in evaluation mode, and restores the mode that it had":
             [graded((8, 8, 3), (5, 2, 3), 4, training) for training in (True, False)],
-        "changes nothing, computes no gradients, and takes batches that can be run through once":
+        "changes nothing, computes no gradients, and works with batches that can be iterated only once":
             [graded((5, 5, 2), (3, 1, 2), 3, True, once=True)],
     },
     mistakes={words: counting(rule) for words, rule in COUNTS.items()}

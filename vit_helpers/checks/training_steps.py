@@ -93,42 +93,42 @@ def gradient_length(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 LOSSES = {  # wrong losses
-    "a softmax stands before the loss; cross_entropy has its own and takes logits":
+    "there is a softmax before the loss; cross_entropy has its own and expects logits":
         lambda x, y: F.cross_entropy(x.softmax(1), y),
-    "nll_loss takes logarithms of shares; cross_entropy takes the logits as they are":
+    "nll_loss expects logarithms of probabilities; cross_entropy expects logits":
         lambda x, y: F.nll_loss(x.softmax(1), y),
     "the loss is the sum over the images; it should be their mean": lambda x, y: F.cross_entropy(x, y, reduction="sum"),
     "the loss has the wrong sign": lambda x, y: -F.cross_entropy(x, y),
-    "the labels are smoothed; here they are taken as they are": lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
+    "the labels are smoothed; use them as they are": lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
     "squared differences from the labels; the loss should be the cross-entropy":
         lambda x, y: F.mse_loss(x.softmax(1), F.one_hot(y, x.shape[1]).float()),
     "squared differences of the logits from the labels; the loss should be the cross-entropy":
         lambda x, y: F.mse_loss(x, F.one_hot(y, x.shape[1]).float()),
 }  # fmt: skip
 STEPS = {  # acts of a wrong step
-    "old gradients are not forgotten: backward adds to them. zero_grad belongs before backward": "loss backward clip step",
-    "zero_grad stands after the step; before backward, or older gradients are used too": "loss backward clip step zero",
+    "old gradients are not reset: backward adds to them. zero_grad belongs before backward": "loss backward clip step",
+    "zero_grad comes after the step; call it before backward, or old gradients are used too": "loss backward clip step zero",
     "zero_grad stands between backward and step, so the new gradient is lost before it is used": "loss backward zero step",
     "the gradient is not clipped when the step is taken: clip after backward and before step": "zero loss backward step",
-    "the loss is cut off at max_norm, and a loss that is cut off has no gradient; clip the gradient": "zero loss cut step",
+    "the loss is clamped at max_norm, and a clamped loss has no gradient; clip the gradient": "zero loss cut step",
 } | {  # and of one that clips in another way
     words: f"zero loss backward {act} step" for words, act in {
-        "single numbers are clipped; clip_grad_norm_ clips the length of the whole gradient": "values",
-        "each parameter is clipped alone; the length over all parameters together is meant": "each",
-        "each of the optimizer's groups is clipped alone; the length over all parameters together is meant": "groups",
-        "only the optimizer's first group is clipped; the length over all parameters together is meant": "group",
-        "the gradient is clipped to length 1, whatever max_norm is": "one",
-        "the gradient is stretched to the length max_norm where it is shorter; leave it then": "stretch",
-        "the gradient is divided by its squared length: is a root missing?": "square",
-        "the largest number of the gradient is clipped; its length is the root of the sum of squares": "largest",
-        "the sum of sizes is clipped; the length is the root of the sum of squares": "absolute",
+        "single numbers are clipped; clip_grad_norm_ limits the norm of the whole gradient": "values",
+        "each parameter is clipped alone; limit the norm over all parameters together": "each",
+        "each of the optimizer's groups is clipped alone; limit the norm over all parameters together": "groups",
+        "only the optimizer's first group is clipped; limit the norm over all parameters together": "group",
+        "the gradient is clipped to norm 1, whatever max_norm is": "one",
+        "the gradient is stretched to the norm max_norm where it is shorter; leave it as it is then": "stretch",
+        "the gradient is divided by its squared norm: is a root missing?": "square",
+        "the largest number of the gradient is clipped; its norm is the root of the sum of squares": "largest",
+        "the sum of absolute values is clipped; the norm is the root of the sum of squares": "absolute",
     }.items()
 }  # fmt: skip
 GIVEN = {  # wrong numbers beside a right step
-    "the loss is computed anew after the step; give the one before it": lambda loss, a, b, x, y: F.cross_entropy(b(x), y),
-    "divided by the size of the batch twice: cross_entropy gives the mean": lambda loss, a, b, x, y: loss / len(y),
-    "that is the share of right answers": lambda loss, a, b, x, y: (a(x).argmax(1) == y).float().mean(),
-    "that is the length of the gradient": lambda loss, a, b, x, y: gradient_length(a, x, y),
+    "the loss is computed again after the step; return the one before it": lambda loss, a, b, x, y: F.cross_entropy(b(x), y),
+    "divided by the size of the batch twice: cross_entropy already returns the mean": lambda loss, a, b, x, y: loss / len(y),
+    "that is the accuracy": lambda loss, a, b, x, y: (a(x).argmax(1) == y).float().mean(),
+    "that is the norm of the gradient": lambda loss, a, b, x, y: gradient_length(a, x, y),
 }
 
 
@@ -160,12 +160,12 @@ TRAIN_STEP = FiveDigits(
     says=step_says,
     unknown={"weights": other_weights, "loss": "it should be the cross-entropy of model(images) and labels"},
     ideas={
-        "gives the loss of the batch, as a number":
+        "returns the loss of the batch, as a number":
             [problem(SGD, K, (n,), 1e6, look=("loss",)) for K, n in ((10, 4), (3, 6), (3, 5), (10, 1))],
-        "forgets old gradients and takes one step, with SGD and with AdamW": [batch(SGD), batch(ADAMW, 8)],
-        "clips the length of the whole gradient before the step":
+        "resets old gradients and takes one step, with SGD and with AdamW": [batch(SGD), batch(ADAMW, 8)],
+        "clips the norm of the whole gradient before the step":
             [*(batch(SGD, max_norm=length) for length in (0.05, 0.5, 1.5, 100.0)), batch(ADAMW, max_norm=0.01)],
-        "asks the model once, in training mode, and leaves everything else as it was":
+        "calls the model once, in training mode, and leaves everything else as it was":
             [batch(name, max_norm=0.3, model=restless) for name in OPTIMIZERS],
     },
     mistakes={words: step(loss=loss) for words, loss in LOSSES.items()}
@@ -208,28 +208,28 @@ def loss_afterwards(model: nn.Module, batches: Any, optimizer: Any) -> float:
         return F.cross_entropy(model(torch.cat(images)), torch.cat(labels)).item()
 
 
-FIRST = "the first slip is still there: zero_grad stands between backward and step, so nothing is learned"
+FIRST = "the first mistake is still there: zero_grad is between backward and step, so nothing is learned"
 MEANS = {  # wrong means of the losses of batches with n images
-    "the second slip is still there: a mean of batch means, in which a smaller last batch counts too much. Weigh by "
+    "the second mistake is still there: a mean of batch means, in which a smaller last batch counts too much. Weight by "
     "len(labels)": lambda x, n: sum(x) / len(x),
-    "the loss of the last batch; the mean over all images is asked": lambda x, n: x[-1],
-    "the loss of the first batch: does return stand inside the loop?": lambda x, n: x[0],
-    "the smallest of the batches' losses; the mean over all images is asked": lambda x, n: min(x),
+    "the loss of the last batch; return the mean over all images": lambda x, n: x[-1],
+    "the loss of the first batch: is return inside the loop?": lambda x, n: x[0],
+    "the smallest of the batches' losses; return the mean over all images": lambda x, n: min(x),
     "the sum of the batches' losses": lambda x, n: sum(x),
     "the sum over all images; divide by their number": weigh,
-    "weighed by size, but divided by the number of batches; divide by the number of images":
+    "weighted by size, but divided by the number of batches; divide by the number of images":
         lambda x, n: weigh(x, n) / len(x),
     "the batches' means, divided by the number of images: multiply each by len(labels) first": lambda x, n: sum(x) / sum(n),
-    "weighed by size, but every batch is counted as large as the first": lambda x, n: weigh(x, n) / (n[0] * len(n)),
-    "weighed by size, but every batch is counted as large as the last": lambda x, n: weigh(x, n) / (n[-1] * len(n)),
-    "weighed by size, but divided by the size of the last batch": lambda x, n: weigh(x, n) / n[-1],
-    "every batch's loss is weighed by the size of the last: weigh inside the loop": lambda x, n: sum(x) * n[-1] / sum(n),
+    "weighted by size, but every batch is counted as large as the first": lambda x, n: weigh(x, n) / (n[0] * len(n)),
+    "weighted by size, but every batch is counted as large as the last": lambda x, n: weigh(x, n) / (n[-1] * len(n)),
+    "weighted by size, but divided by the size of the last batch": lambda x, n: weigh(x, n) / n[-1],
+    "every batch's loss is weighted by the last batch's size: weight inside the loop": lambda x, n: sum(x) * n[-1] / sum(n),
 }  # fmt: skip
 
 
 def other_mean(got: Tensor, right: Tensor, *given: Any) -> str:
     """What to say of a mean loss that no known mistake gives."""
-    return "is it rounded?" if rounded(got, right) else "weigh each batch's loss by len(labels), divide by all images"
+    return "is it rounded?" if rounded(got, right) else "weight each batch's loss by len(labels), divide by all images"
 
 
 def epoch_says(part: str, got: Tensor, right: Tensor, words: str, start: nn.Module, batches: list[Any], *rest: Any) -> str:
@@ -248,22 +248,22 @@ MENDED = FiveDigits(
     says=epoch_says,
     unknown={"weights": other_weights, "loss": other_mean},
     ideas={
-        "every batch moves the weights by its own gradient":
+        "every batch changes the weights by its own gradient":
             [problem(SGD, 3, (6, 6, 2), look=("weights",)), problem(ADAMW, 7, (4, 4, 1), look=("weights",))],
         "the loss is the mean over all images": [
             problem(SGD, K, sizes, look=("loss",))
             for K, sizes in ((3, (6, 6, 2)), (5, (8, 8, 3)), (4, (5,)), (3, (2, 7)))
         ],
-        "learns in training mode, from batches that can be run through once, and leaves them as they were":
+        "trains in training mode, with batches that can be iterated only once, and leaves them as they were":
             [problem(ADAMW, model=restless, training=training) for training in (True, False)],
     },
     mistakes={
         FIRST: epoch("loss backward zero step"),
         f"{FIRST}. So is the second: look at the mean over all images":
             epoch("loss backward zero step", lambda x, n: sum(x) / len(x)),
-        "the gradients of all batches are added up: zero_grad belongs inside the loop, once a batch":
+        "the gradients of all batches are added up: zero_grad belongs inside the loop, once per batch":
             epoch("loss backward step"),
-        "the loss is computed after the epoch; give the mean of those that were met on the way": loss_afterwards,
+        "the loss is computed after the epoch; return the mean of the losses during the epoch": loss_afterwards,
     }
     | {words: epoch(loss=loss) for words, loss in LOSSES.items()}
     | {words: epoch(mean=mean) for words, mean in MEANS.items()},

@@ -1,30 +1,33 @@
-"""Pictures of training while it goes on, of several runs side by side, and of what a trained model gets wrong."""
+"""Figures of a training while it runs, of several runs side by side, and of what a trained model gets wrong."""
 
 import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.curves import UNITS, Row, draw_curves
 
-REDRAW = 0.5  # seconds between two pictures while a model trains
+REDRAW = 0.5  # seconds between two figures while a model trains
 
 
 class LiveCurves:
-    """Curves that grow while `fit` trains, in one place of the page: `fit(..., report=LiveCurves(epochs))`.
+    """Curves that grow while `fit` trains, in one output cell: `fit(..., report=LiveCurves(epochs))`.
 
-    epochs: how many there will be.  Outside a notebook each epoch prints a line instead.
+    epochs: how many there will be.  Outside a notebook, each epoch prints a line instead.
     """
 
     def __init__(self, epochs: int) -> None:
         self.epochs, self.drawn_at = epochs, 0.0
         self.history: list[Row] = []
-        self.place: Any = None  # where IPython shows the picture
+        self.place: Any = None  # the output in which IPython shows the figure
 
     def __call__(self, row: Row) -> None:
         self.history.append(row)
@@ -47,15 +50,16 @@ class LiveCurves:
             self.place.update(image, metadata=metadata)
 
     def alt(self) -> str:
-        """What the curves tell so far"""
+        """The alt text of the curves so far"""
         first, last = self.history[0], self.history[-1]
         ends = [f"{key} from {first['val_' + key]:.2f} to {last['val_' + key]:.2f}" for key in ("loss", "accuracy")]
-        trained = f"in training they are {last['loss']:.2f} and {last['accuracy']:.2f}"
-        return f"Curves after {len(self.history)} of {self.epochs} epochs, in validation {' and '.join(ends)}; {trained}."
+        trained = f"training ends at {last['loss']:.2f} and {last['accuracy']:.2f}"
+        done = f"{len(self.history)} of {self.epochs} epochs"
+        return f"Loss and accuracy after {done}: validation goes in {' and in '.join(ends)}, {trained}."
 
 
 def in_notebook() -> bool:
-    """Whether pictures can be shown and changed in place: under Jupyter's kernel"""
+    """Whether figures can be shown and updated in place, which takes Jupyter's kernel"""
     try:
         from IPython import get_ipython
     except ImportError:
@@ -63,64 +67,83 @@ def in_notebook() -> bool:
     return hasattr(get_ipython(), "kernel")
 
 
-def draw_runs(runs: Mapping[str, Sequence[Row]], key: str = "accuracy", columns: int = 3) -> Figure:
-    """A panel for each run, epoch by epoch, on a new figure, which is returned.
+def draw_runs(
+    runs: Mapping[str, Sequence[Row]], healthy: Sequence[Row] | None = None, verdicts: Mapping[str, str] | None = None
+) -> Figure:
+    """For each run a column with its loss above its accuracy, epoch by epoch; returns the figure.
 
-    runs: {title: rows of `fit`};  key: "accuracy" or "loss"
-    All panels share their axes; a loss above twice that of guessing lies outside
+    runs    : {title: rows of `fit`}, two to six of them
+    healthy : a run to compare with, whose validation is drawn in gray in every column
+    verdicts: what is written into a run's upper panel, by its title
+    Losses above twice that of a uniform prediction are marked by triangles at the upper edge
     """
-    rows = -(-len(runs) // columns)
-    fig, axes = style.new_figure(9, 2.1 * rows + 0.5, nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False)
-    for ax in axes.flat[len(runs) :]:
-        ax.set_axis_off()
-    for ax, (title, history) in zip(axes.flat, runs.items(), strict=False):
-        K = history[0]["num_classes"]
-        guessing, top = {"accuracy": (1 / K, 1.03), "loss": (math.log(K), 2 * math.log(K))}[key]
-        epochs = [row["epoch"] for row in history]
-        ax.plot(epochs, [row[key] for row in history], "--", color=style.CLASS_TOKEN, linewidth=2, label="training")
-        ax.plot(epochs, [row["val_" + key] for row in history], color=style.QUERY, linewidth=2, label="validation")
-        ax.axhline(guessing, color=style.TEXT, linewidth=1, linestyle=":", label="guessing")
-        style.style_axes(ax, title).set_ylim(0, top)
-    for ax in axes.flat[len(runs) - columns : len(runs)]:  # the lowest of each column
-        ax.tick_params(labelbottom=True)
-    axes[0, 0].xaxis.get_major_locator().set_params(integer=True)
-    fig.supxlabel("epoch", fontsize=style.TEXT_SIZE, color=style.TEXT)
-    fig.supylabel(UNITS[key], fontsize=style.TEXT_SIZE, color=style.TEXT)
-    handles = axes[0, 0].get_legend_handles_labels()
-    fig.legend(*handles, loc="outside upper right", ncols=3, fontsize=style.TEXT_SIZE, frameon=False)
+    fig, axes = style.new_figure(9, 4.2, nrows=2, ncols=len(runs), sharex="col", sharey="row", squeeze=False)
+    for column, (title, history) in zip(axes.T, runs.items(), strict=True):
+        K, epochs = history[0]["num_classes"], [row["epoch"] for row in history]
+        for ax, key, uniform, top in zip(column, UNITS, (math.log(K), 1 / K), (2 * math.log(K), 1.03), strict=True):
+            if healthy:
+                values = [row["val_" + key] for row in healthy]
+                ax.plot(range(1, len(values) + 1), values, color="#BBBBBB", linewidth=5, label="healthy run, validation")
+            for name, prefix, dash, color in (("training", "", "--", 2), ("validation", "val_", "-", 0)):
+                values = [row[prefix + key] for row in history]
+                ax.plot(epochs, values, dash, color=style.SERIES[color], linewidth=2, label=name)
+                above = [epoch for epoch, value in zip(epochs, values, strict=True) if value > top]
+                ax.plot(above, [0.97 * top] * len(above), "^", color=style.SERIES[color], markersize=7)
+            ax.axhline(uniform, color=style.TEXT, linewidth=1, linestyle=":", label="uniform prediction")
+            style.style_axes(ax).set_ylim(0, top)
+        column[0].set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
+        if verdicts:
+            look = {"ha": "right", "va": "top", "fontsize": style.TEXT_SIZE - 1, "weight": "bold", "color": style.TEXT}
+            column[0].text(0.98, 0.98, verdicts[title], transform=column[0].transAxes, **look)
+        column[1].set_xlabel("epoch", fontsize=style.TEXT_SIZE, color=style.TEXT)
+        if len(epochs) <= 8:
+            column[1].set_xticks(epochs)
+    for ax, key in zip(axes[:, 0], UNITS, strict=True):
+        ax.set_ylabel(key, fontsize=style.TEXT_SIZE, color=style.TEXT)
+    look = {"ncols": 4, "fontsize": style.TEXT_SIZE - 1, "frameon": False}
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", **look)
     return fig
 
 
 def draw_confusion(counts: Tensor, names: Sequence[Any], ax: Axes | None = None, title: str | None = None) -> Axes:
-    """How many images of each class (row) were given each answer (column).  counts: (K, K);  names: K texts"""
+    """How many images of each class (row) were given each prediction (column); the mistakes are colored by their share.
+
+    counts: (K, K);  names: K texts
+    """
     ax = style.new_axes(ax, 7, 6)
     shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
-    drawn = ax.imshow(shares, cmap=style.VALUES, vmin=0, vmax=1)
+    mistakes = np.ma.array(shares.numpy(), mask=torch.eye(*shares.shape).bool().numpy())
+    colors = LinearSegmentedColormap.from_list("mistakes", ["white", style.SERIES[2]])
+    colors = colors.with_extremes(bad=style.MUTED)  # for the diagonal, which would use up the scale
+    drawn = ax.imshow(mistakes, cmap=colors, vmin=0, vmax=max(mistakes.max(), 0.01) if mistakes.count() else 1)
     for row, column in counts.nonzero().tolist():
-        ink = style.ink_on(drawn.to_rgba(shares[row, column].item()))
+        ink = style.ink_on(drawn.to_rgba(mistakes)[row, column])
         number = counts[row, column].item()
         ax.text(column, row, number, ha="center", va="center", fontsize=style.TEXT_SIZE - 1, color=ink)
-    ax.set_xticks(range(len(names)), names, rotation=45, ha="right")
+    turned = {"rotation": 45, "ha": "right"} if max(len(str(name)) for name in names) > 3 else {}
+    ax.set_xticks(range(len(names)), names, **turned)
     ax.set_yticks(range(len(names)), names)
-    return style.style_axes(ax, title, "answer of the model", "class of the image")
+    return style.style_axes(ax, title, "predicted class", "true class")
 
 
 def draw_calibration(
-    sure: Tensor, right: Tensor, ax: Axes | None = None, title: str | None = None, groups: int = 10
+    confidence: Tensor, correct: Tensor, ax: Axes | None = None, title: str | None = None, groups: int = 10
 ) -> Axes:
-    """How often answers are right that the model is so and so sure of; a perfectly honest model lies on the gray line.
+    """Accuracy against confidence in groups of equal size; the points of a calibrated model are on the gray diagonal.
 
-    sure  : (n,) the largest probability of each image;  right: (n,) whether its answer is right
-    groups: how many of equal size, from least to most sure
+    confidence: (n,) the largest probability of each image;  correct: (n,) whether its prediction is
+    groups    : how many, from least to most confident; a bar is one standard error of the group's accuracy
     """
     ax = style.new_axes(ax, 5, 4)
-    order = sure.argsort()
-    parts = [(sure[rows].mean().item(), right[rows].float().mean().item()) for rows in order.tensor_split(groups)]
-    share = "a tenth" if groups == 10 else f"1/{groups}"
-    ax.plot([0, 1], [0, 1], color=style.LINE, label="as often right as it is sure")
-    ax.plot(*zip(*parts, strict=True), "o-", color=style.QUERY, label=f"the model, {share} of the images each")
-    lowest = min(min(pair) for pair in parts)
+    parts = confidence.argsort().tensor_split(groups)
+    mean = [confidence[part].mean().item() for part in parts]
+    share = [correct[part].float().mean().item() for part in parts]
+    error = [(p * (1 - p) / len(part)) ** 0.5 for p, part in zip(share, parts, strict=True)]
+    ax.plot([0, 1], [0, 1], color=style.LINE, label="perfect calibration")
+    label = f"{groups} groups of images"
+    ax.errorbar(mean, share, error, fmt="o-", color=style.SERIES[0], linewidth=2, elinewidth=1.2, label=label)
+    lowest = min(min(mean), min(share))
     ax.set_xlim(lowest - 0.05, 1.02)
-    ax.set_ylim(lowest - 0.05, 1.02)
-    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False)
-    return style.style_axes(ax, title, "how sure: largest probability", "share of right answers")
+    ax.set_ylim(lowest - 0.05, 1.04)
+    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
+    return style.style_axes(ax, title, "confidence (largest probability)", "accuracy")
