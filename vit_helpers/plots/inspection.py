@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.patches import ConnectionPatch
 from torch import Tensor
 
 from vit_helpers.plots import style
@@ -56,8 +55,9 @@ def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: 
     for row in range(rows):
         said = f"{1 + row * cols} to {(row + 1) * cols}"
         folded.text(-1.2, (row + 0.5) * H / rows - 0.5, said, ha="right", va="center", fontsize=style.TEXT_SIZE - 1)
-    look = {"arrowstyle": "-|>", "color": style.TEXT, "mutation_scale": 18, "linewidth": 2, "annotation_clip": False}
-    fig.add_artist(ConnectionPatch((T - 0.5, 0), (-0.8, 0), "data", "data", axesA=matrix, axesB=strip, **look))
+    look = {"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2}
+    arrow = matrix.annotate("", (-0.8, 0), (T - 0.5, 0), xycoords=strip.transData, arrowprops=look, annotation_clip=False)
+    arrow.set_in_layout(False)
     return fig
 
 
@@ -161,7 +161,7 @@ def draw_distances(distances: Sequence[Sequence[float]] | Tensor, ax: Axes | Non
             ax.plot([x], [value], "o", color=style.SERIES[0], ms=15)
             ax.text(x, value, str(head + 1), ha="center", va="center_baseline", color="white", fontsize=style.TEXT_SIZE - 2)
     ax.set_xticks(range(1, len(distances) + 1))
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.15 * float(torch.as_tensor(distances).max()))
     return style.style_axes(ax, title, "block", "mean attention distance (pixels)")
 
 
