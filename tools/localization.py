@@ -63,6 +63,7 @@ def score_file(kind: str, seed: int, path: Path, data: Data) -> Iterator[dict[st
     if loaded.class_names != data.class_names:
         raise ValueError(f"{path} does not name the ten digits, its classes: {', '.join(loaded.class_names) or 'none'}")
     model, test, normalize = loaded.model, data.test, loaded.preprocess.normalize
+    own: Any = test.boxes
     if kind == "untrained":
         set_seed(seed)
         model = ViT(model.config)
@@ -71,7 +72,7 @@ def score_file(kind: str, seed: int, path: Path, data: Data) -> Iterator[dict[st
     made = {"right": pack(logits.argmax(dim=1) == labels), "machine": processor(), "date": date.today().isoformat()}
     for method, draw in (CONTROLS if kind == "none" else METHODS).items():
         maps, row = maps_of(draw, model, test, normalize), {"model": kind, "seed": seed, "method": method, **made}
-        for end, boxes in (("", test.boxes), ("_other", test.boxes.roll(1, 0))):
+        for end, boxes in (("", own), ("_other", own.roll(1, 0))):
             found = localization_scores(maps, boxes, model.config.patch_size)
             row |= {f"inside{end}": found["inside"].mean().item()} | {s + end: pack_scores(found[s]) for s in SCORES}
         yield row

@@ -8,7 +8,6 @@ In the README's, the model of notebook 08 classifies an image, from patches to t
 import argparse
 from pathlib import Path
 
-import torch
 from PIL import Image
 
 from tools import main
@@ -36,7 +35,6 @@ def run(args: argparse.Namespace) -> None:
     print(folder / "reading.gif", cells, sep="\n")
 
 
-@torch.no_grad()
 def read_digit() -> Reading:
     """The forward pass of the model of notebook 08 on one digit among clutter, from the test set."""
     stored, test = load_pretrained("ours:scattered"), load("scattered_digits", n=100).test

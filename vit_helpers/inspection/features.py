@@ -1,6 +1,6 @@
 """What a trained ViT has learned: filters, position embeddings, tokens layer by layer, and which patches it relies on."""
 
-from itertools import product
+from itertools import accumulate, product
 
 import torch
 from torch import Tensor
@@ -36,10 +36,7 @@ def filters(model: ViT, n: int) -> Tensor:
 def token_layers(model: ViT, images: Tensor) -> list[Tensor]:
     """The tokens before the first block and after each block: a list of L + 1 tensors (B, T, D), without the last norm."""
     with eval_mode(model):
-        layers = [model.embed(images)]
-        for block in model.blocks:
-            layers.append(block(layers[-1]))
-    return layers
+        return list(accumulate(model.blocks, lambda z, block: block(z), initial=model.embed(images)))
 
 
 @torch.no_grad()

@@ -44,8 +44,8 @@ def pixel_map(model: ViT, images: Tensor, classes: Tensor, kind: str, blurred: b
 
 
 METHODS: dict[str, Method] = {
-    "attention, first layer": partial(attention_method, combine=lambda layers: layers[0].mean(dim=1)),
-    "attention, last layer": partial(attention_method, combine=lambda layers: layers[-1].mean(dim=1)),
+    "attention, first block": partial(attention_method, combine=lambda layers: layers[0].mean(dim=1)),
+    "attention, last block": partial(attention_method, combine=lambda layers: layers[-1].mean(dim=1)),
     "rollout": partial(attention_method, combine=rollout),
     "gradient rollout": lambda model, images, classes: attention_map(
         gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid

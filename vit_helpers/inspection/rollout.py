@@ -32,7 +32,7 @@ def attention_gradients(model: ViT, images: Tensor, classes: Tensor | None = Non
     """
     entered: list[Tensor] = []  # the input of each attention layer
     mixed: list[Tensor] = []  # the concatenated outputs of its heads, the input of its output projection
-    layers: list[Any] = [block.attn for block in model.blocks]  # type: ignore[union-attr]
+    layers: list[Any] = [block.attn for block in model.blocks]
     hooks = [layer.register_forward_pre_hook(lambda _, args: entered.append(args[0])) for layer in layers]
     hooks += [layer.proj.register_forward_pre_hook(lambda _, args: mixed.append(args[0])) for layer in layers]
     try:

@@ -61,11 +61,11 @@ def read_pass(
     box   : (4,), of the digit: x, y, width and height in pixels
     """
     (_, H, W), (x, y, width, height) = image.shape, box.tolist()
-    rows = [layer.mean(dim=1)[0, 0] for layer in weights]  # of the class token, the mean over the heads
+    rows = [layer.detach().mean(dim=1)[0, 0] for layer in weights]  # of the class token, the mean over the heads
     maps = [row[1:].reshape(H // patch_size, W // patch_size) / patch_size**2 for row in rows]  # per pixel
     pixels = [one.repeat_interleave(patch_size, 0).repeat_interleave(patch_size, 1) for one in maps]
     fractions = [one[y : y + height, x : x + width].sum().item() for one in pixels]
-    probabilities = logits.softmax(dim=1)[0]
+    probabilities = logits.detach().softmax(dim=1)[0]
     return Reading(image, patch_size, [layer[0] for layer in tokens], rows, fractions, probabilities, class_names)
 
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import draw_box, draw_grid, draw_image, draw_squares, square_key
-from vit_helpers.plots.inspection import frame_query
+from vit_helpers.plots.images import draw_box, draw_grid, draw_image, square_key
+from vit_helpers.plots.inspection import draw_map, frame_query
 
 Query = tuple[int, int] | None  # (row, column) of a patch, or None for the class token
 Maps = Callable[[int, Query], Tensor]  # of a layer and a query: (B, h, rows, cols)
@@ -32,19 +32,13 @@ def draw_choice(
     """
     each = maps(layer, query)[image]  # (h, rows, cols)
     count, top = max(len(images), len(each)), round(each.max().item(), 2)
-    fig, axes = style.new_figure(9, 4.4, nrows=2, ncols=2 + count, width_ratios=[1.6, 1.6] + [1] * count)
+    fig, axes = style.new_figure(9, 3.9, nrows=2, ncols=2 + count, width_ratios=[1.6, 1.6] + [1] * count)
     spec = axes[0, 0].get_gridspec()
     for ax in axes[:, :2].flat:
         ax.remove()
     large = fig.add_subplot(spec[:, :2])
-    draw_squares(
-        images[image],
-        each[head],
-        each[head].shape,
-        large,
-        name_choice(layer, head, query).replace(", query", "\nquery"),
-        top,
-    )
+    title = name_choice(layer, head, query).replace(", query", "\nquery")
+    draw_map(images[image], each[head], large, title, top)
     frame_query(large, query, patch_size)
     for i, ax in enumerate(axes[0, 2:]):
         style.hide_axes(ax)
@@ -54,7 +48,7 @@ def draw_choice(
     for i, ax in enumerate(axes[1, 2:]):
         style.hide_axes(ax)
         if i < len(each):
-            draw_squares(images[image], each[i], each[i].shape, ax, "heads" if i == 0 else None, top)
+            draw_map(images[image], each[i], ax, "heads" if i == 0 else None, top)
             frame_chosen(ax, i == head)
     square_key(fig, top)
     return fig

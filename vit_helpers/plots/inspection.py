@@ -56,7 +56,9 @@ def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: 
         said = f"{1 + row * cols} to {(row + 1) * cols}"
         folded.text(-1.2, (row + 0.5) * H / rows - 0.5, said, ha="right", va="center", fontsize=style.TEXT_SIZE - 1)
     look = {"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2}
-    arrow = matrix.annotate("", (-0.8, 0), (T - 0.5, 0), xycoords=strip.transData, arrowprops=look, annotation_clip=False)
+    arrow = matrix.annotate(
+        "", (-0.8, 0), (T - 0.5, 0), xycoords=strip.transData, textcoords="data", arrowprops=look, annotation_clip=False
+    )
     arrow.set_in_layout(False)
     return fig
 
@@ -74,6 +76,12 @@ def frame_object(ax: Axes, box: Tensor) -> None:
     draw_box(ax, (x - 0.5, y - 0.5, width, height), OBJECT, linewidth=2, linestyle="--", path_effects=style.HALO)
 
 
+def draw_map(image: Tensor, heat: Tensor, ax: Axes, title: str | None, top: float) -> Axes:
+    """A map (rows, cols) as squares on the patches of an image, see `draw_squares`."""
+    rows, cols = heat.shape
+    return draw_squares(image, heat, (rows, cols), ax, title, top)
+
+
 def draw_maps(
     images: Tensor, maps: Mapping[str, Tensor], boxes: Tensor, titles: Sequence[str] = (), top: float = 0.2, name: str = ""
 ) -> Figure:
@@ -87,7 +95,7 @@ def draw_maps(
     fig, axes = style.new_figure(9, len(maps) * side + 0.3 * bool(titles) + 0.45, nrows=len(maps), ncols=B, squeeze=False)
     for line, (kind, each) in zip(axes, maps.items(), strict=True):
         for i, ax in enumerate(line):
-            draw_squares(images[i], each[i], each[i].shape, ax, None, top)
+            draw_map(images[i], each[i], ax, None, top)
             frame_object(ax, boxes[i])
         if len(maps) > 1:
             beside = {"transform": line[0].transAxes, "rotation": 90, "ha": "right", "va": "center"}
@@ -141,7 +149,7 @@ def draw_heads(
     for block, row in enumerate(axes):
         for head, ax in enumerate(row):
             words = [f"head {head + 1}"] * (block == 0) + ([notes[block][head]] if notes else [])
-            draw_squares(image, maps[block][head], maps[block][head].shape, ax, ", ".join(words) or None, top)
+            draw_map(image, maps[block][head], ax, ", ".join(words) or None, top)
             frame_query(ax, query, patch_size)
         beside = {"transform": row[0].transAxes, "rotation": 90, "ha": "right", "va": "center", "color": style.TEXT}
         row[0].text(-0.05, 0.5, f"block {block + 1}", fontsize=style.TEXT_SIZE, **beside)  # bare axes show no label
@@ -181,9 +189,9 @@ def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequence[
         for name in methods:
             low, high = table.loc[(score, "trained", name), ["low", "high"]]
             ax.plot([low, high], 2 * [lines[name]], color=color, linewidth=9, alpha=0.25, solid_capstyle="butt")
-        for kind, fill in (("untrained", "white"), ("trained", color)):
+        for kind, fill, shape in (("untrained", "white", "v"), ("trained", color, mark)):
             each = [(x, lines[name]) for name in methods for x in table.loc[(score, kind, name), "each"]]
-            ax.plot(*zip(*each, strict=True), mark, color=color, mfc=fill, ms=6, label=f"{kind} model")
+            ax.plot(*zip(*each, strict=True), shape, color=color, mfc=fill, ms=6, label=f"{kind} model")
         values = {name: table.loc[(score, "none", name), "mean"] for name in controls}
         ax.plot(list(values.values()), [lines[name] for name in values], "D", color=other, ms=6, label="no model")
         for name, dash in zip(rivals, (":", "--", "-."), strict=True):
@@ -233,10 +241,10 @@ def draw_scaled_heads(image: Tensor, scales: Mapping[str, Tensor], tops: Sequenc
     """
     h = len(next(iter(scales.values())))
     fig, axes = style.new_figure(9, 2.2 * len(scales) + 0.3, nrows=len(scales), ncols=h, squeeze=False)
-    for line, (name, maps), top in zip(axes, scales.items(), tops, strict=True):
+    for row, (line, (name, maps), top) in enumerate(zip(axes, scales.items(), tops, strict=True)):
         for head, ax in enumerate(line):
-            title = f"head {head + 1}" if line is axes[0] else None
-            _, drawn = draw_attention(image, maps[head].flatten(), tuple(maps.shape[1:]), ax, title, top)
+            title = f"head {head + 1}" if row == 0 else None
+            _, drawn = draw_over(image, maps[head], ax, title, top)
         beside = {"transform": line[0].transAxes, "rotation": 90, "ha": "right", "va": "center"}
         line[0].text(-0.06, 0.5, name, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
         color_bar(drawn, line, "drawn value")
