@@ -11,13 +11,11 @@ not simply the largest piece of ink. The rank score and the fraction inside ask 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from datetime import date
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from torch import nn
 
 from tools import main
 from tools.measuring import add_out
@@ -41,9 +39,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     torch.set_num_threads(1)
-    models = [*product(("trained", "untrained"), enumerate(args.weights)), ("none", (0, args.weights[0]))]
+    models = [(kind, *file) for kind in ("trained", "untrained") for file in enumerate(args.weights)]
     done = set(pd.read_csv(args.out)[["model", "seed"]].itertuples(index=False, name=None)) if args.out.exists() else set()
-    todo = [(kind, seed, path) for kind, (seed, path) in models if (kind, seed) not in done]
+    todo = [one for one in [*models, ("none", 0, args.weights[0])] if one[:2] not in done]
     print(f"{len(todo)} models to score, about {len(todo) * MINUTES / 60:.2f} hours", flush=True)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     data = load("scattered_digits", n=IMAGES, seed=1)
@@ -67,7 +65,9 @@ def score_file(kind: str, seed: int, path: Path, data: Data) -> Iterator[dict[st
     if kind == "untrained":
         set_seed(seed)
         model = ViT(model.config)
-        nn.init.trunc_normal_(model.get_parameter("head.weight"), std=0.02)  # from a head of zeros no class has a gradient
+        torch.nn.init.trunc_normal_(
+            model.get_parameter("head.weight"), std=0.02
+        )  # from a head of zeros no class has a gradient
     logits, labels = predict(model, Batches(test, 250, normalize))
     made = {"right": pack(logits.argmax(dim=1) == labels), "machine": processor(), "date": date.today().isoformat()}
     for method, draw in (CONTROLS if kind == "none" else METHODS).items():

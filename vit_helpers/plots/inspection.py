@@ -55,10 +55,8 @@ def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: 
     for row in range(rows):
         said = f"{1 + row * cols} to {(row + 1) * cols}"
         folded.text(-1.2, (row + 0.5) * H / rows - 0.5, said, ha="right", va="center", fontsize=style.TEXT_SIZE - 1)
-    look = {"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2}
-    arrow = matrix.annotate(
-        "", (-0.8, 0), (T - 0.5, 0), xycoords=strip.transData, textcoords="data", arrowprops=look, annotation_clip=False
-    )
+    look = {"arrowprops": {"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2}, "annotation_clip": False}
+    arrow = matrix.annotate("", (-0.8, 0), (T - 0.5, 0), xycoords=strip.transData, textcoords="data", **look)
     arrow.set_in_layout(False)
     return fig
 
