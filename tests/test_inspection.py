@@ -16,7 +16,6 @@ from vit_helpers.inspection import (
     rollout,
     token_layers,
 )
-from vit_helpers.inspection.localization import follow_class_token
 from vit_helpers.parity import perturb
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -237,7 +236,6 @@ LOOKS = {
     "tokens": token_layers,
     "gradients": lambda model, x: [each for both in attention_gradients(model, x) for each in both],
     "occlusion": lambda model, x: [occlusion(model, x)],
-    "class token": lambda model, x: [follow_class_token(model, x[0], torch.tensor([0, 0, 4, 4]))[3]],
 }
 
 

@@ -25,6 +25,7 @@ from vit_helpers.ablation import effect_of, unpack
 from vit_helpers.ablation.errors import right_answers
 from vit_helpers.cli import COMMANDS
 from vit_helpers.results import read_results
+from vit_helpers.results.localization import compare_methods, summarize_scores
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit_helpers"
@@ -294,15 +295,22 @@ def test_figures_are_those_of_the_stored_tables():
         assert (
             "{:.3f} ± {:.3f}".format(*stored("transfer.csv", "accuracy", task="no labels before", way=way, labels=n)) in page
         )
-    center, _ = stored("localization.csv", "inside", model="trained", method="center map")
-    assert f"{center:.2f} for the center baseline" in page
-    for word, method in (("last layer", "attention, last layer"), ("rollout", "rollout"), ("gradient rollout",) * 2,
-                         ("occlusion",) * 2):  # fmt: skip
-        a, b = stored("localization.csv", "inside", model="trained", method=method)
-        assert f"{word} {a:.2f} ± {b:.2f}" in page
-        low, high = a - 2.484 * b, a + 2.484 * b  # Student's t for three models, over the square root of 3
-        as_told = {"last layer": low < center < high, "rollout": high < center}
-        assert as_told.get(word, low > center), word
+
+
+@pytest.mark.repo
+def test_scores_of_maps_are_those_of_the_stored_table():
+    page = (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
+    rows = read_results("localization")
+    scores = summarize_scores(rows).reset_index().pivot(index=["model", "method"], columns="score")
+    for (model, method), line in scores.drop(index="untrained").iterrows():
+        cells = [f"{line['mean', 'inside']:.3f}"]
+        for score in ("pointing_game", "rank"):
+            cells.append(f"{line['mean', score]:.3f} ± {(line['high', score] - line['low', score]) / 2:.3f}")
+        name = method + ", no model" * (model == "none")
+        assert f"| {name} | {' | '.join(cells)} |" in page or method in ("uniform map", "brightness", "edges")
+    ahead = compare_methods(rows).loc["ink, blurred"]
+    assert not ((ahead["mean"] > 0) & (ahead["p"] < 0.05)).any()  # "no method is ahead of blurred ink"
+    assert (ahead.loc["rank"].drop("rollout")["high"] < 0).all()  # "only rollout is level with it in the rank score"
 
 
 @pytest.mark.repo

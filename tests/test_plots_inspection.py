@@ -1,9 +1,22 @@
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from test_localization import table
 
 from vit_helpers.plots.explorer import draw_choice, draw_reading, tell_choice
-from vit_helpers.plots.inspection import draw_distances, draw_heads, draw_look
+from vit_helpers.plots.inspection import (
+    draw_depth,
+    draw_differences,
+    draw_distances,
+    draw_filters,
+    draw_heads,
+    draw_look,
+    draw_maps,
+    draw_row_as_map,
+    draw_scaled_heads,
+    draw_scores,
+)
+from vit_helpers.results.localization import RIVALS, SCORES, compare_methods, summarize_scores
 
 
 @pytest.fixture(autouse=True)
@@ -33,20 +46,87 @@ def test_a_look_is_drawn_in_its_place_and_its_patch_framed(image, maps):
     assert not draw_look(image, maps[0], 4, head=0)[0].patches
 
 
-def test_all_heads_of_all_layers_share_one_scale(image, maps):
+def areas(ax):
+    """Of the squares on the patches, as fractions of a patch of 4 x 4 pixels"""
+    return [patch.get_width() * patch.get_height() / 16 for patch in ax.patches if patch.get_fill()]
+
+
+def test_all_heads_of_all_blocks_share_one_scale(image, maps):
     fig = draw_heads(image, maps, 4, notes=[["a", "b"], ["c", "d"]])
-    drawn = [ax.images[-1] for ax in fig.axes if ax.images]
-    assert len(drawn) == 4 and all(one.get_clim() == (0, pytest.approx(maps[0].max().item())) for one in drawn)
-    titles = [ax.get_title(loc="left") or ax.get_title() for ax in fig.axes if ax.images]
-    assert titles == ["head 1, entropy a", "head 2, entropy b", "entropy c", "entropy d"]
+    top = maps[0].max().item()
+    drawn = [areas(ax) for ax in fig.axes]
+    assert drawn == [pytest.approx([x / top for x in head.flatten().tolist()]) for block in maps for head in block]
+    titles = [ax.get_title(loc="left") for ax in fig.axes]
+    assert titles == ["head 1, a", "head 2, b", "c", "d"]
     words = [text for ax in fig.axes for text in ax.texts]
-    assert [text.get_text() for text in words] == ["layer 1", "layer 2"] and all(text.get_visible() for text in words)
+    assert [text.get_text() for text in words] == ["block 1", "block 2"] and all(text.get_visible() for text in words)
 
 
-def test_a_dot_for_every_head():
+def test_the_map_of_the_opening_is_row_0_without_its_first_weight(image):
+    weights = torch.rand(13, 13, generator=torch.Generator().manual_seed(2)) / 5
+    fig = draw_row_as_map(image, weights, (3, 4), top=0.3)
+    strip, folded, matrix = fig.axes[:3]
+    assert torch.equal(torch.as_tensor(matrix.images[0].get_array()), weights)
+    assert torch.equal(torch.as_tensor(strip.images[0].get_array()), weights[:1])
+    assert areas(folded) == pytest.approx((weights[0, 1:] / 0.3).tolist(), rel=1e-5)
+    assert [text.get_text() for text in folded.texts] == ["1 to 4", "5 to 8", "9 to 12"]
+
+
+def test_maps_are_drawn_with_the_frames_of_their_objects(image):
+    shares = {"one": torch.full((2, 3, 4), 1 / 12), "two": torch.rand(2, 3, 4)}
+    boxes = torch.tensor([[1, 2, 6, 6], [4, 4, 8, 8]])
+    fig = draw_maps(torch.stack([image, image]), shares, boxes, ["a", "b"], top=0.5, name="share")
+    assert len(fig.axes) == 4 and areas(fig.axes[0]) == pytest.approx([1 / 6] * 12)
+    frame = [patch for patch in fig.axes[3].patches if not patch.get_fill()]
+    assert [one.get_bbox().bounds for one in frame] == [(3.5, 3.5, 8, 8)]
+    assert [ax.get_title() for ax in fig.axes] == ["a", "b", "", ""]
+
+
+def test_a_numbered_circle_for_every_head():
     ax = draw_distances(torch.tensor([[1.0, 2.0], [3.0, 4.0], [0.5, 6.0]]))
-    dots = [tuple(line.get_xydata()[:, 1]) for line in ax.lines]
-    assert dots == [(1, 2), (3, 4), (0.5, 6)] and ax.get_ylim()[0] == 0
+    heights = [line.get_ydata()[0] for line in ax.lines]
+    assert heights == pytest.approx([1, 2, 3, 4, 0.5, 6]) and ax.get_ylim()[0] == 0
+    assert [text.get_text() for text in ax.texts] == ["1", "2"] * 3
+
+
+NAMES = {"inside": "fraction inside", "pointing_game": "pointing game", "rank": "rank score"}
+
+
+def test_scores_are_dots_and_rivals_are_lines():
+    summary = summarize_scores(table())
+    fig = draw_scores(summary, NAMES, RIVALS)
+    assert [ax.get_title(loc="left") for ax in fig.axes] == list(NAMES.values())
+    for ax, score in zip(fig.axes, NAMES, strict=True):
+        dots = {line.get_label(): list(line.get_xdata()) for line in ax.lines}
+        for kind in ("trained", "untrained"):
+            assert dots[f"{kind} model"] == pytest.approx(summary.loc[(score, kind, "rollout"), "each"])
+        means = [summary.loc[(score, "none", rival), "mean"] for rival in RIVALS]
+        assert dots["no model"] == pytest.approx(means)
+        assert [line.get_xdata()[0] for line in ax.lines[-3:]] == pytest.approx(means)
+
+
+def test_differences_have_their_intervals_on_the_scale():
+    compared = compare_methods(table(gain=0.1))
+    left, right = draw_differences(compared, {score: NAMES[score] for score in SCORES}, RIVALS, limit=0.5).axes
+    for ax, score in ((left, "pointing_game"), (right, "rank")):
+        spans = [tuple(line.get_xdata()) for line in ax.lines[1:] if len(line.get_xdata()) == 2]
+        wanted = [tuple(compared.loc[(rival, score, "rollout"), ["low", "high"]]) for rival in RIVALS]
+        assert spans == [pytest.approx(one) for one in wanted]
+    off = draw_differences(compare_methods(table(gain=0.4)), {"rank": "rank"}, RIVALS, limit=0.1).axes[0]
+    assert len(off.texts) == 3  # off the scale: a number at its edge
+
+
+def test_depth_filters_and_scaled_heads_show_their_numbers(image):
+    shares = {"class token": [0.2, 0.9], "patches": [0.3, 0.5]}
+    left, _, right = draw_depth(image, torch.tensor([[0.25, 0.75], [0.0, 1.0]]), "ab", shares).axes
+    assert [list(line.get_ydata()) for line in left.lines] == list(shares.values())
+    assert [text.get_text() for text in right.texts] == ["25", "75", "0", "100"]
+    filters = torch.randn(3, 1, 4, 4)
+    drawn = [ax.images[0] for ax in draw_filters(filters).axes[:3]]
+    limit = filters.abs().max().item()
+    assert all(one.get_clim() == pytest.approx((-limit, limit)) for one in drawn)
+    fig = draw_scaled_heads(image, {"own": torch.rand(2, 3, 4), "one": torch.rand(2, 3, 4)}, [1, 0.5])
+    assert [ax.images[-1].get_clim()[1] for ax in fig.axes[:4]] == [1, 1, 0.5, 0.5]
 
 
 def of_layer(maps):
@@ -54,9 +134,12 @@ def of_layer(maps):
 
 
 def test_the_choice_says_what_is_drawn(image, maps):
-    fig = draw_choice(image[None], of_layer(maps), 4, layer=1, head=0, query=(0, 2))
-    ax = fig.axes[0]
-    assert "Layer 2, head 1, asked by the patch (0, 2)" in (ax.get_title(loc="left") or ax.get_title())
+    fig = draw_choice(torch.stack([image, image]), of_layer(maps), 4, layer=1, head=0, query=(0, 2))
+    titles = [ax.get_title(loc="left") for ax in fig.axes]
+    assert "Layer 2, head 1\nquery: patch (0, 2)" in titles and {"images", "heads"} < set(titles)
+    large = fig.axes[titles.index("Layer 2, head 1\nquery: patch (0, 2)")]
+    top = round(maps[1].max().item(), 2)
+    assert areas(large) == pytest.approx([min(x / top, 1) for x in maps[1][0].flatten().tolist()], rel=1e-4)
 
 
 def test_the_alt_text_of_one_map_tells_its_largest_weight(image, maps):

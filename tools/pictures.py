@@ -13,9 +13,9 @@ from PIL import Image
 from tools import main
 from tools.execute import ROOT
 from vit_helpers.data import load
-from vit_helpers.inspection.localization import follow_class_token
+from vit_helpers.inspection import token_layers
 from vit_helpers.plots import animation, reshaping
-from vit_helpers.plots.animation import Frames, Reading
+from vit_helpers.plots.animation import Frames, Reading, read_pass
 from vit_helpers.pretrained import load_pretrained
 
 DIGIT = 12  # of the test set: a 6 that the model classifies correctly, well apart from the clutter
@@ -38,8 +38,10 @@ def run(args: argparse.Namespace) -> None:
 def read_digit() -> Reading:
     """The forward pass of the model of notebook 08 on one digit among clutter, from the test set."""
     stored, test = load_pretrained("ours:scattered"), load("scattered_digits", n=100).test
-    image, box, pixels = test.images[DIGIT], test.boxes[DIGIT], stored.preprocess.normalize(test.images[DIGIT])
-    return Reading(image, stored.model.config.patch_size, *follow_class_token(stored.model, pixels, box), stored.class_names)
+    model, image, P = stored.model.eval(), test.images[DIGIT], stored.model.config.patch_size
+    x = stored.preprocess.normalize(image)[None]
+    tokens, weights = token_layers(model, x), model.attention_weights(x)
+    return read_pass(image, P, tokens, weights, test.boxes[DIGIT], model(x), stored.class_names)
 
 
 def save_animation(path: Path, frames: Frames, colors: Image.Image) -> None:

@@ -22,12 +22,12 @@ def token_of(grid: tuple[int, int], query: tuple[int, int] | None) -> int:
 
 
 def looked_at(token: Function = token_of) -> Function:
-    """An answer that folds what one token looks at, (h, rows, cols)."""
+    """An answer that folds the weights of one query token, (h, rows, cols)."""
     return lambda w, grid, query: w[:, token(grid, query), 1:].unflatten(1, grid)
 
 
 def to_map(grid: tuple[int, int], query: tuple[int, int] | None, heads: int = 3, even: int = 0) -> Case:
-    """Weights, a grid and who asks; even: as many heads look everywhere alike."""
+    """Weights, a grid and a query; even: as many heads have uniform weights."""
     T = grid[0] * grid[1] + 1
     return Case(lambda: (torch.cat([torch.full((even, T, T), 1 / T), some_weights(heads - even, T, T)]), grid, query))
 
@@ -40,39 +40,39 @@ MAP = Exercise(
         f"for {'the class token' if query is None else f'patch {query}'} on {grid[0]} x {grid[1]} patches"
     ),
     says="{words}",
-    unknown="gives other numbers than the weights {when}",
+    unknown="returns other numbers than the weights {when}",
     ideas={
-        "what the class token looks at, in rows and columns of patches": [to_map(g, None) for g in [(3, 4), (2, 2), (5, 2)]],
-        "what any patch looks at": [
+        "the map of the class token, in rows and columns of patches": [to_map(g, None) for g in [(3, 4), (2, 2), (5, 2)]],
+        "the map of any patch": [
             *(to_map((3, 4), query) for query in (None, (2, 1), (0, 0))), to_map((5, 2), (3, 1)), to_map((1, 6), (0, 4), 1)
         ],
-        "the weights themselves, its input left as it was": [to_map((3, 4), query, 2, even=1) for query in ((1, 2), None)],
+        "the weights themselves, the input left unchanged": [to_map((3, 4), query, 2, even=1) for query in ((1, 2), None)],
     },
     mistakes={
-        "gives who looks at that token {when}: rows of the weights are those who ask, columns those who are asked":
+        "returns the weights that other tokens give to this one {when}: rows belong to queries, columns to keys":
             lambda w, g, q: w[:, 1:, token_of(g, q)].unflatten(1, g),
         "forgets that the class token is token 0 {when}: patch 0 is token 1":
             looked_at(lambda g, q: max(token_of(g, q) - 1, 0)),
         "takes the weights on the class token along {when}, so that every patch is off by one: leave column 0 out":
             lambda w, g, q: w[:, token_of(g, q), :-1].unflatten(1, g),
-        "makes the picture sum to 1 {when}: what lies on the class token is then hidden":
+        "makes the map sum to 1 {when}, which hides the weight on the class token":
             lambda w, g, q: looked_at()(w / w[..., 1:].sum(dim=-1, keepdim=True), g, q),
-        "fills the picture column by column {when}; patches are numbered along the rows":
+        "fills the map column by column {when}: patches are numbered row by row":
             lambda w, g, q: looked_at()(w, g[::-1], q and divmod(token_of(g, q) - 1, g[0])).mT,
-        "takes another patch {when}: row {2[0]} starts at patch {2[0]} * {1[1]}, the number of columns":
+        "uses another patch {when}: row {2[0]} starts at patch {2[0]} * {1[1]}, the number of columns":
             looked_at(lambda g, q: 0 if q is None else 1 + q[0] * g[0] + q[1]),
-        "takes another patch {when}: row {2[0]} starts at patch {2[0]} * {1[1]}, and column {2[1]} is {2[1]} further":
+        "uses another patch {when}: row {2[0]} starts at patch {2[0]} * {1[1]}, and column {2[1]} is {2[1]} further":
             looked_at(lambda g, q: 0 if q is None else 1 + q[1] * g[0] + q[0]),
-        "gives what the class token looks at {when}: is `query` used?": looked_at(lambda g, q: 0),
-        "a row of numbers a head; fold it": lambda w, g, q: w[:, token_of(g, q), 1:],
-        "one picture; each of the {0.shape[0]} heads has its own": lambda w, g, q: looked_at()(w, g, q).mean(dim=0),
+        "returns the map of the class token {when}: is `query` used?": looked_at(lambda g, q: 0),
+        "one row of numbers for each head: fold it into rows and columns": lambda w, g, q: w[:, token_of(g, q), 1:],
+        "a single map, but each of the {0.shape[0]} heads has its own": lambda w, g, q: looked_at()(w, g, q).mean(dim=0),
         "columns before rows": lambda w, g, q: looked_at()(w, g, q).mT,
     },
 )  # fmt: skip
 check_map = check_map_of = MAP.check
 
 
-# How far a head looks
+# How far a head attends
 
 
 def far(grid: tuple[int, int], P: int = 1, p: float = 2.0, axes: Sequence[int] = (0, 1)) -> Tensor:
@@ -97,14 +97,14 @@ def looking(to: Function, what: str, grid: tuple[int, int], P: int) -> Case:
 
 
 def shift(rows: int, cols: int, by: int = 1) -> Tensor:
-    """Every patch looks at the one `by` columns on, around the edge; the class token at itself."""
+    """Every patch attends to the one `by` columns further, around the edge; the class token to itself."""
     patch, weights = torch.arange(rows * cols), torch.eye(rows * cols + 1)
     weights[1:, 1:] = weights[1:, 1:][patch // cols * cols + (patch + by) % cols]
     return weights[None]
 
 
 def even(rows: int, cols: int) -> Tensor:
-    """Two heads that look at all tokens alike."""
+    """Two heads with uniform weights."""
     return torch.full((2, rows * cols + 1, rows * cols + 1), 1 / (rows * cols + 1))
 
 
@@ -120,40 +120,40 @@ DISTANCE = Exercise(
     says="{words}",
     unknown=lambda got, right, *given: f"gives {got[0]:.3f} {{when}}; it should give {right[0]:.3f}",
     ideas={
-        "who looks at itself looks 0 pixels far, who looks to its neighbour one patch side": [
-            looking(partial(shift, by=0), "where every patch looks at itself,", (2, 3), 4),
-            looking(shift, "where every patch looks at the next in its row,", (3, 5), 4),
-            looking(shift, "where every patch looks at the next in its row,", (1, 4), 16),
+        "a patch that attends to itself has distance 0, to its neighbor one patch side": [
+            looking(partial(shift, by=0), "where every patch attends to itself,", (2, 3), 4),
+            looking(shift, "where every patch attends to the next in its row,", (3, 5), 4),
+            looking(shift, "where every patch attends to the next in its row,", (1, 4), 16),
         ],
-        "a head that looks at all alike looks as far as the formula says":
+        "a head with uniform weights has the distance of the formula":
             [looking(even, "for even attention", *sizes) for sizes in [((1, 7), 4), ((6, 1), 8), ((4, 4), 2)]],
         "weighted by attention, without the class token":
             [looking(other, "for other weights", *sizes) for sizes in [((3, 4), 4), ((5, 2), 7)]],
     },
     mistakes={
         "counts in patches {when}: a patch is patch_size pixels wide": lambda w, g, P: mean(shares(w), far(g)),
-        "adds the way down and the way across {when}: the straight line is shorter":
+        "adds the distances down and across {when}: the straight line is shorter":
             lambda w, g, P: mean(shares(w), far(g, P, p=1.0)),
-        "gives the square of a distance {when}: is the root missing?": lambda w, g, P: mean(shares(w), far(g, P) ** 2),
+        "returns squared distances {when}: is the root missing?": lambda w, g, P: mean(shares(w), far(g, P) ** 2),
         "leaves the class token out, but its share of the weights is missing {when}: divide by what the patches keep":
             lambda w, g, P: mean(w[:, 1:, 1:], far(g, P)),
-        "adds the queries up {when}: the mean of them is wanted":
+        "sums over the queries {when}: take their mean":
             lambda w, g, P: (shares(w) * far(g, P)).sum(dim=(-1, -2)),
-        "does not weigh by attention {when}: the mean over all pairs is the same for every head":
+        "does not weight by attention {when}: the mean over all pairs is the same for every head":
             lambda w, g, P: far(g, P).mean().expand(len(w)),
-        "gives the farthest patch, not the mean {when}": lambda w, g, P: far(g, P).max().expand(len(w)),
-        "averages over the numbers of all pairs {when}: a query's weights sum to 1, so sum over keys, then average queries":
+        "returns the distance of the farthest patch {when}, not the mean": lambda w, g, P: far(g, P).max().expand(len(w)),
+        "averages over all pairs {when}: a query's weights sum to 1, so sum over the keys, then average over the queries":
             lambda w, g, P: (shares(w) * far(g, P)).mean(dim=(-1, -2)),
-        "divides along the wrong axis {when}: each row of weights, over its keys, is to sum to 1":
+        "divides along the wrong axis {when}: each row of weights should sum to 1 over its keys":
             lambda w, g, P: mean(shares(w, dim=-2), far(g, P)),
-        "numbers the patches column by column {when}: they run along the rows":
+        "numbers the patches column by column {when}: they are numbered row by row":
             lambda w, g, P: mean(shares(w), far(g[::-1], P)),
-        "takes a softmax of weights that are shares already {when}: divide each row by its sum":
+        "applies a softmax to weights that are normalized already {when}: divide each row by its sum":
             lambda w, g, P: mean(w[:, 1:, 1:].softmax(dim=-1), far(g, P)),
-        "looks only along the rows {when}": lambda w, g, P: mean(shares(w), far(g, P, axes=(1,))),
-        "looks only along the columns {when}": lambda w, g, P: mean(shares(w), far(g, P, axes=(0,))),
+        "measures only along the rows {when}": lambda w, g, P: mean(shares(w), far(g, P, axes=(1,))),
+        "measures only along the columns {when}": lambda w, g, P: mean(shares(w), far(g, P, axes=(0,))),
         "one number for each head: average over the queries too": lambda w, g, P: (shares(w) * far(g, P)).sum(dim=-1),
-        "counts the class token as a place {when}: it stands nowhere":
+        "gives the class token a position {when}: it has none":
             lambda w, g, P: mean(w, torch.nn.functional.pad(far(g, P), (1, 0, 1, 0))),
     },
 )  # fmt: skip
@@ -180,7 +180,7 @@ def heads_mean(w: Tensor, eye: Tensor) -> Tensor:
 
 
 def half(w: Tensor, eye: Tensor) -> Tensor:
-    """One layer: half of a token stays, half is the mean of its heads."""
+    """One layer: half is the residual connection, half the mean of the heads."""
     return (eye + heads_mean(w, eye)) / 2
 
 
@@ -192,12 +192,12 @@ def halves(weights: list[Any]) -> Tensor:
 def row_sums(got: Tensor, *given: Any) -> str:
     """What to say of numbers that no known mistake gives."""
     low, high = got.sum(dim=-1).aminmax()
-    off = f"gives rows that sum to {low:.3f} .. {high:.3f} {{when}}; each should sum to 1"
-    return off if max(1 - low, high - 1) > 1e-3 else "gives rows that sum to 1 {when}, but other numbers"
+    off = f"returns rows that sum to {low:.3f} .. {high:.3f} {{when}}; each should sum to 1"
+    return off if max(1 - low, high - 1) > 1e-3 else "returns rows that sum to 1 {when}, but other numbers"
 
 
 def one_after_another() -> Given:
-    """Two layers in which the last reads what the first has read."""
+    """Two layers, of which the last attends to what the first has collected."""
     first, last = torch.eye(3), torch.eye(3)
     first[1], last[0] = torch.eye(3)[2], torch.eye(3)[1]
     return ([first[None], last[None]],)
@@ -210,33 +210,33 @@ ROLLOUT = Exercise(
     says="{words}",
     unknown=row_sums,
     ideas={
-        "one layer: half of a token stays, half is the mean of its heads": [Case(lambda: ([some_weights(3, 5, 5)],))],
+        "one layer: half is the residual connection, half the mean of the heads": [Case(lambda: ([some_weights(3, 5, 5)],))],
         "every row sums to 1, through any number of layers":
             [Case(partial(lambda L: (list(some_weights(L, 2, 7, 7)),), L)) for L in (2, 6)],
-        "later layers stand to the left of earlier ones":
-            [Case(one_after_another, "where token 1 reads 2 in the first layer, and 0 reads 1 in the last,")],
+        "later layers are to the left of earlier ones":
+            [Case(one_after_another, "where token 1 attends to 2 in the first layer, and 0 to 1 in the last,")],
     },
     mistakes={
         "multiplies in the wrong order {when}: a later layer stands to the left, layer @ flow":
             flow(half, lambda layer, through, eye: through @ layer),
-        "forgets what goes around the attention {when}: half of every token stays, the identity": flow(heads_mean),
-        "adds the identity and does not share {when}: rows then sum to 2, 4, 8, ...":
+        "leaves out the residual connection {when}: half of every token is the identity": flow(heads_mean),
+        "adds the identity without halving {when}: rows then sum to 2, 4, 8, ...":
             flow(lambda w, eye: eye + w.mean(dim=0)),
-        "multiplies each number by its like {when}: use @": lambda weights: halves(weights).prod(dim=0),
-        "multiplies each number by its like, those of the identity too {when}: use @":
+        "multiplies element by element {when}: use @": lambda weights: halves(weights).prod(dim=0),
+        "multiplies element by element, also by the identity {when}: use @":
             lambda weights: halves(weights).prod(dim=0) * torch.eye(weights[0].shape[-1]),
-        "adds half of the identity once a layer, outside the product {when}: "
+        "adds half of the identity in every layer, but outside the product {when}: "
         "all of (I + W) / 2 multiplies what came before":
             flow(heads_mean, lambda layer, through, eye: eye / 2 + layer / 2 @ through),
-        "takes the first layer twice {when}": lambda weights: flow(half)([weights[0], *weights]),
-        "takes the mean of the layers {when}, not their product": lambda weights: halves(weights).mean(dim=0),
-        "gives the last layer alone {when}": lambda weights: halves(weights)[-1],
-        "adds the heads up {when}: their mean keeps rows that sum to 1": flow(lambda w, eye: (eye + w.sum(dim=0)) / 2),
-        "takes the largest of the heads {when}: the mean is wanted": flow(lambda w, eye: (eye + w.amax(dim=0)) / 2),
-        "takes the first head alone {when}": flow(lambda w, eye: (eye + w[0]) / 2),
-        "adds the identity once, after the product {when}: every layer has its own way around":
+        "uses the first layer twice {when}": lambda weights: flow(half)([weights[0], *weights]),
+        "returns the mean of the layers {when}, not their product": lambda weights: halves(weights).mean(dim=0),
+        "returns the last layer alone {when}": lambda weights: halves(weights)[-1],
+        "sums over the heads {when}: their mean keeps rows that sum to 1": flow(lambda w, eye: (eye + w.sum(dim=0)) / 2),
+        "uses the largest of the heads {when}: use their mean": flow(lambda w, eye: (eye + w.amax(dim=0)) / 2),
+        "uses the first head alone {when}": flow(lambda w, eye: (eye + w[0]) / 2),
+        "adds the identity once, after the product {when}: every layer has its own residual connection":
             lambda weights: (flow(heads_mean)(weights) + torch.eye(weights[0].shape[-1])) / 2,
-        "turns rows into columns {when}": lambda weights: flow(half)(weights).T,
+        "transposes the result {when}": lambda weights: flow(half)(weights).T,
     },
 )  # fmt: skip
 check_rollout = ROLLOUT.check

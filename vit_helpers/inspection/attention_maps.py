@@ -10,22 +10,20 @@ from torch import Tensor
 
 
 def attention_map(weights: Tensor, grid: tuple[int, int], query: tuple[int, int] | None = None) -> Tensor:
-    """The attention weights of one query token, arranged as a map over the patches.
+    """The attention weights of one query token, arranged as a map over the patches, without the weight on the class token.
 
     weights: (B, h, T, T) or (B, T, T), of one layer or of a rollout; a class token, if there is one, is token 0
     grid   : rows and columns of patches;  query: (row, column) of a patch; None for the class token
-    returns: (B, h, rows, cols) or (B, rows, cols): the weights themselves, without the one on the class token
-    raises : ValueError if the tokens do not fit the grid, if there is no class token to be the query, or no such patch
+    returns: (B, h, rows, cols) or (B, rows, cols);  raises: ValueError if grid or query do not fit the tokens
     """
-    extra = class_tokens(weights, grid)
-    rows, cols = grid
+    extra, (rows, cols) = class_tokens(weights, grid), grid
     if query is None and not extra:
         raise ValueError(f"{rows * cols} tokens are the patches alone, no class token: say query=(row, column)")
     row, col = query or (0, 0)
     if not (0 <= row < rows and 0 <= col < cols):
         raise ValueError(f"no patch ({row}, {col}) in a grid of {rows} x {cols}")
     token = 0 if query is None else extra + row * cols + col
-    return weights[..., token, extra:].unflatten(-1, (rows, cols))
+    return weights[..., token, extra:].unflatten(-1, grid)
 
 
 def class_tokens(weights: Tensor, grid: tuple[int, int]) -> int:
@@ -42,14 +40,14 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 def attention_distance(weights: Tensor, grid: tuple[int, int], patch_size: int) -> Tensor:
-    """The mean attention distance of each head, in pixels (paper, Figure 7 right and appendix D.7).
+    """The mean attention distance of each head, in pixels (paper, Figure 7 right and appendix D.7): (B, h, T, T) -> (B, h).
 
-    weights: (B, h, T, T) of one layer; a class token is left out, and the weights among patches are renormalized
-    returns: (B, h), the distance between patch centers, weighted by attention, averaged over the query patches
+    Distances between patch centers, weighted by attention and averaged over the query patches. A class token is left out,
+    and the weights among patches are renormalized.
     """
     extra = class_tokens(weights, grid)
     among = weights[..., extra:, extra:]  # (B, h, N, N)
     among = among / among.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(among.dtype).tiny)  # of none, the distance is 0
-    rows, cols = torch.meshgrid(*(torch.arange(n, dtype=weights.dtype, device=weights.device) for n in grid), indexing="ij")
-    centers = patch_size * torch.stack([rows, cols], dim=-1).flatten(0, 1)  # (N, 2), up to a shift
+    sides = (torch.arange(n, dtype=weights.dtype, device=weights.device) for n in grid)
+    centers = patch_size * torch.cartesian_prod(*sides)  # (N, 2), up to a shift
     return (among * torch.cdist(centers, centers)).sum(dim=-1).mean(dim=-1)

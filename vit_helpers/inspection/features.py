@@ -1,6 +1,6 @@
 """What a trained ViT has learned: filters, position embeddings, tokens layer by layer, and which patches it relies on."""
 
-from itertools import product
+from itertools import accumulate, product
 
 import torch
 from torch import Tensor
@@ -12,8 +12,7 @@ from vit_helpers.vit import ViT, eval_mode
 def position_similarity(pos_embed: Tensor, grid: tuple[int, int]) -> Tensor:
     """Cosine similarity of every patch's position embedding to all others (paper, Figure 7 middle).
 
-    pos_embed: (1, T, D); the position embedding of a class token is left out
-    returns  : (rows, cols, rows, cols)
+    pos_embed: (1, T, D), of which a class token's is left out;  returns: (rows, cols, rows, cols)
     """
     extra = class_tokens(pos_embed.transpose(1, 2), grid)
     unit = torch.nn.functional.normalize(pos_embed[0, extra:].detach(), dim=-1)  # (N, D)
@@ -37,18 +36,14 @@ def filters(model: ViT, n: int) -> Tensor:
 def token_layers(model: ViT, images: Tensor) -> list[Tensor]:
     """The tokens before the first block and after each block: a list of L + 1 tensors (B, T, D), without the last norm."""
     with eval_mode(model):
-        layers = [model.embed(images)]
-        for block in model.blocks:
-            layers.append(block(layers[-1]))
-    return layers
+        return list(accumulate(model.blocks, lambda z, block: block(z), initial=model.embed(images)))
 
 
 @torch.no_grad()
 def occlusion(model: ViT, images: Tensor, classes: Tensor | None = None, fill: float = 0.0) -> Tensor:
     """How much a class's log-probability falls if a patch is covered (Zeiler and Fergus, arXiv 1311.2901, section 4.2).
 
-    images : (B, C, H, W); classes: (B,), by default those that the model predicts
-    fill   : the value of covered pixels, in the units of the images (0 is the mean of normalized images)
+    images : (B, C, H, W); classes: (B,), by default those that the model predicts;  fill: the value of covered pixels
     returns: (B, rows, cols); a negative number means that the class becomes more probable without the patch
     """
     P, (rows, cols) = model.config.patch_size, model.config.grid

@@ -3,15 +3,16 @@
 A method is a function (model, images, classes) -> maps (B, rows, cols), larger where a patch matters more to the prediction.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vit_helpers.data.splits import Split, Transform
 from vit_helpers.inspection.attention_maps import attention_map
-from vit_helpers.inspection.features import occlusion, token_layers
+from vit_helpers.inspection.features import occlusion
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
 from vit_helpers.vit import ViT, eval_mode
 
@@ -24,49 +25,53 @@ def attention_method(model: ViT, images: Tensor, classes: Tensor, combine: Calla
     return attention_map(combine(model.attention_weights(images)), model.config.grid)
 
 
-def gradient_rollout_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
-    """Gradient rollout of the class token."""
-    return attention_map(gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid)
-
-
 def center_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
     """The center baseline: 1 on the patches in the middle, 0 elsewhere, whatever the image."""
+    above, left = ((side - 1) // 2 for side in model.config.grid)
     rows, cols = model.config.grid
-    maps = torch.zeros(len(images), rows, cols)
-    maps[:, (rows - 1) // 2 : rows // 2 + 1, (cols - 1) // 2 : cols // 2 + 1] = 1.0
-    return maps
+    return F.pad(torch.ones(len(images), rows - 2 * above, cols - 2 * left), (left, left, above, above))
+
+
+def pixel_map(model: ViT, images: Tensor, classes: Tensor, kind: str, blurred: bool = True) -> Tensor:
+    """A control that sees only the pixels: their mean in each patch or, if blurred, in the 3 x 3 patches around it.
+
+    kind: "brightness" above the darkest pixel, "ink" (1 for every pixel above it), "edges" (length of the gradient)
+    """
+    above = images - images.amin(dim=(1, 2, 3), keepdim=True)
+    kinds = {"brightness": above, "ink": above > 0, "edges": torch.stack(torch.gradient(above, dim=(2, 3))).norm(dim=0)}
+    maps = F.avg_pool2d(kinds[kind].to(images.dtype).mean(dim=1), model.config.patch_size)
+    return F.avg_pool2d(maps, 3, stride=1, padding=1) if blurred else maps
 
 
 METHODS: dict[str, Method] = {
-    "attention, first layer": partial(attention_method, combine=lambda layers: layers[0].mean(dim=1)),
-    "attention, last layer": partial(attention_method, combine=lambda layers: layers[-1].mean(dim=1)),
+    "attention, first block": partial(attention_method, combine=lambda layers: layers[0].mean(dim=1)),
+    "attention, last block": partial(attention_method, combine=lambda layers: layers[-1].mean(dim=1)),
     "rollout": partial(attention_method, combine=rollout),
-    "gradient rollout": gradient_rollout_map,
+    "gradient rollout": lambda model, images, classes: attention_map(
+        gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid
+    ),
     "occlusion": occlusion,
+}
+CONTROLS: dict[str, Method] = {  # of the model they know nothing but its grid
     "uniform map": lambda model, images, classes: torch.ones(len(images), *model.config.grid),
     "center map": center_map,
+    "brightness": partial(pixel_map, kind="brightness", blurred=False),
+    "edges": partial(pixel_map, kind="edges", blurred=False),
+    **{f"{kind}, blurred": partial(pixel_map, kind=kind) for kind in ("brightness", "edges", "ink")},
 }
 
 
-def localization_scores(
-    model: ViT, split: Split, normalize: Transform, methods: Mapping[str, Method] = METHODS, batch_size: int = 250
-) -> dict[str, dict[str, float]]:
-    """How well each method localizes the objects of a split: the means of `fraction_inside` and `pointing_game`.
+def maps_of(method: Method, model: ViT, split: Split, normalize: Transform, batch_size: int = 250) -> Tensor:
+    """The maps of all images of a split for their true classes, (n, rows, cols).  normalize: of the model's input"""
+    batches = zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True)
+    with eval_mode(model):
+        return torch.cat([method(model, normalize(images), labels) for images, labels in batches])
 
-    split    : with bounding boxes, else ValueError; methods are asked about its labels
-    normalize: turns its images into the model's input
-    returns  : {method: {"inside": mean fraction of the map inside the box, "pointing_game": accuracy of the maximum}}
-    """
-    if split.boxes is None:
-        raise ValueError("the split has no bounding boxes to compare maps with: use load('scattered_digits'), for example")
-    P, scores = model.config.patch_size, {}
-    for name, method in methods.items():
-        batches = zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True)
-        with eval_mode(model):
-            maps = torch.cat([method(model, normalize(images), labels) for images, labels in batches])
-        inside, hits = fraction_inside(maps, split.boxes, P), pointing_game(maps, split.boxes, P)
-        scores[name] = {"inside": inside.mean().item(), "pointing_game": hits.mean().item()}
-    return scores
+
+def localization_scores(maps: Tensor, boxes: Tensor, patch_size: int) -> dict[str, Tensor]:
+    """How well each map localizes an object, by the three measures below: {"inside", "pointing_game", "rank"} of (B,)"""
+    measures = {"inside": fraction_inside, "pointing_game": pointing_game, "rank": rank_score}
+    return {name: measure(maps, boxes, patch_size) for name, measure in measures.items()}
 
 
 def fraction_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
@@ -78,9 +83,7 @@ def fraction_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
     """
     maps = maps.clamp(min=0)
     maps = maps.where(maps.sum(dim=(1, 2), keepdim=True) > 0, 1.0)
-    pixels = maps.repeat_interleave(patch_size, 1).repeat_interleave(patch_size, 2)  # (B, H, W)
-    _, H, W = pixels.shape
-    return (pixels * inside_boxes(boxes, (H, W))).sum(dim=(1, 2)) / pixels.sum(dim=(1, 2))
+    return (maps * patches_inside(maps, boxes, patch_size)).sum(dim=(1, 2)) / maps.sum(dim=(1, 2))
 
 
 def pointing_game(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
@@ -94,22 +97,21 @@ def pointing_game(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
     return (peaks & centers).sum(dim=(1, 2)) / peaks.sum(dim=(1, 2))
 
 
-@torch.no_grad()
-def follow_class_token(model: ViT, image: Tensor, box: Tensor) -> tuple[list[Tensor], list[Tensor], list[float], Tensor]:
-    """What the class token attends to in each of the L layers for one image, and what the model predicts from it.
+def rank_score(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
+    """The probability that a random pixel of the box has a larger value than one outside, ties half (ROC AUC): (B,).
 
-    image  : (C, H, W), normalized as the model expects it;  box: (4,), x, y, width and height in pixels
-    returns: the tokens before the first layer and after each, L + 1 of (T, D); the class token's attention weights, averaged
-             over the heads, L of (T,); the fraction of them inside the box, L numbers; the classes' probabilities, (K,)
+    A pixel has the value of its patch, so a patch that is half inside counts half on either side.
     """
-    images = image[None]
-    layers = [layer.mean(dim=1) for layer in model.attention_weights(images)]  # (1, T, T)
-    maps = torch.cat([attention_map(layer, model.config.grid) for layer in layers])
-    inside = fraction_inside(maps, box.expand(len(maps), 4), model.config.patch_size) * maps.sum(dim=(1, 2))
-    tokens = [layer[0] for layer in token_layers(model, images)]
-    with eval_mode(model):
-        probabilities = model(images)[0].softmax(dim=0)
-    return tokens, [layer[0, 0] for layer in layers], inside.tolist(), probabilities
+    inside, values = patches_inside(maps, boxes, patch_size).flatten(1), maps.flatten(1)
+    larger = (values[:, :, None] - values[:, None]).sign() / 2 + 0.5  # (B, N, N): 1, or 0.5 for a tie, or 0
+    pairs = inside[:, :, None] * (1 - inside)[:, None]
+    return (pairs * larger).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2))
+
+
+def patches_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
+    """How much of each patch is inside the box, from 0 to 1: (B, rows, cols)"""
+    inside = inside_boxes(boxes, (maps.shape[1] * patch_size, maps.shape[2] * patch_size))
+    return F.avg_pool2d(inside.to(maps.dtype), patch_size)
 
 
 def inside_boxes(boxes: Tensor, image_size: tuple[int, int]) -> Tensor:

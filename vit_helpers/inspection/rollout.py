@@ -12,9 +12,8 @@ def rollout(weights: list[Tensor], residual: float = 0.5) -> Tensor:
     """Attention rollout: the product of all layers' attention, each mixed with the identity (arXiv 2005.00928, section 3).
 
     weights : from `model.attention_weights`, L of (B, h, T, T); heads are averaged
-    residual: the share of the identity in every layer, which stands for the residual connection
+    residual: the share of the identity, from 0 to 1 (else ValueError), which stands for the residual connection
     returns : (B, T, T) with rows that sum to 1: how much of each input token is in each output token
-    raises  : ValueError if residual is not in [0, 1]
     """
     if not 0 <= residual <= 1:
         raise ValueError(f"residual is a share from 0 to 1, got {residual}")
@@ -25,18 +24,17 @@ def rollout(weights: list[Tensor], residual: float = 0.5) -> Tensor:
 
 
 def attention_gradients(model: ViT, images: Tensor, classes: Tensor | None = None) -> tuple[list[Tensor], list[Tensor]]:
-    """The attention weights of every layer, and the gradient of a class's logit with respect to each of them.
+    """The attention weights of every layer, and the gradients of a class's logit: two lists of L tensors (B, h, T, T).
 
     images : (B, C, H, W); classes: (B,), by default those that the model predicts
-    returns: two lists of L tensors (B, h, T, T)
 
-    For weights W that mix values V into O = W V, the gradient is that of O times V^T, whichever implementation torch uses.
+    If O = A V, the gradient of the weights A is that of O times V^T, so this works with any implementation of attention.
     """
-    blocks: Any = model.blocks
     entered: list[Tensor] = []  # the input of each attention layer
-    mixed: list[Tensor] = []  # the concatenated values of its heads, the input of its output projection
-    hooks = [block.attn.register_forward_pre_hook(lambda _, args: entered.append(args[0])) for block in blocks]
-    hooks += [block.attn.proj.register_forward_pre_hook(lambda _, args: mixed.append(args[0])) for block in blocks]
+    mixed: list[Tensor] = []  # the concatenated outputs of its heads, the input of its output projection
+    layers: list[Any] = [block.attn for block in model.blocks]
+    hooks = [layer.register_forward_pre_hook(lambda _, args: entered.append(args[0])) for layer in layers]
+    hooks += [layer.proj.register_forward_pre_hook(lambda _, args: mixed.append(args[0])) for layer in layers]
     try:
         with torch.enable_grad(), eval_mode(model):
             logits = model(images.detach().requires_grad_())  # so that gradients flow through a frozen model too
@@ -45,21 +43,17 @@ def attention_gradients(model: ViT, images: Tensor, classes: Tensor | None = Non
     finally:
         for hook in hooks:
             hook.remove()
-    weights, gradients = [], []
     with torch.no_grad():
-        for block, x, slope in zip(blocks, entered, slopes, strict=True):
-            _, _, v = block.attn.heads(x)  # (B, h, T, d)
-            per_head = slope.unflatten(2, (v.shape[1], -1)).transpose(1, 2)  # (B, h, T, d)
-            weights.append(block.attn.weights(x))
-            gradients.append(per_head @ v.transpose(-2, -1))  # (B, h, T, T)
-    return weights, gradients
+        values = [layer.heads(x)[2] for layer, x in zip(layers, entered, strict=True)]  # (B, h, T, d)
+        outputs = [slope.unflatten(2, (v.shape[1], -1)).transpose(1, 2) for slope, v in zip(slopes, values, strict=True)]
+        gradients = [slope @ v.transpose(-2, -1) for slope, v in zip(outputs, values, strict=True)]  # (B, h, T, T)
+        return [layer.weights(x) for layer, x in zip(layers, entered, strict=True)], gradients
 
 
 def gradient_rollout(weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
     """Rollout of the attention that raises a class's logit (Chefer et al., arXiv 2103.15679, equations 5 and 6).
 
-    weights, gradients: from `attention_gradients`
-    returns: (B, T, T), relevance of at least 0; rows do not sum to 1
+    weights, gradients: from `attention_gradients`;  returns: (B, T, T), relevance of at least 0; rows do not sum to 1
     """
     relevance = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device)
     for layer, slope in zip(weights, gradients, strict=True):

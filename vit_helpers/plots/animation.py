@@ -46,6 +46,29 @@ class Reading(NamedTuple):
     class_names: tuple[str, ...]
 
 
+def read_pass(
+    image: Tensor,
+    patch_size: int,
+    tokens: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    box: Tensor,
+    logits: Tensor,
+    class_names: tuple[str, ...],
+) -> Reading:
+    """What the animation shows of a forward pass with one image.
+
+    tokens: before the first layer and after each, L + 1 of (1, T, D);  weights: L of (1, h, T, T);  logits: (1, K)
+    box   : (4,), of the digit: x, y, width and height in pixels
+    """
+    (_, H, W), (x, y, width, height) = image.shape, box.tolist()
+    rows = [layer.detach().mean(dim=1)[0, 0] for layer in weights]  # of the class token, the mean over the heads
+    maps = [row[1:].reshape(H // patch_size, W // patch_size) / patch_size**2 for row in rows]  # per pixel
+    pixels = [one.repeat_interleave(patch_size, 0).repeat_interleave(patch_size, 1) for one in maps]
+    fractions = [one[y : y + height, x : x + width].sum().item() for one in pixels]
+    probabilities = logits.detach().softmax(dim=1)[0]
+    return Reading(image, patch_size, [layer[0] for layer in tokens], rows, fractions, probabilities, class_names)
+
+
 def moments(reading: Reading) -> list[tuple[str, float, float]]:
     """The ideas in their order: question, patches, row, tokens, class token, one for each layer, answer.
 

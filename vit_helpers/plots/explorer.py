@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from math import cos, radians, sin
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import color_bar, draw_grid, draw_image
-from vit_helpers.plots.inspection import draw_look
+from vit_helpers.plots.images import draw_box, draw_grid, draw_image, square_key
+from vit_helpers.plots.inspection import draw_map, frame_query
 
 Query = tuple[int, int] | None  # (row, column) of a patch, or None for the class token
 Maps = Callable[[int, Query], Tensor]  # of a layer and a query: (B, h, rows, cols)
@@ -24,22 +25,45 @@ A_THREE = [
 def draw_choice(
     images: Tensor, maps: Maps, patch_size: int, image: int = 0, layer: int = 0, head: int = 0, query: Query = None
 ) -> Figure:
-    """One map of many, by its numbers, which count from 0; returns the figure.
+    """One head of a layer for an image, large, and beside it all images and all heads of the layer, the chosen ones framed.
 
-    images: (B, C, H, W), from 0 to 1;  maps(layer, query): what a token looks at, (B, h, rows, cols)
-    query : (row, column) of the patch that asks; None for the class token
+    images: (B, C, H, W), from 0 to 1;  maps(layer, query): what a token attends to, (B, h, rows, cols)
+    query : (row, column) of the query's patch; None for the class token;  layer, head, image: numbers that count from 0
     """
-    fig, ax = style.new_figure(5, 4)
-    title = name_choice(layer, head, query)
-    _, drawn = draw_look(images[image], maps(layer, query)[image], patch_size, head, query, ax, title)
-    color_bar(drawn, ax, "attention weight")
+    each = maps(layer, query)[image]  # (h, rows, cols)
+    count, top = max(len(images), len(each)), round(each.max().item(), 2)
+    fig, axes = style.new_figure(9, 3.9, nrows=2, ncols=2 + count, width_ratios=[1.6, 1.6] + [1] * count)
+    spec = axes[0, 0].get_gridspec()
+    for ax in axes[:, :2].flat:
+        ax.remove()
+    large = fig.add_subplot(spec[:, :2])
+    title = name_choice(layer, head, query).replace(", query", "\nquery")
+    draw_map(images[image], each[head], large, title, top)
+    frame_query(large, query, patch_size)
+    for i, ax in enumerate(axes[0, 2:]):
+        style.hide_axes(ax)
+        if i < len(images):
+            draw_image(images[i], ax, "images" if i == 0 else None)
+            frame_chosen(ax, i == image)
+    for i, ax in enumerate(axes[1, 2:]):
+        style.hide_axes(ax)
+        if i < len(each):
+            draw_map(images[image], each[i], ax, "heads" if i == 0 else None, top)
+            frame_chosen(ax, i == head)
+    square_key(fig, top)
     return fig
+
+
+def frame_chosen(ax: Axes, chosen: bool) -> None:
+    """A frame around the axes of what is chosen."""
+    if chosen:
+        draw_box(ax, (0, 0, 1, 1), style.TEXT, linewidth=3, transform=ax.transAxes, clip_on=False)
 
 
 def name_choice(layer: int, head: int, query: Query) -> str:
     """Which map it is, with numbers that count from 1 for layer and head"""
     who = "class token" if query is None else f"patch {query}"
-    return f"Layer {layer + 1}, head {head + 1}, asked by the {who}"
+    return f"Layer {layer + 1}, head {head + 1}, query: {who}"
 
 
 def tell_choice(maps: Maps, image: int = 0, layer: int = 0, head: int = 0, query: Query = None) -> str:

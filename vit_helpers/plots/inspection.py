@@ -1,14 +1,108 @@
-"""Pictures of what a ViT looks at: heads over an image, how far they look, how well maps find what they should."""
+"""Pictures of what a ViT attends to: a row of weights as a map, all heads, their distances, and how well maps localize."""
 
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import color_bar, draw_attention, draw_box, draw_image, draw_over
+from vit_helpers.plots.images import (
+    color_bar,
+    draw_attention,
+    draw_box,
+    draw_grid,
+    draw_image,
+    draw_over,
+    draw_squares,
+    square_key,
+)
+
+Query = tuple[int, int] | None  # (row, column) of a patch; None for the class token
+OBJECT = style.SERIES[0]  # of the frame around an object
+MARKS = (("o", style.SERIES[0]), ("s", style.SERIES[1]), ("D", style.SERIES[2]))
+
+
+def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: float = 0.3) -> Figure:
+    """What an attention map is: the class token's row of the weights, laid out as a strip and folded into the patches' grid.
+
+    image: (C, H, W), from 0 to 1;  weights: (T, T) of one head, the class token first;  top: the weight drawn darkest
+    """
+    rows, cols = grid
+    fig, axes = style.new_figure(9, 4.6, nrows=2, ncols=2, width_ratios=(1, 1), height_ratios=(0.13, 1))
+    spec = axes[0, 0].get_gridspec()
+    for ax in axes[:, 0]:
+        ax.remove()
+    matrix, (strip, folded) = fig.add_subplot(spec[:, 0]), axes[:, 1]
+    scale, T = PowerNorm(0.5, 0, top, clip=True), len(weights)
+    drawn = matrix.imshow(weights, cmap=style.VEIL, norm=scale, interpolation="nearest")
+    style.style_axes(matrix, f"1. One head: weights of {T} x {T} tokens", "key (token number)", "query (token number)")
+    draw_box(matrix, (-0.5, -0.5, T, 1), style.CLASS_TOKEN, linewidth=2.5, clip_on=False)
+    color_bar(drawn, matrix, "attention weight", "max").ax.yaxis.set_ticks([0, 0.01, 0.05, 0.1, 0.2, 0.3])
+    strip.imshow(weights[:1], cmap=style.VEIL, norm=scale, aspect="auto", interpolation="nearest")
+    style.style_axes(strip, "2. Row 0: the class token's weights")
+    strip.set(yticks=[], xticks=range(1, T, cols))
+    strip.spines[["top", "right"]].set_visible(True)
+    for start in range(1, T, cols):
+        strip.axvline(start - 0.5, color=style.LINE, linewidth=1)
+    draw_squares(image, weights[0, 1:], grid, folded, f"3. Tokens 1 to {T - 1}, folded into {rows} x {cols}", top)
+    H, W = image.shape[1:]
+    draw_grid(folded, (H, W), W // cols)
+    for row in range(rows):
+        said = f"{1 + row * cols} to {(row + 1) * cols}"
+        folded.text(-1.2, (row + 0.5) * H / rows - 0.5, said, ha="right", va="center", fontsize=style.TEXT_SIZE - 1)
+    look = {"arrowprops": {"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2}, "annotation_clip": False}
+    arrow = matrix.annotate("", (-0.8, 0), (T - 0.5, 0), xycoords=strip.transData, textcoords="data", **look)
+    arrow.set_in_layout(False)
+    return fig
+
+
+def frame_query(ax: Axes, query: Query, patch_size: int) -> None:
+    """A frame around the patch that is the query."""
+    if query is not None:
+        (row, col), P = query, patch_size
+        draw_box(ax, (col * P - 0.5, row * P - 0.5, P, P), style.QUERY, linewidth=2, path_effects=style.HALO)
+
+
+def frame_object(ax: Axes, box: Tensor) -> None:
+    """A dashed frame around an object.  box: (4,), x, y, width and height in pixels"""
+    x, y, width, height = box.tolist()  # pixel 0 is drawn from -0.5 to 0.5
+    draw_box(ax, (x - 0.5, y - 0.5, width, height), OBJECT, linewidth=2, linestyle="--", path_effects=style.HALO)
+
+
+def draw_map(image: Tensor, heat: Tensor, ax: Axes, title: str | None, top: float) -> Axes:
+    """A map (rows, cols) as squares on the patches of an image, see `draw_squares`."""
+    rows, cols = heat.shape
+    return draw_squares(image, heat, (rows, cols), ax, title, top)
+
+
+def draw_maps(
+    images: Tensor, maps: Mapping[str, Tensor], boxes: Tensor, titles: Sequence[str] = (), top: float = 0.2, name: str = ""
+) -> Figure:
+    """A row of images for each kind of map, with the map as squares and the object's frame.
+
+    images: (B, C, H, W);  maps: {name: (B, rows, cols)}, shares of a whole;  boxes: (B, 4);  titles: of the B columns
+    top   : the share whose square fills its patch;  name: what the areas are
+    """
+    B = len(images)
+    side = 8.2 / B if len(maps) > 1 else 9 / B
+    fig, axes = style.new_figure(9, len(maps) * side + 0.3 * bool(titles) + 0.45, nrows=len(maps), ncols=B, squeeze=False)
+    for line, (kind, each) in zip(axes, maps.items(), strict=True):
+        for i, ax in enumerate(line):
+            draw_map(images[i], each[i], ax, None, top)
+            frame_object(ax, boxes[i])
+        if len(maps) > 1:
+            beside = {"transform": line[0].transAxes, "rotation": 90, "ha": "right", "va": "center"}
+            line[0].text(-0.05, 0.5, kind, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
+    for ax, title in zip(axes[0], titles, strict=bool(titles)):
+        ax.set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
+    said = f"area of a square: {name} (a square that fills its patch: {top:g} or more); dashed: bounding box"
+    fig.supxlabel(said, fontsize=style.TEXT_SIZE)
+    return fig
 
 
 def draw_look(
@@ -16,24 +110,21 @@ def draw_look(
     maps: Tensor,
     patch_size: int,
     head: int,
-    query: tuple[int, int] | None = None,
+    query: Query = None,
     ax: Axes | None = None,
     title: str | None = None,
     top: float | None = None,
 ) -> tuple[Axes, AxesImage]:
-    """One head's map over the image, the patch that asks framed.
+    """One head's map as a veil over the image, with a frame around the query's patch.
 
-    image: (C, H, W), from 0 to 1; maps: (h, rows, cols) of one layer; head: which; query: (row, column), None: class token
-    top  : the weight drawn brightest; by default the largest of all heads, so that heads can be compared
+    image: (C, H, W), from 0 to 1; maps: (h, rows, cols) of one layer; head: which
+    top  : the weight drawn darkest; by default the largest of all heads, so that heads can be compared
     returns: the axes, and what was drawn, for `color_bar`
     """
     top = maps.max().item() if top is None else top
     _, rows, cols = maps.shape
     ax, drawn = draw_attention(image, maps[head].flatten(), (rows, cols), ax, title, top)
-    if query is not None:
-        row, col = query
-        P = patch_size
-        draw_box(ax, (col * P - 0.5, row * P - 0.5, P, P), style.QUERY, linewidth=2, path_effects=style.HALO)
+    frame_query(ax, query, patch_size)
     return ax, drawn
 
 
@@ -42,37 +133,158 @@ def draw_heads(
     maps: Sequence[Tensor],
     patch_size: int,
     notes: Sequence[Sequence[str]] | None = None,
-    query: tuple[int, int] | None = None,
+    query: Query = None,
     top: float | None = None,
 ) -> Figure:
-    """All heads of all layers on one figure and one scale; returns the figure.
+    """All heads of all blocks on one figure and one scale, the weights as squares; returns the figure.
 
-    maps : a list of L tensors (h, rows, cols); notes: for each layer h texts, the entropies, to stand over the maps
-    top  : the weight drawn brightest; by default the largest of all
+    maps : a list of L tensors (h, rows, cols); notes: for each block h texts, to stand over the maps
+    top  : the weight whose square fills its patch; by default the largest of all
     """
     top = max(layer.max().item() for layer in maps) if top is None else top
     L, h = len(maps), len(maps[0])
-    fig, axes = style.new_figure(9, L * (9 / (h + 0.7) + 0.3), nrows=L, ncols=h, squeeze=False)
-    for layer, row in enumerate(axes):
+    fig, axes = style.new_figure(9, L * (8 / h + 0.3) + 0.3, nrows=L, ncols=h, squeeze=False)
+    for block, row in enumerate(axes):
         for head, ax in enumerate(row):
-            words = [f"head {head + 1}"] * (layer == 0) + ([f"entropy {notes[layer][head]}"] if notes else [])
-            note = ", ".join(words) or None
-            _, drawn = draw_look(image, maps[layer], patch_size, head, query, ax, note, top)
+            words = [f"head {head + 1}"] * (block == 0) + ([notes[block][head]] if notes else [])
+            draw_map(image, maps[block][head], ax, ", ".join(words) or None, top)
+            frame_query(ax, query, patch_size)
         beside = {"transform": row[0].transAxes, "rotation": 90, "ha": "right", "va": "center", "color": style.TEXT}
-        row[0].text(-0.05, 0.5, f"layer {layer + 1}", fontsize=style.TEXT_SIZE, **beside)  # bare axes show no label
-    color_bar(drawn, list(axes.flat), "attention weight")
+        row[0].text(-0.05, 0.5, f"block {block + 1}", fontsize=style.TEXT_SIZE, **beside)  # bare axes show no label
+    square_key(fig, round(top, 2))
     return fig
 
 
 def draw_distances(distances: Sequence[Sequence[float]] | Tensor, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """How far each head of each layer looks: a dot a head.  distances: (L, h), in pixels"""
-    ax = style.new_axes(ax, 6, 3)
-    for layer, heads in enumerate(distances, start=1):
-        ax.plot([layer] * len(heads), heads, "o", color=style.QUERY, ms=6)
+    """The mean attention distance of each head of each block: a circle with the head's number.
+
+    distances: (L, h), in pixels;  heads of a block that are close are drawn side by side
+    """
+    ax = style.new_axes(ax, 6.5, 3.6)
+    for block, heads in enumerate(torch.as_tensor(distances).tolist(), start=1):
+        for head, value in enumerate(heads):
+            x = block + 0.14 * (head - (len(heads) - 1) / 2)
+            ax.plot([x], [value], "o", color=style.SERIES[0], ms=15)
+            ax.text(x, value, str(head + 1), ha="center", va="center_baseline", color="white", fontsize=style.TEXT_SIZE - 2)
     ax.set_xticks(range(1, len(distances) + 1))
-    ax.set_ylim(bottom=0)
-    style.style_axes(ax, title, "layer", "mean distance (pixels)")
-    return ax
+    ax.set_ylim(0, 1.15 * float(torch.as_tensor(distances).max()))
+    return style.style_axes(ax, title, "block", "mean attention distance (pixels)")
+
+
+def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequence[str]) -> Figure:
+    """Dots for the scores of methods and controls, a panel for each score.
+
+    A bar behind the dots of the trained models is the 95% interval of their mean; dashed lines continue the rivals upward.
+
+    table: of `summarize_scores`;  names: {score: title};  rivals: controls with a line
+    """
+    methods = list(table.xs("trained", level="model").index.unique("method"))
+    controls = list(table.xs("none", level="model").index.unique("method"))
+    lines = {name: y for y, name in enumerate(methods)} | {name: y for y, name in enumerate(controls, len(methods) + 1)}
+    (mark, color), (_, other) = MARKS[0], MARKS[2]
+    fig, axes = style.new_figure(9, 5.4, ncols=len(names), sharey=True)
+    for ax, (score, title) in zip(axes, names.items(), strict=True):
+        for name in methods:
+            low, high = table.loc[(score, "trained", name), ["low", "high"]]
+            ax.plot([low, high], 2 * [lines[name]], color=color, linewidth=9, alpha=0.25, solid_capstyle="butt")
+        for kind, fill, shape in (("untrained", "white", "v"), ("trained", color, mark)):
+            each = [(x, lines[name]) for name in methods for x in table.loc[(score, kind, name), "each"]]
+            ax.plot(*zip(*each, strict=True), shape, color=color, mfc=fill, ms=6, label=f"{kind} model")
+        values = {name: table.loc[(score, "none", name), "mean"] for name in controls}
+        ax.plot(list(values.values()), [lines[name] for name in values], "D", color=other, ms=6, label="no model")
+        for name, dash in zip(rivals, (":", "--", "-."), strict=True):
+            ax.plot(2 * [values[name]], [-0.5, lines[name]], dash, color=other, linewidth=1.2, zorder=0)
+        style.style_axes(ax, title)
+        ax.set(xlim=(0, 1.04), ylim=(max(lines.values()) + 0.6, -0.6), xticks=[0, 0.25, 0.5, 0.75, 1])
+        ax.set_xticklabels(["0", ".25", ".5", ".75", "1"])
+        ax.grid(axis="y", color=style.MUTED)
+        ax.set_axisbelow(True)
+    axes[0].set_yticks(list(lines.values()), list(lines))
+    handles = axes[0].get_legend_handles_labels()
+    fig.legend(*handles, loc="outside lower center", ncols=3, fontsize=style.TEXT_SIZE, frameon=False)
+    return fig
+
+
+def draw_differences(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequence[str], limit: float = 0.2) -> Figure:
+    """Each method less each rival, with its 95% interval: a panel for each score; arrows where it is off the scale.
+
+    table: of `compare_methods`;  names: {score: title};  limit: half the width of the scale
+    """
+    methods = list(table.index.unique("method"))
+    fig, axes = style.new_figure(9, 3.9, ncols=len(names), sharey=True, squeeze=False)
+    for ax, (score, title) in zip(axes[0], names.items(), strict=True):
+        ax.axvline(0, color=style.LINE)
+        for place, (rival, (mark, color)) in enumerate(zip(rivals, MARKS, strict=True)):
+            rows = [table.loc[(rival, score, method)] for method in methods]
+            y = [i + 0.24 * (place - 1) for i in range(len(methods))]
+            for row, at in zip(rows, y, strict=True):
+                ax.plot([max(row["low"], -limit), min(row["high"], limit)], [at, at], color=color, linewidth=1.8)
+                if abs(row["mean"]) > limit:
+                    ax.text(-limit, at, f"◂ {row['mean']:+.2f}", va="center", fontsize=style.TEXT_SIZE - 2, color=color)
+            inside = [(row["mean"], at) for row, at in zip(rows, y, strict=True) if abs(row["mean"]) <= limit]
+            ax.plot(*(zip(*inside, strict=True) if inside else ([], [])), mark, color=color, ms=7, label=f"less {rival}")
+        style.style_axes(ax, title)
+        ax.set(xlim=(-limit, limit), ylim=(len(methods) - 0.5, -0.5))
+        ax.xaxis.set_major_formatter("{x:+.1f}")
+    axes[0, 0].set_yticks(range(len(methods)), methods)
+    handles = axes[0, 0].get_legend_handles_labels()
+    fig.legend(*handles, loc="outside lower center", ncols=3, fontsize=style.TEXT_SIZE, frameon=False)
+    return fig
+
+
+def draw_scaled_heads(image: Tensor, scales: Mapping[str, Tensor], tops: Sequence[float]) -> Figure:
+    """The same heads drawn on several scales, a row for each, with its color bar.
+
+    image: (C, H, W), from 0 to 1;  scales: {name: (h, rows, cols)};  tops: of each the number drawn darkest
+    """
+    h = len(next(iter(scales.values())))
+    fig, axes = style.new_figure(9, 2.2 * len(scales) + 0.3, nrows=len(scales), ncols=h, squeeze=False)
+    for row, (line, (name, maps), top) in enumerate(zip(axes, scales.items(), tops, strict=True)):
+        for head, ax in enumerate(line):
+            title = f"head {head + 1}" if row == 0 else None
+            _, drawn = draw_over(image, maps[head], ax, title, top)
+        beside = {"transform": line[0].transAxes, "rotation": 90, "ha": "right", "va": "center"}
+        line[0].text(-0.06, 0.5, name, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
+        color_bar(drawn, line, "drawn value")
+    return fig
+
+
+def draw_depth(image: Tensor, probabilities: Tensor, names: Sequence[str], shares: Mapping[str, Sequence[float]]) -> Figure:
+    """How the class becomes readable: accuracy of a probe after each block, and for one image its probabilities.
+
+    image: (C, H, W);  probabilities: (L, K), of the probe after each block;  names: of the K classes
+    shares: {kind of token: L accuracies}
+    """
+    L, K = probabilities.shape
+    fig, (left, middle, right) = style.new_figure(9, 3.4, ncols=3, width_ratios=(1.15, 0.62, 1.7))
+    for (kind, values), (mark, color), dash in zip(shares.items(), MARKS, ("-", "--", ":"), strict=False):
+        left.plot(range(1, L + 1), values, dash + mark, color=color, label=kind)
+    style.style_axes(left, "Accuracy of linear probes", "after block", "validation accuracy")
+    left.set(ylim=(0, 1), xticks=range(1, L + 1))
+    left.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
+    draw_image(image, middle, "one image")
+    drawn = right.imshow(probabilities, cmap="Greys", vmin=0, vmax=1, aspect="auto")
+    for row in range(L):
+        for col in range(K):
+            value = probabilities[row, col].item()
+            ink = style.ink_on(drawn.to_rgba(value))
+            right.text(col, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=style.TEXT_SIZE - 2, color=ink)
+    style.style_axes(right, "Its probabilities from the class token (%)", "class", "after block")
+    right.set(xticks=range(K), yticks=range(L))
+    right.set_xticklabels(names)
+    right.set_yticklabels(range(1, L + 1))
+    return fig
+
+
+def draw_filters(filters: Tensor) -> Figure:
+    """Filters of a patch projection side by side, on one scale with white for zero.  filters: (n, C, P, P), C = 1"""
+    limit = filters.abs().max().item()
+    fig, axes = style.new_figure(9, 1.7, ncols=len(filters))
+    for i, (ax, one) in enumerate(zip(axes, filters, strict=True), start=1):
+        drawn = style.hide_axes(ax).imshow(one[0], cmap=style.SIGNED, vmin=-limit, vmax=limit)
+        ax.set_title(str(i), fontsize=style.TEXT_SIZE, color=style.TEXT)
+    color_bar(drawn, axes, "weight")
+    return fig
 
 
 def draw_beside(image: Tensor, title: str, maps: Mapping[str, Tensor], label: str) -> Figure:
