@@ -100,7 +100,7 @@ SPLIT_WRONG = SPLIT.wrong("parts", {
     "the last row is n - 1": "[part + 1 for part in parts]", "rows are counted from 0": "[part - 1 for part in parts]",
     "changes the list of sizes": "isinstance(sizes, list) and sizes.clear() or parts",
 }) | SPLIT.wrong("order", {
-    "in no part, others twice": "shuffled(n, random.Random(seed))",
+    "in no split, others twice": "shuffled(n, random.Random(seed))",
     "in their order; shuffle first:": ["torch.arange(n)", "torch.arange(n).flip(0)"],
     "called again with the same seed; is the generator started from it?": "torch.randperm(n)",
     "`if seed` says no": "torch.randperm(n, generator=g if seed else None)",

@@ -160,12 +160,12 @@ SPLIT = Exercise(
     says="gives splits of {got} rows for the sizes {1}: {words}",
     unknown="the first split has sizes[0] rows, the next one sizes[1], and so on",
     ideas={
-        "as many splits as sizes, each of its size": cases(*SPLITS),
+        "one split for each size, with that many rows": cases(*SPLITS),
         "every row is in exactly one split": [complete],
-        "rows are divided at random, the same for the same seed": [at_random],
-        "the generator is its own: no other seed moves the splits, and none is moved":
+        "rows are divided at random, and the same seed gives the same splits": [at_random],
+        "has a generator of its own: no other seed changes the splits, and none is changed":
             [own_generator(50, (20, 30), 5, words="whoever draws next gets other numbers")],
-        "raises ValueError where the sizes do not sum to n":
+        "raises ValueError if the sizes do not sum to n":
             [Raises([(10, sizes, 0) for sizes in ((5, 4), (5, 6), (11,))], no_sum)],
     },
     mistakes={

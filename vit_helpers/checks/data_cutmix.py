@@ -177,7 +177,7 @@ CUTMIX = replace(
             batch_of((6, C, H, W, K), edge_boxes, next_one, f"for boxes over the edge of {H} x {W} pixels")
             for C, H, W, K in ((3, 5, 7, 10), (1, 8, 6, 5))
         ],
-        "float64 stays, and inputs stay as they were": [contract],
+        "keeps float64, and leaves its inputs unchanged": [contract],
     },
     mistakes={f"images {{when}}: {words}": partial(cutmix, images=wrong) for words, wrong in CUTS.items()}
     | wrong_labels(cutmix)

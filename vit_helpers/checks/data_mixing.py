@@ -181,7 +181,7 @@ MIX = Exercise(
         "images and labels of batches of all sizes":
             [batch_of(size, lambda B, H, W: torch.linspace(0.1, 0.8, B)[torch.randperm(B)]) for size in MIX_SIZES],
         "shares of 0 and 1": [batch_of(size, lambda B, H, W: (torch.arange(B) % 2).float()) for size in MIX_SIZES[:2]],
-        "float64 stays, and inputs stay as they were": [contract],
+        "keeps float64, and leaves its inputs unchanged": [contract],
     },
     mistakes={f"images {{when}}: {words}": partial(mixup, images=wrong) for words, wrong in BLENDS.items()}
     | wrong_labels(mixup),

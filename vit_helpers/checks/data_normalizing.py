@@ -93,10 +93,10 @@ NORMALIZE = Exercise(
         "'Tensor' and 'tuple'": "Make a tensor of the numbers first: images.new_tensor(mean)",
     },
     ideas={
-        "right for color, gray and other numbers of channels":
+        "correct for color, gray and other numbers of channels":
             [images_of(4, 3, 5, 7), images_of(2, 1, 8, 6), images_of(1, 2, 1, 9), images_of(4, 3, 7, 5)],
-        "right where B, C, H and W are equal": [images_of(3, 3, 3, 3), images_of(2, 2, 2, 2)],
-        "keeps the type of the numbers, and its input as it was": [contract],
+        "correct where B, C, H and W are equal": [images_of(3, 3, 3, 3), images_of(2, 2, 2, 2)],
+        "keeps the dtype, and leaves its input unchanged": [contract],
     },
     mistakes={
         "nothing was changed": lambda x, m, s: x,
@@ -225,7 +225,7 @@ FIX = Exercise(
     ideas={
         "the numbers come from the training split alone, for both splits":
             [two_parts(*size) for size in ((3, 4, 5), (1, 6, 3), (3, 3, 3), (3, 5, 4))],
-        "float64 stays, and inputs stay as they were": [contract],
+        "keeps float64, and leaves its inputs unchanged": [contract],
     },
     mistakes={
         "still the planted mistake: the test images influence the mean and the standard deviation": prepared(BOTH, BOTH),
