@@ -89,8 +89,8 @@ def draw_file(ax: Axes, left: float, name: str) -> None:
         Polygon([(x + w - fold, y + h), (x + w - fold, y + h - fold), (x + w, y + h - fold)], fc="white", ec=style.TEXT)
     )
     for i, code in enumerate(("FF D8 FF", "E0 00 10", "4A 46 49")):  # how a JPEG file begins
-        text(ax, x + w / 2, y + 52 - 16 * i, code, family="monospace", fontsize=9)
-    text(ax, x + w / 2, y + 68, name, fontsize=SIZE - 1)
+        text(ax, x + w / 2, y + 43 - 15 * i, code, family="monospace", fontsize=9)
+    text(ax, x + w / 2, y + 60, name, fontsize=SIZE - 1)
 
 
 def draw_split(ax: Axes, left: float, width: float, name: str, title: str, use: str, images: Tensor) -> None:
