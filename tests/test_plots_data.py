@@ -72,7 +72,7 @@ def test_the_pipeline_shows_its_stages_and_three_splits():
     assert {"training: 1,200 images", "validation: 20 images", "test: 30 images", "two.jpg"} <= set(texts)
     assert min(contrast(text.get_color(), "white") for text in fig.axes[0].texts) > 4.5
     ends = [text.get_window_extent() for text in fig.axes[0].texts]
-    assert all(0 <= box.x0 and box.x1 <= fig.bbox.width and 0 <= box.y0 and box.y1 <= fig.bbox.height for box in ends)
+    assert all(box.x0 >= 0 and box.x1 <= fig.bbox.width and box.y0 >= 0 and box.y1 <= fig.bbox.height for box in ends)
     assert not {to_hex(patch.get_edgecolor()) for patch in fig.axes[0].patches} & {
         color.lower() for color in (style.CLASS_TOKEN, style.PATCH, style.POSITION, style.QUERY, style.KEY, style.VALUE)
     }
