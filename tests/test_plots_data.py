@@ -2,8 +2,12 @@
 
 import pytest
 import torch
+from matplotlib.colors import to_hex
+from test_palette import contrast
 
-from vit_helpers.plots.data import draw_dots, draw_rows
+from vit_helpers.plots import style
+from vit_helpers.plots.data import draw_channels, draw_dots, draw_hashes, draw_rows, draw_soft_labels
+from vit_helpers.plots.pipeline import draw_pipeline
 
 
 def test_rows_hold_images_of_several_sizes_with_names_and_texts():
@@ -25,3 +29,50 @@ def test_dots_show_each_seed_and_the_mean():
     assert equal[0] < 1 < equal[1] and sum(equal) == pytest.approx(2)  # the two stand above each other
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one seed", "mean"]
+
+
+def test_channels_show_their_mean_and_one_standard_deviation():
+    images = torch.rand(4, 3, 5, 6) * torch.tensor([1.0, 0.5, 0.2]).view(3, 1, 1)
+    fig = draw_channels({"as loaded": images, "shifted": images - 1})
+    assert len(fig.axes) == 6
+    for c in range(3):
+        mean, std = images[:, c].mean().item(), images[:, c].std().item()
+        ax = fig.axes[2 * c]
+        assert ax.texts[0].get_text() == f"mean {mean:.2f}, std {std:.2f}"
+        assert ax.lines[0].get_xdata()[0] == pytest.approx(mean)
+        band = ax.patches[0]
+        assert (band.get_x(), band.get_width()) == (pytest.approx(mean - std), pytest.approx(2 * std))
+
+
+def test_hashes_frame_the_bits_that_differ():
+    bits = torch.zeros(3, 4, 4, dtype=torch.bool)
+    bits[1, 0, 2] = bits[2, 3] = True
+    images = {name: torch.rand(3, 8, 8) for name in "abc"}
+    fig = draw_hashes(images, torch.rand(3, 4, 4), bits)
+    assert [ax.get_title() for ax in fig.axes[6:]] == ["64 bits", "1 differ", "4 differ"]
+    frames = [[patch.get_xy() for patch in ax.patches[1:]] for ax in fig.axes[6:]]  # the first one is around the picture
+    assert frames == [[], [(1.5, -0.5)], [(-0.5, 2.5), (0.5, 2.5), (1.5, 2.5), (2.5, 2.5)]]
+
+
+def test_the_bar_of_a_soft_label_has_the_fractions_of_both_classes():
+    images = {"image": torch.rand(3, 4, 4), "mixed": torch.rand(3, 4, 4)}
+    fig = draw_soft_labels(images, torch.tensor([[1.0, 0.0], [0.25, 0.75]]), ["pagoda", "flower"])
+    assert [ax.get_title() for ax in fig.axes[:2]] == ["image", "mixed"]
+    for ax, first in zip(fig.axes[2:], (1.0, 0.25), strict=True):
+        one, other, _ = ax.patches
+        assert (one.get_width(), other.get_x(), other.get_width()) == (first, first, 1 - first)
+        assert [text.get_text() for text in ax.texts] == [f"pagoda {first:.2f}", f"flower {1 - first:.2f}"]
+
+
+def test_the_pipeline_shows_its_stages_and_three_splits():
+    photos = {"one": torch.rand(3, 427, 640), "two": torch.rand(3, 427, 640)}
+    splits = [torch.rand(n, 1, 8, 8) for n in (1200, 20, 30)]
+    fig = draw_pipeline(photos, splits)
+    texts = [text.get_text() for text in fig.axes[0].texts]
+    assert {"training: 1,200 images", "validation: 20 images", "test: 30 images", "two.jpg"} <= set(texts)
+    assert min(contrast(text.get_color(), "white") for text in fig.axes[0].texts) > 4.5
+    ends = [text.get_window_extent() for text in fig.axes[0].texts]
+    assert all(box.x0 >= 0 and box.x1 <= fig.bbox.width and box.y0 >= 0 and box.y1 <= fig.bbox.height for box in ends)
+    assert not {to_hex(patch.get_edgecolor()) for patch in fig.axes[0].patches} & {
+        color.lower() for color in (style.CLASS_TOKEN, style.PATCH, style.POSITION, style.QUERY, style.KEY, style.VALUE)
+    }

@@ -35,31 +35,31 @@ def what(got: Any) -> str:
 
 
 def as_parts(got: Any, sizes: Sequence[int], when: str) -> list[Tensor]:
-    """The parts that an answer gave, as tensors of whole numbers; Mistake where there are none, or another number."""
-    reject_if(got is None, f"gives nothing back {when}: does it end with return?")
+    """The splits that an answer gave, as tensors of whole numbers; Mistake where there are none, or another number."""
+    reject_if(got is None, f"returns nothing {when}: does it end with return?")
     bag = isinstance(got, (Mapping, str)) or not isinstance(got, Iterable) or (isinstance(got, Tensor) and got.ndim == 1)
-    reject_if(bag, f"gives {what(got)} {when}; it should give a list of parts")
+    reject_if(bag, f"gives {what(got)} {when}; it should give a list of splits")
     inner = len(got) == 1 and isinstance(got[0], (tuple, list)) and len(sizes) > 1 and len(got[0]) == len(sizes)
-    reject_if(inner, f"gives the list of parts inside another list {when}; take the outer brackets away")
+    reject_if(inner, f"gives the list of splits inside another list {when}; take the outer brackets away")
     flat = len(got) == sum(sizes) != len(sizes) and not any(isinstance(x, Iterable) for x in got)
-    reject_if(flat, f"gives all rows in one list {when}; cut it into a list of parts")
+    reject_if(flat, f"gives all rows in one list {when}; cut it into a list of splits")
     more = "more" if len(got) > len(sizes) else len(got)
-    reject_if(len(got) != len(sizes), f"gives {more} parts {when}; there are {len(sizes)} sizes")
+    reject_if(len(got) != len(sizes), f"gives {more} splits {when}; there are {len(sizes)} sizes")
     return [as_rows(part, when) for part in got]
 
 
 def as_rows(part: Any, when: str) -> Tensor:
-    """A part that an answer gave, as a tensor of whole numbers."""
+    """A split that an answer gave, as a tensor of whole numbers."""
     subset = isinstance(part, torch.utils.data.Subset)
     way_out = "; its .indices are row numbers" if subset else ""
-    words = f"gives {what(part)} as a part {when}; a part is a tensor of row numbers{way_out}"
+    words = f"gives {what(part)} as a split {when}; a split is a tensor of row numbers{way_out}"
     reject_if(subset or isinstance(part, (str, Mapping)) or not isinstance(part, Iterable), words)
     try:
         part = torch.as_tensor(part if hasattr(part, "dtype") else list(part))
     except (TypeError, ValueError) as error:
         raise Mistake(words) from error
     part = part if part.numel() else part.long()
-    reject_if(part.ndim != 1, f"gives a part of shape {tuple(part.shape)} {when}; it should be a row of numbers")
+    reject_if(part.ndim != 1, f"gives a split of shape {tuple(part.shape)} {when}; it should be a row of numbers")
     masks = f"gives a mask of True and False {when}; it should give row numbers. nonzero() makes them of a mask"
     reject_if(part.dtype == torch.bool, masks)
     reject_if(part.is_floating_point(), f"gives row numbers as {part.dtype} {when}; they should be whole")
@@ -67,7 +67,7 @@ def as_rows(part: Any, when: str) -> Tensor:
 
 
 def divide(answer: Function, n: int, sizes: Sequence[int], seed: int) -> list[Tensor]:
-    """The parts that an answer makes; the global generators are put back, whatever it did with them."""
+    """The splits that an answer makes; the global generators are put back, whatever it did with them."""
     given = copy_of(sizes)
     with generators_restored():
         got = bounded(answer(n, given, seed))
@@ -76,14 +76,14 @@ def divide(answer: Function, n: int, sizes: Sequence[int], seed: int) -> list[Te
 
 
 def complete(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless every row is in exactly one part."""
+    """Mistake unless every row is in exactly one split."""
     for n, sizes, seed in SPLITS:
         rows = torch.cat(ask(partial(divide, answer), n, sizes, seed))
         reject_if(bool((rows < 0).any()), f"gives row {rows.min()} for n = {n}; rows are counted from 0")
         reject_if(bool((rows >= n).any()), f"gives row {rows.max()} for n = {n}; the last row is n - 1")
         twice = n - rows.unique().numel()
-        overlap = "parts overlap: draw one order of all n rows, and cut it"
-        reject_if(twice, f"{twice} of {n} rows are in no part, others twice; {overlap}")
+        overlap = "splits overlap: draw one order of all n rows, and cut it"
+        reject_if(twice, f"{twice} of {n} rows are in no split, others twice; {overlap}")
 
 
 def at_random(exercise: Exercise, answer: Function) -> None:
@@ -99,24 +99,24 @@ def at_random(exercise: Exercise, answer: Function) -> None:
         "divides the rows in their order; shuffle first: files are often stored class by ",
     )
     reject_if(first in ({*range(20)}, {*range(40, 60)}), order + "class")
-    words = "gives other parts when called again with the same seed; is the generator started from it?"
+    words = "gives other splits when called again with the same seed; is the generator started from it?"
     reject_if(not steady(3), words)
-    words = "gives other parts when called again with seed 0; 0 is a seed like any other, though `if seed` says no"
+    words = "gives other splits when called again with seed 0; 0 is a seed like any other, though `if seed` says no"
     reject_if(not steady(0), words)
     chosen = torch.zeros(100, n)  # of each seed, 1 where a row is in the first part
     for seed in range(100):
         chosen[seed, parts(seed)[0]] = 1
     several = chosen.unique(dim=0).shape[0]
-    reject_if(several == 1, "gives the same parts for every seed: is the seed used?")
+    reject_if(several == 1, "gives the same splits for every seed: is the seed used?")
     reject_if(several < 20, f"gives {several} different divisions for 100 seeds; each seed has its own")
     often = chosen.sum(0)
     row, never = int(often.argmax()), int((often == 0).sum())
-    reject_if(never, f"{never} of {n} rows are never in the first part, whatever the seed; shuffle all rows")
-    words = f"row {row} is in the first part for {often[row]:.0f} of 100 seeds, by chance 33 are expected; shuffle all rows"
+    reject_if(never, f"{never} of {n} rows are never in the first split, whatever the seed; shuffle all rows")
+    words = f"row {row} is in the first split for {often[row]:.0f} of 100 seeds, by chance 33 are expected; shuffle all rows"
     reject_if(often[row] > 70, words)
     for apart in range(1, n // 2):
         together = (chosen == chosen.roll(apart, 1)).float().mean()  # by chance 0.55, give or take 0.01
-        words = f"rows {apart} apart land in the same part in {together:.0%} of all cases, by chance 55% are expected"
+        words = f"rows {apart} apart land in the same split in {together:.0%} of all cases, by chance 55% are expected"
         reject_if(abs(together - 0.55) > 0.1, f"{words}; every order of the rows should be possible, as with torch.randperm")
     reject_if(several < 90, f"gives {several} different divisions for 100 seeds; each seed has its own")
 
@@ -145,7 +145,7 @@ def no_sum(got: str, n: int, sizes: Sequence[int], seed: int) -> str:
 
 
 def parts_of(n: int, sizes: Sequence[int], seed: int, end: Function = lambda begin, size: begin + size) -> list[Tensor]:
-    """A right division; a wrong one, where a part ends somewhere else."""
+    """A right division; a wrong one, where a split ends somewhere else."""
     if sum(sizes) != n:
         raise ValueError(f"sizes {sizes} do not sum to {n}")
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
@@ -157,19 +157,19 @@ SPLIT = Exercise(
     reference=parts_of,
     observe=lambda answer, *given: {"": [len(part) for part in divide(answer, *given)]},
     when=lambda n, sizes, seed: f"for n = {n}, sizes {sizes}",
-    says="gives parts of {got} rows for the sizes {1}: {words}",
-    unknown="the first part has sizes[0] rows, the next one sizes[1], and so on",
+    says="gives splits of {got} rows for the sizes {1}: {words}",
+    unknown="the first split has sizes[0] rows, the next one sizes[1], and so on",
     ideas={
-        "as many parts as sizes, each of its size": cases(*SPLITS),
-        "every row is in exactly one part": [complete],
-        "rows are divided at random, the same for the same seed": [at_random],
-        "the generator is its own: no other seed moves the parts, and none is moved":
+        "one split for each size, with that many rows": cases(*SPLITS),
+        "every row is in exactly one split": [complete],
+        "rows are divided at random, and the same seed gives the same splits": [at_random],
+        "has a generator of its own: no other seed changes the splits, and none is changed":
             [own_generator(50, (20, 30), 5, words="whoever draws next gets other numbers")],
-        "raises ValueError where the sizes do not sum to n":
+        "raises ValueError if the sizes do not sum to n":
             [Raises([(10, sizes, 0) for sizes in ((5, 4), (5, 6), (11,))], no_sum)],
     },
     mistakes={
-        "a part that begins at row a ends at a + size, not at size": partial(parts_of, end=lambda begin, size: size)
+        "a split that begins at row a ends at a + size, not at size": partial(parts_of, end=lambda begin, size: size)
     },
 )  # fmt: skip
 check_split = SPLIT.check

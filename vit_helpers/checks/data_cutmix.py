@@ -68,39 +68,39 @@ def masked(wrong: Function) -> Function:
 CUTS: dict[str, Function] = {  # wrong images
     "the images come back uncut": lambda x, b, p: x,
     "the partners come back whole": lambda x, b, p: x[p],
-    "inside and outside have changed places: the box comes from the partner": masked(lambda x, m, q: torch.where(m, x, q)),
-    "left and top have changed places: left counts columns, along W": lambda x, b, p: cut(x, b[:, [1, 0, 2, 3]], p),
-    "width and height have changed places": lambda x, b, p: cut(x, b[:, [0, 1, 3, 2]], p),
-    "rows and columns have changed places: left and width belong to W": lambda x, b, p: cut(x, b[:, [1, 0, 3, 2]], p),
-    "width and height are taken for right and bottom; the box ends at left + width":
+    "inside and outside are swapped: the box comes from the partner": masked(lambda x, m, q: torch.where(m, x, q)),
+    "left and top are swapped: left counts columns, along W": lambda x, b, p: cut(x, b[:, [1, 0, 2, 3]], p),
+    "width and height are swapped": lambda x, b, p: cut(x, b[:, [0, 1, 3, 2]], p),
+    "rows and columns are swapped: left and width belong to W": lambda x, b, p: cut(x, b[:, [1, 0, 3, 2]], p),
+    "width and height are used as right and bottom; the box ends at left + width":
         lambda x, b, p: cut(x, b, p, inside=lambda at, begin, length: (at >= begin) & (at < length)),
     "the box is a pixel too large: it ends before left + width": lambda x, b, p: cut(x, b + b.new_tensor([0, 0, 1, 1]), p),
     "the box is a pixel too small: it begins at left and top": lambda x, b, p: cut(x, b + b.new_tensor([1, 1, -1, -1]), p),
     "rows or columns are enough; a pixel is in the box where both are: and, not or":
         lambda x, b, p: cut(x, b, p, both=torch.logical_or),
-    "left and top are not minded: the box begins there":
+    "left and top are ignored; the box begins there":
         lambda x, b, p: cut(x, b, p, inside=lambda at, begin, length: at < begin + length),
-    "width and height are not minded: the box ends at left + width":
+    "width and height are ignored; the box ends at left + width":
         lambda x, b, p: cut(x, b, p, inside=lambda at, begin, length: at >= begin),
-    "only the rows are minded; the box has columns too":
+    "only the rows are checked; the box has columns too":
         lambda x, b, p: cut(x, b, p, both=lambda rows, columns: rows | (columns & False)),
-    "only the columns are minded; the box has rows too":
+    "only the columns are checked; the box has rows too":
         lambda x, b, p: cut(x, b, p, both=lambda rows, columns: columns | (rows & False)),
-    "left and top are taken for the middle of the box":
+    "left and top are used as the center of the box":
         lambda x, b, p: cut(x, torch.cat([(b[:, :2] - b[:, 2:] // 2).clamp(min=0), b[:, 2:]], 1), p),
     "the box is moved until it lies inside; it stays where it is, and ends at the edge":
         lambda x, b, p: cut(x, pushed_inside(b, *x.shape[2:]), p),
     "the box shows the upper left corner of the partner; it shows the same place":
         holes(lambda hole, other, place: other[:, : hole.shape[1], : hole.shape[2]]),
-    "the box shows the whole partner, made small; it shows the same place of it":
+    "the box shows the whole partner, shrunk; it shows the same place of it":
         holes(lambda hole, other, place: F.interpolate(other[None], size=tuple(hole.shape[1:]))[0]),
     "the box is half the partner; it is the partner alone": masked(lambda x, m, q: torch.where(m, (x + q) / 2, x)),
     "the box is added to the image; it replaces what was there": masked(lambda x, m, q: x + q * m),
-    "the box is painted with 1; it shows the partner": masked(lambda x, m, q: x.masked_fill(m, 1)),
-    "outside the box all is black; the image stays there": masked(lambda x, m, q: q * m),
+    "the box is filled with 1; it shows the partner": masked(lambda x, m, q: x.masked_fill(m, 1)),
+    "outside the box everything is black; the image stays there": masked(lambda x, m, q: q * m),
     "every image gets the first box; each has its own": lambda x, b, p: cut(x, b[:1].expand_as(b), p),
     "image i gets the box of its partner": lambda x, b, p: cut(x, b[p], p),
-    "the box is painted with 0; it shows the partner": masked(lambda x, m, q: x.masked_fill(m, 0)),
+    "the box is filled with 0; it shows the partner": masked(lambda x, m, q: x.masked_fill(m, 0)),
     "partners are pasted that were changed already: take them from the images as they came":
         holes(lambda hole, other, place: other[place].clone(), read=True),
     "blends the whole images; cutmix cuts a box":
@@ -110,8 +110,8 @@ AREAS = {  # the area beyond the edge counted in some way: f(left, top, width, h
     "the labels follow width x height; count only what lies inside the image": lambda x, y, w, h, H, W: w * h,
     "the labels follow width x height, cut off at 1; count only what lies inside the image":
         lambda x, y, w, h, H, W: (w * h).clamp(max=H * W),
-    "the labels mind the right edge, but not the lower one": lambda x, y, w, h, H, W: torch.minimum(w, W - x) * h,
-    "the labels mind the lower edge, but not the right one": lambda x, y, w, h, H, W: w * torch.minimum(h, H - y),
+    "the labels follow the right edge, but not the lower one": lambda x, y, w, h, H, W: torch.minimum(w, W - x) * h,
+    "the labels follow the lower edge, but not the right one": lambda x, y, w, h, H, W: w * torch.minimum(h, H - y),
     "width is cut to W and height to H; a box that begins at left ends at W, so W - left remain":
         lambda x, y, w, h, H, W: w.clamp(max=W) * h.clamp(max=H),
 }  # fmt: skip
@@ -132,13 +132,13 @@ def rectangle(mask: Tensor) -> str:
 
 
 def as_boxes(images: Tensor, right: Tensor, x: Tensor, y: Tensor, K: int, b: Tensor, p: Tensor) -> str:
-    """Where the partner stands in the first wrong image, and where it should."""
+    """Where the partner is in the first wrong image, and where it should."""
     i = next(i for i in range(len(x)) if not same(images[i], right[i]))
     here, there = (torch.isclose(images[i], other).all(0) for other in (x[i], x[p[i]]))
     box = "image {}, box left {}, top {}, width {}, height {}".format(i, *b[i].tolist())
     if neither := int((~here & ~there).sum()):
         return f"{box}: {neither} pixels are neither the image's own nor, at the same place, its partner's"
-    return f"{box}: the partner stands {rectangle(there & ~here)}; it should stand {rectangle(box_mask(x, b)[i, 0])}"
+    return f"{box}: the partner is {rectangle(there & ~here)}; it should be {rectangle(box_mask(x, b)[i, 0])}"
 
 
 def inner_boxes(B: int, H: int, W: int) -> Tensor:
@@ -177,7 +177,7 @@ CUTMIX = replace(
             batch_of((6, C, H, W, K), edge_boxes, next_one, f"for boxes over the edge of {H} x {W} pixels")
             for C, H, W, K in ((3, 5, 7, 10), (1, 8, 6, 5))
         ],
-        "float64 stays, and inputs stay as they were": [contract],
+        "keeps float64, and leaves its inputs unchanged": [contract],
     },
     mistakes={f"images {{when}}: {words}": partial(cutmix, images=wrong) for words, wrong in CUTS.items()}
     | wrong_labels(cutmix)

@@ -55,7 +55,7 @@ def blended_in_order(x: Tensor, s: Tensor, p: Tensor) -> Tensor:
 
 PARTNERS: dict[str, Function] = {  # wrong partners
     "the partner is the next image; take images[partner]": lambda p: torch.arange(len(p)).roll(-1),
-    "the partner is the batch turned round; take images[partner]": lambda p: torch.arange(len(p)).flip(0),
+    "the partner is the batch in reverse order; take images[partner]": lambda p: torch.arange(len(p)).flip(0),
     "every image gets the same partner; take images[partner]": lambda p: p[:1].expand_as(p),
     "partner is used backwards: image i gets images[partner[i]]": torch.argsort,
 }
@@ -83,7 +83,7 @@ SAME_CLASS = "where both labels are the same class, their shares must be added"
 LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B, 1)
     "the image's own label alone; the partner's has its share too": lambda y, s, p: y,
     "the partner's label alone; the image's own has its share too": lambda y, s, p: y[p],
-    "the shares have changed places: the image's own label gets the share that was kept": lambda y, s, p: blend(y, 1 - s, p),
+    "the shares are swapped: the image's own label gets the share that was kept": lambda y, s, p: blend(y, 1 - s, p),
     "half and half; the labels follow the pixels": lambda y, s, p: (y + y[p]) / 2,
     "every row gets the first image's share": lambda y, s, p: blend(y, s[:1], p),
     "every row gets the mean share": lambda y, s, p: blend(y, s.mean(), p),
@@ -99,8 +99,8 @@ LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B,
     "the partner's label is whole; it gets 1 - share": lambda y, s, p: s * y + y[p],
     "the partner's label is missing": lambda y, s, p: s * y,
     "half of what they should be; the shares sum to 1 already": lambda y, s, p: blend(y, s, p) / 2,
-    "goes through a logarithm; shares are wanted": lambda y, s, p: blend(y, s, p).log(),
-    "goes through a softmax; shares are shares already": lambda y, s, p: blend(y, s, p).softmax(1),
+    "goes through a logarithm; return the shares themselves": lambda y, s, p: blend(y, s, p).log(),
+    "goes through a softmax, but the shares sum to 1 already": lambda y, s, p: blend(y, s, p).softmax(1),
 }  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def mixup(
 def wrong_labels(right: Function) -> dict[str, Function]:
     """Whole wrong answers, whose images are right; `right`: an answer with other `labels`."""
     return {f"labels {{when}}: {words}": partial(right, labels=wrong) for words, wrong in LABELS.items()} | {
-        "labels are rows of K shares, F.one_hot makes such rows": partial(right, labels=lambda y, s, p: y.argmax(1)),
+        "labels should be rows of K shares; F.one_hot makes such rows": partial(right, labels=lambda y, s, p: y.argmax(1)),
         "a row has K shares: F.one_hot(labels, num_classes)":
             lambda x, y, K, s, p: (right(x, y, K, s, p)[0], hot(y, int(y.max()) + 1, x)),
     }  # fmt: skip
@@ -128,7 +128,7 @@ def as_mixture(images: Tensor, right: Tensor, x: Tensor, y: Tensor, K: int, s: T
     basis, made = x.flatten(1).double().T, images[i].flatten().double()[:, None]
     parts = torch.linalg.lstsq(basis, made).solution
     if (basis @ parts - made).abs().max() > 1e-3:
-        return f"image {i} is no blend of images of this batch; {should}"
+        return f"image {i} is not a blend of images of this batch; {should}"
     named = [f"{part:.3g} of image {j}" for j, part in enumerate(parts[:, 0].tolist()) if abs(part) > 1e-3]
     return f"image {i} is {' and '.join(named) or 'black'}; {should}"
 
@@ -181,7 +181,7 @@ MIX = Exercise(
         "images and labels of batches of all sizes":
             [batch_of(size, lambda B, H, W: torch.linspace(0.1, 0.8, B)[torch.randperm(B)]) for size in MIX_SIZES],
         "shares of 0 and 1": [batch_of(size, lambda B, H, W: (torch.arange(B) % 2).float()) for size in MIX_SIZES[:2]],
-        "float64 stays, and inputs stay as they were": [contract],
+        "keeps float64, and leaves its inputs unchanged": [contract],
     },
     mistakes={f"images {{when}}: {words}": partial(mixup, images=wrong) for words, wrong in BLENDS.items()}
     | wrong_labels(mixup),

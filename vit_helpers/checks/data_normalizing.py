@@ -93,54 +93,57 @@ NORMALIZE = Exercise(
         "'Tensor' and 'tuple'": "Make a tensor of the numbers first: images.new_tensor(mean)",
     },
     ideas={
-        "right for colour, grey and other numbers of channels":
+        "correct for color, gray and other numbers of channels":
             [images_of(4, 3, 5, 7), images_of(2, 1, 8, 6), images_of(1, 2, 1, 9), images_of(4, 3, 7, 5)],
-        "right where B, C, H and W are equal": [images_of(3, 3, 3, 3), images_of(2, 2, 2, 2)],
-        "keeps the type of the numbers, and its input as it was": [contract],
+        "correct where B, C, H and W are equal": [images_of(3, 3, 3, 3), images_of(2, 2, 2, 2)],
+        "keeps the dtype, and leaves its input unchanged": [contract],
     },
     mistakes={
         "nothing was changed": lambda x, m, s: x,
-        "the mean is taken away, but nothing is divided": formula(lambda x, m, s: x - m),
-        "divided, but the mean is not taken away": formula(lambda x, m, s: x / s),
-        "multiplies by std; it divides": formula(lambda x, m, s: (x - m) * s),
-        "adds the mean; it is taken away": formula(lambda x, m, s: (x + m) / s),
-        "divides first; take the mean away first: brackets": formula(lambda x, m, s: x - m / s),
-        "divides, then takes the mean away; the other way round": formula(lambda x, m, s: x / s - m),
+        "subtracts the mean, but doesn't divide by std": formula(lambda x, m, s: x - m),
+        "divides by std, but doesn't subtract the mean": formula(lambda x, m, s: x / s),
+        "multiplies by std; divide by it": formula(lambda x, m, s: (x - m) * s),
+        "adds the mean; subtract it": formula(lambda x, m, s: (x + m) / s),
+        "divides only the mean by std; put x - mean in brackets": formula(lambda x, m, s: x - m / s),
+        "divides first and then subtracts the mean; do it the other way round": formula(lambda x, m, s: x / s - m),
         "divides by the square of std": formula(lambda x, m, s: (x - m) / s**2),
         "divides by the root of std; std is a standard deviation, not a variance": formula(lambda x, m, s: (x - m) / s**0.5),
-        "mean and std have changed places": formula(lambda x, m, s: (x - s) / m),
-        "undoes a normalisation: x * std + mean": formula(lambda x, m, s: x * s + m),
+        "mean and std are swapped": formula(lambda x, m, s: (x - s) / m),
+        "inverts the normalization, x * std + mean; here you need (x - mean) / std": formula(lambda x, m, s: x * s + m),
         "the numbers run along W; line them up with axis 1: view(-1, 1, 1)": along(3),
         "the numbers run along H; line them up with axis 1: view(-1, 1, 1)": along(2),
         "the numbers run along the batch; line them up with axis 1": along(0),
-        "every channel gets the first channel's numbers": lambda x, m, s: (x - m[0]) / s[0],
-        "every channel gets the same numbers, the average ones; each has its own":
+        "every channel gets the first channel's mean and std": lambda x, m, s: (x - m[0]) / s[0],
+        "every channel gets the average mean and std; each channel has its own":
             lambda x, m, s: (x - sum(m) / len(m)) / (sum(s) / len(s)),
-        "computes numbers from these images; use those that are handed over": lambda x, m, s: own_numbers(x, (0, 2, 3)),
-        "normalises each image by itself; use the numbers that are handed over": lambda x, m, s: own_numbers(x, (1, 2, 3)),
-        "normalises each channel of each image by itself; use the numbers handed over":
+        "computes mean and std from these images; use those that are passed in": lambda x, m, s: own_numbers(x, (0, 2, 3)),
+        "normalizes each image by itself; use the mean and std that are passed in":
+            lambda x, m, s: own_numbers(x, (1, 2, 3)),
+        "normalizes each channel of each image by itself; use the mean and std passed in":
             lambda x, m, s: own_numbers(x, (2, 3)),
-        "computes the deviation from these images; use the std that is handed over":
+        "computes the standard deviation from these images; use the std that is passed in":
             formula(lambda x, m, s: (x - m) / x.std((0, 2, 3), keepdim=True)),
-        "computes the mean from these images; use the one that is handed over":
+        "computes the mean from these images; use the one that is passed in":
             formula(lambda x, m, s: (x - x.mean((0, 2, 3), keepdim=True)) / s),
-        "computes one mean and deviation of all these pixels; use the C numbers that are handed over":
+        "computes one mean and standard deviation of all pixels; use the C numbers that are passed in":
             lambda x, m, s: (x - x.mean()) / x.std(),
         "stretches to 0 .. 1 by the smallest and the largest pixel; use mean and std":
             lambda x, m, s: (x - x.min()) / (x.max() - x.min()),
-        "makes each pixel's channels a vector of length 1; F.normalize is another thing": lambda x, m, s: F.normalize(x),
+        "scales the channels of each pixel to a vector of length 1; F.normalize does something else":
+            lambda x, m, s: F.normalize(x),
         "divides by 255 first; the images are from 0 to 1 already": formula(lambda x, m, s: (x / 255 - m) / s),
-        "takes x away from the mean; it is x - mean": formula(lambda x, m, s: (m - x) / s),
+        "computes mean - x; it is x - mean": formula(lambda x, m, s: (m - x) / s),
         "the numbers are in the wrong order: channel 0 gets the last ones":
             lambda x, m, s: right_normalize(x, m[::-1], s[::-1]),
         "every channel gets the first mean; each has its own": lambda x, m, s: (x - m[0]) / per(x, s),
         "every channel gets the first std; each has its own": lambda x, m, s: (x - per(x, m)) / s[0],
         "divides twice": formula(lambda x, m, s: (x / s - m) / s),
         "is rounded to whole numbers": formula(lambda x, m, s: ((x - m) / s).round()),
-        "what is below 0 is lost; half of the values belong there": formula(lambda x, m, s: ((x - m) / s).clamp(min=0)),
+        "values below 0 are lost; about half of the values belong there":
+            formula(lambda x, m, s: ((x - m) / s).clamp(min=0)),
         "stays within -1 and 1: was it clamped? The values may be larger":
             formula(lambda x, m, s: ((x - m) / s).clamp(-1, 1)),
-        "axes are moved by reshape, which mixes the pixels; permute and movedim move axes":
+        "moves axes with reshape, which mixes the pixels; use permute or movedim":
             lambda x, m, s: right_normalize(x.movedim(1, -1), m, s, 3).reshape(x.shape),
         "stays within 0 and 1: was it clamped? Half of the values belong below 0":
             formula(lambda x, m, s: ((x - m) / s).clamp(0, 1)),
@@ -153,9 +156,9 @@ check_normalize = NORMALIZE.check
 
 mean_of, std_of = (partial(f, dim=(0, 2, 3), keepdim=True) for f in (torch.mean, torch.std))
 SOURCES: Mapping[str, Function] = {  # the images that a mean and a deviation may come from
-    "the training part's": lambda a, b: a,
-    "the test part's": lambda a, b: b,
-    "both parts'": lambda a, b: torch.cat([a, b]),
+    "the training split's": lambda a, b: a,
+    "the test split's": lambda a, b: b,
+    "both splits'": lambda a, b: torch.cat([a, b]),
     "that of all channels together": lambda a, b: a.flatten(0, 1)[:, None],
     "the first image's": lambda a, b: a[:1],
 }
@@ -163,7 +166,7 @@ TRAIN, TEST, BOTH, *_ = SOURCES.values()
 
 
 def prepared(mean: Function = TRAIN, std: Function = TRAIN, spread: Function = std_of) -> Function:
-    """Both parts normalized by the mean of some images and the deviation of some."""
+    """Both splits normalized by the mean of some images and the standard deviation of some."""
     return lambda a, b: tuple((x - mean_of(mean(a, b))) / spread(std(a, b)) for x in (a, b))
 
 
@@ -172,24 +175,24 @@ def parts_by(first: Function, second: Function) -> Function:
     return lambda a, b: (prepared(first, first)(a, b)[0], prepared(second, second)(a, b)[1])
 
 
-OF_TRAINING = "both parts get (x - mean) / std, with the training part's mean and std of each channel"
+OF_TRAINING = "both splits get (x - mean) / std, with the training split's mean and std of each channel"
 
 
 def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
     """Whose mean and deviation a part was normalized by, in words."""
-    x, name, more = (a, b)[part], ("training", "test")[part], "the average of the two parts'"
+    x, name, more = (a, b)[part], ("training", "test")[part], "the average of the two splits'"
     lines = [line(got[:, c], x[:, c]) for c in range(x.shape[1])]
     if not all(lines):
         return f"the {name} part is not of the form (x - mean) / std, one of each for a channel; {OF_TRAINING}"
     mean, std = ({words: f(source(a, b)) for words, source in SOURCES.items()} for f in (mean_of, std_of))
     mean |= {f"{more} means": (mean_of(a) + mean_of(b)) / 2, "0": torch.zeros(1)}
     std |= {f"{more} deviations": (std_of(a) + std_of(b)) / 2, "1": torch.ones(1)}
-    std["the square of the training part's, its variance"] = std_of(a) ** 2
+    std["the square of the training split's, its variance"] = std_of(a) ** 2
     named = []
     for numbers, known in zip(map(torch.tensor, zip(*lines, strict=True)), (mean, std), strict=True):
         found = (words for words, those in known.items() if torch.allclose(those.flatten().float(), numbers, atol=1e-3))
         named.append(next(found, f"another number ({numbers[0]:.3g} in channel 0)"))
-    return f"the {name} part is normalised, but the mean is {named[0]}, the deviation {named[1]}; {OF_TRAINING}"
+    return f"the {name} part is normalized, but the mean is {named[0]}, the standard deviation {named[1]}; {OF_TRAINING}"
 
 
 def two_parts(C: int, H: int, W: int) -> Case:
@@ -210,36 +213,37 @@ FIX = Exercise(
             lambda x, eps, less: (x.var((0, 2, 3), keepdim=True, correction=less) + eps) ** 0.5,
         )
     ],
-    returns=("training part", "test part"),
+    returns=("training split", "test split"),
     when=lambda a, b: f"for training images of shape {tuple(a.shape)}",
     says="{words}",
-    unknown={"training part": partial(sources, 0), "test part": partial(sources, 1)},
+    unknown={"training split": partial(sources, 0), "test split": partial(sources, 1)},
     differentiable=False,
     hints={
         "must match the size of tensor":
             "With keepdim=True mean and std keep the shape (1, C, 1, 1), which lines up with the channels"
     },
     ideas={
-        "the numbers come from the training part alone, for both parts":
+        "the numbers come from the training split alone, for both splits":
             [two_parts(*size) for size in ((3, 4, 5), (1, 6, 3), (3, 3, 3), (3, 5, 4))],
-        "float64 stays, and inputs stay as they were": [contract],
+        "keeps float64, and leaves its inputs unchanged": [contract],
     },
     mistakes={
-        "still the planted mistake: the test images have a say in the mean and the deviation": prepared(BOTH, BOTH),
-        "the test part is normalised by its own numbers; both parts get those of the training part": parts_by(TRAIN, TEST),
-        "both parts get the numbers of the test part": prepared(TEST, TEST),
-        "the test part still gets the numbers of both parts": parts_by(TRAIN, BOTH),
-        "the training part still gets the numbers of both parts": parts_by(BOTH, TRAIN),
-        "the test part is not normalised": lambda a, b: (prepared()(a, b)[0], b),
-        f"the training part comes back as it was; {OF_TRAINING}": lambda a, b: (a, prepared()(a, b)[1]),
-        "nothing is normalised": lambda a, b: (a, b),
+        "still the planted mistake: the test images influence the mean and the standard deviation": prepared(BOTH, BOTH),
+        "the test split is normalized by its own numbers; both splits get those of the training split":
+            parts_by(TRAIN, TEST),
+        "both splits get the numbers of the test split": prepared(TEST, TEST),
+        "the test split still gets the numbers of both splits": parts_by(TRAIN, BOTH),
+        "the training split still gets the numbers of both splits": parts_by(BOTH, TRAIN),
+        "the test split is not normalized": lambda a, b: (prepared()(a, b)[0], b),
+        f"the training split comes back as it was; {OF_TRAINING}": lambda a, b: (a, prepared()(a, b)[1]),
+        "nothing is normalized": lambda a, b: (a, b),
         "one mean for all channels; each has its own, as it was":
             lambda a, b: tuple((x - a.mean()) / a.std() for x in (a, b)),
-        "every image is normalised by itself": lambda a, b: (own_numbers(a, (2, 3)), own_numbers(b, (2, 3))),
-        "every image is normalised by itself, all channels together":
+        "every image is normalized by itself": lambda a, b: (own_numbers(a, (2, 3)), own_numbers(b, (2, 3))),
+        "every image is normalized by itself, all channels together":
             lambda a, b: (own_numbers(a, (1, 2, 3)), own_numbers(b, (1, 2, 3))),
-        "the mean is the training part's, but the deviation is still that of both": prepared(TRAIN, BOTH),
-        "the deviation is the training part's, but the mean is still that of both": prepared(BOTH, TRAIN),
+        "the mean is the training split's, but the standard deviation is still that of both": prepared(TRAIN, BOTH),
+        "the standard deviation is the training split's, but the mean is still that of both": prepared(BOTH, TRAIN),
         "averages over the batch only; over the pixels too, dim=(0, 2, 3)":
             lambda a, b: tuple((x - a.mean(0)) / a.std(0) for x in (a, b)),
     },

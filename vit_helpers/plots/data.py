@@ -1,14 +1,25 @@
-"""Pictures of data sets: rows of images with names, and results of several seeds side by side."""
+"""Pictures of data sets: rows of images, their channels, hashes and soft labels, and results of several seeds."""
 
 from collections.abc import Mapping, Sequence
 
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import draw_image
+from vit_helpers.plots.images import draw_box, draw_image
+
+CHANNELS = ("red", "green", "blue")
+WORDS = {"fontsize": style.TEXT_SIZE, "color": style.TEXT}
+CORNER = {
+    "ha": "right",
+    "va": "top",
+    "fontsize": style.TEXT_SIZE - 1,
+    "color": style.TEXT,
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1},
+}
 
 
 def draw_rows(
@@ -47,10 +58,8 @@ def draw_dots(
     for y, values in enumerate(groups.values()):
         values = torch.as_tensor(values)
         heights = [y + 0.2 * step for step in stacked(values.tolist())]
-        ax.plot(values, heights, "o", color=style.PATCH, markersize=7, label="one seed" if y == 0 else None)
-        ax.plot(
-            values.mean(), y, "|", color=style.CLASS_TOKEN, markersize=24, markeredgewidth=3, label=None if y else "mean"
-        )
+        ax.plot(values, heights, "o", color=style.SERIES[0], alpha=0.6, markersize=7, label="one seed" if y == 0 else None)
+        ax.plot(values.mean(), y, "|", color=style.SERIES[2], markersize=24, markeredgewidth=3, label=None if y else "mean")
     ax.set_yticks(range(len(groups)), groups)
     ax.set_ylim(len(groups) - 0.5, -0.5)
     ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, markerscale=0.6, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -65,3 +74,64 @@ def stacked(values: Sequence[float]) -> list[float]:
     """
     near = [round(value, 6) for value in values]
     return [near[:i].count(value) - (near.count(value) - 1) / 2 for i, value in enumerate(near)]
+
+
+def draw_channels(panels: Mapping[str, Tensor], bins: int = 30) -> Figure:
+    """Histograms of the values of each channel, with its mean as a line and one standard deviation on each side as a band.
+
+    panels: {title: images, (n, C, H, W)}, a column for each; the channels are the rows
+    """
+    C = next(iter(panels.values())).shape[1]
+    fig, axes = style.new_figure(9, 1.0 * C + 0.7, nrows=C, ncols=len(panels), sharex="col", squeeze=False)
+    for column, (title, images) in enumerate(panels.items()):
+        for c in range(C):
+            ax, values = axes[c, column], images[:, c].flatten()
+            mean, std = values.mean().item(), values.std().item()
+            ax.axvspan(mean - std, mean + std, color=style.SERIES[1], alpha=0.3, linewidth=0)
+            highest = ax.hist(values.numpy(), bins=bins, color=style.SERIES[0])[0].max()
+            ax.set_ylim(0, 1.4 * highest)  # the numbers stand above
+            ax.axvline(mean, color=style.SERIES[2], linewidth=3)
+            style.style_axes(ax, title if c == 0 else "", "value of a pixel" if c == C - 1 else "").set_yticks([])
+            ax.text(0.99, 0.93, f"mean {mean:.2f}, std {std:.2f}".replace("-0.00", "0.00"), transform=ax.transAxes, **CORNER)
+            if column == 0 and C > 1:
+                ax.set_ylabel(CHANNELS[c], fontsize=style.TEXT_SIZE, color=style.TEXT)
+    return fig
+
+
+def draw_hashes(images: Mapping[str, Tensor], cells: Tensor, bits: Tensor) -> Figure:
+    """Images; below each its cells and a bit for each cell, framed where it differs from that of the first image.
+
+    images: {title: (C, H, W)};  cells: (n, g, g), from 0 to 1;  bits: (n, g, g)
+    """
+    n = len(images)
+    fig, axes = style.new_figure(9, 3 * 8.2 / n + 0.75, nrows=3, ncols=n, squeeze=False)
+    for column, (title, image) in enumerate(images.items()):
+        different = bits[column] != bits[0]
+        for ax, shown in zip(axes[:, column], (image, cells[column][None], bits[column][None].float()), strict=True):
+            draw_image(shown, ax)
+            draw_box(ax, (0, 0, 1, 1), style.LINE, linewidth=1, transform=ax.transAxes, clip_on=False)
+        axes[0, column].set_title(title, **WORDS)
+        axes[2, column].set_title(f"{int(different.sum())} differ" if column else "64 bits", **WORDS)
+        for y, x in different.nonzero().tolist():
+            draw_box(axes[2, column], (x - 0.5, y - 0.5, 1, 1), style.SERIES[1], linewidth=3, clip_on=False)
+    for ax, name in zip(axes[:, 0], ("image", "8 x 8 cells", "hash"), strict=True):
+        ax.text(-0.1, 0.5, name, transform=ax.transAxes, ha="right", va="center", **WORDS)
+    return fig
+
+
+def draw_soft_labels(images: Mapping[str, Tensor], labels: Tensor, class_names: Sequence[str]) -> Figure:
+    """Images with a title, and below each its label as a bar from 0 to 1, cut into the weights of two classes.
+
+    images: {title: (C, H, W)};  labels: (n, 2), rows that sum to 1
+    """
+    fig, axes = style.new_figure(9, 9 / len(images) + 1.0, nrows=2, ncols=len(images), height_ratios=[9 / len(images), 0.7])
+    for column, ((title, image), (first, second)) in enumerate(zip(images.items(), labels.tolist(), strict=True)):
+        draw_image(image, axes[0, column]).set_title(title, **WORDS)
+        ax = style.hide_axes(axes[1, column])
+        ax.set(xlim=(0, 1), ylim=(-2.2, 1))
+        ax.add_patch(Rectangle((0, 0), first, 1, facecolor=style.SERIES[0], linewidth=0))
+        ax.add_patch(Rectangle((first, 0), second, 1, facecolor=style.MUTED, hatch="//", edgecolor=style.LINE, linewidth=0))
+        ax.add_patch(Rectangle((0, 0), 1, 1, fill=False, edgecolor=style.TEXT, clip_on=False))
+        for y, name, weight in zip((-0.3, -1.3), class_names, (first, second), strict=True):
+            ax.text(0.5, y, f"{name} {weight:.2f}", ha="center", va="top", **WORDS)
+    return fig

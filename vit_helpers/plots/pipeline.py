@@ -1,0 +1,129 @@
+"""From image files to batches, and the splits that they are divided into: the picture that opens notebook 06."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import torch.nn.functional as F
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
+from torch import Tensor
+
+from vit_helpers.plots import style
+
+WIDTH, HEIGHT = 900, 470  # in hundredths of an inch, the unit of every length below
+SIDE = 88  # of a square image
+ROW = 320  # the lower edge of the images in the upper row
+BAND = 118  # the lower edge of the three splits
+SIZE = 11  # points
+STAGES = (  # middle, name, shape or values below
+    (50, "image file", "bytes"),
+    (207, "decoded", "(3, 427, 640), 0 to 255"),
+    (372, "resized, cropped", "(C, H, W), 0 to 1"),
+    (522, "augmented", "random"),
+    (671, "normalized", "mean 0, std 1"),
+    (827, "batch", "(B, C, H, W)"),
+)
+SPLITS = (  # left edge, width, name, what it is used for
+    (14, 470, "training", "weights, mean and std\nof the normalization"),
+    (530, 130, "validation", "decisions: settings,\nwhen to stop"),
+    (706, 180, "test", "one accuracy,\nonce, at the end"),
+)
+COLORS = dict(zip(("training", "validation", "test"), style.SERIES, strict=True))
+
+
+def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Figure:
+    """The stages of one image between its file and a batch, above the three splits and what each is used for.
+
+    photos: {name: (3, H, W), from 0 to 1}; the last one is followed, all of them make the batch
+    splits: images of the training, validation and test split, (n, C, H, W), of which a few are drawn
+    """
+    fig = plt.figure(figsize=(WIDTH / 100, HEIGHT / 100), facecolor="white")
+    ax = fig.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(0, HEIGHT))
+    ax.set_axis_off()
+    draw_stages(ax, list(photos.values())[::-1], list(photos)[-1])
+    for (left, width, name, use), images in zip(SPLITS, splits, strict=True):
+        draw_split(ax, left, width, name, f"{name}: {len(images):,} images", use, images)
+    for x in (484, 660):
+        arrow(ax, (x + 3, BAND + 36), (x + 43, BAND + 36), style="<->", color=style.TEXT)
+        ax.plot(x + 23, BAND + 36, "x", color=style.TEXT, markersize=17, markeredgewidth=3)
+    text(ax, 450, 14, "×  no copies of an image, and no images of the same writer or patient, on both sides", va="bottom")
+    link = {"color": COLORS["training"], "linestyle": "--"}
+    arrow(ax, (440, BAND + 92), (440, ROW + 22), **link)
+    text(ax, 432, 244, "training images only", ha="right", color=COLORS["training"])
+    arrow(ax, (480, BAND + 92), (590, ROW + 22), **link)
+    words = "mean and std of the training split,\nused to normalize all three splits"
+    text(ax, 562, 252, words, ha="left", color=COLORS["training"])
+    return fig
+
+
+def draw_stages(ax: Axes, photos: Sequence[Tensor], name: str) -> None:
+    """The upper row: one image at each stage, with an arrow between them"""
+    squares = [F.interpolate(photo[None, :, :, 106:533], size=64, mode="area")[0] for photo in photos]
+    moved = [F.pad(square.flip(2), (6, 0, 0, 4))[:, 4:, :64] for square in squares]
+    mean, std = (f(dim=(1, 2), keepdim=True) for f in (photos[0].mean, photos[0].std))
+    normal = [(image - mean) / std for image in moved]
+    draw_file(ax, 14, f"{name}.jpg")
+    paint(ax, photos[0], 128, ROW, 132 * 1.2, SIDE * 1.2)
+    paint(ax, squares[0], 328, ROW, SIDE, SIDE)
+    paint(ax, moved[0], 478, ROW, SIDE, SIDE)
+    for i in (2, 1, 0):  # blue behind, red in front
+        paint(ax, normal[0][i : i + 1], 620 + 10 * i, ROW + 10 * i, SIDE - 6, SIDE - 6, signed=True)
+    for i in range(4, -1, -1):
+        paint(ax, normal[i % len(normal)][:1], 766 + 10 * i, ROW + 6 * i, SIDE - 6, SIDE - 6, signed=True)
+    for middle, title, below in STAGES:
+        text(ax, middle, HEIGHT - 12, title, va="top", weight="bold")
+        text(ax, middle, ROW - 16, below)
+    for start, end in ((90, 124), (290, 322), (420, 472), (570, 614), (726, 761)):
+        arrow(ax, (start, ROW + 44), (end, ROW + 44))
+
+
+def draw_file(ax: Axes, left: float, name: str) -> None:
+    """A sheet of paper with a folded corner"""
+    x, y, w, h, fold = left, ROW, 72, SIDE, 18
+    ax.add_patch(
+        Polygon([(x, y), (x, y + h), (x + w - fold, y + h), (x + w, y + h - fold), (x + w, y)], fc="white", ec=style.TEXT)
+    )
+    ax.add_patch(
+        Polygon([(x + w - fold, y + h), (x + w - fold, y + h - fold), (x + w, y + h - fold)], fc="white", ec=style.TEXT)
+    )
+    for i, code in enumerate(("FF D8 FF", "E0 00 10", "4A 46 49")):  # how a JPEG file begins
+        text(ax, x + w / 2, y + 43 - 15 * i, code, family="monospace", fontsize=9)
+    text(ax, x + w / 2, y + 60, name, fontsize=SIZE - 1)
+
+
+def draw_split(ax: Axes, left: float, width: float, name: str, title: str, use: str, images: Tensor) -> None:
+    """A band with the first images of a split, its name above and its use below"""
+    color, gap = COLORS[name], 6
+    ax.add_patch(Rectangle((left, BAND), width, 72, facecolor=style.MUTED, edgecolor=color, linewidth=2))
+    count = int((width - gap) // 44)
+    start = left + (width - 44 * count + gap) / 2
+    for i in range(count):
+        paint(ax, images[i], start + 44 * i, BAND + 17, 38, 38)
+    text(ax, left + width / 2, BAND + 82, title, weight="bold")
+    arrow(ax, (left + width / 2, BAND - 2), (left + width / 2, BAND - 30), color=color)
+    text(ax, left + width / 2, BAND - 52, use)
+
+
+def paint(ax: Axes, image: Tensor, x: float, y: float, width: float, height: float, signed: bool = False) -> None:
+    """An image, or one channel with a sign, in a box of the axes, with a thin frame"""
+    low, high = (-2.5, 2.5) if signed else (0, 1)
+    look: dict[str, Any] = {"cmap": style.SIGNED if signed else "gray", "vmin": low, "vmax": high}
+    pixels = image[0] if image.shape[0] == 1 else image.permute(1, 2, 0)
+    box = (x, x + width, y, y + height)
+    order = 2 + len(ax.images) / 100  # later ones in front of earlier ones
+    ax.imshow(pixels, extent=box, aspect="auto", interpolation="nearest", zorder=order, **look)
+    ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor="white", linewidth=1, zorder=order + 0.001))
+    ax.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
+
+
+def arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], style: str = "-|>", **look: Any) -> None:
+    """An arrow between two points"""
+    look = {"color": "#222222", "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0, **look}
+    ax.add_patch(FancyArrowPatch(start, end, arrowstyle=style, mutation_scale=14, zorder=3, **look))
+
+
+def text(ax: Axes, x: float, y: float, words: str, **look: Any) -> None:
+    """A text whose middle is at a point"""
+    ax.text(x, y, words, **{"ha": "center", "va": "center", "fontsize": SIZE, "color": style.TEXT, **look})
