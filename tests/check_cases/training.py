@@ -93,7 +93,7 @@ FALLS = {
     "the fall 0.5": "0.01 + 0.99 * wave(t) - 0.01 * t",
 }  # fmt: skip
 SCHEDULE_WRONG = SCHEDULE.wrong("fall", FALLS) | SCHEDULE.wrong("rise", RISES) | {
-    "got 0.5; hand over": 0.5,
+    "got 0.5; pass the function": 0.5,
     "it should give a number from 0 to 1":
         [lambda *a: str(by_hand(*a)), every_share, lambda *a: torch.tensor(every_share(*a)), lambda *a: by_hand(*a) + 0j],
     "gives nan": lambda *a: math.nan, "is it the rate itself": lambda *a: 3e-3 * by_hand(*a),

@@ -1,4 +1,4 @@
-"""Why did it not learn?  The history of a run, read for the usual symptoms."""
+"""Why did a model not learn?  The usual symptoms, found in the history of a run."""
 
 import math
 import tomllib
@@ -86,28 +86,28 @@ def find_symptom(row: Epoch, count: str, lowest: float) -> str:
 
 
 def not_finite(row: Epoch) -> bool:
-    """Whether a loss is not finite; a validation loss counts only where there was a validation, which has an accuracy."""
+    """Whether a loss is not finite; a validation loss counts only if there was a validation, which has an accuracy."""
     return not math.isfinite(row.loss) or (not math.isfinite(row.val_loss) and not math.isnan(row.val_accuracy))
 
 
 def guess_loss(row: Epoch) -> float:
-    """The loss of guessing; ln K where the labels' shares were not measured, 0 where the loss is not cross-entropy."""
+    """The loss of ignoring the images; ln K if the class frequencies are unknown, 0 if the loss is not cross-entropy."""
     return row.guess_loss if row.batch_size else math.log(max(row.num_classes, 1))
 
 
 def margin(share: float, images: int, errors: float = 2) -> float:
-    """Two standard errors of a share of so many images; 0 if their number is unknown"""
+    """Two standard errors of a fraction of so many images; 0 if their number is unknown"""
     return errors * math.sqrt(share * (1 - share) / images) if images else 0.0
 
 
 def is_chance(row: Epoch) -> bool:
-    """Whether always naming the most frequent class would be as accurate in validation, as far as so many images show."""
+    """Whether always predicting the most frequent class is as accurate in validation, within the error of so many images."""
     share = row.val_largest_class if row.val_images else 1 / max(row.num_classes, 1)
     return row.val_accuracy <= share + margin(share, row.val_images) and not row.val_accuracy == 1 > share
 
 
 def is_stuck(row: Epoch) -> bool:
-    """Whether the loss is that of guessing, where it has room to be lower, and validation shows no high accuracy"""
+    """Whether the loss is that of ignoring the images, although it could be lower, and validation accuracy is not high"""
     guess, least = guess_loss(row), row.least_loss
     learned = row.val_accuracy >= POOR and not is_chance(row)
     untrained = row.epoch == 1 and 0 < row.images <= row.batch_size  # the loss of the first step is measured before it
