@@ -198,9 +198,9 @@ ALWAYS = {  # part of the message: how the right answer goes wrong
     "raises TypeError": lambda right: lambda: None,
     "raises RecursionError": recursion,
     "": endless_generator,
-    "sets a seed for everybody": then(lambda *given: torch.manual_seed(0)),
-    "sets a seed for everybody,": then(lambda *given: np.random.seed(0)),
-    "sets a seed for everybody, torch's": then(lambda *given: random.seed(0)),
+    "sets a global seed": then(lambda *given: torch.manual_seed(0)),
+    "sets a global seed (": then(lambda *given: np.random.seed(0)),
+    "sets a global seed (torch's": then(lambda *given: random.seed(0)),
     "changes torch's default dtype": then(lambda *given: torch.set_default_dtype(torch.float64)),
     "leaves gradients switched off": then(lambda *given: torch.set_grad_enabled(False)),
 }
@@ -305,7 +305,7 @@ EVERYWHERE = [
 def test_what_is_wrong_everywhere_is_seen(name, says, cheat, capsys):
     exercise = EXERCISES[name]
     line = last_line(exercise, cheat(exercise.reference), capsys)
-    assert says in line or (says.startswith("sets a seed") and "global generator" in line)
+    assert says in line or (says.startswith("sets a global seed") and "global generator" in line)
 
 
 def in_forward(cheat):

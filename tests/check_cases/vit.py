@@ -248,9 +248,9 @@ COUNT_WRONG = each(off_by, written("N, P, D, L, K", globals(), {
     "the class token and all positions are missing": without("class", "positions"),
     "the positions are missing": without("positions"),
     "D numbers are missing: the class token": without("class"),
-    "2 D numbers are": without("norm"),
+    "2 D numbers are missing: the final norm": without("norm"),
     "the head is missing": without("head"),
-    "the final norm and": without("head", "norm"),
+    "the final norm and the head are missing": without("head", "norm"),
     "the blocks are missing": without("blocks"),
 } | {
     says: counting_patches(says) for says in NUM_WRONG if told(says, VIT_PARAMETERS.mistakes)
@@ -488,7 +488,7 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     "the positions are not registered":  # published: nn.Parameter(...).to(device), here an operation of the same effect
         with_part_of("token_embed.pos_embed", lambda m: 0.02 * nn.Parameter(torch.randn(1, m.N + 1, m.D))),
     "D numbers are missing": with_part_of("patch_embed.proj.bias", lambda m: None),
-    "expanded in forward to the batch at hand":
+    "expanded in forward to the batch size":
         with_part_of("token_embed.cls_token", lambda m: nn.Parameter(torch.zeros(4, 1, m.D))),
     "there are N positions": of(tokens=lambda self: short_positions(self.N, self.D)),
     "keep the positions of all T tokens in one parameter": of(tokens=lambda self: short_positions(self.N, self.D, zeros)),

@@ -18,7 +18,7 @@ SEEDS = count(496_8128)  # another one for each call: what is drawn at random di
 TWINS = [np.random.MT19937(0), np.random.MT19937(0)]  # numpy's generator while an answer runs, and one that nobody uses
 GRAD_OFF = "leaves gradients switched off for all code that follows"
 DTYPE = "changes torch's default dtype for all code that follows; pass dtype=... where a tensor is created"
-SEEDED = "sets a seed for everybody, torch's, numpy's or Python's; nothing here needs one"
+SEEDED = "sets a global seed (torch's, numpy's or Python's), but nothing here needs one"
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:

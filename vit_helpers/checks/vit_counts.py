@@ -20,16 +20,16 @@ def counts(image_size: int, patch_size: int, in_chans: int, embed_dim: int, dept
     """Parameters by part."""
     N, D, L, K = (image_size // patch_size) ** 2, embed_dim, depth, num_classes
     block = {
-        "the weights of queries, keys and values, 3 * D * D a block": 3 * D * D,
-        "the biases of queries, keys and values, 3 * D a block": 3 * D,
-        "the weight of attention's output projection, D * D a block": D * D,
-        "the bias of attention's output projection, D a block": D,
-        "the weight of the MLP's first layer, D * 4 D a block": 4 * D * D,
-        "the bias of the MLP's first layer, 4 D a block": 4 * D,
-        "the weight of the MLP's second layer, 4 D * D a block": 4 * D * D,
-        "the bias of the MLP's second layer, D a block": D,
-        "one of a block's two norms, 2 D a block": 2 * D,
-        "the other of a block's two norms, 2 D a block": 2 * D,
+        "the weights of queries, keys and values, 3 * D * D per block": 3 * D * D,
+        "the biases of queries, keys and values, 3 * D per block": 3 * D,
+        "the weight of attention's output projection, D * D per block": D * D,
+        "the bias of attention's output projection, D per block": D,
+        "the weight of the MLP's first layer, D * 4 D per block": 4 * D * D,
+        "the bias of the MLP's first layer, 4 D per block": 4 * D,
+        "the weight of the MLP's second layer, 4 D * D per block": 4 * D * D,
+        "the bias of the MLP's second layer, D per block": D,
+        "one of a block's two norms, 2 D per block": 2 * D,
+        "the other of a block's two norms, 2 D per block": 2 * D,
     }
     return {
         "the projection's weight, C * P * P * D": in_chans * patch_size**2 * D,
@@ -98,7 +98,7 @@ VIT_PARAMETERS = Exercise(
         "the class token and all positions are missing, but they are parameters too": missing("class token", "positions of"),
         "the positions of the N patches are missing: N * D": missing("positions of"),
         "the positions are missing: (N + 1) * D": missing("position"),
-        "the blocks are missing: 12 D * D + 13 D each": missing("a block"),
+        "the blocks are missing: 12 D * D + 13 D each": missing("per block"),
         "only one block is counted: multiply by the depth": lambda *s: total(*s[:4], 1, s[5]),
         "one block is missing: there are `depth` of them": lambda *s: total(*s[:4], s[4] - 1, s[5]),
         "there is one block too many: `depth` of them": lambda *s: total(*s[:4], s[4] + 1, s[5]),

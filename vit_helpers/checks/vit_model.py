@@ -111,7 +111,7 @@ def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
     except (RuntimeError, ValueError) as error:
         sized = any(word in str(error) for word in ("Sizes of tensors", "size of tensor", "expand", "must match"))
         words = f"raises an error about sizes for a batch of {B}: {first_line(error).rstrip('.')}. The class token is one "
-        reject_if(sized, words + "vector (1, 1, D), expanded in forward to the batch at hand; the positions are (1, T, D)")
+        reject_if(sized, words + "vector (1, 1, D), expanded in forward to the batch size; the positions are (1, T, D)")
         raise
     shape = tuple(got.shape) if isinstance(got, Tensor) else ()
     every = f"gives {shape} {when}: a result for every token, but the head reads only x[:, 0]"
