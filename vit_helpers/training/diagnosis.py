@@ -11,7 +11,7 @@ from vit_helpers.training.measurements import Epoch
 CONSTANT = 0.98  # fraction of the validation images that get one and the same prediction
 FEW = 30  # validation images, which may get the same class by chance
 RARE = 0.9  # share of a class beside which others are so rare that a healthy training may miss them
-STUCK = 0.97  # of the way from the least loss to that of guessing
+STUCK = 0.97  # of the way from the least loss to that of a constant prediction
 ROOM = 0.1  # nats between these two, without which the loss cannot show whether anything was learned
 CLOSE = 0.01  # how far, in proportion, a loss that sits at a logarithm may be from it
 GAP = 0.1  # between training and validation accuracy
@@ -91,7 +91,7 @@ def not_finite(row: Epoch) -> bool:
 
 
 def guess_loss(row: Epoch) -> float:
-    """The loss of ignoring the images; ln K if the class frequencies are unknown, 0 if the loss is not cross-entropy."""
+    """The lowest loss of a constant prediction; ln K if the class frequencies are unknown, 0 if it is not cross-entropy."""
     return row.guess_loss if row.batch_size else math.log(max(row.num_classes, 1))
 
 
@@ -107,7 +107,7 @@ def is_chance(row: Epoch) -> bool:
 
 
 def is_stuck(row: Epoch) -> bool:
-    """Whether the loss is that of ignoring the images, although it could be lower, and validation accuracy is not high"""
+    """Whether the loss is that of a constant prediction, although lower is possible, and no validation accuracy is high"""
     guess, least = guess_loss(row), row.least_loss
     learned = row.val_accuracy >= POOR and not is_chance(row)
     untrained = row.epoch == 1 and 0 < row.images <= row.batch_size  # the loss of the first step is measured before it
