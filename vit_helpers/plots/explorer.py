@@ -1,4 +1,4 @@
-"""The first states of the widgets of `vit_helpers.live` as figures: a drawing and its prediction, and an attention map."""
+"""What the widgets of `vit_helpers.live` show first, as figures: a drawing and its prediction, and one attention map."""
 
 from collections.abc import Callable, Sequence
 from math import cos, radians, sin
@@ -26,8 +26,8 @@ def draw_choice(
 ) -> Figure:
     """One map of many, by its numbers, which count from 0; returns the figure.
 
-    images: (B, C, H, W), from 0 to 1;  maps(layer, query): the weights of a query, (B, h, rows, cols)
-    query : (row, column) of the query patch; None for the class token
+    images: (B, C, H, W), from 0 to 1;  maps(layer, query): what a token looks at, (B, h, rows, cols)
+    query : (row, column) of the patch that asks; None for the class token
     """
     fig, ax = style.new_figure(5, 4)
     title = name_choice(layer, head, query)
