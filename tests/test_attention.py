@@ -157,9 +157,9 @@ def test_published_start():
 @pytest.mark.parametrize(
     ("mask", "error", "words"),
     [
-        (lambda T: torch.ones(2, T), TypeError, "a mask is boolean.* got torch.float32"),
-        (lambda T: torch.ones(T, T, dtype=torch.bool), ValueError, "a row an image and a column a token"),
-        (lambda T: torch.ones(T, dtype=torch.bool), ValueError, "a row an image and a column a token"),
+        (lambda T: torch.ones(2, T), TypeError, "a mask must be boolean.* got torch.float32"),
+        (lambda T: torch.ones(T, T, dtype=torch.bool), ValueError, "a mask must have the shape"),
+        (lambda T: torch.ones(T, dtype=torch.bool), ValueError, "a mask must have the shape"),
     ],
 )
 def test_masks_that_do_not_fit(T, mask, error, words):

@@ -198,9 +198,9 @@ ALWAYS = {  # part of the message: how the right answer goes wrong
     "raises TypeError": lambda right: lambda: None,
     "raises RecursionError": recursion,
     "": endless_generator,
-    "sets a seed for everybody": then(lambda *given: torch.manual_seed(0)),
-    "sets a seed for everybody,": then(lambda *given: np.random.seed(0)),
-    "sets a seed for everybody, torch's": then(lambda *given: random.seed(0)),
+    "sets a global seed": then(lambda *given: torch.manual_seed(0)),
+    "sets a global seed (": then(lambda *given: np.random.seed(0)),
+    "sets a global seed (torch's": then(lambda *given: random.seed(0)),
     "changes torch's default dtype": then(lambda *given: torch.set_default_dtype(torch.float64)),
     "leaves gradients switched off": then(lambda *given: torch.set_grad_enabled(False)),
 }
@@ -279,7 +279,7 @@ REALS = {  # and of any real numbers
 GRADIENTS = {
     "no gradient flows back": result(lambda x: x.detach()),
     "no gradient flows back:": lambda right: torch.no_grad()(lambda *given: right(*given)),
-    "another gradient": result(lambda x: x.detach() + (x - x.detach()) * 2),
+    "the wrong gradient": result(lambda x: x.detach() + (x - x.detach()) * 2),
     "numpy": lambda right: lambda *given: over_tensors(lambda x: torch.from_numpy(x.numpy()), right(*given)),
 }
 
@@ -305,7 +305,7 @@ EVERYWHERE = [
 def test_what_is_wrong_everywhere_is_seen(name, says, cheat, capsys):
     exercise = EXERCISES[name]
     line = last_line(exercise, cheat(exercise.reference), capsys)
-    assert says in line or (says.startswith("sets a seed") and "global generator" in line)
+    assert says in line or (says.startswith("sets a global seed") and "global generator" in line)
 
 
 def in_forward(cheat):
@@ -351,11 +351,11 @@ MODULE_CHEATS |= {
     "[x]  ": kept_in_evaluation,
     "loses digits": in_forward(result(lambda x: x.float().to(x.dtype))),
     "in training mode": dropping_out,
-    "drawn at random inside forward": in_forward(result(lambda x: nn.Linear(x.shape[-1], x.shape[-1]).to(x)(x))),
+    "something is random inside forward": in_forward(result(lambda x: nn.Linear(x.shape[-1], x.shape[-1]).to(x)(x))),
     "it should give one tensor": in_forward(lambda right: lambda x: (right(x), x)),
     "gives shape": in_forward(result(lambda x: x[:1])),
     "it should be an nn.Module": lambda right: lambda *sizes: 3,
-    "hand over the class itself": lambda right: right(*SIZES[right]),
+    "pass the class itself": lambda right: right(*SIZES[right]),
 }
 ON_MODULES = [
     (name, says, cheat)

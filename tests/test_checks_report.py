@@ -42,8 +42,8 @@ def raises(error):
             lambda: torch.ones(6).reshape(4),
             "[x] x: works: raises RuntimeError: shape '[4]' is invalid for input of size 6 (the",
         ),
-        (3, "[x] x: got 3; hand over the function"),
-        (Unwritable(), "[x] x: got a Unwritable; hand over"),
+        (3, "[x] x: got 3; pass the function"),
+        (Unwritable(), "[x] x: got a Unwritable; pass"),
         (lambda: None, "[v] x: works"),
     ],
 )
@@ -135,9 +135,9 @@ def keeps(self, x):
     [
         (lambda self, x: x.add_(1), "changes its input"),
         (lambda self, x: x.add_(torch.rand(3)), "changes its input"),
-        (lambda self, x: x + torch.rand(3), "drawn at random inside forward"),
+        (lambda self, x: x + torch.rand(3), "something is random inside forward"),
         (lambda self, x: nn.functional.dropout(x, 0.5, self.training), "in training mode"),
-        (lambda self, x: x + self.training, "something else in training mode"),
+        (lambda self, x: x + self.training, "different results in training mode"),
         (lambda self, x: x * 0, "the same result for another input"),
         (keeps, "the same result for another input"),
         (lambda self, x: x[:1], "gives shape (1, 3) in evaluation mode"),

@@ -247,7 +247,7 @@ def test_bars_dots_and_errors_are_told_apart_too():
 
 
 def test_a_figure_that_rests_on_color_is_shown_with_a_warning():
-    with pytest.warns(UserWarning, match="'one' and 'other' differ by color alone"):
+    with pytest.warns(UserWarning, match="'one' and 'other' differ only by color"):
         style.picture(two_lines(), "Two lines that cross.")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

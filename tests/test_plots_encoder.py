@@ -50,9 +50,9 @@ def test_small_numbers_keep_their_digits_and_zero_has_no_sign():
 
 @pytest.mark.parametrize("shape", [(2, 6), (4,), (2, 1)])
 def test_layer_norm_has_room_for_a_few_numbers(shape):
-    with pytest.raises(ValueError, match="2 to 5 numbers, not"):
+    with pytest.raises(ValueError, match="2 to 5 numbers, got"):
         draw_layer_norm(torch.zeros(shape), ["a", "b"])
-    with pytest.raises(ValueError, match="below 1000, not for 2000"):
+    with pytest.raises(ValueError, match="below 1000 to fit into their cells, got 2000"):
         draw_layer_norm(torch.tensor([[1.0, -2000]]), ["a"])
 
 

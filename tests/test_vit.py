@@ -409,7 +409,7 @@ def test_torchs_encoder_layer_in_place_of_our_block():
         getattr(ours, name).load_state_dict(getattr(model, name).state_dict())
     images = torch.randn(2, 3, 16, 16)
     assert largest_difference(ours.forward_features(images), model.forward_features(images)) < 1e-5
-    with pytest.raises(TypeError, match="TransformerEncoderLayer does not tell its weights"):
+    with pytest.raises(TypeError, match="TransformerEncoderLayer does not expose its weights"):
         model.attention_weights(images)
 
 

@@ -78,9 +78,9 @@ def key_padding_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
     if mask is None:
         return None
     if mask.dtype != torch.bool:
-        raise TypeError(f"a mask is boolean, True where a token may be looked at; got {mask.dtype}")
+        raise TypeError(f"a mask must be boolean, True where a token may be attended to, got {mask.dtype}")
     if mask.shape != x.shape[:2]:
-        raise ValueError(f"a mask has a row an image and a column a token, {tuple(x.shape[:2])}, got {tuple(mask.shape)}")
+        raise ValueError(f"a mask must have the shape (B, T) = {tuple(x.shape[:2])}, got {tuple(mask.shape)}")
     return mask[:, None, None, :]
 
 

@@ -56,7 +56,7 @@ class PatchEmbed(nn.Module):
             H, W = self.image_size
             raise ValueError(
                 f"the model is made for {H} x {W} pixels, the images have {size[0]} x {size[1]}: resize them, or make a "
-                "model of that size and carry the positions over with vit_helpers.embeddings.resize_positions"
+                "model of that size and interpolate the positions with vit_helpers.embeddings.resize_positions"
             )
 
 

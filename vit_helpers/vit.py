@@ -87,7 +87,7 @@ class ViTConfig:
 
     @classmethod
     def from_name(cls, name: str, **changes: Any) -> Self:
-        """A size of the paper with its patch side, "B/16", and any other field changed.
+        """A size of the paper with its patch size, "B/16", and any other field changed.
 
         raises: ValueError for an unknown size, with a list of the known ones
 
@@ -181,7 +181,7 @@ class ViT(nn.Module):
             x = self.embed(images)
             for block in cast(Any, self.blocks):
                 if not hasattr(block, "attention_weights"):
-                    raise TypeError(f"{type(block).__name__} does not tell its weights: give it attention_weights(x)")
+                    raise TypeError(f"{type(block).__name__} does not expose its weights: define attention_weights(x)")
                 weights.append(block.attention_weights(x, **extra))
                 x = block(x, **extra)
         return weights

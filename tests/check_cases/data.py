@@ -123,7 +123,7 @@ SPLIT_WRONG = SPLIT.wrong("parts", {
     "raise, not return": "return ValueError('no')", "it should be a ValueError": "assert False",
 }) | {
     "; raise ValueError": SPLIT(otherwise="pass", parts="by_slices(order, s)"), "gives more splits for n": without_end,
-    "without brackets behind its name": 3,
+    "without parentheses after its name": 3,
 }  # fmt: skip
 
 # normalize

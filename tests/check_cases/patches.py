@@ -60,8 +60,8 @@ NUM_WRONG = each(guarded, written("H, W, P", globals(), {
     "one whole number": ["(H // P, W // P)", "complex(H // P * (W // P))"], "gives '24'": '"24"',
     "count the rows, then the columns": "{(224, 224): 196}.get((H, W), 0)",
 })) | {
-    "raise ValueError": lambda H, W, P: (H // P) * (W // P),
-    "Did you look at both H and W?": only_rows,
+    "raise a ValueError": lambda H, W, P: (H // P) * (W // P),
+    ". Did you check both H and W?": only_rows,
     "raises AssertionError": asserts,
 }  # fmt: skip
 
@@ -142,39 +142,40 @@ CUT_RIGHT = [
     strict(lambda x, P: torch.cat([torch.stack([q.flatten(1) for q in r.split(P, 3)], 1) for r in x.split(P, 2)], 1)),
 ]
 CUT_WRONG = each(einops, {
-    "the patches run top to bottom": "b (s r) (c p q)", "the channels come last": "b (r s) (p q c)",
-    "the channel stands between": "b (r s) (p c q)", "inside a patch the pixels run top to bottom": "b (r s) (c q p)",
+    "the patches run from top": "b (s r) (c p q)", "the channels come last": "b (r s) (p q c)",
+    "inside a patch the channel comes": "b (r s) (p c q)", "inside a patch the pixels": "b (r s) (c q p)",
     "should be one axis of N patches": "b r s (c p q)", "a last reshape is missing": "b r s c p q",
-    "a last permute and reshape are missing": "b c r p s q", "flattened to one row of numbers": "b (r s) c p q",
-    "flattened to one row of numbers, channel by channel": "b (r s) p q c",
-    "images of the batch ran together; the first axis must stay B": "(b r s) (c p q)",
-    "every channel became patches of its own; the channels": "b (c r s) (p q)",
-    "every channel became patches of its own, (B, C, N, P*P)": "b c (r s) (p q)", "B and N are exchanged": "(r s) b (c p q)",
+    "a last permute and reshape are missing": "b c r p s q", "flattened to a row of numbers": "b (r s) c p q",
+    "flattened to a row of numbers, channel by channel": "b (r s) p q c",
+    "the images of the batch were merged, but the first axis must stay B": "(b r s) (c p q)",
+    "every channel became separate patches, but": "b (c r s) (p q)",
+    "every channel became separate patches, (B": "b c (r s) (p q)", "B and N are exchanged": "(r s) b (c p q)",
 }) | written("x, P", globals(), {
     "Did you permute before the last reshape?": "x.contiguous().view(len(x), -1, x.shape[1] * P * P)",
-    "pixels that lie far apart": 'rearrange(x, "b c (p r) (q s) -> b (r s) (c p q)", p=P, q=P)',
+    "pixels that are far apart": 'rearrange(x, "b c (p r) (q s) -> b (r s) (c p q)", p=P, q=P)',
     "use transpose(1, 2)": "F.unfold(x, P, stride=P).reshape(len(x), count(x, P), -1)",
     "are not (C, P, P)": 'einops("b c r s p q")(x, P).reshape(len(x), count(x, P), -1)',
-    "must become neighbours": 'einops("b r c p s q")(x, P).reshape(len(x), count(x, P), -1)',
+    "must become neighbors": 'einops("b r c p s q")(x, P).reshape(len(x), count(x, P), -1)',
     "mirrored": "by_hand(torch.fliplr(x.movedim(3, 1)).movedim(1, 3), P)",
     "the channels come in reverse order": "torch.cat([by_hand(c, P) for c in x.split(1, 1)[::-1]], 2)",
-    "from last to first": "torch.stack(by_hand(x, P).unbind(1)[::-1], 1)", "transpose them": "F.unfold(x, P, stride=P)",
+    "the patches come in reverse order": "torch.stack(by_hand(x, P).unbind(1)[::-1], 1)",
+    "transpose them": "F.unfold(x, P, stride=P)",
     "the first axis must stay B, not 1": 'einops("(b r s) (c p q)")(x, P).unsqueeze(0)',
-    "the batch axis is lost": "by_hand(x, P).unbind(0)[0]",
+    "the batch axis is missing": "by_hand(x, P).unbind(0)[0]",
     "only one image of the batch was cut": "by_hand(x, P).narrow(0, 0, 1)",
-    "the channels are lost": "by_hand(x.mean(1, keepdim=True), P)", "only one patch came back": "x[:, :, :P, :P].flatten(1)",
-    "dropped without a word": "F.unfold(x, P, stride=P).transpose(1, 2)",
+    "channels are missing": "by_hand(x.mean(1, keepdim=True), P)", "only one patch": "x[:, :, :P, :P].flatten(1)",
+    "dropped silently": "F.unfold(x, P, stride=P).transpose(1, 2)",
     "images mix": ["by_hand(x, P)[:1].expand(len(x), -1, -1)", "by_hand(x, P).mean(0, keepdim=True).expand(len(x), -1, -1)"],
-    "should not; some are lost, doubled or changed": "by_hand(x, P) - 0.5",
-    "in wrong places": "by_hand(x, P).sort(2).values", "it should give a tensor": "by_hand(x, P).detach().numpy()",
+    "some numbers are lost, duplicated or changed": "by_hand(x, P) - 0.5",
+    "in the wrong places": "by_hand(x, P).sort(2).values", "it should give a tensor": "by_hand(x, P).detach().numpy()",
     "it should give one tensor": "list(by_hand(x, P))",
-    "another gradient": "torch.cat([by_hand(x, P)[:, :1].detach(), by_hand(x, P)[:, 1:]], 1)",
+    "the wrong gradient": "torch.cat([by_hand(x, P)[:, :1].detach(), by_hand(x, P)[:, 1:]], 1)",
     "without nn.Parameter": "nn.Parameter(by_hand(x, P))",
-    "(that writes in place where a gradient is wanted": "by_hand(x.div_(1), P)",
+    "(this writes in place where a gradient is needed": "by_hand(x.div_(1), P)",
     "StopIteration (next() found nothing left)": "next(iter(()))",
     "is one a fixed number in your code?": "by_hand(x, P, channels=3)", "gives shape (2, 6, 48)": "torch.zeros(2, 6, 48)",
 }) | {
-    "right on square images only": square_only,
+    "right for square images only": square_only,
 }  # fmt: skip
 
 # unpatchify
@@ -209,24 +210,25 @@ def by_einops(axes, to="b c (r p) (s q)", rows=0):
 
 BACK_RIGHT = [back, back_loop, back_einops, lambda p, P, s: F.fold(p.transpose(1, 2), s, P, stride=P)]
 BACK_WRONG = written("p, P, s", globals(), {
-    "one after another, as rows of pixels": "p.flatten(1).unflatten(1, (-1, *s))",
+    "one after another as rows of pixels": "p.flatten(1).unflatten(1, (-1, *s))",
     "use transpose(1, 2)": "F.fold(p.reshape(len(p), p.shape[2], -1), s, P, stride=P)",
-    "the channels come second": "back(p, P, s).permute(0, 2, 3, 1)", "the batch axis is lost": "back(p, P, s).unbind(0)[0]",
-    "only one image of the batch came back": "back(p, P, s).narrow(0, 0, 1)",
+    "the channels come second": "back(p, P, s).permute(0, 2, 3, 1)",
+    "the batch axis is missing": "back(p, P, s).unbind(0)[0]",
+    "only one image of the batch is": "back(p, P, s).narrow(0, 0, 1)",
     "a last reshape is missing": 'rearrange(p, "b (r s) (c p q) -> b c r p s q", r=s[0] // P, p=P, q=P)',
-    "the channels are lost": "back(p, P, s).sum(1)", "the channels are lost; C is": "back(p[..., : P * P], P, s)",
+    "the channel axis is missing": "back(p, P, s).sum(1)", "channels are missing; C is": "back(p[..., : P * P], P, s)",
     "H and W are exchanged": "back(p, P, s).transpose(2, 3)",
-    "the numbers are all there, in wrong places": "back(p, P, s).flip(2)",
-    "lost, doubled or changed": "back(p, P, s).clamp(max=0.5)",
+    "all the numbers are there, but in the wrong places": "back(p, P, s).flip(2)",
+    "lost, duplicated or changed": "back(p, P, s).clamp(max=0.5)",
     "is one a fixed number in your code?":
         "p.reshape(len(p), s[0] // P, s[1] // P, 3, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), 3, *s)",
     "images mix": "back(p.roll(1, 0), P, s)",
 }) | {
     "top to bottom": by_einops("b (s r) (c p q)"),
     "as if they came last": by_einops("b (r s) (p q c)"),
-    "turned over": by_einops("b (r s) (c q p)"),
-    "the grid's axis must stand before": by_einops("b (r s) (c p q)", "b c (p r) (q s)"),
-    "right on square images only": by_einops("b (r s) (c p q)", rows=1),
+    "is transposed: ": by_einops("b (r s) (c q p)"),
+    "the grid's axis must come before": by_einops("b (r s) (c p q)", "b c (p r) (q s)"),
+    "right for square images only": by_einops("b (r s) (c p q)", rows=1),
     "do not alternate": by_einops("b (r s) (c p q)", "b c (r s) (p q)"),
 }  # fmt: skip
 
@@ -312,30 +314,30 @@ def always_bias(conv):
 
 LINEAR_RIGHT = [carried, by_state, by_parameter, zero_bias, by_deepcopy, lambda conv: carried(conv).eval()]
 LINEAR_WRONG = written("conv", globals(), {
-    "flatten(1) alone": 'carried(conv, lambda w: rearrange(w, "d c p q -> d (p q c)"))',
+    "flatten(1) is enough": 'carried(conv, lambda w: rearrange(w, "d c p q -> d (p q c)"))',
     "y and x are exchanged": 'carried(conv, lambda w: rearrange(w, "d c p q -> d (c q p)"))',
-    "transposed by a reshape": "carried(conv, lambda w: w.flatten(1).T.reshape(len(w), -1))",
+    "a reshape is used to transpose": "carried(conv, lambda w: w.flatten(1).T.reshape(len(w), -1))",
     "mirrored": "carried(conv, lambda w: torch.rot90(w, 2, (2, 3)).flatten(1))",
     "come in another order": "carried(conv, lambda w: torch.cat(w.flatten(1).split(1)[::-1]))",
     "filter i must become row i": "carried(conv, lambda w: w.reshape(-1, len(w)).T)",
-    "is not the convolution's, filter by filter": "carried(conv, lambda w: w.flatten(1) / 2)",
+    "are not the convolution's filters": "carried(conv, lambda w: w.flatten(1) / 2)",
     "frozen": "carried(conv).requires_grad_(False)", "freezes the convolution": "carried(conv.requires_grad_(False))",
-    "loses digits": "carried(conv).float().to(conv.weight.dtype)", "wanted an nn.Linear": "conv",
-    "wanted a whole nn.Linear": "conv.weight.flatten(1)",
+    "loses digits": "carried(conv).float().to(conv.weight.dtype)", "should be an nn.Linear": "conv",
+    "should be a whole nn.Linear": "conv.weight.flatten(1)",
 }) | each(set_bias, written("linear, conv", globals(), {
-    "the bias is lost": "None", "copy it too": "nn.Parameter(linear.bias.detach() * 0)",
-    "its bias lies in the convolution's memory": "conv.bias",
+    "the bias is missing": "None", "copy it too": "nn.Parameter(linear.bias.detach() * 0)",
+    "its bias shares the convolution's memory": "conv.bias",
 })) | each(set_weight, written("conv", globals(), {
-    "torch's Linear keeps (out, in)": "conv.weight.detach().flatten(1).t()",
+    "torch's Linear stores (out, in), so it should be": "conv.weight.detach().flatten(1).t()",
     "the convolution's own weight": "conv.weight.detach().clone()",
-    "its weight lies in the convolution's memory: training one would silently change the other": "conv.weight.flatten(1)",
+    "its weight shares the convolution's memory, so training one would silently change the other": "conv.weight.flatten(1)",
 })) | {
     "random weights of its own": fresh,
-    "build it with bias=False": always_bias,
+    "create it with bias=False": always_bias,
     "its weight is frozen": changed(lambda linear, conv: linear.weight.requires_grad_(False) is None),
     "changes the numbers of the convolution":
         [changed(lambda linear, conv: nn.init.zeros_(conv.weight) is None), lambda conv: carried(conv.double())],
-    "its weight is no parameter of its own": changed(tie),
+    "its weight is not a parameter": changed(tie),
     "has numbers of torch.float32":
         [set_bias(lambda linear, conv: nn.Parameter(linear.bias.detach().float())), lambda conv: carried(conv).float()],
     "write into weights under torch.no_grad()": without_no_grad,
@@ -358,8 +360,8 @@ FIX_RIGHT = [
 ]
 FIX_WRONG = {says: cut(wrong) for says, wrong in CUT_WRONG.items() if any(says in words for words in PLACES)} | {
     "still the planted mistake": cut(square_only),
-    "here the patches stay pictures": by_hand,
-    "in wrong places": cut(lambda x, P: by_hand(x, P).roll(1, 1)),
+    "here the patches remain small images": by_hand,
+    "in the wrong places": cut(lambda x, P: by_hand(x, P).roll(1, 1)),
     "it should give": lambda x, P: rearrange(x, "b c (r p) (s q) -> b (r s) p q c", p=P, q=P),
     "raises RuntimeError": lambda x, P: x.reshape(7),
 }

@@ -132,7 +132,7 @@ LORA_WRONG = LORA.wrong("give", {
         "F.linear(F.linear(x, A).detach(), B)", "F.linear(F.linear(x.detach(), A), B)",
     ],
     "other numbers": "F.linear(F.linear(x, A).relu(), B)",
-}) | {"another gradient": LORA(wide="torch.no_grad()(F.linear)(x, W)")}  # fmt: skip
+}) | {"the wrong gradient": LORA(wide="torch.no_grad()(F.linear)(x, W)")}  # fmt: skip
 
 # rates
 

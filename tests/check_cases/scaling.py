@@ -218,7 +218,7 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
 }) | ACCUMULATE.wrong("before", {
     "an earlier batch's gradient is still in .grad": "pass",
     "each once is enough": "model.zero_grad(); [model(x[None]) for x in images]",
-    "a fresh model's .grad is None": "[p.grad.zero_() for p in model.parameters()]",
+    "in a new model .grad is None": "[p.grad.zero_() for p in model.parameters()]",
     "changes its input": "model.zero_grad(); images.sub_(images.mean())",
     "all 12 images at once": "parts = 1; model.zero_grad()",
     "passes the model 6 images": "parts = min(2, parts); model.zero_grad()",

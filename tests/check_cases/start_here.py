@@ -24,20 +24,20 @@ RIGHT = {
 WRONG = {
     "num_tokens": {
         "the class token is missing": lambda H, P: len(range(0, H, P)) ** 2,
-        "that is one row of patches;": lambda H, P: len(range(0, H, P)),
+        "that is one row of patches, but": lambda H, P: len(range(0, H, P)),
         "one row of patches and the class token": lambda H, P: 1 + H / P,
         "counts pixels": lambda H, P: H**2,
         "pixels of one patch": lambda H, P: math.prod((P, P)),
         "divide by P twice": lambda H, P: H**2 / P,
-        "divide by P twice, then add 1": lambda H, P: H**2 / P + 1,
-        "means something else, and + comes before it": lambda H, P: H // P ^ 2 + 1,
-        "; ^ means something else": lambda H, P: 1 + (H // P ^ 2),
+        "a patch covers P x P pixels, so divide by P twice": lambda H, P: H**2 / P + 1,
+        "means something else, and + is computed before it": lambda H, P: H // P ^ 2 + 1,
+        "while ^ means something else": lambda H, P: 1 + (H // P ^ 2),
         "the same for every size": lambda H, P: 17,
         "count the patches along one side first": lambda H, P: {(8, 2): 17, (224, 16): 197}.get((H, P), H - P),
         "gives '17'": lambda H, P: "17",
         "gives nan": lambda H, P: math.nan,
         "it should give a whole number": [lambda H, P: torch.zeros(3), lambda H, P: (H / P) ** 2 + 1.5],
         "raises AssertionError: nonsense": asserts,
-        "got 197; hand over the function": 197,
+        "got 197; pass the function": 197,
     }
 }

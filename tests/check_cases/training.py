@@ -93,7 +93,7 @@ FALLS = {
     "the fall 0.5": "0.01 + 0.99 * wave(t) - 0.01 * t",
 }  # fmt: skip
 SCHEDULE_WRONG = SCHEDULE.wrong("fall", FALLS) | SCHEDULE.wrong("rise", RISES) | {
-    "got 0.5; hand over": 0.5,
+    "got 0.5; pass the function": 0.5,
     "it should give a number from 0 to 1":
         [lambda *a: str(by_hand(*a)), every_share, lambda *a: torch.tensor(every_share(*a)), lambda *a: by_hand(*a) + 0j],
     "gives nan": lambda *a: math.nan, "is it the learning rate itself": lambda *a: 3e-3 * by_hand(*a),
@@ -192,7 +192,7 @@ ACTS = {
     "clipped after the step": "zero; forward; loss; backward; step; clip",
     "the loss is clamped": "zero; forward; loss; loss.clamp(max=max_norm).backward(); step",
     "the loss is computed again after the step": f"{ALL}; forward; loss",
-    "sets a seed for everybody": f"torch.manual_seed(0); {ALL}",
+    "sets a global seed": f"torch.manual_seed(0); {ALL}",
     "requires_grad is off": f"model[1].requires_grad_(False); {ALL}",
     "changes the optimizer's settings": f"{ALL}; optimizer.param_groups[0].update(lr=0.01)",
     "asks the model 6 times": f"forward; {ALL}", "changes its input": f"images.sub_(images.mean()); {ALL}",
@@ -342,7 +342,7 @@ MENDED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) 
     "model.train() is missing": epoch(start="pass"),
     "leaves the model in evaluation mode": epoch(end="model.eval()"),
     "asks the model 1 times": lambda model, batches, optimizer: epoch()(model, [next(iter(batches))], optimizer),
-    "sets a seed for everybody": epoch(start="model.train(); torch.manual_seed(0)"),
+    "sets a global seed": epoch(start="model.train(); torch.manual_seed(0)"),
 }  # fmt: skip
 
 RIGHT = {

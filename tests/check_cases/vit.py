@@ -78,9 +78,9 @@ def with_tokens(count):
 
 
 SHAPES_WRONG = each(with_tokens, written("N", globals(), {
-    "the class token is missing": "N", "there is one class token": "N + 2", "not put beside them": "2 * (N + 1)",
+    "the class token is missing": "N", "there is one class token": "N + 2", "not concatenated with them": "2 * (N + 1)",
 })) | written("*sizes", globals(), {
-    "there are six stops": ["stops(*sizes)[:5]", "iter(tuple, 0)"], "gives one shape": ["stops(*sizes)[0]", "[17] * 6"],
+    "there are six stages": ["stops(*sizes)[:5]", "iter(tuple, 0)"], "gives one shape": ["stops(*sizes)[0]", "[17] * 6"],
     "[x] shapes": "stops(2, 3, 32, 48, 8, 20, 5)", "a list of six shapes": "str(stops(*sizes))",
     "a shape is a tuple of numbers": '["abc"] * 6',
 }) | {
@@ -90,16 +90,16 @@ SHAPES_WRONG = each(with_tokens, written("N", globals(), {
 } | {
     says: counting(says) for says in NUM_WRONG if told(says, COUNTED)
 } | each(stop, {
-    "takes the axis of tokens away": "4 B 1 D", "the batch axis is missing": ["4 D", "5 K", "0 N CPP"],
-    "reads the class token alone": "5 B T K", "K numbers of D": "5 B D", "this is after the projection": "0 B N D",
+    "removes the axis of the tokens": "4 B 1 D", "the batch axis is missing": ["4 D", "5 K", "0 N CPP"],
+    "reads only the class token": "5 B T K", "turns D numbers into K": "5 B D", "this is after the projection": "0 B N D",
     "the projection is missing": "1 B N CPP", "the grid is one axis of N patches": "0 B rows cols CPP",
-    "and stands before D": "1 B D rows cols", "a patch is flattened: ": "0 B N C P P",
-    "a patch is flattened, its channels": "0 B C N P P", "there are 3 axes here": "0 B C 1 1 P P", "count again": "0 B N 7C",
-    "tokens come before their numbers": "1 B D N", "the class token comes later": "1 B T D",
-    "a row more, not a column": "2 B N D+1", "the batch axis comes first": "2 T B D",
-    "only the next stop picks one": "3 B D", "all tokens are still there; the head reads one of": "4 B T D",
+    "which comes before D": "1 B D rows cols", "a patch is flattened: ": "0 B N C P P",
+    "a patch is flattened": "0 B C N P P", "there are 3 axes here": "0 B C 1 1 P P", "count again": "0 B N 7C",
+    "the axis of the tokens comes": "1 B D N", "the class token comes later": "1 B T D",
+    "an additional row, not a column": "2 B N D+1", "the batch axis comes first": "2 T B D",
+    "only the next stage picks one": "3 B D", "all tokens are still there, but": "4 B T D",
     "all patches are still there": "4 B N D", "a token is a row of D numbers": "4 B T",
-    "these are the logits already": "4 B K",
+    "these are already": "4 B K",
 })  # fmt: skip
 
 # read_out
@@ -148,36 +148,37 @@ READ_RIGHT = [
     lambda z, n, h, p: h(n(z))[:, 0] if p == "cls" else read(z, n, h, p),
 ]
 READ_WRONG = written("z, n, h, p", globals(), {
-    "the last norm is missing": "h(pooled(z, p))", ": the head is missing": "pooled(n(z), p)",
+    "the final norm is missing": "h(pooled(z, p))", ": the head is missing": "pooled(n(z), p)",
     "norm and head are missing": "pooled(z, p)", "reads the last token": "h(n(z[:, -1]))",
-    "reads the first patch": "h(n(z[:, 1]))", "the class token's result where the mean": "h(n(z[:, 0]))",
-    "the mean where the class token": "h(n(z[:, 1:]).mean(1))", "averages before the norm; norm every": "h(n(pooled(z, p)))",
+    "reads the first patch": "h(n(z[:, 1]))", "the result of the class token when the mean": "h(n(z[:, 0]))",
+    "the mean when the class token is requested": "h(n(z[:, 1:]).mean(1))",
+    "averages before the norm, but": "h(n(pooled(z, p)))",
     "averages before the norm, and the class token": 'h(n(z[:, 0] if p == "cls" else z.mean(1)))',
-    "norms the mean once more": 'h(n(z)[:, 0] if p == "cls" else n(n(z)[:, 1:].mean(1)))',
-    "the head reads one vector an image": "torch.stack([h(n(image)) for image in z])",
-    "takes the axis of tokens away": "h(n(z[:, :1]))", "z[:, 0] each class token": "h(n(z[0]))",
+    "normalizes the mean once more": 'h(n(z)[:, 0] if p == "cls" else n(n(z)[:, 1:].mean(1)))',
+    "the head reads one vector": "torch.stack([h(n(image)) for image in z])",
+    "removes the axis of the tokens": "h(n(z[:, :1]))", "z[:, 0] each class token": "h(n(z[0]))",
     "z[:, 0] the first token of each": "h(n(z[0])[0])", "gives probabilities": "F.softmax(read(z, n, h, p), 1)",
     "gives logarithms": "F.log_softmax(read(z, n, h, p), 1)", "gives sigmoids": "torch.sigmoid(read(z, n, h, p))",
     "the norm is applied twice": "h(pooled(n(n(z)), p))",
-    "uses a fresh norm": "read(z, nn.LayerNorm(z.shape[-1]).to(z), h, p)",
+    "uses a new": "read(z, nn.LayerNorm(z.shape[-1]).to(z), h, p)",
     "reads the first image for all": "torch.stack([read(z, n, h, p)[0]] * len(z))",
     "images mix": "read(z - z.mean(0), n, h, p)",
     "no gradient flows back": ["read(z, n, h, p).detach()", "F.linear(pooled(n(z), p), h.weight, h.bias.detach())"],
     "keep the type that came in": ["read(z, n, h, p).float()", "read(z, n, h, p).double()"],
-    "it knows cls and avg only": [
+    "anything but cls and avg": [
         "read(z, n, h, 'cls' if p == 'cls' else 'avg')", "read(z, n, h, {'c': 'cls', 'a': 'avg'}.get(p[:1], p))",
         "read(z, n, h, p.strip())",
     ],
     "raises KeyError": 'read(z, n, h, p) if p in ("cls", "avg") else {}[p]', "changes its input": "read(z.mul_(2), n, h, p)",
-    "write raise in place of return": 'read(z, n, h, p) if p in ("cls", "avg") else ValueError(p)',
+    "write raise instead of return": 'read(z, n, h, p) if p in ("cls", "avg") else ValueError(p)',
     "changes the numbers of the norm": "(n.reset_parameters(), read(z, n, h, p))[1]",
     "in another mode": "read(z, n.eval(), h, p)", "loses digits": "read(z, n, h, p).float().to(z.dtype)",
-    "the head's bias is left out": "pooled(n(z), p) @ h.weight.T",
-    "a tanh stands before the head": "h(pooled(n(z), p).tanh())",
+    "the head's bias is missing": "pooled(n(z), p) @ h.weight.T",
+    "there is a tanh": "h(pooled(n(z), p).tanh())",
     "the numbers are not head(norm(z))": "2 * read(z, n, h, p)",
 }) | each(mean_by, written("x", globals(), {
-    "averages the class token with the patches": "x.mean(1)", "sums the patches": "x[:, 1:].sum(1)",
-    "takes the largest": "x[:, 1:].amax(1)", "leaves out the last patch": "x[:, :-1].mean(1)",
+    "averages the class token with the patches": "x.mean(1)", "adds up the patches": "x[:, 1:].sum(1)",
+    "takes the maximum": "x[:, 1:].amax(1)", "leaves out the last patch": "x[:, :-1].mean(1)",
     "divides by T": "x[:, 1:].sum(1) / x.shape[1]",
 }))  # fmt: skip
 
@@ -228,13 +229,13 @@ COUNT_WRONG = each(off_by, written("N, P, D, L, K", globals(), {
     "all biases are missing": "-9 * D * L - D - K", "the MLP's biases, 4 D and D": "-5 * D * L",
     "2 D, not D": "-(2 * L + 1) * D", "the biases of queries, keys and values": "-3 * D * L",
     "attention's output projection": "-D * D * L", "missing: the head's bias": "-K",
-    "the head reads the class token alone": "N * D * K", ", not N * D * K": "N * D * K - D * K",
-    "the MLP is 4 D wide": "-6 * D * L * D", "two 4 D * D the MLP's": "-4 * D * L * D",
+    "the head reads only the class token": "N * D * K", ", not N * D * K": "N * D * K - D * K",
+    "the MLP is 4 D wide": "-6 * D * L * D", "the MLP two times 4 D * D": "-4 * D * L * D",
     "the MLP is missing": "-(8 * D * D + 5 * D) * L", "missing: the projection's weight": "-P * D",
     "counted twice: the projection's weight": "P * D", "D numbers too many": "D * 1", "2 D numbers too many": "D + D",
     "all patches share one projection": "(N - 1) * (P * D + D)", "the projection's bias has D numbers": "P - D",
     "the head's bias has K numbers": "-K + D", "biases and norms of the blocks": "-13 * D * L",
-    "not the positions": "(L - 1) * (N * D + D)", "not the last norm": "2 * D * L - 2 * D",
+    "not the positions": "(L - 1) * (N * D + D)", "not the final norm": "2 * D * L - 2 * D",
     "go through the parts one by one": "12345",
 })) | written("H, P, C, D, L, K", globals(), {
     "the projection reads all C channels": "counted(H, P, 1, D, L, K)",
@@ -247,9 +248,9 @@ COUNT_WRONG = each(off_by, written("N, P, D, L, K", globals(), {
     "the class token and all positions are missing": without("class", "positions"),
     "the positions are missing": without("positions"),
     "D numbers are missing: the class token": without("class"),
-    "2 D numbers are missing: the last norm": without("norm"),
+    "2 D numbers are missing: the final norm": without("norm"),
     "the head is missing": without("head"),
-    "the last norm and the head are missing": without("head", "norm"),
+    "the final norm and the head are missing": without("head", "norm"),
     "the blocks are missing": without("blocks"),
 } | {
     says: counting_patches(says) for says in NUM_WRONG if told(says, VIT_PARAMETERS.mistakes)
@@ -460,25 +461,25 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     "averages all tokens": "head(x).mean(1)", "reads the last token": "head(x)[:, -1]",
     "reads token 1, a patch": "head(x)[:, 1]", "gives probabilities": "F.softmax(head(x[:, 0]), 1)",
     "gives logarithms": "F.log_softmax(head(x[:, 0]), 1)",
-    "a sigmoid stands behind the head": "torch.sigmoid(head(x[:, 0]))",
-    "a tanh stands before the head": "head(torch.tanh(x[:, 0]))",
+    "there is a sigmoid": "torch.sigmoid(head(x[:, 0]))",
+    "there is a tanh": "head(torch.tanh(x[:, 0]))",
     "the head's bias is never added": "x[:, 0] @ head.weight.T",
-    "get a wrong gradient": "F.linear(x[:, 0], head.weight, 2 * head.bias - head.bias.detach())",
+    "get the wrong gradient": "F.linear(x[:, 0], head.weight, 2 * head.bias - head.bias.detach())",
 })) | each(encodes, written("blocks, z", globals(), {
     "Are the blocks called": "z", "only the first block is applied": "run(blocks[:1], z)",
     "every block is applied twice": "run(blocks * 2, z)", "from last to first": "run(reversed(blocks), z)",
-    "every block reads what entered the first: ": "[block(z) for block in blocks][-1]",
-    "their results are added": "torch.stack([block(z) for block in blocks]).mean(0)",
+    "reads the input of the first one, but": "[block(z) for block in blocks][-1]",
+    "the results are added": "torch.stack([block(z) for block in blocks]).mean(0)",
     "around all blocks": "z + run(blocks, z)",
-    "adds its input around a block": "run([lambda z, b=b: b(z) + z for b in blocks], z)",
+    "adds a residual connection around a block": "run([lambda z, b=b: b(z) + z for b in blocks], z)",
 })) | each(embeds, written("c, x, p", globals(), {
     "the positions are never added": "torch.cat([c, x], 1)", "the positions are added twice": "torch.cat([c, x], 1) + p + p",
-    "the class token is left without its position": "torch.cat([c, (p[:, 1:] + x)], 1)",
-    "the class token stands at the end": "p + torch.cat([x, c], 1)",
-    "all tokens get one position": "torch.cat([c, x], 1) + p[:, :1]",
-    "the class token's own numbers": "torch.cat([0 * c, x], 1) + p",
+    "the class token has no": "torch.cat([c, (p[:, 1:] + x)], 1)",
+    "the class token is at": "p + torch.cat([x, c], 1)",
+    "all tokens get": "torch.cat([c, x], 1) + p[:, :1]",
+    "the learned numbers": "torch.cat([0 * c, x], 1) + p",
     "there is no class token among the tokens": "x + p[:, 1:] + 0",
-    "not by a reshape": "torch.cat([c, x.transpose(1, 2).reshape(x.shape)], 1) + p",
+    "not with a reshape": "torch.cat([c, x.transpose(1, 2).reshape(x.shape)], 1) + p",
 })) | {
     "the class token and the positions are not registered": with_part_of(
         "token_embed.cls_token", lambda m: torch.zeros(1, 1, m.D),
@@ -487,33 +488,33 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     "the positions are not registered":  # published: nn.Parameter(...).to(device), here an operation of the same effect
         with_part_of("token_embed.pos_embed", lambda m: 0.02 * nn.Parameter(torch.randn(1, m.N + 1, m.D))),
     "D numbers are missing": with_part_of("patch_embed.proj.bias", lambda m: None),
-    "expanded in forward to the batch at hand":
+    "expanded in forward to the batch size":
         with_part_of("token_embed.cls_token", lambda m: nn.Parameter(torch.zeros(4, 1, m.D))),
-    "there are N positions; the class token has one too": of(tokens=lambda self: short_positions(self.N, self.D)),
+    "there are N positions": of(tokens=lambda self: short_positions(self.N, self.D)),
     "keep the positions of all T tokens in one parameter": of(tokens=lambda self: short_positions(self.N, self.D, zeros)),
     "there are N positions and no class token":
         of(tokens=lambda self: TokenEmbed(self.patch_embed.grid, self.D, class_token=False)),
     "all tokens share one position": with_part_of("token_embed.pos_embed", lambda m: nn.Parameter(torch.zeros(m.D))),
-    "all blocks are one and the same": of(pile=lambda self: nn.Sequential(*[Block(self.D, self.h)] * self.L)),
+    "all blocks are": of(pile=lambda self: nn.Sequential(*[Block(self.D, self.h)] * self.L)),
     "a plain list hides them": of(pile=lambda self: [Block(self.D, self.h) for _ in range(self.L)]),
     "there is one block too few": of(extra=-1),
     "one block too many": of(extra=1),
-    "the last norm is missing": of(last_norm=False, read=lambda self, z: self.head(z[:, 0])),
-    "there is a norm too many": with_part_of("pre", lambda m: nn.LayerNorm(m.D)),
+    "the final norm is missing": of(last_norm=False, read=lambda self, z: self.head(z[:, 0])),
+    "there is one norm too many": with_part_of("pre", lambda m: nn.LayerNorm(m.D)),
     "each block has two norms of its own": with_part("norm1", lambda d, h: nn.Identity()),
     "the head is not registered": with_part_of("head", lambda m: [m.head][0].forward),
     "the patch projection is not registered": with_part_of("patch_embed.proj", lambda m: m.patch_embed.proj.forward),
     "the head has no bias": of(bias=False),
-    "the last norm is never applied": of(read=lambda self, z: self.head(z[:, 0])),
-    "the last norm stands before the blocks":
+    "the final norm is never": of(read=lambda self, z: self.head(z[:, 0])),
+    "the final norm comes":
         of(forward=lambda self, x: self.head(self.encode(self.norm(self.embed(x)))[:, 0])),
-    "used before the blocks too": of(encode=lambda self, z: run(self.blocks, self.norm(z))),
-    "the last norm is applied twice": of(read=lambda self, z: Base.read(self, self.norm(z))),
+    "the final norm is applied before": of(encode=lambda self, z: run(self.blocks, self.norm(z))),
+    "the final norm is applied twice": of(read=lambda self, z: Base.read(self, self.norm(z))),
     "after every block": of(
         encode=lambda self, z: run([nn.Sequential(b, self.norm) for b in self.blocks], z),
         read=lambda self, z: self.head(z[:, 0]),
     ),
-    "have changed places": of(encode=lambda self, z: z, read=swapped),
+    "weight and bias are exchanged": of(encode=lambda self, z: z, read=swapped),
     "[x] ": [
         lambda *sizes: nn.Flatten(),
         lambda *sizes: the_room(8, 2, 3, 5, 8, 3, 2),
@@ -525,26 +526,26 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     ),
     "the head is a single linear layer, K x D":
         with_part_of("head", lambda m: nn.Sequential(nn.Linear(m.D, 3 * m.D), nn.Tanh(), nn.Linear(3 * m.D, m.K))),
-    "a D x D layer too many": with_part_of("pre", lambda m: nn.Linear(m.D, m.D)),
-    "cut by a bare view":
+    "one D x D layer too many": with_part_of("pre", lambda m: nn.Linear(m.D, m.D)),
+    "the image is cut with":
         of(embed=lambda self, images: self.token_embed(self.patch_embed.proj(images.view(len(images), self.N, -1)))),
-    "rows and columns are swapped": of(embed=lambda self, images: Base.embed(self, images.mT)),
-    "here C goes first": cut_as("b c (i p) (j q) -> b (i j) (p q c)"),
+    "rows and columns are exchanged": of(embed=lambda self, images: Base.embed(self, images.mT)),
+    "but C should come first": cut_as("b c (i p) (j q) -> b (i j) (p q c)"),
     "patches go down first": cut_as("b c (i p) (j q) -> b (j i) (c p q)"),
-    "the class token never sees a patch": of(OwnParts, options={"activation": "gelu", "norm_first": True}),
-    "the norms stand last, after the sums": of(OwnParts, options={"activation": "gelu", "batch_first": True}),
-    "has not the parameters": pile_of(lambda d, h: nn.Sequential(nn.LayerNorm(d), MultiHeadAttention(d, h))),
+    "the class token receives nothing": of(OwnParts, options={"activation": "gelu", "norm_first": True}),
+    "the norms come after the sums": of(OwnParts, options={"activation": "gelu", "batch_first": True}),
+    "doesn't have the parameters": pile_of(lambda d, h: nn.Sequential(nn.LayerNorm(d), MultiHeadAttention(d, h))),
     "queries, keys and values have no bias": [
         with_part("attn", lambda d, h: attention_cases.HeadByHead(d, h, bias=False, layers=3)),
         with_part("attn.qkv", lambda d, h: nn.Linear(d, 3 * d, bias=False)),
     ],
-    "queries, keys and values have the same weights only": [
+    "only if queries, keys and values have the same weights": [
         with_part("attn", attention_cases.of(attention_cases.Separate, mix=lambda self, q, k, v: (q, (q + k) / 2, v))),
         with_part("attn", attention_cases.of(attention_cases.Separate, mix=lambda self, q, k, v: (q, (k + v) / 2, v))),
     ],
     "attention has an output projection": with_part("attn.proj", lambda d, h: nn.Identity()),
     "the MLP is not 4 D wide": [with_part("mlp", lambda d, h: MLP(d, 2 * d)), with_part("mlp", lambda d, h: MLP(d, 3 * d))],
-    "has a ReLU where": of(OwnParts, options={"activation": "relu", "norm_first": True, "batch_first": True}),
+    "uses ReLU where": of(OwnParts, options={"activation": "relu", "norm_first": True, "batch_first": True}),
     "a norm's eps": of(eps=1e-3),
     "in training mode": [
         pile_of(lambda d, h: Block(d, h, dropout=0.1)),
@@ -559,7 +560,7 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     "no gradient reaches patch_embed": of(embed=lambda self, images: Base.embed(self, images).detach()),
     "no gradient flows back": of(embed=lambda self, images: Base.embed(self, images.detach())),
     "images mix": of(forward=lambda self, images: Base.forward(self, images - images.mean(0, keepdim=True))),
-    "the logits are not: patches, tokens": after(lambda self, images, y: 2 * y),
+    "the logits are not. Compare patches, tokens": after(lambda self, images, y: 2 * y),
 } | {
     says: pile_of(cls) for says, cls in BLOCK_WRONG.items() if told(says, OF_BLOCKS)
 }  # fmt: skip
@@ -570,6 +571,6 @@ RIGHT = {
 WRONG = {
     "shapes": SHAPES_WRONG, "read_out": READ_WRONG, "vit_parameters": COUNT_WRONG, "vit": MODEL_WRONG,
     "mend": {
-        says: MODEL_WRONG[says] for says in ("all blocks are one and the same", "there is one block too few", "images mix")
+        says: MODEL_WRONG[says] for says in ("all blocks are", "there is one block too few", "images mix")
     },
 }  # fmt: skip

@@ -1,1 +1,1 @@
-"""Marks for exercises: a check takes the learner's answer, prints a line an idea, never raises, and says True or False."""
+"""Checks of the exercises: each takes a learner's answer, prints a line for each idea, never raises, and returns a bool."""

@@ -27,9 +27,9 @@ def values(wrong: Function) -> Function:
 
 
 def qkv(*shape: int, when: str = "", mask: Callable[[], Tensor] | None = None, batch: bool = False) -> Case:
-    """Queries, keys and values of different sizes, so that none is taken for another, and a mask where one is asked."""
+    """Queries, keys and values of different sizes, so that they cannot be confused, and a mask if there is one."""
     when = when or f"for shape {shape}"
-    hint = f"right for one image, but {when} it {{error}}. Count axes from the end: the last two are T and d, " * batch
+    hint = f"right for one image, but {when} it {{error}}. Index the axes from the end: the last two are T and d, " * batch
 
     def draw() -> Given:
         return *(size * torch.randn(shape) for size in (1.5, 1.2, 1.0)), *([mask()] if mask else [])
@@ -40,7 +40,7 @@ def qkv(*shape: int, when: str = "", mask: Callable[[], Tensor] | None = None, b
 def odd_weights(got: Tensor, right: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> str | None:
     """What is odd about wrong weights under a mask."""
     if got.isnan().any():
-        return "gives NaN: is a row all minus infinity, or 0 times infinity computed?"
+        return "gives NaN: is a whole row minus infinity, or did you multiply 0 by infinity?"
     if right.shape[-1] != right.shape[-2] or not same(right.sum(-1), torch.ones_like(right[..., 0])):
         return None
     leak = got.masked_select(~mask).abs().max() if not mask.all() else 0
@@ -48,12 +48,12 @@ def odd_weights(got: Tensor, right: Tensor, q: Tensor, k: Tensor, v: Tensor, mas
 
 
 def row_sums(got: Tensor, *given: Tensor) -> str:
-    """What to say of weights that no known mistake gives."""
+    """The message about weights that no known mistake gives."""
     sums = same(got.sum(-1), torch.ones_like(got[..., 0]))
-    return "the rows sum to 1, but the scores are not q k^T / sqrt(d)" if sums else "the rows do not sum to 1"
+    return "the rows sum to 1, but the scores aren't q k^T / sqrt(d)" if sums else "the rows don't sum to 1"
 
 
-UNKNOWN = {"weights": row_sums, "values": "the weights are right, the values are not weights @ v"}
+UNKNOWN = {"weights": row_sums, "values": "the weights are right, but the values aren't weights @ v"}
 ATTENTION = Exercise(
     name="attention",
     reference=attention,
@@ -63,13 +63,13 @@ ATTENTION = Exercise(
     batch=3,
     contract_case=qkv(2, 5, 4),  # the root of 4 is exact: torch.sqrt(torch.tensor(d)) is welcome
     ideas={
-        "one image: every row a weighted average of the values": [qkv(5, 3, when="for one image, T = 5 and d = 3")],
-        "a batch: images do not mix": [
+        "one image: every row is a weighted average of the values": [qkv(5, 3, when="for one image, T = 5 and d = 3")],
+        "a batch: images don't mix": [
             qkv(4, 5, 3, when="for a batch of 4 images", batch=True),
             qkv(5, 5, 5, when="for a batch of 5 images, T = 5, d = 5", batch=True),
         ],
         "several heads at once": [qkv(2, 3, 5, 4, when="for 2 images with 3 heads, (B, h, T, d)", batch=True)],
-        "any number of tokens, any width, float64 too":
+        "any number of tokens and any width, in float64 too":
             [qkv(*shape) for shape in ((1, 6), (7, 1), (3, 5), (1, 1, 1), (3, 2, 11, 5), (3, 2, 5, 4))],
         "gradients flow to q, k and v": [contract],
     },
@@ -80,7 +80,7 @@ check_attention = ATTENTION.check
 
 
 def square_mask() -> Tensor:
-    """A random mask that no transposing, shifting or negating leaves as it is, with a True in every row."""
+    """A random mask that transposing, shifting or negating would change, with a True in every row."""
     mask = torch.rand(5, 5) < 0.5
     mask[..., 0] = True
     mask[..., -1, -1] = mask[..., -2, -1] = False
@@ -106,13 +106,13 @@ MASK = Exercise(
         "a hidden token gets weight 0, and the rows still sum to 1":
             [qkv(5, 3, mask=square_mask, when="for one image with a (T, T) mask")],
         "row t of the mask belongs to query t":
-            [qkv(6, 4, mask=lambda: torch.ones(6, 6, dtype=torch.bool).tril(), when="when token t sees tokens 0 to t")],
+            [qkv(6, 4, mask=lambda: torch.ones(6, 6, dtype=torch.bool).tril(), when="for a causal mask")],
         "masks for batches and heads broadcast": [
             qkv(2, 3, 5, 4, mask=key_mask, when="for 2 images, 3 heads and a (B, 1, 1, T) mask"),
             qkv(4, 5, 3, mask=square_mask, when="for a batch that shares one (T, T) mask"),
             qkv(3, 5, 4, mask=square_mask),
         ],
-        "a mask that hides nothing changes nothing, float64 too":
+        "a mask that hides nothing changes nothing, in float64 too":
             [qkv(2, 5, 3, mask=lambda: torch.ones(5, 5, dtype=torch.bool), when="when the mask hides nothing")],
         "gradients flow past the mask": [contract],
     },
@@ -134,30 +134,32 @@ SPLIT_HEADS = Exercise(
     reference=heads_of,
     when=lambda x, h: f"for {tuple(x.shape)} and {h} heads",
     says="{words}",
-    unknown="the shape is right, the numbers are not: head i holds numbers i*d to (i+1)*d of a token",
+    unknown="the shape is right, but the numbers are not: head i has the components i*d to (i+1)*d - 1 of each token",
     contract_case=tokens(2, 5, 12, 4),
     ideas={
-        "one image: a head holds d numbers of every token": [tokens(1, 5, 12, 3)],
-        "a batch, and other numbers of heads": [tokens(2, 5, 12, 3), tokens(4, 6, 16, 2), tokens(2, 12, 5, 5)],
-        "one token, one head, d = 1, equal sides, float64":
+        "one image: a head has d components of every token": [tokens(1, 5, 12, 3)],
+        "a batch, with other numbers of heads": [tokens(2, 5, 12, 3), tokens(4, 6, 16, 2), tokens(2, 12, 5, 5)],
+        "one token, one head, d = 1, equal axes, float64":
             [tokens(*sizes) for sizes in ((3, 1, 6, 2), (2, 7, 5, 1), (2, 3, 4, 4), (4, 4, 16, 4), (1, 17, 64, 8))],
         "gradients flow back": [contract],
     },
     mistakes={
-        "a bare view or reshape mixes tokens: head 0 holds whole early tokens. First (B, T, h, d), then swap T and h":
+        "a single view or reshape mixes tokens: head 0 contains whole tokens. Use (B, T, h, d), then swap T and h":
             lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1),
-        "head 0 takes every h-th number; a head's d numbers stand side by side, so the last axis opens as (h, d)":
+        "head 0 has every h-th component, but a head's d components are side by side: split the last axis into (h, d)":
             lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
         "the heads come in reverse order": lambda x, h: heads_of(x, h).flip(1),
-        "every head holds the same slice": lambda x, h: heads_of(x, h)[:, :1].expand(-1, h, -1, -1),
+        "every head contains the same slice": lambda x, h: heads_of(x, h)[:, :1].expand(-1, h, -1, -1),
         "the tokens come in reverse order": lambda x, h: heads_of(x, h).flip(2),
-        "the heads still stand behind the tokens: swap T and h": lambda x, h: x.unflatten(-1, (h, -1)),
-        "the heads stand before the images; batch first: (B, h, T, d)": lambda x, h: heads_of(x, h).transpose(0, 1),
+        "the heads still come after the tokens: swap T and h": lambda x, h: x.unflatten(-1, (h, -1)),
+        "the heads come before the images, but the batch comes first: (B, h, T, d)":
+            lambda x, h: heads_of(x, h).transpose(0, 1),
         "the last two axes are swapped: (B, h, T, d)": lambda x, h: heads_of(x, h).mT,
-        "that is h and d swapped: num_heads says how many, d = D / h how wide":
+        "h and d are swapped: there are num_heads heads, each of width d = D / h":
             lambda x, h: x.unflatten(-1, (-1, h)).transpose(1, 2),
-        "images and heads have run into one axis: keep (B, h, T, d)": lambda x, h: heads_of(x, h).flatten(0, 1),
-        "every head has the whole width D; it gets d = D / h of it": lambda x, h: x[:, None].expand(-1, h, -1, -1),
+        "images and heads are merged into one axis: keep (B, h, T, d)": lambda x, h: heads_of(x, h).flatten(0, 1),
+        "every head has the whole width D, but it should have d = D / h of it":
+            lambda x, h: x[:, None].expand(-1, h, -1, -1),
         "only one image of the batch was split": lambda x, h: heads_of(x[:1], h),
     },
 )  # fmt: skip

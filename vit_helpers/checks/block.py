@@ -26,12 +26,12 @@ def right_way(x: Tensor, n: Function, a: Function, m: Function, f: Function) -> 
 
 
 def then(rest: Function) -> Function:
-    """A way through the parts that begins with equation 2; rest: what it makes of the result y, of x, norm2 and the MLP."""
+    """An order of the parts that begins with equation 2; rest: what follows, from the result y, x, norm2 and the MLP."""
     return lambda x, n, a, m, f: rest(x + a(n(x)), x, m, f)
 
 
 def first(rest: Function) -> Function:
-    """A way through the parts that ends with equation 3; rest: what it makes of x, norm1 and attention before that."""
+    """An order of the parts that ends with equation 3; rest: what precedes it, from x, norm1 and attention."""
     return lambda x, n, a, m, f: (y := rest(x, n, a)) + f(m(y))
 
 
@@ -41,40 +41,43 @@ def norms_last(x: Tensor, n: Function, a: Function, m: Function, f: Function) ->
 
 
 WAYS: dict[str, Function] = {
-    "the attention's result is never used: x + mlp(norm2(x)). No token ever sees another": first(lambda x, n, a: x),
+    "attention's result is never used, as in x + mlp(norm2(x)), so no token ever receives anything from another":
+        first(lambda x, n, a: x),
     "the MLP's result is never used": then(lambda y, x, m, f: y),
-    "there is no residual at all: add x to what attention gives, and that to what the MLP gives":
+    "there is no residual connection at all: add x to attention's result, and that sum to the MLP's result":
         lambda x, n, a, m, f: f(m(a(n(x)))),
-    "there is no residual around attention: x + attn(norm1(x))": first(lambda x, n, a: a(n(x))),
-    "there is no residual around the MLP: add what entered norm2": then(lambda y, x, m, f: f(m(y))),
-    "the MLP's residual is the block's input; it is what attention left, x after equation 2":
+    "there is no residual connection around attention: x + attn(norm1(x))": first(lambda x, n, a: a(n(x))),
+    "there is no residual connection around the MLP: add what entered norm2": then(lambda y, x, m, f: f(m(y))),
+    "the MLP's residual connection starts from the block's input, but should start from the x of equation 2":
         then(lambda y, x, m, f: x + f(m(y))),
-    "attention and MLP both read the block's input, side by side; the MLP reads what attention left":
+    "attention and MLP both read the block's input, in parallel, but the MLP should read the x of equation 2":
         then(lambda y, x, m, f: y + f(m(x))),
     "the block's input is added once more at the end": then(lambda y, x, m, f: x + y + f(m(y))),
-    "the norms stand last, after the sums; in a ViT they stand first: x + attn(norm1(x))": norms_last,
-    "the norms stand after attention and MLP, before the sums; they stand first: x + attn(norm1(x))":
+    "the norms come after the sums (post-norm), but in a ViT they come first (pre-norm): x + attn(norm1(x))": norms_last,
+    "the norms come after attention and MLP, before the sums, but they should come first: x + attn(norm1(x))":
         lambda x, n, a, m, f: (y := x + n(a(x))) + m(f(y)),
-    "the first norm stands last, after the sum; it stands first: x + attn(norm1(x))": first(lambda x, n, a: n(x + a(x))),
-    "the residual adds the normed tokens; add x as it was before its norm":
+    "the first norm comes after the sum, but it should come first: x + attn(norm1(x))": first(lambda x, n, a: n(x + a(x))),
+    "the residual connections add normalized tokens: add x as it was before each norm":
         lambda x, n, a, m, f: (z := m(n(x) + a(n(x)))) + f(z),
-    "the first residual adds the normed tokens; add x as it was before norm1": first(lambda x, n, a: n(x) + a(n(x))),
-    "the second residual adds the normed tokens; add x as it was before norm2": then(lambda y, x, m, f: m(y) + f(m(y))),
-    "one norm is used twice, the other never: attention and MLP have a norm each":
+    "the first residual connection adds normalized tokens: add x as it was before norm1":
+        first(lambda x, n, a: n(x) + a(n(x))),
+    "the second residual connection adds normalized tokens: add x as it was before norm2":
+        then(lambda y, x, m, f: m(y) + f(m(y))),
+    "one norm is used twice and the other never, but attention and MLP have a norm each":
         lambda x, n, a, m, f: right_way(x, n, a, n, f),
-    "the MLP reads tokens that no norm has touched: mlp(norm2(x))": then(lambda y, x, m, f: y + f(y)),
-    "attention reads tokens that no norm has touched: attn(norm1(x))": first(lambda x, n, a: x + a(x)),
+    "the MLP reads tokens that are not normalized: mlp(norm2(x))": then(lambda y, x, m, f: y + f(y)),
+    "attention reads tokens that are not normalized: attn(norm1(x))": first(lambda x, n, a: x + a(x)),
     "no norm is used": lambda x, n, a, m, f: right_way(x, identity, a, identity, f),
-    "the MLP comes before attention; attention comes first": lambda x, n, a, m, f: right_way(x, m, f, n, a),
-    "the MLP reads attention's result alone; first x = x + attn(norm1(x))": lambda x, n, a, m, f: x + f(m(a(n(x)))),
-    "the MLP reads attention's result alone; it reads the sum": lambda x, n, a, m, f: x + a(n(x)) + f(m(a(n(x)))),
-    "x is not added to attention's result, and the MLP reads it instead": lambda x, n, a, m, f: a(n(x)) + f(m(x)),
-    "the second norm stands last; it stands first: x + mlp(norm2(x))": then(lambda y, x, m, f: m(y + f(y))),
-    "the second norm stands after the MLP, not first: x + mlp(norm2(x))": then(lambda y, x, m, f: y + m(f(y))),
-    "the first norm stands after attention, not first: x + attn(norm1(x))": first(lambda x, n, a: x + n(a(x))),
-    "attention's result is subtracted; add it": first(lambda x, n, a: x - a(n(x))),
-    "the MLP's result is subtracted; add it": then(lambda y, x, m, f: y - f(m(y))),
-    "the second norm is applied to the result too": then(lambda y, x, m, f: m(y + f(m(y)))),
+    "the MLP comes before attention, but attention should come first": lambda x, n, a, m, f: right_way(x, m, f, n, a),
+    "the MLP reads only attention's result: first compute x = x + attn(norm1(x))": lambda x, n, a, m, f: x + f(m(a(n(x)))),
+    "the MLP reads only attention's result, but it should read the sum": lambda x, n, a, m, f: x + a(n(x)) + f(m(a(n(x)))),
+    "x is not added to attention's result, and the MLP reads x instead of the sum": lambda x, n, a, m, f: a(n(x)) + f(m(x)),
+    "the second norm comes after the sum, but it should come first: x + mlp(norm2(x))": then(lambda y, x, m, f: m(y + f(y))),
+    "the second norm comes after the MLP instead of first: x + mlp(norm2(x))": then(lambda y, x, m, f: y + m(f(y))),
+    "the first norm comes after attention instead of first: x + attn(norm1(x))": first(lambda x, n, a: x + n(a(x))),
+    "attention's result is subtracted instead of added": first(lambda x, n, a: x - a(n(x))),
+    "the MLP's result is subtracted instead of added": then(lambda y, x, m, f: y - f(m(y))),
+    "the second norm is applied to the result as well": then(lambda y, x, m, f: m(y + f(m(y)))),
 }  # fmt: skip
 EPS = {
     "the norms' eps is 1e-5, torch's own default": (1e-5, 1e-5),
@@ -90,7 +93,7 @@ def block(
     x: Tensor, *reading: Tensor, way: Function = right_way, eps: tuple[float, float] = (1e-6, 1e-6),
     attention: Function = multi_head, dense: Function = mlp,
 ) -> Tensor:  # fmt: skip
-    """x through the parts of a reading; a mistake is another way, other eps, wrong attention or a wrong MLP."""
+    """The block for given parameters; a mistake is another order, another eps, wrong attention or a wrong MLP."""
     n, m = (
         partial(F.layer_norm, normalized_shape=x.shape[-1:], weight=w, bias=b, eps=each)
         for (w, b), each in zip((reading[:2], reading[6:8]), eps, strict=True)
@@ -107,7 +110,7 @@ MAPS = (nn.Linear, nn.MultiheadAttention)
 
 
 def norm_readings(module: nn.Module) -> Iterator[Reading]:
-    """Scale and shift of both norms, in each order that makes sense: a torch LayerNorm says which is which."""
+    """Scale and shift of both norms, in every possible order; a torch LayerNorm names them."""
     pairs, loose = [], []
     for part in module.modules():
         own = [p.squeeze() for p in part.parameters(recurse=False)]
@@ -137,7 +140,7 @@ def block_readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]
 
 
 def exact(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless a module is right to the last digits of float64, for tiny tokens too, where eps counts."""
+    """Raise Mistake unless a module is right to the last digits of float64, also for tiny tokens, where eps matters."""
     sizes, shape = exercise.cases[0]
     module, x = modules.made(answer, sizes, shape, torch.float64)
     for size in (1e-3, 1.0):
@@ -153,9 +156,9 @@ BLOCK = ModuleExercise(
     ideas={
         "(B, T, D) in, (B, T, D) out": [modules.shapes],
         "two norms, attention, an MLP: 12 D^2 + 13 D parameters": [modules.parameters],
-        "images do not mix, and two calls give the same": [modules.apart],
+        "images don't mix, and two calls give the same result": [modules.apart],
         "the numbers of equations 2 and 3": [modules.numbers],
-        "eps 1e-6 and the exact GELU, float64 too": [exact],
+        "eps 1e-6 and the exact GELU, in float64 too": [exact],
         "any number of heads and tokens": [modules.other_sizes],
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
@@ -163,18 +166,18 @@ BLOCK = ModuleExercise(
     | {f"the MLP: {words}": partial(block, dense=wrong) for words, wrong in MLPS.items()}
     | {f"{words}; the published models have 1e-6": partial(block, eps=eps) for words, eps in EPS.items()}
     | {
-        "the norms stand last, after the sums; in a ViT they stand first: x + attn(norm1(x)). And the MLP has a ReLU where "
-        "the paper has a GELU": partial(block, way=norms_last, dense=partial(mlp, act=F.relu))
+        "the norms come after the sums (post-norm), but in a ViT they come first (pre-norm): x + attn(norm1(x)). And the "
+        "MLP uses ReLU where the paper uses GELU": partial(block, way=norms_last, dense=partial(mlp, act=F.relu))
     }
     | {f"attention: {words}": partial(block, attention=wrong) for words, wrong in HEADS.items()}
     | {
-        f"attention has {n} heads: use the num_heads that is given": partial(block, attention=partial(regrouped, heads=n))
+        f"attention has {n} heads, so use the num_heads that is given": partial(block, attention=partial(regrouped, heads=n))
         for n in (2, 4, 6, 12)
     },
     structures={
-        "one LayerNorm is missing, attention and MLP have a norm each; or both have no shift (RMSNorm?)":
+        "one LayerNorm is missing, because attention and MLP have a norm each; or both have no shift (RMSNorm?)":
             modules.squares(12, 11),
-        "that is a LayerNorm too many (the last one of a ViT stands after all blocks), or a LayerScale":
+        "that is one LayerNorm too many (the final one of a ViT comes after all blocks), or a LayerScale":
             modules.squares(12, 15),
         "a LayerNorm and the output projection of attention are missing": modules.squares(11, 10),
         "the output projection of attention is missing": modules.squares(11, 12),
@@ -185,10 +188,10 @@ BLOCK = ModuleExercise(
         "queries, keys and values have no bias": modules.squares(12, 10),
         "attention has no biases, or the norms are missing, or their scale and shift": modules.squares(12, 9),
     }
-    | {f"the MLP's hidden width is {r} D; it is 4 D": modules.squares(4 + 2 * r, 9 + r) for r in (1, 2, 3, 8)},
+    | {f"the MLP's hidden width is {r} D, but it should be 4 D": modules.squares(4 + 2 * r, 9 + r) for r in (1, 2, 3, 8)},
     cases=MULTI_HEAD.cases,
     count="12 D^2 + 13 D",
     advice="4 D^2 + 4 D of attention, 8 D^2 + 5 D of the MLP, 2 D of each norm",
-    unknown="shapes and parameters are right, the numbers are not: x = x + attn(norm1(x)), then x = x + mlp(norm2(x))",
+    unknown="shapes and parameters are right, but the numbers are not: x = x + attn(norm1(x)), then x = x + mlp(norm2(x))",
     unread="build it from nn.Linear and nn.LayerNorm, so that weights can be copied",
 )  # fmt: skip

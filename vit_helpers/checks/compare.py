@@ -1,4 +1,4 @@
-"""Compare what an answer gave with what is right, and say what is wrong with it."""
+"""Compare what an answer returned with what is right, and say what is wrong with it."""
 
 import copy
 import math
@@ -11,14 +11,16 @@ from torch import Tensor, nn
 
 from vit_helpers.checks.report import Function, Mistake, raised, reject_if, short
 
-ROUNDED = "loses digits: float64 came in, but something on the way was float32. A .float(), or a new torch.tensor(...)?"
-KEPT = "gives the same result for another input: was the first one kept? Compute it anew in every call"
+ROUNDED = (
+    "loses digits: the input is float64, but something inside is float32. Is there a .float() or a new torch.tensor(...)?"
+)
+KEPT = "gives the same result for another input: was the first one kept? Compute it again in every call"
 NO_GRADIENT = "gives the right numbers, but no gradient flows back: was something detached, or turned into numpy?"
 CHANGED = "changes its input; make a new tensor instead of writing into the old one"
 
 
 def expect_tensor(got: Any, shape: Sequence[int], when: str) -> None:
-    """Mistake unless the answer gave a tensor of this shape."""
+    """Raise Mistake unless the answer gave a tensor of this shape."""
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
     reject_if(not isinstance(got, Tensor), f"gives {short(got)} {when}; it should give a tensor")
     reject_if(got.is_complex(), f"gives complex numbers ({got.dtype}) {when}; nothing here has an imaginary part")
@@ -38,12 +40,12 @@ def same(got: Tensor | None, wanted: Tensor | None, atol: float | None = None) -
 
 
 def expect_digits(got: Tensor, wanted: Tensor) -> None:
-    """Mistake when numbers are right, but float64 ones to the digits of float32 only."""
+    """Raise Mistake when float64 numbers are right to the digits of float32 only."""
     reject_if(same(got.float(), wanted.float()) and not same(got, wanted), ROUNDED)
 
 
 def differ(got: Tensor, wanted: Tensor) -> bool:
-    """Whether two tensors hold other numbers; Mistake with words of its own when only float64's digits are lost."""
+    """Whether two tensors contain different numbers; a Mistake of its own when only float64's digits are lost."""
     if same(got, wanted):
         return False
     expect_digits(got, wanted)
@@ -83,12 +85,12 @@ def is_float(value: Any) -> bool:
 
 
 def bounded(got: Any, most: int = 1000) -> Any:
-    """A result that can be looked at: what an iterator gives as a list, cut off where it never ends."""
+    """A result that can be inspected: an iterator as a list, truncated in case it never ends."""
     return list(islice(got, most)) if isinstance(got, Iterator) else got
 
 
 def copy_of(value: Any) -> Any:
-    """A copy that the answer may spoil; modules are given as they are, their state is compared by `Traces`."""
+    """A copy that the answer may change; modules are passed as they are, because `traces` compares their state."""
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
@@ -99,7 +101,7 @@ def copy_of(value: Any) -> Any:
 
 
 def unchanged(one: Any, two: Any) -> bool:
-    """Whether a thing is still exactly what its copy is."""
+    """Whether a value still equals its copy exactly."""
     if isinstance(two, Tensor):
         return isinstance(one, Tensor) and one.dtype == two.dtype and torch.equal(one, two)
     if isinstance(two, (list, tuple)):
@@ -110,19 +112,19 @@ def unchanged(one: Any, two: Any) -> bool:
 
 
 def expect_anew(first: Any, second: Any) -> None:
-    """Mistake when the results for two inputs are the same one."""
+    """Raise Mistake if the results for two inputs are the same one."""
     reject_if(isinstance(second, Tensor) and same(first, second), KEPT)
 
 
 def accelerators() -> list[torch.device]:
-    """The devices beside the CPU on which answers are tried."""
+    """The devices other than the CPU on which answers are tried."""
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return [device] if device else []
 
 
 def expect_anywhere(answer: Function, right: Function, *given: Any) -> None:
-    """Mistake unless an answer works on an accelerator, where there is one on which the right answer works."""
-    way_out = "Make new tensors where the input is, torch.zeros(..., device=x.device), and do without .cpu()"
+    """Raise Mistake unless an answer works on an accelerator, where there is one on which the right answer works."""
+    way_out = "Create new tensors on the input's device, as in torch.zeros(..., device=x.device), without .cpu()"
     for device in accelerators():
         try:
             moved = [x.detach().to(device) if isinstance(x, Tensor) else x for x in given]
@@ -161,9 +163,9 @@ def gradient(output: Tensor, source: Tensor) -> Tensor | None:
 
 
 def expect_gradient(got: Tensor, wanted: Tensor, source: Tensor) -> None:
-    """Mistake unless the answer passes the same gradient to its source as the right one does."""
+    """Raise Mistake unless the answer passes the same gradient to its source as the right one does."""
     mine, right = gradient(got, source), gradient(wanted, source)
-    anew = "gives a tensor that starts anew, so that no gradient flows back: give the result as it is, without nn.Parameter"
+    anew = "gives a new leaf tensor, so that no gradient flows back: return the result as it is, without nn.Parameter"
     reject_if(mine is None and got.requires_grad and got.is_leaf, f"{anew} or requires_grad_()")
     reject_if(mine is None, NO_GRADIENT)
-    reject_if(not same(mine, right, atol=1e-4), "gives the right numbers, but another gradient than it should")
+    reject_if(not same(mine, right, atol=1e-4), "gives the right numbers, but the wrong gradient")

@@ -1,4 +1,4 @@
-"""What every good answer keeps to, whatever the exercise: types, states, gradients, devices, errors where they belong."""
+"""What every good answer has to respect, whatever the exercise: types, states, gradients, devices, and errors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +10,8 @@ from vit_helpers.checks.compare import bounded, equal, expect_anew, expect_anywh
 from vit_helpers.checks.report import Function, Mistake, reject_if, short
 from vit_helpers.checks.traces import ask
 
-RANDOM = "gives another result at a second call: is something random in it?"
-ORDER = "gives another result when it is asked in another order: is something kept between calls?"
+RANDOM = "gives a different result when it is called again: is something in it random?"
+ORDER = "gives a different result when the calls come in another order: is something kept between calls?"
 
 
 def floats(given: Sequence[Any]) -> list[int]:
@@ -25,7 +25,7 @@ def cast(given: Sequence[Any], change: Callable[[Tensor], Tensor]) -> tuple[Any,
 
 
 def contract(exercise: Any, answer: Function) -> None:
-    """Mistake unless an answer keeps types, repeats itself, passes gradients and works on any device."""
+    """Raise Mistake unless an answer keeps types, repeats itself, passes gradients and works on any device."""
     case = exercise.contract_case or exercise.cases()[0]
     given = case.draw()
     if exercise.observe is None and floats(given):
@@ -57,7 +57,7 @@ def main(got: Any) -> Any:
 
 
 def expect_gradients(exercise: Any, answer: Function, given: tuple[Any, ...]) -> None:
-    """Mistake unless the main result passes the right gradient to every input, each asked for alone."""
+    """Raise Mistake unless the main result passes the right gradient to every input, each asked for alone."""
     for place in floats(given):
         alone = cast(given, lambda x: x.detach())
         source = alone[place].requires_grad_()
@@ -75,7 +75,7 @@ class Raises:
     error: type[Exception] = ValueError
 
     def __call__(self, exercise: Any, answer: Function) -> None:
-        """Mistake unless the error is raised for all of them."""
+        """Raise Mistake unless the error is raised for all of them."""
         for given in self.given:
             try:
                 got = bounded(answer(*given))  # a generator raises when it is asked

@@ -37,20 +37,20 @@ def end(x: Tensor, token: Tensor, *positions: Tensor) -> Tensor:
 
 
 def joined(times: Callable[[int, int], int]) -> Function:
-    """The class token so many times in front, from the numbers of images and tokens."""
+    """The class token repeated in front; how often follows from the numbers of images and tokens."""
     return lambda x, token, *positions: torch.cat([token.expand(len(x), times(*x.shape[:2]), -1), x], dim=1)
 
 
-END = "the class token stands at the end; it should be token 0"
+END = "the class token is at the end, but it should be token 0"
 SHAPES = {
-    "the class token is a token more, torch.cat it in front": lambda x, token, *positions: x + token,
-    "joined along the batch; tokens are along dim=1":
+    "the class token is an additional token: put it in front with torch.cat": lambda x, token, *positions: x + token,
+    "concatenated along the batch; tokens are along dim=1":
         lambda x, token, *positions: torch.cat([token.expand(1, *x.shape[1:]), x]),
-    "joined along the batch, a copy for each image; tokens are along dim=1":
+    "concatenated along the batch, one copy for each image; tokens are along dim=1":
         lambda x, token, *positions: torch.cat([token.expand_as(x), x]),
-    "one class token an image, not B of them": joined(lambda B, N: B),
-    "one class token an image, not one a patch": joined(lambda B, N: N),
-    "joined along the width; tokens are along dim=1": lambda x, token, *positions: F.pad(x, (1, 0)),
+    "one class token for each image, not B of them": joined(lambda B, N: B),
+    "one class token for each image, not one for each patch": joined(lambda B, N: N),
+    "concatenated along the width; tokens are along dim=1": lambda x, token, *positions: F.pad(x, (1, 0)),
 }  # fmt: skip
 
 
@@ -62,27 +62,27 @@ def class_token_reading(module: nn.Module, D: int) -> Iterator[tuple[Tensor]]:
 
 
 def in_front(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless the same vector is in front of every image, and the patches come out as they were."""
+    """Raise Mistake unless the same vector is in front of every image, and the patches are unchanged."""
     for sizes, shape in exercise.cases:
         module, x = modules.made(answer, sizes, shape)
         got = modules.output(module, x, "for (B, N, D)", modules.right_shape(exercise, sizes, x))
         reject_if(same(got[:, :-1], x), END)
-        changed = "the patches behind the class token came out changed; here nothing is added to them"
+        changed = "the patches after the class token have changed, but nothing should be added to them here"
         reject_if(not same(got[:, 1:], x), changed)
-        each = "the images of a batch get different class tokens; it is one learned vector, the same for all. Use expand"
+        each = "the images of a batch get different class tokens, but it is one learned vector for all of them. Use expand"
         reject_if(not same(got[:, 0], got[:1, 0].expand_as(got[:, 0])), each)
 
 
 BATCHES = [(6, (4, 5, 6)), (4, (1, 9, 4)), (8, (3, 2, 8)), (6, (7, 5, 6)), (6, (5, 4, 6))]
-SEVERAL_VECTORS = "learns {times} vectors; the class token is one vector of D = {D}, whatever the batch size"
+SEVERAL_VECTORS = "learns {times} vectors, but the class token is one vector of D = {D}, whatever the batch size"
 ADD_CLASS_TOKEN = ModuleExercise(
     name="add_class_token",
     module=ClassToken,
     function=front,
     readings=class_token_reading,
     ideas={
-        "gives one token more, for every batch size": [tokens_shape],
-        "the same vector stands in front of every image": [steady, in_front],
+        "adds one token, for every batch size": [tokens_shape],
+        "puts the same vector in front of every image": [steady, in_front],
         "it is one registered vector": [partial(registered, several=SEVERAL_VECTORS), readable, modules.numbers],
         "gradients reach it and the patches": [modules.other_sizes, modules.every_gradient],
     },
@@ -90,9 +90,9 @@ ADD_CLASS_TOKEN = ModuleExercise(
     structures={f"the class token {UNREGISTERED}": lambda D: []},
     cases=[((D,), shape) for D, shape in BATCHES],
     count="(B, N + 1, D)",
-    advice="The token is one vector, (1, 1, D); expand it to the batch at hand, x.shape[0], inside forward",
-    unknown="token 0 is not the learned vector; hand the vector on as it is (an average of patches is no class token)",
-    unread="keeps the vector in several parts; one parameter of D numbers holds it",
+    advice="The token is one vector, (1, 1, D); expand it to the size of the batch, x.shape[0], inside forward",
+    unknown="token 0 is not the learned vector; use the vector as it is (an average of patches is not a class token)",
+    unread="keeps the vector in several parts; store it in one parameter of D numbers",
 )
 check_add_class_token = ADD_CLASS_TOKEN.check
 
@@ -113,17 +113,19 @@ class Tokens(nn.Module):
 
 
 def token_readings(module: nn.Module, N: int, D: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Class token and positions among the parameters, told apart by their size."""
+    """Class token and positions among the parameters, distinguished by their size."""
     by_size = {p.numel(): p for p in module.parameters()}
     if set(by_size) == {D, (N + 1) * D}:
         yield by_size[D].flatten(), by_size[(N + 1) * D].reshape(N + 1, D)
 
 
 def quiet(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake when the positions start so large that the patches are lost in them."""
+    """Raise Mistake if the positions start so large that they dominate the patches."""
     for sizes, _ in exercise.cases:
         for _, positions in exercise.readings(modules.build(answer, *sizes), *sizes):
-            drown = "the positions start with a standard deviation near 1 and drown the patches: the published code has 0.02"
+            drown = (
+                "the positions start with a standard deviation near 1 and dominate the patches: the published code uses 0.02"
+            )
             reject_if(positions.detach().std() > 0.3, drown)
 
 
@@ -133,20 +135,21 @@ TOKEN_EMBED = ModuleExercise(
     function=lambda x, token, positions: front(x, token) + positions,
     readings=token_readings,
     ideas={
-        "gives one token more, for every batch size": [tokens_shape],
+        "adds one token, for every batch size": [tokens_shape],
         "one class token and N + 1 positions are learned": [steady, registered],
-        "adds to each token its own position, gradients too":
+        "adds its own position embedding to each token, with the right gradients":
             [readable, quiet, modules.numbers, modules.other_sizes, modules.every_gradient],
     },
     mistakes=SHAPES
     | {
         "the positions are never added": front,
         "the positions are added twice": lambda x, token, positions: front(x, token) + 2 * positions,
-        "one position vector is added to every token; each token has its own":
+        "the same position vector is added to every token, but each token has its own":
             lambda x, token, positions: front(x, token) + positions[0],
-        "the positions are subtracted; equation 1 adds them": lambda x, token, positions: front(x, token) - positions,
-        "the positions are multiplied; equation 1 adds them": lambda x, token, positions: front(x, token) * positions,
-        "the class token is left without its position: add after the cat":
+        "the positions are subtracted, but equation 1 adds them": lambda x, token, positions: front(x, token) - positions,
+        "the tokens are multiplied by the positions, but equation 1 adds them":
+            lambda x, token, positions: front(x, token) * positions,
+        "the class token has no position: add the positions after the cat":
             lambda x, token, positions: front(x + positions[1:], token),
         END: lambda x, token, positions: end(x, token) + positions,
         "the positions are off by one: row 0 of the table belongs to the class token":
@@ -154,13 +157,13 @@ TOKEN_EMBED = ModuleExercise(
     },
     structures={
         f"neither class token nor positions are learned: each {UNREGISTERED}": lambda N, D: [],
-        f"learns the class token alone, or one position; the other {UNREGISTERED}": lambda N, D: [D],
-        f"learns the positions alone: the class token {UNREGISTERED}": lambda N, D: [(N + 1) * D],
-        "learns two vectors: the class token, and one position for all patches. Then a patch still cannot tell "
-        "where it stood: positions are (1, N + 1, D), one vector a token": lambda N, D: [D, D],
-        "learns N positions, one too few: the class token gets a position too (E_pos has N + 1 rows)":
+        f"learns only the class token, or one position; the other {UNREGISTERED}": lambda N, D: [D],
+        f"learns only the positions: the class token {UNREGISTERED}": lambda N, D: [(N + 1) * D],
+        "learns two vectors: the class token, and one position for all patches. The model still cannot tell where a "
+        "patch was: positions are (1, N + 1, D), one vector for each token": lambda N, D: [D, D],
+        "learns N positions, which is one too few: the class token has a position too (E_pos has N + 1 rows)":
             lambda N, D: [D, N * D],
-        "learns three vectors: all patches share one position; each token needs its own": lambda N, D: [D, 2 * D],
+        "learns three vectors, so all patches share one position, but each token needs its own": lambda N, D: [D, 2 * D],
     },
     cases=[((shape[1], D), shape) for D, shape in BATCHES],
     count="(B, N + 1, D)",

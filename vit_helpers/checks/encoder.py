@@ -40,47 +40,51 @@ def unused(y: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 NORMS = variants(normed, {
-    "takes mean and variance over the tokens; they belong to each token alone, over the last axis": {"axes": lambda n: -2},
-    "takes mean and variance over the batch; that is batch norm. Each token has its own, over the last axis":
+    "takes mean and variance over the tokens, but each token has its own, over the last axis": {"axes": lambda n: -2},
+    "takes mean and variance over the batch, as batch norm does, but each token has its own, over the last axis":
         {"axes": lambda n: 0},
-    "takes mean and variance over batch and tokens; that is batch norm. Each token has its own, over the last axis":
+    "takes mean and variance over batch and tokens, as batch norm does, but each token has its own, over the last axis":
         {"axes": lambda n: tuple(range(n - 1))},
-    "takes one mean and variance for a whole image; each token has its own, over the last axis":
+    "takes one mean and variance for a whole image, but each token has its own, over the last axis":
         {"axes": lambda n: tuple(range(1, n)) if n > 2 else (0, 1)},
-    "takes one mean and variance for all numbers at once; each token has its own, over the last axis":
+    "takes one mean and variance for all numbers at once, but each token has its own, over the last axis":
         {"axes": lambda n: tuple(range(n))},
-    "divides by D - 1 in the variance; layer norm divides by D: unbiased=False or correction=0": {"correction": 1},
-    "divides by D - 1 in the variance, and eps stands outside the root": {"correction": 1, "divide": outside},
-    "eps stands outside the root; it is added to the variance, inside": {"divide": outside},
-    "eps is squared, missing or far too small; add it to the variance as it is, 1e-6 unless another is given":
+    "divides by D - 1 in the variance, but layer norm divides by D: use unbiased=False or correction=0": {"correction": 1},
+    "divides by D - 1 in the variance, and eps is outside the square root": {"correction": 1, "divide": outside},
+    "eps is outside the square root, but it must be added to the variance, inside": {"divide": outside},
+    "eps is squared, missing or far too small; add it to the variance as it is, 1e-6 unless another value is given":
         {"eps_of": lambda eps: eps**2},
-    "eps is not the one that was given, it is always 1e-6": {"eps_of": lambda eps: 1e-6},
-    "there is no eps: a token whose numbers are all equal has variance 0, and 0 / 0 gives NaN. Add eps inside the root":
+    "eps is always 1e-6 instead of the one that is given": {"eps_of": lambda eps: 1e-6},
+    "there is no eps: a token whose numbers are all equal has variance 0, and 0 / 0 is NaN. Add eps inside the root":
         {"eps_of": lambda eps: 0.0},
     "eps is 1e-5, torch's own default; use the one that was given": {"eps_of": lambda eps: 1e-5},
-    "divides by the variance; divide by its root": {"divide": lambda x, c, v, eps: c / (v + eps)},
+    "divides by the variance instead of its square root": {"divide": lambda x, c, v, eps: c / (v + eps)},
     "the mean is not subtracted": {"divide": lambda x, c, v, eps: x / (v + eps).sqrt()},
-    "the mean is not subtracted, and the mean square is divided out (that is RMSNorm)":
+    "the mean is not subtracted, and only the mean square is divided out (that is RMSNorm)":
         {"divide": lambda x, c, v, eps: x / (x.square().mean(-1, keepdim=True) + eps).sqrt()},
-    "only the mean is subtracted; divide by the root of the variance too": {"divide": lambda x, c, v, eps: c},
-    "multiplies by the root of the variance; divide by it": {"divide": lambda x, c, v, eps: c * (v + eps).sqrt()},
+    "only the mean is subtracted; divide by the square root of the variance too": {"divide": lambda x, c, v, eps: c},
+    "multiplies by the square root of the variance instead of dividing by it":
+        {"divide": lambda x, c, v, eps: c * (v + eps).sqrt()},
     "scale and shift are missing: weight and bias are not used": {"affine": unused},
     "weight and bias are not used, and eps is 1e-5, torch's own default": {"affine": unused, "eps_of": lambda eps: 1e-5},
     "the shift is missing: bias is not used": {"affine": lambda y, w, b: y * w},
     "the scale is missing: weight is not used": {"affine": lambda y, w, b: y + b},
-    "scale and shift have changed places: multiply by weight, add bias": {"affine": lambda y, w, b: y * b + w},
-    "shifts before it scales: multiply by weight first, then add bias": {"affine": lambda y, w, b: (y + b) * w},
-    "the bias is subtracted; add it": {"affine": lambda y, w, b: y * w - b},
-    "scales by 1 + weight; the weight is the whole scale": {"affine": lambda y, w, b: y * (1 + w) + b},
-    "divides by a length, the root of a sum; it is of a mean": {"divide": lambda x, c, v, eps: F.normalize(c, dim=-1)},
-    "takes one variance for all numbers, not one a token":
+    "scale and shift are exchanged: multiply by weight, add bias": {"affine": lambda y, w, b: y * b + w},
+    "shifts before it scales, but it should multiply by weight first and then add bias":
+        {"affine": lambda y, w, b: (y + b) * w},
+    "the bias is subtracted instead of added": {"affine": lambda y, w, b: y * w - b},
+    "scales by 1 + weight, but the weight is the whole scale": {"affine": lambda y, w, b: y * (1 + w) + b},
+    "divides by a length, the square root of a sum, but the variance is a mean":
+        {"divide": lambda x, c, v, eps: F.normalize(c, dim=-1)},
+    "takes one variance for all numbers instead of one for each token":
         {"divide": lambda x, c, v, eps: c / (x.var(correction=0) + eps).sqrt()},
-    "takes one mean for all numbers, not one a token": {"divide": lambda x, c, v, eps: (x - x.mean()) / (v + eps).sqrt()},
-    "takes x from the mean; take the mean from x": {"affine": lambda y, w, b: b - y * w},
-    "divides by weight; multiply by it": {"affine": lambda y, w, b: y / w + b},
-    "gives x back as it came": {"divide": lambda x, c, v, eps: x, "affine": unused},
+    "takes one mean for all numbers instead of one for each token":
+        {"divide": lambda x, c, v, eps: (x - x.mean()) / (v + eps).sqrt()},
+    "subtracts x from the mean instead of the mean from x": {"affine": lambda y, w, b: b - y * w},
+    "divides by weight instead of multiplying by it": {"affine": lambda y, w, b: y / w + b},
+    "returns x unchanged": {"divide": lambda x, c, v, eps: x, "affine": unused},
 }) | {
-    "brackets are missing around x - mean":
+    "parentheses are missing around x - mean":
         lambda x, w, b, eps=1e-6: x - x.mean(-1, True) / (x.var(-1, keepdim=True, correction=0) + eps).sqrt() * w + b,
 }  # fmt: skip
 
@@ -100,14 +104,14 @@ LAYER_NORM = Exercise(
     name="layer_norm",
     reference=normed,
     says="{when}: {words}",
-    unknown="the shape is right, the numbers are not: (x - mean) / sqrt(variance + eps)",
-    hints={"must match the size": "Do lengths not fit? keepdim=True in mean and var keeps the axis, (..., 1)"},
+    unknown="the shape is right, but the numbers are not: (x - mean) / sqrt(variance + eps)",
+    hints={"must match the size": "Do the lengths not match? keepdim=True in mean and var keeps the axis, (..., 1)"},
     contract_case=tokens(2, 5, 6),
     ideas={
-        "one image: each token by its own mean and variance, then scale and shift":
+        "one image: each token has its own mean and variance, then scale and shift":
             [tokens(5, 4, when="for one image of 5 tokens, D = 4")],
         "a batch, with any axes in front": [tokens(*shape) for shape in ((2, 5, 4), (4, 4, 4), (3, 2, 5, 6), (5, 2, 4))],
-        "eps inside the root: 1e-6 unless another is given, and no NaN": [
+        "eps is inside the square root, 1e-6 unless another is given, and there is no NaN": [
             *(tokens(3, 5, 8, size=size, when=f"for tokens {size:g} times as large") for size in (0.0, 1e-3)),
             tokens(2, 5, 8, eps=(0.5,), when="for eps = 0.5"),
             tokens(2, 5, 8, size=1e-3, eps=(1e-3,), when="for small tokens and eps = 0.001"),
@@ -130,7 +134,7 @@ check_mlp, check_block, check_mend = FEED_FORWARD.check, BLOCK.check, FIX.check
 
 
 def count(parts: Callable[[float], tuple[float, float]], D: int, r: float = 4) -> float:
-    """So many squares of the width and so many widths, both from mlp_ratio."""
+    """The number of parameters, as squares of the width plus widths, both from mlp_ratio."""
     squares, widths = parts(r)
     return squares * D * D + widths * D
 
@@ -140,16 +144,16 @@ BLOCK_PARAMETERS = Exercise(
     reference=partial(count, lambda r: (4 + 2 * r, 9 + r)),
     when=lambda D, *ratio: f"for D = {D}" + "".join(f" and mlp_ratio {r}" for r in ratio),
     says="gives {got:,} {when}, it should give {right:,}: {words}",
-    unknown="add up each layer's weights and biases; in Python a square is D**2, not D^2",
+    unknown="add up the weights and biases of each layer; in Python a square is D**2, not D^2",
     depends="D and mlp_ratio",
     ideas={
-        "any width D, B/16's 768 among them": [fixed(D) for D in (100, 768, 1024, 1, 2, 7)],
+        "any width D, including the 768 of B/16": [fixed(D) for D in (100, 768, 1024, 1, 2, 7)],
         "other MLP widths": [
             fixed(*sizes) for sizes in ((8, 4), (8, 2), (64, 1), (768, 3), (10, 8), (16, 2.5))
         ],
     },
     mistakes={words: partial(count, parts) for words, parts in {
-        "that is right for mlp_ratio 4 only: use the one that is given": lambda r: (12, 13),
+        "that is right only for mlp_ratio = 4: use the one that is given": lambda r: (12, 13),
         "the MLP's first bias has mlp_ratio * D numbers": lambda r: (4 + 2 * r, 13),
         "the MLP's weights are 2 * mlp_ratio * D * D": lambda r: (12, 9 + r),
         "both weights of the MLP grow with mlp_ratio": lambda r: (8 + r, 9 + r),
@@ -157,7 +161,7 @@ BLOCK_PARAMETERS = Exercise(
         "the biases and the norms are missing": lambda r: (4 + 2 * r, 0),
         "the norms are missing, 2 D each, or the biases of attention, 4 D": lambda r: (4 + 2 * r, 5 + r),
         "2 D are missing: a block has two norms, each with a scale and a shift, 2 D": lambda r: (4 + 2 * r, 7 + r),
-        "that is a norm too many: a block has two": lambda r: (4 + 2 * r, 11 + r),
+        "that is one norm too many: a block has two": lambda r: (4 + 2 * r, 11 + r),
         "the biases of all Linears are missing": lambda r: (4 + 2 * r, 4),
         "the MLP's biases are missing: hidden width and D": lambda r: (4 + 2 * r, 8),
         "the bias of the MLP's second layer is missing": lambda r: (4 + 2 * r, 8 + r),

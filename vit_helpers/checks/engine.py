@@ -27,8 +27,8 @@ Outcome = Mapping[str, Any]  # what an answer gives, part by part
 class Case:
     """Arguments to try.
 
-    draw: makes them, with other values at every call; when: the case in words, in place of the exercise's;
-    hint: the way out for an answer that raises an error here
+    draw: makes them, with other values at every call; when: the case in words, instead of the exercise's;
+    hint: advice for an answer that raises an error here
     """
 
     draw: Callable[[], Given]
@@ -43,7 +43,7 @@ def cases(*several: Given) -> list[Case]:
 
 @dataclass(frozen=True)
 class Exercise:
-    """A function to be written, and all that its check and the tests need to know of it.
+    """A function to be written, and all that its check and the tests need to know about it.
 
     ideas    : {what is right: cases, or functions of exercise and answer that raise `Mistake`}; tried in this order.
                The traces of a good answer (`contract`) are tried in the idea that holds contract, or in the last
@@ -53,8 +53,8 @@ class Exercise:
     when     : the arguments in words; says: the message about wrong numbers
     odd      : (got, right, *arguments) -> what is odd about a wrong result that no mistake gives, or None
     unknown  : words for any other wrong result, or a function as `odd`, or one of both for each name in `returns`
-    observe  : what is compared, where it is not what the answer returns: (answer, *arguments) -> a dictionary
-    also     : other whole right answers, whose numbers differ: a small eps, n in place of n - 1
+    observe  : what is compared, if that is not what the answer returns: (answer, *arguments) -> a dictionary
+    also     : other whole right answers, whose numbers differ: a small eps, n instead of n - 1
     wider    : the results that may be float64 where float32 came in
     """
 
@@ -67,7 +67,7 @@ class Exercise:
     when: Callable[..., str] = lambda *given: f"for shape {tuple(given[0].shape)}"
     says: str | Callable[..., str] = ""  # a function: (part, got, right, words, *arguments) -> the message
     odd: Callable[..., str | None] | None = None
-    unknown: str | Callable[..., str] | dict[str, Any] = "the shape is right, the numbers are not"
+    unknown: str | Callable[..., str] | dict[str, Any] = "the shape is right, but the numbers are not"
     kind: str = "a number"
     depends: str = ""  # on what a number depends, for the answer that gives the same everywhere
     fresh: str = RANDOM  # for numbers that are others at every call
@@ -100,7 +100,7 @@ class Exercise:
         return [item for items in self.ideas.values() for item in items if isinstance(item, Case)]
 
     def try_items(self, items: Iterable[Any], answer: Function) -> None:
-        """Try one idea: every case in two states, then the first once more; Mistake when the answer is wrong."""
+        """Try one idea: every case with two draws, then the first once more; Mistake if the answer is wrong."""
         tried: list[tuple[Case, Given]] = []
         for item in items:
             if not isinstance(item, Case):
@@ -114,7 +114,7 @@ class Exercise:
             self.try_case(answer, *tried[0])
 
     def try_case(self, answer: Function, case: Case, given: Given) -> None:
-        """Mistake unless an answer is right for these arguments."""
+        """Raise Mistake unless an answer is right for these arguments."""
         when = case.when or self.when(*given)
         right = self.outcome(self.reference, given)
         try:
@@ -136,7 +136,7 @@ class Exercise:
         return next((each for each in (right, *others) if self.agree(got, each)), right) if self.also else right
 
     def try_form(self, answer: Function, given: Given) -> None:
-        """Mistake unless an answer gives things of the right number, type and shape, whatever numbers they hold."""
+        """Raise Mistake unless an answer returns results of the right number, type and shape, whatever their numbers are."""
         right = self.outcome(self.reference, given)
         self.formed(self.asked(answer, given), right, self.when(*given), answer, given)
 
@@ -145,7 +145,7 @@ class Exercise:
         return same(got, wanted) if isinstance(wanted, Tensor) else self.like(got, wanted)
 
     def asked(self, answer: Function, given: Given) -> Any:
-        """What an answer gives, as a dictionary where the exercise observes more than that."""
+        """What an answer returns, or a dictionary if the exercise observes more than that."""
         return ask(partial(self.observe, answer) if self.observe else answer, *given, changes=self.changes, model=self.model)
 
     def outcome(self, function: Function, given: Given) -> Outcome:
@@ -193,14 +193,14 @@ class Exercise:
         return got
 
     def expect_shape(self, got: Any, part: str, wanted: Tensor, name: str, answer: Function, given: Given) -> None:
-        """Mistake with words of its own for the shape that a wrong answer of the table gives, too."""
+        """A Mistake of its own for a shape that a wrong answer of the table gives, too."""
         if not isinstance(got, Tensor) or got.shape == wanted.shape:
             return
         words = self.explain(answer, given, part, lambda theirs: isinstance(theirs, Tensor) and theirs.shape == got.shape)
         reject_if(words, f"gives shape {tuple(got.shape)} {name}; it should give {tuple(wanted.shape)}: {words}")
 
     def name_mistake(self, answer: Function, case: Case, given: Given, part: str, got: Any, right: Any, when: str) -> None:
-        """Raise `Mistake` with the words for a wrong result."""
+        """Raise `Mistake` with the message for a wrong result."""
         words = self.explain(answer, given, part, lambda theirs: self.like(got, theirs))
         if not words and isinstance(got, Tensor):
             self.expect_own(answer, case, given, part, got, when)
@@ -215,12 +215,12 @@ class Exercise:
         words = words.replace("{when}", when)
         if callable(self.says):
             raise Mistake(self.says(part, got, right, words, *given))
-        usual = "{part} {when}: {words}" if isinstance(right, Tensor) else "gives {got} {when}, wanted {right}: {words}"
+        usual = "{part} {when}: {words}" if isinstance(right, Tensor) else "gives {got} {when} instead of {right}: {words}"
         values = {"part": part, "when": when, "words": words, "got": number(got), "right": number(right)}
         raise Mistake((self.says or usual).format(*given, **values).strip())
 
     def expect_own(self, answer: Function, case: Case, given: Given, part: str, got: Tensor, when: str) -> None:
-        """Mistake where a result belongs to other inputs: it was kept, or images of a batch mix."""
+        """Raise Mistake if a result belongs to other inputs, because it was kept or because images of a batch mix."""
         again = self.tried(answer, given)
         reject_if(again and not equal(got, again[part]), self.fresh)
         theirs = None if equal(given, other := case.draw()) else self.tried(answer, other)
@@ -229,7 +229,7 @@ class Exercise:
             return
         for kept in (0, len(got) - 1):
             mixed = self.tried(answer, tuple(others_changed(x, len(got), kept) for x in given))
-            words = f"images mix {when}: changing the others changes image {kept}'s {part or 'result'}"
+            words = f"images mix {when}: changing the other images changes image {kept}'s {part or 'result'}"
             reject_if(mixed and not same(mixed[part][kept], got[kept]), words)
 
     def like(self, got: Any, theirs: Any) -> bool:
@@ -278,18 +278,18 @@ def fixed(*given: Any) -> Case:
 
 
 def forms(exercise: Exercise, answer: Function, cases: Sequence[Case] = ()) -> None:
-    """Mistake unless an answer gives things of the right form in every case, whatever numbers they hold."""
+    """Raise Mistake unless an answer returns results of the right form in every case, whatever their numbers are."""
     for case in cases or exercise.cases():
         exercise.try_form(answer, case.draw())
 
 
 def number(value: Any) -> Any:
-    """A number for the reader: whole ones without a point."""
+    """A number for the reader, without a decimal point if it is whole."""
     return int(value) if is_number(value) else value
 
 
 def others_changed(x: Any, length: int, kept: int) -> Any:
-    """The same tensor with all rows of its first axis changed but one, where it has that many."""
+    """The same tensor with all rows of its first axis but one changed, if it has that many."""
     if not isinstance(x, Tensor) or not x.is_floating_point() or len(x) != length:
         return x
     moved = 2 * x + 1

@@ -28,32 +28,33 @@ def mlp(
 
 
 MLPS = variants(mlp, {
-    "a GELU stands after the last layer too; nothing does, or the MLP could hardly subtract": {"after": F.gelu},
-    "a ReLU stands after the last layer; nothing does": {"after": F.relu},
-    "GELU stands after the last layer, not between the two": {"act": identity, "after": F.gelu},
-    "GELU stands before the first layer, not between the two": {"act": identity, "before": F.gelu},
-    "GELU stands before the first layer too; it stands between the two alone": {"before": F.gelu},
-    "nothing stands between the layers: two Linears in a row are one; put a GELU there": {"act": identity},
-    "has a ReLU where the paper has a GELU": {"act": F.relu},
-    "has ReLU, and once more after the last layer; the paper has one GELU between": {"act": F.relu, "after": F.relu},
-    "has the tanh form of GELU (that of flax), which differs a little; the exact one is wanted, nn.GELU()":
+    "there is a GELU after the last layer too; without it, the MLP can also subtract": {"after": F.gelu},
+    "there is a ReLU after the last layer, but nothing should follow it": {"after": F.relu},
+    "GELU comes after the last layer instead of between the two": {"act": identity, "after": F.gelu},
+    "GELU comes before the first layer instead of between the two": {"act": identity, "before": F.gelu},
+    "GELU comes before the first layer too, but it belongs only between the two": {"before": F.gelu},
+    "there is no activation between the layers, and two Linears in a row are one: put a GELU there": {"act": identity},
+    "uses ReLU where the paper uses GELU": {"act": F.relu},
+    "uses ReLU, and again after the last layer, but the paper uses one GELU between the two":
+        {"act": F.relu, "after": F.relu},
+    "uses the tanh form of GELU (as flax does), which differs a little; use the exact one, nn.GELU()":
         {"act": partial(F.gelu, approximate="tanh")},
-    "has x * sigmoid(1.702 x), a rough form of GELU; the exact one is wanted, nn.GELU()":
+    "uses x * sigmoid(1.702 x), a rough form of GELU; use the exact one, nn.GELU()":
         {"act": lambda x: x * torch.sigmoid(1.702 * x)},
-    "has a SiLU where the paper has a GELU": {"act": F.silu},
-    "has a tanh where the paper has a GELU": {"act": torch.tanh},
-    "has a sigmoid where the paper has a GELU": {"act": torch.sigmoid},
-    "a leaky ReLU stands where the paper has a GELU": {"act": F.leaky_relu},
-    "has Phi(x) alone; GELU is x * Phi(x)": {"act": torch.special.ndtr},
+    "uses SiLU where the paper uses GELU": {"act": F.silu},
+    "uses tanh where the paper uses GELU": {"act": torch.tanh},
+    "uses a sigmoid where the paper uses GELU": {"act": torch.sigmoid},
+    "uses a leaky ReLU where the paper uses GELU": {"act": F.leaky_relu},
+    "uses Phi(x) alone, but GELU is x * Phi(x)": {"act": torch.special.ndtr},
     "GELU is twice too large: the factor 1/2 is missing": {"act": lambda x: 2 * F.gelu(x)},
-    "has erf(x) in GELU; it is erf(x / sqrt(2))": {"act": lambda x: x * (1 + torch.erf(x)) / 2},
-    "adds its input; the residual belongs to the block": {"residual": 1},
-    "norms its input; that belongs to the block": {"before": lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-6)},
+    "uses erf(x) in GELU, but it should be erf(x / sqrt(2))": {"act": lambda x: x * (1 + torch.erf(x)) / 2},
+    "adds its input, but the residual connection belongs to the block": {"residual": 1},
+    "normalizes its input, but the norm belongs to the block": {"before": lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-6)},
 })  # fmt: skip
 
 
 def affine(module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Weight (out, in) and bias (out,) of every map in which a module holds both, nn.Linear or not, either way round."""
+    """Weight (out, in) and bias (out,) of every layer that has both, nn.Linear or not, transposed or not."""
     for part in module.modules():
         own = [p.squeeze() for p in part.parameters(recurse=False)]
         for weight, bias in permutations(own, 2):
@@ -69,7 +70,7 @@ def mlp_readings(module: nn.Module, dim: int, hidden: int) -> Iterator[Reading]:
 
 
 def tokens_alone(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless a module repeats itself in both modes and reads every token alone."""
+    """Raise Mistake unless a module gives the same result again in both modes and processes every token separately."""
     (sizes, shape), *_ = exercise.cases
     modules.expect_steady(*modules.made(answer, sizes, shape), shape)
     for size in (shape, (sizes[0],) * 3):
@@ -79,7 +80,9 @@ def tokens_alone(exercise: ModuleExercise, answer: Function) -> None:
         with torch.no_grad():
             moved = (modules.output(module.eval(), x) - modules.output(module, other)).abs().amax(-1) > 1e-5
         moved[1, 3] = False
-        reject_if(moved.any(), "a token's result changes when another token does: the MLP reads every token alone")
+        reject_if(
+            moved.any(), "a token's result changes when another token does, but the MLP processes each token separately"
+        )
 
 
 def two_layers(D: int, hidden: int) -> list[int]:
@@ -94,9 +97,9 @@ FEED_FORWARD = ModuleExercise(
     ideas={
         "(B, T, D) in, (B, T, D) out": [modules.shapes],
         "two layers with biases, D -> hidden -> D": [modules.parameters],
-        "every token alone, the same at every call": [tokens_alone],
-        "a GELU between, nothing after": [modules.numbers],
-        "the exact GELU, float64 too": [modules.other_sizes],
+        "each token separately, with the same result at every call": [tokens_alone],
+        "a GELU between the layers, and nothing after them": [modules.numbers],
+        "the exact GELU, in float64 too": [modules.other_sizes],
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
     mistakes=MLPS,
@@ -106,15 +109,15 @@ FEED_FORWARD = ModuleExercise(
         "the second layer has no bias": lambda D, hidden: [D * hidden, hidden, hidden * D],
         "only the first layer is registered; layers in a plain list are not": lambda D, hidden: [D * hidden, hidden],
         "only the second layer is registered; layers in a plain list are not": lambda D, hidden: [hidden * D, D],
-        "that is a LayerNorm too many; it belongs to the block": lambda D, hidden: [*two_layers(D, hidden), 2 * D],
-        "the hidden width is always 4 D; take the one that is given": lambda D, hidden: two_layers(D, 4 * D),
+        "that is one LayerNorm too many, because it belongs to the block": lambda D, hidden: [*two_layers(D, hidden), 2 * D],
+        "the hidden width is always 4 D, but it should be the one that is given": lambda D, hidden: two_layers(D, 4 * D),
         "the second argument is the hidden width itself, not a factor 4 less": lambda D, hidden: two_layers(D, 4 * hidden),
         "the second argument is the hidden width itself, not a factor on D": lambda D, hidden: two_layers(D, D * hidden),
-        "that is a layer too many": lambda D, hidden: [*two_layers(D, hidden), hidden * hidden, hidden],
+        "that is one layer too many": lambda D, hidden: [*two_layers(D, hidden), hidden * hidden, hidden],
     },
     cases=[((6, 10), (2, 5, 6)), ((5, 20), (2, 5, 5)), ((8, 3), (1, 1, 8)), ((4, 4), (3, 4, 4))],
     count="2 D hidden + hidden + D",
     advice="count weights and biases of D -> hidden -> D",
-    unknown="shapes and parameters are right, the numbers are not: Linear, GELU, Linear",
+    unknown="shapes and parameters are right, but the numbers are not: Linear, GELU, Linear",
     unread="build it from nn.Linear layers with their own biases, so that weights can be copied",
 )

@@ -1,4 +1,4 @@
-"""An exercise whose answer is a module class: the reference is a function of the parameters, however they are kept."""
+"""An exercise whose answer is a module class: the reference is a function of the parameters, however they are stored."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -50,7 +50,7 @@ class ModuleExercise:
     cases: Sequence[tuple[Sizes, Sizes]]
     count: str  # the number of parameters as a formula
     advice: str = ""  # for another number that no wrong class has
-    unknown: str = "shapes and parameters are right, the numbers are not"
+    unknown: str = "shapes and parameters are right, but the numbers are not"
     unread: str = "build it from nn.Linear layers, so that weights can be copied"
     stages: Mapping[str, Class] = field(default_factory=dict)
     vectorized: bool = False  # whether all readings are tried at once (torch.vmap): for parts with hundreds of readings
@@ -99,13 +99,13 @@ class ModuleExercise:
 
 
 def squares(a: int, b: int) -> Callable[..., list[int]]:
-    """So many squares of the width, and so many widths."""
+    """The number of parameters, as `a` squares of the width plus `b` widths."""
     return lambda D, *sizes: [a * D * D, b * D]
 
 
 def build(answer: Any, *sizes: int) -> nn.Module:
-    """The learner's module with every weight and bias drawn anew: no two tensors share their numbers, and none is zero."""
-    reject_if(isinstance(answer, nn.Module), "got a module that is built already; hand over the class itself")
+    """The learner's module, built from its sizes; Mistake if the answer is not a class of modules."""
+    reject_if(isinstance(answer, nn.Module), "got a module that is already built; pass the class itself")
     module = ask(answer, *sizes)
     if not isinstance(module, nn.Module):
         raise Mistake(f"gives {short(module)}; it should be an nn.Module")
@@ -113,7 +113,7 @@ def build(answer: Any, *sizes: int) -> nn.Module:
 
 
 def randomized(module: nn.Module, x: Tensor) -> nn.Module:
-    """A module whose parameters are drawn anew; lazy ones are made by a first call."""
+    """A module with new random parameters, none of them zero; lazy ones are created by a first call."""
     with torch.no_grad():
         if any(nn.parameter.is_lazy(p) for p in module.parameters()):
             module(torch.zeros_like(x))
@@ -123,7 +123,7 @@ def randomized(module: nn.Module, x: Tensor) -> nn.Module:
 
 
 def made(answer: Any, sizes: Sizes, shape: Sizes, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Tensor]:
-    """A learner's module with numbers of its own everywhere, and an input with negative numbers and numbers above 1."""
+    """A learner's module with random parameters, and an input with negative numbers and numbers above 1."""
     x = 1.5 * torch.randn(shape, dtype=dtype)
     return randomized(build(answer, *sizes), x.float()).to(dtype), x
 
@@ -143,20 +143,20 @@ def right_shape(exercise: ModuleExercise, sizes: Sizes, x: Tensor) -> Sizes:
 
 
 def expect_steady(module: nn.Module, x: Tensor, shape: Sizes) -> None:
-    """Mistake unless a module leaves its input alone, gives the same for it in both modes, and anew for another."""
+    """Raise Mistake unless a module leaves its input unchanged, repeats its result in both modes, and recomputes it."""
     other, found = torch.randn_like(x), {}
-    drawn = "something is drawn at random inside forward. A dropout, or a layer made there?"
+    drawn = "something is random inside forward. Is there a dropout, or a layer that is created there?"
     with torch.no_grad():
         for mode in ("evaluation", "training"):
             found[mode] = ask(module.train(mode == "training"), x)
             expect_tensor(found[mode], shape, f"in {mode} mode")
-            reject_if(not same(found[mode], module(x)), f"gives another result at a second call in {mode} mode: {drawn}")
+            reject_if(not same(found[mode], module(x)), f"gives a different result at a second call in {mode} mode: {drawn}")
             expect_anew(found[mode], module(other))
-    reject_if(not same(*found.values()), "gives something else in training mode than in evaluation mode")
+    reject_if(not same(*found.values()), "gives different results in training mode and in evaluation mode")
 
 
 def shapes(exercise: ModuleExercise, answer: Any) -> None:
-    """Mistake unless a module gives tensors of the right shape, in training and in evaluation mode."""
+    """Raise Mistake unless a module gives tensors of the right shape, in training and in evaluation mode."""
     (sizes, shape), *_ = exercise.cases
     output(*made(answer, sizes, shape))
     module, x = made(answer, sizes, (1, shape[1] + 2, *shape[2:]))
@@ -164,20 +164,23 @@ def shapes(exercise: ModuleExercise, answer: Any) -> None:
 
 
 def parameters(exercise: ModuleExercise, answer: Any) -> None:
-    """Mistake unless a module has as many parameters as the right one, in layers that can be read."""
+    """Raise Mistake unless a module has as many parameters as the right one, in layers that are recognized."""
     (sizes, shape), *_ = exercise.cases
     module, right = made(answer, sizes, shape)[0], exercise.module(*sizes)
     count, wanted = (sum(p.numel() for p in m.parameters()) for m in (module, right))
-    reject_if(not count, "has no parameters: make the layers in __init__, as attributes or in nn.ModuleList, no plain list")
+    reject_if(
+        not count,
+        "has no parameters: create the layers in __init__, as attributes or in an nn.ModuleList, not in a plain list",
+    )
     if count != wanted:
         known = (words for words, theirs in exercise.structures.items() if sum(theirs(*sizes)) == count)
         words = next(known, exercise.advice)
-        raise Mistake(f"has {count} parameters for D = {sizes[0]}, it should have {exercise.count} = {wanted}: {words}")
+        raise Mistake(f"has {count} parameters for D = {sizes[0]}, but should have {exercise.count} = {wanted}: {words}")
     reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
 
 
 def apart(exercise: ModuleExercise, answer: Any) -> None:
-    """Mistake unless a module repeats itself in both modes and mixes no images."""
+    """Raise Mistake unless a module gives the same result again in both modes and mixes no images."""
     (sizes, shape), *_ = exercise.cases
     module, x = made(answer, sizes, (4, *shape[1:]))
     expect_steady(module, x, right_shape(exercise, sizes, x))
@@ -188,13 +191,13 @@ def apart(exercise: ModuleExercise, answer: Any) -> None:
         other[kept] = x[kept]
         before, after, alone = (ask(module, images) for images in (x, other, x[kept : kept + 1]))
         reject_if(not same(before[kept], after[kept]), mixed.format(kept))
-        reject_if(not same(before[kept], alone[0]), "an image alone gives another result than the same image in a batch")
+        reject_if(not same(before[kept], alone[0]), "an image alone gives a different result from the same image in a batch")
 
 
 def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Sizes) -> Reading:
     """The reading of the parameters under which an answer is right; Mistake when there is none."""
     found = list(exercise.readings(module, *sizes))
-    reject_if(not found, f"for sizes {sizes} the layers have other widths than they should: is a fixed number in your code?")
+    reject_if(not found, f"for sizes {sizes} the layers have the wrong widths: is a fixed number in your code?")
     got = output(module, x, shape=tuple(exercise.function(x, *found[0]).shape))
     atol = 1e-9 if x.dtype == torch.float64 else 1e-4
     stacked = [torch.stack(parts) for parts in zip(*found, strict=True)] if exercise.vectorized else []
@@ -213,7 +216,7 @@ def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Si
 def results(
     x: Tensor, got: Tensor, found: Sequence[Reading], stacked: Sequence[Tensor], function: Callable[..., Tensor]
 ) -> Iterator[tuple[Reading, Tensor]]:
-    """What a function gives under each reading; where they are tried at once, only the nearest to the answer's result."""
+    """What a function gives under each reading; if all are tried at once, only the one nearest to the answer's result."""
     if not stacked:
         for reading in found:
             with torch.no_grad():
@@ -227,7 +230,7 @@ def results(
 
 
 def numbers(exercise: ModuleExercise, answer: Any) -> None:
-    """Mistake unless a module computes the right numbers, in both modes, for two inputs in turn."""
+    """Raise Mistake unless a module computes the right numbers, in both modes, for two inputs in turn."""
     sizes, shape = exercise.cases[0]
     for training in (True, False):
         module, x = made(answer, sizes, shape)
@@ -236,7 +239,7 @@ def numbers(exercise: ModuleExercise, answer: Any) -> None:
 
 
 def other_sizes(exercise: ModuleExercise, answer: Any) -> None:
-    """Mistake unless a module is right for all sizes, in float64 and for large numbers, and keeps the type."""
+    """Raise Mistake unless a module is right for all sizes, in float64 and for large numbers, and keeps the type."""
     for sizes, shape in exercise.cases[1:]:
         reading_of(exercise, *made(answer, sizes, shape), sizes)
     sizes, shape = exercise.cases[0]
@@ -246,7 +249,7 @@ def other_sizes(exercise: ModuleExercise, answer: Any) -> None:
 
 
 def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
-    """Mistake unless input and every parameter get the right gradient, beside gradients that are there already."""
+    """Raise Mistake unless input and every parameter get the right gradient, in the presence of older gradients."""
     sizes, shape = exercise.cases[0]
     module, x = made(answer, sizes, shape)
     x.requires_grad_()
@@ -259,6 +262,6 @@ def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
     lost = [name for name, got in zip(names, mine, strict=True) if got is None]
     reject_if(lost, f"no gradient reaches {', '.join(lost)}: is it used, and neither detached nor frozen?")
     for name, got, wanted in zip(names, mine, right, strict=True):
-        another = f"gives the right numbers, but another gradient for {name} than it should"
+        another = f"gives the right numbers, but the wrong gradient for {name}"
         reject_if(not same(got, wanted, atol=1e-4), another)
     expect_anywhere(module, exercise.module(*sizes), x)

@@ -19,7 +19,7 @@ from vit_helpers.checks.report import Function, reject_if, variants
 
 
 def layers(module: nn.Module) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Weight and bias of every linear map, in the order they were made; nn.MultiheadAttention keeps three in one."""
+    """Weight and bias of every linear layer, in order of creation; nn.MultiheadAttention stores three in one."""
     for part in module.modules():
         own = dict(part.named_parameters(recurse=False))
         weight = own.get("in_proj_weight", own.get("weight"))
@@ -30,7 +30,7 @@ def layers(module: nn.Module) -> Iterator[tuple[Tensor, Tensor | None]]:
 def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
     """Every way to read the layers as queries, keys, values and output projection: w (3, h, d, D), b, weight, bias.
 
-    The equations name no order for the 3D rows: of the axes q/k/v, h and d any may come first.
+    The equations give no order for the 3D rows, so any of the axes q/k/v, h and d may come first.
     """
     found, sizes = list(layers(module)), {"k": 3, "h": heads, "d": dim // heads}
     maps = [(weight, bias) for weight, bias in found if bias is not None]
@@ -70,26 +70,26 @@ def multi_head(
 
 
 SEEN_BEFORE = (  # what a check of modules sees in another way, or cannot tell from another mistake
-    "first axis|whole table|come later|changed places|with values|keys with keys|v back|plain mean|scores are not used"
-    "|reshaped|own sum|transposed weights|averages the queries"
+    "first axis|whole matrix|hides later|exchanged|with values|keys with keys|returns v|plain mean|scores are not "
+    "used|reshaped|own sum|transposed weights|averages the queries"
 )
 HEADS = variants(multi_head, {
     words: {part: wrong}
     for part, table in (("weights", WEIGHTS), ("values", VALUES))
     for words, wrong in table.items() if not re.search(SEEN_BEFORE, words)
 } | {
-    "divides by T, the number of tokens; the scores are divided by the root of d":
+    "divides by T, the number of tokens, instead of the square root of d":
         {"weights": partial(weigh, scale=lambda q: 1 / q.shape[-2])},
-    "a token may not attend to itself; in a ViT every token sees itself too":
+    "a token may not attend to itself, but in a ViT every token does":
         {"weights": lambda q, k, v: weigh(q, k, v, ~torch.eye(q.shape[-2], dtype=torch.bool))},
-    "all numbers are right for a single head: the width is never split into num_heads heads":
+    "right for a single head only, because the width is never split into num_heads heads":
         {"split": lambda q: q.transpose(1, 2).flatten(2)[:, None]},
-    "the heads come back interleaved; in equation 8 they stand side by side: (B, T, h, d), then flatten(2)":
+    "the heads are concatenated interleaved, but in equation 8 they are side by side: (B, T, h, d), then flatten(2)":
         {"join": lambda values: values.permute(0, 2, 3, 1).flatten(2)},
-    "the heads come back in reverse order": {"join": lambda values: values.flip(1).transpose(1, 2).flatten(2)},
+    "the heads are concatenated in reverse order": {"join": lambda values: values.flip(1).transpose(1, 2).flatten(2)},
     "the output projection is never applied": {"project": lambda x, values, weight, bias: values},
     "the output projection's bias is never added": {"project": lambda x, values, weight, bias: values @ weight.T},
-    "adds its input; the residual belongs to the block of notebook 04":
+    "adds its input, but the residual connection belongs to the block of notebook 04":
         {"project": lambda x, values, weight, bias: values @ weight.T + bias + x},
 })  # fmt: skip
 
@@ -98,7 +98,7 @@ HEADS = variants(multi_head, {
 
 
 def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless every token sees every other one, and tokens in another order give the same in that order."""
+    """Raise Mistake unless every token attends to every other one, and the layer is permutation-equivariant."""
     module, x = modules.made(answer, (12, 3), (2, 7, 12))
     order = torch.randperm(7)
 
@@ -110,21 +110,21 @@ def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
     with torch.no_grad():
         before, moved = modules.output(module.eval(), x), modules.output(module, x[:, order])
         missing = misses(0, 6), misses(6, 0)
-    never = "the tokens never meet: another token 6 leaves the output of token 0 as it was. Along which axis do scores run?"
+    never = "the tokens exchange nothing: another token 6 leaves the output of token 0 as it was. Is the axis right?"
     reject_if(missing == (True, True), never)
-    every = "In a ViT every token sees every other one"
-    reject_if(missing[0], f"a token sees only earlier tokens and itself: a causal mask? {every}")
-    reject_if(missing[1], f"a token sees only later tokens and itself: a mask? {every}")
-    torn = "tokens are torn apart by a bare view: tokens in another order must give the same outputs in that order. "
-    way_out = "Open D as (h, d), then swap T and h; swap back before you close it again"
+    every = "In a ViT every token attends to every other one"
+    reject_if(missing[0], f"a token attends only to earlier tokens and itself. Is there a causal mask? {every}")
+    reject_if(missing[1], f"a token attends only to later tokens and itself. Is there a mask? {every}")
+    torn = "a single view mixes the tokens: in another order, tokens must give the same outputs in that order. "
+    way_out = "Split D into (h, d), then swap T and h, and swap back before you merge them again"
     reject_if(not same(before[:, order], moved), torn + way_out)
 
 
 def whole_tokens(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake when a head reads only its own slice of a token."""
+    """Raise Mistake if a head reads only its own slice of a token."""
     module, _ = modules.made(answer, (12, 3), (2, 5, 12))
     sliced = any(w.shape[1] == 4 for w, _ in layers(module))
-    reject_if(sliced, "a head projects only its own slice of the token; in the paper every head reads all D numbers")
+    reject_if(sliced, "a head projects only its own slice of the token, but in the paper every head reads all D components")
 
 
 MULTI_HEAD = ModuleExercise(
@@ -135,10 +135,10 @@ MULTI_HEAD = ModuleExercise(
     ideas={
         "(B, T, D) in, (B, T, D) out": [modules.shapes],
         "heads that read the whole token, and an output projection": [whole_tokens, modules.parameters],
-        "images in a batch do not mix, in training and evaluation": [modules.apart],
-        "every token sees every token, whatever their order": [tokens_meet],
+        "images in a batch don't mix, in training and evaluation mode": [modules.apart],
+        "every token attends to every token, whatever their order": [tokens_meet],
         "4 D^2 + 4 D parameters, and the numbers of equations 5 to 8": [modules.parameters, modules.numbers],
-        "any number of heads and tokens, float64 too": [modules.other_sizes],
+        "any number of heads and tokens, in float64 too": [modules.other_sizes],
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
     mistakes=HEADS,
@@ -148,10 +148,10 @@ MULTI_HEAD = ModuleExercise(
         "the biases are missing": modules.squares(4, 0),
         "queries, keys and values have no bias": modules.squares(4, 1),
         "the output projection has no bias": modules.squares(4, 3),
-        "only one of four D x D maps is registered; layers in a plain list are not, use nn.ModuleList":
+        "only one of four D x D layers is registered; layers in a plain list are not, so use nn.ModuleList":
             modules.squares(1, 1),
-        "that is one D x D map too many": modules.squares(5, 5),
-        "that is a LayerNorm too many; it belongs to the block of notebook 04": modules.squares(4, 6),
+        "that is one D x D layer too many": modules.squares(5, 5),
+        "that is one LayerNorm too many, because it belongs to the block of notebook 04": modules.squares(4, 6),
     },
     cases=[
         ((12, 3), (2, 5, 12)), ((8, 2), (1, 1, 8)), ((6, 1), (3, 4, 6)), ((5, 5), (2, 7, 5)), ((16, 4), (4, 4, 16)),
@@ -159,5 +159,5 @@ MULTI_HEAD = ModuleExercise(
     ],
     count="4 D^2 + 4 D",
     advice="count the weights and biases of q, k, v and the projection",
-    unknown="shapes and parameters are right, the numbers are not: softmax(q k^T / sqrt(d)) v, then the projection",
+    unknown="shapes and parameters are right, but the numbers are not: softmax(q k^T / sqrt(d)) v, then the projection",
 )  # fmt: skip

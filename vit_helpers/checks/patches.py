@@ -17,10 +17,10 @@ from vit_helpers.patches import grid_size, patchify, unpatchify
 
 
 def side_left_over(got: str, H: int, W: int, P: int) -> str:
-    """What to say to an answer that counts patches although pixels are left over."""
+    """The message for an answer that counts patches although pixels are left over."""
     side = "H" if H % P else "W"
-    words = f"gives {got} for {H} x {W} pixels and P = {P}; {side} is no multiple of P, so raise ValueError"
-    return f"{words}. Did you look at both H and W?" if (H % P == 0) != (W % P == 0) else words
+    words = f"gives {got} for {H} x {W} pixels and P = {P}; {side} is not a multiple of P, so raise a ValueError"
+    return f"{words}. Did you check both H and W?" if (H % P == 0) != (W % P == 0) else words
 
 
 NUM_PATCHES = Exercise(
@@ -40,15 +40,15 @@ NUM_PATCHES = Exercise(
             [Raises([(30, 32, 4), (32, 30, 4), (30, 30, 4), (5, 5, 10), (8, 18, 12)], side_left_over)],
     },
     mistakes={
-        "that adds rows and columns; each row holds every column, so multiply": lambda H, W, P: H // P + W // P,
+        "that adds rows and columns, but each row contains every column, so multiply": lambda H, W, P: H // P + W // P,
         "that is right for square images only: where is W?": lambda H, W, P: (H // P) ** 2,
         "that is right for square images only: where is H?": lambda H, W, P: (W // P) ** 2,
-        "that is one column of patches; multiply by the patches in a row": lambda H, W, P: H // P,
+        "that is one column of patches; multiply by the number of columns": lambda H, W, P: H // P,
         "that is one row of patches; multiply by the number of rows": lambda H, W, P: W // P,
-        "a patch covers P x P pixels: divide by P twice": lambda H, W, P: H * W // P,
-        "that counts pixels, not patches: divide by the patch side, twice": lambda H, W, P: H * W,
+        "a patch covers P x P pixels, so divide by P twice": lambda H, W, P: H * W // P,
+        "that counts pixels, not patches, so divide by the patch size twice": lambda H, W, P: H * W,
         "that counts the pixels of one patch": lambda H, W, P: P * P,
-        "that counts the class token too; N is the patches alone": lambda H, W, P: (H // P) * (W // P) + 1,
+        "that counts the class token too, but N counts only patches": lambda H, W, P: (H // P) * (W // P) + 1,
         "a patch covers P x P pixels, not 2 x P": lambda H, W, P: H * W // (2 * P),
     },
 )  # fmt: skip
@@ -66,7 +66,7 @@ FORMS = [SIZES[1], *SIZES]  # for shapes: first one whose axes have lengths of t
 
 
 def images_of(size: tuple[int, ...], P: int, channels_last: bool = False) -> Case:
-    """Images with numbers below 0 and above 1; channels_last: as they lie in memory."""
+    """Images with numbers below 0 and above 1; channels_last: their layout in memory."""
 
     def draw() -> Given:
         images = 1.5 * torch.randn(size)
@@ -76,19 +76,19 @@ def images_of(size: tuple[int, ...], P: int, channels_last: bool = False) -> Cas
 
 
 def misplaced(got: Tensor, right: Tensor, *given: object) -> str:
-    """What to say of numbers that no known mistake gives."""
+    """The message about numbers that no known mistake gives."""
     if same(got.flatten().sort().values, right.flatten().sort().values):
-        return "the numbers are all there, in wrong places"
-    return "holds numbers that it should not; some are lost, doubled or changed"
+        return "all the numbers are there, but in the wrong places"
+    return "some numbers are lost, duplicated or changed"
 
 
 def grid(images: Tensor, P: int) -> Tensor:
-    """The image with the axes of grid and patch apart: (B, C, rows, P, cols, P)."""
+    """The image with separate axes for grid and patch: (B, C, rows, P, cols, P)."""
     return images.unflatten(3, (-1, P)).unflatten(2, (-1, P))
 
 
 def rows_of(x: Tensor, images: Tensor, P: int) -> Tensor:
-    """Numbers in the shape of patches, in the order in which they are."""
+    """Numbers reshaped to patches without being reordered."""
     return x.reshape(len(images), images.shape[2] // P * (images.shape[3] // P), -1)
 
 
@@ -109,57 +109,57 @@ def by_channel(images: Tensor, P: int) -> Tensor:
 
 
 PLACES = {  # the numbers in wrong places
-    "patch 0 holds numbers of the topmost rows, as they lie in memory; it should hold the top-left {1} x {1} square. "
-    "Did you permute before the last reshape?": lambda x, P: rows_of(x, x, P),
-    "the patches run top to bottom; they should run left to right first: in the permute, rows before cols":
+    "patch 0 contains numbers from the top rows in the order of memory, but it should contain the top-left {1} x {1} "
+    "square. Did you permute before the last reshape?": lambda x, P: rows_of(x, x, P),
+    "the patches run from top to bottom, but should run from left to right first: in the permute, put rows before cols":
         cut(0, 4, 2, 1, 3, 5),
-    "inside a patch the channels come last; they should come first: all red numbers, then green, then blue":
+    "inside a patch the channels come last, but should come first: all red numbers, then green, then blue":
         cut(0, 2, 4, 3, 5, 1),
-    "inside a patch the channel stands between y and x; it should come first": cut(0, 2, 4, 3, 1, 5),
-    "inside a patch the pixels run top to bottom; they should run left to right first": cut(0, 2, 4, 1, 5, 3),
-    "a patch takes pixels that lie far apart; in the first reshape H becomes (rows, P), not (P, rows)":
+    "inside a patch the channel comes between y and x, but should come first": cut(0, 2, 4, 3, 1, 5),
+    "inside a patch the pixels run from top to bottom, but should run from left to right first": cut(0, 2, 4, 1, 5, 3),
+    "a patch contains pixels that are far apart: in the first reshape H becomes (rows, P), not (P, rows)":
         lambda images, P: rows_of(images.unflatten(3, (P, -1)).unflatten(2, (P, -1)).permute(0, 3, 5, 1, 2, 4), images, P),
-    "the axes (length, N) were exchanged by a reshape, which moves no number; use transpose(1, 2)":
+    "a reshape exchanged the axes (length, N), but it moves no numbers; use transpose(1, 2)":
         lambda x, P: rows_of(patchify(x, P).mT, x, P),
     "the last axes after the permute are not (C, P, P): the grid's axes (rows, cols) must come before them":
         cut(0, 1, 2, 4, 3, 5),
-    "the permute leaves (rows, P, cols, P) as it was; the two axes of length P must become neighbours":
+    "the permute leaves (rows, P, cols, P) as it was, but the two axes of length P must become neighbors":
         cut(0, 2, 1, 3, 4, 5),
-    "the image is mirrored: patches run left to right, top to bottom": lambda x, P: patchify(x.flip(3), P),
+    "the image is mirrored: patches run from left to right, then from top to bottom": lambda x, P: patchify(x.flip(3), P),
     "the channels come in reverse order; leave them as the image has them": lambda x, P: patchify(x.flip(1), P),
-    "the patches come in the order from last to first": lambda x, P: patchify(x, P).flip(1),
+    "the patches come in reverse order": lambda x, P: patchify(x, P).flip(1),
 }  # fmt: skip
 SHAPES = {  # the axes wrong
-    "the last two axes are exchanged (unfold gives them so); transpose them": lambda x, P: patchify(x, P).mT,
+    "the last two axes are exchanged (as unfold returns them); transpose them": lambda x, P: patchify(x, P).mT,
     "the rows and columns of the grid should be one axis of N patches":
         lambda x, P: patchify(x, P).unflatten(1, (-1, x.shape[3] // P)),
     "a last reshape is missing: merge (rows, cols) to N and (C, P, P) to one axis":
         lambda x, P: grid(x, P).permute(0, 2, 4, 1, 3, 5),
     "a last permute and reshape are missing": grid,
-    "each patch should be flattened to one row of numbers": lambda x, P: patchify(x, P).unflatten(2, (-1, P, P)),
-    "each patch should be flattened to one row of numbers, channel by channel":
+    "each patch should be flattened to a row of numbers": lambda x, P: patchify(x, P).unflatten(2, (-1, P, P)),
+    "each patch should be flattened to a row of numbers, channel by channel":
         lambda x, P: patchify(x, P).unflatten(2, (-1, P, P)).movedim(2, -1),
-    "the images of the batch ran together; the first axis must stay B": lambda x, P: patchify(x, P).flatten(0, 1),
-    "the images of the batch ran together; the first axis must stay B, not 1":
+    "the images of the batch were merged, but the first axis must stay B": lambda x, P: patchify(x, P).flatten(0, 1),
+    "the images of the batch were merged, but the first axis must stay B, not 1":
         lambda x, P: patchify(x, P).flatten(0, 1)[None],
-    "the batch axis is lost: every image of the batch must be cut": lambda x, P: patchify(x, P)[0],
+    "the batch axis is missing: every image of the batch must be cut": lambda x, P: patchify(x, P)[0],
     "only one image of the batch was cut": lambda x, P: patchify(x[:1], P),
-    "every channel became patches of its own; the channels of a place belong to one patch":
+    "every channel became separate patches, but all channels of a square belong to one patch":
         lambda x, P: by_channel(x, P).flatten(1, 2),
-    "every channel became patches of its own, (B, C, N, P*P); the channels of a place belong to one patch": by_channel,
-    "the channels are lost: a patch holds all C of them": lambda x, P: patchify(x[:, :1], P),
+    "every channel became separate patches, (B, C, N, P*P), but all channels of a square belong to one patch": by_channel,
+    "channels are missing: a patch contains all C of them": lambda x, P: patchify(x[:, :1], P),
     "B and N are exchanged; the batch comes first": lambda x, P: patchify(x, P).transpose(0, 1),
-    "only one patch came back": lambda x, P: patchify(x, P)[:, 0],
+    "only one patch is returned": lambda x, P: patchify(x, P)[:, 0],
 }  # fmt: skip
 
 
 def pixels_dropped(got: str, x: Tensor, P: int) -> str:
-    """What to say to an answer that cuts patches although pixels are left over."""
-    words = f"gives {got} for {x.shape[2]} x {x.shape[3]} pixels and P = {P}: pixels are dropped without a word; "
-    return words + "raise an error where P does not divide H and W"
+    """The message for an answer that cuts patches although pixels are left over."""
+    words = f"gives {got} for {x.shape[2]} x {x.shape[3]} pixels and P = {P}: pixels are dropped silently; "
+    return words + "raise an error if P does not divide H and W"
 
 
-SQUARE_ONLY = "right on square images only: in the first reshape H goes with the rows, W with the columns"
+SQUARE_ONLY = "right for square images only: in the first reshape H belongs to the rows and W to the columns"
 PATCHIFY = Exercise(
     name="patchify",
     reference=patchify,
@@ -168,11 +168,11 @@ PATCHIFY = Exercise(
     unknown=misplaced,
     batch=4,
     ideas={
-        "shape (B, N, C*P*P) for square, wide, tall and grey images":
+        "shape (B, N, C*P*P) for square, wide, tall and gray images":
             [partial(forms, cases=[images_of(*size) for size in FORMS])],
-        "each row is one square patch, and the patches run left to right, top to bottom":
+        "each row is one square patch, and the patches run from left to right, then from top to bottom":
             [images_of(*size, lie) for size in SIZES for lie in (False, True)],
-        "keeps the type of the numbers, leaves its input as it was, and gradients flow": [contract],
+        "keeps the dtype, leaves its input unchanged, and lets gradients through": [contract],
         "raises an error on a 30 x 32 image, as it should": [
             Raises([(torch.rand(1, 3, H, W), 4) for H, W in ((30, 32), (32, 30), (30, 30))], pixels_dropped, Exception)
         ],
@@ -191,13 +191,13 @@ def patches_of(size: tuple[int, int, int, int], P: int) -> Case:
 
 
 def of_patches(patches: Tensor, P: int, size: tuple[int, int]) -> str:
-    """Arguments of unpatchify in words."""
+    """The arguments of unpatchify in words."""
     B, _, length = patches.shape
     return f"for patches of images of shape {(B, length // P**2, *size)} and P = {P}"
 
 
 def fill(shape: str, *axes: int) -> Function:
-    """A wrong unpatchify: the axes of patches apart in the order that `shape` names, permuted by `axes`."""
+    """A wrong unpatchify: the axes of patches split in the order that `shape` names, permuted by `axes`."""
 
     def answer(p: Tensor, P: int, size: tuple[int, int]) -> Tensor:
         lengths = {"b": len(p), "r": size[0] // P, "c": size[1] // P, "k": p.shape[2] // (P * P), "p": P, "q": P}
@@ -214,32 +214,33 @@ UNPATCHIFY = Exercise(
     unknown=misplaced,
     batch=3,
     ideas={
-        "shape (B, C, H, W) for square, wide, tall and grey images":
+        "shape (B, C, H, W) for square, wide, tall and gray images":
             [partial(forms, cases=[patches_of(*size) for size in FORMS])],
         "every patch is back in its place, and every pixel in its patch": [patches_of(*size) for size in SIZES],
-        "keeps the type of the numbers, leaves its input as it was, and gradients flow": [contract],
+        "keeps the dtype, leaves its input unchanged, and lets gradients through": [contract],
     },
     mistakes={
-        "the patches are written one after another, as rows of pixels; a permute must take them apart first":
+        "the patches are written one after another as rows of pixels, but a permute has to separate their lines first":
             lambda p, P, s: p.reshape(len(p), -1, *s),
-        "the patches are put back top to bottom; they were cut left to right first": fill("bcrkpq", 0, 3, 2, 4, 1, 5),
-        "inside a patch the channels are read as if they came last; they come first": fill("brcpqk", 0, 5, 1, 3, 2, 4),
-        "each patch is turned over: inside it y and x are exchanged": fill("brckpq", 0, 3, 1, 5, 2, 4),
-        "after the permute stand (P, rows) and (P, cols); the grid's axis must stand before the patch's":
+        "the patches are put back from top to bottom, but they were cut from left to right first":
+            fill("bcrkpq", 0, 3, 2, 4, 1, 5),
+        "inside a patch the channels are read as if they came last, but they come first": fill("brcpqk", 0, 5, 1, 3, 2, 4),
+        "each patch is transposed: inside it y and x are exchanged": fill("brckpq", 0, 3, 1, 5, 2, 4),
+        "after the permute the axes are (P, rows) and (P, cols), but the grid's axis must come before the patch's":
             fill("brckpq", 0, 3, 4, 1, 5, 2),
-        "right on square images only: the grid has H/P rows and W/P columns": lambda p, P, s: (
+        "right for square images only: the grid has H/P rows and W/P columns": lambda p, P, s: (
             p.reshape(len(p), s[1] // P, s[0] // P, -1, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), -1, *s)
         ),
         "rows and columns of the grid and of the patch do not alternate: the order is (C, rows, P, cols, P)":
             fill("brckpq", 0, 3, 1, 2, 4, 5),
-        "the numbers of a patch and the patches were exchanged by a reshape; it moves no number, use transpose(1, 2)":
+        "a reshape exchanged the axes of patches and of their numbers, but it moves no numbers; use transpose(1, 2)":
             lambda p, P, s: unpatchify(p.reshape(len(p), p.shape[2], -1).transpose(1, 2).contiguous(), P, s),
         "the channels come second, not last": lambda p, P, s: unpatchify(p, P, s).movedim(1, -1),
-        "the batch axis is lost": lambda p, P, s: unpatchify(p, P, s)[0],
-        "only one image of the batch came back": lambda p, P, s: unpatchify(p[:1], P, s),
+        "the batch axis is missing": lambda p, P, s: unpatchify(p, P, s)[0],
+        "only one image of the batch is returned": lambda p, P, s: unpatchify(p[:1], P, s),
         "a last reshape is missing: merge (rows, P) to H and (cols, P) to W": lambda p, P, s: grid(unpatchify(p, P, s), P),
-        "the channels are lost": lambda p, P, s: unpatchify(p, P, s)[:, 0],
-        "the channels are lost; C is the length of a patch divided by P*P": lambda p, P, s: unpatchify(p, P, s)[:, :1],
+        "the channel axis is missing": lambda p, P, s: unpatchify(p, P, s)[:, 0],
+        "channels are missing; C is the length of a patch divided by P*P": lambda p, P, s: unpatchify(p, P, s)[:, :1],
         "H and W are exchanged; image_size is (height, width)": lambda p, P, s: unpatchify(p, P, s).mT,
     },
 )  # fmt: skip
@@ -254,19 +255,19 @@ def apart(function: Function) -> Function:
     return lambda x, P: function(x, P).unflatten(2, (x.shape[1], P, P))
 
 
-STILL = "still the planted mistake: right on square images only. Which of H and W gives the number of rows?"
+STILL = "still the planted mistake, which is right for square images only. Does H or W give the number of rows?"
 FIX = replace(
     PATCHIFY,
     name="mended",
     reference=apart(patchify),
     ideas={
         "shape (B, N, C, P, P)": [forms],
-        "right on square images, as it was": [images_of(size, P) for size, P in SIZES if size[2] == size[3]],
-        "right on wide and tall images, grey and colour": [images_of(size, P) for size, P in SIZES if size[2] != size[3]],
-        "keeps the type of the numbers, leaves its input as it was, and gradients flow": [contract],
+        "right for square images, as before": [images_of(size, P) for size, P in SIZES if size[2] == size[3]],
+        "right for wide and tall images, gray and color": [images_of(size, P) for size, P in SIZES if size[2] != size[3]],
+        "keeps the dtype, leaves its input unchanged, and lets gradients through": [contract],
     },
     mistakes={STILL: apart(turned_grid)}
     | {words: apart(wrong) for words, wrong in PLACES.items()}
-    | {"here the patches stay pictures: do not flatten them": patchify},
+    | {"here the patches remain small images, so do not flatten them": patchify},
 )
 check_mended, check_to_linear = FIX.check, TO_LINEAR.check

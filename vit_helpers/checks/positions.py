@@ -24,7 +24,7 @@ Method = dict[str, Any]  # how to interpolate
 def waves(
     grid: Grid, dim: int, step: Callable[[int], float] = lambda m: 2 / m, base: float = 10000.0, first: int = 0
 ) -> Tensor:
-    """Positions with another exponent for i, another base, or places counted from `first`."""
+    """Positions with another exponent for i, another base, or counted from `first`."""
     frequencies = base ** (-step(dim // 2) * torch.arange(dim // 4))
     angles = [torch.outer(torch.arange(length, dtype=torch.float64) + first, frequencies) for length in grid]
     row, col = (torch.cat([each.sin(), each.cos()], dim=1) for each in angles)
@@ -38,39 +38,39 @@ EXPONENTS: dict[str, Function] = {
 
 
 def columns(change: Callable[[Tensor], Tensor]) -> Function:
-    """The right positions, of which the columns (axis, wave, frequency) are put in another order."""
+    """The right positions with their columns (axis, wave, frequency) in another order."""
     return lambda grid, dim: change(sincos_positions(grid, dim).unflatten(1, (2, 2, -1))).flatten(1)
 
 
 FIRST_PLACE = {  # the numbers that a wrong answer holds for place (0, 0)
-    (0.0,): "holds only sines: place (0, 0) is all zeros. Each axis has the sines and then the cosines of its angles",
-    (1.0,): "holds only cosines: place (0, 0) is all ones. Each axis has the sines and then the cosines of its angles",
+    (0.0,): "contains only sines: position (0, 0) is all zeros. Each axis has the sines and then the cosines of its angles",
+    (1.0,): "contains only cosines: position (0, 0) is all ones. Each axis has the sines and then the cosines of its angles",
 }
 
 
 def observe_sincos(answer: Function, grid: Grid, dim: int) -> dict[str, Tensor]:
-    """Positions as float32; Mistake for those that learn, are whole numbers, or hold only one of the waves."""
+    """Positions as float32; Mistake for those that learn, are whole numbers, or contain only one of the waves."""
     got = answer(grid, dim)
     if not isinstance(got, Tensor) or got.is_complex():
         return {"": got}
     if got.ndim == 2 and len(got) == math.prod(grid):
         words = FIRST_PLACE.get(tuple(sorted(set(got[0].tolist()))))
         reject_if(words, words)
-    reject_if(got.requires_grad, "is learned; these positions are fixed, so no nn.Parameter and no requires_grad")
-    whole = f"gives whole numbers ({got.dtype}); sines and cosines are floats"
+    reject_if(got.requires_grad, "is learned, but these positions are fixed, so use no nn.Parameter and no requires_grad")
+    whole = f"gives whole numbers ({got.dtype}), but sines and cosines are floats"
     reject_if(not got.is_floating_point(), whole)
     return {"": got.float()}
 
 
 def odd_positions(got: Tensor, right: Tensor, grid: Grid, dim: int) -> str:
-    """What to say of numbers that no known mistake gives."""
+    """The message about numbers that no known mistake gives."""
     if set(got[0].tolist()) == {0.0, 2.0}:
-        return "adds row and column at full width; they stand side by side, half of the width each"
+        return "adds row and column at full width, but they belong side by side, with half of the width each"
     if not same(got[0].sort().values, right[0].sort().values):
-        return "place (0, 0) should hold sin 0 = 0 and cos 0 = 1 only: count rows and columns from 0"
+        return "position (0, 0) should contain only sin 0 = 0 and cos 0 = 1: count rows and columns from 0"
     if same(got.sort(1).values, right.sort(1).values):
-        return "holds the right numbers in another order: row before column; in each half the sines, then the cosines"
-    return f"gives other numbers than it should for grid {grid} and width {dim}"
+        return "contains the right numbers in another order: row before column, and in each half the sines, then the cosines"
+    return f"gives the wrong numbers for grid {grid} and width {dim}"
 
 
 SINCOS = Exercise(
@@ -82,39 +82,39 @@ SINCOS = Exercise(
     unknown=odd_positions,
     ideas={
         "gives (N, D) fixed floats": [forms],
-        "holds sines and cosines of the row, then of the column":
+        "contains sines and cosines of the row, then of the column":
             [fixed(*sizes) for sizes in (((3, 5), 8), ((4, 2), 16), ((1, 6), 12), ((7, 7), 64), ((2, 4), 16))],
-        "raises ValueError for a width that is no multiple of 4": [
+        "raises ValueError for a width that is not a multiple of 4": [
             Raises(
                 [((2, 3), dim) for dim in (6, 10, 5, 7, 9)],
                 lambda got, grid, dim: (
-                    f"takes width {dim}; two axes with sines and cosines need a multiple of 4, else raise ValueError"
+                    f"accepts width {dim}; two axes with sines and cosines need a multiple of 4, so raise a ValueError"
                 ),
             )
         ],
     },
     mistakes=variants(waves, {
-        f"the exponent slipped, it is {name}: the frequencies are 10000^(-2i/m) with i = 0, 1, 2, ... and m = D / 2":
+        f"the exponent is wrong, it is {name}: the frequencies are 10000^(-2i/m) with i = 0, 1, 2, ... and m = D / 2":
             {"step": step}
         for name, step in EXPONENTS.items()
     } | {
-        "the base slipped: it is 10000": {"base": 1000.0},
-        "places are counted from 0, not from 1": {"first": 1},
+        "the base is wrong, because it should be 10000": {"base": 1000.0},
+        "positions are counted from 0, not from 1": {"first": 1},
     })
     | {
         "flatten the grid": lambda grid, dim: sincos_positions(grid, dim).unflatten(0, grid),
         "no batch axis here": lambda grid, dim: sincos_positions(grid, dim)[None],
         "patches only, no class token here": lambda grid, dim: F.pad(sincos_positions(grid, dim), (0, 0, 1, 0)),
-        "rows and columns stand side by side; join along the width, do not add":
+        "rows and columns belong side by side: concatenate them along the width instead of adding them":
             lambda grid, dim: sincos_positions(grid, dim).unflatten(1, (2, -1)).sum(1),
         "half of the width for each axis": lambda grid, dim: sincos_positions(grid, 2 * dim),
-        "row and column changed places: the first half of the width says the row": columns(lambda x: x.flip(1)),
-        "the places go top to bottom first; patches go left to right, then down":
+        "row and column are exchanged: the first half of the width describes the row": columns(lambda x: x.flip(1)),
+        "the positions go from top to bottom first, but patches go from left to right, then down":
             lambda grid, dim: sincos_positions(grid, dim).unflatten(0, grid).transpose(0, 1).flatten(0, 1),
-        "that is the one-dimensional form: number n says neither row nor column":
+        "that is the one-dimensional form: the number of a patch alone gives neither row nor column":
             lambda grid, dim: sincos_1d(math.prod(grid), dim),
         "sines come first, then cosines": columns(lambda x: x.flip(2)),
-        "sines and cosines alternate; here all sines of an axis come first, then its cosines": columns(lambda x: x.mT),
+        "sines and cosines alternate, but here all sines of an axis come first, then its cosines": columns(lambda x: x.mT),
     },
 )  # fmt: skip
 
@@ -136,9 +136,9 @@ def resized(
     options: Function = lambda method: method,
     back: Function = lambda y: y.flatten(2).mT,
 ) -> Tensor:  # fmt: skip
-    """Set the class token's position aside, stretch the others, put it back; a mistake is another step on the way.
+    """Set the class token's position aside, resize the others, put it back; a mistake is another step in between.
 
-    to: (1, N, D) -> a picture (1, D, rows, cols); back: (1, D, rows', cols') -> (1, N', D)
+    to: (1, N, D) -> an image (1, D, rows, cols); back: (1, D, rows', cols') -> (1, N', D)
     """
     extra = pos_embed.shape[1] - math.prod(grid)
     picture = F.interpolate(to(pos_embed[:, extra:], grid), size=size(new_grid), **options(method or METHODS[0]))
@@ -146,7 +146,7 @@ def resized(
 
 
 def filled(more: Callable[[Tensor, int], Tensor]) -> Function:
-    """A list of positions cut off, or continued; more: (positions, a length) -> as many, or more."""
+    """A list of positions truncated, or continued; more: (positions, a length) -> as many, or more."""
 
     def answer(pos_embed: Tensor, grid: Grid, new_grid: Grid, method: Method | None = None) -> Tensor:
         extra, length = pos_embed.shape[1] - math.prod(grid), math.prod(new_grid)
@@ -155,31 +155,32 @@ def filled(more: Callable[[Tensor, int], Tensor]) -> Function:
     return answer
 
 
-NEAREST = "copies the nearest position; neighbours then share one. Interpolate: bicubic"
+NEAREST = "copies the nearest position, so that neighbors share one. Use bicubic interpolation"
 RESIZED = {
-    "repeats or cuts the list of positions; stretch the grid instead": filled(lambda x, length: x.repeat(1, length, 1)),
-    "cuts the list of positions or fills it up with zeros; stretch the grid instead":
+    "repeats or truncates the list of positions; resize the grid instead": filled(lambda x, length: x.repeat(1, length, 1)),
+    "truncates the list of positions or fills it with zeros; resize the grid instead":
         filled(lambda x, length: F.pad(x, (0, 0, 0, length))),
 } | variants(resized, {
-    "reshaped (1, N, D) to (1, D, rows, cols) without moving axes: go by (1, rows, cols, D), then permute":
+    "reshapes (1, N, D) to (1, D, rows, cols) without moving axes: reshape to (1, rows, cols, D), then permute":
         {"to": lambda x, grid: x.reshape(1, -1, *grid)},
-    "came back from picture to tokens by a reshape alone: flatten(2), then transpose(1, 2)":
+    "returns from image to tokens with a reshape alone: use flatten(2), then transpose(1, 2)":
         {"back": lambda y: y.reshape(1, -1, y.shape[1])},
-    "reads the new grid column by column; patches go left to right, then down": {"back": lambda y: y.mT.flatten(2).mT},
-    "rows and columns changed places": {"to": lambda x, grid: x.mT.unflatten(2, grid[::-1])},
-    "rows and columns of the new grid changed places": {"size": lambda new_grid: new_grid[::-1]},
+    "reads the new grid column by column, but patches go from left to right, then down":
+        {"back": lambda y: y.mT.flatten(2).mT},
+    "rows and columns are exchanged": {"to": lambda x, grid: x.mT.unflatten(2, grid[::-1])},
+    "rows and columns of the new grid are exchanged": {"size": lambda new_grid: new_grid[::-1]},
     NEAREST: {"options": lambda method: {"mode": "nearest"}},
     f"{NEAREST} (that is nearest-exact)": {"options": lambda method: {"mode": "nearest-exact"}},
-    "takes the mean of an area; neighbours then share it. Interpolate: bicubic":
+    "averages an area, so that neighbors share the mean. Use bicubic interpolation":
         {"options": lambda method: {"mode": "area"}},
-    "stretches the positions as one long row; they lie on a grid, so stretch in two directions":
+    "resizes the positions as one long row, but they form a grid, so resize in two directions":
         {"to": lambda x, grid: x.mT, "size": math.prod,
          "options": lambda method: {"mode": "linear", "align_corners": method["align_corners"]}},
 })  # fmt: skip
 
 
 def observe_resized(answer: Function, *given: Any) -> dict[str, Tensor]:
-    """Positions, right or wrong, as the first of the methods gives them: each of eight is welcome, in float32 too."""
+    """Positions, right or wrong, as the first of the methods gives them: each of eight is accepted, in float32 too."""
     got = answer(*given)
     every: list[Function] = [resized, *RESIZED.values()]
     if isinstance(got, Tensor) and not got.is_complex():
@@ -201,24 +202,27 @@ def from_to(pos_embed: Tensor, grid: Grid, new_grid: Grid) -> str:
 
 
 def class_token_kept(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless the class token's position comes out as it was, in row 0."""
+    """Raise Mistake unless the class token's position is unchanged, in row 0."""
     for case in exercise.cases():
         pos_embed, grid, new_grid = case.draw()
         if pos_embed.shape[1] > math.prod(grid):
             got = answer(pos_embed.clone(), grid, new_grid)
-            reject_if(alike(got[:, -1], pos_embed[:, 0]), "the class token's position moved to the end; it stays row 0")
-            words = "the class token's position changed; it has no place in the image. Set it aside, and put it back"
+            reject_if(
+                alike(got[:, -1], pos_embed[:, 0]),
+                "the class token's position has moved to the end, but it should stay row 0",
+            )
+            words = "the class token's position has changed, but it has no place in the image. Set it aside, and put it back"
             reject_if(not alike(got[:, 0], pos_embed[:, 0]), words)
 
 
 def as_tensors_go(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless learned positions keep their type, come back with gradients, and stay where the grid does."""
+    """Raise Mistake unless learned positions keep their type and gradients, and stay as they are if the grid does."""
     for dtype in (torch.float32, torch.float64):
         pos_embed = torch.randn(1, 13, 6, dtype=dtype, requires_grad=True)
         still = alike(answer(pos_embed, (3, 4), (3, 4)), pos_embed)
         reject_if(not still, "changes the positions although the grid stays the same")
         got = answer(pos_embed, (3, 4), (5, 6))
-        reject_if(got.dtype != dtype, f"turns {dtype} into {got.dtype}; keep the type")
+        reject_if(got.dtype != dtype, f"turns {dtype} into {got.dtype}; keep the dtype")
         rights = (resized(pos_embed, (3, 4), (5, 6), method) for method in METHODS)
         right = next((right for right in rights if alike(got, right)), None)
         if right is None:
@@ -238,24 +242,24 @@ RESIZE_POSITIONS = Exercise(
     ideas={
         "gives (1, T', D), with and without a class token": [forms],
         "the class token keeps its position": [class_token_kept],
-        "stretches in two directions, non-square grids too": [positions(*grids, e) for grids in STRETCHES for e in (1, 0)],
-        "keeps the type, passes gradients, leaves its input": [as_tensors_go, contract],
+        "resizes in two directions, for non-square grids too": [positions(*grids, e) for grids in STRETCHES for e in (1, 0)],
+        "keeps the dtype, lets gradients through, leaves its input unchanged": [as_tensors_go, contract],
         "raises ValueError when positions and grid do not fit": [
             Raises(
                 [(torch.zeros(1, T, 6), (3, 4), (5, 6)) for T in (14, 11)],
                 lambda got, pos_embed, *grids: (
-                    f"takes {pos_embed.shape[1]} positions for a 3 x 4 grid, which holds 12 or, with a class token, 13: "
-                    "raise ValueError"
+                    f"accepts {pos_embed.shape[1]} positions for a 3 x 4 grid, which has 12 or, with a class token, 13: "
+                    "raise a ValueError"
                 ),
             )
         ],
     },
     mistakes={
-        "the class token lost its position": lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new),
-        "a class token came from nowhere":
+        "the class token's position is missing": lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new),
+        "a class token has been added":
             lambda pos, grid, new: F.pad(resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)),
         "keep the leading axis of length 1": lambda pos, grid, new: resized(pos, grid, new)[0],
-        "make a row of tokens of the picture again":
+        "turn the image back into a sequence of tokens":
             lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new).mT.unflatten(2, new),
     }
     | RESIZED,

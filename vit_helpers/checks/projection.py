@@ -19,13 +19,13 @@ from vit_helpers.patches import patchify, unpatchify
 # What the modules share: shapes, and what is learned
 
 UNREGISTERED = (
-    "is no registered parameter, so it is never trained and never saved: write self.name = nn.Parameter(...) in __init__ "
-    "(and no .to(...) behind it)"
+    "is not a registered parameter, so it is never trained or saved: write self.name = nn.Parameter(...) in __init__ "
+    "(without .to(...) after it)"
 )
 
 
 def tokens_shape(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless a module gives tensors of the right shape, with the words for the shape of a known mistake."""
+    """Raise Mistake unless a module gives tensors of the right shape, with the message for the shape of a known mistake."""
     for sizes, shape in exercise.cases:
         (module, x), when = modules.made(answer, sizes, shape), f"for {'images' if len(shape) == 4 else 'patches'} {shape}"
         wanted = modules.right_shape(exercise, sizes, x)
@@ -39,13 +39,13 @@ def tokens_shape(exercise: ModuleExercise, answer: Function) -> None:
         if isinstance(got, Tensor) and got.shape != wanted:
             for words, wrong in exercise.mistakes.items():
                 known = exercise.wrong_class(wrong)(*sizes)(x).shape == got.shape
-                should = f"gives {tuple(got.shape)} {when}, wanted {exercise.count} = {wanted}"
+                should = f"gives {tuple(got.shape)} {when} instead of {exercise.count} = {wanted}"
                 reject_if(known, f"{should}: {words}")
         modules.output(module, x, when, wanted)
 
 
 def steady(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless a module gives the same in both modes and at every call."""
+    """Raise Mistake unless a module gives the same in both modes and at every call."""
     for sizes, shape in exercise.cases:
         module, x = modules.made(answer, sizes, shape)
         modules.expect_steady(module, x, modules.right_shape(exercise, sizes, x))
@@ -57,12 +57,12 @@ def learned(module: nn.Module) -> list[int]:
 
 
 def registered(exercise: ModuleExercise, answer: Function, several: str = "") -> None:
-    """Mistake unless a module learns as many numbers as the right one; several: words for a multiple of that number."""
+    """Raise Mistake unless a module learns as many numbers as the right one; several: the message for a multiple."""
     for sizes, shape in exercise.cases:
         module, _ = modules.made(answer, sizes, shape)
         mine, wanted = learned(module), sum(learned(exercise.module(*sizes)))
         got, total = sum(mine), sum(p.numel() for p in module.parameters())
-        frozen = f"has parameters with requires_grad=False ({total - got} numbers): let them learn, or leave them out"
+        frozen = f"has parameters with requires_grad=False ({total - got} numbers): let them learn, or remove them"
         reject_if(total > got, frozen)
         if got == wanted:
             continue
@@ -70,11 +70,11 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
         known = {words: theirs for words, theirs in known.items() if sum(theirs) == got}
         words = min(known, key=lambda words: known[words] != mine, default=several if got % wanted == 0 else "")
         reject_if(words, words.format(got=got, more=got - wanted, times=got // wanted, D=sizes[-1]))
-        raise Mistake(f"learns {got} numbers, it should learn {wanted}")
+        raise Mistake(f"learns {got} numbers, but should learn {wanted}")
 
 
 def readable(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless the parameters have the form of published ones."""
+    """Raise Mistake unless the parameters have the form of published ones."""
     for sizes, shape in exercise.cases:
         module, _ = modules.made(answer, sizes, shape)
         reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
@@ -111,7 +111,7 @@ def convolved(x: Tensor, w: Tensor, b: Tensor, overlap: bool = False, padding: i
 
 
 def reordered(x: Tensor, P: int, order: tuple[int, ...]) -> Tensor:
-    """Patches whose numbers stand in another order than (C, P, P)."""
+    """Patches whose numbers are in another order than (C, P, P)."""
     return patchify(x, P).unflatten(2, (-1, P, P)).permute(0, 1, *order).flatten(2)
 
 
@@ -127,7 +127,7 @@ def projection_readings(module: nn.Module, P: int, C: int, D: int) -> Iterator[t
 
 
 def linear(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless a module is linear in the pixels, and images do not mix."""
+    """Raise Mistake unless a module is linear in the pixels, and images do not mix."""
     for sizes, shape in exercise.cases:
         module, one = modules.made(answer, sizes, shape, torch.float64)
         two = torch.randn_like(one)
@@ -135,22 +135,22 @@ def linear(exercise: ModuleExercise, answer: Function) -> None:
             zero = modules.output(module, torch.zeros_like(one), "for images", modules.right_shape(exercise, sizes, one))
             straight = alike(module(one) + module(two) - zero, module(one + two))
             alone = torch.cat([module(image[None]) for image in one])
-            bent = "is not linear in the pixels: no activation, no norm, no dropout belongs to the projection"
+            bent = "is not linear in the pixels: the projection has no activation, norm or dropout"
             reject_if(not straight, bent)
-            mixed = "an image alone gets other tokens than in a batch: images must not mix"
+            mixed = "an image gets different tokens alone and in a batch: images must not mix"
             reject_if(not alike(alone, module(one)), mixed)
 
 
 def alike(got: Tensor, wanted: Tensor) -> bool:
-    """Whether numbers are the same to float32's digits, computed in whatever type."""
+    """Whether numbers agree to float32's digits, whatever type they were computed in."""
     return same(got.float(), wanted.float())
 
 
-SEVERAL = "changing one patch of the image changes several tokens: the cut goes wrong. Did you reshape without a permute?"
+SEVERAL = "changing one patch changes several tokens, so the cut is wrong. Did you reshape without a permute?"
 
 
 def in_place(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless changing a patch changes its own token and no other."""
+    """Raise Mistake unless changing a patch changes its own token and no other."""
     for (P, C, D), shape in exercise.cases:
         module, x = modules.made(answer, (P, C, D), shape, torch.float64)
         N = (shape[2] // P) * (shape[3] // P)
@@ -158,7 +158,7 @@ def in_place(exercise: ModuleExercise, answer: Function) -> None:
         images = unpatchify(marked.contiguous(), P, (shape[2], shape[3]))
         moved = (module(images) - module(torch.zeros_like(images))).abs().sum(2) > 1e-9  # (image n, token)
         if not torch.equal(moved, torch.eye(N, dtype=torch.bool)):
-            order = "the tokens stand in another order than the patches, left to right, then down"
+            order = "the tokens come in another order than the patches, which run from left to right, then down"
             words = SEVERAL if (moved.sum(1) > 1).any() else order
             readable(exercise, answer)
             modules.reading_of(replace(exercise, unknown=words), module, x, (P, C, D))
@@ -170,32 +170,33 @@ PATCH_EMBED = ModuleExercise(
     function=project,
     readings=projection_readings,
     ideas={
-        "gives (B, N, D), for non-square and grey images too": [tokens_shape],
+        "gives (B, N, D), for non-square and gray images too": [tokens_shape],
         "weight and bias are registered, and nothing else is learned": [registered, steady],
         "is linear, image by image": [linear],
         "token n comes from patch n alone": [in_place],
-        "equals PatchEmbed with the same weights, gradients too":
+        "agrees with PatchEmbed for the same weights, including gradients":
             [readable, modules.numbers, modules.other_sizes, modules.every_gradient],
     },
     mistakes={
         "flatten the grid, then move D to the end": convolved,
-        "N and D changed places, transpose them": lambda x, w, b: project(x, w, b).mT,
-        "lay the rows of the grid behind each other": lambda x, w, b: convolved(x, w, b).permute(0, 2, 3, 1),
+        "N and D are exchanged: transpose them": lambda x, w, b: project(x, w, b).mT,
+        "put the rows of the grid one after another": lambda x, w, b: convolved(x, w, b).permute(0, 2, 3, 1),
         "cut, but not yet projected to width D": lambda x, w, b: patchify(x, side(x, w)),
-        "the patches overlap. The stride of the convolution is P":
+        "the patches overlap: the stride of the convolution should be P":
             lambda x, w, b: convolved(x, w, b, overlap=True).flatten(2).mT,
-        "the convolution has a padding, it should have none": lambda x, w, b: convolved(x, w, b, padding=1).flatten(2).mT,
+        "the convolution has padding, but should have none": lambda x, w, b: convolved(x, w, b, padding=1).flatten(2).mT,
         "the class token comes later": lambda x, w, b: F.pad(project(x, w, b), (0, 0, 1, 0)),
-        "the patches are ordered top to bottom first; they should go left to right, then down: rows before columns":
+        "the patches are ordered from top to bottom first, but should go from left to right, then down: rows before columns":
             lambda x, w, b: convolved(x, w, b).mT.flatten(2).mT,
         SEVERAL: partial(project, cut=lambda x, P: x.reshape(len(x), -1, x.shape[1] * P * P)),
-        "flattens a patch pixel by pixel (P, P, C); published weights want it channel by channel (C, P, P)":
+        "flattens a patch pixel by pixel (P, P, C), but published weights expect it channel by channel (C, P, P)":
             partial(project, cut=partial(reordered, order=(3, 4, 2))),
-        "reads each patch column by column; go row by row": partial(project, cut=partial(reordered, order=(2, 4, 3))),
+        "reads each patch column by column, but it should go row by row":
+            partial(project, cut=partial(reordered, order=(2, 4, 3))),
     },
     structures={
         f"the projection {UNREGISTERED}. A layer in a plain list is not registered either": lambda P, C, D: [],
-        "learns {got} numbers, the weight alone; a bias of D = {D} numbers belongs to it in all published weights":
+        "learns only the weight, {got} numbers, but all published weights also have a bias of D = {D} numbers":
             lambda P, C, D: [C * P * P * D],
     }
     | {
@@ -208,6 +209,6 @@ PATCH_EMBED = ModuleExercise(
     },
     cases=[((2, 3, 8), (2, 3, 4, 6)), ((4, 1, 5), (1, 1, 8, 12)), ((3, 2, 7), (3, 2, 9, 3)), ((2, 3, 8), (2, 3, 6, 4))],
     count="(B, N, D)",
-    unknown="with the weights of PatchEmbed it gives other numbers than PatchEmbed",
-    unread="keeps its weight in a form that no published weight fits: use nn.Linear or nn.Conv2d",
+    unknown="gives other numbers than PatchEmbed with the same weights",
+    unread="stores its weight in a form that fits no published weights: use nn.Linear or nn.Conv2d",
 )  # fmt: skip

@@ -14,25 +14,25 @@ import numpy as np
 import torch
 
 HINTS = {  # part of an error's name and message, and the way out
-    "leaf Variable that requires grad": "that writes in place where a gradient is wanted. Make a new tensor of an input; "
+    "leaf Variable that requires grad": "this writes in place where a gradient is needed. Make a new tensor, or "
     "write into weights under torch.no_grad()",
-    "modified by an inplace operation": "that writes over numbers the gradient still needs. Make a new tensor",
-    "call numpy() on Tensor that requires grad": "numpy passes no gradient on, nor does detach(): stay with torch",
-    "is invalid for input of size": "the lengths in a reshape multiply to that size: is one a fixed number in your code?",
+    "modified by an inplace operation": "this overwrites numbers that the gradient still needs. Make a new tensor",
+    "call numpy() on Tensor that requires grad": "numpy and detach() pass no gradient on, so stay with torch",
+    "is invalid for input of size": "the lengths in a reshape must multiply to that: is one a fixed number in your code?",
     "StopIteration": "next() found nothing left",
     "log_softmax_lastdim_kernel_impl": "cross_entropy takes the logits first, the labels second",
-    "'method' object is not": "are brackets missing behind a method's name?",
-    "cannot assign to field": "a config is frozen. dataclasses.replace(config, ...) makes a new one",
+    "'method' object is not": "are the parentheses missing after a method's name?",
+    "cannot assign to field": "a config is frozen. Make a changed copy with dataclasses.replace(config, ...)",
     "an image size is": "image_size is a pair, and (H, W) * 2 is (H, W, H, W). Multiply each side",
-    "'NoneType' object has no attribute 'zero_'": "a fresh model's .grad is None. model.zero_grad() copes with that",
-    "object of type 'generator' has no len()": "batches may come one by one: count them in the loop",
+    "'NoneType' object has no attribute 'zero_'": "in a new model .grad is None. model.zero_grad() can handle that",
+    "object of type 'generator' has no len()": "batches may come from a generator, so count them in the loop",
 }
 Function = Callable[..., Any]  # an answer, a right one or a wrong one
 results: list[str] = []  # one sign for each idea of the last check; `share` counts them
 
 
 class Mistake(Exception):  # noqa: N818  it is no error of the program: it carries what the learner should read
-    """What is wrong with an answer, in words a beginner can act on."""
+    """What is wrong with an answer, in words that help a beginner."""
 
 
 def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any], None]]]) -> bool:
@@ -41,7 +41,7 @@ def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any],
     ideas: pairs (what is right, a function that tries the answer and raises `Mistake` when it is not)
     """
     if not callable(answer):
-        words = f"got {short(answer)}; hand over the function or class itself, without brackets behind its name"
+        words = f"got {short(answer)}; pass the function or class itself, without parentheses after its name"
         return report("x", name, words)
     dtype = torch.get_default_dtype()
     gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []  # of several, fork_rng would warn
@@ -55,7 +55,7 @@ def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any],
 
 
 def share(check: Callable[[Any], bool], answer: Any) -> float:
-    """The share of a check's ideas that an answer has right, 0 to 1; those behind the first mistake count as wrong."""
+    """The fraction of a check's ideas that are right, 0 to 1; those after the first mistake count as wrong."""
     results.clear()
     with contextlib.redirect_stderr(sys.stdout):  # nbgrader gives nothing to a cell that writes to stderr
         check(answer)
@@ -100,7 +100,7 @@ def first_line(error: BaseException) -> str:
 
 
 def raised(error: BaseException) -> str:
-    """An error in one line, with a way out where one is known."""
+    """An error in one line, with advice where there is some."""
     words = f"raises {type(error).__name__}: {first_line(error)}".removesuffix(": ")
     return words + "".join(f" ({hint})" for fragment, hint in HINTS.items() if fragment in words)
 
@@ -121,7 +121,7 @@ def short(value: Any) -> str:
 
 
 def variants(function: Function, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Function]:
-    """A wrong answer for each message: a right one with other parameters."""
+    """A wrong answer for each message: the right one with other parameters."""
     return {words: partial(function, **changes) for words, changes in table.items()}
 
 

@@ -1,4 +1,4 @@
-"""Call an answer so that what it leaves behind is seen, and put right: seeds, torch's switches, its arguments, models."""
+"""Call an answer, notice what it leaves behind, and restore it: seeds, torch's switches, its arguments, models."""
 
 import random
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ from vit_helpers.checks.report import Function, reject_if
 
 SEEDS = count(496_8128)  # another one for each call: what is drawn at random differs between calls, and no answer sets them
 TWINS = [np.random.MT19937(0), np.random.MT19937(0)]  # numpy's generator while an answer runs, and one that nobody uses
-GRAD_OFF = "leaves gradients switched off for whoever comes next"
-DTYPE = "changes torch's default dtype for whoever comes next; give dtype=... where a tensor is made"
-SEEDED = "sets a seed for everybody, torch's, numpy's or Python's; nothing here needs one"
+GRAD_OFF = "leaves gradients switched off for all code that follows"
+DTYPE = "changes torch's default dtype for all code that follows; pass dtype=... where a tensor is created"
+SEEDED = "sets a global seed (torch's, numpy's or Python's), but nothing here needs one"
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:
-    """All of a model that an answer could change, and the words for it."""
+    """Everything in a model that an answer could change, by the message about it."""
     parameters = dict(model.named_parameters())
     return {
-        "changes the numbers of the {model} that was handed over": copy_of(dict(model.state_dict())),
-        "leaves the {model} in another mode, training or evaluation, than it came in": [m.training for m in model.modules()],
-        "changes the gradients that the {model} had: .grad is to stay as it was": {
+        "changes the numbers of the {model} that it is given": copy_of(dict(model.state_dict())),
+        "leaves the {model} in another mode (training or evaluation) than before": [m.training for m in model.modules()],
+        "changes the gradients that the {model} had: .grad should stay as it was": {
             name: None if p.grad is None else p.grad.clone() for name, p in parameters.items()
         },
-        "freezes the {model} that was handed over, which should still learn: requires_grad is off": [
+        "freezes the {model} that it is given, which should still learn: requires_grad is off": [
             p.requires_grad for p in parameters.values()
         ],
     }
@@ -38,7 +38,7 @@ def state_of(model: nn.Module) -> dict[str, Any]:
 
 @contextmanager
 def generators_restored() -> Iterator[Any]:
-    """Put torch's, numpy's and Python's generators back afterwards; gives the state of Python's."""
+    """Restore torch's, numpy's and Python's generators afterwards; yields the state of Python's."""
     torch_state, numpy_generator, python_state = torch.get_rng_state(), get_bit_generator(), random.getstate()
     set_bit_generator(spare())
     try:
@@ -51,12 +51,12 @@ def generators_restored() -> Iterator[Any]:
 
 
 def in_step() -> bool:
-    """Whether nobody drew from numpy's generator or seeded it: its twin gives the same number (faster than its state)."""
+    """Whether numpy's generator was neither used nor seeded: its twin gives the same number (a fast test)."""
     return bool(TWINS[0].random_raw() == TWINS[1].random_raw())
 
 
 def spare() -> np.random.MT19937:
-    """A generator for numpy while an answer runs, which is in step with its twin."""
+    """A generator for numpy while an answer runs, in the same state as its twin."""
     if not in_step():
         TWINS[:] = np.random.MT19937(0), np.random.MT19937(0)
     return TWINS[0]
@@ -64,7 +64,7 @@ def spare() -> np.random.MT19937:
 
 @contextmanager
 def restored() -> Iterator[Any]:
-    """Put the generators and torch's switches back afterwards, with a new seed for torch meanwhile; as the above."""
+    """Restore the generators and torch's switches afterwards, with a new seed for torch in the meantime."""
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     with generators_restored() as python_state:
         torch.default_generator.manual_seed(next(SEEDS))  # torch.manual_seed would write down where it was called
@@ -76,7 +76,7 @@ def restored() -> Iterator[Any]:
 
 
 def ask(answer: Function, *given: Any, changes: tuple[int, ...] = (), model: str = "model") -> Any:
-    """What an answer gives for copies of its arguments; Mistake when it leaves a trace.
+    """What an answer returns for copies of its arguments; Mistake if it leaves a trace.
 
     changes: the places of arguments that may change; model: what a module among them is called in messages
     """

@@ -27,12 +27,12 @@ EPS = (1e-6, 1e-5)  # the published models', and torch's own default: the paper 
 
 
 def learned(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that training moves."""
+    """The parameters that training changes."""
     return [p for p in model.parameters() if p.requires_grad]
 
 
 def shape_of(p: Tensor, sizes: Sizes) -> Sizes:
-    """A parameter's shape as a Linear, or a flat vector, would have it: the same for all right ways to keep it."""
+    """A parameter's shape in a Linear, or as a flat vector: the same for all right ways to store it."""
     _, P, C, K, D, *_ = sizes
     first, *rest = [n for n in p.shape if n > 1] or [1]
     shape = (first, math.prod(rest)) if rest else (first,)
@@ -40,7 +40,7 @@ def shape_of(p: Tensor, sizes: Sizes) -> Sizes:
 
 
 def pieces(model: nn.Module, sizes: Sizes) -> int:
-    """Rows of a piece of queries, keys and values: 3 D where one layer makes them, D where three do, D / h by heads."""
+    """Rows of a layer for queries, keys and values: 3 D if one layer makes them, D for three, D / h for heads."""
     *_, D, _, heads = sizes
     found = {shape_of(p, sizes) for p in learned(model)}
     return next((rows for rows in (3 * D, D // heads) if (rows, D) in found), D)
@@ -57,7 +57,7 @@ def parts(model: nn.Module, sizes: Sizes) -> Counter[Sizes]:
 
 
 def fill(model: nn.Module, table: dict[Any, Tensor], sizes: Sizes) -> nn.Module:
-    """Give parameters of one shape the numbers of a table, in turn, so that two models agree whatever the names are."""
+    """Give parameters of each shape the numbers of a table, in turn, so that two models agree whatever the names are."""
     seen: Counter[Sizes] = Counter()
     norms = {id(m.weight) for m in model.modules() if isinstance(m, nn.LayerNorm)}
     with torch.no_grad():
@@ -72,9 +72,9 @@ def fill(model: nn.Module, table: dict[Any, Tensor], sizes: Sizes) -> nn.Module:
 
 
 def twins(answer: Function, sizes: Sizes, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Any]:
-    """The learner's model, and the right one that it should equal, but for the eps of its norms.
+    """The learner's model, and the right one that it should equal, except for the eps of its norms.
 
-    Blocks differ from each other, and a norm's weight from its bias, wherever it is clear which parameter is which.
+    Blocks differ from each other, and a norm's weight from its bias, if it is clear which parameter is which.
     """
     mine, (*_, D, L, _) = build(answer, *sizes).to(dtype), sizes
     found, rows = Counter(shape_of(p, sizes) for p in learned(mine)), pieces(mine, sizes)
@@ -90,7 +90,7 @@ def twins(answer: Function, sizes: Sizes, dtype: torch.dtype = torch.float32) ->
 
 
 def each_eps(right: Any) -> Iterator[Any]:
-    """A right model with every pair of eps in its norms, in the blocks and behind them, the published first."""
+    """A right model with every pair of eps in its norms, in the blocks and after them, the published pair first."""
     for in_blocks, last in product(EPS, EPS):
         for norm in (m for m in right.modules() if isinstance(m, nn.LayerNorm)):
             norm.eps = last if norm is right.norm else in_blocks
@@ -103,7 +103,7 @@ def images_for(sizes: Sizes, B: int = 3, dtype: torch.dtype = torch.float32) -> 
 
 
 def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
-    """What a model gives: (B, K) numbers of the images' type; Mistake for anything else."""
+    """What a model returns: (B, K) numbers of the images' type; Mistake for anything else."""
     B, K = len(images), sizes[3]
     when = f"for {tuple(images.shape)} and {K} classes"
     try:
@@ -111,10 +111,10 @@ def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
     except (RuntimeError, ValueError) as error:
         sized = any(word in str(error) for word in ("Sizes of tensors", "size of tensor", "expand", "must match"))
         words = f"raises an error about sizes for a batch of {B}: {first_line(error).rstrip('.')}. The class token is one "
-        reject_if(sized, words + "vector (1, 1, D), expanded in forward to the batch at hand; the positions are (1, T, D)")
+        reject_if(sized, words + "vector (1, 1, D), expanded in forward to the batch size; the positions are (1, T, D)")
         raise
     shape = tuple(got.shape) if isinstance(got, Tensor) else ()
-    every = f"gives {shape} {when}: a result for every token; the head reads x[:, 0] alone"
+    every = f"gives {shape} {when}: a result for every token, but the head reads only x[:, 0]"
     reject_if(len(shape) == 3 and shape[0] == B, every)
     reject_if(shape == (B, sizes[4]), f"gives {shape} {when}: D numbers, so the head is missing")
     return output(model, images, when, (B, K))
@@ -124,16 +124,16 @@ def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
 
 
 def any_batch(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless a fresh model gives finite logits for any number of images."""
+    """Raise Mistake unless a new model gives finite logits for any number of images."""
     for sizes in SIZES:
         fresh = build(answer, *sizes)
         for B in (2, 1, 4):
             finite = torch.isfinite(logits(fresh, images_for(sizes, B), sizes)).all()
-            reject_if(not finite, "a fresh model gives NaN or infinity: is a parameter left as torch.empty?")
+            reject_if(not finite, "a new model gives NaN or infinity: was a parameter left as torch.empty?")
 
 
 def registered(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless a model has the parameters of a ViT, in whatever layers."""
+    """Raise Mistake unless a model has the parameters of a ViT, in whatever layers."""
     for sizes in SIZES:
         model = build(answer, *sizes)
         found, wanted = parts(model, sizes), parts(Right(*sizes), sizes)
@@ -144,39 +144,39 @@ def registered(exercise: ModuleExercise, answer: Function) -> None:
         count = sum(p.numel() for p in model.parameters())
         reject_if(near, f"{type(model).__name__} has {count:,} parameters: {near}")
         turned = Counter({shape[::-1]: n for shape, n in more.items()}) == lacks
-        way_out = "; keep a weight as nn.Linear does, (out, in)" if turned else ""
+        way_out = "; store a weight as nn.Linear does, (out, in)" if turned else ""
         raise Mistake(
-            f"has not the parameters of a ViT with D = {sizes[4]}, L = {sizes[5]}, K = {sizes[3]}: "
-            f"lacks shapes {list(lacks) or 'none'}, has {list(more) or 'none'} too many{way_out}"
+            f"doesn't have the parameters of a ViT with D = {sizes[4]}, L = {sizes[5]}, K = {sizes[3]}: "
+            f"it lacks shapes {list(lacks) or 'none'}, has {list(more) or 'none'} too many{way_out}"
         )
 
 
 def images_seen(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake when all images get the same logits."""
+    """Raise Mistake if all images get the same logits."""
     sizes = SIZES[0]
     model, images = made(answer, *exercise.cases[0])
     first = logits(model, images, sizes)
     alike = (
-        "different images get the same logits: the class token never sees a patch. Are the blocks called, and do they run "
-        "along the tokens? (torch's attention needs batch_first=True)"
+        "different images get the same logits, so the class token receives nothing from the patches. Are the blocks "
+        "called, and do they attend along the tokens? (torch's attention needs batch_first=True)"
     )
     steady = same(first, logits(model, images, sizes))
     reject_if(steady and same(first, first[:1].expand_as(first)), alike)
 
 
 def close(got: Tensor, wanted: Tensor) -> bool:
-    """As `same`, less tight in float32."""
+    """As `same`, with a larger tolerance in float32."""
     return same(got, wanted, atol=None if got.dtype == torch.float64 == wanted.dtype else 1e-4)
 
 
 UNKNOWN = (
-    "shapes and parameters are right, the logits are not: patches, tokens, all blocks in turn, the last norm, "
+    "shapes and parameters are right, but the logits are not. Compare patches, tokens, all blocks in turn, the final norm, "
     "the class token, the head. A block of your own? Try it in the check of notebook 04"
 )
 
 
 def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
-    """The right model with the eps with which an answer equals it; Mistake with the reason when it does with none."""
+    """The right model with the eps for which an answer equals it; Mistake with the reason if there is none."""
     got, wanted = logits(model, images, sizes), []
     for one in each_eps(right):
         wanted.append(one(images).detach())
@@ -197,7 +197,7 @@ def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
 
 
 def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless a model computes the right logits, in both modes, in float64 and for large numbers."""
+    """Raise Mistake unless a model computes the right logits, in both modes, in float64 and for large numbers."""
     for sizes in SIZES:
         for training, dtype, size in ((True, torch.float32, 1), (False, torch.float32, 1), (True, torch.float64, 6)):
             mine, right = twins(answer, sizes, dtype)
@@ -223,7 +223,7 @@ def orders(found: list[Tensor], depth: int, rows: int, sizes: Sizes) -> Iterator
 
 
 def three_layers(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake where queries, keys and values have layers of their own, and these are not used apart."""
+    """Raise Mistake if queries, keys and values have layers of their own that are not used separately."""
     *_, D, L, _ = sizes = SIZES[0]
     mine, right = twins(answer, sizes)
     images, rows = images_for(sizes), pieces(mine, sizes)
@@ -242,11 +242,11 @@ def three_layers(exercise: ModuleExercise, answer: Function) -> None:
                     block.attn.proj.weight.copy_(weight)
             if close(got, one(images)):
                 return
-    raise Mistake("right where queries, keys and values have the same weights only: each is made by its own layer alone")
+    raise Mistake("right only if queries, keys and values have the same weights, but each is computed by a layer of its own")
 
 
 def summed(model: nn.Module, images: Tensor, sizes: Sizes, rows: int) -> dict[Sizes, Tensor]:
-    """The gradients of all parameters, those of one shape added up; rows: of a piece of queries, keys and values."""
+    """The gradients of all parameters, added up for each shape; rows: of a layer for queries, keys and values."""
     sums: dict[Sizes, Tensor] = {}
     for p, slope in zip(learned(model), gradients(model(images), learned(model)), strict=True):
         assert slope is not None  # it was looked at before
@@ -260,7 +260,7 @@ def summed(model: nn.Module, images: Tensor, sizes: Sizes, rows: int) -> dict[Si
 
 
 def every_gradient(exercise: ModuleExercise, answer: Function) -> None:
-    """Mistake unless images and all parameters get the right gradient."""
+    """Raise Mistake unless images and all parameters get the right gradient."""
     for sizes in SIZES:
         mine, right = twins(answer, sizes)
         images = images_for(sizes).requires_grad_()
@@ -269,14 +269,14 @@ def every_gradient(exercise: ModuleExercise, answer: Function) -> None:
         entered, *found = gradients(mine(images), [images, *learned(mine)])
         lost = [name for name, slope in zip(names, found, strict=True) if slope is None]
         reject_if(lost == names, NO_GRADIENT)
-        reject_if(lost, f"no gradient reaches {', '.join(lost[:4])}: is it used, and not detached?")
+        reject_if(lost, f"no gradient reaches {', '.join(lost[:4])}: is it used and not detached?")
         reject_if(entered is None, NO_GRADIENT)
         wrong = not same(entered, gradients(one(images), [images])[0], atol=1e-4)
-        reject_if(wrong, "gives the right numbers, but another gradient than it should")
+        reject_if(wrong, "gives the right numbers, but the wrong gradient")
         rows = pieces(mine, sizes)
         got, wanted = (summed(model, images, sizes, rows) for model in (mine, one))
         off = [shape for shape in got if not same(got[shape], wanted[shape], atol=1e-3)]
-        reject_if(off, f"gives the right logits, but parameters of shape {off} get a wrong gradient")
+        reject_if(off, f"gives the right logits, but parameters of shape {off} get the wrong gradient")
     expect_anywhere(mine, one, images)
 
 
@@ -288,8 +288,8 @@ VIT = ModuleExercise(
     ideas={
         "images in, K numbers out, for any batch": [any_batch],
         "every part is registered: L separate blocks, class token, T positions, norm, head": [registered],
-        "images in a batch do not mix, a second call gives the same": [images_seen, apart],
-        "the numbers of equations 1 to 4, float64 too": [right_numbers, three_layers],
+        "images in a batch don't mix, and a second call gives the same result": [images_seen, apart],
+        "the numbers of equations 1 to 4, in float64 too": [right_numbers, three_layers],
         "gradients flow to the images and to every parameter": [every_gradient],
     },
     mistakes={},

@@ -12,11 +12,11 @@ The table is a TOML file: data, model, seeds, and what to change, as in
     "learning rate 1e-3" = {lr = 1e-3}
 
 Every finished run is written to the CSV file at once, with the images that it classified correctly; the same command
-continues where it stopped. Accuracy is that of the validation split. With "test = true" in the table, the accuracy on the
-test split is kept, too: report it, and choose nothing by it.
+continues where it stopped. Accuracy is measured on the validation split. With "test = true" in the table, accuracy on the
+test split is kept, too: report it, but base no choice on it.
 
-The error beside a difference is its standard error over the seeds; "image error" is that over the images, of which another
-sample would give another difference; "both errors" is that of both; and p is corrected for the number of changes (Holm).
+The error of a difference is its standard error over the seeds. "image error" is that over the images, of which another
+sample would give another difference; "both errors" combines the two; and p is corrected for the number of changes (Holm).
 
 Examples:
 

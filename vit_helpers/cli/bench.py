@@ -1,6 +1,6 @@
 """Measure what the README promises, on this machine: the time to import, and accuracies after training for a given time.
 
-Let nothing else run meanwhile. `python -m tools.libraries` compares the model with other libraries'.
+Run nothing else at the same time. `python -m tools.libraries` compares the model with those of other libraries.
 
 Examples:
 
@@ -51,20 +51,20 @@ def run(args: Namespace) -> None:
 
 
 def bench_import(rounds: int) -> None:
-    """Print the time of an import in a fresh process, and how much of it is not torch's."""
+    """Print the time of an import in a new process, and how much of it is not torch's."""
 
     def seconds(before: str, statement: str) -> float:
         code = f"{before}\nimport time; start = time.perf_counter(); {statement}; end = time.perf_counter()"
         return statistics.median(run_fresh(code, "end - start") for _ in range(rounds))
 
-    print(f"import (seconds, fresh process, median of {rounds})")
+    print(f"import (seconds, new process, median of {rounds})")
     print(f"  vit_helpers                      {seconds('', 'import vit_helpers'):.4f}")
     both = seconds("", "import torch"), seconds("import torch", "import vit_helpers.vit")
     print(f"  torch, then vit_helpers.vit      {both[0]:.3f} + {both[1]:.4f}\n")
 
 
 def run_fresh(code: str, answer: str) -> Any:
-    """The value of an expression, as JSON can hold it, after some code in a fresh process."""
+    """The value of an expression that JSON can represent, after some code in a new process."""
     words = [sys.executable, "-c", f"{code}\nimport json; print(json.dumps({answer}))"]
     return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
 

@@ -1,7 +1,7 @@
 """Check this machine and report what will cause trouble: Python, packages, torch, memory, disk, data, Jupyter, network.
 
-A line for each thing. `ok`: as it should be. `note`: worth knowing, nothing fails. `bad`: some of the series fails, or takes
-many times as long; below it is what to do. Nothing is changed. The exit status is 0 if nothing is bad.
+Prints a line for each finding: `ok`, `note` (worth knowing, but nothing fails) or `bad` (part of the series fails, or takes
+many times as long; the line below says what to do). Nothing is changed. The exit status is 0 if nothing is bad.
 
 Examples:
 
@@ -49,7 +49,7 @@ def finding(good: bool, what: str, advice: str = "", otherwise: str = "bad") -> 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--offline", action="store_true", help="do not try to reach the hosts of the downloads")
-    parser.add_argument("--report", action="store_true", help="print torch's own report of versions and hardware as well")
+    parser.add_argument("--report", action="store_true", help="also print torch's own report of versions and hardware")
 
 
 def run(args: Namespace) -> int:
@@ -88,7 +88,7 @@ def print_wrapped(start: str, words: str) -> None:
 
 
 def python() -> Iterator[Finding]:
-    """Its version, whether pip has an environment of its own, which vit_helpers is imported, what stdout can write."""
+    """Its version, whether it has a virtual environment, which vit_helpers is imported, what stdout can write."""
     fits = sys.version_info >= (3, 11) and sys.maxsize > 2**32
     what = f"{platform.python_version()}, {platform.architecture()[0]}: {sys.executable}"
     yield finding(fits, what, "install Python 3.11 or later, 64 bit, from python.org")
@@ -102,7 +102,7 @@ def python() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """Those that a reader needs, and whether their versions are within the bounds."""
+    """The packages that a reader needs, and whether their versions are within the bounds."""
     from_pip = [line for one in metadata.distributions(name="vit_helpers") for line in one.requires or []]
     found = []
     for need in requirements(read(ROOT / "requirements.txt").splitlines() or from_pip):

@@ -1,7 +1,7 @@
 """Test a trained model on other images, and show which classes it confuses.
 
-Of folder:PATH with a folder for each class, all images are used, except those that the run was trained or validated on,
-which are recognized by their content. Of a folder that is divided into splits, and of other data sets, only the test split
+For folder:PATH with a folder for each class, all images are used except those that the run was trained or validated on,
+which are recognized by their content. For a folder that is divided into splits, and for other data sets, only the test split
 is used. The model must know all classes.
 
 Examples:

@@ -1,6 +1,6 @@
 """Write a data set as shards (tar files), which `train` reads as a stream when images do not fit into memory.
 
-Images of folder:PATH are read a few at a time; any other data set is loaded whole first. The splits are those of `train`.
+The images of folder:PATH are read a few at a time; any other data set is loaded first. The splits are those of `train`.
 
 Examples:
 

@@ -13,7 +13,7 @@ at the end, with the weights of the best epoch, the one with the highest validat
 
 Ctrl-C keeps every finished epoch; --resume continues to the result of a run that was never stopped (on CPU and CUDA).
 
-With --weights, a trained model is fine-tuned, which is what a few hundred photos call for. WEIGHTS is a name as for
+With --weights, a trained model is fine-tuned, which is the best choice for a few hundred photos. WEIGHTS is a name as for
 `load_pretrained` (torchvision:vit_b_16, timm:NAME, huggingface:NAME), the folder of a run, or a file: .safetensors, .npz,
 or tensors saved by torch.save (.pth, .pt, .bin), which are read without running any code. --tune full trains all weights,
 head only a new classification head, and lora low-rank updates (LoRA) and the head.
@@ -156,7 +156,7 @@ def train(args: Namespace) -> int:
 
 
 def read_run(args: Namespace, out: Path, found: Path, given: dict[str, Any]) -> tuple["RunSettings", dict[str, Any]]:
-    """The settings of a run to resume, and what its checkpoint has about it; its choice of --skip-broken is kept."""
+    """The settings of a run to resume, and what its checkpoint says about it; its choice of --skip-broken is kept."""
     from vit_helpers.pretrained.runs import check_best
     from vit_helpers.pretrained.sources import RUN_WEIGHTS
     from vit_helpers.training.checkpoints import load_checkpoint
@@ -175,7 +175,7 @@ def fit_and_test(
     args: Namespace, out: Path, checkpoint: Path, settings: "RunSettings", device: str, resumed: dict[str, Any] | None,
     scale: bool,
 ) -> None:  # fmt: skip
-    """Train and test, or continue from what a checkpoint has, `resumed`.  scale: fit the learning rate to the model"""
+    """Train and test, or continue from what a checkpoint contains, `resumed`.  scale: fit the learning rate to the model"""
     from vit_helpers.cli.results import draw_results, print_score
     from vit_helpers.pretrained.runs import evaluation_batches, fit_run
     from vit_helpers.training import set_seed

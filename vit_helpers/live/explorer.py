@@ -56,7 +56,7 @@ class Explorer:
 
     @torch.no_grad()
     def still(self) -> tuple[Figure, str]:
-        """What the widget shows first, as a figure, and its alt text"""
+        """The first state of the widget as a figure, and its alt text"""
         if self.part == "attend":
             tokens, z, W = attention.read_example()
             alt = f"Queries, keys, values, scores, weights and outputs of {len(tokens)} tokens, with all of their numbers."
@@ -79,7 +79,7 @@ class Explorer:
         return figure, explorer.tell_choice(maps, layer=last)
 
     def _ipython_display_(self) -> None:
-        """The picture, and with it the widget, so that a page that only shows what was stored has something to show"""
+        """The picture together with the widget, for pages that only show stored outputs"""
         from IPython.display import display
 
         figure, alt = self.still()

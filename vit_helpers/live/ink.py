@@ -1,4 +1,4 @@
-"""From a drawing to the pixels that the model reads, as the training digits were made: crop, keep the aspect, count the ink.
+"""From a drawing to the pixels that the model reads, in the way the training digits were made: crop, scale, count the ink.
 
 `ink.js` does the same in the browser.
 """
@@ -16,7 +16,7 @@ def reduce_ink(ink: Tensor, size: int = 16) -> Tensor:
 
     The bounding box of all pixels above 0.1 is extended to a square that has the box's longer side and the same center, and
     the square is divided into equal cells. The value of a cell is the mean of the ink over exactly its area, where a
-    pixel that two cells share counts for each with the part that it covers, and where outside the drawing there is paper.
+    pixel that two cells share counts for each with the part that it covers, and everything outside the drawing is paper.
 
     ink    : (H, W), from 0 for paper to 1 for ink
     returns: (size, size), float32 from 0 to 1

@@ -1,4 +1,4 @@
-"""Pictures of training: the history that `fit` returns, and what the loss is of a prediction."""
+"""Pictures of training: the history that `fit` returns, and the loss of a prediction."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol

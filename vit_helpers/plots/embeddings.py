@@ -1,4 +1,4 @@
-"""Pictures of equation 1: patches that can be found again, tokens with their numbers, and what a shuffle changes."""
+"""Pictures of equation 1: numbered patches, tokens with their numbers, and what a shuffle changes."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from vit_helpers.plots.positions import draw_numbered_map
 
 
 def number_patches(ax: Axes, grid: tuple[int, int], patch_size: int, numbers: Sequence[int] | None = None) -> Axes:
-    """Write in the middle of every patch of an image its number, or the one given for it.
+    """Write its number, or the one given for it, in the middle of every patch of an image.
 
     grid: rows and columns of patches;  numbers: N of them, for patches that were moved
     """

@@ -27,9 +27,9 @@ def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) ->
     raises: ValueError if they are not rows of 2 to 5 numbers, or too large for their cells
     """
     if tokens.ndim != 2 or not 2 <= tokens.shape[1] <= WIDEST:
-        raise ValueError(f"the picture has room for a list of tokens of 2 to {WIDEST} numbers, not {tuple(tokens.shape)}")
+        raise ValueError(f"tokens must be rows of 2 to {WIDEST} numbers, got {tuple(tokens.shape)}")
     if tokens.abs().max() >= 1000:
-        raise ValueError(f"the cells have room for numbers below 1000, not for {tokens.abs().max():g}")
+        raise ValueError(f"numbers must be below 1000 to fit into their cells, got {tokens.abs().max():g}")
     (T, D), tokens = tokens.shape, tokens.double()
     mean, variance = tokens.mean(dim=1, keepdim=True), tokens.var(dim=1, unbiased=False, keepdim=True)
     fig, ax = new_canvas(T + 3.6, "Every row is normalized on its own: minus its mean, divided by its standard deviation")
@@ -51,7 +51,7 @@ def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) ->
 
 
 def significant(numbers: Tensor, digits: int = 3) -> list[str]:
-    """Numbers as texts for cells: two digits behind the point, and as many significant ones as told below 0.1.
+    """Numbers as texts for cells: two digits behind the point, and `digits` significant ones below 0.1.
 
     >>> significant(torch.tensor([2.0, 0.666, -0.0, 0.00123, -6.67e-7]))
     ['2', '0.67', '0', '0.00123', '-6.67e-7']

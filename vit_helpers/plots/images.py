@@ -140,7 +140,7 @@ def draw_squares(
 
 
 def square_key(fig: Figure, top: float = 1) -> None:
-    """Say below a figure what the areas of `draw_squares` mean."""
+    """Explain below a figure what the areas of `draw_squares` mean."""
     fig.supxlabel(
         f"area of a square: attention weight (a square that fills its patch: {top:g}{' or more' if top < 1 else ''})",
         fontsize=style.TEXT_SIZE,
@@ -154,7 +154,7 @@ def draw_bars(
     title: str | None = None,
     chosen: int | None = None,
 ) -> Axes:
-    """A horizontal bar for each value from 0 to 1.  chosen: the number of the bar to stress"""
+    """A horizontal bar for each value from 0 to 1.  chosen: the number of the bar to highlight"""
     ax = style.new_axes(ax, 4, 4)
     values = torch.as_tensor(values).tolist()
     colors = [style.CLASS_TOKEN if i == chosen else style.LINE for i in range(len(values))]

@@ -135,7 +135,7 @@ def draw_blocks(fig: Figure, weights: Sequence[Tensor]) -> None:
 
 
 def draw_block(fig: Figure, ax: Axes, middle: float, name: str, weights: Tensor) -> None:
-    """What is in a block: a table of attention weights (T, T), and an MLP that widens D to 4 D and narrows it again"""
+    """The parts of a block: a table of attention weights (T, T), and an MLP that widens D to 4 D and narrows it again"""
     labels = ((0.2, name, "bold"), (0.46, "attention", "normal"), (1.58, "MLP", "normal"), (2.56, "D  4D  D", "normal"))
     for y, text, weight in labels:
         write(fig, LEFT["blocks"] + middle, TOP + y, text, weight=weight)

@@ -66,7 +66,7 @@ def hide_axes(ax: Axes, title: str | None = None) -> Axes:
 
 
 def show(fig: Figure, alt: str) -> None:
-    """Show a figure in a notebook as a picture with a text for those who do not see it, and close it.
+    """Show a figure in a notebook as a picture with alt text, and close it.
 
     alt: one or two sentences that say what the picture shows
     """
@@ -77,13 +77,13 @@ def show(fig: Figure, alt: str) -> None:
 
 
 def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
-    """What IPython's `display` takes: a closed figure's picture, and metadata with its alt text"""
+    """The arguments of IPython's `display`: a closed figure's picture, and metadata with its alt text"""
     from IPython.display import Image
 
     if not alt.strip():
-        raise ValueError("a figure needs alt text: say what it shows")
+        raise ValueError("a figure needs alt text that says what it shows")
     for one, other in color_only_pairs(fig):
-        warnings.warn(f"{one!r} and {other!r} differ by color alone: give one a marker, dashes or a hatch", stacklevel=3)
+        warnings.warn(f"{one!r} and {other!r} differ only by color: give one a marker, dashes or a hatch", stacklevel=3)
     plain = drawn(fig, "png")
     shaded = any(ax.images or any(isinstance(mesh, QuadMesh) for mesh in ax.collections) for ax in fig.axes)
     kind, data = "png", with_palette(plain, 256 if shaded else 128)  # lines and text need few colors, scales many
@@ -95,7 +95,7 @@ def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
 
 
 def color_only_pairs(fig: Figure) -> list[tuple[str, str]]:
-    """Pairs of names that share axes and differ by color alone, so that they would look alike in a gray print"""
+    """Pairs of names that share axes and differ only by color, so that they would look alike in gray"""
     pairs = []
     for ax in fig.axes:
         handles, names = ax.get_legend_handles_labels()
@@ -107,7 +107,7 @@ def color_only_pairs(fig: Figure) -> list[tuple[str, str]]:
 
 
 def form(mark: Any) -> list[str]:
-    """What can be seen of a line, a dot or a bar besides its color"""
+    """The look of a line, a dot or a bar apart from its color"""
     getters = ("get_linestyle", "get_marker", "get_hatch", "get_fill", "get_paths")
     return [type(mark).__name__, *(str(getattr(mark, get)()) for get in getters if hasattr(mark, get))]
 
@@ -120,7 +120,7 @@ def color_of(mark: Any) -> Any:
 
 
 def shade(color: Any) -> float:
-    """The gray that gives as much light as a color, from 0 for black to 1 for white
+    """The gray with the same luminance as a color, from 0 for black to 1 for white
 
     >>> round(shade("white"), 2), round(shade(QUERY), 2), round(shade(PATCH), 2)
     (1.0, 0.43, 0.67)
@@ -130,12 +130,12 @@ def shade(color: Any) -> float:
 
 
 def ink_on(color: Any) -> str:
-    """The color of text on a ground of this color: whichever of black and white stands out more"""
+    """The color of text on a background of this color: black or white, whichever has more contrast"""
     return "white" if shade(color) < 0.46 else "black"
 
 
 def write_on(ax: Axes, x: float, y: float | str, text: str, color: str) -> None:
-    """A text in the middle of a piece of this color, on a ground that lets it be read over a hatch"""
+    """A text in the middle of an area of this color, with a background that keeps it readable over hatching"""
     ground = {"facecolor": color, "edgecolor": "none", "pad": 1.5}
     ax.text(x, y, text, ha="center", va="center", fontsize=TEXT_SIZE - 1, color=ink_on(color), bbox=ground)
 
@@ -156,7 +156,7 @@ def count_colors(png: bytes) -> int:
 
 
 def with_palette(png: bytes, colors: int) -> bytes:
-    """A PNG with a palette of so many colors: a quarter of the bytes, and nothing in it about who wrote it"""
+    """A PNG with a palette of so many colors, which takes a quarter of the bytes, and without metadata about its author"""
     from PIL import Image
 
     file = io.BytesIO()

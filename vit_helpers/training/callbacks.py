@@ -1,4 +1,4 @@
-"""What attaches to `fit` from outside: reporting, several processes, and whatever you write. Checkpoints: see there."""
+"""What `fit` calls before, after and between epochs: reports, and whatever you write (for checkpoints see `checkpoints`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ from vit_helpers.training.recipe import Recipe
 
 @dataclass
 class Run:
-    """A training under way, as callbacks see it.
+    """A training run in progress, as callbacks see it.
 
-    network: what the loop calls, the model or a wrapper around it;  steps: how many there will be in all epochs
+    network: what the loop calls, the model or a wrapper around it;  steps: how many there are in all epochs together
     history: the epochs that are finished;  stop: a callback sets it to end the training before the next epoch
     """
 

@@ -68,7 +68,7 @@ class Checkpoint(Callback):
 
 
 def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = False) -> None:
-    """Make the folder, and raise before the first epoch, not after it, where a checkpoint could not be read again."""
+    """Make the folder, and raise before the first epoch, not after it, if a checkpoint could not be read again."""
     if path.suffix == SHARDS:
         if finished(path) and not resume:
             raise ValueError(f"{path} already contains a run: resume=True continues it")
@@ -82,7 +82,7 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
     try:
         torch.load(plain, weights_only=True)
     except pickle.UnpicklingError as error:
-        raise ValueError(f"recipe and about must hold plain numbers and strings: {recipe}, {about!r}") from error
+        raise ValueError(f"recipe and about must contain only plain numbers and strings: {recipe}, {about!r}") from error
     if is_main_process():
         check_writable(path.parent)
 
@@ -113,7 +113,7 @@ def save_file(path: Path, state: State) -> None:
 
 
 def load_checkpoint(path: str | PathLike[str]) -> State:
-    """What `Checkpoint` wrote, or version 0.1, as a dict with tensors on the CPU; its history is a list of `Epoch`.
+    """What `Checkpoint` (or version 0.1) wrote, as a dict with tensors on the CPU; its history is a list of `Epoch`.
 
     Of a folder of parts it reads all but weights and optimizer, which `restore` finds in the folder "parts".
     raises: FileNotFoundError when there is none; ValueError when it is truncated or damaged, naming the one before

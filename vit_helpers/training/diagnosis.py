@@ -1,4 +1,4 @@
-"""Why did it not learn?  The history of a run, read for the usual symptoms."""
+"""Why did a model not learn?  The usual symptoms, found in the history of a run."""
 
 import math
 import tomllib
@@ -86,7 +86,7 @@ def find_symptom(row: Epoch, count: str, lowest: float) -> str:
 
 
 def not_finite(row: Epoch) -> bool:
-    """Whether a loss is not finite; a validation loss counts only where there was a validation, which has an accuracy."""
+    """Whether a loss is not finite; a validation loss counts only if there was a validation, which has an accuracy."""
     return not math.isfinite(row.loss) or (not math.isfinite(row.val_loss) and not math.isnan(row.val_accuracy))
 
 
@@ -96,12 +96,12 @@ def guess_loss(row: Epoch) -> float:
 
 
 def margin(share: float, images: int, errors: float = 2) -> float:
-    """Two standard errors of a share of so many images; 0 if their number is unknown"""
+    """Two standard errors of a fraction of so many images; 0 if their number is unknown"""
     return errors * math.sqrt(share * (1 - share) / images) if images else 0.0
 
 
 def is_chance(row: Epoch) -> bool:
-    """Whether always naming the most frequent class would be as accurate in validation, as far as so many images show."""
+    """Whether always predicting the most frequent class is as accurate in validation, within the error of so many images."""
     share = row.val_largest_class if row.val_images else 1 / max(row.num_classes, 1)
     return row.val_accuracy <= share + margin(share, row.val_images) and not row.val_accuracy == 1 > share
 

@@ -48,7 +48,7 @@ def init_distributed(device: str = "cpu") -> str:
 
 
 def shutdown() -> NoReturn:
-    """End this process successfully, without the interpreter's clean-up, in which a thread of torch may abort."""
+    """End this process successfully, without the interpreter's cleanup, during which a thread of torch may abort."""
     dist.destroy_process_group()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -56,7 +56,7 @@ def shutdown() -> NoReturn:
 
 
 def is_peer_failure(error: BaseException) -> bool:
-    """Whether an error means that another process is gone, and not that something is wrong in this one."""
+    """Whether an error means that another process has ended, and not that something is wrong in this one."""
     lost = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and PEER_FAILURE.search(str(error)))
     return world_size() > 1 and bool(lost)
 
@@ -135,7 +135,7 @@ def shard_batches(batches: Any) -> Any:
 
 @contextmanager
 def fork_rng(step: int) -> Iterator[None]:
-    """Give each process random numbers of its own for a while, other ones in each step; then restore the common state."""
+    """Give each process random numbers of its own for a while, different in each step; then restore the common state."""
     if world_size() == 1:
         yield
         return
@@ -145,7 +145,7 @@ def fork_rng(step: int) -> Iterator[None]:
 
 
 def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy whose mean over the processes, which may have unequally many images, is the mean over all images."""
+    """Cross-entropy whose mean over processes, which may have different numbers of images, is the mean over all images."""
     if world_size() == 1:
         return F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing)
     total = F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing, reduction="sum")

@@ -22,14 +22,14 @@ LossFunction = Callable[[Any, Tensor], Tensor]
 
 
 class SizedBatches(Protocol):
-    """(images, labels) batches that can be iterated again and again, and counted"""
+    """(images, labels) batches that can be iterated repeatedly and counted"""
 
     def __iter__(self) -> Any: ...
     def __len__(self) -> int: ...
 
 
 def set_seed(seed: int) -> None:
-    """Seed torch's random generators, from which alone the series draws; ValueError for more than 64 bits."""
+    """Seed torch's random generators, the only ones that the series uses; ValueError for more than 64 bits."""
     if not -(2**63) <= seed < 2**64:
         raise ValueError(f"seed must be at least -2^63 and below 2^64, got {seed}")
     torch.manual_seed(seed)
@@ -43,7 +43,7 @@ def fit(
 ) -> list[Epoch]:  # fmt: skip
     """Train a model and return its history, an `Epoch` for each pass over the training batches.
 
-    validation: batches that are evaluated after every epoch; None for a model that is no classifier
+    validation: batches that are evaluated after every epoch; None for a model that is not a classifier
     loss_fn   : loss_fn(outputs, labels) -> mean over the batch; None: cross-entropy with the recipe's label smoothing
     callbacks : see `Callback`.  report makes a `Report`; checkpoint, resume and about make a `Checkpoint`
     raises    : FloatingPointError when loss or gradient is not finite; ValueError when there is no training batch, when
@@ -80,7 +80,7 @@ def fit(
 def train_epoch(
     run: Run, batches: Iterable[Batch], loss_fn: LossFunction, device: Device, label_smoothing: float | None = None
 ) -> dict[str, Any]:
-    """One pass over the training batches; returns what `Epoch` has of it.  label_smoothing: see `TrainingSums`"""
+    """One pass over the training batches; returns its measurements for `Epoch`.  label_smoothing: see `TrainingSums`"""
     run.network.train()
     lr, sums = run.schedule.get_last_lr()[0], TrainingSums(label_smoothing)
     for images, labels in batches:

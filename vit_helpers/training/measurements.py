@@ -1,4 +1,4 @@
-"""What is measured of a model: an epoch's figures, and loss and accuracy on other images; of all processes together."""
+"""What is measured during training and on other images, for all processes together: losses, accuracies, speeds."""
 
 import math
 import time
@@ -41,7 +41,7 @@ class Epoch:
     """The measurements of one epoch; `fit` returns a list of them.  NaN stands for what was not measured.
 
     epoch, lr        : its number, from 1; the learning rate at its first step
-    loss, accuracy   : means over the training images as seen while learning, augmented; in nats with label smoothing
+    loss, accuracy   : means over the training images as seen during training, augmented; in nats with label smoothing
     num_classes      : K, the number of logits
     probabilities    : whether all training outputs were probability distributions already, as after a softmax
     images_per_second: in training, without validation
@@ -76,7 +76,7 @@ class Epoch:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> "Epoch":
-        """An epoch from a dict, also from one that version 0.1 kept in a checkpoint."""
+        """An epoch from a dict, including those that version 0.1 stored in checkpoints."""
         row = {RENAMED.get(name, name): value for name, value in row.items()}
         return cls(**{f.name: row[f.name] for f in fields(cls) if f.name in row})
 
@@ -171,7 +171,7 @@ def evaluate(
 
 
 def print_epoch(row: Epoch) -> None:
-    """Print one line of a history: loss in nats; training figures are those seen while learning, on augmented images."""
+    """Print one line of a history: losses in nats; training loss and accuracy are those during training, augmented."""
     learning = f"epoch {row.epoch:3d}  loss {row.loss:.3f}  accuracy {row.accuracy:.3f}"
     validation = f"validation loss {row.val_loss:.3f}  accuracy {row.val_accuracy:.3f}"
     print(f"{learning}  {validation}  lr {row.lr:.1e}  {row.images_per_second:,.0f} images/s")

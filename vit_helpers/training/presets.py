@@ -1,4 +1,4 @@
-"""Settings: plain names and values that decide a training run, what they stand for, and presets.toml for each data set."""
+"""Settings: plain names and values that determine a training run, their meaning, and presets.toml for each data set."""
 
 import inspect
 import math
@@ -71,7 +71,7 @@ class RunSettings:
     batch_size: images per step
     images    : how many training images; None for all;  repeat: how often each comes in an epoch
     augment   : "affine", "crop", "flip", "flip_crop", "erase" or "none";  mix: "mixup", "cutmix" or "none"
-    tta       : whether testing also looks at the mirror images (`FlipTTA`)
+    tta       : whether testing also uses the mirror images (`FlipTTA`)
     seed      : of all random numbers
     patience  : stop after this many epochs without a better one on the validation split; None for never
     weights   : a trained model to start from, as for `load_pretrained`, which determines the shape; None for none
@@ -134,7 +134,7 @@ class RunSettings:
         return to_2tuple(self.shape["image_size"]) if "image_size" in self.shape else None
 
     def __str__(self) -> str:
-        """What a reader of a run wants to know before it starts, in words."""
+        """What a reader wants to know about a run before it starts, in words."""
         mirrored = "mirrored at random" if self.augment in MIRRORS else "not mirrored"
         mix = f", {self.mix}" * (self.mix != "none")
         r = self.recipe
@@ -178,7 +178,7 @@ class RunSettings:
         return {**own, **self.shape, **asdict(self.recipe)}
 
     def changed(self) -> dict[str, Any]:
-        """The model, and the settings that differ from their default: what one would write into a table."""
+        """The model, and the settings that differ from their default, as one would write them into a table."""
         default = RunSettings().to_dict()
         return {k: v for k, v in self.to_dict().items() if k == "model" or k not in default or v != default[k]}
 
@@ -270,7 +270,7 @@ def make_network(data: Data, settings: RunSettings) -> nn.Module:
 
 
 def with_tta(model: nn.Module, settings: RunSettings) -> nn.Module:
-    """The trained network as it is to be tested: with test-time augmentation where the settings ask for it."""
+    """The trained network as it is tested: with test-time augmentation if the settings ask for it."""
     return FlipTTA(model) if settings.tta else model
 
 

@@ -12,7 +12,7 @@ from vit_helpers.training.optimizers import OPTIMIZERS
 
 
 def warmup_cosine(step: int, total: int, warmup: int) -> float:
-    """The factor on the highest learning rate at a step: a straight rise to 1, then half a cosine down to 0.
+    """The factor on the highest learning rate at a step: a linear rise to 1, then half a cosine down to 0.
 
     step: 0 .. total - 1;  warmup: how many steps the rise takes
 
@@ -25,7 +25,7 @@ def warmup_cosine(step: int, total: int, warmup: int) -> float:
 
 
 def warmup_linear(step: int, total: int, warmup: int) -> float:
-    """As `warmup_cosine`, with a straight fall to 0 (the paper's pre-training on JFT and ImageNet-21k, Table 3)."""
+    """As `warmup_cosine`, with a linear decay to 0 (the paper's pre-training on JFT and ImageNet-21k, Table 3)."""
     return (step + 1) / warmup if step < warmup else (total - step) / (total - warmup)
 
 
@@ -43,8 +43,8 @@ class Recipe:
 
     epochs         : passes over the training split
     lr             : the highest learning rate, reached after the warm-up
-    token_lr_mult  : factor on lr for the class token and the position embeddings, which start near 0 and have far to go
-    warmup         : fraction of all steps in which the learning rate rises from 0, straight
+    token_lr_mult  : factor on lr for the class token and the position embeddings, which start near 0 and have to grow
+    warmup         : fraction of all steps in which the learning rate rises from 0, linearly
     weight_decay   : pulls matrices towards 0 (AdamW: decoupled from the gradient); all other parameters do not decay
     label_smoothing: fraction of the target that is spread over all classes
     clip           : the largest gradient norm allowed, over all parameters together
@@ -89,6 +89,6 @@ class Recipe:
 
 
 def bf16_units() -> bool:
-    """Whether this machine's CPU multiplies bfloat16 in units of its own (AVX512-BF16 or AMX): 2 to 3 times fp32's speed."""
+    """Whether this machine's CPU has units for bfloat16 products (AVX512-BF16 or AMX): 2 to 3 times the speed of float32."""
     names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, name, lambda: False)() for name in names)

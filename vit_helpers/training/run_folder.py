@@ -111,7 +111,7 @@ def remove(path: Path) -> None:
 
 
 def launch() -> str | None:
-    """A name for this start of torchrun, the same when it restarts its processes; None without torchrun."""
+    """A name for this start of torchrun, which stays the same when it restarts its processes; None without torchrun."""
     name = os.environ.get("TORCHELASTIC_RUN_ID")
     return broadcast(f"process {os.getppid()}" if name == "none" else name)
 
@@ -123,7 +123,7 @@ def find_checkpoint(folder: Path) -> Path | None:
 
 
 def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, Any]) -> RunSettings:
-    """The settings of a run from what its checkpoint has about it; ValueError if there are none, or `given` ones differ."""
+    """The settings of a run from its checkpoint; ValueError if it contains none, or if `given` ones differ."""
     options = about.get("options")
     if not isinstance(options, dict) or not options.keys() & {"model", "size"}:  # of version 0.1
         raise ValueError(f"{checkpoint} was not written by the command train: it does not contain the options of a run")
@@ -146,7 +146,7 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
 
 
 def describe_run(data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a checkpoint has about its run.  resumed: the same of a run to resume; ValueError for other data or weights"""
+    """What a checkpoint says about its run.  resumed: the same of a run to resume; ValueError for other data or weights"""
     fingerprint = data_fingerprint(data, dropout=any(settings.shape.get(name) for name in ("dropout", "attn_dropout")))
     if settings.weights is not None:
         blocks = {k: w for k, w in model.state_dict().items() if k.startswith("blocks.") and not k.endswith((".A", ".B"))}
@@ -194,7 +194,7 @@ def check_same_data(about: Mapping[str, Any], fingerprint: Mapping[str, Any], da
 
 
 def stop_cause(error: BaseException) -> str | None:
-    """How to begin the message about a run that an error stopped, although what it learned is kept; None for others"""
+    """The beginning of the message about a run that was stopped but keeps what it has learned; None for other errors"""
     if isinstance(error, KeyboardInterrupt):
         return "stopped"
     if isinstance(error, BrokenPipeError):

@@ -72,11 +72,11 @@ def load_sealed(path: Path, version: int) -> Any:
     file = io.BytesIO(content := path.read_bytes())
     sealed = hashlib.sha256(memoryview(content)[:-SEAL]).digest() == content[-SEAL:]
     if not sealed and zipfile.is_zipfile(file) and (damaged := zipfile.ZipFile(file).testzip()) is not None:
-        raise ValueError(f"{damaged} has another checksum")
+        raise ValueError(f"{damaged} has a different checksum")
     file.seek(0)
     state = torch.load(file, map_location="cpu", weights_only=True)
     if not sealed and isinstance(state, dict) and state.get("version", 1) >= version:
-        raise ValueError("the file has another checksum")
+        raise ValueError("the file has a different checksum")
     return state
 
 
