@@ -101,7 +101,8 @@ PROBE_RIGHT = [
 ]  # fmt: skip
 PROBE_WRONG = PROBE.wrong("learns", {
     "lets the whole model learn": "True", "freezes everything": "False",
-    "the head has weight and bias": "name == 'head.weight'", "parameters of the body learn": "not name.startswith('blocks')",
+    "the head has weight and bias": "name == 'head.weight'",
+    "parameters of the backbone learn": "not name.startswith('blocks')",
 }) | PROBE.wrong("give", {
     "head alone": "new.head", "it should give a model": "'model'", "another kind of model": "nn.Sequential(new)",
 }) | {
@@ -119,10 +120,10 @@ def answer(x, W, b, A, B, s):
 LORA_RIGHT = [LORA(), LORA(give="F.linear(x, W + s * B @ A, b)")]
 LORA_WRONG = LORA.wrong("give", {
     "forgets the bias for": "y + s * thin", "forgets the bias": "F.linear(x, W + s * B @ A)",
-    "forgets the bias, and": "F.linear(x, W)", "leaves the thin product out": "F.linear(x, W, b)",
+    "forgets the bias, and": "F.linear(x, W)", "leaves the low-rank term out": "F.linear(x, W, b)",
     "forgets the scale": "F.linear(x, W + B @ A, b)", "scales all of it": "s * F.linear(x, W + B @ A, b)",
     "scales the matrix and not": "s * F.linear(x, W, b) + thin", "divides by the scale": "F.linear(x, W + B @ A / s, b)",
-    "leaves the frozen map out": "s * thin", "leaves W x out": "F.linear(x, s * B @ A, b)",
+    "leaves the frozen layer out": "s * thin", "leaves W x out": "F.linear(x, s * B @ A, b)",
     "adds the bias twice": "y + b + F.linear(x, s * B @ A, b)", "subtracts": "F.linear(x, W - s * B @ A, b)",
     "scales the bias too": "F.linear(x, W + s * B @ A, s * b)", "no gradient": "(y + b + s * thin).detach()",
     "RuntimeError": ["x @ W + b + s * x @ A.T @ B.T", "x @ W.T + b + s * x @ B.T @ A.T"],
@@ -173,7 +174,7 @@ MASKED_RIGHT = [MASKED(), *(MASKED(give=code) for code in (
 MASKED_WRONG = MASKED.wrong("index", {
     "first patches": ": len(hidden)", "first image's list": "h[0]", "order of the image": "hidden.sort().values",
 }) | MASKED.wrong("give", {
-    "divides by all patches": ON.format("x"), "nobody painted them": ON.format("torch.zeros_like(x)"),
+    "divides by all patches": ON.format("x"), "nobody predicted them": ON.format("torch.zeros_like(x)"),
     "one pixel of each patch": "F.mse_loss(p, x.gather(1, h.unsqueeze(2)).expand_as(p))",
     "every image's list for every image": "F.mse_loss(p.expand(n, *p.shape), x[:, h])",
     "patches of one image": "d.square().mean() * n", "the sum, not the mean": "d.square().sum()",

@@ -70,7 +70,7 @@ def see(
     corner: Function = middle,
     scale: Function = lambda part, image: None,
 ) -> Tensor:  # fmt: skip
-    """The right answer; a wrong one does something else with the part, where it begins, or in place of mean and spread."""
+    """The right answer; a wrong one does something else with the part, where it begins, or in place of mean and std."""
     top, left = corner(image, side)
     part = image[:, top : top + side, left : left + side]
     m, s = (torch.tensor(values).view(-1, 1, 1) for values in (mean, std))
@@ -78,7 +78,7 @@ def see(
 
 
 def own(part: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and spread of each channel."""
+    """Mean and standard deviation of each channel."""
     return part.mean(dim=(1, 2), keepdim=True), part.std(dim=(1, 2), keepdim=True)
 
 
@@ -94,18 +94,18 @@ SEE = Exercise(
     observe=result,
     when=lambda image, side, mean, std: f"for an image {tuple(image.shape)} and a side of {side}",
     says="{words}",
-    unknown="gives other numbers {when} than the middle, minus mean, divided by std",
+    unknown="gives other numbers {when} than the center, minus mean, divided by std",
     hints={"must match the size": "mean and std are (C,): give them the shape (C, 1, 1)"},
     ideas={
-        "the middle square of a wide and of a tall image":
+        "the center square of a wide and of a tall image":
             pictures([(3, 8, 10), (3, 8, 14), (3, 12, 6), (3, 4, 4)], 4, (0.5,) * 3, (0.5,) * 3),
-        "each channel by the mean and spread of the weights":
+        "each channel by its mean and standard deviation":
             pictures([(3, 10, 6)], 6, *COLORS) + pictures([(3, 7, 9)], 3, *COLORS),
-        "one channel too, its input left as it was": pictures([(1, 6, 8)], 4, (0.3,), (0.2,)),
+        "one channel, and the input stays unchanged": pictures([(1, 6, 8)], 4, (0.3,), (0.2,)),
     },
     mistakes=variants(see, {
-        "cuts the upper left corner {when}; the middle is wanted": {"corner": lambda *_: (0, 0)},
-        "cuts the lower right corner {when}; the middle is wanted":
+        "cuts the upper left corner {when}; crop the center": {"corner": lambda *_: (0, 0)},
+        "cuts the lower right corner {when}; crop the center":
             {"corner": lambda x, side: (x.shape[1] - side, x.shape[2] - side)},
         "measures from the height what is a width {when}": {"corner": lambda x, side: middle(x, side)[::-1]},
         "does not normalize {when}": {"normalize": lambda part, *_: part},
@@ -120,9 +120,9 @@ SEE = Exercise(
         "leaves out std {when}": {"normalize": lambda part, m, s: part - m},
         "divides by the square of std {when}": {"normalize": lambda part, m, s: (part - m) / s**2},
         "mirrors the image {when}": {"normalize": lambda part, m, s: ((part - m) / s).flip(2)},
-        "uses the image's own mean and spread {when}: a dark picture then looks like a bright one, as never in training":
+        "uses the image's own mean and std {when}: a dark image then looks like a bright one, unlike in training":
             {"scale": lambda part, image: own(part)},
-        "uses the whole image's own mean and spread {when}: a dark picture then looks like a bright one":
+        "uses the whole image's own mean and std {when}: a dark image then looks like a bright one":
             {"scale": lambda part, image: own(image)},
         "uses the first channel's numbers for all {when}": {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
     }) | {
@@ -158,7 +158,7 @@ def a_vit(K: int, look: str) -> Case:
 def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> dict[str, Any]:
     """True for what is looked at; Mistake where the new model computes, starts or learns wrongly."""
     got = answer(copy.deepcopy(start), K)
-    words = "gives nothing back: does it end with return? Hand the model over, also if you changed it in place"
+    words = "returns nothing: does it end with return? Return the model even if you changed it in place"
     reject_if(got is None, words)
     reject_if(not isinstance(got, nn.Module), f"gives {short(got)}; it should give a model")
     reject_if(isinstance(got, nn.Linear), "gives the head alone; it should give the whole model")
@@ -169,10 +169,10 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> d
         return {look: True}
     logits = got(images)
     if look == "logits":
-        reject_if(tuple(logits.shape) == (5, 10), f"still has the 10 classes of old; {K} were wanted")
+        reject_if(tuple(logits.shape) == (5, 10), f"still has the 10 classes of the old task; expected {K}")
         expect_tensor(logits, (5, K), f"for 5 images and {K} classes")
         random, biased = logits.abs().max() > 1e-6, same(logits, logits[:1].expand(5, K))
-        reject_if(random and biased, "leaves torch's random start in the head's bias; zeros are wanted there too")
+        reject_if(random and biased, "leaves torch's random start in the head's bias; it should be zero too")
         words = "the paper starts fine-tuning from zeros (section 3.2), so that the first loss is ln K"
         reject_if(random, f"starts with a head of random numbers; {words}")
     else:
@@ -184,10 +184,10 @@ def expect_head_alone(model: nn.Module, logits: Tensor) -> None:
     """Mistake unless the head learns, and nothing else."""
     learns = {name: p.requires_grad for name, p in model.named_parameters()}
     body, head = ([n for n in learns if n.startswith("head.") == of_head] for of_head in (False, True))
-    reject_if(not any(learns.values()), "freezes everything, the new head too: put the head in after freezing, or thaw it")
+    reject_if(not any(learns.values()), "freezes everything, the new head too: create the head after freezing")
     rest = sorted(n for n in body if learns[n])
-    reject_if(len(rest) == len(body), "lets the whole model learn: requires_grad_(False) on all that is to stay")
-    reject_if(rest, f"lets {len(rest)} parameters of the body learn: {', '.join(rest[:3])}")
+    reject_if(len(rest) == len(body), "lets the whole model learn: call requires_grad_(False) on what should stay")
+    reject_if(rest, f"lets {len(rest)} parameters of the backbone learn: {', '.join(rest[:3])}")
     only = ", ".join(sorted(n for n in head if learns[n]))
     reject_if(not all(learns[n] for n in head), f"lets only {only} learn; the head has weight and bias")
     logits.sum().backward()
@@ -202,7 +202,7 @@ PROBE = Exercise(
     when=lambda *given: "",
     ideas={
         "a head of zeros for the new classes": [a_vit(K, "logits") for K in (4, 3)],
-        "the features stay as they were": [a_vit(4, "features")],
+        "the features stay the same": [a_vit(4, "features")],
         "the head learns, and nothing else": [a_vit(4, "learns")],
     },
     mistakes={},  # no numbers are compared: `probed` tells what is wrong

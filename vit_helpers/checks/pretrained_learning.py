@@ -39,8 +39,8 @@ LORA = Exercise(
     unknown="gives other numbers {when} than W x + b + scale B A x",
     contract_case=maps((5, 6), 4, 2, 0.5),
     ideas={
-        "with B of zeros, the linear map as it was": [maps((5, 6), 4, 2, 1.0, zero=True)],
-        "the thin product, scaled, beside it": [
+        "with B = 0, the output of the frozen layer": [maps((5, 6), 4, 2, 1.0, zero=True)],
+        "the low-rank term, scaled and added": [
             maps(*sizes) for sizes in
             [((5, 6), 4, 2, 0.5), ((2, 3, 8), 24, 1, 2.0), ((4, 4), 4, 4, 3.0), ((1, 5, 6), 4, 2, 0.5), ((7,), 3, 2, -1.5)]
         ],
@@ -48,17 +48,17 @@ LORA = Exercise(
     },
     mistakes={
         "forgets the bias {when}": lora(lambda y, b, thin, s: y + s * thin),
-        "forgets the bias, and the thin product {when}": lora(lambda y, b, thin, s: y),
-        "leaves the thin product out {when}": lora(lambda y, b, thin, s: y + b),
+        "forgets the bias, and the low-rank term {when}": lora(lambda y, b, thin, s: y),
+        "leaves the low-rank term out {when}": lora(lambda y, b, thin, s: y + b),
         "forgets the scale {when}": lora(lambda y, b, thin, s: y + b + thin),
-        "scales all of it {when}; only the thin product is scaled": lora(lambda y, b, thin, s: s * (y + b + thin)),
-        "scales the matrix and not the thin product {when}": lora(lambda y, b, thin, s: s * (y + b) + thin),
+        "scales all of it {when}; only the low-rank term is scaled": lora(lambda y, b, thin, s: s * (y + b + thin)),
+        "scales the matrix and not the low-rank term {when}": lora(lambda y, b, thin, s: s * (y + b) + thin),
         "divides by the scale {when}": lora(lambda y, b, thin, s: y + b + thin / s),
-        "leaves the frozen map out {when}: LoRA adds to it": lora(lambda y, b, thin, s: s * thin),
+        "leaves the frozen layer out {when}: LoRA adds to it": lora(lambda y, b, thin, s: s * thin),
         "leaves W x out {when}": lora(lambda y, b, thin, s: s * thin + b),
         "adds the bias twice {when}": lora(lambda y, b, thin, s: y + 2 * b + s * thin),
         "scales the bias too {when}": lora(lambda y, b, thin, s: y + s * (thin + b)),
-        "subtracts the thin product {when}": lora(lambda y, b, thin, s: y + b - s * thin),
+        "subtracts the low-rank term {when}": lora(lambda y, b, thin, s: y + b - s * thin),
     },
 )  # fmt: skip
 check_lora = LORA.check
@@ -105,7 +105,7 @@ RATES = Exercise(
     },
     mistakes={
         f"{words} {{when}}": layers(rule) for words, rule in {
-            "runs the wrong way: the head is to learn fastest": lambda lr, decay, n, depth: lr * decay ** (depth + 1 - n),
+            "runs the wrong way: the head should learn fastest": lambda lr, decay, n, depth: lr * decay ** (depth + 1 - n),
             "decays the head too; it has the full rate": lambda lr, decay, n, depth: lr * decay ** (n + 1),
             "stops one layer short: the embedding is decayed depth + 1 times":
                 lambda lr, decay, n, depth: lr * decay ** max(n - 1, 0),
@@ -132,18 +132,18 @@ def taken(x: Tensor, hidden: Tensor) -> Tensor:
 
 
 def laid(p: Tensor, on: Tensor, hidden: Tensor) -> Tensor:
-    """Painted patches at their places."""
+    """Predicted patches at their places."""
     return on.scatter(1, hidden[:, :, None].expand(-1, -1, on.shape[2]), p)
 
 
 def masked(B: int, N: int, M: int, painted: bool = False) -> Case:
-    """What is painted, patches, numbers of the hidden ones; painted: as they are."""
+    """Predictions, patches, numbers of the hidden ones; painted: predicted exactly."""
 
     def draw() -> Given:
         x, hidden = torch.randn(B, N, 4), torch.stack([torch.randperm(N)[:M] for _ in range(B)])
         return taken(x, hidden) if painted else torch.randn(B, M, 4), x, hidden
 
-    return Case(draw, "for patches painted as they are" if painted else "")
+    return Case(draw, "for patches predicted exactly" if painted else "")
 
 
 def for_images(p: Tensor, x: Tensor, hidden: Tensor) -> str:
@@ -152,7 +152,7 @@ def for_images(p: Tensor, x: Tensor, hidden: Tensor) -> str:
 
 
 def back_to_painted(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless the gradient goes back to what was painted."""
+    """Mistake unless the gradient reaches the predictions."""
     given = masked(3, 6, 4).draw()
     got = answer(*given)
     reject_if(not isinstance(got, Tensor), f"gives {short(got)}, which passes no gradient on: leave .item() out")
@@ -167,7 +167,7 @@ MASKED = Exercise(
     says="{words}",
     unknown=lambda got, right, *given: f"gives {got:.4f} {{when}}; it should give {right:.4f}",
     ideas={
-        "0 when every hidden patch is painted as it is": [masked(3, 6, 4, painted=True)],
+        "0 when every hidden patch is predicted exactly": [masked(3, 6, 4, painted=True)],
         "the mean square on hidden patches, each image by its own list":
             [masked(*sizes) for sizes in [(3, 6, 4), (3, 6, 1), (2, 9, 6), (1, 5, 3)]],
         "the gradient that goes with it": [back_to_painted, contract],
@@ -176,7 +176,7 @@ MASKED = Exercise(
         f"{words} ({{when}})": wrong for words, wrong in {
             "compares the first patches, whichever are hidden": lambda p, x, h: F.mse_loss(p, x[:, : h.shape[1]]),
             "takes the first image's list for all: each image hides its own": lambda p, x, h: F.mse_loss(p, x[:, h[0]]),
-            "compares with the hidden patches in the order of the image; painted ones come in the order of `hidden`":
+            "compares with the hidden patches in the order of the image; predicted ones come in the order of `hidden`":
                 lambda p, x, h: F.mse_loss(p, taken(x, h.sort(dim=1).values)),
             "picks one pixel of each patch: the index for gather must be as wide as a patch, expand it":
                 lambda p, x, h: (p - x.gather(1, h[:, :, None])).square().mean(),
@@ -185,7 +185,7 @@ MASKED = Exercise(
             "divides by the patches of one image, though it sums over all images":
                 lambda p, x, h: (p - taken(x, h)).square().sum() / p[0].numel(),
             "divides by all patches, though only the hidden ones count": lambda p, x, h: F.mse_loss(laid(p, x, h), x),
-            "counts visible patches as wrong: nobody painted them":
+            "counts visible patches as wrong: nobody predicted them":
                 lambda p, x, h: F.mse_loss(laid(p, torch.zeros_like(x), h), x),
             "gives the sum, not the mean: it then depends on the batch": lambda p, x, h: (p - taken(x, h)).square().sum(),
             "sums over the pixels of a patch, and takes the mean of that":

@@ -1,0 +1,196 @@
+"""Pictures of transfer learning: what is copied, what is new and what is trained; LoRA; positions; few labels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from vit_helpers.plots import style
+from vit_helpers.plots.images import color_bar
+
+Look = dict[str, Any]
+FROZEN: Look = {"facecolor": style.MUTED, "edgecolor": style.LINE, "linewidth": 1}
+TRAINED: Look = {"facecolor": style.SERIES[0], "edgecolor": style.TEXT, "linewidth": 1}
+DROPPED: Look = {"facecolor": "white", "edgecolor": style.LINE, "linestyle": "--", "linewidth": 1.5}
+NEW: Look = {"facecolor": "white", "edgecolor": style.SERIES[2], "hatch": "////", "linewidth": 1.5}
+PARTS = ("patch embedding", "[CLS], positions", "block 1", "block 2", "block 3", "block 4", "final norm", "head")
+WAYS = {  # color and mark of each way of training
+    "from scratch": (style.TEXT, "s"),
+    "probe": (style.SERIES[1], "v"),
+    "LoRA": (style.SERIES[2], "^"),
+    "full": (style.SERIES[0], "o"),
+}
+
+
+def write(ax: Axes, x: float, y: float, text: str, **more: Any) -> None:
+    """A text of the page's size, its middle at this place"""
+    ax.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT, **more})
+
+
+def draw_transfer(trained: Mapping[str, int]) -> Figure:
+    """A pretrained model, and the models that are made from it: what each copies, what is new and what it trains.
+
+    trained: {way: number of trained parameters} for a linear probe, LoRA, full fine-tuning and training from scratch
+    """
+    fig, ax = style.new_figure(9, 5.0)
+    title = "Every way needs a new head; they differ in what else they copy and train"
+    style.hide_axes(ax, title).set(xlim=(0, 18), ylim=(-2.7, 9.0))
+    draw_stack(ax, 0.2, 3.6, dict.fromkeys(PARTS, FROZEN) | {"head": DROPPED}, (*PARTS[:-1], "old head, not copied"))
+    write(ax, 2.0, 8.45, "pretrained model", weight="bold")
+    for i, (way, count) in enumerate(trained.items()):
+        left, looks = 5.6 + 3.15 * i, dict.fromkeys(PARTS, (FROZEN, FROZEN, TRAINED, NEW)[i]) | {"head": NEW}
+        draw_stack(ax, left, 2.2, looks)
+        write(ax, left + 1.1, 8.45, way, weight="bold")
+        write(ax, left + 1.1, -0.75, f"{count:,}\ntrained")
+        for block in (2, 3, 4, 5) if i == 1 else ():
+            for x, name in ((2.28, "A"), (2.66, "B")):
+                ax.add_patch(Rectangle((left + x, block + 0.05), 0.32, 0.7, **NEW | {"hatch": "//////"}))
+                write(ax, left + x + 0.16, 6.12, name)
+    ax.annotate("", (5.4, 3.0), (4.0, 3.0), arrowprops={"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2})
+    write(ax, 4.68, 4.4, "copy\nall but\nthe head")
+    for x, look, name in (
+        (0.2, FROZEN, "copied, stays as it was"),
+        (6.3, TRAINED, "copied, then trained"),
+        (12.2, NEW, "new, trained"),
+    ):
+        ax.add_patch(Rectangle((x, -2.45), 0.9, 0.6, **look))
+        write(ax, x + 1.15, -2.15, name, ha="left")
+    return fig
+
+
+def draw_stack(ax: Axes, left: float, width: float, looks: Mapping[str, Look], names: Sequence[str] = ()) -> None:
+    """The parts of a model above each other, the first at the bottom"""
+    for y, look in enumerate(looks.values()):
+        ax.add_patch(Rectangle((left, y), width, 0.8, **look))
+        if names:
+            write(ax, left + width / 2, y + 0.4, names[y])
+
+
+def draw_lora(m: int, n: int, r: int) -> Figure:
+    """The frozen matrix W, (m, n), and the two thin ones beside it, B (m, r) and A (r, n), to one scale."""
+    fig, ax = style.new_figure(9, 3.6)
+    title = f"LoRA of rank {r} trains {r * (m + n):,} numbers beside a frozen matrix of {m * n:,}"
+    style.hide_axes(ax, title).set(xlim=(-0.55 * m, 2.45 * m), ylim=(-0.22 * m, 1.02 * m), aspect="equal", anchor="W")
+    gap, looks, left = 0.52 * m, {"W": (n, m, FROZEN), "B": (r, m, NEW), "A": (n, r, NEW)}, 0.0
+    notes = {"W": f"W\n{m} x {n}\nfrozen", "B": f"B, {m} x {r}\nstarts at zero", "A": f"A, {r} x {n}\nstarts random"}
+    for name, (width, height, look) in looks.items():
+        low = (m - height) / 2
+        ax.add_patch(Rectangle((left, low), width, height, **look))
+        write(ax, left + width / 2, m / 2 if name == "W" else low - 0.12 * m, notes[name])
+        sign = {"W": "+   s", "B": "times", "A": ""}[name]
+        write(ax, left + width + gap / 2, m / 2, sign)
+        left += width + gap
+    write(ax, -0.28 * m, m / 2, "h  =  (")
+    write(ax, left - gap + 0.06 * m, m / 2, ")  x  +  b", ha="left")
+    return fig
+
+
+def draw_resized(learned: Tensor, resized: Mapping[str, Tensor]) -> Figure:
+    """One channel of the position embeddings, resized by the first of several libraries, and how the others differ.
+
+    learned: (rows, cols), before resizing;  resized: {library: (rows', cols')}
+    """
+    (first, basis), *others = resized.items()
+    fig, axes = style.new_figure(9, 3.0, ncols=2 + len(others))
+    top = float(max(learned.abs().max(), basis.abs().max()))
+    panels = {
+        f"learned, {learned.shape[0]} x {learned.shape[1]}": learned,
+        f"{first}, {basis.shape[0]} x {basis.shape[1]}": basis,
+    }
+    for ax, (name, values) in zip(axes, panels.items(), strict=False):
+        shown = style.hide_axes(ax, name).imshow(values.detach(), cmap=style.SIGNED, vmin=-top, vmax=top)
+    gaps = {f"{name}\nminus {first}": (values - basis).detach() for name, values in others}
+    most = float(max(gap.abs().max() for gap in gaps.values()))
+    for ax, (name, values) in zip(axes[2:], gaps.items(), strict=True):
+        apart = style.hide_axes(ax, name).imshow(values, cmap=style.SIGNED, vmin=-most, vmax=most)
+    for drawn, group, label in ((shown, axes[:2], "value"), (apart, axes[2:], "difference")):
+        bar = fig.colorbar(drawn, ax=list(group), location="bottom", shrink=0.7, aspect=25)
+        bar.set_label(label, fontsize=style.TEXT_SIZE, color=style.TEXT)
+        bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)
+    return fig
+
+
+def draw_masking(image: Tensor, hidden: Tensor, predicted: Tensor, patch_size: int) -> Figure:
+    """What a masked autoencoder does with one image: hide patches, encode the rest, predict the hidden ones, compare.
+
+    image, predicted: (H, W), from 0 to 1;  hidden: (H / P, W / P), True where a patch is hidden
+    """
+    fig, axes = style.new_figure(9, 2.5, ncols=5)
+    titles = (
+        "1. An image",
+        "2. The encoder\nsees half of it",
+        "3. The decoder\npredicts the rest",
+        "4. The hidden\noriginals",
+    )
+    for ax, title, values in zip(axes, titles, (image, image, predicted, image), strict=False):
+        style.hide_axes(ax, title).imshow(values, cmap="gray", vmin=0, vmax=1)
+    shade_patches(axes[1], hidden, patch_size)
+    frame_patches(axes[2], hidden, patch_size)
+    shade_patches(axes[3], ~hidden, patch_size)
+    covered = hidden.repeat_interleave(patch_size, 0).repeat_interleave(patch_size, 1)
+    error = (predicted - image).square().where(covered, torch.nan)
+    shown = style.hide_axes(axes[4], "5. Their squared\nerror is the loss").imshow(error, cmap=style.VALUES, vmin=0)
+    color_bar(shown, axes[4], "", shrink=0.6)
+    return fig
+
+
+def shade_patches(ax: Axes, which: Tensor, patch_size: int) -> None:
+    """Cover some patches of an image with a hatch.  which: (rows, cols), True for those to cover"""
+    for row, col in which.nonzero().tolist():
+        corner = (col * patch_size - 0.5, row * patch_size - 0.5)
+        ax.add_patch(
+            Rectangle(corner, patch_size, patch_size, facecolor="white", edgecolor=style.LINE, hatch="////", linewidth=0.5)
+        )
+
+
+def frame_patches(ax: Axes, which: Tensor, patch_size: int) -> None:
+    """A thin frame around some patches of an image.  which: (rows, cols), True for those to frame"""
+    for row, col in which.nonzero().tolist():
+        corner = (col * patch_size - 0.5, row * patch_size - 0.5)
+        ax.add_patch(Rectangle(corner, patch_size, patch_size, fill=False, edgecolor=style.SERIES[2], linewidth=1.5))
+
+
+def draw_reconstructions(images: Tensor, hidden: Tensor, predicted: Tensor, patch_size: int) -> Figure:
+    """Images with hidden patches, the same with these predicted (framed), and the originals: three labeled rows.
+
+    images, predicted: (n, H, W), from 0 to 1;  hidden: (n, H / P, W / P), True where a patch is hidden
+    """
+    fig, axes = style.new_figure(9, 3.5, nrows=3, ncols=len(images))
+    names = ("the encoder's\ninput", "hidden half\npredicted", "original")
+    marks = (shade_patches, frame_patches, None)
+    for name, line, row, mark in zip(names, axes, (images, predicted, images), marks, strict=True):
+        for ax, one, where in zip(line, row, hidden, strict=True):
+            style.hide_axes(ax).imshow(one, cmap="gray", vmin=0, vmax=1)
+            if mark:
+                mark(ax, where, patch_size)
+        line[0].text(-0.15, 0.5, name, transform=line[0].transAxes, ha="right", va="center", fontsize=style.TEXT_SIZE)
+    return fig
+
+
+def draw_ways(
+    ways: Mapping[str, Mapping[str, tuple[float, float, float]]],
+    ax: Axes | None = None,
+    title: str | None = None,
+    floor: float | None = None,
+) -> Axes:
+    """Accuracies of several ways of training, for several numbers of labels, each with its interval.
+
+    ways: {way: {group: (low, mean, high)}}, a way by its name in `WAYS`;  floor: the accuracy of the most frequent class
+    """
+    ax = style.new_axes(ax, 9, 3.4)
+    for i, (way, groups) in enumerate(ways.items()):
+        means = [mean for _, mean, _ in groups.values()]
+        bars = [[mean - low for low, mean, _ in groups.values()], [high - mean for _, mean, high in groups.values()]]
+        places = [place + 0.16 * (i - (len(ways) - 1) / 2) for place in range(len(groups))]
+        color, marker = WAYS[way]
+        look = {"color": color, "marker": marker, "markersize": 8, "linestyle": "", "elinewidth": 2, "capsize": 4}
+        ax.errorbar(places, means, bars, label=way, **look)
+        ax.set_xticks(range(len(groups)), groups)
+    if floor is not None:
+        ax.axhline(floor, color=style.LINE, linestyle=":", label="most frequent class")
+    ax.set_xlim(-0.5, len(groups) - 0.5)
+    return style.style_axes(ax, title, None, "test accuracy")
