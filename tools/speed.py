@@ -150,8 +150,11 @@ def two_steps(config: ViTConfig, count: int, way: str) -> float:
 
 
 def processes(bench: Bench) -> Rows:
-    for name, config, count, times in (("digits, ", DIGITS, 64, 20), ("", measuring.CONFIG, bench.batch, 1)):
-        yield from in_processes(2, in_parallel, bench, f"{name}{times} training steps, batch {count}", config, count, times)
+    for case, config, count, times in (
+        ("20 steps, 64 digits", DIGITS, 64, 20),
+        ("1 step, 32 images", measuring.CONFIG, 32, 1),
+    ):
+        yield from in_processes(2, in_parallel, bench, case, config, count, times)
 
 
 def in_parallel(bench: Bench, case: str, config: ViTConfig, count: int, times: int) -> list[dict[str, Any]]:
@@ -204,7 +207,7 @@ def decoding(bench: Bench) -> Rows:
 
 CASES: dict[str, Callable[[Bench], Any]] = {
     "threads": ways(lambda *given: {
-        f"{n} threads": partial(measuring.with_threads, n, train_step(*given)) for n in (1, torch.get_num_threads())}),
+        f"threads: {n}": partial(measuring.with_threads, n, train_step(*given)) for n in (1, torch.get_num_threads())}),
     "batch": ways(lambda model, x, y: {"one by one": partial(timing.seconds_of, inference_step(model, x[:1]), len(x)),
                                        "in a batch": inference_step(model, x)}, "inference"),
     "attention": ways(lambda *given: {name: with_attention(name == "fused", train_step(*given))
@@ -214,7 +217,7 @@ CASES: dict[str, Callable[[Bench], Any]] = {
         for name, fused in (("for-loop", None), ("fused", True))}),
     "compile": lambda bench: (in_own_process(compiled, bench, kind) for kind in STEPS),
     "accumulation": ways(lambda *given: {
-        f"{n} parts": partial(speedups.accumulate, *given, n) for n in (1, 4)}, "gradient", kept=True),
+        f"parts: {n}": partial(speedups.accumulate, *given, n) for n in (1, 4)}, "gradient", kept=True),
     "checkpointing": ways(lambda model, *data: {
         "keep all": (step := train_step(model, *data)),
         "recompute blocks": speedups.checkpoint_blocks(model)(step)}, kept=True),

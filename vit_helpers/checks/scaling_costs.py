@@ -188,7 +188,7 @@ TIMES = Exercise(
         "that is the cost itself; divide by that of the smaller image": lambda c, f: cost(c, **larger(c, f)),
         "the class token is left out": lambda c, f: times(larger)(replace(c, class_token=False, pool="avg"), f),
         "these are parameters; multiply-adds are asked for": times(larger, parameters),
-        "the backward pass is counted too; the forward pass of one image is asked for": times(larger, training_multiply_adds),
+        "the backward pass is counted too; the forward pass of one image is wanted": times(larger, training_multiply_adds),
     },
 )  # fmt: skip
 check_times_more = TIMES.check
