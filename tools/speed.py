@@ -150,11 +150,8 @@ def two_steps(config: ViTConfig, count: int, way: str) -> float:
 
 
 def processes(bench: Bench) -> Rows:
-    for case, config, count, times in (
-        ("20 steps, 64 digits", DIGITS, 64, 20),
-        ("1 step, 32 images", measuring.CONFIG, 32, 1),
-    ):
-        yield from in_processes(2, in_parallel, bench, case, config, count, times)
+    for case, config, n, times in (("20 steps, 64 digits", DIGITS, 64, 20), ("1 step, 32 images", measuring.CONFIG, 32, 1)):
+        yield from in_processes(2, in_parallel, bench, case, config, n, times)
 
 
 def in_parallel(bench: Bench, case: str, config: ViTConfig, count: int, times: int) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ COLORS = {  # of the parts of a model as in notebooks 04 and 05, and of what nee
     **{"projection, head": style.LINE, "qkv, output": "#9C95C4", "scores, mixing": ATTENTION, "MLP": MLP},
     **{"all else in a block": OTHER, "weights": ONCE[0], "gradients": ONCE[1], "optimizer": ONCE[2], "activations": KEPT},
 }
-SERIES = (*style.SERIES, style.LINE, *ONCE[::2])  # of parts that have no color of their own
+SERIES = (*style.SERIES[:2], style.LINE, style.SERIES[2], *ONCE[::2])  # of parts that have no color of their own
 ROOM = 0.038  # share of the axis that a number needs
 
 
@@ -42,7 +42,7 @@ def draw_stacks(
     for i, part in enumerate(parts):
         lengths = [rows[name][part] * scale[name] for name in names]
         color = COLORS.get(part, SERIES[i % len(SERIES)])
-        hatch = style.HATCHES[(i + i // len(SERIES)) % len(style.HATCHES)]
+        hatch = style.HATCHES[(i + 2 * (i // len(SERIES))) % len(style.HATCHES)]
         bar = {"color": color, "hatch": hatch, "edgecolor": "white"}
         ax.barh(names, lengths, 0.72, list(left.values()), label=part, **bar)
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
@@ -115,7 +115,9 @@ def draw_ratios(
                     fontsize=style.TEXT_SIZE - 1, color=style.TEXT)  # fmt: skip
     ax.axvline(1, color=style.TEXT, linewidth=1)
     ax.set_xscale("log")
-    ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300) if ax.get_xlim()[0] < tick < ax.get_xlim()[1]]
+    ticks = [
+        tick for tick in (0.01, 0.03, 0.1, 0.3, 0.5, 1, 2, 3, 10, 30, 100, 300) if ax.get_xlim()[0] < tick < ax.get_xlim()[1]
+    ]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.set_yticks(range(len(rows)), list(rows))
@@ -173,7 +175,7 @@ def draw_training_step(need: Mapping[str, float], blocks: int = 12, backward: fl
         left = ends["forward"] + (i + 1) * blocks * backward / 4
         lanes.add_patch(Rectangle((left, 0.1), 0.62 * blocks * backward / 4 if i < 3 else 0.3 * blocks, 0.8,
                                   facecolor=ONCE[1], edgecolor="white"))  # fmt: skip
-    lanes.text(ends["forward"] + blocks * backward / 4 - 0.4, 0.5, "all-reduce of the gradients, piece by piece", ha="right",
+    lanes.text(ends["forward"] + blocks * backward / 4 - 0.4, 0.5, "all-reduce of the gradients", ha="right",
                va="center", fontsize=style.TEXT_SIZE)  # fmt: skip
     lanes.set(ylim=(0, 3), xlim=(0, ends["step"]))
     style.style_axes(lanes, title)
@@ -195,9 +197,10 @@ def draw_memory(need: Mapping[str, float], ends: Mapping[str, float], ax: Axes) 
         "activations": [0, need["activations"], 0, 0],
     }
     below, middles = np.zeros(4), {"weights": last / 2, "optimizer": last / 2, "gradients": backward, "activations": forward}
-    for i, (name, height) in enumerate(heights.items()):
+    hatches = {"gradients": "//", "activations": ".."}  # as in draw_stacks
+    for name, height in heights.items():
         top = below + height
-        ax.fill_between(x, below, top, facecolor=COLORS[name], hatch=style.HATCHES[i], edgecolor="white", linewidth=0)
+        ax.fill_between(x, below, top, facecolor=COLORS[name], hatch=hatches.get(name), edgecolor="white", linewidth=0)
         at = float(np.interp(middles[name], x, (below + top) / 2))
         if name == "activations":
             at = float(np.interp(middles[name], x, below + 0.4 * np.array(height)))
