@@ -157,9 +157,9 @@ def processes(bench: Bench) -> Rows:
 def in_parallel(bench: Bench, case: str, config: ViTConfig, count: int, times: int) -> list[dict[str, Any]]:
     """Rows of a batch in one process, and shared by two; for one of two connected processes, with one thread each."""
     images, labels = bench.images(count, config)
-    mine = [part[distributed.rank() :: 2] for part in (images, labels)]
+    mine: Any = [part[distributed.rank() :: 2] for part in (images, labels)]
     model, copied, sharded = (bench.model(config) for _ in range(3))
-    ddp = distributed.wrap_ddp(copied)
+    ddp: Any = distributed.wrap_ddp(copied)
     steps: dict[str, Step] = {
         "1 process": train_step(model, images, labels) if distributed.is_main_process() else int,  # the other one waits
         "2 processes, gradients not averaged": ddp.no_sync()(train_step(ddp, *mine)),
@@ -209,12 +209,12 @@ CASES: dict[str, Callable[[Bench], Any]] = {
                                        "in a batch": inference_step(model, x)}, "inference"),
     "attention": ways(lambda *given: {name: with_attention(name == "fused", train_step(*given))
                                       for name in ("explicit", "fused")}, kept=True, side=96),
-    "optimizer": ways(lambda model, *data: {
-        name: train_step(model, *data, optimizer=torch.optim.AdamW(model.parameters(), 1e-6, fused=fused))
+    "optimizer": ways(lambda model, x, y: {
+        name: train_step(model, x, y, optimizer=torch.optim.AdamW(model.parameters(), 1e-6, fused=fused))
         for name, fused in (("for-loop", None), ("fused", True))}),
     "compile": lambda bench: (in_own_process(compiled, bench, kind) for kind in STEPS),
-    "accumulation": ways(lambda *given: {
-        f"parts: {n}": partial(speedups.accumulate, *given, n) for n in (1, 4)}, "gradient", kept=True),
+    "accumulation": ways(lambda model, x, y: {
+        f"parts: {n}": partial(speedups.accumulate, model, x, y, n) for n in (1, 4)}, "gradient", kept=True),
     "checkpointing": ways(lambda model, *data: {
         "keep all": (step := train_step(model, *data)),
         "recompute blocks": speedups.checkpoint_blocks(model)(step)}, kept=True),
