@@ -157,10 +157,12 @@ def draw_training_step(need: Mapping[str, float], blocks: int = 12, backward: fl
     """
     fig, (lanes, memory) = style.new_figure(9, 5.4, nrows=2, sharex=True, height_ratios=(1, 1.25))
     ends = {"forward": blocks, "backward": blocks * (1 + backward)}
-    ends["step"] = ends["backward"] + 0.4 * blocks
+    wait = 0.3 * blocks  # for the last gradients
+    ends["step"] = ends["backward"] + wait + 0.4 * blocks
     shades = {"forward": "#D9D9D9", "backward": "#A6A6A6", "step": "#D9D9D9"}
     start = 0.0
     for name, end in ends.items():
+        start += wait if name == "step" else 0
         for left in np.arange(start, end - 1e-9, (end - start) / (1 if name == "step" else blocks)):
             width = (end - start) / (1 if name == "step" else blocks)
             lanes.add_patch(Rectangle((left, 1.1), width, 0.8, facecolor=shades[name], edgecolor="white"))
@@ -173,7 +175,7 @@ def draw_training_step(need: Mapping[str, float], blocks: int = 12, backward: fl
                fontsize=style.TEXT_SIZE)  # fmt: skip
     for i in range(4):  # buckets of gradients
         left = ends["forward"] + (i + 1) * blocks * backward / 4
-        lanes.add_patch(Rectangle((left, 0.1), 0.62 * blocks * backward / 4 if i < 3 else 0.3 * blocks, 0.8,
+        lanes.add_patch(Rectangle((left, 0.1), 0.62 * blocks * backward / 4 if i < 3 else wait, 0.8,
                                   facecolor=ONCE[1], edgecolor="white"))  # fmt: skip
     lanes.text(ends["forward"] + blocks * backward / 4 - 0.4, 0.5, "all-reduce of the gradients", ha="right",
                va="center", fontsize=style.TEXT_SIZE)  # fmt: skip
