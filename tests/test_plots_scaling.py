@@ -1,9 +1,18 @@
-"""Figures of notebook 11: bars as long as their amounts, lines through them."""
+"""Figures of notebook 11: bars as long as their amounts, lines through them, areas and tables to scale."""
 
 import numpy as np
 import pytest
 
-from vit_helpers.plots.scaling import draw_growth, draw_holdings, draw_ratios, draw_stacks
+from vit_helpers.plots import encoder, scaling
+from vit_helpers.plots.scaling import (
+    draw_growth,
+    draw_holdings,
+    draw_ratios,
+    draw_ring,
+    draw_roofline,
+    draw_stacks,
+    draw_training_step,
+)
 
 ROWS = {"small": {"a": 1.0, "b": 3.0}, "large": {"a": 20.0, "b": 20.0}}
 
@@ -45,9 +54,42 @@ def test_ratios_stand_on_the_side_where_they_belong():
     assert {text.get_text() for text in ax.texts} == {"2.00", "1.00", "0.10"}
 
 
-def test_holdings_stand_side_by_side():
+def test_parts_of_the_model_have_the_colors_of_notebook_04():
+    assert scaling.COLORS["scores, mixing"] == encoder.ATTENTION and scaling.COLORS["MLP"] == encoder.MLP
+    ax = draw_growth([1, 10], {"scores, mixing": [1, 2]}, "tokens")
+    assert ax.lines[0].get_color() == encoder.ATTENTION
+
+
+def test_holdings_have_a_key():
     whole, quarter = np.ones((4, 12), bool), np.tile(np.eye(4, dtype=bool), 3)
     axes = draw_holdings({"all": whole, "a part": quarter}, blocks=3)
     assert [ax.get_title(loc="left") for ax in axes] == ["all", "a part"]
-    assert axes[1].images[0].get_array().sum() == 12
+    held = [sum(patch.get_facecolor()[:3] != (1, 1, 1) for patch in ax.patches) for ax in axes]
+    assert held == [48, 12]
     assert [label.get_text() for label in axes[0].get_xticklabels()] == ["1", "2", "3"]
+    assert [text.get_text() for text in axes[0].figure.legends[0].get_texts()] == ["held", "not held"]
+
+
+def test_memory_peaks_between_the_passes():
+    need = {"weights": 1.0, "gradients": 1.0, "optimizer": 2.0, "activations": 10.0}
+    lanes, memory = draw_training_step(need, blocks=3).axes
+    assert [label.get_text() for label in lanes.get_yticklabels()] == ["data loader", "processor", "network"]
+    corners = [area.get_paths()[0].vertices for area in memory.collections]
+    assert max(vertices[:, 1].max() for vertices in corners) == 13  # weights, optimizer, activations; gradients come later
+    assert {text.get_text() for text in memory.texts} >= {"activations, 10.0 GiB", "peak"}
+    assert len([patch for patch in lanes.patches if patch.get_y() == 1.1]) == 3 + 3 + 1  # blocks forward, backward, AdamW
+
+
+def test_the_roof_is_the_lower_of_two_limits():
+    ax = draw_roofline({"sum": (0.1, 1e9), "product": (50, 9e10)}, bandwidth=1e10, peak=1e11)
+    slope, level = (line.get_xydata() for line in ax.lines[:2])
+    assert slope[1] == pytest.approx([10, 100]) and (level[:, 1] == 100).all()
+    assert slope[0, 1] == pytest.approx(10 * slope[0, 0])
+    assert [text.get_text() for text in ax.texts][:2] == ["sum", "product"]
+
+
+def test_complete_sums_of_a_ring_are_colored():
+    fig = draw_ring({"start": [[1, 2], [10, 20]], "turn 1": [[1, 22], [11, 20]]}, totals=[11, 22])
+    colored = [[patch.get_facecolor()[:3] != (1, 1, 1) for patch in ax.patches] for ax in fig.axes]
+    assert colored == [[False] * 4, [False, True, True, False]]
+    assert [text.get_text() for text in fig.axes[1].texts] == ["1", "22", "11", "20"]

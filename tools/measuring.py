@@ -2,15 +2,19 @@
 
 import multiprocessing
 import sys
+import tempfile
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -60,10 +64,21 @@ def random_images(config: ViTConfig, count: int, device: str = "cpu") -> tuple[T
     return images, torch.randint(config.num_classes, (count,), device=device)
 
 
-def in_own_process(function: Callable[..., Any], *args: Any) -> Any:
-    """As `with_threads` in a fresh process, with as many threads as here"""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(with_threads, torch.get_num_threads(), function, *args).result()
+def in_processes(count: int, function: Callable[..., Any], *args: Any) -> Any:
+    """What function(*args) returns in the first of so many fresh processes; several are connected, with one thread each."""
+    threads = torch.get_num_threads() if count == 1 else 1
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+        parts = [pool.submit(in_one, r, count, f"file://{folder}/store", threads, function, *args) for r in range(count)]
+        return next(part.result() for part in parts)
+
+
+def in_one(rank: int, count: int, store: str, threads: int, function: Callable[..., Any], *args: Any) -> Any:
+    if count > 1:
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=count)
+    return with_threads(threads, function, *args)
+
+
+in_own_process = partial(in_processes, 1)
 
 
 def with_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
@@ -105,16 +120,22 @@ class Bench:
         """Random images and labels, by default a batch."""
         return random_images(config or CONFIG, count or self.batch, self.device)
 
-    def compare(self, case: str, steps: dict[str, Step], model: nn.Module | None = None, **more: Any) -> dict[str, Any]:
-        """A row: the steps before and after, measured in turn.  model: to add what autograd keeps for it, in megabytes"""
-        (before, after), seconds = steps, pd.DataFrame(benchmark_interleaved(steps, self.rounds, SECONDS))
-        ratios, ms = seconds[before] / seconds[after], 1000 * seconds.median()
-        row = {"case": case, "before": before, "before_ms": ms[before], "after": after, "after_ms": ms[after]}
-        row |= {"ratio": ratios.median(), "lowest": ratios.min(), "highest": ratios.max()}
-        if model is not None:
-            kept = [saved_activation_bytes(step, model) / 1e6 for step in steps.values()]
-            row |= dict(zip(("before_mb", "after_mb"), kept, strict=True))
-        return row | more
+    def compare(
+        self, case: str, steps: dict[str, Step], model: nn.Module | None = None, seconds: float | None = None, **more: Any
+    ) -> list[dict[str, Any]]:
+        """Rows of steps that are measured in turn, each compared with the one before it.
+
+        model: to add what autograd keeps for it, in megabytes;  seconds: of a step in a round, 0 for a single call
+        """
+        taken = pd.DataFrame(benchmark_interleaved(steps, self.rounds, SECONDS if seconds is None else seconds))
+        ms, rows = 1000 * taken.median(), []
+        kept = {name: saved_activation_bytes(step, model) / 1e6 for name, step in steps.items() if model is not None}
+        for before, after in pairwise(steps):
+            ratios = taken[before] / taken[after]
+            row = {"case": case, "before": before, "before_ms": ms[before], "after": after, "after_ms": ms[after]}
+            row |= {"ratio": ratios.median(), "lowest": ratios.min(), "highest": ratios.max()}
+            rows.append(row | ({"before_mb": kept[before], "after_mb": kept[after]} if kept else {}) | more)
+        return rows
 
 
 def add_out(parser: ArgumentParser, name: str, seeds: int = 0) -> None:

@@ -52,14 +52,14 @@ BLOCK_WRONG = BLOCK.wrong("MLP", {
     "one matrix of two": "T * D * M", "M is taken as 4 D": "8 * T * D**2", "one matrix of M x M": "T * M**2",
     "second matrix is taken as M x M": "T * (D * M + M * M)", "two matrices of M x M": "2 * T * M**2",
     "two matrices of D x D": "2 * T * D**2", "GELU": "T * (2 * D * M + M)", "biases are counted;": "T * (2 * D * M + M + D)",
-    "these are the learned weights and biases:": "2 * D * M + M + D", 'nothing back as "MLP"': "None",
+    "these are the learned weights and biases;": "2 * D * M + M + D", 'nothing back as "MLP"': "None",
     "it should give a number": ["'many'", "[T * D * M, T * M * D]"],
 }) | BLOCK.wrong("qkv", {
     "one map of three": "T * D * D", "two maps of three": "2 * T * D * D",
     "these are the learned weights and biases": "3 * (D + 1) * D", "biases are counted": "3 * T * (D + 1) * D",
-    "works once a token, so T is missing": "3 * D * D", "not squared": "3 * T * T * D * D",
+    "once for every token, so T is missing": "3 * D * D", "not squared": "3 * T * T * D * D",
 }) | BLOCK.wrong("output", {
-    "weights: each of them works once a token, so T is missing": "D * D", "biases are counted; they": "T * (D + 1) * D",
+    "weights; each of them is used once for every token": "D * D", "biases are counted; they": "T * (D + 1) * D",
     "puts the heads together": "3 * T * D * D", "it should give 116,195,328: products of matrices": "T * D",
 }) | BLOCK.wrong("scores", {
     "T is missing once": "T * D", "T and D are swapped": "T * D**2", "these are the pairs": "T**2",
@@ -116,7 +116,7 @@ TIMES_WRONG = TIMES.wrong("give", {
     "patches grew with the image": "image_size=size, patch_size=f * c.patch_size",
     "one side grew": ["image_size=(size[0], c.image_size[1])", "image_size=(c.image_size[0], size[1])"],
     "the height is taken for the width": "image_size=size[0]", "the width is taken for the height": "image_size=size[1]",
-}) | TIMES.wrong("count", {"these are parameters": "parameters", "way back": "training_multiply_adds"}) | {
+}) | TIMES.wrong("count", {"these are parameters": "parameters", "backward pass": "training_multiply_adds"}) | {
     "patches become smaller": TIMES(changes="patch_size=c.patch_size // f"),
     "Multiply each side": TIMES(size="f * c.image_size"),
     "the class token is left out": lambda c, f: TIMES()(replace(c, class_token=False, pool="avg"), f),
@@ -226,7 +226,7 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "passes the model in evaluation mode": "model.eval(); model.zero_grad()",
     "leaves no gradient in .grad": "with torch.no_grad(): return F.cross_entropy(model(images), labels).item()",
 }) | ACCUMULATE.wrong("after", {
-    "moves the weights": STEP, "leaves no gradient in .grad of": "model.zero_grad()",
+    "changes the weights": STEP, "leaves no gradient in .grad of": "model.zero_grad()",
     "leaves the model in evaluation mode": "model.eval()", "leaves zeros": "model.zero_grad(set_to_none=False)",
 }) | ACCUMULATE.wrong("give", {
     "one part's share": "losses[-1].item()", "one part's mean loss": "means[-1]", "sum of the parts' means": "sum(means)",
@@ -236,7 +236,7 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "comes back with its graph": "sum(losses)",
 }) | {
     "adds up the means of": ACCUMULATE(before="pass", weight="1"),
-    "moves the weights for": ACCUMULATE(backward=f"losses[-1].backward(); {STEP}"),
+    "changes the weights for": ACCUMULATE(backward=f"losses[-1].backward(); {STEP}"),
     "only the last part is in .grad":
         [ACCUMULATE(zero="model.zero_grad()", weight=weight) for weight in ("1", "len(y) / 12")],
     "the last part is missing in .grad": ACCUMULATE(pieces="pieces[:-1] or pieces", weight="1"),
@@ -367,7 +367,7 @@ BATCH_WRONG = BATCH.wrong("room", {
 }) | BATCH.wrong("give", {
     "it should give a whole number": ["math.inf", "needs", "f'{batch} images'"], "adds up its keys": "sum(needs) // g",
 }) | {
-    "one too many:": batch_by_loop(ahead=0), "<= and not <": batch_by_loop(lambda need, room: need < room),
+    "one too many:": batch_by_loop(ahead=0), "compare with <=": batch_by_loop(lambda need, room: need < room),
     "not all four numbers": [*(BATCH(copies=n) for n in "123"), BATCH(copies="3", how=", optimizer='sgd'")],
     "activations alone": BATCH(copies="0"), "That is 0 images": BATCH(least="-math.inf"),
     "counted for every image": [BATCH(copies=f"{4 - n}", own=f"{n}") for n in (1, 2, 3, 4)],
@@ -399,17 +399,19 @@ DAYS_RIGHT = [
 DAYS_WRONG = DAYS.wrong("flops", {
     "multiply-adds over a peak in FLOPs": "sum(training_multiply_adds(c).values())",
     "twice too many": "4 * sum(training_multiply_adds(c).values())",
-    "the way forward alone is counted; back": "2 * sum(multiply_adds(c).values())",
-    "multiply-adds for FLOPs": "sum(multiply_adds(c).values())", "the way back alone": "4 * sum(multiply_adds(c).values())",
-    "counts the way back already": "6 * sum(training_multiply_adds(c).values())",
-    "once a token": "6 * sum(parameters(c).values())", "scores and mixing": "6 * sum(parameters(c).values()) * c.num_tokens",
+    "only the forward pass is counted; the backward": "2 * sum(multiply_adds(c).values())",
+    "multiply-adds are taken for FLOPs": "sum(multiply_adds(c).values())",
+    "only the backward pass": "4 * sum(multiply_adds(c).values())",
+    "already includes the backward pass": "6 * sum(training_multiply_adds(c).values())",
+    "once for every token": "6 * sum(parameters(c).values())",
+    "scores and mixing": "6 * sum(parameters(c).values()) * c.num_tokens",
 }) | DAYS.wrong("give", {
     "the share is left out": "days * share", "multiplied by the share": "days * share * share", "upside down": "1 / days",
     "seconds, minutes or hours": ["days * 86400", "days * 24", "days * 1440"], "24 * 60 * 60": ["days / 24", "days * 60"],
-    "one token an image": "days / c.num_tokens", "over those that the GPU reaches in a day": "1.1 * days",
+    "one token in each image": "days / c.num_tokens", "over those that the GPU reaches in a day": "1.1 * days",
     "gives nan": "math.nan", "it should give a number of days": ["f'{days:.1f} days'", "(days, 'days')"],
 }) | DAYS.wrong("first", {
-    "one epoch": "epochs = 1", "one image an epoch": "images = 1", "90 epochs, 0.3 of": "share = 0.45",
+    "one epoch": "epochs = 1", "one image in each epoch": "images = 1", "90 epochs, 0.3 of": "share = 0.45",
     "fixed in your code": ["epochs = 300", "peak = 989e12", "images = 1_281_167", "c = ViTConfig()"],
 }) | {"TypeError": lambda c, n, e, p: 1}  # fmt: skip
 

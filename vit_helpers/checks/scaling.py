@@ -62,19 +62,19 @@ def other_batch(got: float, right: int, config: ViTConfig, gibibytes: float) -> 
 
 NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
     "GB of 10^9 bytes are taken for GiB of 2**30": {"unit": 1e9},
-    "one too few: what fits to the last byte fits, <= and not <": {"count": lambda x: math.ceil(x) - 1},
+    "one too few: a batch that fits to the last byte fits, so compare with <=": {"count": lambda x: math.ceil(x) - 1},
     "one too many: is it rounded up, or does a loop stop one too late?": {"count": math.ceil},
     "rounded down to a power of two; the largest batch is asked":
         {"count": lambda x: 2 ** math.floor(math.log2(x))},
-    "with fused=False, attention that writes its weights down; leave the default": {"fused": False},
+    "with fused=False, attention that stores its weights; leave the default": {"fused": False},
     "multiplied by 4: training_bytes counts bytes already": {"unit": 2**28},
     "activations alone are counted; weights, gradients and optimizer take memory too": {"copies": 0},
     **{
-        f"not all four numbers a parameter are counted, but {n}: weight, gradient, and two of AdamW's": {"copies": n}
+        f"not all four numbers per parameter are counted, but {n}: weight, gradient, and two of AdamW's": {"copies": n}
         for n in (1, 2, 3)
     },
     **{
-        f"{n} of the four numbers a parameter are counted for every image; weights, gradients, optimizer are there once":
+        f"{n} of the four numbers per parameter are counted for every image; weights, gradients, optimizer are there once":
             {"copies": 4 - n, "each": n}
         for n in (1, 2, 3, 4)
     },
@@ -88,7 +88,7 @@ BATCH = Exercise(
     unknown=other_batch,
     hints=KEYS,
     ideas={
-        "weights, gradients and optimiser once, activations for each image":
+        "weights, gradients and optimizer once, activations for each image":
             cases((B16, 24), (S16, 8), (L16, 40), (SMALL, 0.5), (AVERAGED, 0.25)),
         "0 where not even one image fits": cases((L16, 4), (B16, 1), (B16, 1.35)),
         "what fits to the last byte fits, and with one byte less it does not":
@@ -129,17 +129,17 @@ def odd_unit(got: float, right: float, *given: Any) -> str | None:
 FACTORS: Mapping[str, Function] = {  # by which wrong days differ from the right ones
     "multiply-adds over a peak in FLOPs: a multiply-add is two of them": lambda *_: 1 / 2,
     "twice too many: a multiply-add is 2 FLOPs, once": lambda *_: 2,
-    "the way forward alone is counted; back costs about twice as much again": lambda *_: 1 / 3,
-    "the way forward alone is counted, and multiply-adds for FLOPs": lambda *_: 1 / 6,
-    "the way back alone is counted; the way forward comes first": lambda *_: 2 / 3,
-    "three times too long: training_multiply_adds counts the way back already": lambda *_: 3,
-    "the share is left out: nobody reaches the peak": lambda c, images, epochs, peak, share: share,
-    "multiplied by the share; divide, for who reaches less takes longer":
+    "only the forward pass is counted; the backward pass costs about twice as much again": lambda *_: 1 / 3,
+    "only the forward pass is counted, and multiply-adds are taken for FLOPs": lambda *_: 1 / 6,
+    "only the backward pass is counted; add the forward pass": lambda *_: 2 / 3,
+    "three times too long: training_multiply_adds already includes the backward pass": lambda *_: 3,
+    "the share is left out, and no training reaches the peak": lambda c, images, epochs, peak, share: share,
+    "multiplied by the share; divide by it, because reaching less takes longer":
         lambda c, images, epochs, peak, share: share**2,
     "that is for one epoch": lambda c, images, epochs, *_: 1 / epochs,
-    "that is for one image an epoch": lambda c, images, *_: 1 / images,
-    "that is for one token an image": lambda c, *_: 1 / c.num_tokens,
-    "parameters are counted; each of them works once a token": lambda c, *_: every_token(c) / c.num_tokens,
+    "that is for one image in each epoch": lambda c, images, *_: 1 / images,
+    "that is for one token in each image": lambda c, *_: 1 / c.num_tokens,
+    "parameters are counted; each weight is used once for every token": lambda c, *_: every_token(c) / c.num_tokens,
     "parameters times tokens leave out scores and mixing": lambda c, *_: every_token(c),
     "upside down": lambda *given: days(*given) ** -2,
 }  # fmt: skip
@@ -147,14 +147,14 @@ DAYS = Exercise(
     name="training_days",
     reference=days,
     when=lambda config, images, epochs, peak, share: (
-        f"for {images:,} images, {epochs} epochs, {share:g} of {peak:.3g} FLOPs a second, and {named(config)}"
+        f"for {images:,} images, {epochs} epochs, {share:g} of {peak:.3g} FLOPs per second, and {named(config)}"
     ),
     says="gives {got:,.5g} {when}; it should give {right:,.5g}: {words}",
     kind="a number of days",
     odd=odd_unit,
     unknown=unless_first(300, "FLOPs of all images and epochs, over those that the GPU reaches in a day"),
     hints=KEYS,
-    rtol=0.02,  # attention that writes its weights down costs a little less than fused; both are right
+    rtol=0.02,  # attention that stores its weights costs a little less than fused; both are right
     ideas={
         "B/16 on ImageNet-1k, 300 epochs": cases((B16, 1_281_167, 300, 989e12, 0.45)),
         "other data, another GPU, another share of its peak":

@@ -63,7 +63,7 @@ def counted(answer: Function, T: int, D: int, M: int, look: Sequence[str]) -> di
     when, parts = f"for T = {T}, D = {D}, M = {M}", list(right_parts(T, D, M))
     got, wanted = answer(T, D, M), ", ".join(f'"{part}"' for part in parts)
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
-    words = f"it should give a dictionary of {wanted}: one by one they show what grows with T"
+    words = f"it should give a dictionary of {wanted}, because the single parts show what grows with T"
     reject_if(not isinstance(got, Mapping), f"gives {short(got)} {when}; {words}")
     missing = [part for part in parts if part not in got]
     extra = ", ".join(short(key) for key in got if key not in parts)
@@ -102,9 +102,9 @@ BLOCK = Exercise(
         "these are FLOPs: a multiply-add is one product and one sum, so there are half as many":
             changed((*EACH, *PAIRS), lambda n, *_: 2 * n),
         "biases are counted; they are sums without a product": changed(EACH, lambda n, T, D, M, biases: n + T * biases),
-        "these are the learned weights: each of them works once a token, so T is missing":
+        "these are the learned weights; each of them is used once for every token, so T is missing":
             changed(EACH, lambda n, T, *_: n / T),
-        "these are the learned weights and biases: each weight works once a token, so T is missing":
+        "these are the learned weights and biases; each weight is used once for every token, so T is missing":
             changed(EACH, lambda n, T, D, M, biases: n / T + biases),
         "every token goes through alone here: T counts once, not squared": changed(EACH, lambda n, T, *_: n * T),
         "one map of three: queries, keys and values have one each": changed(["qkv"], lambda n, *_: n / 3),
@@ -181,14 +181,14 @@ TIMES = Exercise(
         "one side grew; both do": times(lambda c, f: {"image_size": (sides(c, f)[0], sides(c)[1])}),
         "the height is taken for the width: image_size is a pair (H, W)": times(lambda c, f: {"image_size": sides(c, f)[0]}),
         "the width is taken for the height: image_size is a pair (H, W)": times(lambda c, f: {"image_size": sides(c, f)[1]}),
-        "upside down: the larger image belongs above the line": lambda c, f: 1 / times(larger)(c, f),
+        "upside down: divide the cost of the larger image by that of the smaller one": lambda c, f: 1 / times(larger)(c, f),
         "that is what is added, as a share of the cost; how many times as much is asked":
             lambda c, f: times(larger)(c, f) - 1,
         "that is what is added; how many times as much is asked": lambda c, f: cost(c, **larger(c, f)) - cost(c),
         "that is the cost itself; divide by that of the smaller image": lambda c, f: cost(c, **larger(c, f)),
         "the class token is left out": lambda c, f: times(larger)(replace(c, class_token=False, pool="avg"), f),
-        "these are parameters; multiply-adds are asked": times(larger, parameters),
-        "the way back is counted too; one image through the model is asked": times(larger, training_multiply_adds),
+        "these are parameters; multiply-adds are asked for": times(larger, parameters),
+        "the backward pass is counted too; the forward pass of one image is wanted": times(larger, training_multiply_adds),
     },
 )  # fmt: skip
 check_times_more = TIMES.check

@@ -74,7 +74,7 @@ def run(
     nothing = ", and gives nothing back: does it end with return?" if got is None else ""
     reject_if(not model.passed, f"never calls the model {when}{nothing}")
     moved = not torch.equal(flat(start.parameters()), flat(model.parameters()))
-    reject_if(moved, f"moves the weights {when}: only .grad is wanted, the step is left to whoever calls")
+    reject_if(moved, f"changes the weights {when}: only .grad is wanted, and the step is left to the caller")
     return model, got
 
 
@@ -113,7 +113,7 @@ def apart(exercise: Exercise, answer: Function) -> None:
         reject_if(sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {words}")
         wasted = len(passed) > math.ceil(n / (n // parts))
         reject_if(wasted, f"calls the model {len(passed)} times {when}: parts smaller than asked waste time")
-        words = "the gradient is right, but memory holds all parts. Call backward() in the loop, without retain_graph"
+        words = "the gradient is right, but memory holds all parts. Call backward() inside the loop, without retain_graph"
         reject_if(any(model.left), f"keeps the numbers of earlier parts when the next one comes {when}: {words}")
 
 
@@ -150,8 +150,8 @@ WEIGH = "weigh each mean loss by its number of images, divide by the number of a
 LOST = {  # parts that are missing, whatever the others are multiplied by
     "only the last part is in .grad: zero_grad() once, before the loop, for backward() adds up ({when})":
         by_parts(zero="inside"),
-    "only the first part is in .grad: does return stand inside the loop? ({when})": by_parts(pick=lambda x: x[:1]),
-    "the last part is missing in .grad; take it too, however small it is ({when})": by_parts(pick=lambda x: x[:-1]),
+    "only the first part is in .grad: is return inside the loop? ({when})": by_parts(pick=lambda x: x[:1]),
+    "the last part is missing in .grad; include it, however small it is ({when})": by_parts(pick=lambda x: x[:-1]),
 }  # fmt: skip
 
 
@@ -193,7 +193,7 @@ ACCUMULATE = Exercise(
             [a_batch(*sizes, "gradient") for sizes in ((10, 4), (9, 4), (7, 2))],
         "starts from zero, whatever an earlier batch left":
             [a_batch(*sizes, "gradient", old=True) for sizes in ((12, 4), (10, 4))],
-        "one part at a time, its numbers given back before the next": [apart],
+        "one part at a time, and its activations freed before the next": [apart],
         "the mean loss, and the model in the mode in which it came":
             [*(a_batch(*sizes, "loss") for sizes in ((10, 4), (12, 4), (7, 2))), contract],
     },

@@ -1,15 +1,23 @@
-"""Figures of notebook 11: what something is made of, and how each part grows."""
+"""Figures of notebook 11: where a training step's time and memory go, how costs grow, and how processes share work."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
 
 from vit_helpers.plots import style
+from vit_helpers.plots.encoder import ATTENTION, MLP, OTHER
 
-COLORS = (style.PATCH, style.KEY, style.QUERY, style.VALUE, style.POSITION, style.CLASS_TOKEN, style.LINE)
+KEPT, ONCE = OTHER, ("#4D4D4D", "#8C8C8C", "#C4C4C4")  # activations, which grow with the batch; what is there once
+COLORS = {  # of the parts of a model as in notebooks 04 and 05, and of what needs memory
+    **{"projection, head": style.LINE, "qkv, output": "#9C95C4", "scores, mixing": ATTENTION, "MLP": MLP},
+    **{"all else in a block": OTHER, "weights": ONCE[0], "gradients": ONCE[1], "optimizer": ONCE[2], "activations": KEPT},
+}
+SERIES = (*style.SERIES[:2], style.LINE, style.SERIES[2], *ONCE[::2])  # of parts that have no color of their own
 ROOM = 0.038  # share of the axis that a number needs
 
 
@@ -33,7 +41,8 @@ def draw_stacks(
     left = dict.fromkeys(names, 0.0)
     for i, part in enumerate(parts):
         lengths = [rows[name][part] * scale[name] for name in names]
-        color, hatch = COLORS[i % len(COLORS)], style.HATCHES[(i + i // len(COLORS)) % len(style.HATCHES)]
+        color = COLORS.get(part, SERIES[i % len(SERIES)])
+        hatch = style.HATCHES[(i + 2 * (i // len(SERIES))) % len(style.HATCHES)]
         bar = {"color": color, "hatch": hatch, "edgecolor": "white"}
         ax.barh(names, lengths, 0.72, list(left.values()), label=part, **bar)
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
@@ -64,7 +73,7 @@ def draw_growth(
     """
     ax = style.new_axes(ax, 6, 3.6)
     for i, (part, amounts) in enumerate(lines.items()):
-        color = COLORS[(1 + i) % len(COLORS)]
+        color = COLORS.get(part, SERIES[i % len(SERIES)])
         ax.plot(x, amounts, color=color, linewidth=2.5, linestyle=("-", "--", "-.", ":")[i % 4], label=part)
         slope = math.log(amounts[-1] / amounts[0]) / math.log(x[-1] / x[0])
         aside = (8, -4) if i == 0 else (-8, 4)
@@ -89,16 +98,16 @@ def draw_ratios(
 ) -> Axes:
     """A dot a row on a logarithmic axis with 1 in the middle, and its range over the rounds; returns the axes.
 
-    rows: {name of the row: (ratio, lowest, highest)}, drawn from the top; blue discs where every round was
-          faster, orange squares where every round was slower, gray where they do not agree
+    rows: {name of the row: (ratio, lowest, highest)}, drawn from the top; discs where every round was
+          faster, squares where every round was slower, gray diamonds where the rounds do not agree
     """
     ax = style.new_axes(ax, 9, 1.1 + 0.3 * len(rows))
     for y, (ratio, lowest, highest) in enumerate(rows.values()):
         color, marker = style.LINE, "D"
         if lowest > 1:
-            color, marker = style.QUERY, "o"
+            color, marker = ATTENTION, "o"
         elif highest < 1:
-            color, marker = style.CLASS_TOKEN, "s"
+            color, marker = OTHER, "s"
         ax.plot([lowest, highest], [y, y], color=color, linewidth=2)
         ax.plot(ratio, y, marker, color=color, markersize=8)
         text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
@@ -106,7 +115,9 @@ def draw_ratios(
                     fontsize=style.TEXT_SIZE - 1, color=style.TEXT)  # fmt: skip
     ax.axvline(1, color=style.TEXT, linewidth=1)
     ax.set_xscale("log")
-    ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300) if ax.get_xlim()[0] < tick < ax.get_xlim()[1]]
+    ticks = [
+        tick for tick in (0.01, 0.03, 0.1, 0.3, 0.5, 1, 2, 3, 10, 30, 100, 300) if ax.get_xlim()[0] < tick < ax.get_xlim()[1]
+    ]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.set_yticks(range(len(rows)), list(rows))
@@ -115,22 +126,143 @@ def draw_ratios(
 
 
 def draw_holdings(frames: Mapping[str, Any], blocks: int) -> Any:
-    """Which parts of the weights each process holds, a picture a moment, side by side; returns the axes.
+    """Which parts of the weights each process holds, a panel for each moment, side by side; returns the axes.
 
-    frames: {title: boolean (processes, blocks * parts)}; the parts of a block stand side by side
+    frames: {title: boolean (processes, blocks * parts)}; the parts of a block are neighbors
     """
-    _, axes = style.new_figure(9, 2.3, ncols=len(frames))
-    colors = ListedColormap(["white", style.QUERY])
+    fig, axes = style.new_figure(9, 2.6, ncols=len(frames), sharey=True)
     for ax, (title, held) in zip(axes, frames.items(), strict=True):
-        processes = len(held)
-        ax.imshow(held, cmap=colors, vmin=0, vmax=1, aspect="auto", extent=(0, blocks, processes, 0))
-        for x in range(1, blocks):
-            ax.axvline(x, color=style.LINE, linewidth=2)
-        for y in range(1, processes):
-            ax.axhline(y, color=style.LINE, linewidth=0.5)
+        processes, parts = held.shape
+        for (row, column), there in np.ndenumerate(np.asarray(held)):
+            look = {"facecolor": ATTENTION if there else "white", "edgecolor": "white" if there else "#DDDDDD"}
+            ax.add_patch(Rectangle((column * blocks / parts, row), blocks / parts, 1, linewidth=0.8, **look))
+        for x in range(blocks + 1):
+            ax.axvline(x, color=style.TEXT, linewidth=1.5)
+        ax.set(xlim=(0, blocks), ylim=(processes, 0))
         ax.set_xticks([x + 0.5 for x in range(blocks)], range(1, blocks + 1))
         ax.set_yticks([y + 0.5 for y in range(processes)], range(processes))
         style.style_axes(ax, title, "block", "process" if ax is axes[0] else None)
         ax.tick_params(length=0)
-        ax.spines[["top", "right"]].set_visible(True)
+        ax.spines[["left", "bottom"]].set_visible(False)
+    key = [Patch(facecolor=ATTENTION, label="held"), Patch(facecolor="white", edgecolor="#AAAAAA", label="not held")]
+    fig.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE)
     return axes
+
+
+def draw_training_step(need: Mapping[str, float], blocks: int = 12, backward: float = 2, title: str | None = None) -> Figure:
+    """One training step from left to right: above, what works at each moment; below, what is in memory; returns the figure.
+
+    need: {"weights", "gradients", "optimizer", "activations"} in GiB; backward: times the forward pass; all to scale, but
+          for the optimizer's step, the loader and the network, whose length depends on the machine
+    """
+    fig, (lanes, memory) = style.new_figure(9, 5.4, nrows=2, sharex=True, height_ratios=(1, 1.25))
+    ends = {"forward": blocks, "backward": blocks * (1 + backward)}
+    wait = 0.3 * blocks  # for the last gradients
+    ends["step"] = ends["backward"] + wait + 0.4 * blocks
+    shades = {"forward": "#D9D9D9", "backward": "#A6A6A6", "step": "#D9D9D9"}
+    start = 0.0
+    for name, end in ends.items():
+        start += wait if name == "step" else 0
+        for left in np.arange(start, end - 1e-9, (end - start) / (1 if name == "step" else blocks)):
+            width = (end - start) / (1 if name == "step" else blocks)
+            lanes.add_patch(Rectangle((left, 1.1), width, 0.8, facecolor=shades[name], edgecolor="white"))
+        words = {"forward": "forward pass", "backward": "backward pass, about twice as long", "step": "AdamW"}[name]
+        ground = {"facecolor": shades[name], "edgecolor": "none", "pad": 2}
+        lanes.text((start + end) / 2, 1.5, words, ha="center", va="center", fontsize=style.TEXT_SIZE, bbox=ground)
+        start = end
+    lanes.add_patch(Rectangle((0, 2.1), ends["step"], 0.8, facecolor=style.MUTED, edgecolor="white"))
+    lanes.text(ends["step"] / 2, 2.5, "read and decode the images of the next batch", ha="center", va="center",
+               fontsize=style.TEXT_SIZE)  # fmt: skip
+    for i in range(4):  # buckets of gradients
+        left = ends["forward"] + (i + 1) * blocks * backward / 4
+        lanes.add_patch(Rectangle((left, 0.1), 0.62 * blocks * backward / 4 if i < 3 else wait, 0.8,
+                                  facecolor=ONCE[1], edgecolor="white"))  # fmt: skip
+    lanes.text(ends["forward"] + blocks * backward / 4 - 0.4, 0.5, "all-reduce of the gradients", ha="right",
+               va="center", fontsize=style.TEXT_SIZE)  # fmt: skip
+    lanes.set(ylim=(0, 3), xlim=(0, ends["step"]))
+    style.style_axes(lanes, title)
+    lanes.set_yticks([2.5, 1.5, 0.5], ["data loader", "processor", "network"])
+    lanes.spines[:].set_visible(False)
+    lanes.tick_params(length=0, labelbottom=False)
+    draw_memory(need, ends, memory)
+    return fig
+
+
+def draw_memory(need: Mapping[str, float], ends: Mapping[str, float], ax: Axes) -> None:
+    """What is in memory during a training step, as areas on top of each other."""
+    forward, backward, last = ends.values()
+    x = [0, forward, backward, last]
+    heights = {
+        "weights": [need["weights"]] * 4,
+        "optimizer": [need["optimizer"]] * 4,
+        "gradients": [0, 0, need["gradients"], need["gradients"]],
+        "activations": [0, need["activations"], 0, 0],
+    }
+    below, middles = np.zeros(4), {"weights": last / 2, "optimizer": last / 2, "gradients": backward, "activations": forward}
+    hatches = {"gradients": "//", "activations": ".."}  # as in draw_stacks
+    for name, height in heights.items():
+        top = below + height
+        ax.fill_between(x, below, top, facecolor=COLORS[name], hatch=hatches.get(name), edgecolor="white", linewidth=0)
+        at = float(np.interp(middles[name], x, (below + top) / 2))
+        if name == "activations":
+            at = float(np.interp(middles[name], x, below + 0.4 * np.array(height)))
+        middle = middles[name] - (0.3 * forward if name == "gradients" else 0)
+        style.write_on(ax, middle, at, f"{name}, {need[name]:.1f} GiB", COLORS[name])
+        below = top
+    ax.annotate("peak", (forward, float(below[1])), (forward + 1.5, float(below[1])), va="center", fontsize=style.TEXT_SIZE,
+                arrowprops={"arrowstyle": "-|>", "color": style.TEXT})  # fmt: skip
+    ax.set_ylim(0, 1.08 * float(below[1]))
+    style.style_axes(ax, None, "time (the length of a pass follows from its multiply-adds)", "memory, GiB")
+    ax.set_xticks([])
+
+
+def draw_roofline(
+    points: Mapping[str, tuple[float, float]],
+    bandwidth: float,
+    peak: float,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Measured operations below the two limits of a machine, on logarithmic axes; returns the axes.
+
+    points: {name: (FLOPs for each byte, FLOPs per second)}; bandwidth: bytes per second; peak: FLOPs per second
+    """
+    ax, ridge = style.new_axes(ax, 9, 3.9), peak / bandwidth
+    low, high = min(x for x, _ in points.values()) / 2, max(4 * ridge, 2 * max(x for x, _ in points.values()))
+    ax.plot([low, ridge], [low * bandwidth / 1e9, peak / 1e9], color=style.TEXT, linewidth=2)
+    ax.plot([ridge, high], [peak / 1e9] * 2, color=style.TEXT, linewidth=2, linestyle="--")
+    ax.fill_betweenx([low * bandwidth / 1e9 / 3, 2 * peak / 1e9], low, ridge, color=style.MUTED, alpha=0.6, linewidth=0)
+    for i, (name, (x, y)) in enumerate(points.items()):
+        ax.plot(x, y / 1e9, "os"[i < 1], color=OTHER if i < 1 else ATTENTION, markersize=9)
+        ax.annotate(name, (x, y / 1e9), (9, -10), textcoords="offset points", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
+    ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low * bandwidth / 1e9 / 3, 2 * peak / 1e9))
+    ax.text(low * 1.15, 1.1 * peak / 1e9, "limited by memory", fontsize=style.TEXT_SIZE, va="bottom")
+    ax.text(high / 1.1, 1.1 * peak / 1e9, "limited by arithmetic", fontsize=style.TEXT_SIZE, va="bottom", ha="right")
+    ticks = [t for t in (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000) if low <= t <= high]
+    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    ticks = [t for t in (0.1, 1, 10, 100, 1000, 10000) if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]
+    ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
+    ax.minorticks_off()
+    return style.style_axes(ax, title, "arithmetic intensity (FLOPs for each byte moved)", "GFLOPs per second")
+
+
+def draw_ring(states: Mapping[str, Any], totals: Sequence[float]) -> Figure:
+    """What each process holds after each turn of a ring all-reduce, complete sums in color; returns the figure.
+
+    states: {title: (processes, pieces) numbers}; totals: the sum of each piece over all processes
+    """
+    fig, axes = style.new_figure(9, 2.5, ncols=len(states), sharey=True)
+    for ax, (title, state) in zip(axes, states.items(), strict=True):
+        processes, pieces = np.shape(state)
+        for (row, column), number in np.ndenumerate(np.asarray(state)):
+            color = ATTENTION if number == totals[column] else "white"
+            ax.add_patch(Rectangle((column, row), 1, 1, facecolor=color, edgecolor=style.LINE))
+            ink = style.ink_on(color)
+            ax.text(column + 0.5, row + 0.5, f"{number:g}", ha="center", va="center", fontsize=style.TEXT_SIZE, color=ink)
+        ax.set(xlim=(0, pieces), ylim=(processes, 0))
+        ax.set_xticks([i + 0.5 for i in range(pieces)], range(pieces))
+        ax.set_yticks([i + 0.5 for i in range(processes)], range(processes))
+        style.style_axes(ax, title, "piece", "process" if ax is axes[0] else None)
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+    return fig

@@ -77,12 +77,11 @@ def activations(config: ViTConfig, fused: bool = True) -> dict[str, int]:
     fused: attention that never stores its T x T weights. Plain attention (few tokens on a CPU) does
     """
     D, L, T = config.embed_dim, config.depth, config.num_tokens
-    attention = T * (4 * D + config.num_heads * (1 if fused else T))
     return {
         "projection": math.prod(config.grid) * config.in_chans * config.patch_size**2,
         "norms": (2 * L + 1) * T * (D + 2),
         "qkv": L * T * D,
-        "attention": L * attention,
+        "attention": L * T * (4 * D + config.num_heads * (1 if fused else T)),
         "MLP": L * T * (D + 2 * hidden_dim(config)),
         "head": T * D if config.pool == "cls" else D,  # a view of one token keeps all of them
     }

@@ -63,8 +63,7 @@ def quantize(model: nn.Module) -> nn.Module:
 
     raises: ImportError or RuntimeError if torch, which will move this to torchao, no longer has it
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         from torch.ao.quantization import quantize_dynamic
 
         return quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8).eval()
@@ -76,20 +75,18 @@ def saved_activation_bytes(function: Callable[[], Any], model: nn.Module) -> int
     The model's weights are not counted, nor what a recomputed block keeps for a moment.
     """
     weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    alive = WeakIdKeyDictionary()  # tensors that autograd has not released
-    most = 0
+    alive, most = WeakIdKeyDictionary(), [0]  # tensors that autograd has not released
 
     def keep(tensor: Tensor) -> Tensor:
-        nonlocal most
         alive[held := tensor.detach()] = None
         storages = [held.untyped_storage() for held in alive]  # several tensors may share one: counted once
         sizes = {storage.data_ptr(): storage.nbytes() for storage in storages if storage.data_ptr() not in weights}
-        most = max(most, sum(sizes.values()))
+        most.append(sum(sizes.values()))
         return held
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda held: held):
         function()
-    return most
+    return max(most)
 
 
 def break_even_steps(start: float, before: float, after: float) -> float:
