@@ -22,6 +22,7 @@ from PIL import Image
 
 from tools import localization, pretrain, transfer
 from tools import main as run_tool
+from vit_helpers.ablation import unpack
 from vit_helpers.cli import COMMANDS, main
 from vit_helpers.data import load
 from vit_helpers.pretrained import load_weights
@@ -310,22 +311,33 @@ def test_localization_stores_and_prints_its_rows(pretrained, tmp_path, monkeypat
     assert "does not name the ten digits, its classes: 0, 1, 2" in capsys.readouterr().err
 
 
-def test_transfer_stores_and_prints_its_rows(pretrained, tmp_path, monkeypatch, capsys):
+def test_transfer_chooses_a_rate_for_each_way_and_continues(pretrained, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("vit_helpers.pretrained.sources.OURS", tmp_path)
     for name in ("seven", "masked"):
         shutil.copy(pretrained[0] / f"{name}-0.safetensors", tmp_path / f"{name}.safetensors")
-    monkeypatch.setattr(transfer, "IMAGES", 600)
-    monkeypatch.setattr(transfer, "TASKS", {name: task | {"labels": [40]} for name, task in transfer.TASKS.items()})
-    monkeypatch.setattr(transfer, "STEPS", dict.fromkeys(transfer.STEPS, 2))
-    assert run_tool(transfer, ["--seeds", "2", "--out", str(tmp_path / "transfer.csv")]) == 0
+    small = {"labels": [40], "augment": ["affine"]}
+    tasks = {name: task | small | ({"images": 600} if "images" in task else {}) for name, task in transfer.TASKS.items()}
+    monkeypatch.setattr(transfer, "TASKS", tasks)
+    monkeypatch.setattr(transfer, "POOL", 100)
+    monkeypatch.setattr(transfer, "SETTINGS", transfer.SETTINGS | {"steps": 2, "tuning_seeds": [100]})
+    transfer.data_of.cache_clear()
+    out = tmp_path / "transfer.csv"
+    assert run_tool(transfer, ["--seeds", "2", "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"^new classes +40 +from scratch +0\.\d{1,3} +0\.\d{1,3} +0\.\d{1,3}$", said, re.M)
-    rows = pd.read_csv(tmp_path / "transfer.csv")
-    assert len(rows) == 2 * (4 + 6)
-    assert set(rows.columns) == set(pd.read_csv(ROOT / "vit_helpers" / "results" / "transfer.csv").columns)
+    assert said.startswith("about 0.8 hours on one free core")
+    assert re.search(r"^new classes +affine +40 +from scratch +0\.\d{1,3} +0\.\d{1,3} +0\.\d{1,3}$", said, re.M)
+    rows = pd.read_csv(out)
+    assert len(rows) == 2 * 4 * (3 + 2) and (rows["steps"] == 2).all()
+    tested = rows[rows["split"] == "test"]
+    assert (tested.groupby(["task", "way"])["lr"].nunique() == 1).all() and set(tested["seed"]) == {0, 1}
+    assert all(abs(unpack(row.right).mean() - row.accuracy) < 1e-4 for row in rows.itertuples())
     trained = rows[rows["task"] == "new classes"].groupby("way")["trained"].first()
     assert trained["probe"] == 3 * 65 < trained["LoRA"] == 3 * 65 + 4 * 4 * (64 + 192) < trained["full"]
     assert trained["full"] == trained["from scratch"]
+    out.write_text("".join(out.read_text().splitlines(keepends=True)[:-1]))  # as if stopped before the last run
+    assert run_tool(transfer, ["--seeds", "2", "--out", str(out)]) == 0
+    again = pd.read_csv(out).drop(columns="seconds")
+    assert again.equals(rows.drop(columns="seconds"))
 
 
 def test_predict_reads_what_train_kept(trained, tmp_path):
