@@ -90,14 +90,14 @@ def test_a_limit_on_memory_binds(monkeypatch):
     steps = []
 
     def train(*words):
-        steps.append(torch.zeros(20_000_000))  # 80 MB
-        return 80.0
+        steps.append(torch.empty(250_000_000))  # 1 GB, more than is free inside this process, and never touched
+        return 1000.0
 
     monkeypatch.setattr(speed, "two_steps", train)
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    grown, how = speed.growth(speed.DIGITS, 2, "1 process", 40)
-    assert grown == 80 and how.startswith("fails, can't allocate memory: you tried to allocate 80000000 bytes")
-    assert speed.growth(speed.DIGITS, 2, "1 process", 400)[1] == "trains, and grows by 80 MB"
+    grown, how = speed.growth(speed.DIGITS, 2, "1 process", 500)
+    assert grown == 1000 and how.startswith("fails, can't allocate memory: you tried to allocate 1000000000 bytes")
+    assert speed.growth(speed.DIGITS, 2, "1 process", 5000)[1] == "trains, and grows by 1000 MB"
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
