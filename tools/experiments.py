@@ -20,15 +20,14 @@ from vit_helpers.ablation import Table, compare, compare_best, effect_of, effect
 from vit_helpers.ablation.errors import line_of, paired, right_answers
 from vit_helpers.results import RESULTS
 
-RATES = {"baseline": "3e-3", "batch 16": "3e-3", "batch 256": "3e-3", "L2 0.05 inside Adam": "3e-3"}
+RATE = "3e-3"  # of the changes whose names give no other
 POINTS = ("difference", "seeds", "images", "both", "low", "high")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("which", nargs="*", metavar="WHICH", default=list(SHOW), help="(default: all)")
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="the folder of the CSV files (default: that of the package)"
-    )
+    about = "the folder of the CSV files (default: that of the package)"
+    parser.add_argument("--results", type=Path, default=RESULTS, help=about)
 
 
 def run(args: Namespace) -> None:
@@ -48,53 +47,42 @@ def show(table: pd.DataFrame, runs: pd.DataFrame) -> None:
     formats: dict[str, Any] = dict.fromkeys(POINTS, "{:.2f}".format) | dict.fromkeys(("p", "holm"), "{:.4f}".format)
     formats |= {"difference": "{:+.2f}".format, "discordant": "{:.3f}".format}
     print(points.to_string(formatters=formats))
-    hours, days = runs["seconds"].sum() / 3600, sorted(set(runs["date"]))
-    print(
-        f"\nin points; {len(runs)} runs, {hours:.1f} hours, {', '.join(sorted(set(runs['machine'])))}; {', '.join(days)}\n"
-    )
+    machines, days = (", ".join(sorted(set(runs[name]))) for name in ("machine", "date"))
+    print(f"\nin points; {len(runs)} runs, {runs['seconds'].sum() / 3600:.1f} hours, {machines}; {days}\n")
 
 
-def complete(folder: Path, name: str) -> pd.DataFrame:
-    """The rows of a table, of the seeds that every change has"""
-    runs = read_runs(folder / f"{name}.csv")
-    wanted = {"baseline", *declared(folder, name).changes}
+def complete(folder: Path, name: str) -> tuple[Table, pd.DataFrame]:
+    """What a table consists of, and its rows, of the seeds that every change has"""
+    table, runs = Table.read(folder / f"{name}.toml"), read_runs(folder / f"{name}.csv")
+    wanted = {"baseline", *table.changes}
     seeds = [seed for seed, some in runs.groupby("seed") if wanted <= set(some["change"])]
     print(f"{name}: seeds {seeds}")
     if not seeds:
         raise ValueError("no seed has all rows")
-    return runs[runs["seed"].isin(seeds) & runs["change"].isin(wanted)]
-
-
-def declared(folder: Path, name: str) -> Table:
-    """What a table consists of"""
-    return Table.read(folder / f"{name}.toml")
+    return table, runs[runs["seed"].isin(seeds) & runs["change"].isin(wanted)]
 
 
 def show_changes(folder: Path) -> None:
-    runs = complete(folder, "hyperparameters")
+    _, runs = complete(folder, "hyperparameters")
     show(compare(runs), runs)
 
 
 def show_rates(folder: Path) -> None:
-    single, rates = complete(folder, "hyperparameters"), complete(folder, "rates")
+    (_, single), (_, rates) = complete(folder, "hyperparameters"), complete(folder, "rates")
     names = list(dict.fromkeys(change.partition(", rate ")[0] for change in rates["change"]))
     both = pd.concat([single, rates[rates["change"] != "baseline"]])
     both = both[both["seed"].isin(set(single["seed"]) & set(rates["seed"]))]
-    candidates = {
-        name: [c for c in both["change"].unique() if c == name or c.startswith(f"{name}, rate ")] for name in names
-    }
+    candidates = {name: [c for c in both["change"].unique() if c.partition(", rate ")[0] == name] for name in names}
     show(compare_best(both, candidates), both[both["change"].isin([one for some in candidates.values() for one in some])])
     accuracy = both.groupby("change")["accuracy"].mean()
     for name, some in candidates.items():
-        print(
-            f"{name}: "
-            + ", ".join(f"{one.partition(', rate ')[2] or RATES.get(one, '3e-3')} {accuracy[one]:.4f}" for one in some)
-        )
+        means = [f"{one.partition(', rate ')[2] or RATE} {accuracy[one]:.4f}" for one in some]
+        print(f"{name}: {', '.join(means)}")
     print()
 
 
 def show_factorial(folder: Path) -> None:
-    table, runs = declared(folder, "factorial"), complete(folder, "factorial")
+    table, runs = complete(folder, "factorial")
     found = effects(runs, list(table.factors), table.generators)
     for order in (1, 2):
         some = found[found["order"] == order]
@@ -104,10 +92,10 @@ def show_factorial(folder: Path) -> None:
 
 
 def show_confirm(folder: Path) -> None:
-    runs = complete(folder, "confirm")
+    declared, runs = complete(folder, "confirm")
     show(compare(runs), runs)
     beyond = {}
-    for name in declared(folder, "confirm").changes:
+    for name in declared.changes:
         one, _, two = name.partition(" and ")
         if two:
             alone = paired(runs, one) + paired(runs, two)
@@ -117,17 +105,15 @@ def show_confirm(folder: Path) -> None:
 
 
 def show_accuracy(folder: Path) -> None:
-    runs = complete(folder, "accuracy_fashion_mnist")
+    _, runs = complete(folder, "accuracy_fashion_mnist")
     effect = effect_of(np.stack(list(right_answers(runs, "baseline", "test_right").values())))
     low, high = effect.interval()
     errors = f"error of seeds {effect.seeds:.4f}, of images {effect.images:.4f}, of both {effect.both:.4f}"
     print(f"test accuracy {effect.difference:.4f} (95%: {low:.4f} to {high:.4f}); {errors}; {len(runs)} seeds\n")
 
 
-SHOW = {
-    **{"changes": show_changes, "rates": show_rates, "factorial": show_factorial, "confirm": show_confirm},
-    "accuracy": show_accuracy,
-}
+SHOWS = (show_changes, show_rates, show_factorial, show_confirm, show_accuracy)
+SHOW = {one.__name__.removeprefix("show_"): one for one in SHOWS}
 
 
 if __name__ == "__main__":
