@@ -136,7 +136,7 @@ def stored():
 @pytest.fixture(scope="module")
 def measured(stored):
     """The rows of the stored file, measured again"""
-    return pd.DataFrame(drawn.score(stored, drawn.test_drawings()))
+    return pd.DataFrame(drawn.score(stored, drawn.drawings_for("frozen")))
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,8 @@ def test_training_stores_weights_and_rows(tmp_path, monkeypatch, capsys):
     assert list(rows.columns) == list(read_results("drawn").columns)
     assert rows[rows["kind"] == "wobbly"]["digit"].tolist() == list(range(10)) and "wobbly" in said
     again = load_pretrained(tmp_path / "drawn-0.safetensors")
-    assert pd.DataFrame(drawn.score(again, drawn.test_drawings()))["accuracy"].tolist() == pytest.approx(rows["accuracy"])
+    scores = pd.DataFrame(drawn.score(again, drawn.drawings_for("frozen")))
+    assert scores["accuracy"].tolist() == pytest.approx(rows["accuracy"])
     assert run_tool(drawn, [*words, "--choosing"]) == 0
     assert {*pd.read_csv(tmp_path / "drawn.csv")["kind"]} == {"handwriting", "choosing", "scribble"}
 

@@ -25,8 +25,8 @@ from tools.measuring import add_out
 from vit_helpers.ablation.errors import effect_of
 from vit_helpers.ablation.rows import pack, unpack
 from vit_helpers.cli.bench import GOALS
-from vit_helpers.data.digits import CLASS_NAMES
-from vit_helpers.data.splits import Data, Split, subset
+from vit_helpers.data.digits import CLASS_NAMES, every_digit
+from vit_helpers.data.splits import Data, subset
 from vit_helpers.scaling.timing import processor
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.presets import make_batches, make_network, preset, with_tta
@@ -43,21 +43,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     torch.set_num_threads(1)
-    for goal, kind, seed in product(args.goals, KINDS, range(args.seeds)):
-        done = pd.read_csv(args.out) if args.out.exists() else pd.DataFrame(columns=KEY)
-        if not ((done["goal"] == goal) & (done["folds"] == kind) & (done["seed"] == seed)).any():
-            row = {"goal": goal, "folds": kind, "seed": seed, **cross_validate(goal, kind, seed)}
-            pd.DataFrame([row]).to_csv(args.out, mode="a", header=not args.out.exists(), index=False)
-            print(f"{goal}, {kind} folds, seed {seed}: {row['accuracy']:.4f}, {row['seconds']:.0f} s", flush=True)
+    done = set(pd.read_csv(args.out)[KEY].itertuples(index=False, name=None)) if args.out.exists() else set()
+    for goal, kind, seed in (case for case in product(args.goals, KINDS, range(args.seeds)) if case not in done):
+        row = {"goal": goal, "folds": kind, "seed": seed, **cross_validate(goal, kind, seed)}
+        pd.DataFrame([row]).to_csv(args.out, mode="a", header=not args.out.exists(), index=False)
+        print(f"{goal}, {kind} folds, seed {seed}: {row['accuracy']:.4f}, {row['seconds']:.0f} s", flush=True)
     print(f"\n{summary(pd.read_csv(args.out)).to_string(float_format='{:.4f}'.format)}\n\nrows: {args.out}")
-
-
-def every_digit() -> Split:
-    """All images in the order of scikit-learn, in which those of a sheet follow each other"""
-    from sklearn.datasets import load_digits
-
-    raw = load_digits()
-    return Split(torch.tensor(raw.images, dtype=torch.float32)[:, None] / 16, torch.tensor(raw.target, dtype=torch.int64))
 
 
 def folds(count: int, kind: str, seed: int) -> list[Tensor]:
@@ -91,11 +82,10 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean accuracy with the errors of seeds and of images, for each goal and kind of folds"""
     lines = {}
     for (goal, kind), group in rows.groupby(["goal", "folds"], sort=False):
-        effect = effect_of(np.stack([unpack(text) for text in group["right"]]))
-        line = {"seeds": len(group), "accuracy": effect.difference, "error of seeds": effect.seeds}
-        line |= {"error of images": effect.images, "both": effect.both, "low": effect.interval()[0]}
-        lines[goal, kind] = line | {"high": effect.interval()[1], "seconds": group["seconds"].mean() / FOLDS}
-    return pd.DataFrame.from_dict(lines, orient="index")
+        effect = effect_of(np.stack([unpack(text) for text in group["right"]])).row()
+        lines[goal, kind] = {"n": len(group), **effect, "seconds": group["seconds"].mean() / FOLDS}
+    names = {"n": "seeds", "difference": "accuracy", "seeds": "error of seeds", "images": "error of images"}
+    return pd.DataFrame.from_dict(lines, orient="index").rename(columns=names)
 
 
 if __name__ == "__main__":

@@ -23,13 +23,13 @@ import nbformat
 from nbformat.v4 import new_markdown_cell, new_output
 
 from tools import main
-from tools.execute import ROOT, STATIC, all_notebooks, home, is_setup, lessons
+from tools.execute import README, ROOT, STATIC, all_notebooks, home, is_setup, lessons
 
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
 NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
 SETTINGS = tomllib.loads((STATIC / "sphinx.toml").read_text(encoding="utf-8"))
 LIVE = ROOT / "vit_helpers" / "live" / "page.html"  # the first page of the site
-README, PACKAGE = ROOT / "README.md", ROOT / "vit_helpers" / "__init__.py"
+PACKAGE = ROOT / "vit_helpers" / "__init__.py"
 SOLUTIONS, TESTS = ROOT / "notebooks" / "solutions" / "index.md", ROOT / "tests" / "index.md"  # pages of the book alone
 READMES = [ROOT / folder / "README.md" for folder in ("vit_helpers", "vit_helpers/results", "tools")]
 BESIDE = (ROOT / "notebooks" / "paper_index.md", ROOT / "TEACHING.md", *READMES)

@@ -73,8 +73,7 @@ class Exercise(NamedTuple):
 
 def exercises(lesson: NotebookNode) -> list[Exercise]:
     """The exercises of a notebook: from the heading before it to each cell with `exercise` in its metadata."""
-    found: list[Exercise] = []
-    before: list[str] = []
+    found, before = list[Exercise](), list[str]()
     for number, cell in enumerate(lesson.cells):
         if cell.cell_type == "markdown" and "### Exercise" in cell.source:
             heading, so_far, prose = number, list(before), cell.source[cell.source.index("### Exercise") :]

@@ -59,6 +59,9 @@ class Fault:
     validated: bool = True
     both: bool = False  # whether the validation split is changed, too
 
+    def prepare(self, images: Tensor) -> Tensor:
+        return self.pixels * (images - 0.3) / 0.38
+
 
 def relabel(split: Split, share: float = 1.0) -> Split:
     """A share of the images get labels of others."""
@@ -101,6 +104,8 @@ def other_places(scores: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(scores.flatten(0, 1), torch.rand(scores.shape[:2]).argsort(1).flatten())
 
 
+HALF = partial(relabel, share=0.5)
+L2 = {"optimizer": "adam_l2", "weight_decay": 1.0, "token_lr_mult": 1.0, "schedule": "constant"}
 FAULTS = {
     "none": Fault(("healthy",)),
     "softmax before the loss": Fault(("softmax twice",), wrap=lambda model: nn.Sequential(model, nn.Softmax(1))),
@@ -108,16 +113,12 @@ FAULTS = {
     "black images": Fault(NOTHING, pixels=0.0),
     "rate far too high": Fault(NOTHING, {"lr": 1.0, "optimizer": "adamw"}),
     "rate far too low": Fault(NOTHING, {"lr": 1e-6, "optimizer": "adamw"}),
-    "L2 inside Adam": Fault(
-        NOTHING, {"optimizer": "adam_l2", "weight_decay": 1.0, "token_lr_mult": 1.0, "schedule": "constant"}
-    ),
+    "L2 inside Adam": Fault(NOTHING, L2),
     "no gradient": Fault(NOTHING, wrap=Detached),
     "pairs of other images": Fault(("stuck at ln(batch size)",), loss=other_pairs),
     "places of other patches": Fault(("stuck at ln(patches)",), wrap=Places, loss=other_places, validated=False),
-    "learned by heart": Fault(
-        ("overfitting",), split=partial(relabel, share=0.5), changes={"images": 100, "mix": "none"}, augment=None
-    ),
-    "half of the labels wrong": Fault(("underfitting",), split=partial(relabel, share=0.5), both=True),
+    "learned by heart": Fault(("overfitting",), split=HALF, changes={"images": 100, "mix": "none"}, augment=None),
+    "half of the labels wrong": Fault(("underfitting",), split=HALF, both=True),
 }
 
 
@@ -160,13 +161,9 @@ def train(name: str, seed: int) -> dict[str, object]:
     mix = None if fault.loss else MIX[plan.mix]
     mix = mix and partial(mix, num_classes=K)
     recipe = Recipe(epochs=epochs, label_smoothing=plan.label_smoothing, optimizer="muon")
-
-    def prepare(images: Tensor) -> Tensor:
-        return fault.pixels * (images - 0.3) / 0.38
-
     held_out = draw_split(sources()[1], plan, plan.validation_images)
-    validation = Batches(fault.split(held_out) if fault.both else held_out, 512, prepare) if fault.validated else None
-    batches, recipe = Batches(images, BATCH, prepare, True, fault.augment, mix), replace(recipe, **fault.recipe)
+    validation = Batches(fault.split(held_out) if fault.both else held_out, 512, fault.prepare) if fault.validated else None
+    batches, recipe = Batches(images, BATCH, fault.prepare, True, fault.augment, mix), replace(recipe, **fault.recipe)
     history = fit(model, batches, validation, recipe, loss_fn=fault.loss, report=lambda row: None)
     last, symptom = history[-1], diagnose(history).symptom
     drawn = {key: value for key, value in vars(plan).items() if key not in ("digits", "shares")}

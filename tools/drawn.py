@@ -22,6 +22,7 @@ from tools import main, strokes_choosing, strokes_frozen
 from tools.measuring import add_out, store
 from tools.strokes import draw_digit, draw_scribble
 from vit_helpers.data.augment import random_affine
+from vit_helpers.data.digits import every_digit
 from vit_helpers.data.splits import Batches, Split, mean_and_std
 from vit_helpers.live.ink import reduce_ink
 from vit_helpers.pretrained import Preprocess, save_weights
@@ -44,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    drawings = choosing_drawings() if args.choosing else test_drawings()
+    drawings = drawings_for("choosing" if args.choosing else "frozen")
     table = store((row for seed in range(args.seeds) for row in train_and_score(seed, drawings, args.weights)), args.out)
     digits, scribbles = table[table["digit"] >= 0], table[table["digit"] < 0]
     print("mean and standard deviation over the seeds; of digits, then of scribbles")
@@ -54,14 +55,12 @@ def run(args: Namespace) -> None:
     print(f"rows: {args.out}")
 
 
-def test_drawings() -> list[Drawing]:
-    """What the model is tested with: 20 strokes of each kind and digit, 200 scribbles, and three sheets of digits"""
-    return reduced(chain(handwriting("frozen"), strokes_frozen.drawings(COUNTS["frozen"])))
-
-
-def choosing_drawings() -> list[Drawing]:
-    """What recipes are compared with: 60 strokes of each digit, 60 scribbles, and two sheets of digits"""
-    return reduced(chain(handwriting("choosing"), strokes_choosing.drawings(SETTINGS["choosing"], COUNTS["choosing"])))
+def drawings_for(part: str) -> list[Drawing]:
+    """What recipes are compared with, "choosing": 60 strokes of each digit, 60 scribbles, and two sheets of digits; or what
+    the model is tested with, "frozen": 20 strokes of each kind and digit, 200 scribbles, and three sheets of digits"""
+    count = COUNTS[part]
+    strokes = strokes_frozen.drawings(count) if part == "frozen" else strokes_choosing.drawings(SETTINGS[part], count)
+    return reduced(chain(handwriting(part), strokes))
 
 
 def reduced(drawings: Iterable[Drawing]) -> list[Drawing]:
@@ -103,10 +102,8 @@ def augment(images: Tensor) -> Tensor:
 
 def training_images(rng: np.random.Generator, strokes: int, scribbles: int, digits: int) -> tuple[Tensor, Tensor]:
     """So many of each: images (n, 1, 16, 16), and targets (n, 10): a digit, or for a scribble all ten alike"""
-    canvases = chain(
-        (draw_digit(SETTINGS["training"][str(i % 10)], rng) for i in range(strokes)),
-        (draw_scribble(rng) for _ in range(scribbles)),
-    )
+    drawn = (draw_digit(SETTINGS["training"][str(i % 10)], rng) for i in range(strokes))
+    canvases = chain(drawn, (draw_scribble(rng) for _ in range(scribbles)))
     written, labels = zip(*((ink, digit) for ink, _, digit in handwriting("training")), strict=True)
     rows = torch.randint(len(written), (digits,))
     inks = torch.stack(written)[rows]
@@ -120,11 +117,9 @@ def training_images(rng: np.random.Generator, strokes: int, scribbles: int, digi
 
 def handwriting(part: str) -> Iterator[tuple[Tensor, str, int]]:
     """Digits of scikit-learn as drawings (8, 8), whole sheets of them"""
-    from sklearn.datasets import load_digits
-
-    raw, rows = load_digits(), SHEETS[part]
-    for image, digit in zip(raw.images[rows], raw.target[rows], strict=True):
-        yield torch.tensor(image, dtype=torch.float32) / 16, "handwriting", int(digit)
+    every, rows = every_digit(), SHEETS[part]
+    for image, digit in zip(every.images[rows, 0], every.labels[rows].tolist(), strict=True):
+        yield image, "handwriting", digit
 
 
 def rewrite(inks: Tensor, side: int = 48) -> Tensor:
@@ -151,8 +146,8 @@ def score(trained: Pretrained, drawings: Iterable[Drawing]) -> Iterator[dict[str
     pixels, kinds, digits = zip(*drawings, strict=True)
     images = torch.stack(pixels)[:, None]
     confidence, read = trained.model(trained.preprocess.normalize(images)).softmax(dim=1).max(dim=1)
-    table = pd.DataFrame({"kind": kinds, "digit": digits, "images": 1, "accuracy": read, "confidence": confidence})
-    table["accuracy"] = table["accuracy"] == table["digit"]
+    right = read == torch.tensor(digits)
+    table = pd.DataFrame({"kind": kinds, "digit": digits, "images": 1, "accuracy": right, "confidence": confidence})
     means = table.groupby(["kind", "digit"], sort=False).agg({"images": "sum", "accuracy": "mean", "confidence": "mean"})
     yield from means.reset_index().to_dict("records")
 

@@ -33,7 +33,7 @@ from tools import main
 from vit_helpers import __version__
 
 ROOT = Path(__file__).parents[1]
-PROJECT = ROOT / "pyproject.toml"
+PROJECT, README = ROOT / "pyproject.toml", ROOT / "README.md"
 SANITIZE = ROOT / "tests" / "nbval_sanitize.cfg"
 STATIC = ROOT / "tools" / "static"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}

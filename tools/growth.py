@@ -23,7 +23,7 @@ import pandas as pd
 from tools import main
 from vit_helpers.ablation.errors import line_of, paired
 from vit_helpers.ablation.rows import read_runs
-from vit_helpers.ablation.runs import fill_table, work
+from vit_helpers.ablation.runs import fill_table
 from vit_helpers.scaling.timing import processor
 from vit_helpers.training.presets import RunSettings
 
@@ -67,8 +67,6 @@ def run(args: Namespace) -> None:
     trainer, lines = Trainer(args.out, args.show), []
     try:
         tuned = {count: tune(trainer, count) for count in sorted({TUNED_AT[images] for images in args.images})}
-        if not args.show:
-            announce(args.out, args.images)
         for images in args.images:
             lines.append(compare_at(trainer, images, tuned[TUNED_AT[images]]))
     except LookupError as error:
@@ -130,21 +128,6 @@ def compare_at(trainer: Trainer, images: int, tuned: dict[str, dict[str, Any]]) 
     gap = line_of(paired(read_runs(trainer.path), names["CNN"], names["ViT"], "test_right"))
     errors = {f"error of {name}": gap[name] for name in ("seeds", "images", "both")}
     return line | {"CNN less ViT, test": gap["difference"], **errors, "low": gap["low"], "high": gap["high"]}
-
-
-def announce(path: Path, images: Iterable[int]) -> None:
-    """Say about how many hours are to come, by the time of the trials, if the passes are doubled twice."""
-    rows, hours = read_runs(path), 0.0
-    for network, settings in NETWORKS.items():
-        for count in images:
-            tuned = TUNED_AT[count]
-            trials = rows[rows["change"].str.startswith(f"{network}, trial at {tuned:,} images")]
-            trained = RunSettings.from_dict({**COMMON, **settings, "images": tuned, "repeat": TRIAL_PASSES[tuned] // EPOCHS})
-            first = pilots(count)  # these train for 1 + 2 + 4, the others for 4 times as many passes
-            passes = START[count] * (7 * first + 4 * (SEEDS[count] - first))
-            once = work(trained.replace(images=count, repeat=1, epochs=1))
-            hours += passes * once / work(trained) * trials["seconds"].median() / 3600
-    print(f"about {hours:.1f} hours of one thread, if the passes are doubled twice everywhere")
 
 
 if __name__ == "__main__":

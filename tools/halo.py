@@ -36,10 +36,8 @@ def run(args: Namespace) -> None:
 def train_once(kind: str, seed: int) -> dict[str, Any]:
     """Train one model, unless it is to stay untrained, and compare its position embeddings."""
     data = load("digits")
-    train, validation = (
-        Split(F.interpolate(images, size=12, mode="bicubic", antialias=True).clamp(0, 1), labels)
-        for images, labels in (data.train, data.validation)
-    )
+    resize = partial(F.interpolate, size=12, mode="bicubic", antialias=True)
+    train, validation = (Split(resize(images).clamp(0, 1), labels) for images, labels in (data.train, data.validation))
     set_seed(seed)
     model = ViT(ViTConfig.from_name("mini/2", image_size=12, in_chans=1, num_classes=10))
     held_out = Batches(validation, 512, data.normalize)

@@ -39,8 +39,8 @@ def page(source: dict[str, Any]) -> str:
 
     raises: LookupError that names all places not found; ValueError for an entry that is not as above
     """
-    lost: list[str] = []
-    parts: list[str] = []
+    entries, lost = [entry for group in source["groups"] for entry in group["entries"]], list[str]()
+    parts = [source["start"].format(entries=len(entries), missing=sum("missing" in entry for entry in entries))]
     for group in source["groups"]:
         parts += [f"## {group['title']}", " ".join(group["says"].split())]
         for entry in group["entries"]:
@@ -49,9 +49,7 @@ def page(source: dict[str, Any]) -> str:
                 parts.append("\n".join(found))
     if lost:
         raise LookupError("\n  ".join([f"{len(lost)} of its places not found", *lost]))
-    entries = [entry for group in source["groups"] for entry in group["entries"]]
-    start = source["start"].format(entries=len(entries), missing=sum("missing" in entry for entry in entries))
-    return "\n\n".join([start, *parts]) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def paragraph(entry: Entry) -> str:

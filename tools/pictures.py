@@ -26,13 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    folder = args.out / "00_start_here"
-    folder.mkdir(parents=True, exist_ok=True)
-    save_animation(folder / "reading.gif", animation.draw_frames(read_digit()), animation.palette())
-    cells = args.out / "01_patches" / "patchify.gif"
-    cells.parent.mkdir(parents=True, exist_ok=True)
-    save_animation(cells, reshaping.draw_frames(), reshaping.palette())
-    print(folder / "reading.gif", cells, sep="\n")
+    save_animation(args.out / "00_start_here" / "reading.gif", animation.draw_frames(read_digit()), animation.palette())
+    save_animation(args.out / "01_patches" / "patchify.gif", reshaping.draw_frames(), reshaping.palette())
 
 
 def read_digit() -> Reading:
@@ -45,9 +40,11 @@ def read_digit() -> Reading:
 
 
 def save_animation(path: Path, frames: Frames, colors: Image.Image) -> None:
-    """Store frames as a GIF that loops for ever, all with the same few colors."""
+    """Store frames as a GIF that loops for ever, all with the same few colors, and print where it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     first, *others = [image.quantize(palette=colors, dither=Image.Dither.NONE) for image, _ in frames]
     first.save(path, save_all=True, append_images=others, duration=[time for _, time in frames], loop=0)
+    print(path)
 
 
 if __name__ == "__main__":

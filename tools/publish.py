@@ -11,9 +11,8 @@ import re
 from pathlib import Path
 
 from tools import main
-from tools.execute import PROJECT, ROOT, STATIC, TAG, all_notebooks, is_setup, setup_source
+from tools.execute import PROJECT, README, ROOT, STATIC, TAG, all_notebooks, is_setup, setup_source
 
-README = ROOT / "README.md"
 GITHUB = "https://github.com/"
 REPOSITORY = re.compile(  # the rules of github.com for OWNER/NAME
     r"(?=.{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*/(?!\.{1,2}$)(?!.*\.(?i:git|wiki)$)[A-Za-z0-9._-]{1,100}"

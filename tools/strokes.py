@@ -1,6 +1,6 @@
 """Training strokes for `tools.drawn`: splines through points that every drawing moves, thickened by Pillow's lines."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -11,15 +11,13 @@ Array = NDArray[np.float64]
 SIDE = 280  # of the canvas, in pixels
 
 
-def parse(way: str) -> list[tuple[Array, list[int]]]:
+def parse(way: str) -> Iterator[tuple[Array, list[int]]]:
     """The strokes of a text as in drawn.toml: for each its points (n, 2), and which of them begin or end a spline."""
-    strokes = []
     for stroke in way.split("|"):
         words = stroke.split()
         corners = [i for i, word in enumerate(words) if word.endswith("!")]
         points = np.array([word.rstrip("!").split(",") for word in words], dtype=float)
-        strokes.append((points, sorted({0, *corners, len(words) - 1})))
-    return strokes
+        yield points, sorted({0, *corners, len(words) - 1})
 
 
 def spline(points: Array, per_span: int = 10) -> Array:
@@ -80,8 +78,8 @@ def ink(paths: list[Array], pen: float, rng: np.random.Generator) -> Image.Image
 def draw_digit(ways: Sequence[str], rng: np.random.Generator) -> Image.Image:
     """A drawing of one of the ways to write a digit."""
     jitter = rng.uniform(0.1, 0.5)
-    strokes = parse(ways[int(rng.integers(len(ways)))])
-    return ink(*place([move(*stroke, rng, jitter) for stroke in strokes], rng), rng)
+    way = ways[int(rng.integers(len(ways)))]
+    return ink(*place([move(*stroke, rng, jitter) for stroke in parse(way)], rng), rng)
 
 
 def draw_scribble(rng: np.random.Generator) -> Image.Image:

@@ -28,9 +28,8 @@ def main(words: Sequence[str] | None = None) -> int:
     for name in COMMANDS:
         file = Path(__file__).with_name(f"{name}.py")
         about = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-        subparser = parsers.add_parser(
-            name, help=about.partition("\n")[0], description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        form = argparse.RawDescriptionHelpFormatter
+        subparser = parsers.add_parser(name, help=about.partition("\n")[0], description=about, formatter_class=form)
         if name in words[:1]:  # only this command is imported: what another needs may be missing or broken
             command = import_module(f"vit_helpers.cli.{name}")
             command.add_arguments(subparser)
@@ -88,9 +87,8 @@ def prepare_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which another file would get otherwise: this one
-    sys.stdout, sys.stderr = (
-        stream or os.fdopen(number, "w", closefd=False) for number, stream in ((1, sys.stdout), (2, sys.stderr))
-    )
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # in a notebook it is another kind
             stream.reconfigure(errors="backslashreplace", line_buffering=True)

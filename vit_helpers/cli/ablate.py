@@ -31,10 +31,9 @@ from pathlib import Path
 from vit_helpers.cli import positive_int
 
 FORMATS = {
-    **dict.fromkeys(("accuracy", "spread", "error"), "{:.4f}".format),
+    **dict.fromkeys(("accuracy", "spread", "error", "image error", "both errors", "p (Holm)"), "{:.4f}".format),
     **dict.fromkeys(("parameters", "multiply_adds"), "{:,}".format),
     **{"difference": "{:+.4f}".format, "seconds": "{:.1f}".format},
-    **dict.fromkeys(("image error", "both errors", "p (Holm)"), "{:.4f}".format),
 }
 
 

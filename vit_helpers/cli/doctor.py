@@ -158,9 +158,7 @@ def pytorch() -> Iterator[Finding]:
             torch.ones(1, device="cuda").sum().item()
             yield Finding("ok", f"{torch.cuda.get_device_name()} works")
         elif driver := get_nvidia_driver_version(run):
-            yield Finding(
-                "note", f"there is NVIDIA's driver {driver}, but torch sees no GPU", "install torch built for CUDA"
-            )
+            yield Finding("note", f"found NVIDIA's driver {driver}, but torch sees no GPU", "install torch built for CUDA")
         else:
             yield Finding("ok", "mps: Apple's GPU" if torch.backends.mps.is_available() else "no GPU, and none is needed")
     except RuntimeError as error:  # torch is not built for this GPU, or others have taken all its memory

@@ -13,13 +13,18 @@ DIGITS_TEST, DIGITS_VALIDATION = 360, 180
 CLASS_NAMES = tuple("0123456789")
 
 
-def digits() -> Data:
-    """1,797 handwritten digits, 8 x 8 gray: 1,257 for training, 180 for validation, 360 for the test"""
+def every_digit() -> Split:
+    """All images in the order of scikit-learn, in which those of a sheet follow each other"""
     from sklearn.datasets import load_digits
 
     raw = load_digits()
     images = torch.tensor(raw.images, dtype=torch.float32)[:, None] / 16  # gray values are 0 .. 16
-    every = Split(images, torch.tensor(raw.target, dtype=torch.int64))
+    return Split(images, torch.tensor(raw.target, dtype=torch.int64))
+
+
+def digits() -> Data:
+    """1,797 handwritten digits, 8 x 8 gray: 1,257 for training, 180 for validation, 360 for the test"""
+    every = every_digit()
     test, validation, train = (subset(every, rows) for rows in split_rows(len(every), DIGITS_TEST, DIGITS_VALIDATION))
     return Data.from_splits("digits", train, validation, test, CLASS_NAMES)
 
