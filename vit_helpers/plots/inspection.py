@@ -222,7 +222,7 @@ def draw_differences(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequ
                 if abs(row["mean"]) > limit:
                     ax.text(-limit, at, f"◂ {row['mean']:+.2f}", va="center", fontsize=style.TEXT_SIZE - 2, color=color)
             inside = [(row["mean"], at) for row, at in zip(rows, y, strict=True) if abs(row["mean"]) <= limit]
-            ax.plot(*(zip(*inside, strict=True) if inside else ([], [])), mark, color=color, ms=7, label=f"less {rival}")
+            ax.plot(*(zip(*inside, strict=True) if inside else ([], [])), mark, color=color, ms=7, label=f"minus {rival}")
         style.style_axes(ax, title)
         ax.set(xlim=(-limit, limit), ylim=(len(methods) - 0.5, -0.5))
         ax.xaxis.set_major_formatter("{x:+.1f}")
