@@ -133,7 +133,7 @@ def draw_masking(image: Tensor, hidden: Tensor, predicted: Tensor, patch_size: i
     shade_patches(axes[3], ~hidden, patch_size)
     covered = hidden.repeat_interleave(patch_size, 0).repeat_interleave(patch_size, 1)
     error = (predicted - image).square().where(covered, torch.nan)
-    shown = style.hide_axes(axes[4], "5. Their squared\nerror is the loss").imshow(error, cmap=style.VALUES, vmin=0)
+    shown = style.hide_axes(axes[4], "5. Their squared\nerrors").imshow(error, cmap=style.VALUES, vmin=0)
     color_bar(shown, axes[4], "", shrink=0.6)
     return fig
 
