@@ -217,14 +217,14 @@ def test_every_head_of_a_model_and_images_of_ones_own(opened, tmp_path):
         wanted, attention = model(normal).softmax(dim=1)[1], model.attention_weights(normal)
     assert probabilities(page) == pytest.approx(wanted.tolist(), abs=6e-3)
     for layer, head in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        page.get_by_role("button", name=f"layer {layer + 1}, head {head + 1}").click()
+        page.get_by_role("button", name=f"block {layer + 1}, head {head + 1}").click()
         for query, button in enumerate(("class token", "row 1, column 1", "row 1, column 2", "row 2, column 1")):
             page.get_by_role("button", name=button).click()
             weights = attention[layer][1, head, query, 1:]
             row, column = divmod(weights.argmax().item(), 2)
             share = f"gives {100 * weights.max():.0f}% of its weight to the patch in row {row + 1}, column {column + 1}"
-            assert f"Layer {layer + 1}, head {head + 1}:" in said.inner_text() and share in said.inner_text()
-    page.get_by_role("button", name="layer 1, head 1").click()
+            assert f"Block {layer + 1}, head {head + 1}:" in said.inner_text() and share in said.inner_text()
+    page.get_by_role("button", name="block 1, head 1").click()
     page.get_by_label("this head is on").uncheck()
     assert "Heads switched off: 1." in said.inner_text()
     with torch.no_grad():
@@ -237,14 +237,14 @@ def test_every_head_of_a_model_and_images_of_ones_own(opened, tmp_path):
 def test_the_explorer_is_moved_by_keys(opened):
     page = opened(Explorer("explore"))
     said = page.get_by_role("status")
-    assert said.inner_text().startswith("Layer 4, head 1: the class token gives 97%")
-    page.get_by_role("button", name="layer 4, head 1").focus()
+    assert said.inner_text().startswith("Block 4, head 1: the class token gives 97%")
+    page.get_by_role("button", name="block 4, head 1").focus()
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowRight")
-    assert said.inner_text().startswith("Layer 3, head 2: the class token")
+    assert said.inner_text().startswith("Block 3, head 2: the class token")
     page.get_by_role("button", name="row 1, column 1").focus()
     page.keyboard.press("ArrowDown")
-    assert said.inner_text().startswith("Layer 3, head 2: the patch in row 2, column 1")
+    assert said.inner_text().startswith("Block 3, head 2: the patch in row 2, column 1")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowUp")  # nothing is above the first row

@@ -129,15 +129,15 @@ def test_depth_filters_and_scaled_heads_show_their_numbers(image):
     assert [ax.images[-1].get_clim()[1] for ax in fig.axes[:4]] == [1, 1, 0.5, 0.5]
 
 
-def of_layer(maps):
-    return lambda layer, query: maps[layer][None]
+def of_block(maps):
+    return lambda block, query: maps[block][None]
 
 
 def test_the_choice_says_what_is_drawn(image, maps):
-    fig = draw_choice(torch.stack([image, image]), of_layer(maps), 4, layer=1, head=0, query=(0, 2))
+    fig = draw_choice(torch.stack([image, image]), of_block(maps), 4, block=1, head=0, query=(0, 2))
     titles = [ax.get_title(loc="left") for ax in fig.axes]
-    assert "Layer 2, head 1\nquery: patch (0, 2)" in titles and {"images", "heads"} < set(titles)
-    large = fig.axes[titles.index("Layer 2, head 1\nquery: patch (0, 2)")]
+    assert "Block 2, head 1\nquery: patch (0, 2)" in titles and {"images", "heads"} < set(titles)
+    large = fig.axes[titles.index("Block 2, head 1\nquery: patch (0, 2)")]
     top = round(maps[1].max().item(), 2)
     assert areas(large) == pytest.approx([min(x / top, 1) for x in maps[1][0].flatten().tolist()], rel=1e-4)
 
@@ -145,7 +145,7 @@ def test_the_choice_says_what_is_drawn(image, maps):
 def test_the_alt_text_of_one_map_tells_its_largest_weight(image, maps):
     weights = maps[1][0]
     row, col = divmod(weights.argmax().item(), weights.shape[1])
-    said = tell_choice(of_layer(maps), layer=1)
+    said = tell_choice(of_block(maps), block=1)
     assert f"the largest weight, {weights.max():.2f}, is on the patch in row {row + 1}, column {col + 1}" in said
 
 

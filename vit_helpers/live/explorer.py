@@ -71,12 +71,12 @@ class Explorer:
             return explorer.draw_reading(ink, pixels, model.config.patch_size, probabilities, names), alt
         weights = model.attention_weights(preprocess.normalize(self.images))
 
-        def maps(layer: int, query: explorer.Query) -> Tensor:
-            return attention_map(weights[layer], model.config.grid, query)
+        def maps(block: int, query: explorer.Query) -> Tensor:
+            return attention_map(weights[block], model.config.grid, query)
 
         last = len(weights) - 1
-        figure = explorer.draw_choice(self.images, maps, model.config.patch_size, layer=last)
-        return figure, explorer.tell_choice(maps, layer=last)
+        figure = explorer.draw_choice(self.images, maps, model.config.patch_size, block=last)
+        return figure, explorer.tell_choice(maps, block=last)
 
     def _ipython_display_(self) -> None:
         """The picture together with the widget, for pages that only show stored outputs"""

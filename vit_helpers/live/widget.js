@@ -200,13 +200,13 @@ function showAttend(place, { tokens, ...start }) {
   compute();
 }
 
-// Explore: every head of every layer, for images with a known digit
+// Explore: every head of every block, for images with a known digit
 
 /** data: {weights: base64, images: n lists of H * W numbers from 0 to 1} */
 function showExplore(place, data) {
   const model = readModel(data.weights), { image_size: size, depth, num_heads: h, class_names: names } = model.config;
   const side = size / model.config.patch_size, all = Array.from({ length: depth }, () => new Array(h).fill(true));
-  const chosen = { image: 0, layer: depth - 1, head: 0, query: 0 }; // query 0 is the class token, query 1 the first patch
+  const chosen = { image: 0, block: depth - 1, head: 0, query: 0 }; // query 0 is the class token, query 1 the first patch
   let seen = null;
   const said = make("p", { role: "status", className: "vit-said" }), bars = make("div", { className: "vit-bars" });
 
@@ -218,25 +218,25 @@ function showExplore(place, data) {
   };
   const images = buttons(data.images.length, data.images.length, (i) => [`image ${i + 1}`, picture(i)], (i) => choose({ image: i }));
   const maps = buttons(depth * h, h, (i) => [headName(i), make("canvas", { width: 3 * size, height: 3 * size })],
-    (i) => choose({ layer: Math.floor(i / h), head: i % h }));
+    (i) => choose({ block: Math.floor(i / h), head: i % h }));
   const patches = buttons(side * side, side, (i) => [patchName(i), ""], (i) => choose({ query: i + 1 }));
   const classToken = make("button", { type: "button", onclick: () => choose({ query: 0 }) }, "class token");
   const on = make("input", { type: "checkbox", checked: true, onchange: () => {
-    all[chosen.layer][chosen.head] = on.checked;
+    all[chosen.block][chosen.head] = on.checked;
     compute();
   } });
   const large = make("canvas", { width: 12 * size, height: 12 * size, "aria-hidden": "true" });
   const top = make("span");
 
   function headName(i) {
-    return `layer ${Math.floor(i / h) + 1}, head ${(i % h) + 1}`;
+    return `block ${Math.floor(i / h) + 1}, head ${(i % h) + 1}`;
   }
   function patchName(i) {
     return `row ${Math.floor(i / side) + 1}, column ${(i % side) + 1}`;
   }
 
   function compute() {
-    const pixels = data.images[chosen.image], { layer, head, query } = chosen;
+    const pixels = data.images[chosen.image], { block, head, query } = chosen;
     seen = forward(model, Float32Array.from(pixels), { heads: all });
     const row = (l, n) => Array.from(seen.attention[l][n][query]).slice(1); // what the query gives to each patch
     const highest = seen.attention.map((heads, l) => Math.max(...heads.flatMap((_, n) => row(l, n))));
@@ -245,18 +245,18 @@ function showExplore(place, data) {
       drawLook(button.firstChild, pixels, size, row(l, n), highest[l], query);
       button.classList.toggle("vit-off", !all[l][n]);
     });
-    drawLook(large, pixels, size, row(layer, head), highest[layer], query);
+    drawLook(large, pixels, size, row(block, head), highest[block], query);
     images.mark(chosen.image);
-    maps.mark(layer * h + head);
+    maps.mark(block * h + head);
     patches.mark(query - 1);
     classToken.setAttribute("aria-pressed", query === 0);
-    on.checked = all[layer][head];
-    top.textContent = `largest weight of the layer: ${highest[layer].toFixed(2)}`;
+    on.checked = all[block][head];
+    top.textContent = `largest weight of the block: ${highest[block].toFixed(2)}`;
     drawBars(bars, seen.probabilities, names);
-    const weights = row(layer, head), most = weights.indexOf(Math.max(...weights));
+    const weights = row(block, head), most = weights.indexOf(Math.max(...weights));
     const who = query ? `the patch in ${patchName(query - 1)}` : "the class token";
     const off = all.flat().filter((one) => !one).length;
-    said.textContent = `${capital(headName(layer * h + head))}: ${who} gives ${Math.round(100 * weights[most])}% of its weight ` +
+    said.textContent = `${capital(headName(block * h + head))}: ${who} gives ${Math.round(100 * weights[most])}% of its weight ` +
       `to the patch in ${patchName(most)}. ${readAs(seen, names)}${off ? ` Heads switched off: ${off}.` : ""}`;
   }
 
@@ -268,7 +268,7 @@ function showExplore(place, data) {
     make("div", { className: "vit-row" }, panel("Image", images.place)),
     make("div", { className: "vit-row" },
       panel("Who asks? Click a patch, or", classToken, over, top),
-      panel("Every head: one row for each layer", maps.place, make("label", {}, on, " this head is on")),
+      panel("Every head: one row for each block", maps.place, make("label", {}, on, " this head is on")),
       panel("Probabilities", bars)),
     said);
   compute();

@@ -13,7 +13,7 @@ from vit_helpers.plots.images import draw_box, draw_grid, draw_image, square_key
 from vit_helpers.plots.inspection import draw_map, frame_query
 
 Query = tuple[int, int] | None  # (row, column) of a patch, or None for the class token
-Maps = Callable[[int, Query], Tensor]  # of a layer and a query: (B, h, rows, cols)
+Maps = Callable[[int, Query], Tensor]  # of a block and a query: (B, h, rows, cols)
 ARCS = ((0.46, 0.31, 0.16, -150, 75), (0.46, 0.66, 0.19, -75, 155))  # of a drawn 3: center x, y, radius, angles in degrees
 A_THREE = [
     [round(x + radius * cos(radians(angle)), 3), round(y + radius * sin(radians(angle)), 3)]
@@ -23,21 +23,21 @@ A_THREE = [
 
 
 def draw_choice(
-    images: Tensor, maps: Maps, patch_size: int, image: int = 0, layer: int = 0, head: int = 0, query: Query = None
+    images: Tensor, maps: Maps, patch_size: int, image: int = 0, block: int = 0, head: int = 0, query: Query = None
 ) -> Figure:
-    """One head of a layer for an image, large, and beside it all images and all heads of the layer, the chosen ones framed.
+    """One head of a block for an image, large, and beside it all images and all heads of the block, the chosen ones framed.
 
-    images: (B, C, H, W), from 0 to 1;  maps(layer, query): what a token attends to, (B, h, rows, cols)
-    query : (row, column) of the query's patch; None for the class token;  layer, head, image: numbers that count from 0
+    images: (B, C, H, W), from 0 to 1;  maps(block, query): what a token attends to, (B, h, rows, cols)
+    query : (row, column) of the query's patch; None for the class token;  block, head, image: numbers that count from 0
     """
-    each = maps(layer, query)[image]  # (h, rows, cols)
+    each = maps(block, query)[image]  # (h, rows, cols)
     count, top = max(len(images), len(each)), round(each.max().item(), 2)
     fig, axes = style.new_figure(9, 3.9, nrows=2, ncols=2 + count, width_ratios=[1.6, 1.6] + [1] * count)
     spec = axes[0, 0].get_gridspec()
     for ax in axes[:, :2].flat:
         ax.remove()
     large = fig.add_subplot(spec[:, :2])
-    title = name_choice(layer, head, query).replace(", query", "\nquery")
+    title = name_choice(block, head, query).replace(", query", "\nquery")
     draw_map(images[image], each[head], large, title, top)
     frame_query(large, query, patch_size)
     for i, ax in enumerate(axes[0, 2:]):
@@ -60,18 +60,18 @@ def frame_chosen(ax: Axes, chosen: bool) -> None:
         draw_box(ax, (0, 0, 1, 1), style.TEXT, linewidth=3, transform=ax.transAxes, clip_on=False)
 
 
-def name_choice(layer: int, head: int, query: Query) -> str:
-    """Which map it is, with numbers that count from 1 for layer and head"""
+def name_choice(block: int, head: int, query: Query) -> str:
+    """Which map it is, with numbers that count from 1 for block and head"""
     who = "class token" if query is None else f"patch {query}"
-    return f"Layer {layer + 1}, head {head + 1}, query: {who}"
+    return f"Block {block + 1}, head {head + 1}, query: {who}"
 
 
-def tell_choice(maps: Maps, image: int = 0, layer: int = 0, head: int = 0, query: Query = None) -> str:
+def tell_choice(maps: Maps, image: int = 0, block: int = 0, head: int = 0, query: Query = None) -> str:
     """The alt text of that picture, with the largest weight and its place, counted from 1"""
-    weights = maps(layer, query)[image, head]
+    weights = maps(block, query)[image, head]
     row, col = divmod(weights.argmax().item(), weights.shape[1])
     where = f"row {row + 1}, column {col + 1} of {weights.shape[0]} x {weights.shape[1]}"
-    return f"{name_choice(layer, head, query)}: the largest weight, {weights.max():.2f}, is on the patch in {where}."
+    return f"{name_choice(block, head, query)}: the largest weight, {weights.max():.2f}, is on the patch in {where}."
 
 
 def draw_reading(ink: Tensor, pixels: Tensor, patch_size: int, probabilities: Tensor, names: Sequence[str]) -> Figure:
