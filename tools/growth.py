@@ -4,7 +4,8 @@ Both spend as many multiply-adds on an image, to 2%. Both are tuned by the same 
 decays, validation split), of which the best two are repeated with two more seeds: at 1,000 images for up to 2,000, at
 5,000, and at 20,000 for more. For each number of images the passes are doubled until validation gains less than 0.2 points
 (mean of three seeds, above 5,000 images one), and those are the passes of all seeds. Finished runs are kept in a CSV file,
-with their test accuracy, and the same command goes on where it stopped.
+with their test accuracy, and the same command goes on where it stopped. `--tuned-at` is a control: it uses the settings from
+one number of images for all of them, and trains only what differs.
 
 What this does not show: other sizes of the networks, other kinds of augmentation than mirroring, more kinds of settings.
 A gain of 0.2 points is less than three seeds can tell for certain.
@@ -60,15 +61,21 @@ class Trainer:
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("growth.csv"), help="the CSV file (default: growth.csv)")
     parser.add_argument("--images", type=int, nargs="+", choices=SEEDS, default=list(SEEDS), help="(default: all)")
+    about = "the number of images whose trials choose the settings (default: the nearest of those tuned)"
+    parser.add_argument("--tuned-at", type=int, choices=TRIAL_PASSES, help=about)
     parser.add_argument("--show", action="store_true", help="train nothing, show what is stored")
 
 
 def run(args: Namespace) -> None:
     trainer, lines = Trainer(args.out, args.show), []
     try:
-        tuned = {count: tune(trainer, count) for count in sorted({TUNED_AT[images] for images in args.images})}
+        usual = {images: TUNED_AT[images] for images in args.images}
+        used = {images: args.tuned_at or count for images, count in usual.items()}
+        tuned = {count: tune(trainer, count) for count in sorted({*usual.values(), *used.values()})}
         for images in args.images:
-            lines.append(compare_at(trainer, images, tuned[TUNED_AT[images]]))
+            recipes, note = tuned[used[images]], f", tuned at {used[images]:,} images"
+            others = [network for network in NETWORKS if recipes[network] != tuned[usual[images]][network]]
+            lines.append(compare_at(trainer, images, recipes, dict.fromkeys(others, note)))
     except LookupError as error:
         print(f"not trained yet: {error}")
     print(f"\n{pd.DataFrame(lines).to_string(index=False, float_format='{:.4f}'.format)}")
@@ -91,22 +98,18 @@ def tune(trainer: Trainer, images: int) -> dict[str, dict[str, Any]]:
     return best
 
 
-def run_of(network: str, images: int, passes: int, tuned: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name of a change, and its settings"""
-    name = f"{network}, {images:,} images, {passes} passes"
+def run_of(network: str, images: int, passes: int, tuned: dict[str, Any], note: str) -> tuple[str, dict[str, Any]]:
+    """The name of a change, which ends with a note about its settings, and the settings"""
+    name = f"{network}, {images:,} images, {passes} passes{note}"
     return name, {**NETWORKS[network], "images": images, "repeat": passes // EPOCHS, **tuned}
 
 
-def pilots(images: int) -> int:
-    """How many seeds decide about the passes"""
-    return min(3, SEEDS[images]) if images <= FEW else 1
-
-
-def long_enough(trainer: Trainer, network: str, images: int, tuned: dict[str, Any]) -> int:
+def long_enough(trainer: Trainer, network: str, images: int, tuned: dict[str, Any], note: str) -> int:
     """The passes after which doubling them gains less than GAIN on the validation split, at most MOST"""
+    seeds = min(3, SEEDS[images]) if images <= FEW else 1
 
     def score(passes: int) -> float:
-        return trainer.score(*run_of(network, images, passes, tuned), pilots(images))
+        return trainer.score(*run_of(network, images, passes, tuned, note), seeds)
 
     passes = START[images]
     while 2 * passes <= MOST and score(passes) + GAIN <= score(2 * passes):
@@ -114,13 +117,13 @@ def long_enough(trainer: Trainer, network: str, images: int, tuned: dict[str, An
     return passes
 
 
-def compare_at(trainer: Trainer, images: int, tuned: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Train both networks on so many images, and compare them on the test split."""
-    line: dict[str, Any] = {"images": images}
-    names = {}
+def compare_at(trainer: Trainer, images: int, tuned: dict[str, Any], notes: dict[str, str]) -> dict[str, Any]:
+    """Train both networks on so many images, and compare them on the test split; notes: about unusual settings."""
+    line, names = dict[str, Any](images=images), dict[str, str]()
     for network, recipe in tuned.items():
-        passes = long_enough(trainer, network, images, recipe)
-        names[network], settings = run_of(network, images, passes, recipe)
+        note = notes.get(network, "")
+        passes = long_enough(trainer, network, images, recipe, note)
+        names[network], settings = run_of(network, images, passes, recipe, note)
         rows = pd.DataFrame(trainer.rows(names[network], settings, range(SEEDS[images])))
         means = rows[["train_accuracy", "accuracy", "test_accuracy"]].mean()
         short = dict(zip(("train", "validation", "test"), means, strict=True))
