@@ -3,10 +3,10 @@
 import pytest
 import torch
 from matplotlib.colors import to_hex
-from test_palette import contrast
+from test_palette import contrast, pale
 
 from vit_helpers.plots import style
-from vit_helpers.plots.data import draw_channels, draw_dots, draw_hashes, draw_rows, draw_soft_labels
+from vit_helpers.plots.data import draw_channels, draw_confusions, draw_dots, draw_hashes, draw_rows, draw_soft_labels
 from vit_helpers.plots.pipeline import draw_pipeline
 
 
@@ -52,6 +52,14 @@ def test_hashes_frame_the_bits_that_differ():
     assert [ax.get_title() for ax in fig.axes[6:]] == ["64 bits", "1 differ", "4 differ"]
     frames = [[patch.get_xy() for patch in ax.patches[1:]] for ax in fig.axes[6:]]  # the first one is around the picture
     assert frames == [[], [(1.5, -0.5)], [(-0.5, 2.5), (0.5, 2.5), (1.5, 2.5), (2.5, 2.5)]]
+
+
+def test_confusion_matrices_have_one_scale_and_a_fraction_of_the_row_in_each_cell():
+    tables = {"one": torch.tensor([[9, 1], [4, 0]]), "other": torch.tensor([[10, 0], [1, 3]])}
+    fig = draw_confusions(tables, ["not 8", "8"])
+    cells = [[text.get_text() for text in ax.texts] for ax in fig.axes]
+    assert cells == [["9\n90%", "1\n10%", "4\n100%", "0\n0%"], ["10\n100%", "0\n0%", "1\n25%", "3\n75%"]]
+    assert {ax.images[0].get_clim() for ax in fig.axes} == {(0, 1)} and not pale(fig)
 
 
 def test_the_bar_of_a_soft_label_has_the_fractions_of_both_classes():

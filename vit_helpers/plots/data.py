@@ -1,9 +1,11 @@
-"""Pictures of data sets: rows of images, their channels, hashes and soft labels, and results of several seeds."""
+"""Pictures of data sets: images in rows, channels, hashes, soft labels, confusion matrices, and results of several seeds."""
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
@@ -116,6 +118,28 @@ def draw_hashes(images: Mapping[str, Tensor], cells: Tensor, bits: Tensor) -> Fi
             draw_box(axes[2, column], (x - 0.5, y - 0.5, 1, 1), style.SERIES[1], linewidth=3, clip_on=False)
     for ax, name in zip(axes[:, 0], ("image", "8 x 8 cells", "hash"), strict=True):
         ax.text(-0.1, 0.5, name, transform=ax.transAxes, ha="right", va="center", **WORDS)
+    return fig
+
+
+def draw_confusions(tables: Mapping[str, Tensor], class_names: Sequence[str]) -> Figure:
+    """Confusion matrices side by side; each cell has its count and its fraction of the row.
+
+    Mistakes are colored by that fraction on one scale from 0 to 1, so that colors can be compared between the matrices.
+    tables: {title: (K, K)}, a row for each true class, a column for each predicted one
+    """
+    fig, axes = style.new_figure(9, 3.1, ncols=len(tables), squeeze=False)
+    colors = LinearSegmentedColormap.from_list("mistakes", ["white", style.SERIES[2]]).with_extremes(bad=style.MUTED)
+    for column, (title, counts) in enumerate(tables.items()):
+        ax, places = axes[0, column], range(len(counts))
+        fractions = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
+        mistakes = np.ma.array(fractions.numpy(), mask=np.eye(len(counts), dtype=bool))
+        drawn = ax.imshow(mistakes, cmap=colors, vmin=0, vmax=1)
+        for y, x in np.ndindex(*counts.shape):
+            cell, ink = f"{counts[y, x]:,}\n{fractions[y, x]:.0%}", style.ink_on(drawn.to_rgba(mistakes)[y, x])
+            ax.text(x, y, cell, ha="center", va="center", fontsize=style.TEXT_SIZE, color=ink)
+        ax.set_xticks(places, class_names)
+        ax.set_yticks(places, class_names)
+        style.style_axes(ax, title, "predicted class", "" if column else "true class")
     return fig
 
 

@@ -48,7 +48,8 @@ def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Fig
     for x in (484, 660):
         arrow(ax, (x + 3, BAND + 36), (x + 43, BAND + 36), style="<->", color=style.TEXT)
         ax.plot(x + 23, BAND + 36, "x", color=style.TEXT, markersize=17, markeredgewidth=3)
-    text(ax, 450, 14, "×  no two splits share copies of an image, or images of the same writer or patient", va="bottom")
+    rule = "×  two splits must not share copies of an image, or images of the same writer or patient"
+    text(ax, 450, 14, rule, va="bottom")
     link = {"color": COLORS["training"], "linestyle": "--"}
     arrow(ax, (440, BAND + 92), (440, ROW + 22), **link)
     text(ax, 432, 244, "training images only", ha="right", color=COLORS["training"])
