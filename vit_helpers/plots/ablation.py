@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from vit_helpers.plots import style
 
@@ -103,7 +103,7 @@ def draw_pairs(runs: Mapping[str, Sequence[float]], baseline: str = "baseline") 
     left.set_xticks(range(len(order)), order)
     left.set_xlim(-0.3, len(order) - 0.7)
     left.legend(frameon=False, fontsize=style.TEXT_SIZE - 2, loc="lower left")
-    right.axvline(0, color=style.LINE, linewidth=1)
+    right.axvline(0, color=style.LINE, linewidth=1, zorder=0)
     right.set_yticks(range(len(order) - 1), [name for name in order if name != baseline])
     right.set_ylim(len(order) - 1.4, -0.4)
     style.style_axes(left, "Runs with the same seed", "", "validation accuracy")
@@ -125,19 +125,19 @@ def draw_ranking(effects: pd.DataFrame, title: str | None = None) -> Axes:
     ax.axhline(0, color=style.TEXT, linewidth=1)
     for marker, fill, color, label in (
         ("s", "full", style.SERIES[2], "does not contain 0"),
-        ("o", "none", style.LINE, "does"),
+        ("o", "none", style.LINE, "contains 0"),
     ):
-        ax.plot([], [], marker, fillstyle=fill, color=color, label=f"the interval {label}")
+        ax.plot([], [], marker, fillstyle=fill, color=color, label=f"95% interval {label}")
     ax.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower right")
     ax.set_xticks([])
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    return style.style_axes(ax, title, f"{len(effects)} changes, from the worst to the best", "points of accuracy")
+    return style.style_axes(ax, title, f"{len(effects)} changes, from the worst to the best", "difference in points")
 
 
 def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = None) -> Axes:
     """The p-values of all changes in their order, the threshold 0.05, and that of Holm, which rises with the rank.
 
-    effects: p and holm of each change;  least: where smaller p-values are drawn
+    effects: p and holm of each change;  least: where smaller p-values are drawn, with their number
     """
     ax, ranked = style.new_axes(None, 9, 3.2), effects.sort_values("p")
     ranks = [rank + 1 for rank in range(len(ranked))]
@@ -147,10 +147,15 @@ def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = No
     p = ranked["p"].clip(lower=least).to_list()
     ax.plot(ranks[:passed], p[:passed], "s", color=style.SERIES[2], label="passes")
     ax.plot(ranks[passed:], p[passed:], "o", color=style.LINE, mfc="white", label="does not")
+    ax.axvline(passed + 0.5, color=style.LINE, linestyle=":")
+    ax.text(passed + 0.9, 30 * least, f"{passed} of {len(ranks)} pass", **SMALL)
+    for rank, value in zip(ranks, ranked["p"], strict=True):
+        if value < least:
+            ax.annotate(f"{value:.0e}, below the axis", (rank, least), (9, -2), textcoords="offset points", **SMALL)
     ax.set_yscale("log")
-    ax.set_ylim(least / 2, 2)
+    ax.set_ylim(least / 3, 2)
     ax.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower right", ncols=2)
-    return style.style_axes(ax, title, f"rank of the p-value among {len(ranks)}", f"p-value, at least {least:g}")
+    return style.style_axes(ax, title, f"rank of the p-value among {len(ranks)}", "p-value")
 
 
 def draw_halves(
@@ -247,4 +252,8 @@ def draw_search(
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.margins(0.12)
+    for axis, steps in ((ax.xaxis, (1, 2, 5)), (ax.yaxis, (1,))):
+        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_locator(NullLocator())
     return style.style_axes(ax, title, "learning rate", "weight decay")

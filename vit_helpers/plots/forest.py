@@ -42,7 +42,7 @@ def draw_forest(
             ax.plot(100 * before[str(name)], y, "x", color=style.TEXT, markersize=8, markeredgewidth=2)
         where = {"transform": ax.get_yaxis_transform(), "va": "center", "color": style.TEXT}
         ax.text(1.01, y, (texts or {}).get(str(name), ""), fontsize=style.TEXT_SIZE - 1, **where)
-    ax.text(1.01, len(rows) + 0.45, heading, fontsize=style.TEXT_SIZE - 1, **where)
+    ax.text(1.01, -0.55, heading, fontsize=style.TEXT_SIZE - 1, **where)
     ax.set_yticks(range(len(rows)), rows.index)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlim(*limits)
