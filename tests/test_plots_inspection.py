@@ -125,7 +125,7 @@ def test_depth_filters_and_scaled_heads_show_their_numbers(image):
     drawn = [ax.images[0] for ax in draw_filters(filters).axes[:3]]
     limit = filters.abs().max().item()
     assert all(one.get_clim() == pytest.approx((-limit, limit)) for one in drawn)
-    fig = draw_scaled_heads(image, {"own": torch.rand(2, 3, 4), "one": torch.rand(2, 3, 4)}, [1, 0.5])
+    fig = draw_scaled_heads(image, {"own": torch.rand(2, 3, 4), "one": torch.rand(2, 3, 4)}, [1, 0.5], ["a", "b"])
     assert [ax.images[-1].get_clim()[1] for ax in fig.axes[:4]] == [1, 1, 0.5, 0.5]
 
 

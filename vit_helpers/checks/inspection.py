@@ -160,7 +160,7 @@ DISTANCE = Exercise(
 check_distance = DISTANCE.check
 
 
-# Through all layers
+# Through all blocks
 
 
 def flow(layer: Function, step: Function = lambda layer, through, eye: layer @ through) -> Function:
@@ -180,12 +180,12 @@ def heads_mean(w: Tensor, eye: Tensor) -> Tensor:
 
 
 def half(w: Tensor, eye: Tensor) -> Tensor:
-    """One layer: half is the residual connection, half the mean of the heads."""
+    """One block: half is the residual connection, half the mean of the heads."""
     return (eye + heads_mean(w, eye)) / 2
 
 
 def halves(weights: list[Any]) -> Tensor:
-    """Every layer's own matrix, (L, T, T)."""
+    """Every block's own matrix, (L, T, T)."""
     return torch.stack([half(w, torch.eye(w.shape[-1])) for w in weights])
 
 
@@ -197,7 +197,7 @@ def row_sums(got: Tensor, *given: Any) -> str:
 
 
 def one_after_another() -> Given:
-    """Two layers, of which the last attends to what the first has collected."""
+    """Two blocks, of which the last attends to what the first has collected."""
     first, last = torch.eye(3), torch.eye(3)
     first[1], last[0] = torch.eye(3)[2], torch.eye(3)[1]
     return ([first[None], last[None]],)
@@ -206,18 +206,18 @@ def one_after_another() -> Given:
 ROLLOUT = Exercise(
     name="rollout",
     reference=lambda weights: inspection.rollout([w[None] for w in weights])[0],
-    when=lambda weights: f"for {len(weights)} layers" if len(weights) > 1 else "for one layer",
+    when=lambda weights: f"for {len(weights)} blocks" if len(weights) > 1 else "for one block",
     says="{words}",
     unknown=row_sums,
     ideas={
-        "one layer: half is the residual connection, half the mean of the heads": [Case(lambda: ([some_weights(3, 5, 5)],))],
-        "every row sums to 1, through any number of layers":
+        "one block: half is the residual connection, half the mean of the heads": [Case(lambda: ([some_weights(3, 5, 5)],))],
+        "every row sums to 1, through any number of blocks":
             [Case(partial(lambda L: (list(some_weights(L, 2, 7, 7)),), L)) for L in (2, 6)],
-        "later layers are to the left of earlier ones":
-            [Case(one_after_another, "where token 1 attends to 2 in the first layer, and 0 to 1 in the last,")],
+        "later blocks are to the left of earlier ones":
+            [Case(one_after_another, "where token 1 attends to 2 in the first block, and 0 to 1 in the last,")],
     },
     mistakes={
-        "multiplies in the wrong order {when}: a later layer stands to the left, layer @ flow":
+        "multiplies in the wrong order {when}: a later block belongs on the left, block @ flow":
             flow(half, lambda layer, through, eye: through @ layer),
         "leaves out the residual connection {when}: half of every token is the identity": flow(heads_mean),
         "adds the identity without halving {when}: rows then sum to 2, 4, 8, ...":
@@ -225,16 +225,16 @@ ROLLOUT = Exercise(
         "multiplies element by element {when}: use @": lambda weights: halves(weights).prod(dim=0),
         "multiplies element by element, also by the identity {when}: use @":
             lambda weights: halves(weights).prod(dim=0) * torch.eye(weights[0].shape[-1]),
-        "adds half of the identity in every layer, but outside the product {when}: "
+        "adds half of the identity in every block, but outside the product {when}: "
         "all of (I + W) / 2 multiplies what came before":
             flow(heads_mean, lambda layer, through, eye: eye / 2 + layer / 2 @ through),
-        "uses the first layer twice {when}": lambda weights: flow(half)([weights[0], *weights]),
-        "returns the mean of the layers {when}, not their product": lambda weights: halves(weights).mean(dim=0),
-        "returns the last layer alone {when}": lambda weights: halves(weights)[-1],
+        "uses the first block twice {when}": lambda weights: flow(half)([weights[0], *weights]),
+        "returns the mean of the blocks {when}, not their product": lambda weights: halves(weights).mean(dim=0),
+        "returns the last block alone {when}": lambda weights: halves(weights)[-1],
         "sums over the heads {when}: their mean keeps rows that sum to 1": flow(lambda w, eye: (eye + w.sum(dim=0)) / 2),
         "uses the largest of the heads {when}: use their mean": flow(lambda w, eye: (eye + w.amax(dim=0)) / 2),
         "uses the first head alone {when}": flow(lambda w, eye: (eye + w[0]) / 2),
-        "adds the identity once, after the product {when}: every layer has its own residual connection":
+        "adds the identity once, after the product {when}: every block has its own residual connection":
             lambda weights: (flow(heads_mean)(weights) + torch.eye(weights[0].shape[-1])) / 2,
         "transposes the result {when}": lambda weights: flow(half)(weights).T,
     },

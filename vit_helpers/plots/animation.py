@@ -35,11 +35,11 @@ Frames = list[tuple[Image.Image, int]]  # with their duration in milliseconds
 
 
 class Reading(NamedTuple):
-    """The forward pass of a ViT with L layers on one image: all the numbers that the animation shows."""
+    """The forward pass of a ViT with L blocks on one image: all the numbers that the animation shows."""
 
     image: Tensor  # (C, H, W), H = W, from 0 to 1
     patch_size: int
-    tokens: list[Tensor]  # L + 1 of (T, D), before the first layer and after each; the class token is token 0
+    tokens: list[Tensor]  # L + 1 of (T, D), before the first block and after each; the class token is token 0
     weights: list[Tensor]  # L of (T,), the attention of the class token to each token
     fractions: list[float]  # L, the fraction of it inside the digit's bounding box
     probabilities: Tensor  # (K,)
@@ -57,20 +57,20 @@ def read_pass(
 ) -> Reading:
     """What the animation shows of a forward pass with one image.
 
-    tokens: before the first layer and after each, L + 1 of (1, T, D);  weights: L of (1, h, T, T);  logits: (1, K)
+    tokens: before the first block and after each, L + 1 of (1, T, D);  weights: L of (1, h, T, T);  logits: (1, K)
     box   : (4,), of the digit: x, y, width and height in pixels
     """
     (_, H, W), (x, y, width, height) = image.shape, box.tolist()
-    rows = [layer.detach().mean(dim=1)[0, 0] for layer in weights]  # of the class token, the mean over the heads
+    rows = [block.detach().mean(dim=1)[0, 0] for block in weights]  # of the class token, the mean over the heads
     maps = [row[1:].reshape(H // patch_size, W // patch_size) / patch_size**2 for row in rows]  # per pixel
     pixels = [one.repeat_interleave(patch_size, 0).repeat_interleave(patch_size, 1) for one in maps]
     fractions = [one[y : y + height, x : x + width].sum().item() for one in pixels]
     probabilities = logits.detach().softmax(dim=1)[0]
-    return Reading(image, patch_size, [layer[0] for layer in tokens], rows, fractions, probabilities, class_names)
+    return Reading(image, patch_size, [block[0] for block in tokens], rows, fractions, probabilities, class_names)
 
 
 def moments(reading: Reading) -> list[tuple[str, float, float]]:
-    """The ideas in their order: question, patches, row, tokens, class token, one for each layer, answer.
+    """The ideas in their order: question, patches, row, tokens, class token, one for each block, answer.
 
     returns: of each its caption, seconds of movement, seconds of rest after it
     """
@@ -81,7 +81,7 @@ def moments(reading: Reading) -> list[tuple[str, float, float]]:
         ("Arrange them as a sequence, like the words of a sentence", 1.3, 0.2),
         (f"Each becomes a token: {D} numbers for its content and position", 0.7, 0.8),
         ("A class token joins the sequence to collect the answer", 1.3, 0.2),
-        *[("In each layer, the class token attends to all tokens", 0.4, 0.5) for _ in reading.weights],
+        *[("In each block, the class token attends to all tokens", 0.4, 0.5) for _ in reading.weights],
         (f"The model predicts a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}", 0.4, 2.6),
     ]
 
@@ -91,9 +91,9 @@ def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Fi
     captions = [caption for caption, _, _ in moments(reading)]
     number %= len(captions)
     done = [float(number > k) or progress * (number == k) for k in range(1, len(captions))]
-    (cut, row, made, joined), layers, answered = done[:4], sum(done[4:-1]), done[-1]
-    tokens = reading.tokens[int(layers)]  # those of a layer are there when its attention has been shown
-    weights = between([torch.zeros_like(reading.weights[0]), *reading.weights], layers)
+    (cut, row, made, joined), blocks, answered = done[:4], sum(done[4:-1]), done[-1]
+    tokens = reading.tokens[int(blocks)]  # those of a block are there when its attention has been shown
+    weights = between([torch.zeros_like(reading.weights[0]), *reading.weights], blocks)
     figure = Figure((WIDTH / 100, HEIGHT / 100), dpi=100)
     with matplotlib.rc_context(LOOK):
         ax = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
@@ -107,14 +107,14 @@ def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Fi
             left, *front = *slot(0, len(tokens)), TALL
             at = between([(left - 50, *front), (left, *front), STAGE], 2 * joined).tolist()
             draw_token(ax, tokens, 0, at, style.CLASS_TOKEN, 2)
-        if layers:
+        if blocks:
             draw_weights(ax, weights)
-            layer, (x, y, width, height) = math.ceil(layers), STAGE
+            block, (x, y, width, height) = math.ceil(blocks), STAGE
             ax.text(x + width + 12, y + height / 2, "class token", va="center")
             ax.text(
-                x + width / 2, y - 58, f"layer {layer} of {len(reading.weights)}", ha="center", va="center", weight="bold"
+                x + width / 2, y - 58, f"block {block} of {len(reading.weights)}", ha="center", va="center", weight="bold"
             )
-            share = f"{reading.fractions[layer - 1]:.0%} of its attention is on the digit"
+            share = f"{reading.fractions[block - 1]:.0%} of its attention is on the digit"
             ax.text(x + width / 2, y - 32, share, ha="center", va="center")
         if answered:
             draw_answer(figure, reading, answered)

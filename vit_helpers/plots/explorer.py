@@ -32,7 +32,7 @@ def draw_choice(
     """
     each = maps(block, query)[image]  # (h, rows, cols)
     count, top = max(len(images), len(each)), round(each.max().item(), 2)
-    fig, axes = style.new_figure(9, 3.9, nrows=2, ncols=2 + count, width_ratios=[1.6, 1.6] + [1] * count)
+    fig, axes = style.new_figure(9, 3.3, nrows=2, ncols=2 + count, width_ratios=[1.6, 1.6] + [1] * count)
     spec = axes[0, 0].get_gridspec()
     for ax in axes[:, :2].flat:
         ax.remove()

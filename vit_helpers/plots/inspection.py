@@ -33,7 +33,7 @@ def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: 
     image: (C, H, W), from 0 to 1;  weights: (T, T) of one head, the class token first;  top: the weight drawn darkest
     """
     rows, cols = grid
-    fig, axes = style.new_figure(9, 4.6, nrows=2, ncols=2, width_ratios=(1, 1), height_ratios=(0.13, 1))
+    fig, axes = style.new_figure(9, 4.9, nrows=2, ncols=2, width_ratios=(1, 1), height_ratios=(0.13, 1))
     spec = axes[0, 0].get_gridspec()
     for ax in axes[:, 0]:
         ax.remove()
@@ -58,6 +58,7 @@ def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: 
     look = {"arrowprops": {"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2}, "annotation_clip": False}
     arrow = matrix.annotate("", (-0.8, 0), (T - 0.5, 0), xycoords=strip.transData, textcoords="data", **look)
     arrow.set_in_layout(False)
+    square_key(fig, top)
     return fig
 
 
@@ -186,10 +187,10 @@ def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequence[
     for ax, (score, title) in zip(axes, names.items(), strict=True):
         for name in methods:
             low, high = table.loc[(score, "trained", name), ["low", "high"]]
-            ax.plot([low, high], 2 * [lines[name]], color=color, linewidth=9, alpha=0.25, solid_capstyle="butt")
+            ax.plot([low, high], 2 * [lines[name]], color=color, linewidth=12, alpha=0.35, solid_capstyle="butt")
         for kind, fill, shape in (("untrained", "white", "v"), ("trained", color, mark)):
             each = [(x, lines[name]) for name in methods for x in table.loc[(score, kind, name), "each"]]
-            ax.plot(*zip(*each, strict=True), shape, color=color, mfc=fill, ms=6, label=f"{kind} model")
+            ax.plot(*zip(*each, strict=True), shape, color=color, mfc=fill, ms=4, label=f"{kind} model")
         values = {name: table.loc[(score, "none", name), "mean"] for name in controls}
         ax.plot(list(values.values()), [lines[name] for name in values], "D", color=other, ms=6, label="no model")
         for name, dash in zip(rivals, (":", "--", "-."), strict=True):
@@ -225,27 +226,27 @@ def draw_differences(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequ
             ax.plot(*(zip(*inside, strict=True) if inside else ([], [])), mark, color=color, ms=7, label=f"minus {rival}")
         style.style_axes(ax, title)
         ax.set(xlim=(-limit, limit), ylim=(len(methods) - 0.5, -0.5))
-        ax.xaxis.set_major_formatter("{x:+.1f}")
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:+.1f}" if abs(x) > 1e-9 else "0")
     axes[0, 0].set_yticks(range(len(methods)), methods)
     handles = axes[0, 0].get_legend_handles_labels()
     fig.legend(*handles, loc="outside lower center", ncols=3, fontsize=style.TEXT_SIZE, frameon=False)
     return fig
 
 
-def draw_scaled_heads(image: Tensor, scales: Mapping[str, Tensor], tops: Sequence[float]) -> Figure:
+def draw_scaled_heads(image: Tensor, scales: Mapping[str, Tensor], tops: Sequence[float], labels: Sequence[str]) -> Figure:
     """The same heads drawn on several scales, a row for each, with its color bar.
 
     image: (C, H, W), from 0 to 1;  scales: {name: (h, rows, cols)};  tops: of each the number drawn darkest
     """
     h = len(next(iter(scales.values())))
     fig, axes = style.new_figure(9, 2.2 * len(scales) + 0.3, nrows=len(scales), ncols=h, squeeze=False)
-    for row, (line, (name, maps), top) in enumerate(zip(axes, scales.items(), tops, strict=True)):
+    for row, (line, (name, maps), top, label) in enumerate(zip(axes, scales.items(), tops, labels, strict=True)):
         for head, ax in enumerate(line):
             title = f"head {head + 1}" if row == 0 else None
             _, drawn = draw_over(image, maps[head], ax, title, top)
         beside = {"transform": line[0].transAxes, "rotation": 90, "ha": "right", "va": "center"}
         line[0].text(-0.06, 0.5, name, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
-        color_bar(drawn, line, "drawn value")
+        color_bar(drawn, line, label)
     return fig
 
 
@@ -262,14 +263,14 @@ def draw_depth(image: Tensor, probabilities: Tensor, names: Sequence[str], share
     style.style_axes(left, "Accuracy of linear probes", "after block", "validation accuracy")
     left.set(ylim=(0, 1), xticks=range(1, L + 1))
     left.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
-    draw_image(image, middle, "one image")
+    draw_image(image, middle, "an image")
     drawn = right.imshow(probabilities, cmap="Greys", vmin=0, vmax=1, aspect="auto")
     for row in range(L):
         for col in range(K):
             value = probabilities[row, col].item()
             ink = style.ink_on(drawn.to_rgba(value))
             right.text(col, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=style.TEXT_SIZE - 2, color=ink)
-    style.style_axes(right, "Its probabilities from the class token (%)", "class", "after block")
+    style.style_axes(right, "Class token of this image: probabilities (%)", "class", "after block")
     right.set(xticks=range(K), yticks=range(L))
     right.set_xticklabels(names)
     right.set_yticklabels(range(1, L + 1))
