@@ -18,7 +18,7 @@ SIZE = 11  # points
 FORWARD, BACKWARD, UPDATE = style.SERIES[0], style.SERIES[2], style.TEXT
 BOXES = (  # left, bottom, width, text, color of the edge; all are 60 high
     (170, 245, 116, "ViT with\nparameters $w$", FORWARD),
-    (438, 245, 108, "loss\n(one number)", FORWARD),
+    (432, 245, 120, "loss\n(one number)", FORWARD),
     (430, 65, 124, "gradient $g$,\nshaped like $w$", BACKWARD),
     (314, 65, 88, "clipped,\nnorm $\\leq c$", BACKWARD),
     (170, 65, 116, "optimizer", UPDATE),
@@ -26,7 +26,7 @@ BOXES = (  # left, bottom, width, text, color of the edge; all are 60 high
 ARROWS = (  # the points that it passes, the number at its middle, its color
     (((128, 275), (168, 275)), 2, FORWARD),
     (((288, 275), (316, 275)), 2, FORWARD),
-    (((408, 275), (436, 275)), 3, FORWARD),
+    (((408, 275), (430, 275)), 3, FORWARD),
     (((136, 363), (492, 363), (492, 307)), 3, FORWARD),
     (((492, 243), (492, 127)), 4, BACKWARD),
     (((428, 95), (404, 95)), 5, BACKWARD),
@@ -142,7 +142,7 @@ def draw_paths(
     for (name, path), (marker, dash, color) in zip(paths.items(), looks, strict=False):
         ax.plot(*path.T, dash, marker=marker, markersize=4.5, linewidth=1.5, color=color, label=name)
     ax.plot(0, 0, "*", color=style.TEXT, markersize=13)
-    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right", handlelength=2.5)
+    ax.legend(fontsize=style.TEXT_SIZE - 1, loc="lower right", handlelength=2.5, framealpha=1, edgecolor="none")
     return style.style_axes(ax, title, "first weight", "second weight")
 
 
@@ -153,4 +153,4 @@ def draw_spectra(spectra: Mapping[str, Tensor], ax: Axes | None = None, title: s
     for (name, values), (marker, dash, color) in zip(spectra.items(), looks, strict=False):
         ax.semilogy(range(1, len(values) + 1), values, dash, marker=marker, markersize=3, color=color, label=name)
     ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower left")
-    return style.style_axes(ax, title, "singular value, from the largest", "size")
+    return style.style_axes(ax, title, "rank, from the largest", "singular value")

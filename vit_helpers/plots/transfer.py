@@ -43,11 +43,11 @@ def draw_transfer(trained: Mapping[str, int]) -> Figure:
     write(ax, 2.0, 8.45, "pretrained model", weight="bold")
     for i, (way, count) in enumerate(trained.items()):
         left, looks = 5.6 + 3.15 * i, dict.fromkeys(PARTS, (FROZEN, FROZEN, TRAINED, NEW)[i]) | {"head": NEW}
-        draw_stack(ax, left, 2.2, looks)
+        draw_stack(ax, left, 1.5 if i == 1 else 2.2, looks)
         write(ax, left + 1.1, 8.45, way, weight="bold")
         write(ax, left + 1.1, -0.75, f"{count:,}\ntrained")
         for block in (2, 3, 4, 5) if i == 1 else ():
-            for x, name in ((2.28, "A"), (2.66, "B")):
+            for x, name in ((1.56, "A"), (1.91, "B")):
                 ax.add_patch(Rectangle((left + x, block + 0.05), 0.32, 0.7, **NEW | {"hatch": "//////"}))
                 write(ax, left + x + 0.16, 6.12, name)
     ax.annotate("", (5.4, 3.0), (4.0, 3.0), arrowprops={"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2})
@@ -95,7 +95,9 @@ def draw_resized(learned: Tensor, resized: Mapping[str, Tensor]) -> Figure:
     learned: (rows, cols), before resizing;  resized: {library: (rows', cols')}
     """
     (first, basis), *others = resized.items()
-    fig, axes = style.new_figure(9, 3.0, ncols=2 + len(others))
+    fig, axes = style.new_figure(9, 3.3, ncols=2 + len(others))
+    title = "Four libraries interpolate the same position embeddings differently"
+    fig.suptitle(title, x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     top = float(max(learned.abs().max(), basis.abs().max()))
     panels = {
         f"learned, {learned.shape[0]} x {learned.shape[1]}": learned,
