@@ -142,6 +142,7 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_interaction": lambda: ablation.draw_interaction(
         {"t": {name: [(0.1, 0.2, 0.3), (0.2, 0.3, 0.4)] for name in "ab"}}, ["low", "high"], "x", "y"
     ),
+    "draw_intervals": lambda: ablation.draw_intervals({name: {1: (0.2, 0.1, 0.3)} for name in "ab"}),
     "draw_halves": lambda: ablation.draw_halves({"a": ([0.1], [0.2]), "b": ([0.1], [0.3])}),
     "draw_curve": lambda: curves.draw_curve(rows(), "loss"),
     "draw_loss": lambda: curves.draw_loss(10, 0.1),

@@ -16,6 +16,7 @@ from vit_helpers.plots.ablation import (
     draw_halves,
     draw_holm,
     draw_interaction,
+    draw_intervals,
     draw_pairs,
     draw_ranking,
     draw_search,
@@ -111,6 +112,17 @@ def test_lines_join_the_means_over_a_logarithmic_axis():
     assert list(joined.get_xdata()) == [1e-3, 1e-2] and list(joined.get_ydata()) == pytest.approx([0.4, 0.6])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.001"]
     assert ax.get_xscale() == "log" and "here" in {text.get_text() for text in ax.texts}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_intervals_stand_side_by_side_over_a_logarithmic_axis():
+    ax = draw_intervals({"a": {10: (1, 0.5, 2), 100: (2, 1, 3)}, "b": {10: (3, 2.5, 3.5)}}, title="t", y="points")
+    first, second = (container.lines[0] for container in ax.containers)
+    assert first.get_ydata().tolist() == [1, 2] and second.get_ydata().tolist() == [3]
+    assert first.get_xdata()[0] < 10 < second.get_xdata()[0] and second.get_markerfacecolor() == "white"
+    (ends,) = ax.containers[0].lines[2]
+    assert [segment[:, 1].tolist() for segment in ends.get_segments()] == [[0.5, 2], [1, 3]]
+    assert ax.get_xscale() == "log" and ax.get_ylim()[0] < 0
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
 
 

@@ -214,6 +214,33 @@ def draw_against(
     return style.style_axes(ax, title, x, y)
 
 
+def draw_intervals(
+    series: Mapping[str, Mapping[float, tuple[float, float, float]]],
+    ax: Axes | None = None,
+    title: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
+) -> Axes:
+    """Up to two series of means with their intervals over a logarithmic axis, side by side: filled, then open diamonds.
+
+    series: {name: {place on the axis: (mean, low, high)}}
+    """
+    ax = style.new_axes(ax, 9, 3.0)
+    for i, (name, points) in enumerate(series.items()):
+        places = [place * (0.94, 1.06)[i] for place in points]
+        means = [mean for mean, _, _ in points.values()]
+        bars = [[mean - low for mean, low, _ in points.values()], [high - mean for mean, _, high in points.values()]]
+        look = {"color": style.SERIES[2], "mfc": "white" if i else None, "markersize": 7, "capsize": 4}
+        ax.errorbar(places, means, bars, fmt="D", label=name, **look)
+    ax.axhline(0, color=style.LINE, linewidth=1)
+    ax.set_xscale("log")
+    ax.xaxis.set_minor_locator(NullLocator())
+    low, high = ax.get_ylim()
+    ax.set_ylim(min(low, 0) - 0.3 * (high - min(low, 0)), high)  # below the zero there is room for the legend
+    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
+    return style.style_axes(ax, title, x, y)
+
+
 def draw_interaction(
     panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]], levels: Sequence[str], x: str, y: str
 ) -> Figure:
