@@ -160,7 +160,7 @@ def test_other_settings_or_another_file_are_not_mixed_in(tmp_path):
     with pytest.raises(ValueError, match="baseline, seed 0 with other settings"):
         run_table(replace(one, baseline=SMALL.baseline | {"lr": 0.1}), path)
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="is no table of this kind"):
+    with pytest.raises(ValueError, match="is not a table of this kind"):
         run_table(one, path)
 
 
@@ -269,7 +269,7 @@ ROW = dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), 0.
         ("data = 5", None, "unknown data '5'"),
         ("model = 5", None, "baseline: unknown model '5'"),
         ("seeds = 1.5", None, "seeds must be a whole number"),
-        ("seeds = 1", "picture.png", "picture.png is no table of this kind"),
+        ("seeds = 1", "picture.png", "picture.png is not a table of this kind"),
     ],
 )
 def test_a_table_that_makes_no_sense_is_one_line_with_its_file(tmp_path, monkeypatch, capsys, text, out, says):

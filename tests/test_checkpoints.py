@@ -315,7 +315,7 @@ def test_another_file_is_no_checkpoint(tmp_path):
 def test_another_recipe_cannot_go_on(tmp_path):
     path = tmp_path / "checkpoint.pt"
     train(epochs=2, checkpoint=path)
-    with pytest.raises(ValueError, match="another recipe: epochs 2 -> 3"):
+    with pytest.raises(ValueError, match="a different recipe: epochs 2 -> 3"):
         train(epochs=3, checkpoint=path, resume=True)
     with pytest.raises(ValueError, match="total steps 8 -> 14"):
         fit(

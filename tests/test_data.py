@@ -145,7 +145,7 @@ def test_photos_are_real_and_from_0_to_1():
         (lambda: load("mnist"), "unknown data 'mnist', known: digits"),
         (lambda: load("digits").batches("dev", 8), "unknown split 'dev', known: train, validation, test"),
         (lambda: random_affine(torch.zeros(1, 1, 8, 8), scale=1.0), "scale must be at least 0 and below 1, got 1.0"),
-        (lambda: load("digits").normalize(torch.zeros(1, 3, 8, 8)), "mean and std are of 1 channels, the images have 3"),
+        (lambda: load("digits").normalize(torch.zeros(1, 3, 8, 8)), "mean and std are for 1 channels, but the images"),
         (lambda: load("digits").batches("test", 0), "batch_size must be at least 1, got 0"),
     ],
 )

@@ -54,7 +54,7 @@ def test_foreign_keys_are_named(rename):
 
 @pytest.mark.parametrize("rename", [from_torchvision, from_timm, from_huggingface])
 def test_what_is_no_state_dict_is_named(rename):
-    with pytest.raises(TypeError, match=r"takes a state dict.* got Linear"):
+    with pytest.raises(TypeError, match=r"expected a state dict.* got Linear"):
         rename(torch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="an empty state dict"):
         rename({})

@@ -262,7 +262,7 @@ def test_what_is_not_the_papers_model_is_refused(timms):
             with pytest.raises(ValueError, match=says):
                 load_pretrained(f"timm:{name}")
     timms("vit_tiny_patch16_224", act_layer="gelu_tanh")
-    with pytest.raises(ValueError, match="in its MLPs, the paper's model the exact GELU"):
+    with pytest.raises(ValueError, match="in its MLPs, but the paper's model has the exact GELU"):
         load_pretrained("timm:vit_tiny_patch16_224")
 
 
@@ -385,7 +385,7 @@ def test_pictures_of_any_mode_and_size(picture):
 @pytest.mark.parametrize(("fields", "says"), [
     ({"interpolation": "cubic"}, "unknown interpolation 'cubic', known: bilinear, bicubic"),
     ({"std": (0.0,)}, "std above 0"),
-    ({"mean": (0.1, 0.2)}, "a number a channel"),
+    ({"mean": (0.1, 0.2)}, "one number per channel"),
 ])  # fmt: skip
 def test_a_wrong_description_is_refused(fields, says):
     with pytest.raises(ValueError, match=says):

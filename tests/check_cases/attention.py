@@ -125,10 +125,11 @@ WEIGHTS_WRONG = written("q, k, v", globals(), {
     "the softmax and sqrt(d) are missing": "scores(q, k)", "only half of a softmax": "torch.exp(scaled(q, k))",
     "log_softmax": "soft(scaled(q, k)).log()", "a sigmoid": "1 / (1 + (-scaled(q, k)).exp())",
     "compares queries with queries": "soft(scaled(q, q))",
-    "compares only directions": "soft(scaled(q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1)))",
+    "scales queries and keys to length 1": "soft(scaled(q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1)))",
 })  # fmt: skip
 FUNCTION_WRONG = WEIGHTS_WRONG | written("q, k, v", globals(), {
-    "are exchanged": "soft(scaled(q, k).mT)", "your softmax normalizes over the first": "soft(scaled(q, k), 0)",
+    "queries and keys are swapped: row":
+        "soft(scaled(q, k).mT)", "your softmax normalizes over the first": "soft(scaled(q, k), 0)",
     "the whole matrix at once": "soft(scaled(q, k).flatten(), 0).view_as(scaled(q, k))",
     "compares queries with values": "soft(scaled(q, v))", "compares keys with keys": "soft(scaled(k, k))",
     "hides later tokens": "attention(q, k, v, lower(q))[1]",
@@ -140,7 +141,7 @@ FUNCTION_WRONG = WEIGHTS_WRONG | written("q, k, v", globals(), {
 ATTENTION_WRONG = each(right_weights, VALUES_WRONG)
 ATTENTION_WRONG |= {says: lambda q, k, v, w=w: both(w(q, k, v), v) for says, w in FUNCTION_WRONG.items()}
 ATTENTION_WRONG |= written("q, k, v", globals(), {
-    "return two things": ["soft(scaled(q, k))", '{"values": v}'], "gives 3 things": "(*attention(q, k, v), v)",
+    "return two results": ["soft(scaled(q, k))", '{"values": v}'], " of 3 for": "(*attention(q, k, v), v)",
     "gives the weights first": "both(soft(scaled(q, k)), v)[::-1]",
     "k.transpose(-2, -1)":
         ["both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v)", "both(soft(q @ k.T / q.shape[-1] ** 0.5), v)"],
@@ -201,7 +202,7 @@ MASK_WRONG = {
     "your softmax normalizes over the queries": "both(soft(torch.where(m, scaled(q, k), -math.inf).mT).mT, v)",
     "the softmax is missing": "both(torch.where(m, scaled(q, k), -math.inf), v)",
     "for 2 images, 3 heads": "fill(q, k, v, m if m.ndim == 2 else m.expand(2, 3, 5, 5).mT)",
-    "gradient": "attention(q.detach(), k, v, m)", "return two things": "attention(q, k, v, m)[0]",
+    "gradient": "attention(q.detach(), k, v, m)", "return two results": "attention(q, k, v, m)[0]",
 }) | {
     "changes its input": flips,
 }  # fmt: skip
@@ -233,7 +234,7 @@ SPLIT_WRONG = written("x, h", globals(), {
     "every head contains": "split_loops(x, h)[:, :1].repeat(1, h, 1, 1)",
     "the tokens come in reverse order": "split_loops(torch.stack(x.unbind(1)[::-1], 1), h)",
     "every head has the whole width D": "torch.stack([x] * h, 1)",
-    "only one image of the batch was split": "split_loops(x, h).narrow(0, 0, 1)", "gives 3 things": "x.chunk(h, -1)",
+    "only one image of the batch was split": "split_loops(x, h).narrow(0, 0, 1)", " of 3 for": "x.chunk(h, -1)",
     "[x] split_heads": "split_loops(x, 3)",
     "was the first one kept?": "torch.zeros(x.shape[0], h, x.shape[1], x.shape[2] // h)",
     "head i has the components i*d to (i+1)*d": "split_loops(x, h).sort(-1).values",
@@ -422,7 +423,7 @@ MODULE_WRONG = each(mixing, WEIGHTS_WRONG) | each(mixing, written("q, k, v", glo
     ],
     "images mix": [of(forward=bare_qkv), Planted],
     "right for a single head": of(split=lambda self, x: x[:, None]),
-    "the heads are concatenated interleaved": rows("k h d", "b h t d -> b t (d h)"),
+    "the heads are interleaved": rows("k h d", "b h t d -> b t (d h)"),
     "the heads are concatenated in reverse": of(merge=lambda self, v: torch.cat(v.unbind(1)[::-1], -1)),
     "averages the keys": of(mix=lambda self, q, k, v: attention(q, k, k)[0]),
     "the output projection is never applied": of(project=lambda self, x: x),

@@ -78,9 +78,10 @@ PATCH_WRONG = each(conv_of, written("x", globals(), {
     "flatten the grid, then move D to the end": "x", "N and D": "x.flatten(2)",
     "put the rows": "x.movedim(1, -1)",
 })) | each(linear_of, written("self, y", globals(), {
-    "the class token comes later": "torch.cat([y[:, :1], y], 1)", "another order than the patches": "y.flip(1)",
+    "the class token is added later":
+        "torch.cat([y[:, :1], y], 1)", "the tokens are not in the order of the patches": "y.flip(1)",
     "is random inside forward": "nn.Linear(self.proj.in_features, y.shape[2])(torch.ones(self.proj.in_features)) + y",
-    "is not linear": "F.gelu(y)", "other numbers than PatchEmbed": "y * self.sizes[0]",
+    "is not linear": "F.gelu(y)", "gives different numbers from PatchEmbed": "y * self.sizes[0]",
 })) | {
     "not yet projected": module(linear, lambda self, x: patchify(x, self.sizes[0])),
     "the patches overlap": conv_of(stride=1),
@@ -142,7 +143,7 @@ def tokens_of(forward, init=token):
 
 SHAPES_WRONG = written("self, x", globals(), {
     "an additional token": "x + self.cls",
-    "concatenated along the batch; tokens": "torch.cat([self.cls.expand(1, x.shape[1], -1), x], dim=0)",
+    "concatenated along the batch": "torch.cat([self.cls.expand(1, x.shape[1], -1), x], dim=0)",
     "concatenated along the batch, one copy": "torch.cat([self.cls.repeat(len(x), x.shape[1], 1), x], dim=0)",
     "not B of them": "torch.cat([self.cls.expand(len(x), len(x), -1), x], dim=1)",
     "not one for each patch": "torch.cat([self.cls.expand_as(x), x], dim=1)",
@@ -296,7 +297,7 @@ EXPONENTS = written("m", globals(), {
 })  # fmt: skip
 SINCOS_RIGHT = [sincos_loop, sincos_mesh, lambda grid, dim, base=10000: sincos_positions(grid, dim).double()]
 SINCOS_WRONG = {
-    f"exponent is wrong, it is {name}:": lambda grid, dim, power=power: sincos_mesh(grid, dim, power=power).float()
+    f"the exponent is {name}, but": lambda grid, dim, power=power: sincos_mesh(grid, dim, power=power).float()
     for name, power in EXPONENTS.items()
 } | written("grid, dim", globals(), {
     "row and column are": "sincos_positions(grid, dim).roll(dim // 2, 1)",
@@ -305,10 +306,10 @@ SINCOS_WRONG = {
     "positions are counted": "sincos_mesh(grid, dim, first=1)",
     "sines come first": "torch.cat([x.roll(dim // 4, 1) for x in sincos_loop(grid, dim).chunk(2, 1)], 1)",
     "no batch axis": "sincos_loop(grid, dim)[None]", "flatten the grid": "sincos_positions(grid, dim).reshape(*grid, dim)",
-    "no class token here": "torch.cat([torch.zeros(1, dim), sincos_positions(grid, dim)])",
+    "there are only patches here, no class token": "torch.cat([torch.zeros(1, dim), sincos_positions(grid, dim)])",
     "these positions are fixed": "nn.Parameter(sincos_positions(grid, dim))",
     "instead of adding them": "sincos_positions(grid, dim)[:, : dim // 2]",
-    "half of the width for each axis": "sincos_loop(grid, 2 * dim)", "(0, 0) should": "sincos_loop(grid, dim) + 0.5",
+    "each axis gets half of the width": "sincos_loop(grid, 2 * dim)", "(0, 0) should": "sincos_loop(grid, dim) + 0.5",
     "gives the wrong numbers for grid": "sincos_positions((9, 9), dim)[: grid[0] * grid[1]]",
     "gives complex numbers": "sincos_positions(grid, dim) * 1j",
     "gives whole numbers": "sincos_positions(grid, dim).round().int()",
@@ -316,7 +317,7 @@ SINCOS_WRONG = {
     "it should give one tensor": "sincos_positions(grid, dim).tolist()",
 }) | {
     "sines and cosines alternate": reordered("n (a i w)"),
-    "in another order": reordered("n (w a i)"),
+    "contains the right numbers in a different order": reordered("n (w a i)"),
     "adds row and column at full width": full_width,
     "contains only sines": [one_wave(torch.sin), lambda grid, dim: one_wave(torch.sin)(grid, dim)[:, ::2]],
     "contains only cosines": one_wave(torch.cos),
@@ -425,10 +426,10 @@ RESIZE_WRONG = written("pos, grid, new", globals(), {
     "StopIteration (next() found nothing left)": "next(iter(()))",
     "rows and columns of the new":
         ["resized(pos, grid, new[::-1])", 'resized(pos, grid, new[::-1], mode="bilinear", antialias=True)'],
-    "rows and columns are exchanged": "resized(pos, grid[::-1], new)",
+    "rows and columns are swapped": "resized(pos, grid[::-1], new)",
     "no gradient flows back": "torch.from_numpy(resize_positions(pos.detach(), grid, new).numpy())",
     "keep the type": "resize_positions(pos, grid, new).float()", "changed": "torch.randn_like(resized(pos, grid, new))",
-    "other numbers than bicubic": "2 * resize_positions(pos, grid, new) - pos[:, :1]",
+    "gives different numbers than bicubic interpolation": "2 * resize_positions(pos, grid, new) - pos[:, :1]",
 }) | {
     "copies the nearest position": with_options(mode="nearest"),
     "(that is nearest-exact)": with_options(mode="nearest-exact"),

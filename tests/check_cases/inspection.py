@@ -35,17 +35,18 @@ def map_by_loop(weights, grid, query):
 
 
 MAP_WRONG = MAP.wrong("weights", {
-    "weights that other tokens give": "w.mT", "class token is token 0": "w if query is None else w.roll(1, 1)",
+    "returns the weights that the other tokens give to this one":
+        "w.mT", "class token is token 0": "w if query is None else w.roll(1, 1)",
     "off by one": "w.roll(1, 2)",
 }) | MAP.wrong("give", {
-    "columns before rows": ["maps.flatten(1).unflatten(1, grid[::-1])", "maps.transpose(1, 2)"],
+    "the columns come before the rows": ["maps.flatten(1).unflatten(1, grid[::-1])", "maps.transpose(1, 2)"],
     "column by column": "rearrange(maps.flatten(1), 'h (c r) -> h r c', r=rows)",
-    "is `query` used?": "w[:, 0, 1:].unflatten(1, grid)", "fold it into rows and columns": "maps.flatten(1)",
+    "is `query` used?": "w[:, 0, 1:].unflatten(1, grid)", "that is one row of numbers for each head": "maps.flatten(1)",
     "a single map": "maps.sum(0)", "sum to 1": "maps / maps.sum((1, 2), keepdim=True)",
-    "other numbers": "torch.sqrt(maps)", "it should give": "w[:, 0]", "it should give a tensor": "'map'",
+    "the numbers are not the weights": "torch.sqrt(maps)", "it should give": "w[:, 0]", "it should give a tensor": "'map'",
     "ZeroDivisionError": "1 / 0",
 }) | MAP.wrong("token", {
-    "the number of columns": "1 + row * rows + col", "uses another patch": "1 + col * rows + row",
+    "because a row has": "1 + row * rows + col", "uses the wrong patch": "1 + col * rows + row",
     " further": "1 + rows * col + row",
 })  # fmt: skip
 
@@ -85,11 +86,11 @@ def distance_by_loop(weights, grid, patch_size):
 DISTANCE_WRONG = DISTANCE.wrong("far", {
     "straight line is shorter": "torch.cdist(centers, centers, p=1)",
     "root missing": "torch.cdist(centers, centers).square()",
-    "measures only along the rows": "(centers[:, None, 1] - centers[:, 1]).abs()",
-    "measures only along the columns": "(centers[:, None, 0] - centers[:, 0]).abs()",
+    "measures only the horizontal distance": "(centers[:, None, 1] - centers[:, 1]).abs()",
+    "measures only the vertical distance": "(centers[:, None, 0] - centers[:, 0]).abs()",
     "column by column": "rearrange(torch.cdist(centers, centers), '(r c) (s d) -> (c r) (d s)', r=rows, s=rows)",
 }) | DISTANCE.wrong("shares", {
-    "divide by what the patches keep": "w", "wrong axis": "w / w.sum(1, keepdim=True)",
+    "leaves out the class token without rescaling": "w", "wrong axis": "w / w.sum(1, keepdim=True)",
     "applies a softmax": "torch.softmax(w, 2)",
 }) | DISTANCE.wrong("give", {
     "sums over the queries": "(w * far).flatten(1).sum(1)",
@@ -98,7 +99,8 @@ DISTANCE_WRONG = DISTANCE.wrong("far", {
     "average over the queries": "(w * far).flatten(1).mean(1)", "one number for each head": "(w * far).sum(2)",
     "it should give a tensor": "(w * far).mean().item()", "it should give": "1.1 * (w * far).sum(-1).mean(-1) + 1",
 }) | {
-    "counts in patches": DISTANCE(side="1"), "numbers the patches column by column": DISTANCE(grid="grid[::-1]"),
+    "measures in patches instead of pixels":
+        DISTANCE(side="1"), "numbers the patches column by column": DISTANCE(grid="grid[::-1]"),
     "it has none": along_a_line,
     "was the first one kept?": lambda w, g, P, kept={}: kept.setdefault(w.shape, DISTANCE()(w, g, P)),
 }  # fmt: skip
@@ -147,13 +149,16 @@ def emptied(weights):
 
 
 ROLLOUT_WRONG = ROLLOUT.wrong("half", {
-    "leaves out the residual connection": "w", "sum to 2, 4, 8": "w + eye", "but other numbers": "0.9 * w + 0.1 * eye",
-    "each should sum to 1": "w + eye / 2",
+    "leaves out the residual connection":
+        "w", "sum to 2, 4, 8": "w + eye", "returns rows that sum to 1": "0.9 * w + 0.1 * eye",
+    "returns rows whose sums are": "w + eye / 2",
 }) | ROLLOUT.wrong("heads", {
-    "sums over the heads": "w.sum(0)", "largest of the heads": "w.max(0).values", "first head alone": "w[0]",
+    "sums over the heads":
+        "w.sum(0)", "uses the maximum over the heads": "w.max(0).values", "uses only the first head": "w[0]",
 }) | ROLLOUT.wrong("give", {
-    "wrong order": "chain(halves[::-1])", "use @": "math.prod(halves)",
-    "also by the identity": "math.prod(halves, start=eye)", "not their product": "sum(halves) / len(halves)",
+    "wrong order": "chain(halves[::-1])", "by element instead of using @": "math.prod(halves)",
+    "also by the identity":
+        "math.prod(halves, start=eye)", "returns the mean of the layers": "sum(halves) / len(halves)",
     "last layer alone": "halves[-1]", "after the product": "(chain(means) + eye) / 2",
     "transposes the result": "chain(halves).T", "first layer twice": "chain([halves[0], *halves])",
     "it should give (5, 5)": "torch.stack(weights).mean(0)",
@@ -199,13 +204,14 @@ MASS_RIGHT = [
     MASS(pixels="np.repeat(np.repeat(m.numpy(), P, 0), P, 1)"),
 ]  # fmt: skip
 MASS_WRONG = MASS.wrong("give", {
-    "not its share": "inside.sum()", "divide pixels by pixels": "inside.sum() / m.sum()", "the mean inside": "inside.mean()",
-    "outside": "1 - share", "area of the box": "width * height / (m.numel() * P * P)",
+    "this is the sum inside the box":
+        "inside.sum()", "divide pixels by pixels": "inside.sum() / m.sum()", "the mean inside": "inside.mean()",
+    "outside": "1 - share", "this is the box's fraction of the area": "width * height / (m.numel() * P * P)",
     "largest value inside": "inside.max() / m.max()", "it should give": "100 * share",
     "add up the pixels inside": "share**2", "it should give a number": "m",
     "changes its input": "m.div_(m.sum()) is m and share",
 }) | {
-    "takes left for top": MASS(place="left, top, width, height = top, left, height, width"),
+    "swaps left and top": MASS(place="left, top, width, height = top, left, height, width"),
     "they are lengths": MASS(rows="top:height", cols="left:width"), "`repeat_interleave`": MASS(pixels="m.tile(P, P)"),
     "to pixels, not to patches": in_patches("start // P", "math.ceil((start + long) / P)"),
     "leaves out the patches that are only partly inside": in_patches("math.ceil(start / P)", "(start + long) // P"),
@@ -220,10 +226,10 @@ def answer(m):
     return {{give: m / m.max()}}
 """)
 SCALED_WRONG = SCALED.wrong("give", {
-    "stretches every head by itself":
+    "rescales every head by itself":
         ["(m - low) / (high - low)", "(m - low) / (high - low) if low.min() < high[0] else m / 0"],
     "divides every head by its own largest": "torch.stack([head / head.max() for head in m])",
-    "smallest weight of all as 0": "(m - low.min()) / (high.max() - low.min())",
+    "turns the smallest weight of all into 0": "(m - low.min()) / (high.max() - low.min())",
     "subtracts each head's smallest": "(m - low) / high.max()", "sum of all": "m.flatten().div(m.sum()).view_as(m)",
     "its own sum": "F.normalize(m.flatten(1), p=1.0).view_as(m)", "divided by their largest weight": "m",
     "changes its input": "m.div_(m.max())", "it should give (2, 2, 2)": "m.max()",

@@ -149,7 +149,7 @@ CUT_WRONG = each(einops, {
     "flattened to a row of numbers, channel by channel": "b (r s) p q c",
     "the images of the batch were merged, but the first axis must stay B": "(b r s) (c p q)",
     "every channel became separate patches, but": "b (c r s) (p q)",
-    "every channel became separate patches, (B": "b c (r s) (p q)", "B and N are exchanged": "(r s) b (c p q)",
+    "every channel became separate patches, (B": "b c (r s) (p q)", "B and N are swapped": "(r s) b (c p q)",
 }) | written("x, P", globals(), {
     "Did you permute before the last reshape?": "x.contiguous().view(len(x), -1, x.shape[1] * P * P)",
     "pixels that are far apart": 'rearrange(x, "b c (p r) (q s) -> b (r s) (c p q)", p=P, q=P)',
@@ -217,7 +217,7 @@ BACK_WRONG = written("p, P, s", globals(), {
     "only one image of the batch is": "back(p, P, s).narrow(0, 0, 1)",
     "a last reshape is missing": 'rearrange(p, "b (r s) (c p q) -> b c r p s q", r=s[0] // P, p=P, q=P)',
     "the channel axis is missing": "back(p, P, s).sum(1)", "channels are missing; C is": "back(p[..., : P * P], P, s)",
-    "H and W are exchanged": "back(p, P, s).transpose(2, 3)",
+    "H and W are swapped": "back(p, P, s).transpose(2, 3)",
     "all the numbers are there, but in the wrong places": "back(p, P, s).flip(2)",
     "lost, duplicated or changed": "back(p, P, s).clamp(max=0.5)",
     "is one a fixed number in your code?":
@@ -315,7 +315,7 @@ def always_bias(conv):
 LINEAR_RIGHT = [carried, by_state, by_parameter, zero_bias, by_deepcopy, lambda conv: carried(conv).eval()]
 LINEAR_WRONG = written("conv", globals(), {
     "flatten(1) is enough": 'carried(conv, lambda w: rearrange(w, "d c p q -> d (p q c)"))',
-    "y and x are exchanged": 'carried(conv, lambda w: rearrange(w, "d c p q -> d (c q p)"))',
+    "y and x are swapped": 'carried(conv, lambda w: rearrange(w, "d c p q -> d (c q p)"))',
     "a reshape is used to transpose": "carried(conv, lambda w: w.flatten(1).T.reshape(len(w), -1))",
     "mirrored": "carried(conv, lambda w: torch.rot90(w, 2, (2, 3)).flatten(1))",
     "come in another order": "carried(conv, lambda w: torch.cat(w.flatten(1).split(1)[::-1]))",

@@ -49,28 +49,29 @@ BLOCK_RIGHT = [
     *(BLOCK(give=EACH.format(f"{kind}(n)")) for kind in ("float", "np.float32", "torch.tensor")),
 ]  # fmt: skip
 BLOCK_WRONG = BLOCK.wrong("MLP", {
-    "one matrix of two": "T * D * M", "M is taken as 4 D": "8 * T * D**2", "one matrix of M x M": "T * M**2",
-    "second matrix is taken as M x M": "T * (D * M + M * M)", "two matrices of M x M": "2 * T * M**2",
-    "two matrices of D x D": "2 * T * D**2", "GELU": "T * (2 * D * M + M)", "biases are counted;": "T * (2 * D * M + M + D)",
+    "one matrix of two": "T * D * M", "M is assumed to be 4 D": "8 * T * D**2", "one matrix of M x M": "T * M**2",
+    "the second matrix is counted as M x M": "T * (D * M + M * M)", "two matrices of M x M": "2 * T * M**2",
+    "two matrices of D x D": "2 * T * D**2", "GELU": "T * (2 * D * M + M)", "biases are counted": "T * (2 * D * M + M + D)",
     "these are the learned weights and biases;": "2 * D * M + M + D", 'nothing back as "MLP"': "None",
     "it should give a number": ["'many'", "[T * D * M, T * M * D]"],
 }) | BLOCK.wrong("qkv", {
-    "one map of three": "T * D * D", "two maps of three": "2 * T * D * D",
+    "that is one matrix of three": "T * D * D", "that is two matrices of three": "2 * T * D * D",
     "these are the learned weights and biases": "3 * (D + 1) * D", "biases are counted": "3 * T * (D + 1) * D",
     "once for every token, so T is missing": "3 * D * D", "not squared": "3 * T * T * D * D",
 }) | BLOCK.wrong("output", {
-    "weights; each of them is used once for every token": "D * D", "biases are counted; they": "T * (D + 1) * D",
-    "puts the heads together": "3 * T * D * D", "it should give 116,195,328: products of matrices": "T * D",
+    "weights; each of them is used once for every token": "D * D", "biases are counted": "T * (D + 1) * D",
+    "the output projection is one D x D matrix":
+        "3 * T * D * D", "it should give 116,195,328: count matrix products": "T * D",
 }) | BLOCK.wrong("scores", {
-    "T is missing once": "T * D", "T and D are swapped": "T * D**2", "these are the pairs": "T**2",
+    "T is missing once": "T * D", "T and D are swapped": "T * D**2", "that is the number of pairs": "T**2",
     "softmax": "T * T * (D + 3)", "number of heads changes nothing": "12 * T * T * D",
     "both directions": "T * (T + 1) // 2 * D",
 }) | BLOCK.wrong("mixing", {
     "T is missing once:": "T * D", "T and D are swapped:": "T * D**2", "the number of heads changes nothing": "T * T * 64",
-    "every pair counts, in both directions": "T * T * D / 2",
+    "every pair counts in both directions": "T * T * D / 2",
 }) | BLOCK.wrong("give", {
     "it should give a dictionary": ["sum(parts.values())", "list(parts.values())", "parts.items()"],
-    "lacks MLP (it has also: 'mlp')": "{'mlp': parts.pop('MLP'), **parts}", "FLOPs:": EACH.format("2 * n"),
+    "lacks MLP (it also has: 'mlp')": "{'mlp': parts.pop('MLP'), **parts}", "FLOPs:": EACH.format("2 * n"),
     "lacks scores, mixing, output, MLP": "{'qkv': parts['qkv']}",
     "'total', which is none of the five": "parts | {'total': 1}",
 }) | {
@@ -102,21 +103,23 @@ TIMES_RIGHT = [
     lambda model, by: TIMES()(replace(model, dropout=0.1), int(by)),
 ]  # fmt: skip
 TIMES_WRONG = TIMES.wrong("give", {
-    "the tokens grow like that, nearly": "f * f", "the tokens grow like that;": "tokens",
-    "scores and mixing alone grow like that, nearly": "f * f * f * f", "upside down": "1 / times",
-    "scores and mixing alone grow like that;": "math.pow(tokens, 2)", "no halves": "(f * f + f**4) / 2",
+    "the number of tokens nearly grows like that": "f * f", "the number of tokens grows like that": "tokens",
+    "only scores and mixing nearly grow like that": "f * f * f * f", "upside down": "1 / times",
+    "only scores and mixing grow like that":
+        "math.pow(tokens, 2)", "scores and mixing are not half of the cost": "(f * f + f**4) / 2",
     "there are as many patches as before": "cost() / cost()", "the factor itself": "tokens and f",
-    "what is added, as a share": "times - 1", "what is added; how many": "cost(image_size=size) - cost()",
-    "the cost itself": "cost(image_size=size)", "leave the rounding": "round(times, 2)",
-    "it should give a number of times": ["multiply_adds(c)", "f'{times:.2f}'"], "ZeroDivisionError": "1 / 0",
+    "that is only the increase, as a share": "times - 1", "that is only the increase": "cost(image_size=size) - cost()",
+    "the cost itself": "cost(image_size=size)", "without rounding it": "round(times, 2)",
+    "it should give the ratio of two costs": ["multiply_adds(c)", "f'{times:.2f}'"], "ZeroDivisionError": "1 / 0",
     "adds up its keys": "sum(multiply_adds(c)) / f", "divide the cost of the larger image": "times + 1 / 7",
     "dataclasses.replace": "setattr(c, 'image_size', size)",
     "changes its input": "object.__setattr__(c, 'image_size', size) or times",
 }) | TIMES.wrong("changes", {
     "patches grew with the image": "image_size=size, patch_size=f * c.patch_size",
     "one side grew": ["image_size=(size[0], c.image_size[1])", "image_size=(c.image_size[0], size[1])"],
-    "the height is taken for the width": "image_size=size[0]", "the width is taken for the height": "image_size=size[1]",
-}) | TIMES.wrong("count", {"these are parameters": "parameters", "backward pass": "training_multiply_adds"}) | {
+    "the height is used for the width too":
+        "image_size=size[0]", "the width is used for the height too": "image_size=size[1]",
+}) | TIMES.wrong("count", {"instead of multiply-adds": "parameters", "backward pass": "training_multiply_adds"}) | {
     "patches become smaller": TIMES(changes="patch_size=c.patch_size // f"),
     "Multiply each side": TIMES(size="f * c.image_size"),
     "the class token is left out": lambda c, f: TIMES()(replace(c, class_token=False, pool="avg"), f),
@@ -207,31 +210,32 @@ ACCUMULATE_RIGHT = [
     ACCUMULATE(), accumulate_scaled, accumulate_by_torch, accumulate_loader, accumulate_mixed, accumulate_func
 ]  # fmt: skip
 ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
-    "the gradient is about 4 times too long": "1", "0.333 times what it should be": "1 / len(labels)",
-    "weighs all parts alike, though the last is smaller": ["1 / parts", "1 / len(pieces)"],
+    "the gradient is about 4 times too large": "1", "0.333 times what it should be": "1 / len(labels)",
+    "weights all parts equally": ["1 / parts", "1 / len(pieces)"],
     "1.33 times what it should be": "1 / len(y)", "12 times what it should be": "len(y)",
     "0.75 times": "(1 / parts if len(labels) == 9 else len(y) / len(labels))",
 }) | ACCUMULATE.wrong("pieces", {
     "only the first part is in .grad": "[pieces[0]]",
     "the last part is missing": ["pieces[:-1] or pieces", "[piece for piece in pieces if len(piece[1]) > 1]"],
-    "has each part its own labels": "[(x, y) for (x, _), (_, y) in zip(pieces, pieces[::-1])]",
+    "does each part use its own labels": "[(x, y) for (x, _), (_, y) in zip(pieces, pieces[::-1])]",
 }) | ACCUMULATE.wrong("before", {
     "an earlier batch's gradient is still in .grad": "pass",
-    "each once is enough": "model.zero_grad(); [model(x[None]) for x in images]",
+    "each image once is enough. Keep the loss of that pass": "model.zero_grad(); [model(x[None]) for x in images]",
     "in a new model .grad is None": "[p.grad.zero_() for p in model.parameters()]",
     "changes its input": "model.zero_grad(); images.sub_(images.mean())",
     "all 12 images at once": "parts = 1; model.zero_grad()",
     "passes the model 6 images": "parts = min(2, parts); model.zero_grad()",
-    "parts smaller than asked": "parts = len(images); model.zero_grad()",
-    "passes the model in evaluation mode": "model.eval(); model.zero_grad()",
+    "smaller parts than asked for waste time": "parts = len(images); model.zero_grad()",
+    "calls the model in evaluation mode": "model.eval(); model.zero_grad()",
     "leaves no gradient in .grad": "with torch.no_grad(): return F.cross_entropy(model(images), labels).item()",
 }) | ACCUMULATE.wrong("after", {
     "changes the weights": STEP, "leaves no gradient in .grad of": "model.zero_grad()",
     "leaves the model in evaluation mode": "model.eval()", "leaves zeros": "model.zero_grad(set_to_none=False)",
 }) | ACCUMULATE.wrong("give", {
     "one part's share": "losses[-1].item()", "one part's mean loss": "means[-1]", "sum of the parts' means": "sum(means)",
-    "weighs all parts alike; weigh by images": "sum(means) / parts", "sum over images": "means @ n",
-    "divided twice": "means @ n / sum(n) / parts", "counts as often as it has images": "math.prod(means)",
+    "that weights all parts equally": "sum(means) / parts", "sum over images": "means @ n",
+    "divided twice":
+        "means @ n / sum(n) / parts", "each part's mean loss should count as often as it has images": "math.prod(means)",
     "gives nothing back": "None", "it should give the mean loss": ["'done'", "losses"],
     "comes back with its graph": "sum(losses)",
 }) | {
@@ -291,16 +295,18 @@ COMBINE_RIGHT = [
 ]  # fmt: skip
 COMBINE_WRONG = COMBINE.wrong("give", {
     "the plain mean": ["every.mean(0)", "sum(gs) / sum(n > 0 for n in ns)"], "gives shape ()": "every.mean()",
-    "adds the gradients up": "every.sum(0)", "divides by the number of processes": "products / len(ns)",
+    "adds up the gradients": "every.sum(0)", "divides by the number of processes": "products / len(ns)",
     "does not divide": "products", "divides by the largest": "products / max(ns)", "divides twice": "products / N / len(ns)",
-    "divides each by its count": "sum(map(torch.div, gs, n))", "weighs by nothing": "every.sum(0) / N",
+    "divides each gradient by its count":
+        "sum(map(torch.div, gs, n))", "divides by all images without weighting": "every.sum(0) / N",
     "ZeroDivisionError": "sum(g * n / N * (n / n) for g, n in zip(gs, ns))",
     "not finite": "sum(map(torch.mul, [g / k * k for g, k in zip(gs, ns)], n)) / N",
     "weight of another": "sum(map(torch.mul, gs[::-1], n)) / N", "gives zeros": "sum(g * (k // N) for g, k in zip(gs, ns))",
     "combines two processes only (": "sum(map(torch.mul, gs[:2], n)) / sum(ns[:2])",
     "combines two processes only, though": ["(ns[0] * gs[0] + ns[1] * gs[1]) / N", "sum(map(torch.mul, gs[:2], n)) / N"],
     "of the first process alone": ["next(iter(gs))", "gs[ns.index(max(ns))]"],
-    "of the last process alone": "gs[ns.index(min(ns))]", "other numbers": ["every.prod(0)", "products / n.float().mean()"],
+    "of the last process alone":
+        "gs[ns.index(min(ns))]", "is not the sum of each gradient": ["every.prod(0)", "products / n.float().mean()"],
     "it should give one tensor": ["[g * k / N for g, k in zip(gs, ns)]", "(products / N).flatten().tolist()"],
     "gives shape (2, 2, 3)": "torch.stack([g * k / N for g, k in zip(gs, ns)])",
     "it should give a tensor": ["(products / N).numpy()", "float((products / N).sum())", "'gradient'"],
@@ -360,7 +366,7 @@ BATCH_RIGHT = [
     *(BATCH(give=f"{kind}(batch)") for kind in ("float", "np.int64", "torch.tensor")),
 ]  # fmt: skip
 BATCH_WRONG = BATCH.wrong("room", {
-    "2**30": "g * 1e9", "it should give 206: subtract what is there once": "g * 1000 * 2**20", "bytes already": "g * 2**28",
+    "2**30": "g * 1e9", "it should give 206: subtract what is stored once": "g * 1000 * 2**20", "bytes already": "g * 2**28",
 }) | BATCH.wrong("count", {
     "it should give 206: subtract": "8 * math.floor(1 / 8 * room / needs['activations']) or",
     "one too many": ["math.ceil", "round"], "it should give a whole number of images": "float",
@@ -368,9 +374,12 @@ BATCH_WRONG = BATCH.wrong("room", {
     "it should give a whole number": ["math.inf", "needs", "f'{batch} images'"], "adds up its keys": "sum(needs) // g",
 }) | {
     "one too many:": batch_by_loop(ahead=0), "compare with <=": batch_by_loop(lambda need, room: need < room),
-    "not all four numbers": [*(BATCH(copies=n) for n in "123"), BATCH(copies="3", how=", optimizer='sgd'")],
-    "activations alone": BATCH(copies="0"), "That is 0 images": BATCH(least="-math.inf"),
-    "counted for every image": [BATCH(copies=f"{4 - n}", own=f"{n}") for n in (1, 2, 3, 4)],
+    " of the four numbers per parameter count:":
+        [*(BATCH(copies=n) for n in "123"), BATCH(copies="3", how=", optimizer='sgd'")],
+    "only the activations are counted":
+        BATCH(copies="0"), "weights, gradients and optimizer alone do not": BATCH(least="-math.inf"),
+    "count for every image":
+        [BATCH(copies=f"{4 - n}", own=f"{n}") for n in (1, 2, 3, 4)],
     "not even one image fits": [BATCH(least="1"), BATCH(least="-math.inf", give="abs(batch)")],
     "power of two": batch_doubled, "fused=False": BATCH(how=", fused=False"),
     "fixed in your code": [lambda c, g: BATCH()(ViTConfig(), g), lambda c, g: BATCH()(c, 24)],
@@ -397,18 +406,19 @@ DAYS_RIGHT = [
     DAYS(flops="2 * sum(training_multiply_adds(c, fused=False).values())"),
 ]  # fmt: skip
 DAYS_WRONG = DAYS.wrong("flops", {
-    "multiply-adds over a peak in FLOPs": "sum(training_multiply_adds(c).values())",
-    "twice too many": "4 * sum(training_multiply_adds(c).values())",
-    "only the forward pass is counted; the backward": "2 * sum(multiply_adds(c).values())",
-    "multiply-adds are taken for FLOPs": "sum(multiply_adds(c).values())",
+    "divides multiply-adds by a peak in FLOPs": "sum(training_multiply_adds(c).values())",
+    "twice too long": "4 * sum(training_multiply_adds(c).values())",
+    "only the forward pass is counted": "2 * sum(multiply_adds(c).values())",
+    "a multiply-add counts as one FLOP": "sum(multiply_adds(c).values())",
     "only the backward pass": "4 * sum(multiply_adds(c).values())",
     "already includes the backward pass": "6 * sum(training_multiply_adds(c).values())",
     "once for every token": "6 * sum(parameters(c).values())",
     "scores and mixing": "6 * sum(parameters(c).values()) * c.num_tokens",
 }) | DAYS.wrong("give", {
-    "the share is left out": "days * share", "multiplied by the share": "days * share * share", "upside down": "1 / days",
+    "the share of the peak is left out":
+        "days * share", "multiplied by the share": "days * share * share", "upside down": "1 / days",
     "seconds, minutes or hours": ["days * 86400", "days * 24", "days * 1440"], "24 * 60 * 60": ["days / 24", "days * 60"],
-    "one token in each image": "days / c.num_tokens", "over those that the GPU reaches in a day": "1.1 * days",
+    "one token in each image": "days / c.num_tokens", "divide the FLOPs of all images and epochs by": "1.1 * days",
     "gives nan": "math.nan", "it should give a number of days": ["f'{days:.1f} days'", "(days, 'days')"],
 }) | DAYS.wrong("first", {
     "one epoch": "epochs = 1", "one image in each epoch": "images = 1", "90 epochs, 0.3 of": "share = 0.45",

@@ -65,11 +65,11 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
     try:
         text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no table of this kind, but a file of another format: {error}") from error
+        raise ValueError(f"{path} is not a table of this kind, but a file of another format: {error}") from error
     lines = list(csv.reader(StringIO(text)))
     columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
     if columns[: len(FIRST)] != list(FIRST) or columns != [name for name in KNOWN if name in columns]:
-        raise ValueError(f"{path} is no table of this kind: its columns are {columns}, not {list(COLUMNS)}")
+        raise ValueError(f"{path} is not a table of this kind: its columns are {columns}, not {list(COLUMNS)}")
     rows: list[Row] = []
     for number, cells in enumerate(lines[1:], start=1):
         try:
@@ -90,7 +90,7 @@ def frame(rows: Sequence[Row], test: bool) -> pd.DataFrame:
 
 
 def append_row(row: Row, path: Path, test: bool) -> None:
-    """Write a row at the end of a CSV file; one that was cut off, or that has other columns, is written anew before."""
+    """Write a row at the end of a CSV file; one that was cut off or has other columns is rewritten first."""
     header = ",".join(KNOWN if test else COLUMNS) + "\n"
     if path.exists():
         with path.open("rb") as file:

@@ -39,7 +39,7 @@ def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict
     reject_if(given[1] != options, f"changes the options: {options} is now {given[1]}. Read them without removing values")
     for run in got:
         reject_if(not isinstance(run, dict), f"gives {short(run)} as a run; a run is a dictionary of settings")
-    reject_if(any(USED in run for run in got), "returns dictionaries of an earlier call")
+    reject_if(any(USED in run for run in got), "returns dictionaries from an earlier call")
     words = "gives the baseline itself as a run, so changing that run would change the baseline too. Make a copy of it"
     reject_if(any(run is given[0] for run in got), words)
     runs = [dict(run) for run in got]
@@ -55,18 +55,18 @@ def other_runs(got: list[Settings], right: list[Settings], baseline: Settings, o
             return f"the run {run} lacks {', '.join(missing)}: it should contain the baseline's settings with one changed"
         changed = [name for name in run if name not in baseline or run[name] != baseline[name]]
         if len(changed) > 1:
-            words = "so one cannot say which of them did it. Start each run from the baseline"
+            words = "so you cannot tell which of them made the difference. Start each run from the baseline"
             return f"the run {run} changes {len(changed)} things at once ({', '.join(changed)}), {words}"
     if got.count(baseline) > 1:
         return f"the baseline {baseline} is run {got.count(baseline)} times: leave out values that the baseline already has"
     if repeated := [run for i, run in enumerate(got) if run in got[:i]]:
-        return f"the run {repeated[:1]} is listed more than once"
+        return f"the run {repeated[0]} is listed more than once"
     if baseline not in got:
         return f"the baseline {baseline} itself is missing, so there is nothing to compare with"
     if got[0] != baseline:
-        return f"begins with {got[0]}; the baseline should come first"
+        return f"begins with {got[0]}, but the baseline should come first"
     if lost := [run for run in right if run not in got]:
-        return f"the run {lost[:1]} is missing. Is a value of 0 treated as no value, or only the last value kept?"
+        return f"the run {lost[0]} is missing. Is a value of 0 treated as no value, or only the last value kept?"
     return f"the run {[run for run in got if run not in right][:1]} was not asked for"
 
 
@@ -127,9 +127,9 @@ MEANS: Mapping[str, Function] = {
 }  # fmt: skip
 ERRORS: Mapping[str, Function] = {
     "that is the standard deviation of the differences; divide it by the square root of n": lambda a, b, d: stdev(d),
-    "the standard deviation should have n - 1 (before you divide it by the square root of n)":
+    "the standard deviation should divide by n - 1, before you divide it by the square root of n":
         lambda a, b, d: error_of(d, pstdev),
-    "that is the standard deviation with n, not yet divided by the square root of n": lambda a, b, d: pstdev(d),
+    "that is the standard deviation with n, and not divided by the square root of n": lambda a, b, d: pstdev(d),
     "you divided by n; the error falls with the square root of n": lambda a, b, d: stdev(d) / len(d),
     "you divided by n, and the standard deviation has n instead of n - 1": lambda a, b, d: pstdev(d) / len(d),
     "not paired: the variances of both were added. Take the differences seed by seed, then their standard deviation":
@@ -142,14 +142,14 @@ ERRORS: Mapping[str, Function] = {
     "that is a variance; take its square root": lambda a, b, d: variance(d) / len(d),
     "that is a variance; take its square root, and divide by the square root of n": lambda a, b, d: variance(d),
     "that is twice the error; the factor 2 belongs to the comparison": lambda a, b, d: 2 * error_of(d),
-    "n - 1 belongs in the standard deviation only; divide by the root of n": lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
+    "n - 1 belongs only in the standard deviation: divide by sqrt(n)": lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
 }  # fmt: skip
 LARGER: Mapping[str, Function] = {
     "a change for the worse counts too: compare abs(difference)": lambda mean, error, n: mean > 2 * error,
     "compare with twice the error, not the standard deviation": lambda mean, error, n: abs(mean) > 2 * error * n**0.5,
-    "twice the error, not once": lambda mean, error, n: abs(mean) > error,
-    "if all seeds gain the same, any difference is larger": lambda mean, error, n: abs(mean) > 2 * error > 0,
-    "nothing differs here; larger than twice the error is >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
+    "compare with twice the error, not once": lambda mean, error, n: abs(mean) > error,
+    "if all seeds gain the same, any difference counts as larger": lambda mean, error, n: abs(mean) > 2 * error > 0,
+    "nothing differs here: use >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
 }
 RULES = {"mean": MEANS, "error": ERRORS, "larger": LARGER}
 PAIRS = [  # accuracies of the baseline and of a change, seed by seed; a lost sign shows in the second pair
@@ -171,7 +171,7 @@ def observe_part(answer: Function, baseline: list[Any], changed: list[Any], look
     except ZeroDivisionError:
         words = "divides by an error of 0 when all seeds agree: compare abs(difference) with 2 * error"
         raise Mistake(words) from None
-    words = "changes the lists it is given: .sort() works in place and separates the pairs"
+    words = "changes the lists it is given: .sort() works in place and breaks up the pairs"
     reject_if(given != (baseline, changed), words)
     words = f"gives {len(got)} results {when}; it should give difference, error, and whether it is larger"
     reject_if(len(got) != 3, words)
@@ -188,7 +188,7 @@ def compare_says(part: str, got: Any, right: Any, words: str, a: list[Any], b: l
     if look != "larger":
         return f"the {look} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {words}"
     mean, error, _ = compare(a, b)
-    return f"a difference of {mean:+.3f} with an error of {error:.3f} is called {'larger' if got else 'not larger'}; {words}"
+    return f"a difference of {mean:+.3f} with an error of {error:.3f} counts as {'larger' if got else 'not larger'}: {words}"
 
 
 COMPARE = Exercise(
@@ -254,7 +254,7 @@ def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
     """The name that an answer gives; Mistake for anything else."""
     given = copy_of(rows)
     got = answer(given)
-    reject_if(given != rows, "changes the rows it is given; make new ones, or sorted() instead of .sort()")
+    reject_if(given != rows, "changes the rows it is given; make new ones, or use sorted() instead of .sort()")
     reject_if(got is None, "returns None: does it end with return?")
     reject_if(isinstance(got, dict), 'gives a whole row; it should give the name of a change, row["change"]')
     reject_if(not isinstance(got, str), f"gives {short(got)}; it should give the name of a change, not its accuracy")
@@ -265,9 +265,9 @@ def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
 
 SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
     "it has the best single run, by luck. Take the mean over its seeds": max,
-    "its worst run is the best of the worst. Use the best mean over the seeds": min,
+    "its worst run is better than the others' worst. Compare the means over the seeds": min,
     "its sum is the largest, because it has more runs. Divide by their number": sum,
-    "its mean is the lowest: max, not min": lambda runs: -fmean(runs),
+    "its mean is the lowest: use max, not min": lambda runs: -fmean(runs),
     "its median is the best; use the mean": median,
     "its first run is the best, by luck. Take the mean over its seeds": lambda runs: runs[0],
     "its last run is the best: is only that one kept? Take the mean over its seeds": lambda runs: runs[-1],
@@ -284,13 +284,13 @@ PICK = Exercise(
     observe=picked,
     when=lambda rows: "",
     says="picks {got!r}{when}: {words}",
-    unknown="is each row counted for its own change?",
+    unknown="does each row count toward its own change?",
     ideas={
         "picks by the mean validation accuracy over the seeds": [rows_of(RUNS)],
         "the order of the rows does not matter": [
             rows_of(RUNS, lambda row: row["change"], " when the rows come change by change"),
-            rows_of(RUNS, lambda row: (-row["seed"], row["change"]), " when the rows come backwards"),
-            rows_of(RUNS, lambda row: hash(row["val_accuracy"] * 1e4) % 7, " when the rows come mixed"),
+            rows_of(RUNS, lambda row: (-row["seed"], row["change"]), " when the rows come in reverse order"),
+            rows_of(RUNS, lambda row: hash(row["val_accuracy"] * 1e4) % 7, " when the rows come in mixed order"),
         ],
         "the rows stay as they were, and every call reads them again":
             [rows_of(OTHERS), rows_of({f"{name}0": runs for name, runs in OTHERS.items()})],

@@ -39,7 +39,7 @@ def by_factor(wrong: Function) -> Function:
 
 def no_error(got: str, lr: float, batch: int, new_batch: int, rule: str) -> str:
     """The message for an answer that accepts any rule."""
-    return f"gives {got} for the rule {rule!r}; a misspelled rule would go unnoticed: raise ValueError"
+    return f"gives {got} for the rule {rule!r}, but a misspelled rule would go unnoticed: raise ValueError"
 
 
 SCALE = Exercise(
@@ -58,17 +58,17 @@ SCALE = Exercise(
     },
     mistakes={
         "the ratio is upside down: a larger batch gets a larger rate": lambda lr, b, new, rule: scale(lr, new, b, rule),
-        "this is what the other rule gives": lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
-        "that is only the factor; multiply lr by it": lambda lr, *given: scale(1, *given),
+        "that is what the other rule gives": lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
+        "that is only the factor: multiply lr by it": lambda lr, *given: scale(1, *given),
         "nothing was scaled": lambda lr, *given: lr,
-        "the square root is taken of lr too; take it of the ratio alone":
+        "takes the square root of lr too: take that of the ratio alone":
             lambda lr, b, new, rule: (lr * new / b) ** 0.5,
         "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
-        "// rounds down to whole numbers; use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
-        "multiplies by the new batch; divide by the old one as well": by_factor(lambda lr, b, new, f: lr * f(new)),
-        "divides by the old batch; multiply by the new one as well": by_factor(lambda lr, b, new, f: lr / f(b)),
+        "// rounds down to whole numbers: use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
+        "multiplies by the new batch size: divide by the old one as well": by_factor(lambda lr, b, new, f: lr * f(new)),
+        "divides by the old batch size: multiply by the new one as well": by_factor(lambda lr, b, new, f: lr / f(b)),
         "the ratio is squared and upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
-        "adds the factor; multiply by it": by_factor(lambda lr, b, new, f: lr + f(new / b)),
+        "adds the factor instead of multiplying by it": by_factor(lambda lr, b, new, f: lr + f(new / b)),
     },
 )  # fmt: skip
 check_scale_rate = SCALE.check
@@ -83,9 +83,9 @@ def drawn(answer: Function, n: int, low: float, high: float, seed: int) -> list[
     """The rates of an answer; Mistake unless they are n numbers. The global generators are put back."""
     when = f"for n = {n}, from {low:g} to {high:g}, seed {seed}"
     with generators_restored():
-        got = as_list(answer(n, low, high, seed), when, "a row of n rates", most=n + 1)
+        got = as_list(answer(n, low, high, seed), when, "n rates in a list or tensor", most=n + 1)
     reject_if(len(got) != n, f"gives {len(got)} rates {when}")
-    return [as_number(rate, when, "a row of numbers") for rate in got]
+    return [as_number(rate, when, "rates that are numbers") for rate in got]
 
 
 def fills(values: Sequence[float], low: float, high: float) -> bool:
@@ -99,15 +99,15 @@ def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict
     rates, where = drawn(answer, n, low, high, seed), f"between {low:g} and {high:g}"
     least, most = min(rates), max(rates)
     endless = math.isinf(least) or math.isinf(most)
-    reject_if(endless, f"gives {least:.3g} to {most:.3g} {where}: is it the logarithm of 0, or a power of something large?")
+    reject_if(endless, f"gives {least:.3g} to {most:.3g} {where}: is it the logarithm of 0, or a power that is too large?")
     if low * 0.9999 <= least and most <= high * 1.0001:
         return {"": True}
     tens, es = ([log(end) for end in (low, high)] for log in (math.log10, math.log))
     as_exponent = fills(rates, *tens) or fills(rates, *es)
-    reject_if(as_exponent, f"gives {least:.2f} {where}: that is the exponent. The rate is 10 (or e) to its power")
+    reject_if(as_exponent, f"gives {least:.2f} {where}: that is the exponent. Raise 10 (or e) to it")
     logs = [math.log(max(rate, 1e-300)) for rate in rates]
     mixed = fills(logs, *tens) or fills(logs, *(math.log(10) * end for end in es))
-    reject_if(mixed, f"gives {least:.3g} {where}: the logarithm has one base and the power another")
+    reject_if(mixed, f"gives {least:.3g} {where}: the logarithm and the power have different bases")
     start = "The exponent should lie between log(low) and log(high)"
     reject_if(most > high, f"gives {most:.3g}, which is above {high:g}. {start}")
     raise Mistake(f"gives {least:.3g}, which is below {low:g}. {start}")
@@ -156,7 +156,7 @@ DRAW = Exercise(
         "every power of ten gets its share of the rates": [spread],
         "the same rates for the same seed, and others for another": [seeded],
         "a generator of its own: the global ones neither change the rates nor are changed":
-            [own_generator(6, *DECADES, 5, words="the next training would start from other weights")],
+            [own_generator(6, *DECADES, 5, words="the next training run would start from different weights")],
     },
     mistakes={},  # rates are drawn at random, so none are compared: `inside` and `spread` tell what is wrong
 )  # fmt: skip
@@ -173,7 +173,7 @@ class Trainer:
         self.calls: list[tuple[int, str]] = []
 
     def __call__(self, candidate: Any, epochs: int) -> float:
-        words = f"calls score with {short(candidate)}; it takes a candidate and epochs"
+        words = f"calls score with {short(candidate)}, but it takes a candidate and a number of epochs"
         reject_if(not isinstance(candidate, dict), words)
         self.calls.append((epochs, candidate["name"]))
         words = "never ends: does every round shorten the list (half of 3 is 2, and half of 2 is 1)?"
@@ -212,9 +212,9 @@ def first_round(got: list[Any], right: list[Any], candidates: list[Any], epochs:
     """What is wrong with the calls of the first round."""
     n, began, lost = len(candidates), got[0][0], len(candidates) - len({*got})
     if began != epochs:
-        return f"begins with {began} epochs; it should be {epochs}. Double after a round, not before"
+        return f"the epochs of the first round are {began}; they should be {epochs}. Double them after a round, not before"
     if lost:
-        return f"{lost} of {n} candidates are not tried in the first round"
+        return f"the first round tries {n - lost} of {n} candidates; it should try all of them"
     again = "score each candidate once per round, and double the epochs after it"
     return f"{len(got)} runs of {epochs} epochs for {n} candidates: {again}"
 
@@ -255,7 +255,7 @@ HALVING = Exercise(
     unknown={
         "first": first_round,
         "rounds": other_rounds,
-        "winner": lambda got, right, *given: f"gives {got}; {right} is left in the end",
+        "winner": lambda got, right, *given: f"gives {got}, but {right} is left at the end",
     },
     hints={"not supported between": "With equal scores, sorting pairs compares the candidates. Give sorted a key"},
     ideas={

@@ -29,7 +29,7 @@ def values(wrong: Function) -> Function:
 def qkv(*shape: int, when: str = "", mask: Callable[[], Tensor] | None = None, batch: bool = False) -> Case:
     """Queries, keys and values of different sizes, so that they cannot be confused, and a mask if there is one."""
     when = when or f"for shape {shape}"
-    hint = f"right for one image, but {when} it {{error}}. Index the axes from the end: the last two are T and d, " * batch
+    hint = f"right for one image, but {when} it {{error}}. Index the axes from the end: they end with T and d: " * batch
 
     def draw() -> Given:
         return *(size * torch.randn(shape) for size in (1.5, 1.2, 1.0)), *([mask()] if mask else [])

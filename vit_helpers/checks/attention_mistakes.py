@@ -57,16 +57,16 @@ WEIGHTS = variants(weigh, {
     "these are scores and not weights, because the softmax is missing": {"soft": lambda s: s},
     "these are scores and not weights, because the softmax and sqrt(d) are missing": {"scale": one, "soft": lambda s: s},
     "the exponential is only half of a softmax: divide each row by its sum": {"soft": lambda s: s.exp()},
-    "these are logarithms of weights: softmax, not log_softmax": {"soft": lambda s: s.log_softmax(-1)},
+    "these are logarithms of the weights: use softmax, not log_softmax": {"soft": lambda s: s.log_softmax(-1)},
     "a sigmoid treats each score separately, while the softmax makes each row sum to 1": {"soft": lambda s: s.sigmoid()},
-    "queries and keys are exchanged: row t belongs to query t": {"table": lambda q, k, v: k @ q.mT},
+    "queries and keys are swapped: row t belongs to query t": {"table": lambda q, k, v: k @ q.mT},
     "k is reshaped but should be transposed: swap its last two axes":
         {"table": lambda q, k, v: q @ k.reshape(*k.shape[:-2], k.shape[-1], -1)},
     "compares queries with values instead of keys": {"table": lambda q, k, v: q @ v.mT},
     "compares queries with queries instead of keys": {"table": lambda q, k, v: q @ q.mT},
     "compares keys with keys, but queries should be compared with keys": {"table": lambda q, k, v: k @ k.mT},
     "each row must be divided by its own sum: sum(-1, keepdim=True)": {"soft": lambda s: s.exp() / s.exp().sum(-1)},
-    "compares only directions, but queries and keys should keep their lengths":
+    "scales queries and keys to length 1, but they should keep their lengths":
         {"table": lambda q, k, v: unit(q) @ unit(k).mT},
     "hides later tokens (a causal mask), but nothing should be hidden here":
         {"hide": lambda s, mask: s.masked_fill(torch.ones_like(s).triu(1) > 0, -math.inf)},

@@ -164,14 +164,15 @@ BLOCK = ModuleExercise(
     },
     mistakes={words: partial(block, way=way) for words, way in WAYS.items()}
     | {f"the MLP: {words}": partial(block, dense=wrong) for words, wrong in MLPS.items()}
-    | {f"{words}; the published models have 1e-6": partial(block, eps=eps) for words, eps in EPS.items()}
+    | {f"{words}; the published models use 1e-6": partial(block, eps=eps) for words, eps in EPS.items()}
     | {
         "the norms come after the sums (post-norm), but in a ViT they come first (pre-norm): x + attn(norm1(x)). And the "
         "MLP uses ReLU where the paper uses GELU": partial(block, way=norms_last, dense=partial(mlp, act=F.relu))
     }
     | {f"attention: {words}": partial(block, attention=wrong) for words, wrong in HEADS.items()}
     | {
-        f"attention has {n} heads, so use the num_heads that is given": partial(block, attention=partial(regrouped, heads=n))
+        f"attention has {n} heads, but should have the num_heads that is given":
+            partial(block, attention=partial(regrouped, heads=n))
         for n in (2, 4, 6, 12)
     },
     structures={
@@ -183,7 +184,7 @@ BLOCK = ModuleExercise(
         "the output projection of attention is missing": modules.squares(11, 12),
         "the MLP is missing; layers in a plain list are not registered": modules.squares(4, 8),
         "attention is missing": modules.squares(8, 9),
-        "the Linears have no biases": modules.squares(12, 4),
+        "the linear layers have no biases": modules.squares(12, 4),
         "the MLP's layers have no biases": modules.squares(12, 8),
         "queries, keys and values have no bias": modules.squares(12, 10),
         "attention has no biases, or the norms are missing, or their scale and shift": modules.squares(12, 9),

@@ -15,7 +15,7 @@ ROUNDED = (
     "loses digits: the input is float64, but something inside is float32. Is there a .float() or a new torch.tensor(...)?"
 )
 KEPT = "gives the same result for another input: was the first one kept? Compute it again in every call"
-NO_GRADIENT = "gives the right numbers, but no gradient flows back: was something detached, or turned into numpy?"
+NO_GRADIENT = "gives the right numbers, but no gradient flows back: was something detached, or converted to numpy?"
 CHANGED = "changes its input; make a new tensor instead of writing into the old one"
 
 

@@ -43,8 +43,8 @@ def as_parts(got: Any, sizes: Sequence[int], when: str) -> list[Tensor]:
     reject_if(inner, f"gives the list of splits inside another list {when}; take the outer brackets away")
     flat = len(got) == sum(sizes) != len(sizes) and not any(isinstance(x, Iterable) for x in got)
     reject_if(flat, f"gives all rows in one list {when}; cut it into a list of splits")
-    more = "more" if len(got) > len(sizes) else len(got)
-    reject_if(len(got) != len(sizes), f"gives {more} splits {when}; there are {len(sizes)} sizes")
+    more = "too many" if len(got) > len(sizes) else len(got)
+    reject_if(len(got) != len(sizes), f"gives {more} splits {when}; it should give {len(sizes)}, one for each size")
     return [as_rows(part, when) for part in got]
 
 
@@ -59,10 +59,10 @@ def as_rows(part: Any, when: str) -> Tensor:
     except (TypeError, ValueError) as error:
         raise Mistake(words) from error
     part = part if part.numel() else part.long()
-    reject_if(part.ndim != 1, f"gives a split of shape {tuple(part.shape)} {when}; it should be a row of numbers")
-    masks = f"gives a mask of True and False {when}; it should give row numbers. nonzero() makes them of a mask"
+    reject_if(part.ndim != 1, f"gives a split of shape {tuple(part.shape)} {when}; it should be a list of row numbers")
+    masks = f"gives a mask of True and False {when}; it should give row numbers. Use mask.nonzero()"
     reject_if(part.dtype == torch.bool, masks)
-    reject_if(part.is_floating_point(), f"gives row numbers as {part.dtype} {when}; they should be whole")
+    reject_if(part.is_floating_point(), f"gives row numbers as {part.dtype} {when}; they should be whole numbers")
     return part.cpu().long()
 
 
@@ -82,8 +82,8 @@ def complete(exercise: Exercise, answer: Function) -> None:
         reject_if(bool((rows < 0).any()), f"gives row {rows.min()} for n = {n}; rows are counted from 0")
         reject_if(bool((rows >= n).any()), f"gives row {rows.max()} for n = {n}; the last row is n - 1")
         twice = n - rows.unique().numel()
-        overlap = "splits overlap: draw one order of all n rows, and cut it"
-        reject_if(twice, f"{twice} of {n} rows are in no split, others twice; {overlap}")
+        overlap = "shuffle all n rows once, then cut that order"
+        reject_if(twice, f"{twice} of {n} rows are in no split and others in two: {overlap}")
 
 
 def at_random(exercise: Exercise, answer: Function) -> None:
@@ -96,29 +96,29 @@ def at_random(exercise: Exercise, answer: Function) -> None:
 
     first, order = (
         {*parts(3)[0].tolist()},
-        "divides the rows in their order; shuffle first: files are often stored class by ",
+        "does not shuffle the rows first, although files are often stored class by ",
     )
     reject_if(first in ({*range(20)}, {*range(40, 60)}), order + "class")
-    words = "gives other splits when called again with the same seed; is the generator started from it?"
+    words = "gives different splits when called again with the same seed: is the generator seeded with it?"
     reject_if(not steady(3), words)
-    words = "gives other splits when called again with seed 0; 0 is a seed like any other, though `if seed` says no"
+    words = "gives different splits when called again with seed 0: `if seed` treats 0 as no seed at all"
     reject_if(not steady(0), words)
     chosen = torch.zeros(100, n)  # of each seed, 1 where a row is in the first part
     for seed in range(100):
         chosen[seed, parts(seed)[0]] = 1
     several = chosen.unique(dim=0).shape[0]
     reject_if(several == 1, "gives the same splits for every seed: is the seed used?")
-    reject_if(several < 20, f"gives {several} different divisions for 100 seeds; each seed has its own")
+    reject_if(several < 20, f"gives {several} different divisions for 100 seeds; each seed should give its own")
     often = chosen.sum(0)
     row, never = int(often.argmax()), int((often == 0).sum())
     reject_if(never, f"{never} of {n} rows are never in the first split, whatever the seed; shuffle all rows")
-    words = f"row {row} is in the first split for {often[row]:.0f} of 100 seeds, by chance 33 are expected; shuffle all rows"
+    words = f"row {row} is in the first split for {often[row]:.0f} of 100 seeds; by chance it would be 33: shuffle all rows"
     reject_if(often[row] > 70, words)
     for apart in range(1, n // 2):
         together = (chosen == chosen.roll(apart, 1)).float().mean()  # by chance 0.55, give or take 0.01
-        words = f"rows {apart} apart land in the same split in {together:.0%} of all cases, by chance 55% are expected"
+        words = f"rows {apart} apart land in the same split in {together:.0%} of all cases, where 55% are expected by chance"
         reject_if(abs(together - 0.55) > 0.1, f"{words}; every order of the rows should be possible, as with torch.randperm")
-    reject_if(several < 90, f"gives {several} different divisions for 100 seeds; each seed has its own")
+    reject_if(several < 90, f"gives {several} different divisions for 100 seeds; each seed should give its own")
 
 
 def own_generator(*given: Any, words: str) -> Function:
@@ -131,7 +131,7 @@ def own_generator(*given: Any, words: str) -> Function:
                 untouched = draw()
                 start(99)
                 bounded(answer(*given))
-                moved = f"moves {name} global generator: {words}. Make one of your own, torch.Generator().manual_seed(seed)"
+                moved = f"uses {name} global generator, so {words}. Create your own: torch.Generator().manual_seed(seed)"
                 reject_if(draw() != untouched, moved)
 
     return trial
@@ -140,7 +140,7 @@ def own_generator(*given: Any, words: str) -> Function:
 def no_sum(got: str, n: int, sizes: Sequence[int], seed: int) -> str:
     """What to say to an answer that divides although the sizes do not sum to n."""
     if "Error(" in got:
-        return f"gives {got} back for n = {n}, sizes {sizes}; an error is raised: raise, not return"
+        return f"returns {got} for n = {n}, sizes {sizes}; raise the error instead of returning it"
     return f"gives {got} for n = {n}, sizes {sizes}, which sum to {sum(sizes)}; raise ValueError"
 
 
@@ -158,13 +158,13 @@ SPLIT = Exercise(
     observe=lambda answer, *given: {"": [len(part) for part in divide(answer, *given)]},
     when=lambda n, sizes, seed: f"for n = {n}, sizes {sizes}",
     says="gives splits of {got} rows for the sizes {1}: {words}",
-    unknown="the first split has sizes[0] rows, the next one sizes[1], and so on",
+    unknown="the first split should have sizes[0] rows, the next one sizes[1], and so on",
     ideas={
         "one split for each size, with that many rows": cases(*SPLITS),
         "every row is in exactly one split": [complete],
         "rows are divided at random, and the same seed gives the same splits": [at_random],
         "has a generator of its own: no other seed changes the splits, and none is changed":
-            [own_generator(50, (20, 30), 5, words="whoever draws next gets other numbers")],
+            [own_generator(50, (20, 30), 5, words="later code gets different random numbers")],
         "raises ValueError if the sizes do not sum to n":
             [Raises([(10, sizes, 0) for sizes in ((5, 4), (5, 6), (11,))], no_sum)],
     },

@@ -72,47 +72,47 @@ CUTS: dict[str, Function] = {  # wrong images
     "left and top are swapped: left counts columns, along W": lambda x, b, p: cut(x, b[:, [1, 0, 2, 3]], p),
     "width and height are swapped": lambda x, b, p: cut(x, b[:, [0, 1, 3, 2]], p),
     "rows and columns are swapped: left and width belong to W": lambda x, b, p: cut(x, b[:, [1, 0, 3, 2]], p),
-    "width and height are used as right and bottom; the box ends at left + width":
+    "width and height are used as right and bottom, but the box ends at left + width":
         lambda x, b, p: cut(x, b, p, inside=lambda at, begin, length: (at >= begin) & (at < length)),
     "the box is a pixel too large: it ends before left + width": lambda x, b, p: cut(x, b + b.new_tensor([0, 0, 1, 1]), p),
     "the box is a pixel too small: it begins at left and top": lambda x, b, p: cut(x, b + b.new_tensor([1, 1, -1, -1]), p),
-    "rows or columns are enough; a pixel is in the box where both are: and, not or":
+    "a pixel is in the box only if both its row and its column are: use and instead of or":
         lambda x, b, p: cut(x, b, p, both=torch.logical_or),
-    "left and top are ignored; the box begins there":
+    "left and top are ignored, but the box begins there":
         lambda x, b, p: cut(x, b, p, inside=lambda at, begin, length: at < begin + length),
-    "width and height are ignored; the box ends at left + width":
+    "width and height are ignored, but the box ends at left + width":
         lambda x, b, p: cut(x, b, p, inside=lambda at, begin, length: at >= begin),
-    "only the rows are checked; the box has columns too":
+    "only the rows are checked, but the columns count too":
         lambda x, b, p: cut(x, b, p, both=lambda rows, columns: rows | (columns & False)),
-    "only the columns are checked; the box has rows too":
+    "only the columns are checked, but the rows count too":
         lambda x, b, p: cut(x, b, p, both=lambda rows, columns: columns | (rows & False)),
-    "left and top are used as the center of the box":
+    "left and top are used as the center of the box, not as its corner":
         lambda x, b, p: cut(x, torch.cat([(b[:, :2] - b[:, 2:] // 2).clamp(min=0), b[:, 2:]], 1), p),
-    "the box is moved until it lies inside; it stays where it is, and ends at the edge":
+    "the box is moved until it fits, but it should stay where it is and end at the edge":
         lambda x, b, p: cut(x, pushed_inside(b, *x.shape[2:]), p),
-    "the box shows the upper left corner of the partner; it shows the same place":
+    "the box shows the upper left corner of the partner, but should show the same place":
         holes(lambda hole, other, place: other[:, : hole.shape[1], : hole.shape[2]]),
-    "the box shows the whole partner, shrunk; it shows the same place of it":
+    "the box shows the whole partner, shrunk, but should show the same place of it":
         holes(lambda hole, other, place: F.interpolate(other[None], size=tuple(hole.shape[1:]))[0]),
-    "the box is half the partner; it is the partner alone": masked(lambda x, m, q: torch.where(m, (x + q) / 2, x)),
-    "the box is added to the image; it replaces what was there": masked(lambda x, m, q: x + q * m),
-    "the box is filled with 1; it shows the partner": masked(lambda x, m, q: x.masked_fill(m, 1)),
-    "outside the box everything is black; the image stays there": masked(lambda x, m, q: q * m),
-    "every image gets the first box; each has its own": lambda x, b, p: cut(x, b[:1].expand_as(b), p),
-    "image i gets the box of its partner": lambda x, b, p: cut(x, b[p], p),
-    "the box is filled with 0; it shows the partner": masked(lambda x, m, q: x.masked_fill(m, 0)),
-    "partners are pasted that were changed already: take them from the images as they came":
+    "the box is half the partner, but should be the partner alone": masked(lambda x, m, q: torch.where(m, (x + q) / 2, x)),
+    "the box is added to the image, but should replace what was there": masked(lambda x, m, q: x + q * m),
+    "the box is filled with 1, but should show the partner": masked(lambda x, m, q: x.masked_fill(m, 1)),
+    "outside the box everything is black, but the image should stay there": masked(lambda x, m, q: q * m),
+    "every image gets the first box, but each has its own": lambda x, b, p: cut(x, b[:1].expand_as(b), p),
+    "image i gets the box of its partner instead of its own": lambda x, b, p: cut(x, b[p], p),
+    "the box is filled with 0, but should show the partner": masked(lambda x, m, q: x.masked_fill(m, 0)),
+    "the pasted partners were changed before: take them from the original images":
         holes(lambda hole, other, place: other[place].clone(), read=True),
-    "blends the whole images; cutmix cuts a box":
+    "blends the whole images, but cutmix cuts a box":
         lambda x, b, p: blend(x, 1 - box_mask(x, b).to(x.dtype).mean((1, 2, 3), keepdim=True), p),
 } | {words: lambda x, b, p, wrong=wrong: cut(x, b, wrong(p)) for words, wrong in PARTNERS.items()}  # fmt: skip
 AREAS = {  # the area beyond the edge counted in some way: f(left, top, width, height, H, W) -> pixels
-    "the labels follow width x height; count only what lies inside the image": lambda x, y, w, h, H, W: w * h,
-    "the labels follow width x height, cut off at 1; count only what lies inside the image":
+    "the labels follow width x height, but only what lies inside the image counts": lambda x, y, w, h, H, W: w * h,
+    "the labels follow width x height, at most 1, but only what lies inside the image counts":
         lambda x, y, w, h, H, W: (w * h).clamp(max=H * W),
     "the labels follow the right edge, but not the lower one": lambda x, y, w, h, H, W: torch.minimum(w, W - x) * h,
     "the labels follow the lower edge, but not the right one": lambda x, y, w, h, H, W: w * torch.minimum(h, H - y),
-    "width is cut to W and height to H; a box that begins at left ends at W, so W - left remain":
+    "width is limited to W and height to H, but a box that begins at left has at most W - left columns":
         lambda x, y, w, h, H, W: w.clamp(max=W) * h.clamp(max=H),
 }  # fmt: skip
 

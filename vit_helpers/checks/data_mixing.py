@@ -26,7 +26,7 @@ def partly(got: Tensor, right: Tensor, x: Tensor) -> str | None:
         for words, kept in (("unchanged", x), ("black", torch.zeros_like(x))):
             if len(out) < x.shape[axis] and all(same(got.select(axis, i), kept.select(axis, i)) for i in out):
                 numbers = ", ".join(map(str, out))
-                return f"{words}: {name} {numbers}; the others are right. Was something left out, by a loop perhaps?"
+                return f"{words}: {name} {numbers}; the others are right. Does a loop skip something?"
     return None
 
 
@@ -54,53 +54,54 @@ def blended_in_order(x: Tensor, s: Tensor, p: Tensor) -> Tensor:
 
 
 PARTNERS: dict[str, Function] = {  # wrong partners
-    "the partner is the next image; take images[partner]": lambda p: torch.arange(len(p)).roll(-1),
-    "the partner is the batch in reverse order; take images[partner]": lambda p: torch.arange(len(p)).flip(0),
-    "every image gets the same partner; take images[partner]": lambda p: p[:1].expand_as(p),
-    "partner is used backwards: image i gets images[partner[i]]": torch.argsort,
+    "the partner is the next image instead of images[partner]": lambda p: torch.arange(len(p)).roll(-1),
+    "the partner is the batch in reverse order instead of images[partner]": lambda p: torch.arange(len(p)).flip(0),
+    "every image gets the same partner instead of images[partner]": lambda p: p[:1].expand_as(p),
+    "partner is inverted: image i gets images[partner[i]]": torch.argsort,
 }
 BLENDS: dict[str, Function] = {  # wrong images; share: (B, 1, 1, 1)
     "the images come back unmixed": lambda x, s, p: x,
     "the partners come back unmixed": lambda x, s, p: x[p],
-    "share goes to the partner; it says how much of the image itself is kept": lambda x, s, p: blend(x, 1 - s, p),
-    "adds without 1 - share: the sum of both shares should be 1": lambda x, s, p: s * (x + x[p]),
-    "the partner is added whole; it gets 1 - share": lambda x, s, p: s * x + x[p],
-    "every image gets the first share; each has its own": lambda x, s, p: blend(x, s[:1], p),
-    "every image gets the mean share; each has its own": lambda x, s, p: blend(x, s.mean(), p),
-    "the share runs along W; line it up with axis 0: view(-1, 1, 1, 1)": shares_along(3),
-    "the share runs along H; line it up with axis 0": shares_along(2),
-    "the share runs along the channels; line it up with axis 0": shares_along(1),
-    "the partner is missing; it gets 1 - share": lambda x, s, p: s * x,
-    "both are added whole; they share 1": lambda x, s, p: x + x[p],
-    "half and half; each image has its own share": lambda x, s, p: (x + x[p]) / 2,
-    "the larger share goes to the image itself, always; use share as it is":
+    "the partner gets share, but share says how much of the image itself is kept": lambda x, s, p: blend(x, 1 - s, p),
+    "both images get share, but the partner should get 1 - share": lambda x, s, p: s * (x + x[p]),
+    "the partner is added in full, but should get 1 - share": lambda x, s, p: s * x + x[p],
+    "every image gets the first share, but each has its own": lambda x, s, p: blend(x, s[:1], p),
+    "every image gets the mean share, but each has its own": lambda x, s, p: blend(x, s.mean(), p),
+    "share runs along W, but belongs to axis 0: view(-1, 1, 1, 1)": shares_along(3),
+    "share runs along H, but belongs to axis 0": shares_along(2),
+    "share runs along the channels, but belongs to axis 0": shares_along(1),
+    "the partner is missing, but should get 1 - share": lambda x, s, p: s * x,
+    "both images are added in full, but their shares should sum to 1": lambda x, s, p: x + x[p],
+    "mixes half and half, but each image has its own share": lambda x, s, p: (x + x[p]) / 2,
+    "the image itself always gets the larger share: use share as it is":
         lambda x, s, p: blend(x, torch.maximum(s, 1 - s), p),
-    "images are blended that were blended already: read from the images as they came": blended_in_order,
-    "is rounded to whole numbers": lambda x, s, p: blend(x, s, p).round(),
-    "the share of the partner is used: share, not share[partner]": lambda x, s, p: blend(x, s[p], p),
+    "blends images that were already blended: read from the original images": blended_in_order,
+    "the result is rounded to whole numbers": lambda x, s, p: blend(x, s, p).round(),
+    "the partner's share is used: share, not share[partner]": lambda x, s, p: blend(x, s[p], p),
 } | {words: lambda x, s, p, wrong=wrong: blend(x, s, wrong(p)) for words, wrong in PARTNERS.items()}  # fmt: skip
 SAME_CLASS = "where both labels are the same class, their shares must be added"
 LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B, 1)
-    "the image's own label alone; the partner's has its share too": lambda y, s, p: y,
-    "the partner's label alone; the image's own has its share too": lambda y, s, p: y[p],
+    "only the image's own label counts, but the partner's has its share too": lambda y, s, p: y,
+    "only the partner's label counts, but the image's own has its share too": lambda y, s, p: y[p],
     "the shares are swapped: the image's own label gets the share that was kept": lambda y, s, p: blend(y, 1 - s, p),
-    "half and half; the labels follow the pixels": lambda y, s, p: (y + y[p]) / 2,
+    "mixes half and half, but the labels should follow the pixels": lambda y, s, p: (y + y[p]) / 2,
     "every row gets the first image's share": lambda y, s, p: blend(y, s[:1], p),
     "every row gets the mean share": lambda y, s, p: blend(y, s.mean(), p),
-    "both labels are whole; they share 1": lambda y, s, p: y + y[p],
-    "the larger share takes all; both labels keep theirs": lambda y, s, p: hot(blend(y, s, p).argmax(1), y.shape[1], y),
-    "the partner is used backwards": lambda y, s, p: blend(y, s, p.argsort()),
+    "both labels count in full, but their shares should sum to 1": lambda y, s, p: y + y[p],
+    "the label with the larger share gets everything, but both should keep their shares":
+        lambda y, s, p: hot(blend(y, s, p).argmax(1), y.shape[1], y),
+    "partner is inverted": lambda y, s, p: blend(y, s, p.argsort()),
     SAME_CLASS: lambda y, s, p: torch.where(y[p] > 0, 1 - s, s * y),
-    f"{SAME_CLASS}; here the first is lost": lambda y, s, p: torch.where(y > 0, s, (1 - s) * y[p]),
-    "the larger share goes to the image's own label, always": lambda y, s, p: blend(y, torch.maximum(s, 1 - s), p),
-    "the share of the partner is used: share, not share[partner]": lambda y, s, p: blend(y, s[p], p),
-    "both labels get 1 wherever they are; they share 1": lambda y, s, p: ((y + y[p]) > 0).to(y.dtype),
-    "the partner's label gets the same share as the image's own; it gets 1 - share": lambda y, s, p: s * (y + y[p]),
-    "the partner's label is whole; it gets 1 - share": lambda y, s, p: s * y + y[p],
+    f"{SAME_CLASS}, but here the first is lost": lambda y, s, p: torch.where(y > 0, s, (1 - s) * y[p]),
+    "the image's own label always gets the larger share": lambda y, s, p: blend(y, torch.maximum(s, 1 - s), p),
+    "the partner's share is used: share, not share[partner]": lambda y, s, p: blend(y, s[p], p),
+    "both labels get 1, but their shares should sum to 1": lambda y, s, p: ((y + y[p]) > 0).to(y.dtype),
+    "the partner's label gets the same share as the image's own, but should get 1 - share": lambda y, s, p: s * (y + y[p]),
+    "the partner's label counts in full, but should get 1 - share": lambda y, s, p: s * y + y[p],
     "the partner's label is missing": lambda y, s, p: s * y,
-    "half of what they should be; the shares sum to 1 already": lambda y, s, p: blend(y, s, p) / 2,
-    "goes through a logarithm; return the shares themselves": lambda y, s, p: blend(y, s, p).log(),
-    "goes through a softmax, but the shares sum to 1 already": lambda y, s, p: blend(y, s, p).softmax(1),
+    "half of what they should be, because the shares already sum to 1": lambda y, s, p: blend(y, s, p) / 2,
+    "the logarithm was taken: return the shares themselves": lambda y, s, p: blend(y, s, p).log(),
+    "a softmax was applied, but the shares already sum to 1": lambda y, s, p: blend(y, s, p).softmax(1),
 }  # fmt: skip
 
 

@@ -102,19 +102,19 @@ NORMALIZE = Exercise(
         "nothing was changed": lambda x, m, s: x,
         "subtracts the mean, but doesn't divide by std": formula(lambda x, m, s: x - m),
         "divides by std, but doesn't subtract the mean": formula(lambda x, m, s: x / s),
-        "multiplies by std; divide by it": formula(lambda x, m, s: (x - m) * s),
-        "adds the mean; subtract it": formula(lambda x, m, s: (x + m) / s),
-        "divides only the mean by std; put x - mean in brackets": formula(lambda x, m, s: x - m / s),
+        "multiplies by std instead of dividing by it": formula(lambda x, m, s: (x - m) * s),
+        "adds the mean instead of subtracting it": formula(lambda x, m, s: (x + m) / s),
+        "divides only the mean by std; put x - mean in parentheses": formula(lambda x, m, s: x - m / s),
         "divides first and then subtracts the mean; do it the other way round": formula(lambda x, m, s: x / s - m),
         "divides by the square of std": formula(lambda x, m, s: (x - m) / s**2),
-        "divides by the root of std; std is a standard deviation, not a variance": formula(lambda x, m, s: (x - m) / s**0.5),
+        "divides by the square root of std, but std is a standard deviation": formula(lambda x, m, s: (x - m) / s**0.5),
         "mean and std are swapped": formula(lambda x, m, s: (x - s) / m),
         "inverts the normalization, x * std + mean; here you need (x - mean) / std": formula(lambda x, m, s: x * s + m),
-        "the numbers run along W; line them up with axis 1: view(-1, 1, 1)": along(3),
-        "the numbers run along H; line them up with axis 1: view(-1, 1, 1)": along(2),
-        "the numbers run along the batch; line them up with axis 1": along(0),
+        "mean and std run along W, but belong to axis 1: view(-1, 1, 1)": along(3),
+        "mean and std run along H, but belong to axis 1: view(-1, 1, 1)": along(2),
+        "mean and std run along the batch, but belong to axis 1": along(0),
         "every channel gets the first channel's mean and std": lambda x, m, s: (x - m[0]) / s[0],
-        "every channel gets the average mean and std; each channel has its own":
+        "every channel gets the average mean and std, but each has its own":
             lambda x, m, s: (x - sum(m) / len(m)) / (sum(s) / len(s)),
         "computes mean and std from these images; use those that are passed in": lambda x, m, s: own_numbers(x, (0, 2, 3)),
         "normalizes each image by itself; use the mean and std that are passed in":
@@ -127,25 +127,25 @@ NORMALIZE = Exercise(
             formula(lambda x, m, s: (x - x.mean((0, 2, 3), keepdim=True)) / s),
         "computes one mean and standard deviation of all pixels; use the C numbers that are passed in":
             lambda x, m, s: (x - x.mean()) / x.std(),
-        "stretches to 0 .. 1 by the smallest and the largest pixel; use mean and std":
+        "rescales to 0 .. 1 by the smallest and the largest pixel: use mean and std":
             lambda x, m, s: (x - x.min()) / (x.max() - x.min()),
-        "scales the channels of each pixel to a vector of length 1; F.normalize does something else":
+        "scales the channels of each pixel to a vector of length 1, as F.normalize does: use mean and std":
             lambda x, m, s: F.normalize(x),
-        "divides by 255 first; the images are from 0 to 1 already": formula(lambda x, m, s: (x / 255 - m) / s),
-        "computes mean - x; it is x - mean": formula(lambda x, m, s: (m - x) / s),
-        "the numbers are in the wrong order: channel 0 gets the last ones":
+        "divides by 255 first, but the pixels are already from 0 to 1": formula(lambda x, m, s: (x / 255 - m) / s),
+        "computes mean - x instead of x - mean": formula(lambda x, m, s: (m - x) / s),
+        "mean and std are in the wrong order: channel 0 gets the last ones":
             lambda x, m, s: right_normalize(x, m[::-1], s[::-1]),
-        "every channel gets the first mean; each has its own": lambda x, m, s: (x - m[0]) / per(x, s),
-        "every channel gets the first std; each has its own": lambda x, m, s: (x - per(x, m)) / s[0],
+        "every channel gets the first mean, but each has its own": lambda x, m, s: (x - m[0]) / per(x, s),
+        "every channel gets the first std, but each has its own": lambda x, m, s: (x - per(x, m)) / s[0],
         "divides twice": formula(lambda x, m, s: (x / s - m) / s),
-        "is rounded to whole numbers": formula(lambda x, m, s: ((x - m) / s).round()),
-        "values below 0 are lost; about half of the values belong there":
+        "the result is rounded to whole numbers": formula(lambda x, m, s: ((x - m) / s).round()),
+        "values below 0 are lost, but about half of the values belong there":
             formula(lambda x, m, s: ((x - m) / s).clamp(min=0)),
-        "stays within -1 and 1: was it clamped? The values may be larger":
+        "the result stays between -1 and 1: was it clamped? The values may be larger":
             formula(lambda x, m, s: ((x - m) / s).clamp(-1, 1)),
         "moves axes with reshape, which mixes the pixels; use permute or movedim":
             lambda x, m, s: right_normalize(x.movedim(1, -1), m, s, 3).reshape(x.shape),
-        "stays within 0 and 1: was it clamped? Half of the values belong below 0":
+        "the result stays between 0 and 1: was it clamped? Half of the values belong below 0":
             formula(lambda x, m, s: ((x - m) / s).clamp(0, 1)),
     },
 )  # fmt: skip
@@ -183,7 +183,7 @@ def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
     x, name, more = (a, b)[part], ("training", "test")[part], "the average of the two splits'"
     lines = [line(got[:, c], x[:, c]) for c in range(x.shape[1])]
     if not all(lines):
-        return f"the {name} part is not of the form (x - mean) / std, one of each for a channel; {OF_TRAINING}"
+        return f"the {name} split is not (x - mean) / std with one mean and std per channel; {OF_TRAINING}"
     mean, std = ({words: f(source(a, b)) for words, source in SOURCES.items()} for f in (mean_of, std_of))
     mean |= {f"{more} means": (mean_of(a) + mean_of(b)) / 2, "0": torch.zeros(1)}
     std |= {f"{more} deviations": (std_of(a) + std_of(b)) / 2, "1": torch.ones(1)}
@@ -192,7 +192,7 @@ def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
     for numbers, known in zip(map(torch.tensor, zip(*lines, strict=True)), (mean, std), strict=True):
         found = (words for words, those in known.items() if torch.allclose(those.flatten().float(), numbers, atol=1e-3))
         named.append(next(found, f"another number ({numbers[0]:.3g} in channel 0)"))
-    return f"the {name} part is normalized, but the mean is {named[0]}, the standard deviation {named[1]}; {OF_TRAINING}"
+    return f"the {name} split is normalized, but the mean is {named[0]}, and std is {named[1]}; {OF_TRAINING}"
 
 
 def two_parts(C: int, H: int, W: int) -> Case:
@@ -229,22 +229,22 @@ FIX = Exercise(
     },
     mistakes={
         "still the planted mistake: the test images influence the mean and the standard deviation": prepared(BOTH, BOTH),
-        "the test split is normalized by its own numbers; both splits get those of the training split":
+        "the test split is normalized by its own mean and std, but should get those of the training split":
             parts_by(TRAIN, TEST),
-        "both splits get the numbers of the test split": prepared(TEST, TEST),
-        "the test split still gets the numbers of both splits": parts_by(TRAIN, BOTH),
-        "the training split still gets the numbers of both splits": parts_by(BOTH, TRAIN),
+        "both splits get the mean and std of the test split": prepared(TEST, TEST),
+        "the test split still gets the mean and std of both splits": parts_by(TRAIN, BOTH),
+        "the training split still gets the mean and std of both splits": parts_by(BOTH, TRAIN),
         "the test split is not normalized": lambda a, b: (prepared()(a, b)[0], b),
         f"the training split comes back as it was; {OF_TRAINING}": lambda a, b: (a, prepared()(a, b)[1]),
         "nothing is normalized": lambda a, b: (a, b),
-        "one mean for all channels; each has its own, as it was":
+        "all channels get one mean and std, but each channel has its own":
             lambda a, b: tuple((x - a.mean()) / a.std() for x in (a, b)),
         "every image is normalized by itself": lambda a, b: (own_numbers(a, (2, 3)), own_numbers(b, (2, 3))),
         "every image is normalized by itself, all channels together":
             lambda a, b: (own_numbers(a, (1, 2, 3)), own_numbers(b, (1, 2, 3))),
-        "the mean is the training split's, but the standard deviation is still that of both": prepared(TRAIN, BOTH),
-        "the standard deviation is the training split's, but the mean is still that of both": prepared(BOTH, TRAIN),
-        "averages over the batch only; over the pixels too, dim=(0, 2, 3)":
+        "the mean is the training split's, but the standard deviation is still that of both splits": prepared(TRAIN, BOTH),
+        "the standard deviation is the training split's, but the mean is still that of both splits": prepared(BOTH, TRAIN),
+        "averages over the batch only: average over the pixels too, dim=(0, 2, 3)":
             lambda a, b: tuple((x - a.mean(0)) / a.std(0) for x in (a, b)),
     },
 )  # fmt: skip

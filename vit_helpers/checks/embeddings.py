@@ -44,13 +44,13 @@ def joined(times: Callable[[int, int], int]) -> Function:
 END = "the class token is at the end, but it should be token 0"
 SHAPES = {
     "the class token is an additional token: put it in front with torch.cat": lambda x, token, *positions: x + token,
-    "concatenated along the batch; tokens are along dim=1":
+    "concatenated along the batch, but tokens are along dim=1":
         lambda x, token, *positions: torch.cat([token.expand(1, *x.shape[1:]), x]),
-    "concatenated along the batch, one copy for each image; tokens are along dim=1":
+    "concatenated along the batch, one copy for each image, but tokens are along dim=1":
         lambda x, token, *positions: torch.cat([token.expand_as(x), x]),
     "one class token for each image, not B of them": joined(lambda B, N: B),
     "one class token for each image, not one for each patch": joined(lambda B, N: N),
-    "concatenated along the width; tokens are along dim=1": lambda x, token, *positions: F.pad(x, (1, 0)),
+    "concatenated along the width, but tokens are along dim=1": lambda x, token, *positions: F.pad(x, (1, 0)),
 }  # fmt: skip
 
 
@@ -91,8 +91,8 @@ ADD_CLASS_TOKEN = ModuleExercise(
     cases=[((D,), shape) for D, shape in BATCHES],
     count="(B, N + 1, D)",
     advice="The token is one vector, (1, 1, D); expand it to the size of the batch, x.shape[0], inside forward",
-    unknown="token 0 is not the learned vector; use the vector as it is (an average of patches is not a class token)",
-    unread="keeps the vector in several parts; store it in one parameter of D numbers",
+    unknown="token 0 is not the learned vector: use the vector as it is (an average of patches is not a class token)",
+    unread="keeps the vector in several parts: store it in one parameter of D numbers",
 )
 check_add_class_token = ADD_CLASS_TOKEN.check
 

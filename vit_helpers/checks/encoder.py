@@ -69,7 +69,7 @@ NORMS = variants(normed, {
     "weight and bias are not used, and eps is 1e-5, torch's own default": {"affine": unused, "eps_of": lambda eps: 1e-5},
     "the shift is missing: bias is not used": {"affine": lambda y, w, b: y * w},
     "the scale is missing: weight is not used": {"affine": lambda y, w, b: y + b},
-    "scale and shift are exchanged: multiply by weight, add bias": {"affine": lambda y, w, b: y * b + w},
+    "scale and shift are swapped: multiply by weight, add bias": {"affine": lambda y, w, b: y * b + w},
     "shifts before it scales, but it should multiply by weight first and then add bias":
         {"affine": lambda y, w, b: (y + b) * w},
     "the bias is subtracted instead of added": {"affine": lambda y, w, b: y * w - b},
@@ -112,7 +112,7 @@ LAYER_NORM = Exercise(
             [tokens(5, 4, when="for one image of 5 tokens, D = 4")],
         "a batch, with any axes in front": [tokens(*shape) for shape in ((2, 5, 4), (4, 4, 4), (3, 2, 5, 6), (5, 2, 4))],
         "eps is inside the square root, 1e-6 unless another is given, and there is no NaN": [
-            *(tokens(3, 5, 8, size=size, when=f"for tokens {size:g} times as large") for size in (0.0, 1e-3)),
+            *(tokens(3, 5, 8, size=size, when=f"for tokens times {size:g}") for size in (0.0, 1e-3)),
             tokens(2, 5, 8, eps=(0.5,), when="for eps = 0.5"),
             tokens(2, 5, 8, size=1e-3, eps=(1e-3,), when="for small tokens and eps = 0.001"),
         ],

@@ -167,7 +167,7 @@ class Exercise:
             name, x = f"as {part} {when}" if part else when, parts[part]
             if isinstance(wanted, Tensor):
                 many = isinstance(x, (tuple, list))
-                reject_if(many, f"gives {len(x) if many else 0} things {name}; it should give one tensor")
+                reject_if(many, f"gives a {type(x).__name__} of {len(x) if many else 0} {name}; it should give one tensor")
                 self.expect_shape(x, part, wanted, name, answer, given)
                 expect_tensor(x, wanted.shape, name)
                 if part in self.wider:
@@ -185,8 +185,9 @@ class Exercise:
         names, many = ", ".join(self.returns), ["two", "three", "four", "five", "six"][len(self.returns) - 2]
         reject_if(got is None, f"gives nothing back {when}: does it end with return?")
         if isinstance(got, Tensor) or not isinstance(got, (tuple, list)):
-            raise Mistake(f"gives {short(got)} {when}; return {many} things: {names}")
-        reject_if(len(got) != len(self.returns), f"gives {len(got)} things {when}; return {many}: {names}")
+            raise Mistake(f"gives {short(got)} {when}; return {many} results: {names}")
+        words = f"gives a {type(got).__name__} of {len(got)} {when}; return {many} results: {names}"
+        reject_if(len(got) != len(self.returns), words)
         wanted = [getattr(x, "shape", None) for x in right.values()]
         turned = [getattr(x, "shape", None) for x in got] == wanted[::-1] != wanted
         reject_if(turned, f"gives the {self.returns[-1]} first; return {names} in this order")

@@ -28,18 +28,18 @@ def mlp(
 
 
 MLPS = variants(mlp, {
-    "there is a GELU after the last layer too; without it, the MLP can also subtract": {"after": F.gelu},
+    "there is a GELU after the last layer too, so the MLP can hardly give negative numbers": {"after": F.gelu},
     "there is a ReLU after the last layer, but nothing should follow it": {"after": F.relu},
     "GELU comes after the last layer instead of between the two": {"act": identity, "after": F.gelu},
     "GELU comes before the first layer instead of between the two": {"act": identity, "before": F.gelu},
     "GELU comes before the first layer too, but it belongs only between the two": {"before": F.gelu},
-    "there is no activation between the layers, and two Linears in a row are one: put a GELU there": {"act": identity},
+    "there is no activation between the layers, and two linear layers in a row are one: put a GELU there": {"act": identity},
     "uses ReLU where the paper uses GELU": {"act": F.relu},
     "uses ReLU, and again after the last layer, but the paper uses one GELU between the two":
         {"act": F.relu, "after": F.relu},
     "uses the tanh form of GELU (as flax does), which differs a little; use the exact one, nn.GELU()":
         {"act": partial(F.gelu, approximate="tanh")},
-    "uses x * sigmoid(1.702 x), a rough form of GELU; use the exact one, nn.GELU()":
+    "uses x * sigmoid(1.702 x), an approximation of GELU; use the exact one, nn.GELU()":
         {"act": lambda x: x * torch.sigmoid(1.702 * x)},
     "uses SiLU where the paper uses GELU": {"act": F.silu},
     "uses tanh where the paper uses GELU": {"act": torch.tanh},
@@ -109,10 +109,12 @@ FEED_FORWARD = ModuleExercise(
         "the second layer has no bias": lambda D, hidden: [D * hidden, hidden, hidden * D],
         "only the first layer is registered; layers in a plain list are not": lambda D, hidden: [D * hidden, hidden],
         "only the second layer is registered; layers in a plain list are not": lambda D, hidden: [hidden * D, D],
-        "that is one LayerNorm too many, because it belongs to the block": lambda D, hidden: [*two_layers(D, hidden), 2 * D],
+        "that is one LayerNorm too many: it belongs to the block": lambda D, hidden: [*two_layers(D, hidden), 2 * D],
         "the hidden width is always 4 D, but it should be the one that is given": lambda D, hidden: two_layers(D, 4 * D),
-        "the second argument is the hidden width itself, not a factor 4 less": lambda D, hidden: two_layers(D, 4 * hidden),
-        "the second argument is the hidden width itself, not a factor on D": lambda D, hidden: two_layers(D, D * hidden),
+        "the second argument is already the hidden width, so don't multiply it by 4": lambda D, hidden: two_layers(
+            D, 4 * hidden
+        ),
+        "the second argument is the hidden width itself, not a multiple of D": lambda D, hidden: two_layers(D, D * hidden),
         "that is one layer too many": lambda D, hidden: [*two_layers(D, hidden), hidden * hidden, hidden],
     },
     cases=[((6, 10), (2, 5, 6)), ((5, 20), (2, 5, 5)), ((8, 3), (1, 1, 8)), ((4, 4), (3, 4, 4))],

@@ -74,12 +74,13 @@ MASS = Exercise(
     when=lambda picture, place, P: f"for the box {place} and patches of {P} pixels",
     says="returns {got:.3f} {when}; it should give {right:.3f}: {words}",
     kind="a number from 0 to 1",
-    unknown="add up the pixels inside, and divide by the sum of all",
+    unknown="add up the pixels inside the box and divide by the sum of all pixels",
     ideas={
         "a map that is inside the box partly, wholly, and not at all": [
             a_map(spots(found), (4, 4, 8, 8), f"that is inside the box {said}")
             for said, found in {
-                "by three quarters": {(1, 1): 3.0, (0, 3): 1.0}, "wholly": {(1, 1): 2.0}, "not at all": {(2, 3): 2.0}
+                "with three quarters of its sum":
+                    {(1, 1): 3.0, (0, 3): 1.0}, "wholly": {(1, 1): 2.0}, "not at all": {(2, 3): 2.0}
             }.items()
         ],
         "a uniform map has the box's share of the image": [
@@ -92,24 +93,27 @@ MASS = Exercise(
         ],
     },
     mistakes={
-        "takes left for top: a box is (left, top, width, height), and a tensor's first axis runs from top to bottom":
+        "swaps left and top: a box is (left, top, width, height), but a tensor's first axis runs from top to bottom":
             within(lambda x, y, w, h, P: (x, x + w, y, y + h)),
-        "takes width and height for the right and lower edge: they are lengths": within(lambda x, y, w, h, P: (y, h, x, w)),
-        "counts patches wholly that are only partly inside: apply the box to pixels, not to patches":
+        "uses width and height as the right and lower edge, but they are lengths":
+            within(lambda x, y, w, h, P: (y, h, x, w)),
+        "counts patches that are only partly inside as a whole: apply the box to pixels, not to patches":
             within(lambda x, y, w, h, P: (y // P, -(-(y + h) // P), x // P, -(-(x + w) // P)), of=lambda m, P: m),
         "leaves out the patches that are only partly inside":
             within(lambda x, y, w, h, P: (-(-y // P), (y + h) // P, -(-x // P), (x + w) // P), of=lambda m, P: m),
-        "repeats the whole map, not each patch: `repeat_interleave`": within(edges, of=lambda m, P: m.repeat(P, P)),
-        "counts whole patches from the one where the box begins":
+        "repeats the whole map instead of each patch: use `repeat_interleave`":
+            within(edges, of=lambda m, P: m.repeat(P, P)),
+        "counts whole patches, starting where the box begins: apply the box to pixels":
             within(lambda x, y, w, h, P: (y // P, y // P + h // P, x // P, x // P + w // P), of=lambda m, P: m),
-        "this is the sum inside, not its share of the whole map": lambda m, place, P: inside(m, place, P).sum().item(),
+        "this is the sum inside the box, not its fraction of the whole map":
+            lambda m, place, P: inside(m, place, P).sum().item(),
         "this is a sum of pixels divided by a sum of patches, P * P times too large: divide pixels by pixels":
             lambda m, place, P: (inside(m, place, P).sum() / m.sum()).item(),
-        "this is the mean inside, not the share": lambda m, place, P: inside(m, place, P).mean().item(),
-        "this is the share outside the box": lambda m, place, P: 1 - within(edges)(m, place, P),
-        "this is the area of the box, whatever the map contains":
+        "this is the mean inside the box, not the fraction": lambda m, place, P: inside(m, place, P).mean().item(),
+        "this is the fraction outside the box": lambda m, place, P: 1 - within(edges)(m, place, P),
+        "this is the box's fraction of the area, whatever the map contains":
             lambda m, place, P: place[2] * place[3] / pixels(m, P).numel(),
-        "this is the largest value inside, divided by the largest of all":
+        "this is the largest value inside the box, divided by the largest of all":
             lambda m, place, P: (inside(m, place, P).amax() / m.max()).item(),
     },
 )  # fmt: skip
@@ -135,9 +139,9 @@ SCALED = Exercise(
     name="scaled",
     reference=lambda maps: maps / maps.max(),
     observe=result,
-    says="{words}",
+    says="{when}: {words}",
     unknown=lambda got, *given: (
-        f"returns numbers from {got.min():.3f} to {got.max():.3f} {{when}}, not the maps divided by their largest weight"
+        f"returns numbers from {got.min():.3f} to {got.max():.3f}, not the maps divided by their largest weight"
     ),
     ideas={
         "the largest weight of all heads becomes 1, 0 stays 0":
@@ -148,15 +152,17 @@ SCALED = Exercise(
         "every head by the same factor": [Case(lambda: (0.1 + 0.2 * some_weights(4, 2, 3),), "for four heads")],
     },
     mistakes={
-        "stretches every head by itself {when}: then nobody sees which of them is sharp":
+        "rescales every head by itself, so that nobody can see which of them is sharp":
             lambda maps: (maps - of_heads(maps)[0]) / (of_heads(maps)[1] - of_heads(maps)[0]),
-        "divides every head by its own largest {when}: heads can no longer be compared":
+        "divides every head by its own largest weight, so that heads can no longer be compared":
             lambda maps: maps / of_heads(maps)[1],
-        "draws the smallest weight of all as 0 {when}: a uniform map of 0.03 then looks like a map of zeros":
+        "turns the smallest weight of all into 0, so that a uniform map of 0.03 looks like a map of zeros":
             lambda maps: (maps - maps.min()) / (maps.max() - maps.min()),
-        "subtracts each head's smallest {when}: 0 has to stay 0": lambda maps: (maps - of_heads(maps)[0]) / maps.max(),
-        "divides by the sum of all {when}": lambda maps: maps / maps.sum(),
-        "divides every head by its own sum {when}": lambda maps: maps / maps.sum(dim=(1, 2), keepdim=True),
+        "subtracts each head's smallest weight, but only a weight of 0 should become 0":
+            lambda maps: (maps - of_heads(maps)[0]) / maps.max(),
+        "divides by the sum of all weights instead of the largest one": lambda maps: maps / maps.sum(),
+        "divides every head by its own sum instead of the largest weight of all heads":
+            lambda maps: maps / maps.sum(dim=(1, 2), keepdim=True),
     },
 )  # fmt: skip
 check_scaled = SCALED.check

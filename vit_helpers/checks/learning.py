@@ -90,7 +90,7 @@ def problem(
 def as_number(got: Any, when: str, kind: str = "a number") -> float:
     """What an answer gave, as a Python float; Mistake when it is none."""
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
-    reject_if(callable(got), f"gives a function {when}; brackets are missing behind its name, as in loss.item()")
+    reject_if(callable(got), f"gives a function {when}; parentheses are missing after its name, as in loss.item()")
     odd = isinstance(got, (bool, str)) or (isinstance(got, Tensor) and (got.numel() != 1 or got.is_complex()))
     if odd:
         raise Mistake(f"gives {short(got)} {when}; it should give {kind}")
@@ -98,7 +98,7 @@ def as_number(got: Any, when: str, kind: str = "a number") -> float:
         value = float(got.detach() if isinstance(got, Tensor) else got)
     except (TypeError, ValueError):
         raise Mistake(f"gives {short(got)} {when}; it should give {kind}") from None
-    reject_if(math.isnan(value), f"gives nan {when}: a division of 0 by 0?")
+    reject_if(math.isnan(value), f"gives NaN {when}: is 0 divided by 0?")
     return value
 
 
@@ -113,7 +113,7 @@ def as_list(got: Any, when: str, kind: str, most: int = 1000) -> list[Any]:
 
 def loss_of(got: Any, when: str, kind: str) -> float:
     """The loss that an answer gave; Mistake when it holds on to its graph."""
-    graph = "the loss comes back with its graph, which keeps the whole forward pass in memory; give loss.item()"
+    graph = "the loss comes back with its graph, which keeps the whole forward pass in memory; return loss.item()"
     reject_if(isinstance(got, Tensor) and got.requires_grad, graph)
     reject_if(not torch.is_grad_enabled(), GRAD_OFF)
     return as_number(got, when, kind)
@@ -166,25 +166,25 @@ def length_of(gradients: Sequence[Tensor | None]) -> float:
     return math.sqrt(sum(g.square().sum().item() for g in gradients if g is not None))
 
 
-EARLY = "step stands before backward: it uses the gradients that were there before"
-AFTER = "the gradient is clipped after the step; the step before it took the whole length"
-STILL = "the model is in evaluation mode while it learns: dropout is off, and statistics stand still"
+EARLY = "step comes before backward, so it uses old gradients"
+AFTER = "the gradient is clipped after the step, which has already used the whole gradient"
+STILL = "the model is trained in evaluation mode: dropout is off, and statistics are not updated"
 
 
 def out_of_order(events: list[str], n: int, moved: bool) -> str | None:
     """What is wrong with the events of n batches, in words; None when they are n times forward, backward, step."""
     count = {event: events.count(event) for event in ("forward", "backward", "step", "evaluation")}
     found = {
-        "the model is never asked: the loss should come from model(images)": not count["forward"],
-        "the weights move, but not by the optimizer that was handed over: is another one made inside?":
+        "never calls the model: the loss should come from model(images)": not count["forward"],
+        "the weights change, but not through the optimizer that is passed in: is another one created inside?":
             not count["step"] and moved,
-        "no weight moves: optimizer.step() is missing": not count["step"],
+        "no weight changes: optimizer.step() is missing": not count["step"],
         STILL: count["evaluation"],
         "no gradient reaches the weights: is loss.backward() missing, the model copied, or torch.no_grad() around it?":
             not count["backward"],
-        f"asks the model {count['forward']} times for {n} batches: does return stand inside the loop?": count["forward"] < n,
-        f"takes {count['step']} steps for {n} batches; one for each": count["step"] != n,
-        f"calls backward {count['backward']} times for {n} batches; once for each": count["backward"] != n,
+        f"calls the model for {count['forward']} of {n} batches: is return inside the loop?": count["forward"] < n,
+        f"calls optimizer.step() {count['step']} time(s) for {n} batches; call it once for each": count["step"] != n,
+        f"calls backward() {count['backward']} time(s) for {n} batches; call it once for each": count["backward"] != n,
         EARLY: "step" in events and "step" in events[: (*events, "backward").index("backward")],
     }  # fmt: skip
     return next((words for words, wrong in found.items() if wrong), None)
@@ -238,9 +238,9 @@ def observe(
     model, losses, seen = learn(walk, answer, start, batches, optimizer, max_norm)
     n, passes = len(batches), seen.events.count("forward")
     if has_statistics(start):
-        reject_if("evaluation" in seen.events, STILL + ". It came so: model.train() is missing" * (not start.training))
-        reject_if(start.training and not model.training, "leaves the model in evaluation mode; it came in training mode")
-        reject_if(passes > n, f"asks the model {passes} times for {n} batches: once for each is enough")
+        reject_if("evaluation" in seen.events, STILL + ". model.train() is missing" * (not start.training))
+        reject_if(start.training and not model.training, "leaves the model in evaluation mode, but it came in training mode")
+        reject_if(passes > n, f"calls the model {passes} times for {n} batches, but once for each is enough")
     if "weights" in look and seen.events != ["forward", "backward", "step"] * n:
         asked, _, _ = learn(walk, right, start, batches, optimizer, max_norm)
         words = out_of_order(seen.events, n, moved=not near(flat(model), flat(start)))
@@ -276,4 +276,4 @@ def rounded(got: Tensor, right: Tensor) -> bool:
 
 def rounding(got: float, right: float, *given: Any) -> str | None:
     """What is odd about a number with few digits."""
-    return "leave the rounding to whoever prints it" if any(got == round(right, digits) for digits in range(6)) else None
+    return "return the number without rounding it" if any(got == round(right, digits) for digits in range(6)) else None

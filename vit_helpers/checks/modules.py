@@ -51,7 +51,7 @@ class ModuleExercise:
     count: str  # the number of parameters as a formula
     advice: str = ""  # for another number that no wrong class has
     unknown: str = "shapes and parameters are right, but the numbers are not"
-    unread: str = "build it from nn.Linear layers, so that weights can be copied"
+    unread: str = "its layers cannot be recognized: build it from nn.Linear layers"
     stages: Mapping[str, Class] = field(default_factory=dict)
     vectorized: bool = False  # whether all readings are tried at once (torch.vmap): for parts with hundreds of readings
 
@@ -131,7 +131,7 @@ def made(answer: Any, sizes: Sizes, shape: Sizes, dtype: torch.dtype = torch.flo
 def output(module: nn.Module, x: Tensor, when: str = "", shape: Sizes = ()) -> Tensor:
     """What a module gives: one tensor of the input's type and shape, or of another shape; Mistake for anything else."""
     got, when = ask(module, x), when or f"for (B, T, D) = {tuple(x.shape)}"
-    reject_if(isinstance(got, (tuple, list)), f"gives {short(type(got).__name__)} {when}; it should give one tensor")
+    reject_if(isinstance(got, (tuple, list)), f"gives a {type(got).__name__} {when}; it should give one tensor")
     expect_tensor(got, shape or x.shape, when)
     reject_if(got.dtype != x.dtype, f"gives {got.dtype} for {x.dtype}; keep the type that came in")
     return got
@@ -145,7 +145,7 @@ def right_shape(exercise: ModuleExercise, sizes: Sizes, x: Tensor) -> Sizes:
 def expect_steady(module: nn.Module, x: Tensor, shape: Sizes) -> None:
     """Raise Mistake unless a module leaves its input unchanged, repeats its result in both modes, and recomputes it."""
     other, found = torch.randn_like(x), {}
-    drawn = "something is random inside forward. Is there a dropout, or a layer that is created there?"
+    drawn = "something is random inside forward. Is there dropout, or a layer that is created there?"
     with torch.no_grad():
         for mode in ("evaluation", "training"):
             found[mode] = ask(module.train(mode == "training"), x)

@@ -70,7 +70,7 @@ def multi_head(
 
 
 SEEN_BEFORE = (  # what a check of modules sees in another way, or cannot tell from another mistake
-    "first axis|whole matrix|hides later|exchanged|with values|keys with keys|returns v|plain mean|scores are not "
+    "first axis|whole matrix|hides later|keys are swapped|with values|keys with keys|returns v|plain mean|scores are not "
     "used|reshaped|own sum|transposed weights|averages the queries"
 )
 HEADS = variants(multi_head, {
@@ -84,7 +84,7 @@ HEADS = variants(multi_head, {
         {"weights": lambda q, k, v: weigh(q, k, v, ~torch.eye(q.shape[-2], dtype=torch.bool))},
     "right for a single head only, because the width is never split into num_heads heads":
         {"split": lambda q: q.transpose(1, 2).flatten(2)[:, None]},
-    "the heads are concatenated interleaved, but in equation 8 they are side by side: (B, T, h, d), then flatten(2)":
+    "the heads are interleaved, but in equation 8 they are side by side: (B, T, h, d), then flatten(2)":
         {"join": lambda values: values.permute(0, 2, 3, 1).flatten(2)},
     "the heads are concatenated in reverse order": {"join": lambda values: values.flip(1).transpose(1, 2).flatten(2)},
     "the output projection is never applied": {"project": lambda x, values, weight, bias: values},
@@ -110,13 +110,13 @@ def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
     with torch.no_grad():
         before, moved = modules.output(module.eval(), x), modules.output(module, x[:, order])
         missing = misses(0, 6), misses(6, 0)
-    never = "the tokens exchange nothing: another token 6 leaves the output of token 0 as it was. Is the axis right?"
+    never = "the tokens exchange nothing: changing token 6 does not change the output of token 0. Is the axis right?"
     reject_if(missing == (True, True), never)
     every = "In a ViT every token attends to every other one"
     reject_if(missing[0], f"a token attends only to earlier tokens and itself. Is there a causal mask? {every}")
     reject_if(missing[1], f"a token attends only to later tokens and itself. Is there a mask? {every}")
-    torn = "a single view mixes the tokens: in another order, tokens must give the same outputs in that order. "
-    way_out = "Split D into (h, d), then swap T and h, and swap back before you merge them again"
+    torn = "a single view mixes the tokens: reordering them should only reorder the outputs. "
+    way_out = "Split D into (h, d), then swap T and h, and swap back before you merge them"
     reject_if(not same(before[:, order], moved), torn + way_out)
 
 
@@ -151,7 +151,7 @@ MULTI_HEAD = ModuleExercise(
         "only one of four D x D layers is registered; layers in a plain list are not, so use nn.ModuleList":
             modules.squares(1, 1),
         "that is one D x D layer too many": modules.squares(5, 5),
-        "that is one LayerNorm too many, because it belongs to the block of notebook 04": modules.squares(4, 6),
+        "that is one LayerNorm too many: it belongs to the block of notebook 04": modules.squares(4, 6),
     },
     cases=[
         ((12, 3), (2, 5, 12)), ((8, 2), (1, 1, 8)), ((6, 1), (3, 4, 6)), ((5, 5), (2, 7, 5)), ((16, 4), (4, 4, 16)),

@@ -116,7 +116,7 @@ TO_LINEAR = Exercise(
     mistakes={
         "the weight is flattened with the channels last, but a patch here has them first: flatten(1) is enough":
             linear_of(lambda w: w.permute(0, 2, 3, 1).flatten(1)),
-        "each filter is transposed: y and x are exchanged": linear_of(lambda w: w.transpose(2, 3).flatten(1)),
+        "each filter is transposed: y and x are swapped": linear_of(lambda w: w.transpose(2, 3).flatten(1)),
         "a reshape is used to transpose the weight, but it moves no numbers":
             linear_of(lambda w: w.flatten(1).t().reshape(len(w), -1)),
         "the filters are mirrored, but torch's convolution doesn't flip them, so you shouldn't either":

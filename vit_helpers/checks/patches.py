@@ -119,7 +119,7 @@ PLACES = {  # the numbers in wrong places
     "inside a patch the pixels run from top to bottom, but should run from left to right first": cut(0, 2, 4, 1, 5, 3),
     "a patch contains pixels that are far apart: in the first reshape H becomes (rows, P), not (P, rows)":
         lambda images, P: rows_of(images.unflatten(3, (P, -1)).unflatten(2, (P, -1)).permute(0, 3, 5, 1, 2, 4), images, P),
-    "a reshape exchanged the axes (length, N), but it moves no numbers; use transpose(1, 2)":
+    "a reshape swapped the axes (length, N), but it moves no numbers; use transpose(1, 2)":
         lambda x, P: rows_of(patchify(x, P).mT, x, P),
     "the last axes after the permute are not (C, P, P): the grid's axes (rows, cols) must come before them":
         cut(0, 1, 2, 4, 3, 5),
@@ -130,10 +130,10 @@ PLACES = {  # the numbers in wrong places
     "the patches come in reverse order": lambda x, P: patchify(x, P).flip(1),
 }  # fmt: skip
 SHAPES = {  # the axes wrong
-    "the last two axes are exchanged (as unfold returns them); transpose them": lambda x, P: patchify(x, P).mT,
+    "the last two axes are swapped (as unfold returns them); transpose them": lambda x, P: patchify(x, P).mT,
     "the rows and columns of the grid should be one axis of N patches":
         lambda x, P: patchify(x, P).unflatten(1, (-1, x.shape[3] // P)),
-    "a last reshape is missing: merge (rows, cols) to N and (C, P, P) to one axis":
+    "a last reshape is missing: merge (rows, cols) into N and (C, P, P) into one axis":
         lambda x, P: grid(x, P).permute(0, 2, 4, 1, 3, 5),
     "a last permute and reshape are missing": grid,
     "each patch should be flattened to a row of numbers": lambda x, P: patchify(x, P).unflatten(2, (-1, P, P)),
@@ -148,7 +148,7 @@ SHAPES = {  # the axes wrong
         lambda x, P: by_channel(x, P).flatten(1, 2),
     "every channel became separate patches, (B, C, N, P*P), but all channels of a square belong to one patch": by_channel,
     "channels are missing: a patch contains all C of them": lambda x, P: patchify(x[:, :1], P),
-    "B and N are exchanged; the batch comes first": lambda x, P: patchify(x, P).transpose(0, 1),
+    "B and N are swapped; the batch comes first": lambda x, P: patchify(x, P).transpose(0, 1),
     "only one patch is returned": lambda x, P: patchify(x, P)[:, 0],
 }  # fmt: skip
 
@@ -225,7 +225,7 @@ UNPATCHIFY = Exercise(
         "the patches are put back from top to bottom, but they were cut from left to right first":
             fill("bcrkpq", 0, 3, 2, 4, 1, 5),
         "inside a patch the channels are read as if they came last, but they come first": fill("brcpqk", 0, 5, 1, 3, 2, 4),
-        "each patch is transposed: inside it y and x are exchanged": fill("brckpq", 0, 3, 1, 5, 2, 4),
+        "each patch is transposed: inside it y and x are swapped": fill("brckpq", 0, 3, 1, 5, 2, 4),
         "after the permute the axes are (P, rows) and (P, cols), but the grid's axis must come before the patch's":
             fill("brckpq", 0, 3, 4, 1, 5, 2),
         "right for square images only: the grid has H/P rows and W/P columns": lambda p, P, s: (
@@ -233,15 +233,16 @@ UNPATCHIFY = Exercise(
         ),
         "rows and columns of the grid and of the patch do not alternate: the order is (C, rows, P, cols, P)":
             fill("brckpq", 0, 3, 1, 2, 4, 5),
-        "a reshape exchanged the axes of patches and of their numbers, but it moves no numbers; use transpose(1, 2)":
+        "a reshape swapped the axes of patches and of their numbers, but it moves no numbers; use transpose(1, 2)":
             lambda p, P, s: unpatchify(p.reshape(len(p), p.shape[2], -1).transpose(1, 2).contiguous(), P, s),
         "the channels come second, not last": lambda p, P, s: unpatchify(p, P, s).movedim(1, -1),
         "the batch axis is missing": lambda p, P, s: unpatchify(p, P, s)[0],
         "only one image of the batch is returned": lambda p, P, s: unpatchify(p[:1], P, s),
-        "a last reshape is missing: merge (rows, P) to H and (cols, P) to W": lambda p, P, s: grid(unpatchify(p, P, s), P),
+        "a last reshape is missing: merge (rows, P) into H and (cols, P) into W":
+            lambda p, P, s: grid(unpatchify(p, P, s), P),
         "the channel axis is missing": lambda p, P, s: unpatchify(p, P, s)[:, 0],
         "channels are missing; C is the length of a patch divided by P*P": lambda p, P, s: unpatchify(p, P, s)[:, :1],
-        "H and W are exchanged; image_size is (height, width)": lambda p, P, s: unpatchify(p, P, s).mT,
+        "H and W are swapped; image_size is (height, width)": lambda p, P, s: unpatchify(p, P, s).mT,
     },
 )  # fmt: skip
 check_unpatchify = UNPATCHIFY.check

@@ -69,7 +69,7 @@ def odd_positions(got: Tensor, right: Tensor, grid: Grid, dim: int) -> str:
     if not same(got[0].sort().values, right[0].sort().values):
         return "position (0, 0) should contain only sin 0 = 0 and cos 0 = 1: count rows and columns from 0"
     if same(got.sort(1).values, right.sort(1).values):
-        return "contains the right numbers in another order: row before column, and in each half the sines, then the cosines"
+        return "contains the right numbers in a different order: row before column, and in each half sines before cosines"
     return f"gives the wrong numbers for grid {grid} and width {dim}"
 
 
@@ -94,7 +94,7 @@ SINCOS = Exercise(
         ],
     },
     mistakes=variants(waves, {
-        f"the exponent is wrong, it is {name}: the frequencies are 10000^(-2i/m) with i = 0, 1, 2, ... and m = D / 2":
+        f"the exponent is {name}, but the frequencies are 10000^(-2i/m) with i = 0, 1, 2, ... and m = D / 2":
             {"step": step}
         for name, step in EXPONENTS.items()
     } | {
@@ -103,12 +103,12 @@ SINCOS = Exercise(
     })
     | {
         "flatten the grid": lambda grid, dim: sincos_positions(grid, dim).unflatten(0, grid),
-        "no batch axis here": lambda grid, dim: sincos_positions(grid, dim)[None],
-        "patches only, no class token here": lambda grid, dim: F.pad(sincos_positions(grid, dim), (0, 0, 1, 0)),
+        "there is no batch axis here": lambda grid, dim: sincos_positions(grid, dim)[None],
+        "there are only patches here, no class token": lambda grid, dim: F.pad(sincos_positions(grid, dim), (0, 0, 1, 0)),
         "rows and columns belong side by side: concatenate them along the width instead of adding them":
             lambda grid, dim: sincos_positions(grid, dim).unflatten(1, (2, -1)).sum(1),
-        "half of the width for each axis": lambda grid, dim: sincos_positions(grid, 2 * dim),
-        "row and column are exchanged: the first half of the width describes the row": columns(lambda x: x.flip(1)),
+        "each axis gets half of the width": lambda grid, dim: sincos_positions(grid, 2 * dim),
+        "row and column are swapped: the first half of the width describes the row": columns(lambda x: x.flip(1)),
         "the positions go from top to bottom first, but patches go from left to right, then down":
             lambda grid, dim: sincos_positions(grid, dim).unflatten(0, grid).transpose(0, 1).flatten(0, 1),
         "that is the one-dimensional form: the number of a patch alone gives neither row nor column":
@@ -167,8 +167,8 @@ RESIZED = {
         {"back": lambda y: y.reshape(1, -1, y.shape[1])},
     "reads the new grid column by column, but patches go from left to right, then down":
         {"back": lambda y: y.mT.flatten(2).mT},
-    "rows and columns are exchanged": {"to": lambda x, grid: x.mT.unflatten(2, grid[::-1])},
-    "rows and columns of the new grid are exchanged": {"size": lambda new_grid: new_grid[::-1]},
+    "rows and columns are swapped": {"to": lambda x, grid: x.mT.unflatten(2, grid[::-1])},
+    "rows and columns of the new grid are swapped": {"size": lambda new_grid: new_grid[::-1]},
     NEAREST: {"options": lambda method: {"mode": "nearest"}},
     f"{NEAREST} (that is nearest-exact)": {"options": lambda method: {"mode": "nearest-exact"}},
     "averages an area, so that neighbors share the mean. Use bicubic interpolation":
@@ -226,7 +226,7 @@ def as_tensors_go(exercise: Exercise, answer: Function) -> None:
         rights = (resized(pos_embed, (3, 4), (5, 6), method) for method in METHODS)
         right = next((right for right in rights if alike(got, right)), None)
         if right is None:
-            raise Mistake(f"gives other numbers than bicubic interpolation over the grid, for learned positions of {dtype}")
+            raise Mistake(f"gives different numbers than bicubic interpolation, for learned positions of {dtype}")
         expect_gradient(got, right, pos_embed)
     expect_anywhere(answer, resize_positions, torch.randn(1, 13, 6), (3, 4), (5, 6))
 
@@ -238,7 +238,7 @@ RESIZE_POSITIONS = Exercise(
     observe=observe_resized,
     says="{words}",
     when=from_to,
-    unknown=lambda got, right, *given: f"gives other numbers than bicubic interpolation over the grid, {from_to(*given)}",
+    unknown=lambda got, right, *given: f"gives different numbers than bicubic interpolation of the grid, {from_to(*given)}",
     ideas={
         "gives (1, T', D), with and without a class token": [forms],
         "the class token keeps its position": [class_token_kept],

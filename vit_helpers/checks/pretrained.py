@@ -22,8 +22,8 @@ from vit_helpers.vit import ViT, ViTConfig
 def other_order(got: Tensor, right: Tensor, kernel: Tensor) -> str:
     """What to say of a weight that no known mistake gives."""
     if same(got.flatten().sort().values, right.flatten().sort().values, atol=1e-4):
-        return "gives the right shape {when}, but the numbers in another order"
-    return "gives other numbers than the kernel's {when}"
+        return "the shape is right, but the numbers are in another order"
+    return "the numbers are not the kernel's"
 
 
 def kernels(*shapes: Sequence[int]) -> list[Case]:
@@ -36,7 +36,7 @@ KERNEL = Exercise(
     reference=lambda k: k.permute(3, 2, 0, 1).flatten(1),
     observe=result,
     when=lambda k: f"for a kernel of shape {tuple(k.shape)}",
-    says="{words}",
+    says="{when}: {words}",
     unknown=other_order,
     ideas={
         "outputs first, and each filter in one row": kernels((2, 2, 1, 5)),
@@ -44,13 +44,13 @@ KERNEL = Exercise(
         "rows before columns": kernels((4, 4, 3, 7), (1, 1, 3, 4)),
     },
     mistakes={
-        "reshapes {when} without moving axes: reshape keeps the numbers in their old order; permute moves axes":
+        "reshapes without moving axes, but reshape keeps the numbers in their old order: permute first":
             lambda k: k.reshape(k.shape[3], -1),
-        "keeps each filter pixel by pixel {when}; our patches are flattened channel by channel: (C, P, P)":
+        "flattens each filter pixel by pixel, but our patches are flattened channel by channel: (C, P, P)":
             lambda k: k.flatten(0, 2).T,
-        "takes columns for rows {when}: the first axis of the kernel is the row": lambda k: k.permute(3, 2, 1, 0).flatten(1),
-        "flatten each filter, (D, C*P*P)": lambda k: k.permute(3, 2, 0, 1),
-        "outputs come first": lambda k: k.permute(3, 2, 0, 1).flatten(1).T,
+        "swaps rows and columns: the first axis of the kernel is the row": lambda k: k.permute(3, 2, 1, 0).flatten(1),
+        "flatten each filter to a row, (D, C*P*P)": lambda k: k.permute(3, 2, 0, 1),
+        "the outputs come first": lambda k: k.permute(3, 2, 0, 1).flatten(1).T,
     },
 )  # fmt: skip
 check_kernel = check_kernel_of = KERNEL.check
@@ -93,8 +93,8 @@ SEE = Exercise(
     reference=see,
     observe=result,
     when=lambda image, side, mean, std: f"for an image {tuple(image.shape)} and a side of {side}",
-    says="{words}",
-    unknown="gives other numbers {when} than the center, minus mean, divided by std",
+    says="{when}: {words}",
+    unknown="the numbers are not those of the center crop, minus mean, divided by std",
     hints={"must match the size": "mean and std are (C,): give them the shape (C, 1, 1)"},
     ideas={
         "the center square of a wide and of a tall image":
@@ -104,29 +104,30 @@ SEE = Exercise(
         "one channel, and the input stays unchanged": pictures([(1, 6, 8)], 4, (0.3,), (0.2,)),
     },
     mistakes=variants(see, {
-        "cuts the upper left corner {when}; crop the center": {"corner": lambda *_: (0, 0)},
-        "cuts the lower right corner {when}; crop the center":
+        "crops the upper left corner instead of the center": {"corner": lambda *_: (0, 0)},
+        "crops the lower right corner instead of the center":
             {"corner": lambda x, side: (x.shape[1] - side, x.shape[2] - side)},
-        "measures from the height what is a width {when}": {"corner": lambda x, side: middle(x, side)[::-1]},
-        "does not normalize {when}": {"normalize": lambda part, *_: part},
-        "does not normalize {when}, and cuts the corner": {"normalize": lambda part, *_: part, "corner": lambda *_: (0, 0)},
-        "multiplies by std {when}; divide": {"normalize": lambda part, m, s: (part - m) * s},
-        "divides before it subtracts {when}: mean and std are both of pixels from 0 to 1":
+        "computes the left edge from the height and the top edge from the width":
+            {"corner": lambda x, side: middle(x, side)[::-1]},
+        "does not normalize": {"normalize": lambda part, *_: part},
+        "does not normalize, and crops the corner": {"normalize": lambda part, *_: part, "corner": lambda *_: (0, 0)},
+        "multiplies by std instead of dividing by it": {"normalize": lambda part, m, s: (part - m) * s},
+        "divides by std before it subtracts the mean":
             {"normalize": lambda part, m, s: part / s - m},
-        "adds the mean {when}; subtract": {"normalize": lambda part, m, s: (part + m) / s},
-        "takes std for mean and mean for std {when}": {"normalize": lambda part, m, s: (part - s) / m},
-        "scales to pixels of 255 {when}; mean and std here are of pixels from 0 to 1":
+        "adds the mean instead of subtracting it": {"normalize": lambda part, m, s: (part + m) / s},
+        "swaps mean and std": {"normalize": lambda part, m, s: (part - s) / m},
+        "multiplies the pixels by 255, but mean and std are those of pixels from 0 to 1":
             {"normalize": lambda part, m, s: (part * 255 - m) / s},
-        "leaves out std {when}": {"normalize": lambda part, m, s: part - m},
-        "divides by the square of std {when}": {"normalize": lambda part, m, s: (part - m) / s**2},
-        "mirrors the image {when}": {"normalize": lambda part, m, s: ((part - m) / s).flip(2)},
-        "uses the image's own mean and std {when}: a dark image then looks like a bright one, unlike in training":
+        "does not divide by std": {"normalize": lambda part, m, s: part - m},
+        "divides by the square of std": {"normalize": lambda part, m, s: (part - m) / s**2},
+        "mirrors the image": {"normalize": lambda part, m, s: ((part - m) / s).flip(2)},
+        "uses the crop's own mean and std, so that a dark image looks like a bright one, unlike in training":
             {"scale": lambda part, image: own(part)},
-        "uses the whole image's own mean and std {when}: a dark image then looks like a bright one":
+        "uses the whole image's own mean and std, so that a dark image looks like a bright one":
             {"scale": lambda part, image: own(image)},
-        "uses the first channel's numbers for all {when}": {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
+        "uses the first channel's mean and std for all channels": {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
     }) | {
-        "one image is (C, H, W), without an axis for a batch": lambda *given: see(*given)[None],
+        "one image is (C, H, W), without a batch axis": lambda *given: see(*given)[None],
     },
 )  # fmt: skip
 check_see = SEE.check
@@ -165,16 +166,16 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> d
     if look == "features":
         reject_if(not hasattr(got, "forward_features"), "gives another kind of model; keep the ViT and change its head")
         kept = same(got.eval().forward_features(images), start.forward_features(images))
-        reject_if(not kept, "gives other features than before: was a new model made, without the old weights?")
+        reject_if(not kept, "gives different features from before: was a new model created without the old weights?")
         return {look: True}
     logits = got(images)
     if look == "logits":
         reject_if(tuple(logits.shape) == (5, 10), f"still has the 10 classes of the old task; expected {K}")
         expect_tensor(logits, (5, K), f"for 5 images and {K} classes")
         random, biased = logits.abs().max() > 1e-6, same(logits, logits[:1].expand(5, K))
-        reject_if(random and biased, "leaves torch's random start in the head's bias; it should be zero too")
+        reject_if(random and biased, "leaves torch's random numbers in the head's bias, but it should be zero too")
         words = "the paper starts fine-tuning from zeros (section 3.2), so that the first loss is ln K"
-        reject_if(random, f"starts with a head of random numbers; {words}")
+        reject_if(random, f"starts with a head of random numbers, but {words}")
     else:
         expect_head_alone(got, logits)
     return {look: True}
@@ -189,7 +190,7 @@ def expect_head_alone(model: nn.Module, logits: Tensor) -> None:
     reject_if(len(rest) == len(body), "lets the whole model learn: call requires_grad_(False) on what should stay")
     reject_if(rest, f"lets {len(rest)} parameters of the backbone learn: {', '.join(rest[:3])}")
     only = ", ".join(sorted(n for n in head if learns[n]))
-    reject_if(not all(learns[n] for n in head), f"lets only {only} learn; the head has weight and bias")
+    reject_if(not all(learns[n] for n in head), f"lets only {only} learn, but the head has a weight and a bias")
     logits.sum().backward()
     lost = any(p.grad is None for name, p in model.named_parameters() if name in head)
     reject_if(lost, "passes no gradient to the head")

@@ -28,15 +28,15 @@ def maps(shape: Sequence[int], m: int, r: int, scale: float, zero: bool = False)
         x, W, b, A, B = (torch.randn(size) for size in (shape, (m, n), (m,), (r, n), (m, r)))
         return x, W, b, A, torch.zeros(m, r) if zero else B, scale
 
-    words = f"for x {shape}, W ({m}, {n}), A ({r}, {n}), B ({m}, {r})" + (", all of B 0" if zero else f", scale {scale}")
+    words = f"for x {shape}, W ({m}, {n}), A ({r}, {n}), B ({m}, {r})" + (", B = 0" if zero else f", scale {scale}")
     return Case(draw, words)
 
 
 LORA = Exercise(
     name="lora",
     reference=lora(lambda y, b, thin, s: y + b + s * thin),
-    says="{words}",
-    unknown="gives other numbers {when} than W x + b + scale B A x",
+    says="{when}: {words}",
+    unknown="the result is not W x + b + scale B A x",
     contract_case=maps((5, 6), 4, 2, 0.5),
     ideas={
         "with B = 0, the output of the frozen layer": [maps((5, 6), 4, 2, 1.0, zero=True)],
@@ -47,18 +47,18 @@ LORA = Exercise(
         "gradients for A and B": [contract],
     },
     mistakes={
-        "forgets the bias {when}": lora(lambda y, b, thin, s: y + s * thin),
-        "forgets the bias, and the low-rank term {when}": lora(lambda y, b, thin, s: y),
-        "leaves the low-rank term out {when}": lora(lambda y, b, thin, s: y + b),
-        "forgets the scale {when}": lora(lambda y, b, thin, s: y + b + thin),
-        "scales all of it {when}; only the low-rank term is scaled": lora(lambda y, b, thin, s: s * (y + b + thin)),
-        "scales the matrix and not the low-rank term {when}": lora(lambda y, b, thin, s: s * (y + b) + thin),
-        "divides by the scale {when}": lora(lambda y, b, thin, s: y + b + thin / s),
-        "leaves the frozen layer out {when}: LoRA adds to it": lora(lambda y, b, thin, s: s * thin),
-        "leaves W x out {when}": lora(lambda y, b, thin, s: s * thin + b),
-        "adds the bias twice {when}": lora(lambda y, b, thin, s: y + 2 * b + s * thin),
-        "scales the bias too {when}": lora(lambda y, b, thin, s: y + s * (thin + b)),
-        "subtracts the low-rank term {when}": lora(lambda y, b, thin, s: y + b - s * thin),
+        "forgets the bias": lora(lambda y, b, thin, s: y + s * thin),
+        "forgets the bias and the low-rank term": lora(lambda y, b, thin, s: y),
+        "leaves out the low-rank term": lora(lambda y, b, thin, s: y + b),
+        "forgets the scale": lora(lambda y, b, thin, s: y + b + thin),
+        "scales the whole result, but only the low-rank term is scaled": lora(lambda y, b, thin, s: s * (y + b + thin)),
+        "scales the frozen layer instead of the low-rank term": lora(lambda y, b, thin, s: s * (y + b) + thin),
+        "divides by the scale": lora(lambda y, b, thin, s: y + b + thin / s),
+        "leaves out the frozen layer, but LoRA adds to its output": lora(lambda y, b, thin, s: s * thin),
+        "leaves out W x": lora(lambda y, b, thin, s: s * thin + b),
+        "adds the bias twice": lora(lambda y, b, thin, s: y + 2 * b + s * thin),
+        "scales the bias too": lora(lambda y, b, thin, s: y + s * (thin + b)),
+        "subtracts the low-rank term": lora(lambda y, b, thin, s: y + b - s * thin),
     },
 )  # fmt: skip
 check_lora = LORA.check
@@ -77,16 +77,16 @@ def listed(answer: Function, lr: float, decay: float, depth: int) -> dict[str, l
     when, kind = f"for lr {lr}, decay {decay}, {depth} blocks", f"{depth + 2} learning rates"
     got = as_list(answer(lr, decay, depth), when, kind)
     got = [as_number(rate, when) for rate in got]
-    words = f"gives a rate for each block alone {when}; the embedding and the head have rates too"
+    words = f"gives rates for the blocks only {when}; the embedding and the head have rates too"
     reject_if(len(got) == depth, words)
-    reject_if(len(got) != depth + 2, f"gives {len(got)} rates {when}: embedding, {depth} blocks, head are {depth + 2}")
+    reject_if(len(got) != depth + 2, f"gives {len(got)} rates {when}; embedding, {depth} blocks and head make {depth + 2}")
     return {"rates": got}
 
 
 def other_rates(got: list[Any], right: list[Any], *given: Any) -> str:
     """What to say of rates that no known mistake gives."""
     mine, theirs = (", ".join(f"{x:.4g}" for x in rates) for rates in (got, right))
-    return f"gives {mine} {{when}}, not {theirs}"
+    return f"gives {mine}; it should give {theirs}"
 
 
 RATES = Exercise(
@@ -94,7 +94,7 @@ RATES = Exercise(
     reference=layers(lambda lr, decay, n, depth: lr * decay**n),
     observe=listed,
     when="for lr {}, decay {}, {} blocks".format,
-    says="{words}",
+    says="{when}: {words}",
     unknown=other_rates,
     ideas={
         "one rate for the embedding, for each block, and for the head":
@@ -104,19 +104,19 @@ RATES = Exercise(
         "a decay of 1 leaves all alike": cases((2e-3, 1.0, 3)),
     },
     mistakes={
-        f"{words} {{when}}": layers(rule) for words, rule in {
+        words: layers(rule) for words, rule in {
             "runs the wrong way: the head should learn fastest": lambda lr, decay, n, depth: lr * decay ** (depth + 1 - n),
-            "decays the head too; it has the full rate": lambda lr, decay, n, depth: lr * decay ** (n + 1),
+            "decays the head too, but the head should have the full rate": lambda lr, decay, n, depth: lr * decay ** (n + 1),
             "stops one layer short: the embedding is decayed depth + 1 times":
                 lambda lr, decay, n, depth: lr * decay ** max(n - 1, 0),
             "divides by decay where it should multiply": lambda lr, decay, n, depth: lr / decay**n,
-            "gives the head more than lr: its exponent is 0, the embedding's depth + 1":
+            "gives the head more than lr: its exponent is 0, and the embedding's is depth + 1":
                 lambda lr, decay, n, depth: lr * decay ** (n - 1),
-            "falls by equal steps; each layer has the one above times decay":
+            "falls by equal steps, but each layer has decay times the rate of the one above":
                 lambda lr, decay, n, depth: lr * (1 - (1 - decay) * n),
-            "gives all the same rate": lambda lr, decay, n, depth: lr,
-            "leaves lr out": lambda lr, decay, n, depth: decay**n,
-            "decays once for all below the head": lambda lr, decay, n, depth: lr * decay ** min(n, 1),
+            "gives all layers the same rate": lambda lr, decay, n, depth: lr,
+            "leaves out lr": lambda lr, decay, n, depth: decay**n,
+            "decays only once for all layers below the head": lambda lr, decay, n, depth: lr * decay ** min(n, 1),
         }.items()
     },
 )  # fmt: skip
@@ -155,7 +155,7 @@ def back_to_painted(exercise: Exercise, answer: Function) -> None:
     """Mistake unless the gradient reaches the predictions."""
     given = masked(3, 6, 4).draw()
     got = answer(*given)
-    reject_if(not isinstance(got, Tensor), f"gives {short(got)}, which passes no gradient on: leave .item() out")
+    reject_if(not isinstance(got, Tensor), f"gives {short(got)}, which passes no gradient on: leave out .item()")
     expect_gradients(exercise, answer, given)
 
 
@@ -164,8 +164,8 @@ MASKED = Exercise(
     reference=lambda p, x, h: (p - taken(x.detach(), h)).square().mean(),
     observe=lambda answer, *given: {"": as_number(answer(*given), for_images(*given))},
     when=for_images,
-    says="{words}",
-    unknown=lambda got, right, *given: f"gives {got:.4f} {{when}}; it should give {right:.4f}",
+    says="{when}: {words}",
+    unknown=lambda got, right, *given: f"gives {got:.4f}; it should give {right:.4f}",
     ideas={
         "0 when every hidden patch is predicted exactly": [masked(3, 6, 4, painted=True)],
         "the mean square on hidden patches, each image by its own list":
@@ -173,32 +173,33 @@ MASKED = Exercise(
         "the gradient that goes with it": [back_to_painted, contract],
     },
     mistakes={
-        f"{words} ({{when}})": wrong for words, wrong in {
-            "compares the first patches, whichever are hidden": lambda p, x, h: F.mse_loss(p, x[:, : h.shape[1]]),
-            "takes the first image's list for all: each image hides its own": lambda p, x, h: F.mse_loss(p, x[:, h[0]]),
-            "compares with the hidden patches in the order of the image; predicted ones come in the order of `hidden`":
-                lambda p, x, h: F.mse_loss(p, taken(x, h.sort(dim=1).values)),
-            "picks one pixel of each patch: the index for gather must be as wide as a patch, expand it":
-                lambda p, x, h: (p - x.gather(1, h[:, :, None])).square().mean(),
-            "picks every image's list for every image: patches[:, hidden] is too much, index images and patches together":
-                lambda p, x, h: (p - x[:, h]).square().mean(),
-            "divides by the patches of one image, though it sums over all images":
-                lambda p, x, h: (p - taken(x, h)).square().sum() / p[0].numel(),
-            "divides by all patches, though only the hidden ones count": lambda p, x, h: F.mse_loss(laid(p, x, h), x),
-            "counts visible patches as wrong: nobody predicted them":
-                lambda p, x, h: F.mse_loss(laid(p, torch.zeros_like(x), h), x),
-            "gives the sum, not the mean: it then depends on the batch": lambda p, x, h: (p - taken(x, h)).square().sum(),
-            "sums over the pixels of a patch, and takes the mean of that":
-                lambda p, x, h: (p - taken(x, h)).square().sum(dim=2).mean(),
-            "sums over patches and pixels, and takes the mean over images":
-                lambda p, x, h: (p - taken(x, h)).square().sum() / len(p),
-            "takes the root": lambda p, x, h: F.mse_loss(p, taken(x, h)).sqrt(),
-            "takes absolute differences; squares are wanted": lambda p, x, h: F.l1_loss(p, taken(x, h)),
-            "gives the mean difference, where too bright and too dark cancel": lambda p, x, h: (p - taken(x, h)).mean(),
-            "halves it": lambda p, x, h: F.mse_loss(p, taken(x, h)) / 2,
-            "counts each hidden patch as one of all":
-                lambda p, x, h: F.mse_loss(p, taken(x, h)) * x.shape[1] / h.shape[1],
-        }.items()
+        "compares the first patches, whichever are hidden": lambda p, x, h: F.mse_loss(p, x[:, : h.shape[1]]),
+        "uses the first image's list for all images, but each hides patches of its own":
+            lambda p, x, h: F.mse_loss(p, x[:, h[0]]),
+        "compares with the hidden patches in the order of the image, but predictions come in the order of `hidden`":
+            lambda p, x, h: F.mse_loss(p, taken(x, h.sort(dim=1).values)),
+        "picks one pixel of each patch: expand the index for gather to the width of a patch":
+            lambda p, x, h: (p - x.gather(1, h[:, :, None])).square().mean(),
+        "applies every image's list to every image with patches[:, hidden]: index images and patches together":
+            lambda p, x, h: (p - x[:, h]).square().mean(),
+        "divides by the patches of one image, though it sums over all images":
+            lambda p, x, h: (p - taken(x, h)).square().sum() / p[0].numel(),
+        "divides by all patches, though only the hidden ones count": lambda p, x, h: F.mse_loss(laid(p, x, h), x),
+        "counts the visible patches as wrong, but they are not predicted":
+            lambda p, x, h: F.mse_loss(laid(p, torch.zeros_like(x), h), x),
+        "gives the sum instead of the mean, so that the loss depends on the size of the batch":
+            lambda p, x, h: (p - taken(x, h)).square().sum(),
+        "sums over the pixels of a patch, and takes the mean of that":
+            lambda p, x, h: (p - taken(x, h)).square().sum(dim=2).mean(),
+        "sums over patches and pixels, and takes the mean over images":
+            lambda p, x, h: (p - taken(x, h)).square().sum() / len(p),
+        "takes the square root of the mean": lambda p, x, h: F.mse_loss(p, taken(x, h)).sqrt(),
+        "takes absolute differences instead of squares": lambda p, x, h: F.l1_loss(p, taken(x, h)),
+        "averages the differences without squaring them, so that too bright and too dark cancel":
+            lambda p, x, h: (p - taken(x, h)).mean(),
+        "halves the loss": lambda p, x, h: F.mse_loss(p, taken(x, h)) / 2,
+        "is too large by the ratio of all patches to the hidden ones":
+            lambda p, x, h: F.mse_loss(p, taken(x, h)) * x.shape[1] / h.shape[1],
     },
 )  # fmt: skip
 check_masked_loss = MASKED.check

@@ -135,7 +135,7 @@ def linear(exercise: ModuleExercise, answer: Function) -> None:
             zero = modules.output(module, torch.zeros_like(one), "for images", modules.right_shape(exercise, sizes, one))
             straight = alike(module(one) + module(two) - zero, module(one + two))
             alone = torch.cat([module(image[None]) for image in one])
-            bent = "is not linear in the pixels: the projection has no activation, norm or dropout"
+            bent = "is not linear in the pixels: the projection should have no activation, norm or dropout"
             reject_if(not straight, bent)
             mixed = "an image gets different tokens alone and in a batch: images must not mix"
             reject_if(not alike(alone, module(one)), mixed)
@@ -158,7 +158,7 @@ def in_place(exercise: ModuleExercise, answer: Function) -> None:
         images = unpatchify(marked.contiguous(), P, (shape[2], shape[3]))
         moved = (module(images) - module(torch.zeros_like(images))).abs().sum(2) > 1e-9  # (image n, token)
         if not torch.equal(moved, torch.eye(N, dtype=torch.bool)):
-            order = "the tokens come in another order than the patches, which run from left to right, then down"
+            order = "the tokens are not in the order of the patches, which run from left to right, then down"
             words = SEVERAL if (moved.sum(1) > 1).any() else order
             readable(exercise, answer)
             modules.reading_of(replace(exercise, unknown=words), module, x, (P, C, D))
@@ -179,13 +179,13 @@ PATCH_EMBED = ModuleExercise(
     },
     mistakes={
         "flatten the grid, then move D to the end": convolved,
-        "N and D are exchanged: transpose them": lambda x, w, b: project(x, w, b).mT,
+        "N and D are swapped: transpose them": lambda x, w, b: project(x, w, b).mT,
         "put the rows of the grid one after another": lambda x, w, b: convolved(x, w, b).permute(0, 2, 3, 1),
-        "cut, but not yet projected to width D": lambda x, w, b: patchify(x, side(x, w)),
+        "the patches are cut, but not yet projected to width D": lambda x, w, b: patchify(x, side(x, w)),
         "the patches overlap: the stride of the convolution should be P":
             lambda x, w, b: convolved(x, w, b, overlap=True).flatten(2).mT,
         "the convolution has padding, but should have none": lambda x, w, b: convolved(x, w, b, padding=1).flatten(2).mT,
-        "the class token comes later": lambda x, w, b: F.pad(project(x, w, b), (0, 0, 1, 0)),
+        "the class token is added later": lambda x, w, b: F.pad(project(x, w, b), (0, 0, 1, 0)),
         "the patches are ordered from top to bottom first, but should go from left to right, then down: rows before columns":
             lambda x, w, b: convolved(x, w, b).mT.flatten(2).mT,
         SEVERAL: partial(project, cut=lambda x, P: x.reshape(len(x), -1, x.shape[1] * P * P)),
@@ -209,6 +209,6 @@ PATCH_EMBED = ModuleExercise(
     },
     cases=[((2, 3, 8), (2, 3, 4, 6)), ((4, 1, 5), (1, 1, 8, 12)), ((3, 2, 7), (3, 2, 9, 3)), ((2, 3, 8), (2, 3, 6, 4))],
     count="(B, N, D)",
-    unknown="gives other numbers than PatchEmbed with the same weights",
+    unknown="gives different numbers from PatchEmbed with the same weights",
     unread="stores its weight in a form that fits no published weights: use nn.Linear or nn.Conv2d",
 )  # fmt: skip

@@ -112,7 +112,7 @@ def short(value: Any) -> str:
     if isinstance(value, np.ndarray) and value.ndim:
         return f"a numpy array of shape {value.shape}"
     if isinstance(value, (list, tuple)) and len(value) > 20:
-        return f"a {type(value).__name__} of {len(value)} things"
+        return f"a {type(value).__name__} of {len(value)} elements"
     try:
         text = repr(value).partition("\n")[0]
     except Exception:  # a value that cannot be written down

@@ -47,34 +47,35 @@ def to_the_byte(config: ViTConfig, batch: int) -> list[Case]:
     room, H = sum(training_bytes(config, batch).values()), f"for {named(config)} and "
     return [
         Case(partial(tuple, (config, bytes_ / 2**30)), f"{H}{bytes_ / 2**30:.6g} GiB, {words} a batch of {batch} needs")
-        for bytes_, words in ((room, "to the byte what"), (room - 1, "a byte less than"))
+        for bytes_, words in ((room, "exactly what"), (room - 1, "a byte less than"))
     ]
 
 
 def other_batch(got: float, right: int, config: ViTConfig, gibibytes: float) -> str:
     """What to say of a number that no known mistake gives."""
     if got < 0:
-        return "weights, gradients and optimizer alone are too large. That is 0 images"
+        return "weights, gradients and optimizer alone do not fit, so the answer is 0"
     if not right:
-        return "not even one image fits beside the weights, so 0 is wanted"
-    return unless_first(24, "subtract what is there once, then divide by what an image needs")(got, right, gibibytes)
+        return "not even one image fits beside the weights, so the answer is 0"
+    return unless_first(24, "subtract what is stored once, then divide by what one image needs")(got, right, gibibytes)
 
 
 NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
-    "GB of 10^9 bytes are taken for GiB of 2**30": {"unit": 1e9},
-    "one too few: a batch that fits to the last byte fits, so compare with <=": {"count": lambda x: math.ceil(x) - 1},
+    "uses GB of 10^9 bytes instead of GiB of 2**30 bytes": {"unit": 1e9},
+    "one too few: a batch that needs exactly the memory there is still fits, so compare with <=":
+        {"count": lambda x: math.ceil(x) - 1},
     "one too many: is it rounded up, or does a loop stop one too late?": {"count": math.ceil},
-    "rounded down to a power of two; the largest batch is asked":
+    "that is rounded down to a power of two, but the largest batch is wanted":
         {"count": lambda x: 2 ** math.floor(math.log2(x))},
-    "with fused=False, attention that stores its weights; leave the default": {"fused": False},
-    "multiplied by 4: training_bytes counts bytes already": {"unit": 2**28},
-    "activations alone are counted; weights, gradients and optimizer take memory too": {"copies": 0},
+    "that is for fused=False, where attention stores its weights: leave the default": {"fused": False},
+    "multiplied by 4, but training_bytes already counts bytes": {"unit": 2**28},
+    "only the activations are counted, but weights, gradients and optimizer take memory too": {"copies": 0},
     **{
-        f"not all four numbers per parameter are counted, but {n}: weight, gradient, and two of AdamW's": {"copies": n}
+        f"only {n} of the four numbers per parameter count: weight, gradient, and two of AdamW's": {"copies": n}
         for n in (1, 2, 3)
     },
     **{
-        f"{n} of the four numbers per parameter are counted for every image; weights, gradients, optimizer are there once":
+        f"{n} of the four numbers per parameter count for every image, but they are stored only once":
             {"copies": 4 - n, "each": n}
         for n in (1, 2, 3, 4)
     },
@@ -84,7 +85,7 @@ BATCH = Exercise(
     reference=fit,
     when=lambda config, gibibytes: f"for {named(config)} and {gibibytes:.6g} GiB",
     says="gives {got:,} {when}; it should give {right:,}: {words}",
-    kind="a whole number of images: //, or math.floor",
+    kind="a whole number of images, by // or math.floor",
     unknown=other_batch,
     hints=KEYS,
     ideas={
@@ -118,7 +119,7 @@ def every_token(c: ViTConfig) -> float:
 def odd_unit(got: float, right: float, *given: Any) -> str | None:
     """What is odd about days that are too many or too few by a unit of time."""
     units = {
-        "these are seconds, minutes or hours": (86400, 1440, 24),
+        "that is in seconds, minutes or hours": (86400, 1440, 24),
         "a day has 24 * 60 * 60 seconds": (60, 3600, 1 / 24, 1 / 60),
     }
     return next(
@@ -127,21 +128,21 @@ def odd_unit(got: float, right: float, *given: Any) -> str | None:
 
 
 FACTORS: Mapping[str, Function] = {  # by which wrong days differ from the right ones
-    "multiply-adds over a peak in FLOPs: a multiply-add is two of them": lambda *_: 1 / 2,
-    "twice too many: a multiply-add is 2 FLOPs, once": lambda *_: 2,
-    "only the forward pass is counted; the backward pass costs about twice as much again": lambda *_: 1 / 3,
-    "only the forward pass is counted, and multiply-adds are taken for FLOPs": lambda *_: 1 / 6,
-    "only the backward pass is counted; add the forward pass": lambda *_: 2 / 3,
+    "divides multiply-adds by a peak in FLOPs, but a multiply-add is 2 FLOPs": lambda *_: 1 / 2,
+    "twice too long: count the 2 FLOPs of a multiply-add only once": lambda *_: 2,
+    "only the forward pass is counted, but the backward pass costs about twice as much again": lambda *_: 1 / 3,
+    "only the forward pass is counted, and a multiply-add counts as one FLOP": lambda *_: 1 / 6,
+    "only the backward pass is counted: add the forward pass": lambda *_: 2 / 3,
     "three times too long: training_multiply_adds already includes the backward pass": lambda *_: 3,
-    "the share is left out, and no training reaches the peak": lambda c, images, epochs, peak, share: share,
-    "multiplied by the share; divide by it, because reaching less takes longer":
+    "the share of the peak is left out, but no training reaches the peak": lambda c, images, epochs, peak, share: share,
+    "multiplied by the share: divide by it, because a slower GPU takes longer":
         lambda c, images, epochs, peak, share: share**2,
     "that is for one epoch": lambda c, images, epochs, *_: 1 / epochs,
     "that is for one image in each epoch": lambda c, images, *_: 1 / images,
     "that is for one token in each image": lambda c, *_: 1 / c.num_tokens,
-    "parameters are counted; each weight is used once for every token": lambda c, *_: every_token(c) / c.num_tokens,
-    "parameters times tokens leave out scores and mixing": lambda c, *_: every_token(c),
-    "upside down": lambda *given: days(*given) ** -2,
+    "parameters are counted, but each weight is used once for every token": lambda c, *_: every_token(c) / c.num_tokens,
+    "parameters times tokens leaves out scores and mixing": lambda c, *_: every_token(c),
+    "upside down: divide the FLOPs by those that the GPU reaches in a day": lambda *given: days(*given) ** -2,
 }  # fmt: skip
 DAYS = Exercise(
     name="training_days",
@@ -152,7 +153,7 @@ DAYS = Exercise(
     says="gives {got:,.5g} {when}; it should give {right:,.5g}: {words}",
     kind="a number of days",
     odd=odd_unit,
-    unknown=unless_first(300, "FLOPs of all images and epochs, over those that the GPU reaches in a day"),
+    unknown=unless_first(300, "divide the FLOPs of all images and epochs by those that the GPU reaches in a day"),
     hints=KEYS,
     rtol=0.02,  # attention that stores its weights costs a little less than fused; both are right
     ideas={

@@ -16,12 +16,12 @@ from vit_helpers.vit import ViTConfig
 B16, S16, L16 = (ViTConfig.from_name(name) for name in ("B/16", "S/16", "L/16"))
 SMALL = ViTConfig((24, 40), 4, 3, 10, 64, 2, 4)
 AVERAGED = ViTConfig(32, 4, 1, 10, 96, 3, 3, mlp_ratio=2, class_token=False, pool="avg")
-KEYS = {"'int' and 'str'": "sum() of a dictionary adds up its keys. sum(... .values()) is meant"}
+KEYS = {"'int' and 'str'": "sum() of a dictionary adds up its keys: use .values()"}
 
 
 def unless_first(first: Any, words: str) -> Function:
     """Words about a number that no known mistake gives: others where the first case, which has this argument, was right."""
-    earlier = "an earlier try was right. Is a number, or a config, fixed in your code?"
+    earlier = "an earlier case was right. Is a number or a config fixed in your code?"
     return lambda got, right, *given: words if first in given else earlier
 
 
@@ -63,11 +63,11 @@ def counted(answer: Function, T: int, D: int, M: int, look: Sequence[str]) -> di
     when, parts = f"for T = {T}, D = {D}, M = {M}", list(right_parts(T, D, M))
     got, wanted = answer(T, D, M), ", ".join(f'"{part}"' for part in parts)
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
-    words = f"it should give a dictionary of {wanted}, because the single parts show what grows with T"
+    words = f"it should give a dictionary of {wanted}, because the separate parts show what grows with T"
     reject_if(not isinstance(got, Mapping), f"gives {short(got)} {when}; {words}")
     missing = [part for part in parts if part not in got]
     extra = ", ".join(short(key) for key in got if key not in parts)
-    reject_if(missing, f"lacks {', '.join(missing)} (it has also: {extra or 'nothing else'}); the keys are {wanted}")
+    reject_if(missing, f"lacks {', '.join(missing)} (it also has: {extra or 'nothing else'}); the keys are {wanted}")
     reject_if(extra, f"has {extra}, which is none of the five: {wanted}")
     return {part: as_number(got[part], f'as "{part}" {when}') for part in look}
 
@@ -75,10 +75,10 @@ def counted(answer: Function, T: int, D: int, M: int, look: Sequence[str]) -> di
 def odd_pairs(got: float, right: float, T: int, D: int, M: int, look: Sequence[str]) -> str | None:
     """What is odd about a wrong number of scores or mixing."""
     found = {
-        "every pair counts, in both directions, and a token meets itself too: T * T": abs(2 * got - right) in (0, T * D),
-        "the number of heads changes nothing: h heads of width D / h do as much as one of width D, T * T * D":
+        "every pair counts in both directions, and every token with itself: T * T": abs(2 * got - right) in (0, T * D),
+        "the number of heads changes nothing: h heads of width D / h cost as much as one of width D, T * T * D":
             got and max(got / right, right / got) in (3, 4, 6, 8, 12, 16),
-        "softmax or the scale is counted; products of matrices only": (got - right) / (T * T) in (1, 2, 3, 4),
+        "softmax or the scale is counted, but only matrix products should be": (got - right) / (T * T) in (1, 2, 3, 4),
     }  # fmt: skip
     return next((words for words, so in found.items() if so and look == PAIRS), None)
 
@@ -90,7 +90,7 @@ BLOCK = Exercise(
     when=lambda T, D, M, look: f"for T = {T}, D = {D}, M = {M}",
     says='gives {got:,} as "{part}" {when}; it should give {right:,}: {words}',
     odd=odd_pairs,
-    unknown=unless_first(197, "products of matrices, (rows x inner) @ (inner x columns), are counted"),
+    unknown=unless_first(197, "count matrix products: (rows x inner) @ (inner x columns)"),
     rtol=1e-6,
     ideas={
         "a dictionary with a number for each of the five parts":
@@ -101,29 +101,29 @@ BLOCK = Exercise(
     mistakes={
         "these are FLOPs: a multiply-add is one product and one sum, so there are half as many":
             changed((*EACH, *PAIRS), lambda n, *_: 2 * n),
-        "biases are counted; they are sums without a product": changed(EACH, lambda n, T, D, M, biases: n + T * biases),
+        "biases are counted, but they are sums without a product": changed(EACH, lambda n, T, D, M, biases: n + T * biases),
         "these are the learned weights; each of them is used once for every token, so T is missing":
             changed(EACH, lambda n, T, *_: n / T),
         "these are the learned weights and biases; each weight is used once for every token, so T is missing":
             changed(EACH, lambda n, T, D, M, biases: n / T + biases),
-        "every token goes through alone here: T counts once, not squared": changed(EACH, lambda n, T, *_: n * T),
-        "one map of three: queries, keys and values have one each": changed(["qkv"], lambda n, *_: n / 3),
-        "two maps of three: queries, keys and values have one each": changed(["qkv"], lambda n, *_: n * 2 / 3),
-        "one map of D x D puts the heads together; three belong to qkv": changed(["output"], lambda n, *_: 3 * n),
-        "one matrix of two: D to M, and M back to D": changed(["MLP"], lambda n, *_: n / 2),
-        "M is taken as 4 D, whatever M is": changed(["MLP"], lambda n, T, D, M, _: 8 * T * D * D),
-        "one matrix of M x M is counted; there are two, D x M and M x D":
+        "every token passes through on its own here, so T counts once, not squared": changed(EACH, lambda n, T, *_: n * T),
+        "that is one matrix of three: queries, keys and values have one each": changed(["qkv"], lambda n, *_: n / 3),
+        "that is two matrices of three: queries, keys and values have one each": changed(["qkv"], lambda n, *_: n * 2 / 3),
+        "the output projection is one D x D matrix; three belong to qkv": changed(["output"], lambda n, *_: 3 * n),
+        "that is one matrix of two: D to M, and M back to D": changed(["MLP"], lambda n, *_: n / 2),
+        "M is assumed to be 4 D: use the M that is given": changed(["MLP"], lambda n, T, D, M, _: 8 * T * D * D),
+        "one matrix of M x M is counted, but there are two, D x M and M x D":
             changed(["MLP"], lambda n, T, D, M, _: T * M * M),
-        "the second matrix is taken as M x M; it is M x D": changed(["MLP"], lambda n, T, D, M, _: T * M * (D + M)),
-        "two matrices of M x M are counted; the two are D x M and M x D":
+        "the second matrix is counted as M x M, but it is M x D": changed(["MLP"], lambda n, T, D, M, _: T * M * (D + M)),
+        "two matrices of M x M are counted, but the two are D x M and M x D":
             changed(["MLP"], lambda n, T, D, M, _: 2 * T * M * M),
-        "two matrices of D x D are counted; the two are D x M and M x D":
+        "two matrices of D x D are counted, but the two are D x M and M x D":
             changed(["MLP"], lambda n, T, D, M, _: 2 * T * D * D),
-        "GELU is counted; products of matrices only": changed(["MLP"], lambda n, T, D, M, _: n + T * M),
-        "T is missing once: every token meets every token, T * T pairs": changed(PAIRS, lambda n, T, *_: n / T),
-        "T and D are swapped: T * T pairs, and a sum of D products for each":
+        "GELU is counted, but only matrix products should be": changed(["MLP"], lambda n, T, D, M, _: n + T * M),
+        "T is missing once: every token attends to every token, T * T pairs": changed(PAIRS, lambda n, T, *_: n / T),
+        "T and D are swapped: there are T * T pairs, and each needs D products":
             changed(PAIRS, lambda n, T, D, M, _: T * D * D),
-        "these are the pairs; each is a sum of D products": changed(PAIRS, lambda n, T, *_: T * T),
+        "that is the number of pairs, but each needs D products": changed(PAIRS, lambda n, T, *_: T * T),
     },
 )  # fmt: skip
 check_block_multiply_adds = BLOCK.check
@@ -157,7 +157,7 @@ TIMES = Exercise(
     reference=times(larger),
     when=lambda config, factor: f"for factor {factor} and {named(config)}",
     says="gives {got:.5g} {when}; it should give {right:.5g}: {words}",
-    kind="a number of times",
+    kind="the ratio of two costs, a number",
     odd=rounding,
     unknown=unless_first(B16, "divide the cost of the larger image by that of the smaller one"),
     hints=KEYS,
@@ -169,26 +169,29 @@ TIMES = Exercise(
     mistakes={
         "the patches grew with the image, so there are as many as before: leave patch_size alone":
             times(lambda c, f: larger(c, f) | {"patch_size": f * c.patch_size}),
-        "there are as many patches as before: the cost of a new config is asked": lambda c, f: 1,
-        "the patches become smaller here; the image is to become larger":
+        "there are as many patches as before: count the cost of a new config": lambda c, f: 1,
+        "the patches become smaller, but the image should become larger":
             times(lambda c, f: {"patch_size": max(c.patch_size // f, 1)}),
-        "the tokens grow like that, nearly; scores and mixing grow with T * T": lambda c, f: f**2,
-        "the tokens grow like that; scores and mixing grow with T * T": grown_tokens,
-        "scores and mixing alone grow like that, nearly; the rest grows with T": lambda c, f: f**4,
-        "scores and mixing alone grow like that; the rest grows with T": lambda c, f: grown_tokens(c, f) ** 2,
-        "each part grows by its own share of the whole, and the shares are no halves": lambda c, f: (f**2 + f**4) / 2,
-        "that is the factor itself; the patches fill an area": lambda c, f: f,
-        "one side grew; both do": times(lambda c, f: {"image_size": (sides(c, f)[0], sides(c)[1])}),
-        "the height is taken for the width: image_size is a pair (H, W)": times(lambda c, f: {"image_size": sides(c, f)[0]}),
-        "the width is taken for the height: image_size is a pair (H, W)": times(lambda c, f: {"image_size": sides(c, f)[1]}),
+        "the number of tokens nearly grows like that, but scores and mixing grow with T * T": lambda c, f: f**2,
+        "the number of tokens grows like that, but scores and mixing grow with T * T": grown_tokens,
+        "only scores and mixing nearly grow like that; the rest grows with T": lambda c, f: f**4,
+        "only scores and mixing grow like that; the rest grows with T": lambda c, f: grown_tokens(c, f) ** 2,
+        "scores and mixing are not half of the cost: add up the cost of all parts": lambda c, f: (f**2 + f**4) / 2,
+        "that is the factor itself, but the patches fill an area": lambda c, f: f,
+        "only one side grew, but both should": times(lambda c, f: {"image_size": (sides(c, f)[0], sides(c)[1])}),
+        "the height is used for the width too: image_size is a pair (H, W)":
+            times(lambda c, f: {"image_size": sides(c, f)[0]}),
+        "the width is used for the height too: image_size is a pair (H, W)":
+            times(lambda c, f: {"image_size": sides(c, f)[1]}),
         "upside down: divide the cost of the larger image by that of the smaller one": lambda c, f: 1 / times(larger)(c, f),
-        "that is what is added, as a share of the cost; how many times as much is asked":
+        "that is only the increase, as a share of the old cost: divide the new cost by the old one":
             lambda c, f: times(larger)(c, f) - 1,
-        "that is what is added; how many times as much is asked": lambda c, f: cost(c, **larger(c, f)) - cost(c),
+        "that is only the increase: divide the new cost by the old one": lambda c, f: cost(c, **larger(c, f)) - cost(c),
         "that is the cost itself; divide by that of the smaller image": lambda c, f: cost(c, **larger(c, f)),
         "the class token is left out": lambda c, f: times(larger)(replace(c, class_token=False, pool="avg"), f),
-        "these are parameters; multiply-adds are asked for": times(larger, parameters),
-        "the backward pass is counted too; the forward pass of one image is wanted": times(larger, training_multiply_adds),
+        "parameters are counted instead of multiply-adds": times(larger, parameters),
+        "the backward pass is counted too, but only the forward pass of one image is wanted":
+            times(larger, training_multiply_adds),
     },
 )  # fmt: skip
 check_times_more = TIMES.check

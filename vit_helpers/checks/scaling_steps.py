@@ -85,8 +85,8 @@ def left_behind(
     model, got = run(answer, start, images, labels, parts)
     when = for_batch(start, images, labels, parts, look)
     if look == "loss":
-        words = "the model in evaluation mode, though it came in training mode: dropout would be off"
-        reject_if(not all(model.modes), f"passes {words}")
+        words = "the model in evaluation mode, although it came in training mode, so dropout is off"
+        reject_if(not all(model.modes), f"calls {words}")
         reject_if(not model.training, f"leaves {words}")
         return {look: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)}
     none = [name for name, p in model.named_parameters() if p.grad is None]
@@ -109,12 +109,12 @@ def apart(exercise: Exercise, answer: Function) -> None:
         whole = "the gradient is right, but no memory is saved"
         reject_if(max(passed) == n, f"passes the model all {n} images at once {when}: {whole}")
         reject_if(max(passed) > size, f"passes the model {max(passed)} images at once {when}; {size} are enough")
-        words = "each once is enough. Keep the loss of its pass"
+        words = "each image once is enough. Keep the loss of that pass"
         reject_if(sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {words}")
         wasted = len(passed) > math.ceil(n / (n // parts))
-        reject_if(wasted, f"calls the model {len(passed)} times {when}: parts smaller than asked waste time")
+        reject_if(wasted, f"calls the model {len(passed)} times {when}: smaller parts than asked for waste time")
         words = "the gradient is right, but memory holds all parts. Call backward() inside the loop, without retain_graph"
-        reject_if(any(model.left), f"keeps the numbers of earlier parts when the next one comes {when}: {words}")
+        reject_if(any(model.left), f"keeps the activations of earlier parts when the next one starts {when}: {words}")
 
 
 def weighed(values: Sequence[Any], weights: Sequence[float]) -> Any:
@@ -146,9 +146,9 @@ def by_parts(
     return answer
 
 
-WEIGH = "weigh each mean loss by its number of images, divide by the number of all ({when})"
+WEIGH = "weight each mean loss by its number of images, divide by the number of all ({when})"
 LOST = {  # parts that are missing, whatever the others are multiplied by
-    "only the last part is in .grad: zero_grad() once, before the loop, for backward() adds up ({when})":
+    "only the last part is in .grad: call zero_grad() once, before the loop, because backward() adds up ({when})":
         by_parts(zero="inside"),
     "only the first part is in .grad: is return inside the loop? ({when})": by_parts(pick=lambda x: x[:1]),
     "the last part is missing in .grad; include it, however small it is ({when})": by_parts(pick=lambda x: x[:-1]),
@@ -170,7 +170,7 @@ def other_gradient(got: Tensor, right: Tensor, *given: Any) -> str:
     if factor := multiple(got, right):
         return f"the gradient is {factor:.3g} times what it should be: {WEIGH}"
     off = (got - right).norm() / right.norm()
-    return f"another gradient in .grad, off by {off:.0%}: has each part its own labels? ({{when}})"
+    return f"the gradient in .grad is off by {off:.0%}: does each part use its own labels? ({{when}})"
 
 
 def accumulate_says(part: str, got: Tensor, right: Tensor, words: str, *given: Any) -> str:
@@ -185,7 +185,7 @@ ACCUMULATE = Exercise(
     observe=left_behind,
     when=for_batch,
     says=accumulate_says,
-    unknown={"gradient": other_gradient, "loss": "each part's mean loss counts as often as it has images"},
+    unknown={"gradient": other_gradient, "loss": "each part's mean loss should count as often as it has images"},
     ideas={
         "equal parts: the gradient of the mean over all images":
             [a_batch(*sizes, "gradient") for sizes in ((12, 4), (6, 1), (12, 2))],
@@ -198,16 +198,17 @@ ACCUMULATE = Exercise(
             [*(a_batch(*sizes, "loss") for sizes in ((10, 4), (12, 4), (7, 2))), contract],
     },
     mistakes=LOST | {
-        "adds up the means of {3} parts: the gradient is about {3} times too long ({when})":
+        "adds up the means of {3} parts: the gradient is about {3} times too large ({when})":
             by_parts(weigh=lambda n, N, k: 1),
-        f"weighs all parts alike, though the last is smaller: {WEIGH}": by_parts(weigh=lambda n, N, k: 1 / k),
-        "an earlier batch's gradient is still in .grad: zero_grad() once, before the loop ({when})": by_parts(zero="never"),
+        f"weights all parts equally, although the last is smaller: {WEIGH}": by_parts(weigh=lambda n, N, k: 1 / k),
+        "an earlier batch's gradient is still in .grad: call zero_grad() once, before the loop ({when})":
+            by_parts(zero="never"),
         "leaves zeros in .grad: is zero_grad() called after backward()? ({when})": by_parts(zero="after"),
-        "that is one part's share; add the parts up": by_parts(mean=lambda x, n: x[-1] * n[-1] / sum(n)),
-        "that is one part's mean loss; add up all, weighed by images": by_parts(mean=lambda x, n: x[-1]),
+        "that is one part's share: add up the parts": by_parts(mean=lambda x, n: x[-1] * n[-1] / sum(n)),
+        "that is one part's mean loss: add up all, weighted by their images": by_parts(mean=lambda x, n: x[-1]),
         "that is the sum of the parts' means": by_parts(mean=lambda x, n: sum(x)),
-        "that weighs all parts alike; weigh by images": by_parts(mean=lambda x, n: sum(x) / len(x)),
-        "that is the sum over images; divide by their number": by_parts(mean=weighed),
+        "that weights all parts equally: weight each by its number of images": by_parts(mean=lambda x, n: sum(x) / len(x)),
+        "that is the sum over images: divide by their number": by_parts(mean=weighed),
         "that is divided twice, by the images and by the parts":
             by_parts(mean=lambda x, n: weighed(x, n) / sum(n) / len(n)),
     },
@@ -228,7 +229,7 @@ COMBINE = Exercise(
     reference=lambda gs, ns: weighed(gs, ns) / sum(ns),
     when=lambda gs, ns: f"for processes with {', '.join(map(str, ns))} images",
     says="{words}",
-    unknown="gives other numbers {when} than each gradient times its share of the images, added up",
+    unknown="the result {when} is not the sum of each gradient times its share of the images",
     ideas={
         "two processes: each weighs as much as it has images": [processes((6, 3), (2, 3))],
         "one process, or many, with equal counts too":
@@ -237,23 +238,23 @@ COMBINE = Exercise(
     },
     mistakes={
         f"{words} ({{when}})": wrong for words, wrong in {
-            "takes the plain mean, where a process with few images weighs as much as one with many":
+            "takes the plain mean, where a process with few images counts as much as one with many":
                 lambda gs, ns: sum(gs) / len(ns),
-            "adds the gradients up; each is a mean, and the mean of them all is wanted": lambda gs, ns: sum(gs),
-            "weighs by the counts, but divides by the number of processes; divide by that of all images":
+            "adds up the gradients, but each is a mean, and the mean over all images is wanted": lambda gs, ns: sum(gs),
+            "weights by the counts, but divides by the number of processes instead of all images":
                 lambda gs, ns: weighed(gs, ns) / len(ns),
-            "weighs by the counts, but does not divide; divide by the number of all images": weighed,
-            "weighs by the counts, but divides by the largest; divide by their sum":
+            "weights by the counts, but does not divide: divide by the number of all images": weighed,
+            "weights by the counts, but divides by the largest instead of their sum":
                 lambda gs, ns: weighed(gs, ns) / max(ns),
-            "divides twice: by the images, and by the processes once more":
+            "divides twice: by the number of images, and by the number of processes":
                 lambda gs, ns: weighed(gs, ns) / sum(ns) / len(ns),
-            "divides each by its count; it is a mean already, so multiply by the count and divide by the sum of all":
+            "divides each gradient by its count, but it is a mean: multiply by the count and divide by the sum of all":
                 lambda gs, ns: sum(g / n for g, n in zip(gs, ns, strict=True)),
-            "divides by all images, but weighs by nothing; each gradient is a mean already, so multiply by its count":
+            "divides by all images without weighting: each gradient is a mean, so multiply it by its count":
                 lambda gs, ns: sum(gs) / sum(ns),
             "gives each process the weight of another: in which order are the counts?":
                 lambda gs, ns: weighed(gs, ns[::-1]) / sum(ns),
-            "gives zeros: c // n leaves nothing, use /": lambda gs, ns: weighed(gs, [n // sum(ns) for n in ns]),
+            "gives zeros, because c // n is 0: use /": lambda gs, ns: weighed(gs, [n // sum(ns) for n in ns]),
             "combines two processes only": lambda gs, ns: weighed(gs[:2], ns[:2]) / sum(ns[:2]),
             "combines two processes only, though it divides by all images":
                 lambda gs, ns: weighed(gs[:2], ns[:2]) / sum(ns),

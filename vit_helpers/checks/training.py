@@ -42,48 +42,51 @@ RISES = {  # wrong warm-ups: at step s of T in all, of which w to warm up
     LOST: lambda s, T, w: s / w,
     LOST + ", without - 1": lambda s, T, w: s / (w - 1),
     LOST + ", not total": lambda s, T, w: s / T,
-    "the rise ends a step late: (step + 1) / warmup is 1 in its last step": lambda s, T, w: (s + 1) / (w + 1),
-    "the rise is divided by total; it takes warmup steps": lambda s, T, w: (s + 1) / T,
-    "the rise is not divided by warmup: a factor is at most 1": lambda s, T, w: s + 1,
+    "the rise ends a step late: (step + 1) / warmup reaches 1 in the last step of the warm-up": lambda s, T, w: (
+        (s + 1) / (w + 1)
+    ),
+    "the rise is divided by total, but it takes warmup steps": lambda s, T, w: (s + 1) / T,
+    "the rise is not divided by warmup, but a factor is at most 1": lambda s, T, w: s + 1,
     "there is no rise: the factor is 1 from the first step on": lambda s, T, w: 1.0,
     "there is no rise: the cosine begins at step 0": lambda s, T, w: wave(s / T),
     "there is no rise: the cosine formula is used in the warm-up too": lambda s, T, w: wave((s - w) / (T - w)),
-    "the factor is 0 during the warm-up: // instead of /?": lambda s, T, w: float((s + 1) // w),
-    "the factor is 0 during all of the warm-up: // instead of /?": lambda s, T, w: 0.0,
+    "the factor is 0 during the warm-up: is // used instead of /?": lambda s, T, w: float((s + 1) // w),
+    "the factor is 0 during all of the warm-up: is // used instead of /?": lambda s, T, w: 0.0,
     "the cosine is already applied during the warm-up; use only the rise there": lambda s, T, w: (s + 1) / w * wave(s / T),
-    "the rise is a curve; it should be a straight line": lambda s, T, w: wave(1 - (s + 1) / w),
+    "the rise is a curve, but should be a straight line": lambda s, T, w: wave(1 - (s + 1) / w),
     "the rise is not straight: is something squared?": lambda s, T, w: ((s + 1) / w) ** 2,
-    "the warm-up falls; it should rise": lambda s, T, w: 1 - s / w,
-    "the warm-up falls to 0; it should rise to 1": lambda s, T, w: 1 - (s + 1) / w,
+    "the factor falls during the warm-up, but should rise": lambda s, T, w: 1 - s / w,
+    "the factor falls to 0 during the warm-up, but should rise to 1": lambda s, T, w: 1 - (s + 1) / w,
 }
 FALLS = {  # wrong steps after the warm-up
     "the cosine is counted from step 0; " + AFTER: lambda s, T, w: wave(s / T),
     "the cosine is counted from step 0, past its end; " + AFTER: lambda s, T, w: wave(s / (T - w)),
-    "the fall is divided by total, so it ends above 0; it takes total - warmup steps": lambda s, T, w: wave((s - w) / T),
-    "the last step is lost, its share is 0: total - warmup, without - 1": lambda s, T, w: wave((s - w) / (T - w - 1)),
-    "the fall begins a step early: step - warmup, without + 1": lambda s, T, w: wave((s - w + 1) / (T - w)),
-    "the fall begins a step late: step - warmup, without - 1": lambda s, T, w: wave((s - w - 1) / (T - w)),
-    "a straight fall, counted from step 0; it should be half a cosine": lambda s, T, w: 1 - s / T,
-    "the rise lasts a step too long: step < warmup, not step <= warmup":
+    "the fall is divided by total, so it ends above 0: divide by total - warmup": lambda s, T, w: wave((s - w) / T),
+    "the factor of the last step is 0, so that step is lost: use total - warmup, without - 1":
+        lambda s, T, w: wave((s - w) / (T - w - 1)),
+    "the fall begins a step early: use step - warmup, without + 1": lambda s, T, w: wave((s - w + 1) / (T - w)),
+    "the fall begins a step late: use step - warmup, without - 1": lambda s, T, w: wave((s - w - 1) / (T - w)),
+    "the fall is a straight line, counted from step 0, but should be half a cosine": lambda s, T, w: 1 - s / T,
+    "the rise lasts a step too long: use step < warmup, not step <= warmup":
         lambda s, T, w: (s + 1) / w if s == w else warmup_cosine(s, T, w),
     "the rise goes on after the warm-up: is there an if?": lambda s, T, w: (s + 1) / w,
 }  # fmt: skip
 WAVES = {  # the same, where t goes from 0 to 1 after the warm-up
-    "the fall is a whole cosine, which rises again: pi, not 2 * pi": lambda t: wave(2 * t),
-    "the fall ends at 0.5: pi, not pi / 2": lambda t: wave(t / 2),
-    "that is a quarter of a cosine; half a one is 0.5 * (1 + cos(pi * ...))": lambda t: math.cos(math.pi / 2 * t),
+    "the fall is a whole cosine, which rises again: use pi, not 2 * pi": lambda t: wave(2 * t),
+    "the fall ends at 0.5: use pi, not pi / 2": lambda t: wave(t / 2),
+    "that is a quarter of a cosine; half a cosine is 0.5 * (1 + cos(pi * ...))": lambda t: math.cos(math.pi / 2 * t),
     "the bare cosine falls to -1; 0.5 * (1 + cos) goes from 1 to 0": lambda t: 2 * wave(t) - 1,
-    "the bare cosine is cut off at 0; 0.5 * (1 + cos) reaches it at the end": lambda t: max(0.0, 2 * wave(t) - 1),
+    "the bare cosine is cut off at 0; 0.5 * (1 + cos) reaches 0 at the end": lambda t: max(0.0, 2 * wave(t) - 1),
     "the bare cosine without its sign rises again; 0.5 * (1 + cos) falls": lambda t: abs(2 * wave(t) - 1),
     "1 + cos goes from 2 to 0; the factor 0.5 is missing": lambda t: 2 * wave(t),
     "0.5 * cos goes from 0.5 to -0.5; the 1 + is missing": lambda t: wave(t) - 0.5,
-    "brackets: 0.5 * (1 + cos), not 0.5 * 1 + cos": lambda t: 2 * wave(t) - 0.5,
-    "brackets: 0.5 * (1 + cos), not 1 + 0.5 * cos": lambda t: 0.5 + wave(t),
+    "parentheses are missing: 0.5 * (1 + cos), not 0.5 * 1 + cos": lambda t: 2 * wave(t) - 0.5,
+    "parentheses are missing: 0.5 * (1 + cos), not 1 + 0.5 * cos": lambda t: 0.5 + wave(t),
     "1 - cos rises; 1 + cos falls": lambda t: 1 - wave(t),
-    "a sine; it should be a cosine, which begins at its highest": lambda t: wave(t - 0.5),
-    "a straight fall; it should be half a cosine": lambda t: 1 - t,
+    "that is a sine, but should be a cosine, which begins at its maximum": lambda t: wave(t - 0.5),
+    "the fall is a straight line, but should be half a cosine": lambda t: 1 - t,
     "the factor stays at 1 after the warm-up: is the fall missing, or is // used instead of /?": lambda t: 1.0,
-    "the factor is 0 after the warm-up; it should fall slowly": lambda t: 0.0,
+    "the factor is 0 after the warm-up, but should fall slowly": lambda t: 0.0,
     "the cosine takes radians: half a turn is pi, not 180": lambda t: wave(180 * t / math.pi),
     "pi is missing: the cosine falls to -1 within pi, not within 1": lambda t: wave(t / math.pi),
     "the cosine's value is squared": lambda t: wave(t) ** 2,
@@ -103,7 +106,7 @@ def observe_shares(answer: Function, total: int, warmup: int, steps: Sequence[in
     try:
         shares = [as_number(answer(s, total, warmup), f"at step {s} {of}", "a number from 0 to 1") for s in steps]
     except ZeroDivisionError:
-        end = "divide in the branch of the warm-up only, where step < warmup" if warmup == 0 else "what is 0 there?"
+        end = "divide by warmup only in the branch where step < warmup" if warmup == 0 else "what is 0 there?"
         raise Mistake(f"divides by 0 {of}: {end}") from None
     return {"share": torch.tensor(shares, dtype=torch.float32)}
 
@@ -118,10 +121,10 @@ def odd_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Seque
         words = "percent" if torch.isclose(factor, torch.tensor(100.0)) else "the learning rate itself"
         return f"that is {factor:.3g} times as much: is it {words}? Return a factor, which is at most 1"
     found = {
-        "a factor is between 0 and 1": mine.min() < -1e-6 or mine.max() > 1 + 1e-6,
-        f"the factor jumps from 1 to {mine[0]:.3g} at the end of the warm-up; the fall begins at 1":
+        "a factor should be between 0 and 1": mine.min() < -1e-6 or mine.max() > 1 + 1e-6,
+        f"the factor jumps from 1 to {mine[0]:.3g} at the end of the warm-up, but the fall should begin at 1":
             not rise and mine[0] < 0.9,
-        "the fall rises again on the way; it is half a cosine, only once": not rise and (mine.diff() > 1e-6).any(),
+        "the factor rises again during the fall, but half a cosine only falls": not rise and (mine.diff() > 1e-6).any(),
         f"the fall ends at {mine[-1]:.3g}; it should end at {wanted[-1]:.3g}": not rise and mine[-1] > wanted[-1] + 0.01,
         "is it rounded?": rounded(mine, wanted),
     }  # fmt: skip
@@ -149,7 +152,7 @@ SCHEDULE = FiveDigits(
     says=schedule_says,
     odd=odd_shares,
     unknown=other_shares,
-    fresh="gives another factor when it is called for the steps in another order: is something kept between calls?",
+    fresh="gives different factors when the steps are called in another order: is something kept between calls?",
     ideas={
         "rises straight, from 1 / warmup to 1": [asked(T, w, range(w)) for T, w in SIZES],
         "then falls along half a cosine": [asked(T, w, range(w, T)) for T, w in SIZES],
@@ -198,32 +201,33 @@ def per_batch(right: Sequence[int], sizes: Sequence[int]) -> list[float]:
 
 
 COUNTS = {  # wrong accuracies: h predictions are correct in batches of n images
-    "the mean of the batches' accuracies: a smaller last batch counts too much. Count correct predictions and divide once":
+    "that is the mean of the batches' accuracies, where a smaller last batch counts too much: count correct predictions":
         lambda h, n: fmean(per_batch(h, n)),
-    "the mean of the batches' accuracies, in percent": lambda h, n: 100 * fmean(per_batch(h, n)),
-    "the sum of the batches' accuracies; count correct predictions, divide by the images": lambda h, n: sum(per_batch(h, n)),
+    "that is the mean of the batches' accuracies, in percent": lambda h, n: 100 * fmean(per_batch(h, n)),
+    "that is the sum of the batches' accuracies: count correct predictions, divide by all images":
+        lambda h, n: sum(per_batch(h, n)),
     "divided twice: a mean over images is already a fraction": lambda h, n: sum(per_batch(h, n)) / sum(n),
-    "percent; return a fraction, from 0 to 1": lambda h, n: 100 * sum(h) / sum(n),
+    "that is in percent: return a fraction from 0 to 1": lambda h, n: 100 * sum(h) / sum(n),
     "is // used instead of /, or does nothing count as correct because argmax is missing?": lambda h, n: 0,
-    "the number of correct predictions; divide by the number of images": lambda h, n: sum(h),
-    "the fraction of wrong predictions": lambda h, n: 1 - sum(h) / sum(n),
-    "the last batch alone": lambda h, n: h[-1] / n[-1],
-    "the first batch alone: is return inside the loop?": lambda h, n: h[0] / n[0],
-    "divided by the number of batches; divide by the number of images": lambda h, n: sum(h) / len(n),
+    "that is the number of correct predictions: divide by the number of images": lambda h, n: sum(h),
+    "that is the fraction of wrong predictions": lambda h, n: 1 - sum(h) / sum(n),
+    "that is the accuracy of the last batch alone": lambda h, n: h[-1] / n[-1],
+    "that is the accuracy of the first batch alone: is return inside the loop?": lambda h, n: h[0] / n[0],
+    "divided by the number of batches instead of the number of images": lambda h, n: sum(h) / len(n),
     "the last batch's correct predictions, divided by all images: is the sum reset each time?": lambda h, n: h[-1] / sum(n),
     "all correct predictions, divided by the size of the last batch": lambda h, n: sum(h) / n[-1],
     "all correct predictions, divided by the size of the first batch": lambda h, n: sum(h) / n[0],
-    "every batch is counted as large as the first; count the images": lambda h, n: sum(h) / (len(n) * n[0]),
-    "every batch is counted as large as the last; count the images": lambda h, n: sum(h) / (len(n) * n[-1]),
+    "every batch is counted as if it were as large as the first: count the images": lambda h, n: sum(h) / (len(n) * n[0]),
+    "every batch is counted as if it were as large as the last: count the images": lambda h, n: sum(h) / (len(n) * n[-1]),
 }  # fmt: skip
 LOGITS = {  # the same from the logits and labels of every batch
-    "argmax runs over the images, dim 0; the classes are dim 1":
+    "argmax runs over the images, dim 0, but the classes are dim 1":
         lambda x, y: fmean([float(i) for a, b in zip(x, y, strict=True) for i in (a.argmax(0) == b)]),
-    "takes the smallest logit, argmin; the prediction is the largest":
+    "takes the smallest logit (argmin), but the prediction is the largest":
         lambda x, y: sum(hits([-a for a in x], y)) / len(torch.cat(y)),
     "that is the loss": lambda x, y: F.cross_entropy(torch.cat(x), torch.cat(y)),
     "that is the mean of the batches' losses": lambda x, y: fmean(map(F.cross_entropy, x, y)),
-    "the mean probability of the correct class; count the predictions that are correct":
+    "that is the mean probability of the correct class: count the correct predictions":
         lambda x, y: torch.cat(x).softmax(1).gather(1, torch.cat(y)[:, None]).mean(),
 }  # fmt: skip
 
@@ -258,13 +262,13 @@ def observe_share(answer: Function, model: nn.Module, batches: list[Any], once: 
         hook.remove()
     learning = any(training for training, _ in asked)
     reject_if(
-        learning, "asks the model in training mode: dropout makes mistakes, and statistics move. model.eval() comes first"
+        learning, "calls the model in training mode, where dropout is active and statistics change: call model.eval() first"
     )
-    back = "mode and goes in the other one: put model.training back with model.train(...)"
+    back = "mode, but is left in the other one: restore it with model.train(...)"
     other = any(m.training != came for m in model.modules())
     reject_if(other, f"the model came in {'training' if came else 'evaluation'} {back}")
     graph = once and any(graph for _, graph in asked)
-    reject_if(graph, "builds a graph for gradients, which an evaluation does not need: with torch.no_grad(): ...")
+    reject_if(graph, "builds a graph for gradients, which an evaluation does not need: use torch.no_grad()")
     return {"share": as_number(got, f"for {len(batches)} batches", "a fraction from 0 to 1")}
 
 

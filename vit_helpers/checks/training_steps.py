@@ -93,39 +93,39 @@ def gradient_length(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 LOSSES = {  # wrong losses
-    "there is a softmax before the loss; cross_entropy has its own and expects logits":
+    "there is a softmax before the loss, but cross_entropy has its own and expects logits":
         lambda x, y: F.cross_entropy(x.softmax(1), y),
-    "nll_loss expects logarithms of probabilities; cross_entropy expects logits":
+    "nll_loss expects logarithms of probabilities: use cross_entropy, which expects logits":
         lambda x, y: F.nll_loss(x.softmax(1), y),
-    "the loss is the sum over the images; it should be their mean": lambda x, y: F.cross_entropy(x, y, reduction="sum"),
+    "the loss is the sum over the images, but should be their mean": lambda x, y: F.cross_entropy(x, y, reduction="sum"),
     "the loss has the wrong sign": lambda x, y: -F.cross_entropy(x, y),
-    "the labels are smoothed; use them as they are": lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
-    "squared differences from the labels; the loss should be the cross-entropy":
+    "the labels are smoothed: use them as they are": lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
+    "the loss is a squared difference from the labels, but should be the cross-entropy":
         lambda x, y: F.mse_loss(x.softmax(1), F.one_hot(y, x.shape[1]).float()),
-    "squared differences of the logits from the labels; the loss should be the cross-entropy":
+    "the loss is a squared difference of logits and labels, but should be the cross-entropy":
         lambda x, y: F.mse_loss(x, F.one_hot(y, x.shape[1]).float()),
 }  # fmt: skip
 STEPS = {  # acts of a wrong step
     "old gradients are not reset: backward adds to them. zero_grad belongs before backward": "loss backward clip step",
     "zero_grad comes after the step; call it before backward, or old gradients are used too": "loss backward clip step zero",
-    "zero_grad stands between backward and step, so the new gradient is lost before it is used": "loss backward zero step",
+    "zero_grad comes between backward and step, so the new gradient is lost before it is used": "loss backward zero step",
     "the gradient is not clipped when the step is taken: clip after backward and before step": "zero loss backward step",
-    "the loss is clamped at max_norm, and a clamped loss has no gradient; clip the gradient": "zero loss cut step",
+    "the loss is clamped at max_norm, and a clamped loss has no gradient: clip the gradient instead": "zero loss cut step",
 } | {  # and of one that clips in another way
     words: f"zero loss backward {act} step" for words, act in {
-        "single numbers are clipped; clip_grad_norm_ limits the norm of the whole gradient": "values",
+        "every number is clipped alone, but clip_grad_norm_ limits the norm of the whole gradient": "values",
         "each parameter is clipped alone; limit the norm over all parameters together": "each",
         "each of the optimizer's groups is clipped alone; limit the norm over all parameters together": "groups",
         "only the optimizer's first group is clipped; limit the norm over all parameters together": "group",
         "the gradient is clipped to norm 1, whatever max_norm is": "one",
-        "the gradient is stretched to the norm max_norm where it is shorter; leave it as it is then": "stretch",
-        "the gradient is divided by its squared norm: is a root missing?": "square",
-        "the largest number of the gradient is clipped; its norm is the root of the sum of squares": "largest",
-        "the sum of absolute values is clipped; the norm is the root of the sum of squares": "absolute",
+        "a gradient with a norm below max_norm is scaled up, but should be left as it is": "stretch",
+        "the gradient is divided by its squared norm: is a square root missing?": "square",
+        "the largest number is taken as the norm, but the norm is the square root of the sum of squares": "largest",
+        "the sum of absolute values is taken as the norm, but it is the square root of the sum of squares": "absolute",
     }.items()
 }  # fmt: skip
 GIVEN = {  # wrong numbers beside a right step
-    "the loss is computed again after the step; return the one before it": lambda loss, a, b, x, y: F.cross_entropy(b(x), y),
+    "the loss is computed again after the step: return the one before it": lambda loss, a, b, x, y: F.cross_entropy(b(x), y),
     "divided by the size of the batch twice: cross_entropy already returns the mean": lambda loss, a, b, x, y: loss / len(y),
     "that is the accuracy": lambda loss, a, b, x, y: (a(x).argmax(1) == y).float().mean(),
     "that is the norm of the gradient": lambda loss, a, b, x, y: gradient_length(a, x, y),
@@ -141,7 +141,7 @@ def other_weights(
     """What to say of weights that no known mistake gives."""
     clipped = f" and max_norm = {max_norm:g}" if max_norm < math.inf else ""
     model = " and a model that has dropout and statistics" if has_statistics(start) else ""
-    return f"with {optimizer}{clipped}{model}, the weights are not those of one step of the optimizer a batch"
+    return f"with {optimizer}{clipped}{model}, the weights are not those of one optimizer step per batch"
 
 
 def step_says(part: str, got: Tensor, right: Tensor, words: str, *given: Any) -> str:
@@ -212,16 +212,18 @@ FIRST = "the first mistake is still there: zero_grad is between backward and ste
 MEANS = {  # wrong means of the losses of batches with n images
     "the second mistake is still there: a mean of batch means, in which a smaller last batch counts too much. Weight by "
     "len(labels)": lambda x, n: sum(x) / len(x),
-    "the loss of the last batch; return the mean over all images": lambda x, n: x[-1],
-    "the loss of the first batch: is return inside the loop?": lambda x, n: x[0],
-    "the smallest of the batches' losses; return the mean over all images": lambda x, n: min(x),
-    "the sum of the batches' losses": lambda x, n: sum(x),
-    "the sum over all images; divide by their number": weigh,
-    "weighted by size, but divided by the number of batches; divide by the number of images":
+    "that is the loss of the last batch: return the mean over all images": lambda x, n: x[-1],
+    "that is the loss of the first batch: is return inside the loop?": lambda x, n: x[0],
+    "that is the smallest of the batches' losses: return the mean over all images": lambda x, n: min(x),
+    "that is the sum of the batches' losses": lambda x, n: sum(x),
+    "that is the sum over all images: divide by their number": weigh,
+    "weighted by size, but divided by the number of batches instead of the number of images":
         lambda x, n: weigh(x, n) / len(x),
     "the batches' means, divided by the number of images: multiply each by len(labels) first": lambda x, n: sum(x) / sum(n),
-    "weighted by size, but every batch is counted as large as the first": lambda x, n: weigh(x, n) / (n[0] * len(n)),
-    "weighted by size, but every batch is counted as large as the last": lambda x, n: weigh(x, n) / (n[-1] * len(n)),
+    "weighted by size, but every batch is counted as if it were as large as the first":
+        lambda x, n: weigh(x, n) / (n[0] * len(n)),
+    "weighted by size, but every batch is counted as if it were as large as the last":
+        lambda x, n: weigh(x, n) / (n[-1] * len(n)),
     "weighted by size, but divided by the size of the last batch": lambda x, n: weigh(x, n) / n[-1],
     "every batch's loss is weighted by the last batch's size: weight inside the loop": lambda x, n: sum(x) * n[-1] / sum(n),
 }  # fmt: skip
@@ -263,7 +265,7 @@ MENDED = FiveDigits(
             epoch("loss backward zero step", lambda x, n: sum(x) / len(x)),
         "the gradients of all batches are added up: zero_grad belongs inside the loop, once per batch":
             epoch("loss backward step"),
-        "the loss is computed after the epoch; return the mean of the losses during the epoch": loss_afterwards,
+        "the loss is computed after the epoch: return the mean of the losses during the epoch": loss_afterwards,
     }
     | {words: epoch(loss=loss) for words, loss in LOSSES.items()}
     | {words: epoch(mean=mean) for words, mean in MEANS.items()},

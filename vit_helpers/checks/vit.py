@@ -188,7 +188,7 @@ READ_OUT = Exercise(
         "gives the result of the mean when the class token is requested": lambda z, n, h, p: h(n(z)[:, 1:].mean(dim=1)),
         "averages the class token with the patches, so leave out token 0": lambda z, n, h, p: h(n(z).mean(dim=1)),
         "averages before the norm, but every token must be normalized first": lambda z, n, h, p: h(n(z[:, 1:].mean(dim=1))),
-        "averages before the norm, and the class token too": lambda z, n, h, p: h(n(z.mean(dim=1))),
+        "averages before the norm, and includes the class token": lambda z, n, h, p: h(n(z.mean(dim=1))),
         "normalizes the mean once more, but only the tokens should be normalized":
             lambda z, n, h, p: h(n(n(z)[:, 1:].mean(dim=1))),
         "adds up the patches instead of taking their mean": lambda z, n, h, p: h(n(z)[:, 1:].sum(dim=1)),
@@ -202,7 +202,7 @@ READ_OUT = Exercise(
         "gives sigmoids, but a head gives logits": lambda *a: read(*a).sigmoid(),
         "there is a tanh before the head": lambda z, n, h, p: h(read(z, n, nn.Identity(), p).tanh()),
         "the head's bias is missing": lambda *a: read(*a) - a[2].bias,
-        "reads the first image for all": lambda z, n, h, p: read(z[:1], n, h, p).expand(len(z), -1),
+        "reads the first image for all images": lambda z, n, h, p: read(z[:1], n, h, p).expand(len(z), -1),
         "uses a new norm instead of the one that is given":
             lambda z, n, h, p: read(z, partial(F.layer_norm, normalized_shape=z.shape[-1:]), h, p),
         "the head reads one vector for each image": lambda z, n, h, p: h(n(z)),

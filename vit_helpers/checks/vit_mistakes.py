@@ -68,10 +68,10 @@ PASSES: dict[str, dict[str, Function]] = {  # message: a wrong stage of the pass
         "the final norm is applied twice": lambda b, n, x: n(n(run(b, x))),
         "the final norm is applied after every block instead of once at the end":
             lambda b, n, x: run([f for g in b for f in (g, n)], x),
-        "the final norm's weight and bias are exchanged":
+        "the final norm's weight and bias are swapped":
             lambda b, n, x: F.layer_norm(run(b, x), x.shape[-1:], None, None, n.eps) * n.bias + n.weight,
         "only the first block is applied, but all of them should be": lambda b, n, x: n(b[0](x)),
-        "every block is applied twice; L blocks, once each": lambda b, n, x: n(run(b, run(b, x))),
+        "every block is applied twice, but should be applied once": lambda b, n, x: n(run(b, run(b, x))),
         "the blocks are applied from last to first": lambda b, n, x: n(run(b[::-1], x)),
         "every block reads the input of the first one, but z = block(z) passes the result on": lambda b, n, x: n(b[-1](x)),
         "every block reads the input of the first one, and the results are added, but z = block(z) passes the result on":
@@ -109,9 +109,9 @@ PASSES: dict[str, dict[str, Function]] = {  # message: a wrong stage of the pass
     "cut": {
         "the image is cut with a single view or reshape, so these are pieces of pixel rows and not patches":
             lambda x, P: x.reshape(len(x), -1, P * P * x.shape[1]),
-        "the patches go down first instead of from left to right":
+        "the patches run from top to bottom first instead of from left to right":
             lambda x, P: patchify(x.mT, P).unflatten(2, (-1, P, P)).mT.flatten(2),
-        "rows and columns are exchanged, but the patches go from left to right, then down": lambda x, P: patchify(x.mT, P),
+        "rows and columns are swapped, but the patches run from left to right, then down": lambda x, P: patchify(x.mT, P),
         "a patch is flattened as (P, P, C), but C should come first":
             lambda x, P: patchify(x, P).unflatten(2, (-1, P * P)).mT.flatten(2),
     },

@@ -116,7 +116,7 @@ def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
     shape = tuple(got.shape) if isinstance(got, Tensor) else ()
     every = f"gives {shape} {when}: a result for every token, but the head reads only x[:, 0]"
     reject_if(len(shape) == 3 and shape[0] == B, every)
-    reject_if(shape == (B, sizes[4]), f"gives {shape} {when}: D numbers, so the head is missing")
+    reject_if(shape == (B, sizes[4]), f"gives {shape} {when}: these are D numbers, so the head is missing")
     return output(model, images, when, (B, K))
 
 
@@ -171,7 +171,7 @@ def close(got: Tensor, wanted: Tensor) -> bool:
 
 UNKNOWN = (
     "shapes and parameters are right, but the logits are not. Compare patches, tokens, all blocks in turn, the final norm, "
-    "the class token, the head. A block of your own? Try it in the check of notebook 04"
+    "the class token, the head. If the block is your own, try it in the check of notebook 04"
 )
 
 
@@ -191,7 +191,7 @@ def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
     if images.dtype == torch.float64 and same(got, wanted[0], atol=1e-3):
         if torch.equal(got, got.float().double()):
             expect_digits(got, wanted[0])
-        exact = "the numbers of float64 images are only as exact as float32: is something rounded, or a norm's eps not 1e-6?"
+        exact = "float64 images give only float32 precision: is something rounded, or a norm's eps not 1e-6?"
         raise Mistake(exact)
     raise Mistake(UNKNOWN)
 

@@ -15,8 +15,8 @@ Every finished run is written to the CSV file at once, with the images that it c
 continues where it stopped. Accuracy is measured on the validation split. With "test = true" in the table, accuracy on the
 test split is kept, too: report it, but base no choice on it.
 
-The error of a difference is its standard error over the seeds. "image error" is that over the images, of which another
-sample would give another difference; "both errors" combines the two; and p is corrected for the number of changes (Holm).
+The error of a difference is its standard error over the seeds. "image error" is that over the images, because another
+sample would give a different one; "both errors" combines the two; and p is corrected for the number of changes (Holm).
 
 Examples:
 

@@ -14,7 +14,7 @@ CLASS_NAMES = tuple("0123456789")
 
 
 def every_digit() -> Split:
-    """All images in the order of scikit-learn, in which those of a sheet follow each other"""
+    """All images in the order of scikit-learn, in which digits of the same sheet follow each other"""
     from sklearn.datasets import load_digits
 
     raw = load_digits()

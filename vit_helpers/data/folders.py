@@ -91,7 +91,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         try:
             new.rename(folder)
         except OSError as error:
-            raise FileExistsError(f"{shown(folder)} was made meanwhile; nothing is overwritten: {error.strerror}") from error
+            raise FileExistsError(f"{shown(folder)} appeared meanwhile; nothing is overwritten: {error.strerror}") from error
 
 
 def find_images(path: Path) -> tuple[tuple[str, ...], Found]:

@@ -130,7 +130,7 @@ def data_folder() -> Path:
 
 
 def cache_path(folder: Path, image_size: int) -> Path:
-    """Where the images of a folder at one size are cached; another Pillow may decode some of them otherwise"""
+    """Where the images of a folder at one size are cached; another Pillow version may decode some differently"""
     key = f"{folder.resolve()} {image_size} {VERSION} {PIL.__version__}"
     return data_folder() / "decoded" / hashlib.sha256(os.fsencode(key)).hexdigest()[:32]
 

@@ -192,7 +192,7 @@ def sample_rows(labels: Tensor, count: int | None) -> Tensor:
 def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """(images - mean) / std for each channel: (..., C, H, W) -> (..., C, H, W); ValueError for other numbers of channels"""
     if images.shape[-3] != len(mean):
-        raise ValueError(f"mean and std are of {len(mean)} channels, the images have {images.shape[-3]}")
+        raise ValueError(f"mean and std are for {len(mean)} channels, but the images have {images.shape[-3]}")
     return (images - images.new_tensor(mean).view(-1, 1, 1)) / images.new_tensor(std).view(-1, 1, 1)
 
 

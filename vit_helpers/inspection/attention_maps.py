@@ -18,7 +18,7 @@ def attention_map(weights: Tensor, grid: tuple[int, int], query: tuple[int, int]
     """
     extra, (rows, cols) = class_tokens(weights, grid), grid
     if query is None and not extra:
-        raise ValueError(f"{rows * cols} tokens are the patches alone, no class token: say query=(row, column)")
+        raise ValueError(f"{rows * cols} tokens are only the patches, without a class token: pass query=(row, column)")
     row, col = query or (0, 0)
     if not (0 <= row < rows and 0 <= col < cols):
         raise ValueError(f"no patch ({row}, {col}) in a grid of {rows} x {cols}")

@@ -77,9 +77,9 @@ def fill(model: nn.Module, state_dict: StateDict) -> None:
 def rename(state_dict: StateDict, library: str) -> dict[str, Tensor]:
     """Weights under our names and in our shapes, by the key map of a library; an unknown key is an error."""
     if not isinstance(state_dict, Mapping):
-        raise TypeError(f"takes a state dict, as model.state_dict() gives it; got {type(state_dict).__name__}")
+        raise TypeError(f"expected a state dict, as model.state_dict() returns it, got {type(state_dict).__name__}")
     if not state_dict:
-        raise ValueError(f"an empty state dict is no {library} ViT")
+        raise ValueError(f"an empty state dict is not a {library} ViT")
     if unknown := unknown_keys(state_dict, library):
         raise ValueError(f"{len(unknown)} of {len(state_dict)} keys are not of a {library} ViT: {', '.join(unknown[:5])}")
     return to_our_shapes({str(our_key(key, library)): value for key, value in state_dict.items()})
@@ -107,7 +107,7 @@ def to_our_shapes(state_dict: StateDict) -> dict[str, Tensor]:
             before, leaf = match.groups()
             parts = [before + name + leaf for name in "qkv"]
             if missing := [part for part in parts if part not in state_dict]:
-                raise ValueError(f"{key} is there, but {', '.join(missing)} not: the file is incomplete")
+                raise ValueError(f"the file is incomplete: it has {key}, but not {', '.join(missing)}")
             joined[f"{before}qkv{leaf}"] = torch.cat([state_dict[part] for part in parts])
         else:
             joined[key] = value.flatten(1) if key == "patch_embed.proj.weight" else value

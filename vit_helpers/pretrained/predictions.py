@@ -106,7 +106,7 @@ def leave_out(files: list[Path], note: str | None, name: str) -> list[Path]:
     sums = map_files(find_sha256, files, "comparing")
     new = [file for file, one in zip(files, sums, strict=True) if isinstance(one, Exception) or one[:SHORT] not in known]
     if not new:
-        raise ValueError(f"{name} was trained or validated on all of these {len(files):,} images: test it on others")
+        raise ValueError(f"{name} was trained or validated on all of these {len(files):,} images: test it on other images")
     if left := len(files) - len(new):
         what = f"{left:,} of {len(files):,} images are left out"
         warnings.warn(f"{what}: {name} was trained or validated on them", stacklevel=2)

@@ -36,7 +36,7 @@ class Preprocess:
         to_2tuple(self.resize), to_2tuple(self.crop)
         check_choice("interpolation", self.interpolation, ("bilinear", "bicubic"))
         if len(self.mean) != len(self.std) or not min(self.std) > 0:
-            raise ValueError(f"mean and std are a number a channel, std above 0; got {self.mean} and {self.std}")
+            raise ValueError(f"mean and std must be one number per channel, std above 0; got {self.mean} and {self.std}")
 
     @property
     def in_chans(self) -> int:
@@ -53,7 +53,7 @@ class Preprocess:
 
         if isinstance(image, Tensor):
             if image.ndim != 3 or len(image) != self.in_chans:
-                raise ValueError(f"a picture is (C, H, W) with C = {self.in_chans}, got {tuple(image.shape)}")
+                raise ValueError(f"an image is (C, H, W) with C = {self.in_chans}, got {tuple(image.shape)}")
         else:
             image = to_rgb(image).convert("L" if self.in_chans == 1 else "RGB")
         _, *sides = TF.get_dimensions(image)

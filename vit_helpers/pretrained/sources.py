@@ -137,7 +137,7 @@ def load_timm(name: str) -> Pretrained:
     state = rename(theirs.state_dict(), "timm")  # first: it names what is not a ViT
     act, own = theirs.blocks[0].mlp.act, resolve_model_data_config(theirs)
     if not isinstance(act, (nn.GELU, timm.layers.GELU)) or getattr(act, "approximate", "none") != "none":
-        raise ValueError(f"{name} has {act} in its MLPs, the paper's model the exact GELU")
+        raise ValueError(f"{name} has {act} in its MLPs, but the paper's model has the exact GELU")
     require_supported(name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic"))
     require_supported(name, vars(theirs), global_pool=("token", "avg"))
     size = tuple(own["input_size"][1:])

@@ -146,7 +146,7 @@ def restore(state: State, run: Run) -> None:
         raise ValueError(f"no run can continue from this checkpoint, because it lacks: {', '.join(missing)}")
     kept = state["recipe"] | {"total steps": state.get("total", run.steps)}
     if changed := describe_changes(kept, asdict(run.recipe) | {"total steps": run.steps}):
-        raise ValueError(f"the checkpoint was made with another recipe: {changed}")
+        raise ValueError(f"the checkpoint was made with a different recipe: {changed}")
     if "parts" in state:
         from vit_helpers.training.sharded import load_shards
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class CNN(nn.Module):
-    """Three convolutions that halve the image, the mean over all places, and a linear layer.  (B, C, H, W) -> (B, K)
+    """Three convolutions that halve the image, the mean over all positions, and a linear layer.  (B, C, H, W) -> (B, K)
 
     width: channels after the first convolution; the second and third have 2 and 4 times as many
 

@@ -87,7 +87,7 @@ def load_shards(folder: Path, run: Run, expected: dict[str, str], hint: str) -> 
     expected: the checksums of the files;  hint: the end of an error message about damage
     """
     if folder != broadcast(folder):
-        raise ValueError(f"the latest checkpoint here is {folder}, in the first process another: do both see one folder?")
+        raise ValueError(f"the latest checkpoint here is {folder}, but not in the first process: do both see one folder?")
     there = (folder / name for name in expected if (folder / name).exists())
     found = broadcast(checksums(there) if is_main_process() else {})
     if damaged := [name for name, digest in expected.items() if found.get(name) != digest]:
