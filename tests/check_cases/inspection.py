@@ -158,9 +158,9 @@ ROLLOUT_WRONG = ROLLOUT.wrong("half", {
 }) | ROLLOUT.wrong("give", {
     "wrong order": "chain(halves[::-1])", "by element instead of using @": "math.prod(halves)",
     "also by the identity":
-        "math.prod(halves, start=eye)", "returns the mean of the layers": "sum(halves) / len(halves)",
-    "last layer alone": "halves[-1]", "after the product": "(chain(means) + eye) / 2",
-    "transposes the result": "chain(halves).T", "first layer twice": "chain([halves[0], *halves])",
+        "math.prod(halves, start=eye)", "returns the mean of the blocks": "sum(halves) / len(halves)",
+    "last block alone": "halves[-1]", "after the product": "(chain(means) + eye) / 2",
+    "transposes the result": "chain(halves).T", "first block twice": "chain([halves[0], *halves])",
     "it should give (5, 5)": "torch.stack(weights).mean(0)",
     "changes its input; make": "[w.mul_(0.5) for w in weights] and chain(halves)",
 }) | {"outside the product": added, "changes its input": emptied}  # fmt: skip

@@ -221,7 +221,7 @@ def draw_intervals(
     x: str | None = None,
     y: str | None = None,
 ) -> Axes:
-    """Up to two series of means with their intervals over a logarithmic axis, side by side: filled, then open diamonds.
+    """Up to two series of means with their intervals over a logarithmic axis: filled diamonds, then open circles.
 
     series: {name: {place on the axis: (mean, low, high)}}
     """
@@ -231,7 +231,7 @@ def draw_intervals(
         means = [mean for mean, _, _ in points.values()]
         bars = [[mean - low for mean, low, _ in points.values()], [high - mean for mean, _, high in points.values()]]
         look = {"color": style.SERIES[2], "mfc": "white" if i else None, "markersize": 7, "capsize": 4}
-        ax.errorbar(places, means, bars, fmt="D", label=name, **look)
+        ax.errorbar(places, means, bars, fmt="Do"[i], label=name, **look)
     ax.axhline(0, color=style.LINE, linewidth=1)
     ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())

@@ -236,14 +236,13 @@ def draw_differences(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequ
 def draw_scaled_heads(image: Tensor, scales: Mapping[str, Tensor], tops: Sequence[float], labels: Sequence[str]) -> Figure:
     """The same heads drawn on several scales, a row for each, with its color bar.
 
-    image: (C, H, W), from 0 to 1;  scales: {name: (h, rows, cols)};  tops: of each the number drawn darkest
+    image: (C, H, W), from 0 to 1;  scales: {name: (h, rows, cols)};  tops: the numbers drawn darkest;  labels: of the bars
     """
     h = len(next(iter(scales.values())))
     fig, axes = style.new_figure(9, 2.2 * len(scales) + 0.3, nrows=len(scales), ncols=h, squeeze=False)
     for row, (line, (name, maps), top, label) in enumerate(zip(axes, scales.items(), tops, labels, strict=True)):
         for head, ax in enumerate(line):
-            title = f"head {head + 1}" if row == 0 else None
-            _, drawn = draw_over(image, maps[head], ax, title, top)
+            _, drawn = draw_over(image, maps[head], ax, f"head {head + 1}" if row == 0 else None, top)
         beside = {"transform": line[0].transAxes, "rotation": 90, "ha": "right", "va": "center"}
         line[0].text(-0.06, 0.5, name, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
         color_bar(drawn, line, label)

@@ -79,7 +79,8 @@ def draw_growth(
         aside = (8, -4) if i == 0 else (-8, 4)
         where: dict[str, Any] = {"va": "top"} if i == 0 else {"va": "bottom", "ha": "right"}
         where |= {"textcoords": "offset points", "fontsize": style.TEXT_SIZE - 2, "color": style.TEXT}
-        ax.annotate(f"slope {slope:.1f}", (x[len(x) // 2], amounts[len(x) // 2]), aside, **where)
+        at = len(x) // (3 if i == 0 else 2)  # below the first line and above the others, where lines that cross leave space
+        ax.annotate(f"slope {slope:.1f}", (x[at], amounts[at]), aside, **where)
     if mark:
         ax.axvline(mark, color=style.LINE, linewidth=1, linestyle=":")
     ax.set_xscale("log")
@@ -228,16 +229,16 @@ def draw_roofline(
     points: {name: (FLOPs for each byte, FLOPs per second)}; bandwidth: bytes per second; peak: FLOPs per second
     """
     ax, ridge = style.new_axes(ax, 9, 3.9), peak / bandwidth
-    low, high = min(x for x, _ in points.values()) / 2, max(4 * ridge, 2 * max(x for x, _ in points.values()))
+    low, high = min(x for x, _ in points.values()) / 2, max(4 * ridge, 3 * max(x for x, _ in points.values()))
     ax.plot([low, ridge], [low * bandwidth / 1e9, peak / 1e9], color=style.TEXT, linewidth=2)
     ax.plot([ridge, high], [peak / 1e9] * 2, color=style.TEXT, linewidth=2, linestyle="--")
-    ax.fill_betweenx([low * bandwidth / 1e9 / 3, 2 * peak / 1e9], low, ridge, color=style.MUTED, alpha=0.6, linewidth=0)
+    ax.fill_betweenx([low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9], low, ridge, color=style.MUTED, alpha=0.6, linewidth=0)
     for i, (name, (x, y)) in enumerate(points.items()):
         ax.plot(x, y / 1e9, "os"[i < 1], color=OTHER if i < 1 else ATTENTION, markersize=9)
         ax.annotate(name, (x, y / 1e9), (9, -10), textcoords="offset points", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
-    ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low * bandwidth / 1e9 / 3, 2 * peak / 1e9))
-    ax.text(low * 1.15, 1.1 * peak / 1e9, "limited by memory", fontsize=style.TEXT_SIZE, va="bottom")
-    ax.text(high / 1.1, 1.1 * peak / 1e9, "limited by arithmetic", fontsize=style.TEXT_SIZE, va="bottom", ha="right")
+    ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9))
+    ax.text(low * 1.15, 1.3 * peak / 1e9, "limited by memory", fontsize=style.TEXT_SIZE, va="bottom")
+    ax.text(high / 1.1, 1.3 * peak / 1e9, "limited by arithmetic", fontsize=style.TEXT_SIZE, va="bottom", ha="right")
     ticks = [t for t in (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000) if low <= t <= high]
     ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
     ticks = [t for t in (0.1, 1, 10, 100, 1000, 10000) if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]
@@ -247,11 +248,14 @@ def draw_roofline(
 
 
 def draw_ring(states: Mapping[str, Any], totals: Sequence[float]) -> Figure:
-    """What each process holds after each turn of a ring all-reduce, complete sums in color; returns the figure.
+    """What each process holds after each turn of a ring all-reduce; returns the figure.
+
+    Complete sums are colored, and what has changed since the state before is framed.
 
     states: {title: (processes, pieces) numbers}; totals: the sum of each piece over all processes
     """
     fig, axes = style.new_figure(9, 2.5, ncols=len(states), sharey=True)
+    before = next(iter(states.values()))
     for ax, (title, state) in zip(axes, states.items(), strict=True):
         processes, pieces = np.shape(state)
         for (row, column), number in np.ndenumerate(np.asarray(state)):
@@ -259,6 +263,10 @@ def draw_ring(states: Mapping[str, Any], totals: Sequence[float]) -> Figure:
             ax.add_patch(Rectangle((column, row), 1, 1, facecolor=color, edgecolor=style.LINE))
             ink = style.ink_on(color)
             ax.text(column + 0.5, row + 0.5, f"{number:g}", ha="center", va="center", fontsize=style.TEXT_SIZE, color=ink)
+            if number != before[row][column]:
+                left, right, top, bottom = column + 0.09, column + 0.91, row + 0.1, row + 0.9
+                ax.plot([left, right, right, left, left], [top, top, bottom, bottom, top], color=ink, linewidth=2)
+        before = state
         ax.set(xlim=(0, pieces), ylim=(processes, 0))
         ax.set_xticks([i + 0.5 for i in range(pieces)], range(pieces))
         ax.set_yticks([i + 0.5 for i in range(processes)], range(processes))
