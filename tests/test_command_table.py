@@ -216,7 +216,10 @@ def test_a_folder_of_digits_is_learned_with_the_default_settings(tmp_path, side)
         file.parent.mkdir(parents=True, exist_ok=True)
         picture = Image.fromarray((image * 255 / 16).round().astype(np.uint8))
         picture.resize((side, side), Image.Resampling.BICUBIC).save(file)
-    done = command("train", "--data", "folder:digits", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert float(re.search(r"test accuracy ([\d.]+) on 2\d\d images", done.stdout)[1]) >= 0.97
-    assert "healthy" in done.stdout
+    accuracies = []
+    for seed in ("0", "1", "2"):  # rounding differs between CPUs and leads to other models, so a single one proves little
+        done = command("train", "--data", "folder:digits", "--seed", seed, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "healthy" in done.stdout
+        accuracies.append(float(re.search(r"test accuracy ([\d.]+) on 2\d\d images", done.stdout)[1]))
+    assert sum(accuracies) / 3 >= 0.97, accuracies

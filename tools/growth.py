@@ -61,13 +61,13 @@ class Trainer:
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("growth.csv"), help="the CSV file (default: growth.csv)")
     parser.add_argument("--images", type=int, nargs="+", choices=SEEDS, default=list(SEEDS), help="(default: all)")
-    about = "the number of images whose trials choose the settings (default: the nearest of those tuned)"
-    parser.add_argument("--tuned-at", type=int, choices=TRIAL_PASSES, help=about)
+    parser.add_argument("--tuned-at", type=int, choices=TRIAL_PASSES, help="use the settings of these trials everywhere")
     parser.add_argument("--show", action="store_true", help="train nothing, show what is stored")
 
 
 def run(args: Namespace) -> None:
     trainer, lines = Trainer(args.out, args.show), []
+    print("about 6 hours of one thread, if nothing is stored yet")
     try:
         usual = {images: TUNED_AT[images] for images in args.images}
         used = {images: args.tuned_at or count for images, count in usual.items()}
