@@ -1,7 +1,7 @@
 """Score the maps of models that `python -m tools.pretrain scattered` trained, and of controls, against bounding boxes.
 
 The 1,000 test images are drawn for this alone (`scattered_digits` with seed 1), and each map is scored with the box of its
-own image and with that of the next one. File S, counted from 0, must hold the model of seed S; an untrained model of its
+own image and with that of another one. File S, counted from 0, must hold the model of seed S; an untrained model of its
 shape is drawn from the same seed. Finished models are kept in a CSV file, and the same command goes on where it stopped.
 
 What this does not show: that a model uses the place which a map highlights; what maps find in photos, where the object is

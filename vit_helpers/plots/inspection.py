@@ -269,7 +269,7 @@ def draw_depth(image: Tensor, probabilities: Tensor, names: Sequence[str], share
             value = probabilities[row, col].item()
             ink = style.ink_on(drawn.to_rgba(value))
             right.text(col, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=style.TEXT_SIZE - 2, color=ink)
-    style.style_axes(right, "Class token of this image: probabilities (%)", "class", "after block")
+    style.style_axes(right, "Class token: probabilities (%)", "class", "after block")
     right.set(xticks=range(K), yticks=range(L))
     right.set_xticklabels(names)
     right.set_yticklabels(range(1, L + 1))

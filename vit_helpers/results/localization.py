@@ -1,7 +1,7 @@
 """The table `localization.csv`: how well maps find the digits of 1,000 test images, with the scores of every image.
 
 A row is a method with one model ("trained" or "untrained", with its seed), or a control (model "none"). The columns
-`pointing_game` and `rank` hold the scores of all images, those that end in `_other` with the box of the next image.
+`pointing_game` and `rank` hold the scores of all images, those that end in `_other` with the box of another image.
 """
 
 import base64
