@@ -1,6 +1,8 @@
 """The curves of notebook 07: the five runs are what their faults say, and every reading is answered."""
 
 import itertools
+import math
+import statistics
 
 import pytest
 import torch
@@ -35,7 +37,7 @@ def test_five_runs_with_five_faults_and_nothing_that_gives_them_away(runs):
 
 
 def test_rate_too_high(runs):
-    """On the whole not better than guessing. Single epochs can be: at such a rate, rounding differs and leads to other runs."""
+    """On the whole not better than guessing; single epochs can be, since rounding alone leads to another run."""
     losses = {key: rows(runs, "rate too high", key) for key in ("loss", "val_loss")}
     assert losses["loss"][0] > 5 and statistics.median(losses["loss"] + losses["val_loss"]) > math.log(10)
     best = max(x for key in ("accuracy", "val_accuracy") for x in rows(runs, "rate too high", key)[1:])
