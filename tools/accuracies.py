@@ -31,8 +31,7 @@ from vit_helpers.scaling.timing import processor
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.presets import make_batches, make_network, preset, with_tta
 
-FOLDS, KINDS = 5, ("random", "consecutive")
-KEY = ["goal", "folds", "seed"]
+FOLDS, KINDS, KEY = 5, ("random", "consecutive"), ["goal", "folds", "seed"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -43,6 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     torch.set_num_threads(1)
+    print("about 0.7 hours of one thread, if nothing is stored yet", flush=True)
     done = set(pd.read_csv(args.out)[KEY].itertuples(index=False, name=None)) if args.out.exists() else set()
     for goal, kind, seed in (case for case in product(args.goals, KINDS, range(args.seeds)) if case not in done):
         row = {"goal": goal, "folds": kind, "seed": seed, **cross_validate(goal, kind, seed)}

@@ -2,7 +2,7 @@
 
 The steps of a comparison take turns for several rounds, each compared with the one before it. `ratio` is the median of the
 rounds' ratios, followed by their range; 2 means twice as fast. The columns with mb are megabytes that autograd keeps, in the
-rows of `memory` those by which a process grows. What cannot run here is reported. Let nothing else run meanwhile.
+rows of `memory` those by which a process grows. What cannot run is reported. Let nothing else run, for five minutes.
 """
 
 import gc
