@@ -258,7 +258,7 @@ def test_a_widget_replaces_its_picture_and_works_without_a_kernel(site, chromium
         do_something = {
             "draw": lambda: page.get_by_role("button", name="Clear").click(),
             "attend": lambda: page.get_by_label("query of sky, component 1").fill("5"),
-            "explore": lambda: page.get_by_role("button", name="layer 1, head 1").click(),
+            "explore": lambda: page.get_by_role("button", name="block 1, head 1").click(),
         }
         do_something[part]()
         assert said.inner_text() != before
