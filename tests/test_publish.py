@@ -223,7 +223,8 @@ def test_a_notebook_opened_alone_finds_what_it_imports():
     there = names(project["dependencies"]) | {
         "IPython",
         "psutil",
-    }  # Colab and Kaggle have these; the last two come with a kernel
+        "PIL",
+    }  # Colab and Kaggle have these; the last three come with a kernel and with matplotlib
     imported = set()
     for path in all_notebooks():
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
