@@ -27,12 +27,28 @@ def flat(answers):
     """Single cases: (answer,) or (answer, part of the message)."""
     if isinstance(answers, list):
         return [(answer,) for answer in answers]
-    return [(answer, says) for says, some in answers.items() for answer in (some if isinstance(some, list) else [some])]
+    return [(answer, says) for says, some in answers.items() for answer in as_list(some)]
+
+
+def as_list(some):
+    return some if isinstance(some, list) else [some]
+
+
+class Answers(dict):
+    """A table of answers. Joined by |, both tables keep their answers to the same message, where a dict would lose some."""
+
+    def __or__(self, other):
+        both = {says: [*as_list(self[says]), *as_list(other[says])] for says in self.keys() & other.keys()}
+        return Answers({**self, **other, **both})
+
+    def __ror__(self, other):
+        return Answers(other) | self
 
 
 def each(change, table):
     """A table with every answer, or every one of several, changed."""
-    return {says: list(map(change, some)) if isinstance(some, list) else change(some) for says, some in table.items()}
+    changed = {says: list(map(change, some)) if isinstance(some, list) else change(some) for says, some in table.items()}
+    return Answers(changed)
 
 
 class Program:
