@@ -70,7 +70,7 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
      r"^( *[\d.]+%  \w+  photos/red/\d+\.png\n){20}$"),
     (["predict", "photos/red/0.png", "bad.png", "no.png", "--weights", "old"], WRONG,
      "2 of 3 images could not be read:\n  bad"),
-    (["predict", "bad.png", "--weights", "old"], WRONG, "error: bad.png is broken, or no picture"),
+    (["predict", "bad.png", "--weights", "old"], WRONG, "error: bad.png is damaged, or not an image"),
     (["predict", "empty", "--weights", "old"], WRONG, "no images in empty; image files end with"),
     (["predict", "photos", "--weights", "old", "--out", "a.png"], WRONG,
      "figure of a single image, got 40 images: use --csv"),

@@ -360,7 +360,7 @@ def test_predict_classifies_a_picture_and_draws_its_attention(pretrained, tmp_pa
     monkeypatch.chdir(tmp_path)
     for picture, files, says in (
         ("nobody.png", weights, "no picture at nobody.png"),
-        (weights, weights, "is broken, or no picture"),
+        (weights, weights, "is damaged, or not an image"),
         ("mine.png", "vit_b_16", "unknown weights 'vit_b_16'"),
         ("mine.png", pretrained[0] / "masked-0.safetensors", "has no classification head, so it cannot predict classes"),
     ):

@@ -404,8 +404,8 @@ def gone(pets):
 @pytest.mark.parametrize(
     ("spoil", "kind", "says"),
     [
-        (broken, ValueError, r"cat.3\.png is broken, or no picture"),
-        (cut, ValueError, r"3\.JPG is broken, or no picture"),
+        (broken, ValueError, r"cat.3\.png is damaged, or not an image"),
+        (cut, ValueError, r"3\.JPG is damaged, or not an image"),
         (one_class, ValueError, "needs at least two folders, one for each class, but it has only cat"),
         (no_images, ValueError, r"no images in dog of .*pets; image files end with \.jpg"),
         (flat, ValueError, "needs at least two folders, one for each class, but it has none"),

@@ -120,11 +120,11 @@ def denied(path, monkeypatch):
 
 
 FAULTS = {
-    "a bomb": (bomb, "is broken, or no picture: Image size .* exceeds limit"),
-    "a broken header": (header, "is broken, or no picture: "),
-    "no picture": (lambda path: path.write_bytes(b"no picture"), "is broken, or no picture: its format is unknown"),
-    "nothing": (lambda path: path.touch(), "is broken, or no picture: its format is unknown"),
-    "cut": (lambda path: path.write_bytes(encoded("JPEG")[:300]), "is broken, or no picture: "),
+    "a bomb": (bomb, "is damaged, or not an image: Image size .* exceeds limit"),
+    "a broken header": (header, "is damaged, or not an image: "),
+    "no picture": (lambda path: path.write_bytes(b"no picture"), "is damaged, or not an image: its format is unknown"),
+    "nothing": (lambda path: path.touch(), "is damaged, or not an image: its format is unknown"),
+    "cut": (lambda path: path.write_bytes(encoded("JPEG")[:300]), "is damaged, or not an image: "),
     "a link to nothing": (
         lambda path: path.symlink_to(path.with_name("gone")),
         "no picture at .*: it is a link to .*gone, which",

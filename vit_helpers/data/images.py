@@ -51,10 +51,10 @@ def decode(content: bytes, file: str | Path) -> Image.Image:
             ImageOps.exif_transpose(raw, in_place=True)
             return to_rgb(raw, "I;16" if sixteen else None)
     except Image.UnidentifiedImageError:
-        raise ValueError(f"{shown(file)} is broken, or no picture: its format is unknown") from None
+        raise ValueError(f"{shown(file)} is damaged, or not an image: its format is unknown") from None
     except Exception as error:  # PIL raises many kinds here: OSError, SyntaxError, DecompressionBombError, struct.error, ...
         reason = shown(" ".join(str(error).split())[:200]) or type(error).__name__
-        what = "" if "no known range" in reason else " is broken, or no picture"
+        what = "" if "no known range" in reason else " is damaged, or not an image"
         raise ValueError(f"{shown(file)}{what}: {reason}") from error
 
 
