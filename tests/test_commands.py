@@ -26,6 +26,7 @@ from vit_helpers.ablation import unpack
 from vit_helpers.cli import COMMANDS, main
 from vit_helpers.data import load
 from vit_helpers.pretrained import load_weights
+from vit_helpers.pretrained.files import read_notes
 from vit_helpers.results.localization import unpack_scores
 from vit_helpers.training.run_folder import claim
 
@@ -283,7 +284,11 @@ def test_pretrain_stores_three_kinds_of_models(pretrained):
     kept = {name: load_weights(folder / f"{name}-0.safetensors") for name in ("scattered", "seven", "masked")}
     assert [len(one.class_names) for one in kept.values()] == [10, 7, 0]
     assert [one.preprocess.crop for one in kept.values()] == [(24, 24), (24, 24), (8, 8)]
-    assert re.search(r"^test accuracy 0\.\d{4}$", said, re.M) and "mean squared error of hidden pixels" in said
+    accuracies = re.findall(r"^0 minutes, accuracy: validation 0\.\d{4}, test (0\.\d{4})$", said, re.M)
+    assert len(accuracies) == 2 and "mean squared error of hidden pixels" in said
+    notes = {name: read_notes(folder / f"{name}-0.safetensors") for name in kept}
+    assert [one.get("test accuracy") for one in notes.values()] == [*accuracies, None]
+    assert all(one["command"] == f"python -m tools.pretrain {name} --seed 0" for name, one in notes.items())
     data = load("scattered_digits", n=60)
     assert torch.allclose(kept["seven"].preprocess(data.test.images[0]), data.normalize(data.test.images)[0])
 

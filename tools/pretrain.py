@@ -1,11 +1,13 @@
-"""Train the models that notebooks 08 and 09 start from, and store each as one file.
+"""Train the models that the notebooks start from, and store each as one file.
 
 scattered: classifies digits among clutter, all ten of them
 seven    : the same, but only 0 to 6
 masked   : reconstructs hidden patches of plain digits, without labels
+photos   : classifies color photographs of CIFAR-10; calibrated, and with what `predict` needs to notice unfamiliar ones
 
-Each is written to FOLDER/NAME-SEED.safetensors in float16, with its shape and preprocessing. Those in vit_helpers/weights,
-which `load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on one core.
+Each is written to FOLDER/NAME-SEED.safetensors in float16, with its shape, preprocessing and how it was trained. Those in
+vit_helpers/weights, which `load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on
+one core, photos 80 minutes on two that have units for bfloat16 and twice as long on others.
 """
 
 import tomllib
@@ -13,14 +15,21 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import cast
 
+import torch
+
 from tools import main
 from vit_helpers.cli import positive_int
-from vit_helpers.data import load
+from vit_helpers.data import Batches, Data, load, subset
+from vit_helpers.data.splits import sample_rows
 from vit_helpers.pretrained import Preprocess, save_weights
+from vit_helpers.pretrained.calibration import NOTE, Familiarity, divide_logits, fit_temperature
 from vit_helpers.pretrained.finetune import transfer_weights
 from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain
 from vit_helpers.training import evaluate, fit, set_seed
-from vit_helpers.training.presets import RunSettings, make_batches, make_network
+from vit_helpers.training.checkpoints import Checkpoint
+from vit_helpers.training.measurements import predict
+from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
+from vit_helpers.training.recipe import bf16_units
 from vit_helpers.vit import ViT
 
 TABLES = tomllib.loads(Path(__file__).with_name("static").joinpath("pretrain.toml").read_text(encoding="utf-8"))
@@ -31,29 +40,70 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", choices=SETTINGS, help="which")
     parser.add_argument("--seed", type=int, default=0, help="start of all random draws (default: 0)")
     parser.add_argument("--images", type=positive_int, default=60_000, help="with clutter (default: 60,000)")
-    parser.add_argument("--epochs", type=positive_int, help="passes over the images (default: 5; masked 100)")
+    parser.add_argument("--photos", default="cifar10", help="cifar10, to be downloaded, or folder:PATH (default: cifar10)")
+    parser.add_argument("--epochs", type=positive_int, help="passes over the images (default: 5; masked 100, photos 42)")
+    parser.add_argument("--resume", action="store_true", help="go on after the last epoch that was finished")
     parser.add_argument("--out", type=Path, default=Path("weights"), help="the folder (default: weights)")
 
 
 def run(args: Namespace) -> None:
-    say = "epoch {:3d}  mean squared error of hidden pixels {:.4f}".format
     for name in args.names:
-        data = load("digits") if name == "masked" else load("scattered_digits", n=args.images)
-        data = data.filter_classes(*"0123456") if name == "seven" else data
         settings = SETTINGS[name].replace(seed=args.seed, **({"epochs": args.epochs} if args.epochs else {}))
-        path = args.out / f"{name}-{args.seed}.safetensors"
+        if settings.recipe.precision == "bfloat16" and not bf16_units():
+            settings = settings.replace(precision="float32")
+        data, path = load_images(name, settings, args), args.out / f"{name}-{args.seed}.safetensors"
         set_seed(settings.seed)
         model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
+        where = f" --photos {args.photos}" if name == "photos" else ""
+        notes, class_names = {"command": f"python -m tools.pretrain {name}{where} --seed {args.seed}"}, data.class_names
         if name == "masked":
-            autoencoder = MaskedAutoencoder(model, mask_ratio=0.5)
-            pretrain(autoencoder, batches, settings.recipe, report=lambda *row: print(say(*row), flush=True))
-            model = transfer_weights(model, num_classes=0)  # the encoder, without a head
+            model, class_names = reconstruct(model, batches, settings), ()
         else:
-            fit(model, batches, data.batches("validation", 500), settings.recipe)
-            print(f"test accuracy {evaluate(model, data.batches('test', 500)).accuracy:.4f}")
-        preprocess = Preprocess(data.image_size, data.image_size, "bicubic", data.mean, data.std)
-        save_weights(path, model.half(), preprocess, () if name == "masked" else data.class_names)
+            notes |= classify(model, batches, data, settings, Checkpoint(path.with_suffix(".checkpoint"), args.resume))
+        if name == "photos":
+            notes |= calibrate(model, data)
+        preprocess = Preprocess(min(data.image_size), data.image_size, "bicubic", data.mean, data.std)
+        save_weights(path, model.half(), preprocess, class_names, notes)
         print(f"weights: {path}", flush=True)
+
+
+def reconstruct(model: ViT, batches: Batches, settings: RunSettings) -> ViT:
+    """Train a masked autoencoder, and return its encoder, without a head."""
+    say = "epoch {:3d}  mean squared error of hidden pixels {:.4f}".format
+    autoencoder = MaskedAutoencoder(model, mask_ratio=0.5)
+    pretrain(autoencoder, batches, settings.recipe, report=lambda *row: print(say(*row), flush=True))
+    return transfer_weights(model, num_classes=0)
+
+
+def classify(model: ViT, batches: Batches, data: Data, settings: RunSettings, checkpoint: Checkpoint) -> dict[str, str]:
+    """Train a classifier, round its weights to 16 bits, and return what their file says about the training."""
+    some = subset(data.validation, sample_rows(data.validation.labels, 1000))  # enough to see how it goes
+    history = fit(model, batches, Batches(some, 500, data.normalize), settings.recipe, callbacks=[checkpoint])
+    minutes = sum(row.images / row.images_per_second for row in history) / 60
+    model.half().float()
+    accuracy = {split: evaluate(model, data.batches(split, 500)).accuracy for split in ("validation", "test")}
+    print(f"{minutes:.0f} minutes, accuracy: validation {accuracy['validation']:.4f}, test {accuracy['test']:.4f}")
+    shares = {f"{split} accuracy": f"{share:.4f}" for split, share in accuracy.items()}
+    return {"minutes": f"{minutes:.0f}"} | shares
+
+
+@torch.no_grad()
+def calibrate(model: ViT, data: Data) -> dict[str, str]:
+    """Make the probabilities fit the validation split, and return a note of which images are familiar."""
+    logits, labels = predict(model, data.batches("validation", 500))
+    divide_logits(model, temperature := fit_temperature(logits, labels))
+    some = subset(data.train, sample_rows(data.train.labels, 10_000))
+    rows = (Batches(some, 500, data.normalize), data.batches("validation", 500))
+    features, new = (torch.cat([model.pool(model.forward_features(x)) for x, _ in batches]) for batches in rows)
+    return {"temperature": f"{temperature:.3f}", NOTE: Familiarity.from_features(features, some.labels, new).to_note()}
+
+
+def load_images(name: str, settings: RunSettings, args: Namespace) -> Data:
+    """The images that a model is trained on"""
+    if name == "photos":
+        return load_data(settings.replace(data=args.photos))
+    data = load("digits") if name == "masked" else load("scattered_digits", n=args.images)
+    return data.filter_classes(*"0123456") if name == "seven" else data
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 For one image, prints the most probable classes, and saves a figure: the image as the model receives it, the attention of
 the class token in the last layer (the mean of its heads), and the attention through all layers (attention rollout). For
-several images, or folders of them, prints a line per image; --csv stores the probabilities of all classes.
+several images, or folders of them, prints a line per image; --csv stores the probabilities of all classes. Weights that
+know what their training images looked like, as ours:photos does, say which images are unlike all of them.
 
 Examples:
 
+    python -m vit_helpers predict photo.jpg --weights ours:photos
     python -m vit_helpers predict photo.jpg --weights runs/mine
     python -m vit_helpers predict photos more/*.png --weights torchvision:vit_b_16 --csv predictions.csv
 """
@@ -18,6 +20,8 @@ from vit_helpers.cli import positive_int
 
 if TYPE_CHECKING:
     from vit_helpers.pretrained import Pretrained
+
+UNFAMILIAR = "  (unlike the training images)"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -33,7 +37,8 @@ def run(args: Namespace) -> int:
     from vit_helpers.cli.reading import print_warnings
     from vit_helpers.cli.results import check_target, report_broken
     from vit_helpers.pretrained import load_pretrained
-    from vit_helpers.pretrained.predictions import find_pictures, predict_files, prediction_table
+    from vit_helpers.pretrained.calibration import load_familiarity
+    from vit_helpers.pretrained.predictions import find_pictures, find_unfamiliar, predict_files, prediction_table
 
     with print_warnings():
         files = find_pictures(args.pictures)
@@ -48,14 +53,17 @@ def run(args: Namespace) -> int:
     if args.csv:
         check_target(args.csv, figure=False)
     probabilities, readable, broken = predict_files(pretrained, files)
+    unfamiliar = find_unfamiliar(pretrained, load_familiarity(args.weights), readable)
     table = prediction_table(readable, probabilities, names)
     if len(files) > 1:
-        for row in table.to_dict("records"):
-            print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}")
+        for file, row in zip(readable, table.to_dict("records"), strict=True):
+            print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}{UNFAMILIAR * (file in unfamiliar)}")
     elif broken:
         raise ValueError(broken[files[0]])
     else:
         predict_one(args, figure, pretrained, readable[0])
+        if unfamiliar:
+            print("note: this image is unlike all that the model was trained on, so its probabilities mean little")
     if args.csv:
         table.to_csv(args.csv, index=False)
         print(f"predictions: {args.csv}")

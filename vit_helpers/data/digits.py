@@ -1,7 +1,8 @@
-"""Data that ships with scikit-learn: handwritten digits, alone or scattered among clutter, and two photos."""
+"""Data that ships with scikit-learn: handwritten digits, alone or among clutter, and two photos; and a photo of a cat."""
 
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -83,3 +84,10 @@ def photos() -> dict[str, Tensor]:
     raw = load_sample_images()
     pairs = zip(raw.filenames, raw.images, strict=True)
     return {Path(name).stem: torch.tensor(image).permute(2, 0, 1) / 255 for name, image in pairs}
+
+
+def cat() -> Tensor:
+    """A color photo of a cat, by Stefan van der Walt (CC0), which scikit-image calls chelsea: (3, 300, 451), from 0 to 1."""
+    from vit_helpers.data.images import open_picture
+
+    return torch.tensor(np.array(open_picture(Path(__file__).with_name("cat.jpg")))).permute(2, 0, 1) / 255

@@ -2,7 +2,7 @@
 
 import warnings
 from base64 import b64decode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from vit_helpers.data.folders import find_files, find_parts, subfolders
 from vit_helpers.data.images import IMAGE_ENDINGS, as_text, expand_user, open_picture
 from vit_helpers.data.reading import SHORT, find_sha256, map_files
+from vit_helpers.pretrained.calibration import Familiarity
 from vit_helpers.pretrained.files import Pretrained, read_notes
+from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.pretrained.runs import evaluation_batches
 from vit_helpers.pretrained.sources import find_file
 from vit_helpers.training import FlipTTA, predict
@@ -33,23 +35,42 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-@torch.no_grad()
 def predict_files(
     pretrained: Pretrained, files: Sequence[Path], model: nn.Module | None = None
 ) -> tuple[Tensor, list[Path], dict[Path, str]]:
     """Class probabilities (n, K), by the model or another one around it, the n files, and why others could not be read."""
-    rows, readable, broken = [torch.empty(0, len(pretrained.class_names))], [], {}
+    rows, readable, broken = map_pictures(model or pretrained.model, pretrained.preprocess, files)
+    return rows.view(len(rows), len(pretrained.class_names)).softmax(dim=1), readable, broken
+
+
+@torch.no_grad()
+def map_pictures(
+    function: Callable[[Tensor], Tensor], preprocess: Preprocess, files: Sequence[Path]
+) -> tuple[Tensor, list[Path], dict[Path, str]]:
+    """A function's rows for the images of files, in batches: (n, ...), the n files, and why others could not be read."""
+    rows, readable, broken = [torch.empty(0)], [], {}
     for start in range(0, len(files), BATCH):
         images = []
         for file in files[start : start + BATCH]:
             try:
-                images.append(pretrained.preprocess(open_picture(file)))
+                images.append(preprocess(open_picture(file)))
                 readable.append(file)
             except (OSError, ValueError) as error:
                 broken[file] = str(error)
         if images:
-            rows.append((model or pretrained.model)(torch.stack(images)).softmax(dim=1))
-    return torch.cat(rows), readable, broken
+            rows.append(function(torch.stack(images)))
+    return torch.cat(rows[1:] or rows), readable, broken
+
+
+def find_unfamiliar(pretrained: Pretrained, familiarity: Familiarity | None, files: Sequence[Path]) -> set[Path]:
+    """The image files that are unlike all that a model has learned from; none if that is not known."""
+    if familiarity is None:
+        return set()
+    model = pretrained.model
+    distances, readable, _ = map_pictures(
+        lambda x: familiarity.distance(model.pool(model.forward_features(x))), pretrained.preprocess, files
+    )
+    return {file for file, far in zip(readable, distances > familiarity.limit, strict=True) if far}
 
 
 def prediction_table(files: Sequence[Path], probabilities: Tensor, class_names: Sequence[str]) -> pd.DataFrame:

@@ -62,8 +62,10 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
 
 
 def find_file(name: str | Path) -> Path:
-    """The file of weights that a name stands for, if it is a file: in the folder of a run, the one of the best epoch."""
-    path = Path(name)
+    """The file of weights that a name stands for, if it is one: "ours:NAME", or in the folder of a run the best epoch's."""
+    path, (library, _, rest) = Path(name), str(name).partition(":")
+    if library == "ours" and (stored := OURS / f"{rest}.safetensors").is_file():
+        return stored
     return path / RUN_WEIGHTS if (path / RUN_WEIGHTS).is_file() else path
 
 

@@ -1,0 +1,71 @@
+"""Calibration: temperatures found again, distances against scipy's, and what weights say about familiar images."""
+
+import pytest
+import torch
+from scipy.spatial.distance import mahalanobis
+
+from vit_helpers.pretrained import Preprocess, save_weights
+from vit_helpers.pretrained.calibration import NOTE, Familiarity, divide_logits, fit_temperature, load_familiarity
+from vit_helpers.vit import ViT, ViTConfig
+
+
+@pytest.mark.parametrize("temperature", [0.25, 1.0, 4.0])
+def test_the_temperature_that_labels_were_drawn_with_is_found(temperature):
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(20_000, 5)
+    labels = (logits / temperature).softmax(dim=1).multinomial(1)[:, 0]
+    assert fit_temperature(logits, labels) == pytest.approx(temperature, rel=0.05)
+
+
+def test_divided_logits_name_the_same_classes():
+    torch.manual_seed(0)
+    model = ViT(ViTConfig.from_name("mini/4", image_size=8, num_classes=3)).eval()
+    torch.nn.init.normal_(model.head.weight)
+    torch.nn.init.normal_(model.head.bias)
+    images = torch.randn(6, 3, 8, 8)
+    with torch.no_grad():
+        before = model(images)
+        divide_logits(model, 2.5)
+        assert torch.allclose(model(images), before / 2.5, atol=1e-6)
+
+
+@pytest.fixture
+def known():
+    """Features of three classes with one covariance, whose axes differ in length, and their labels"""
+    torch.manual_seed(1)
+    labels = torch.arange(3000) % 3
+    means = torch.tensor([[0.0, 0, 0, 0], [5, 0, 0, 0], [0, 5, 0, 0]])
+    spread = torch.diag(torch.tensor([1.0, 0.5, 2, 0.1]))
+    return means[labels] + torch.randn(3000, 4) @ spread, labels
+
+
+def test_distances_are_those_of_scipy(known):
+    features, labels = known
+    familiarity = Familiarity.from_features(features, labels, features)
+    means = torch.stack([features[labels == k].mean(dim=0) for k in range(3)])
+    inverse = torch.linalg.inv((features - means[labels]).T.cov())
+    for one, found in zip(features[:20], familiarity.distance(features[:20]), strict=True):
+        assert found.item() == pytest.approx(min(mahalanobis(one, mean, inverse) for mean in means), rel=1e-3)
+
+
+def test_the_limit_leaves_out_the_share_asked_for_and_what_is_far(known):
+    features, labels = known
+    familiarity = Familiarity.from_features(features[:2000], labels[:2000], features[2000:], share=0.9)
+    assert (familiarity.distance(features[2000:]) > familiarity.limit).float().mean() == pytest.approx(0.1, abs=0.002)
+    near = torch.tensor([[0.0, 0, 4, 0]])  # two standard deviations of a wide axis, and twenty of a narrow one
+    far = torch.tensor([[0.0, 0, 0, 2]])
+    assert familiarity.distance(near) < familiarity.limit < familiarity.distance(far)
+
+
+def test_the_note_in_a_file_gives_the_same_distances(known, tmp_path):
+    features, labels = known
+    familiarity = Familiarity.from_features(features, labels, features)
+    model = ViT(ViTConfig.from_name("mini/4", image_size=8, num_classes=3))
+    preprocess = Preprocess(8, (8, 8), "bicubic", (0.5,) * 3, (0.5,) * 3)
+    save_weights(tmp_path / "with.safetensors", model, preprocess, "abc", {NOTE: familiarity.to_note()})
+    save_weights(tmp_path / "without.safetensors", model, preprocess, "abc")
+    again = load_familiarity(tmp_path / "with.safetensors")
+    assert again.limit == familiarity.limit
+    assert torch.allclose(again.distance(features), familiarity.distance(features), rtol=0.01, atol=0.01)
+    assert load_familiarity(tmp_path / "without.safetensors") is None
+    assert load_familiarity("torchvision:vit_b_16") is None
