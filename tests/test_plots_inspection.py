@@ -8,7 +8,6 @@ from vit_helpers.plots.inspection import (
     draw_depth,
     draw_differences,
     draw_distances,
-    draw_filters,
     draw_heads,
     draw_look,
     draw_maps,
@@ -16,6 +15,7 @@ from vit_helpers.plots.inspection import (
     draw_scaled_heads,
     draw_scores,
 )
+from vit_helpers.plots.photos import draw_photos
 from vit_helpers.results.localization import RIVALS, SCORES, compare_methods, summarize_scores
 
 
@@ -116,15 +116,11 @@ def test_differences_have_their_intervals_on_the_scale():
     assert len(off.texts) == 3  # off the scale: a number at its edge
 
 
-def test_depth_filters_and_scaled_heads_show_their_numbers(image):
+def test_depth_and_scaled_heads_show_their_numbers(image):
     shares = {"class token": [0.2, 0.9], "patches": [0.3, 0.5]}
     left, _, right = draw_depth(image, torch.tensor([[0.25, 0.75], [0.0, 1.0]]), "ab", shares).axes
     assert [list(line.get_ydata()) for line in left.lines] == list(shares.values())
     assert [text.get_text() for text in right.texts] == ["25", "75", "0", "100"]
-    filters = torch.randn(3, 1, 4, 4)
-    drawn = [ax.images[0] for ax in draw_filters(filters).axes[:3]]
-    limit = filters.abs().max().item()
-    assert all(one.get_clim() == pytest.approx((-limit, limit)) for one in drawn)
     fig = draw_scaled_heads(image, {"own": torch.rand(2, 3, 4), "one": torch.rand(2, 3, 4)}, [1, 0.5], ["a", "b"])
     assert [ax.images[-1].get_clim()[1] for ax in fig.axes[:4]] == [1, 1, 0.5, 0.5]
 
@@ -157,3 +153,13 @@ def test_a_reading_shows_drawing_pixels_and_a_bar_for_each_class():
     assert len(middle.lines) == 2  # one cut in each direction
     assert [bar.get_width() for bar in right.patches] == pytest.approx(shares.tolist())
     assert [label.get_text() for label in right.get_yticklabels()] == ["a", "b", "c"]
+
+
+def test_photos_have_a_row_each_and_maps_begin_at_their_smallest_value():
+    images, maps = torch.rand(2, 3, 8, 8), torch.rand(2, 2, 2) + 0.5
+    fig = draw_photos(["one", "two"], [("as seen", images, None), ("map", images, maps)])
+    assert [ax.get_title() for ax in fig.axes] == ["as seen", "map", "", ""]
+    assert [ax.texts[0].get_text() for ax in fig.axes[::2]] == ["one", "two"]
+    for ax, one in zip(fig.axes[1::2], maps, strict=True):
+        assert torch.allclose(torch.tensor(ax.images[1].get_array()), one - one.min())
+    assert [len(ax.images) for ax in fig.axes] == [1, 2, 1, 2]

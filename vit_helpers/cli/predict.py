@@ -1,7 +1,7 @@
 """Classify images with a trained model, and draw what it attends to.
 
 For one image, prints the most probable classes, and saves a figure: the image as the model receives it, the attention of
-the class token in the last layer (the mean of its heads), and the attention through all layers (attention rollout). For
+the class token in the last block (the mean of its heads), and the attention through all blocks (attention rollout). For
 several images, or folders of them, prints a line per image; --csv stores the probabilities of all classes. Weights that
 know what their training images looked like, as ours:photos does, say which images are unlike all of them.
 
@@ -75,14 +75,14 @@ def predict_one(args: Namespace, out: Path, pretrained: "Pretrained", file: Path
     from vit_helpers.cli.results import save_figure
     from vit_helpers.data.images import open_picture
     from vit_helpers.inspection import rollout
-    from vit_helpers.plots.inspection import draw_beside
+    from vit_helpers.plots.photos import draw_beside
 
     picture = open_picture(file)
     for name, probability in pretrained.top(picture, args.top):
         print(f"{probability:6.1%}  {name}")
     framed, model = pretrained.preprocess.frame(picture), pretrained.model
     weights = model.attention_weights(pretrained.preprocess.normalize(framed)[None])
-    maps = {"last layer, mean of heads": weights[-1].mean(dim=1)[0], "rollout": rollout(weights)[0]}
+    maps = {"last block, mean of heads": weights[-1].mean(dim=1)[0], "rollout": rollout(weights)[0]}
     for name, one in maps.items():
         row = one[0, 1:] if model.config.class_token else one.mean(dim=0)  # without a class token: of all patches
         maps[name] = row.unflatten(0, model.config.grid)

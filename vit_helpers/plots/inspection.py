@@ -274,27 +274,3 @@ def draw_depth(image: Tensor, probabilities: Tensor, names: Sequence[str], share
     right.set_xticklabels(names)
     right.set_yticklabels(range(1, L + 1))
     return fig
-
-
-def draw_filters(filters: Tensor) -> Figure:
-    """Filters of a patch projection side by side, on one scale with white for zero.  filters: (n, C, P, P), C = 1"""
-    limit = filters.abs().max().item()
-    fig, axes = style.new_figure(9, 1.7, ncols=len(filters))
-    for i, (ax, one) in enumerate(zip(axes, filters, strict=True), start=1):
-        drawn = style.hide_axes(ax).imshow(one[0], cmap=style.SIGNED, vmin=-limit, vmax=limit)
-        ax.set_title(str(i), fontsize=style.TEXT_SIZE, color=style.TEXT)
-    color_bar(drawn, axes, "weight")
-    return fig
-
-
-def draw_beside(image: Tensor, title: str, maps: Mapping[str, Tensor], label: str) -> Figure:
-    """An image, and beside it each of the maps laid over it, with a scale of its own; returns the figure.
-
-    image: (C, H, W), from 0 to 1;  maps: {title: (rows, cols)};  label: what the colors mean
-    """
-    fig, (left, *others) = style.new_figure(11, 4, ncols=1 + len(maps))
-    draw_image(image, left, title)
-    for ax, (name, heat) in zip(others, maps.items(), strict=True):
-        _, drawn = draw_over(image, heat, ax, name)
-        color_bar(drawn, ax, label)
-    return fig
