@@ -5,7 +5,7 @@ import torch
 from scipy.spatial.distance import mahalanobis
 
 from vit_helpers.pretrained import Preprocess, save_weights
-from vit_helpers.pretrained.calibration import NOTE, Familiarity, divide_logits, fit_temperature, load_familiarity
+from vit_helpers.pretrained.calibration import NOTE, Familiarity, fit_temperature, load_familiarity
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -15,18 +15,6 @@ def test_the_temperature_that_labels_were_drawn_with_is_found(temperature):
     logits = 3 * torch.randn(20_000, 5)
     labels = (logits / temperature).softmax(dim=1).multinomial(1)[:, 0]
     assert fit_temperature(logits, labels) == pytest.approx(temperature, rel=0.05)
-
-
-def test_divided_logits_name_the_same_classes():
-    torch.manual_seed(0)
-    model = ViT(ViTConfig.from_name("mini/4", image_size=8, num_classes=3)).eval()
-    torch.nn.init.normal_(model.head.weight)
-    torch.nn.init.normal_(model.head.bias)
-    images = torch.randn(6, 3, 8, 8)
-    with torch.no_grad():
-        before = model(images)
-        divide_logits(model, 2.5)
-        assert torch.allclose(model(images), before / 2.5, atol=1e-6)
 
 
 @pytest.fixture

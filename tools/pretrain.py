@@ -22,7 +22,7 @@ from vit_helpers.cli import positive_int
 from vit_helpers.data import Batches, Data, load, subset
 from vit_helpers.data.splits import sample_rows
 from vit_helpers.pretrained import Preprocess, save_weights
-from vit_helpers.pretrained.calibration import NOTE, Familiarity, divide_logits, fit_temperature
+from vit_helpers.pretrained.calibration import NOTE, Familiarity, fit_temperature
 from vit_helpers.pretrained.finetune import transfer_weights
 from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain
 from vit_helpers.training import evaluate, fit, set_seed
@@ -91,7 +91,9 @@ def classify(model: ViT, batches: Batches, data: Data, settings: RunSettings, ch
 def calibrate(model: ViT, data: Data) -> dict[str, str]:
     """Make the probabilities fit the validation split, and return a note of which images are familiar."""
     logits, labels = predict(model, data.batches("validation", 500))
-    divide_logits(model, temperature := fit_temperature(logits, labels))
+    temperature = fit_temperature(logits, labels)
+    for parameter in model.head.parameters():
+        parameter.div_(temperature)
     some = subset(data.train, sample_rows(data.train.labels, 10_000))
     rows = (Batches(some, 500, data.normalize), data.batches("validation", 500))
     features, new = (torch.cat([model.pool(model.forward_features(x)) for x, _ in batches]) for batches in rows)

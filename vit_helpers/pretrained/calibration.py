@@ -13,7 +13,6 @@ from torch import Tensor
 
 from vit_helpers.pretrained.files import read_notes
 from vit_helpers.pretrained.sources import find_file
-from vit_helpers.vit import ViT
 
 NOTE = "familiarity"  # its name in a file of weights
 
@@ -29,13 +28,6 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
         return F.cross_entropy(logits / math.exp(log_t), labels).item()
 
     return math.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)
-
-
-@torch.no_grad()
-def divide_logits(model: ViT, temperature: float) -> None:
-    """Divide the head's weights and biases, and thereby the logits, by a temperature."""
-    for parameter in model.head.parameters():
-        parameter /= temperature
 
 
 @dataclass(frozen=True)
@@ -73,10 +65,10 @@ class Familiarity:
     def from_note(cls, note: str) -> "Familiarity":
         """What `to_note` wrote"""
         about = json.loads(note)
-        whiten = np.frombuffer(b64decode(about["whiten"]), np.float16).astype(np.float32)
+        arrays = (np.frombuffer(b64decode(about[name]), np.float16).astype(np.float32) for name in ("means", "whiten"))
+        means, whiten = map(torch.from_numpy, arrays)
         D = math.isqrt(len(whiten))
-        means = np.frombuffer(b64decode(about["means"]), np.float16).astype(np.float32)
-        return cls(torch.tensor(means).view(-1, D), torch.tensor(whiten).view(D, D), about["limit"])
+        return cls(means.view(-1, D), whiten.view(D, D), about["limit"])
 
 
 def load_familiarity(name: str | Path) -> Familiarity | None:
