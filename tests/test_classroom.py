@@ -247,7 +247,7 @@ ANSWERS = {
         "    B, C, H, W = images.shape\n"
         "    return images.reshape(B, (H // P) * (W // P), -1)",  # only the shape is right
         "unpatchify": "def unpatchify(patches, patch_size, image_size):\n    return None",
-        "mended": "mended = cut",  # as it was
+        "fixed": "fixed = cut",  # as it was
     },
     "crashes": {
         "num_patches": "raise SystemExit",
@@ -295,11 +295,11 @@ def cheat(notebook, right):
     cells["unpatchify-marks"].metadata["tags"] = ["skip-execution"]
     notebook.cells.remove(cells["to_linear-marks"])
     cells["to_linear"].source += "\n\nget_ipython().ast_node_interactivity = 'all'"
-    cells["mended"].source += "\n\nget_ipython().display_formatter.active_types = []"
-    cells["mended-marks"].cell_type = "markdown"
+    cells["fixed"].source += "\n\nget_ipython().display_formatter.active_types = []"
+    cells["fixed-marks"].cell_type = "markdown"
 
 
-EXPECTED = {  # num_patches, patchify, unpatchify, to_linear, mended
+EXPECTED = {  # num_patches, patchify, unpatchify, to_linear, fixed
     "right": [1, 2, 2, 2, 3],
     "half": [0.5, 0.5, 0, 0, 0],
     "crashes": [0, 2, 0, 0, 3],

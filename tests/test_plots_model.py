@@ -127,7 +127,7 @@ def test_heads_are_compared_on_one_scale():
     assert [len(ax.patches) for ax in fig.axes] == [16] * 8
     small, large = fig.axes[0].patches[2].get_width(), fig.axes[4].patches[2].get_width()
     assert (small, large) == (pytest.approx(2 * (1 / 17) ** 0.5), 2)  # a side is the root of its weight
-    assert [ax.get_title(loc="left") for ax in fig.axes][3:5] == ["head 3, largest 0.06", "head 0, largest 1.00"]
+    assert [ax.get_title(loc="left") for ax in fig.axes][3:5] == ["head 4, largest 0.06", "head 1, largest 1.00"]
     assert {"untrained", "trained"} <= set(texts(fig))
 
 

@@ -245,7 +245,7 @@ PICK_WRONG = PICK.wrong("score", {
     "does each row count toward its own change?": "'first' if rows[0]['seed'] else best",
 }) | {
     "still the planted mistake": lambda rows: max(rows, key=lambda row: row["test_accuracy"])["change"],
-    "the test set is for the end": PICK(key='"test_accuracy"'),
+    "the test split is for the end": PICK(key='"test_accuracy"'),
     "only that one kept": lambda rows: picked_by_groups(rows, order=lambda row: row["seed"]),
     "changes the rows": PICK(rows="rows.sort(key=str) or rows"),
     "kept from an earlier call": lambda rows: SEEN.extend(rows) or PICK()(SEEN),

@@ -237,7 +237,7 @@ SPLIT_WRONG = written("x, h", globals(), {
     "only one image of the batch was split": "split_loops(x, h).narrow(0, 0, 1)", " of 3 for": "x.chunk(h, -1)",
     "[x] split_heads": "split_loops(x, 3)",
     "was the first one kept?": "torch.zeros(x.shape[0], h, x.shape[1], x.shape[2] // h)",
-    "head i has the components i*d to (i+1)*d": "split_loops(x, h).sort(-1).values",
+    "head i has the components (i-1)*d to i*d": "split_loops(x, h).sort(-1).values",
 }) | {
     "every h-th component": split_to("b h t d", "(d h)"),
     "swap T and h": split_to("b t h d"),
@@ -455,7 +455,7 @@ FIX_WRONG = MODULE_WRONG | {
         of(Planted, forward=lambda self, x: Torch.forward(self, x.transpose(0, 1))),
         of(Planted, forward=lambda self, x: Torch.forward(self, x).transpose(0, 1)),
     ],
-    "[x] mend":
+    "[x] fix":
         of(Planted, forward=lambda self, x: Torch.forward(self, x.reshape(x.shape[1], x.shape[0], -1)).reshape(x.shape)),
     "images mix": of(Planted, forward=lambda self, x: self.attn(x[0], x[0], x[0])[0].expand(x.shape)),
     "it should give one tensor": of(Torch, forward=lambda self, x: self.attn(x, x, x)),
@@ -465,11 +465,11 @@ FIX_WRONG = MODULE_WRONG | {
         of(Torch, forward=lambda self, x: torch.cat([Torch.forward(self, t[:, None]) for t in x.unbind(1)], 1)),
 }  # fmt: skip
 RIGHT = {
-    "attention": ATTENTION_RIGHT, "mask": MASK_RIGHT, "split_heads": SPLIT_RIGHT, "mend": MODULE_RIGHT,
+    "attention": ATTENTION_RIGHT, "mask": MASK_RIGHT, "split_heads": SPLIT_RIGHT, "fix": MODULE_RIGHT,
     "multi_head": [MultiHeadAttention, *MODULE_RIGHT],
 }  # fmt: skip
 WRONG = {
-    "attention": ATTENTION_WRONG, "mask": MASK_WRONG, "split_heads": SPLIT_WRONG, "mend": FIX_WRONG,
+    "attention": ATTENTION_WRONG, "mask": MASK_WRONG, "split_heads": SPLIT_WRONG, "fix": FIX_WRONG,
     "multi_head": MODULE_WRONG
     | {"projects only its own slice": Slices, "has no parameters": lambda dim, heads: nn.Identity()},
 }  # fmt: skip

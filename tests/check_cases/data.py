@@ -387,7 +387,7 @@ CUTMIX_WRONG = CUTMIX.wrong("give", BOTH) | CUTMIX.wrong("labels", LABELS) | CUT
 
 # the planted mistake
 
-MENDED = Program("""
+FIXED = Program("""
 def answer(a, b):
     std, mean = torch.std_mean(a, (0, 2, 3), keepdim=True)
     std_b, mean_b = torch.std_mean(b, (0, 2, 3), keepdim=True)
@@ -396,18 +396,18 @@ def answer(a, b):
     both = tuple((x - mean) / std for x in (a, b))
     return {{give: both}}
 """)
-MENDED_RIGHT = [
-    *(MENDED(numbers=code) for code in (
+FIXED_RIGHT = [
+    *(FIXED(numbers=code) for code in (
         "pass", "std = std + 1e-8", "std = (std**2 + 1e-6).sqrt()", "std = torch.cat([a, a]).std((0, 2, 3), keepdim=True)"
     )),
-    *(MENDED(give=code) for code in (
+    *(FIXED(give=code) for code in (
         "(x for x in both)", "tuple(x.detach() for x in both)", "torch.cat(both).split([len(a), len(b)])",
         "tuple(F.batch_norm(x, a.mean((0, 2, 3)), a.var((0, 2, 3)), eps=1e-12) for x in (a, b))",
         "[torch.from_numpy((x.numpy() - mean.numpy()) / a.numpy().std((0, 2, 3), keepdims=True)) for x in (a, b)]",
     )),
     lambda a, b, eps=0: [torchvision_normalize(x, a.mean((0, 2, 3)).tolist(), a.std((0, 2, 3)).tolist()) for x in (a, b)],
 ]  # fmt: skip
-MENDED_WRONG = MENDED.wrong("numbers", {
+FIXED_WRONG = FIXED.wrong("numbers", {
     "still the planted mistake": "mean, std = mean_2, std_2",
     "both splits get the mean and std of the test split": "mean, std = mean_b, std_b",
     "all channels get one mean and std": "mean, std = a.mean(), a.std()",
@@ -424,7 +424,7 @@ MENDED_WRONG = MENDED.wrong("numbers", {
     "and std is that of all channels together": "std = a.std()",
     "is not (x - mean) / std with": "std, mean = torch.std_mean(a, (0, 1), keepdim=True)",
     "With keepdim=True": "std, mean = torch.std_mean(a, (0, 2, 3))",
-}) | MENDED.wrong("give", {
+}) | FIXED.wrong("give", {
     "the test split is normalized by its own mean and std": "(both[0], (b - mean_b) / std_b)",
     "return two results": ["torch.cat(both)", "both[0]"], "test split still gets": "(both[0], (b - mean_2) / std_2)",
     "training split still gets": "((a - mean_2) / std_2, both[1])",
@@ -446,12 +446,12 @@ RIGHT = {
     "normalize": NORMALIZE_RIGHT,
     "mixup": MIXUP_RIGHT,
     "cutmix": CUTMIX_RIGHT,
-    "mended": MENDED_RIGHT,
+    "fixed": FIXED_RIGHT,
 }
 WRONG = {
     "split": SPLIT_WRONG,
     "normalize": NORMALIZE_WRONG,
     "mixup": MIXUP_WRONG,
     "cutmix": CUTMIX_WRONG,
-    "mended": MENDED_WRONG,
+    "fixed": FIXED_WRONG,
 }

@@ -499,7 +499,7 @@ RIGHT = {
     "layer_norm": [torch_norm, by_hand, by_loops, by_einops, in_place, by_groups],
     "mlp": [encoder.MLP, MLP, Reversed, sequential, Formula, Convolved],
     "block": BLOCK_RIGHT,
-    "mend": [Torch, Block, Layer],
+    "fix": [Torch, Block, Layer],
     "block_parameters": [
         by_meta, by_parts, lambda dim, mlp_ratio=4: (4 + 2 * mlp_ratio) * dim**2 + (9 + mlp_ratio) * dim,
         lambda D, mlp_ratio=4.0: float(by_parts(D, mlp_ratio)),
@@ -508,5 +508,5 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "layer_norm": NORM_WRONG, "mlp": MLP_WRONG, "block": BLOCK_WRONG, "block_parameters": COUNT_WRONG,
-    "mend": {says: BLOCK_WRONG[says] for says in list(WAYS_WRONG)[:6]} | {"images mix": BLOCK_WRONG["images mix"]},
+    "fix": {says: BLOCK_WRONG[says] for says in list(WAYS_WRONG)[:6]} | {"images mix": BLOCK_WRONG["images mix"]},
 }  # fmt: skip

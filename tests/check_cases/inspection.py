@@ -165,9 +165,9 @@ ROLLOUT_WRONG = ROLLOUT.wrong("half", {
     "changes its input; make": "[w.mul_(0.5) for w in weights] and chain(halves)",
 }) | {"outside the product": added, "changes its input": emptied}  # fmt: skip
 
-# mass
+# fraction_inside
 
-MASS = Program("""
+INSIDE = Program("""
 def answer(m, place, P):
     left, top, width, height = place
     {{place: pass}}
@@ -178,7 +178,7 @@ def answer(m, place, P):
 """)
 
 
-def mass_by_overlap(picture, place, P):
+def inside_by_overlap(picture, place, P):
     x, y, w, h = place
     total = 0.0
     for r in range(picture.shape[0]):
@@ -196,14 +196,14 @@ def in_patches(first, last):
         along.replace("start", "top").replace("long", "height"),
         along.replace("start", "left").replace("long", "width"),
     )
-    return MASS(pixels="m", rows=rows, cols=cols)
+    return INSIDE(pixels="m", rows=rows, cols=cols)
 
 
-MASS_RIGHT = [
-    MASS(), mass_by_overlap, MASS(pixels="torch.kron(m, torch.ones(P, P))", give="share"),
-    MASS(pixels="np.repeat(np.repeat(m.numpy(), P, 0), P, 1)"),
+INSIDE_RIGHT = [
+    INSIDE(), inside_by_overlap, INSIDE(pixels="torch.kron(m, torch.ones(P, P))", give="share"),
+    INSIDE(pixels="np.repeat(np.repeat(m.numpy(), P, 0), P, 1)"),
 ]  # fmt: skip
-MASS_WRONG = MASS.wrong("give", {
+INSIDE_WRONG = INSIDE.wrong("give", {
     "this is the sum inside the box":
         "inside.sum()", "divide pixels by pixels": "inside.sum() / m.sum()", "the mean inside": "inside.mean()",
     "outside": "1 - share", "this is the box's fraction of the area": "width * height / (m.numel() * P * P)",
@@ -211,8 +211,8 @@ MASS_WRONG = MASS.wrong("give", {
     "add up the pixels inside": "share**2", "it should give a number": "m",
     "changes its input": "m.div_(m.sum()) is m and share",
 }) | {
-    "swaps left and top": MASS(place="left, top, width, height = top, left, height, width"),
-    "they are lengths": MASS(rows="top:height", cols="left:width"), "`repeat_interleave`": MASS(pixels="m.tile(P, P)"),
+    "swaps left and top": INSIDE(place="left, top, width, height = top, left, height, width"),
+    "they are lengths": INSIDE(rows="top:height", cols="left:width"), "`repeat_interleave`": INSIDE(pixels="m.tile(P, P)"),
     "to pixels, not to patches": in_patches("start // P", "math.ceil((start + long) / P)"),
     "leaves out the patches that are only partly inside": in_patches("math.ceil(start / P)", "(start + long) // P"),
     "where the box begins": in_patches("start // P", "start // P + long // P"),
@@ -243,13 +243,13 @@ RIGHT = {
         DISTANCE(far="(centers[:, None] - centers[None]).norm(dim=-1)", give="torch.einsum('hij,ij->h', w, far) / len(far)"),
     ],
     "rollout": [ROLLOUT(), rollout_by_loop, rollout_normalized, ROLLOUT(half="(w + eye) / (w + eye).sum(dim=-1)")],
-    "mass": MASS_RIGHT,
+    "fraction_inside": INSIDE_RIGHT,
     "scaled": [SCALED(give=code) for code in ("m / m.max()", "m.div(m.amax())", "m * (1 / m.max())", "m / m.max().item()")],
 }  # fmt: skip
 WRONG = {
     "map_of": MAP_WRONG,
     "distance": DISTANCE_WRONG,
     "rollout": ROLLOUT_WRONG,
-    "mass": MASS_WRONG,
+    "fraction_inside": INSIDE_WRONG,
     "scaled": SCALED_WRONG,
 }

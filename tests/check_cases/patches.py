@@ -367,8 +367,8 @@ FIX_WRONG = {says: cut(wrong) for says, wrong in CUT_WRONG.items() if any(says i
 }
 
 RIGHT = {
-    "num_patches": NUM_RIGHT, "patchify": CUT_RIGHT, "unpatchify": BACK_RIGHT, "to_linear": LINEAR_RIGHT, "mended": FIX_RIGHT
+    "num_patches": NUM_RIGHT, "patchify": CUT_RIGHT, "unpatchify": BACK_RIGHT, "to_linear": LINEAR_RIGHT, "fixed": FIX_RIGHT
 }  # fmt: skip
 WRONG = {
-    "num_patches": NUM_WRONG, "patchify": CUT_WRONG, "unpatchify": BACK_WRONG, "to_linear": LINEAR_WRONG, "mended": FIX_WRONG
+    "num_patches": NUM_WRONG, "patchify": CUT_WRONG, "unpatchify": BACK_WRONG, "to_linear": LINEAR_WRONG, "fixed": FIX_WRONG
 }  # fmt: skip

@@ -297,7 +297,7 @@ ACCURACY_WRONG = ACCURACY.wrong("give", SHARES) | {
     "changes the numbers of the model": "model.train(mode); model[1].weight.data.mul_(0.9)",
 })  # fmt: skip
 
-# mended
+# fixed
 
 
 FOUR = "zero; forward; loss; backward; step"
@@ -330,7 +330,7 @@ EPOCHS = {
     "requires_grad is off": f"model[1].requires_grad_(False); {FOUR}",
     "calls the model 6 times for 3 batches": "zero; forward; loss; backward; forward; loss; step",
 }  # fmt: skip
-MENDED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) | {
+FIXED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) | {
     says: epoch(FOUR.replace("loss", f"loss = {loss}", 1)) for says, loss in LOSSES.items()
 } | {
     "So is the second": epoch("forward; loss; backward; zero; step", "x.mean()"),
@@ -388,7 +388,7 @@ RIGHT = {
         ACCURACY(before="model.training = False; model.eval()", give="torch.tensor(s) @ torch.tensor(n).double() / n.sum()"),
         ACCURACY(give="(every.softmax(1).topk(1).indices[:, 0] == labels).float().mean()"),
     ],
-    "mended": [
+    "fixed": [
         epoch(), epoch("forward; loss; backward; step; zero", "np.average(x, weights=n)"),
         epoch("forward; loss; zero; backward; step", "np.repeat(x, n.astype(int)).mean()"),
         epoch(
@@ -398,4 +398,4 @@ RIGHT = {
         ),
     ],
 }  # fmt: skip
-WRONG = {"schedule": SCHEDULE_WRONG, "train_step": STEP_WRONG, "accuracy": ACCURACY_WRONG, "mended": MENDED_WRONG}
+WRONG = {"schedule": SCHEDULE_WRONG, "train_step": STEP_WRONG, "accuracy": ACCURACY_WRONG, "fixed": FIXED_WRONG}

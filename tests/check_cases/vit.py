@@ -256,7 +256,7 @@ COUNT_WRONG = each(off_by, written("N, P, D, L, K", globals(), {
     says: counting_patches(says) for says in NUM_WRONG if told(says, VIT_PARAMETERS.mistakes)
 }  # fmt: skip
 
-# vit and mend
+# vit and fix
 
 
 class Base(nn.Module):
@@ -566,11 +566,11 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
 }  # fmt: skip
 RIGHT = {
     "shapes": SHAPES_RIGHT, "read_out": READ_RIGHT, "vit_parameters": COUNT_RIGHT, "vit": MODEL_RIGHT,
-    "mend": [Base, OwnParts],
+    "fix": [Base, OwnParts],
 }  # fmt: skip
 WRONG = {
     "shapes": SHAPES_WRONG, "read_out": READ_WRONG, "vit_parameters": COUNT_WRONG, "vit": MODEL_WRONG,
-    "mend": {
+    "fix": {
         says: MODEL_WRONG[says] for says in ("all blocks are", "there is one block too few", "images mix")
     },
 }  # fmt: skip

@@ -274,8 +274,8 @@ SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
 }
 PICKS: dict[str, Function] = {
     "it is in the first row, and its mean is not the best": lambda rows: rows[0]["change"],
-    "it has the best single run on the test set: that is still the planted mistake": partial(best, max, key="test_accuracy"),
-    "it has the best mean on the test set. Decide by val_accuracy, since the test set is for the end":
+    "it has the best single run on the test split: still the planted mistake": partial(best, max, key="test_accuracy"),
+    "it has the best mean on the test split. Decide by val_accuracy, since the test split is for the end":
         partial(best, fmean, key="test_accuracy"),
 }  # fmt: skip
 PICK = Exercise(

@@ -134,7 +134,7 @@ SPLIT_HEADS = Exercise(
     reference=heads_of,
     when=lambda x, h: f"for {tuple(x.shape)} and {h} heads",
     says="{words}",
-    unknown="the shape is right, but the numbers are not: head i has the components i*d to (i+1)*d - 1 of each token",
+    unknown="the shape is right, but the numbers are not: head i has the components (i-1)*d to i*d - 1 of each token",
     contract_case=tokens(2, 5, 12, 4),
     ideas={
         "one image: a head has d components of every token": [tokens(1, 5, 12, 3)],
@@ -144,9 +144,9 @@ SPLIT_HEADS = Exercise(
         "gradients flow back": [contract],
     },
     mistakes={
-        "a single view or reshape mixes tokens: head 0 contains whole tokens. Use (B, T, h, d), then swap T and h":
+        "a single view or reshape mixes tokens: head 1 contains whole tokens. Use (B, T, h, d), then swap T and h":
             lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1),
-        "head 0 has every h-th component, but a head's d components are side by side: split the last axis into (h, d)":
+        "head 1 has every h-th component, but a head's d components are side by side: split the last axis into (h, d)":
             lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
         "the heads come in reverse order": lambda x, h: heads_of(x, h).flip(1),
         "every head contains the same slice": lambda x, h: heads_of(x, h)[:, :1].expand(-1, h, -1, -1),
@@ -168,5 +168,5 @@ check_split_heads = SPLIT_HEADS.check
 
 # Modules
 
-FIX = MULTI_HEAD.renamed("mend", [idea for idea in MULTI_HEAD.ideas if not idea.startswith("heads that")])
-check_multi_head, check_mend = MULTI_HEAD.check, FIX.check
+FIX = MULTI_HEAD.renamed("fix", [idea for idea in MULTI_HEAD.ideas if not idea.startswith("heads that")])
+check_multi_head, check_fix = MULTI_HEAD.check, FIX.check

@@ -202,7 +202,7 @@ def two_parts(C: int, H: int, W: int) -> Case:
 
 
 FIX = Exercise(
-    name="mended",
+    name="fixed",
     reference=prepared(),
     also=[  # a deviation by n - 1, n or 2n - 1, and a small number beside it or its square
         prepared(std=lambda a, b, twice=twice: torch.cat([a] * twice), spread=partial(spread, eps=eps, less=less))
@@ -248,4 +248,4 @@ FIX = Exercise(
             lambda a, b: tuple((x - a.mean(0)) / a.std(0) for x in (a, b)),
     },
 )  # fmt: skip
-check_mended = FIX.check
+check_fixed = FIX.check

@@ -97,7 +97,7 @@ ADD_CLASS_TOKEN = ModuleExercise(
 check_add_class_token = ADD_CLASS_TOKEN.check
 
 
-# Class token and positions: the mended module
+# Class token and positions: the fixed module
 
 
 class Tokens(nn.Module):

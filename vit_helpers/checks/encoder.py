@@ -127,8 +127,8 @@ check_layer_norm = LAYER_NORM.check
 
 # The MLP, the block and the planted mistake
 
-FIX = BLOCK.renamed("mend", list(BLOCK.ideas))
-check_mlp, check_block, check_mend = FEED_FORWARD.check, BLOCK.check, FIX.check
+FIX = BLOCK.renamed("fix", list(BLOCK.ideas))
+check_mlp, check_block, check_fix = FEED_FORWARD.check, BLOCK.check, FIX.check
 
 # The count
 

@@ -9,7 +9,13 @@ from torch import Tensor
 
 from vit_helpers import inspection
 from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.inspection_maps import MASS, SCALED, check_mass, check_scaled, some_weights  # noqa: F401
+from vit_helpers.checks.inspection_maps import (  # noqa: F401
+    FRACTION_INSIDE,
+    SCALED,
+    check_fraction_inside,
+    check_scaled,
+    some_weights,
+)
 from vit_helpers.checks.learning import result
 from vit_helpers.checks.report import Function
 

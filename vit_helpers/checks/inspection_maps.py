@@ -67,8 +67,8 @@ def plain(answer: Function, *given: Any) -> dict[str, Any]:
     return {"": float(got) if is_float(got) else got}
 
 
-MASS = Exercise(
-    name="mass",
+FRACTION_INSIDE = Exercise(
+    name="fraction_inside",
     reference=lambda picture, place, P: fraction_inside(picture[None], torch.tensor([place]), P)[0].item(),
     observe=plain,
     when=lambda picture, place, P: f"for the box {place} and patches of {P} pixels",
@@ -117,7 +117,7 @@ MASS = Exercise(
             lambda m, place, P: (inside(m, place, P).amax() / m.max()).item(),
     },
 )  # fmt: skip
-check_mass = MASS.check
+check_fraction_inside = FRACTION_INSIDE.check
 
 
 # Find the mistake: every map stretched by itself

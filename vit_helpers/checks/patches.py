@@ -259,7 +259,7 @@ def apart(function: Function) -> Function:
 STILL = "still the planted mistake, which is right for square images only. Does H or W give the number of rows?"
 FIX = replace(
     PATCHIFY,
-    name="mended",
+    name="fixed",
     reference=apart(patchify),
     ideas={
         "shape (B, N, C, P, P)": [forms],
@@ -271,4 +271,4 @@ FIX = replace(
     | {words: apart(wrong) for words, wrong in PLACES.items()}
     | {"here the patches remain small images, so do not flatten them": patchify},
 )
-check_mended, check_to_linear = FIX.check, TO_LINEAR.check
+check_fixed, check_to_linear = FIX.check, TO_LINEAR.check

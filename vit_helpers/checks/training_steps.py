@@ -1,4 +1,4 @@
-"""The steps of notebook 07: one on a batch (`train_step`), and a pass over all batches (`mended`)."""
+"""The steps of notebook 07: one on a batch (`train_step`), and a pass over all batches (`fixed`)."""
 
 import copy
 import math
@@ -242,8 +242,8 @@ def epoch_says(part: str, got: Tensor, right: Tensor, words: str, start: nn.Modu
     )
 
 
-MENDED = FiveDigits(
-    name="mended",
+FIXED = FiveDigits(
+    name="fixed",
     reference=epoch(),
     observe=partial(observe, at_once, epoch()),
     when=lambda *given: "",
@@ -270,4 +270,4 @@ MENDED = FiveDigits(
     | {words: epoch(loss=loss) for words, loss in LOSSES.items()}
     | {words: epoch(mean=mean) for words, mean in MEANS.items()},
 )  # fmt: skip
-check_mended = MENDED.check
+check_fixed = FIXED.check

@@ -216,5 +216,5 @@ check_read_out = READ_OUT.check
 
 # The whole model, and the planted mistake
 
-FIX = VIT.renamed("mend", list(VIT.ideas))
-check_vit_parameters, check_vit, check_mend = VIT_PARAMETERS.check, VIT.check, FIX.check
+FIX = VIT.renamed("fix", list(VIT.ideas))
+check_vit_parameters, check_vit, check_fix = VIT_PARAMETERS.check, VIT.check, FIX.check

@@ -199,7 +199,7 @@ def draw_multi_head(T: int, D: int, heads: int) -> Figure:
         arrow(ax, (0.6 + D * UNIT, middle), (5.8, center))
         for role, left in columns.items():
             cells, color = (weights[i], style.SERIES[2]) if role == "A" else (torch.ones(T, d), ROLES.get(role, style.VALUE))
-            draw_blank(ax, (left, top), cells, color, f"${role}_{i}$" if role != "y" else f"$A_{i} v_{i}$")
+            draw_blank(ax, (left, top), cells, color, f"${role}_{i + 1}$" if role != "y" else f"$A_{i + 1} v_{i + 1}$")
         arrow(ax, (11.0, center), (12.2, center))
         arrow(ax, (14.1, center), (15.2, center))
         arrow(ax, (16.8, center), (17.5, middle))

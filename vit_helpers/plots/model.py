@@ -250,7 +250,8 @@ def draw_heads(image: Tensor, rows: Mapping[str, Tensor], grid: tuple[int, int],
     fig, panels = style.new_figure(9, 0.9 + 2.05 * len(rows), nrows=len(rows), ncols=h, squeeze=False)
     for (name, weights), line in zip(rows.items(), panels, strict=True):
         for head, ax in enumerate(line):
-            draw_squares(image, weights[head, 1:], grid, ax, f"head {head}, largest {weights[head, 1:].max():.2f}", top=top)
+            of_patches = weights[head, 1:]
+            draw_squares(image, of_patches, grid, ax, f"head {head + 1}, largest {of_patches.max():.2f}", top=top)
         line[0].text(
             -0.08, 0.5, name, transform=line[0].transAxes, ha="right", va="center", fontsize=style.TEXT_SIZE, weight="bold"
         )

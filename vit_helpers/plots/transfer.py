@@ -190,7 +190,7 @@ def draw_ways(
         places = [place + 0.16 * (i - (len(ways) - 1) / 2) for place in range(len(groups))]
         color, marker = WAYS[way]
         look = {"color": color, "marker": marker, "markersize": 8, "linestyle": "", "elinewidth": 2, "capsize": 4}
-        ax.errorbar(places, means, bars, label=way, **look)
+        ax.errorbar(places, means, bars, label=way.replace("probe", "linear probe"), **look)
         ax.set_xticks(range(len(groups)), groups)
     if floor is not None:
         ax.axhline(floor, color=style.LINE, linestyle=":", label="most frequent class")
