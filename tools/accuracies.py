@@ -84,7 +84,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     for (goal, kind), group in rows.groupby(["goal", "folds"], sort=False):
         effect = effect_of(np.stack([unpack(text) for text in group["right"]])).row()
         lines[goal, kind] = {"n": len(group), **effect, "seconds": group["seconds"].mean() / FOLDS}
-    names = {"n": "seeds", "difference": "accuracy", "seeds": "error of seeds", "images": "error of images"}
+    names = {"n": "seeds", "difference": "accuracy", "seeds": "error due to seeds", "images": "error due to images"}
     return pd.DataFrame.from_dict(lines, orient="index").rename(columns=names)
 
 

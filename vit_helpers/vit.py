@@ -35,7 +35,7 @@ class ViTConfig:
     pool       : the head's input: "cls" the class token (the paper's), "avg" the mean of the patch tokens, "none" all tokens
     positions  : "learned" (the paper's), "sincos" (fixed, 2-D) or "none"
     num_classes: K; 0 for no head: the model returns features
-    representation_size: width of the hidden tanh layer of the paper's pre-training head; None for a linear head
+    representation_size: width of the hidden tanh layer of the paper's pretraining head; None for a linear head
     dropout    : where the paper puts it; attn_dropout: on the attention weights
     raises     : ValueError or TypeError that names the field
 
@@ -206,7 +206,7 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
 
 
 def tanh_layer(dim: int, hidden_dim: int) -> nn.Sequential:
-    """The hidden layer of the paper's pre-training head: (B, dim) -> (B, hidden_dim)"""
+    """The hidden layer of the paper's pretraining head: (B, dim) -> (B, hidden_dim)"""
     linear = nn.Linear(dim, hidden_dim)
     nn.init.trunc_normal_(linear.weight, std=math.sqrt(1 / dim))
     nn.init.zeros_(linear.bias)

@@ -25,7 +25,7 @@ def warmup_cosine(step: int, total: int, warmup: int) -> float:
 
 
 def warmup_linear(step: int, total: int, warmup: int) -> float:
-    """As `warmup_cosine`, with a linear decay to 0 (the paper's pre-training on JFT and ImageNet-21k, Table 3)."""
+    """As `warmup_cosine`, with a linear decay to 0 (the paper's pretraining on JFT and ImageNet-21k, Table 3)."""
     return (step + 1) / warmup if step < warmup else (total - step) / (total - warmup)
 
 
