@@ -170,3 +170,4 @@ check_split_heads = SPLIT_HEADS.check
 
 FIX = MULTI_HEAD.renamed("fix", [idea for idea in MULTI_HEAD.ideas if not idea.startswith("heads that")])
 check_multi_head, check_fix = MULTI_HEAD.check, FIX.check
+check_mend = check_fix  # its name in version 0.1

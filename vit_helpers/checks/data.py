@@ -13,7 +13,7 @@ from vit_helpers.checks.compare import bounded, copy_of
 from vit_helpers.checks.contract import Raises
 from vit_helpers.checks.data_cutmix import CUTMIX, check_cutmix  # noqa: F401
 from vit_helpers.checks.data_mixing import MIX, check_mixup  # noqa: F401
-from vit_helpers.checks.data_normalizing import FIX, NORMALIZE, check_fixed, check_normalize  # noqa: F401
+from vit_helpers.checks.data_normalizing import FIX, NORMALIZE, check_fixed, check_mended, check_normalize  # noqa: F401
 from vit_helpers.checks.engine import Exercise, cases
 from vit_helpers.checks.report import Function, Mistake, reject_if, short
 from vit_helpers.checks.traces import ask, generators_restored, restored

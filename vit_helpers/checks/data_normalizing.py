@@ -249,3 +249,4 @@ FIX = Exercise(
     },
 )  # fmt: skip
 check_fixed = FIX.check
+check_mended = check_fixed  # its name in version 0.1

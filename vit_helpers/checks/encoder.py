@@ -129,6 +129,7 @@ check_layer_norm = LAYER_NORM.check
 
 FIX = BLOCK.renamed("fix", list(BLOCK.ideas))
 check_mlp, check_block, check_fix = FEED_FORWARD.check, BLOCK.check, FIX.check
+check_mend = check_fix  # its name in version 0.1
 
 # The count
 

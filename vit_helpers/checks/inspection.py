@@ -13,6 +13,7 @@ from vit_helpers.checks.inspection_maps import (  # noqa: F401
     FRACTION_INSIDE,
     SCALED,
     check_fraction_inside,
+    check_mass,
     check_scaled,
     some_weights,
 )

@@ -118,6 +118,7 @@ FRACTION_INSIDE = Exercise(
     },
 )  # fmt: skip
 check_fraction_inside = FRACTION_INSIDE.check
+check_mass = check_fraction_inside  # its name in version 0.1
 
 
 # Find the mistake: every map stretched by itself

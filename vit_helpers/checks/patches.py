@@ -272,3 +272,4 @@ FIX = replace(
     | {"here the patches remain small images, so do not flatten them": patchify},
 )
 check_fixed, check_to_linear = FIX.check, TO_LINEAR.check
+check_mended = check_fixed  # its name in version 0.1

@@ -15,7 +15,7 @@ from vit_helpers.checks.engine import Case, Exercise, Given
 from vit_helpers.checks.learning import FiveDigits, as_number, first_wrong, leave_gradients, plain, restless, rounded
 from vit_helpers.checks.reading import check_reading  # noqa: F401
 from vit_helpers.checks.report import Function, Mistake, reject_if
-from vit_helpers.checks.training_steps import FIXED, TRAIN_STEP, check_fixed, check_train_step  # noqa: F401
+from vit_helpers.checks.training_steps import FIXED, TRAIN_STEP, check_fixed, check_mended, check_train_step  # noqa: F401
 from vit_helpers.training.recipe import warmup_cosine
 
 # The schedule

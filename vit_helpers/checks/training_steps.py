@@ -271,3 +271,4 @@ FIXED = FiveDigits(
     | {words: epoch(mean=mean) for words, mean in MEANS.items()},
 )  # fmt: skip
 check_fixed = FIXED.check
+check_mended = check_fixed  # its name in version 0.1

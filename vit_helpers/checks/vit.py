@@ -218,3 +218,4 @@ check_read_out = READ_OUT.check
 
 FIX = VIT.renamed("fix", list(VIT.ideas))
 check_vit_parameters, check_vit, check_fix = VIT_PARAMETERS.check, VIT.check, FIX.check
+check_mend = check_fix  # its name in version 0.1
