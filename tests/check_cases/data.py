@@ -176,6 +176,7 @@ NORMALIZE_WRONG = NORMALIZE.wrong("formula", {
     "in the wrong order": "(x - m.flip(0)) / s.flip(0)", "the first mean": "(x - m[0]) / s",
     "the first std": "(x - m) / s[0]", "divides twice": "(x / s - m) / s",
     "channel 0 becomes (x - 0.5) / 0.21; it should become (x - 0.5) / 0.2": "(x - m) / (s + 0.01)",
+    "channel 0 becomes (x - 0.5) / 0.2002; it should become (x - 0.5) / 0.2": "(x - m) / (s + 0.0002)",
 }) | NORMALIZE.wrong("give", {
     " of 3 for": "[*y.unbind(1)]", " of 2 for": "(y, 0)", "gives shape (3, 4, 5, 7)": "y.transpose(0, 1)",
     "gives shape (4, 5, 7)": "y[:, -1]", "gives shape (3, 5, 7)": "y[0]", "a numpy array": "y.numpy()",

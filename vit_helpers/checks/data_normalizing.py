@@ -55,18 +55,19 @@ def line(got: Tensor, x: Tensor) -> tuple[float, float] | None:
 def as_line(got: Tensor, right: Tensor, x: Tensor, mean: Sequence[float], std: Sequence[float]) -> str:
     """What was left out, or done with the first channel that is wrong, in numbers."""
 
-    def written(mean: float, std: float) -> str:
-        return f"(x - {mean:.3g}) / {std:.3g}".replace("- -", "+ ")
+    def written(mean: float, std: float, digits: int = 3) -> str:
+        return f"(x - {mean:.{digits}g}) / {std:.{digits}g}".replace("- -", "+ ")
 
     c = next(c for c in range(x.shape[1]) if not same(got[:, c], right[:, c]))
-    should = f"it should become {written(mean[c], std[c])}"
     if words := partly(got, right, x):
         return words
     if found := line(got[:, c], x[:, c]):
-        return f"channel {c} becomes {written(*found)}; {should}"
+        pairs = ((written(*found, digits), written(mean[c], std[c], digits)) for digits in range(3, 18))
+        mine, wanted = next((pair for pair in pairs if pair[0] != pair[1]), ("something else", written(mean[c], std[c])))
+        return f"channel {c} becomes {mine}; it should become {wanted}"
     at = (got[:, c] - right[:, c]).abs().nan_to_num(9).argmax()
-    one, mine, wanted = (t[:, c].flatten()[at].item() for t in (x, got, right))
-    return f"a pixel of {one:.3g} in channel {c} becomes {mine:.3g}; {should} = {wanted:.3g}"
+    one, mine, wanted = (f"{t[:, c].flatten()[at].item():.3g}" for t in (x, got, right))
+    return f"a pixel of {one} in channel {c} becomes {mine}; it should become {written(mean[c], std[c])} = {wanted}"
 
 
 def images_of(*shape: int) -> Case:
