@@ -93,7 +93,7 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     (["ablate", "bad.png"], WRONG, "bad.png is not valid TOML"),
     (["ablate", "tuned.toml"], WRONG, "baseline: a table trains from scratch, without the weights ours:seven"),
     (["ablate", "broken.toml"], WRONG,
-     r"bad\.png is broken, .*; remove it, or leave it out with skip_broken \(train and shards: --skip-broken\)$"),
+     r"bad\.png is damaged, .*; remove it, or leave it out with skip_broken \(train and shards: --skip-broken\)$"),
     (["ablate", "small.toml"], OK, r"baseline +1 +\d\.\d+ +NaN +\+0\.0000 +NaN (.|\n)*rows: small\.csv"),
 ]  # fmt: skip
 

@@ -181,7 +181,7 @@ def test_a_folder_that_cannot_be_read_is_named(pets, monkeypatch):
 def test_names_with_any_character_are_told_on_one_line(pets):
     bad = pets / "cat" / "two\nlines.jpg"
     bad.touch()
-    with pytest.raises(ValueError, match=r"two\\nlines\.jpg' is broken") as caught:
+    with pytest.raises(ValueError, match=r"two\\nlines\.jpg' is damaged") as caught:
         folder(pets, 8)
     assert "\n" not in str(caught.value)
 
@@ -245,7 +245,7 @@ def test_bad_files_are_told_together_or_left_out(pets, tmp_path):
             read()
         lines = str(caught.value).splitlines()
         assert len(lines) == 12 and lines[-1] == "  and 2 more"
-        assert all(f"{path} is broken" in str(caught.value) for path in paths[:3])
+        assert all(f"{path} is damaged" in str(caught.value) for path in paths[:3])
         with pytest.warns(UserWarning, match="12 of 100 images cannot be read and are left out:"):
             data = read(skip_broken=True)
     assert data == tmp_path / "new" and load(f"shards:{data}").class_counts == [48, 40]

@@ -155,11 +155,13 @@ def test_a_reading_shows_drawing_pixels_and_a_bar_for_each_class():
     assert [label.get_text() for label in right.get_yticklabels()] == ["a", "b", "c"]
 
 
-def test_photos_have_a_row_each_and_maps_begin_at_their_smallest_value():
+def test_photos_have_a_row_each_and_maps_of_a_column_have_one_scale():
     images, maps = torch.rand(2, 3, 8, 8), torch.rand(2, 2, 2) + 0.5
     fig = draw_photos(["one", "two"], [("as seen", images, None), ("map", images, maps)])
-    assert [ax.get_title() for ax in fig.axes] == ["as seen", "map", "", ""]
+    times = maps / maps.mean(dim=(1, 2), keepdim=True)
+    assert [ax.get_title() for ax in fig.axes] == ["as seen", f"map\n1 to {times.max():.2g} x mean", "", ""]
     assert [ax.texts[0].get_text() for ax in fig.axes[::2]] == ["one", "two"]
-    for ax, one in zip(fig.axes[1::2], maps, strict=True):
-        assert torch.allclose(torch.tensor(ax.images[1].get_array()), one - one.min())
+    for ax, one in zip(fig.axes[1::2], times, strict=True):
+        assert torch.allclose(torch.tensor(ax.images[1].get_array()), (one - 1).clamp(min=0))
+        assert ax.images[1].get_clim() == pytest.approx((0, times.max().item() - 1))
     assert [len(ax.images) for ax in fig.axes] == [1, 2, 1, 2]

@@ -7,7 +7,7 @@ photos   : classifies color photographs of CIFAR-10; calibrated, and with what `
 
 Each is written to FOLDER/NAME-SEED.safetensors in float16, with its shape, preprocessing and how it was trained. Those in
 vit_helpers/weights, which `load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on
-one core, photos 80 minutes on two that have units for bfloat16 and twice as long on others.
+one core, photos an hour and a half on two that have units for bfloat16 (on others, without bfloat16, twice as long).
 """
 
 import tomllib

@@ -1,9 +1,10 @@
 """Classify images with a trained model, and draw what it attends to.
 
 For one image, prints the most probable classes, and saves a figure: the image as the model receives it, the attention of
-the class token in the last block (the mean of its heads), and the attention through all blocks (attention rollout). For
-several images, or folders of them, prints a line per image; --csv stores the probabilities of all classes. Weights that
-know what their training images looked like, as ours:photos does, say which images are unlike all of them.
+the class token in the last block (the mean of its heads), and the attention through all blocks (attention rollout); for a
+model without a class token, both are means over all patches. For several images, or folders of them, prints a line per
+image; --csv stores the probabilities of all classes. Some weights, as ours:photos, let it mark images that are unusually
+far from every class. This is only a hint: it misses many unsuitable images, and marks about 5% of suitable ones.
 
 Examples:
 
@@ -21,7 +22,7 @@ from vit_helpers.cli import positive_int
 if TYPE_CHECKING:
     from vit_helpers.pretrained import Pretrained
 
-UNFAMILIAR = "  (unlike the training images)"
+FAR = "unusually far from every class"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -57,13 +58,13 @@ def run(args: Namespace) -> int:
     table = prediction_table(readable, probabilities, names)
     if len(files) > 1:
         for file, row in zip(readable, table.to_dict("records"), strict=True):
-            print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}{UNFAMILIAR * (file in unfamiliar)}")
+            print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}{f'  ({FAR})' * (file in unfamiliar)}")
     elif broken:
         raise ValueError(broken[files[0]])
     else:
         predict_one(args, figure, pretrained, readable[0])
         if unfamiliar:
-            print("note: this image is unlike all that the model was trained on, so its probabilities mean little")
+            print(f"note: this image is {FAR} that the model knows: don't rely on the probabilities")
     if args.csv:
         table.to_csv(args.csv, index=False)
         print(f"predictions: {args.csv}")

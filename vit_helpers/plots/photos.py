@@ -10,19 +10,23 @@ from vit_helpers.plots.images import color_bar, draw_image, draw_over
 
 
 def draw_photos(photos: Sequence[str], columns: Sequence[tuple[str, Tensor, Tensor | None]]) -> Figure:
-    """A row for each photo: the images, and maps laid over them, each on a scale of its own from its smallest value.
+    """A row for each photo: the images, and maps laid over them, where they are above their mean.
 
-    photos: their names;  columns: title, images (B, C, H, W), and maps (B, rows, cols), or None for the images alone
+    photos: their names;  columns: title, images (B, C, H, W), and maps (B, rows, cols), or None for the images alone.
+             The maps of a column have one scale, which its title names in multiples of the mean
     """
     side = 9 / len(columns)
     fig, axes = style.new_figure(9, len(photos) * side + 0.3, nrows=len(photos), ncols=len(columns))
-    for row, name in enumerate(photos):
-        for ax, (title, images, maps) in zip(axes[row], columns, strict=True):
-            if maps is None:
+    for line, (title, images, maps) in zip(axes.T, columns, strict=True):
+        times = None if maps is None else maps / maps.mean(dim=(1, 2), keepdim=True)
+        for row, ax in enumerate(line):
+            if times is None:
                 draw_image(images[row], ax)
             else:
-                draw_over(images[row], maps[row] - maps[row].min(), ax)
-            ax.set_title("" if row else title, fontsize=style.TEXT_SIZE, color=style.TEXT)
+                draw_over(images[row], (times[row] - 1).clamp(min=0), ax, top=times.max().item() - 1)
+        scale = "" if times is None else f"\n1 to {times.max():.2g} x mean"
+        line[0].set_title(f"{title}{scale}", fontsize=style.TEXT_SIZE, color=style.TEXT)
+    for row, name in enumerate(photos):
         beside = {"transform": axes[row, 0].transAxes, "rotation": 90, "ha": "right", "va": "center"}
         axes[row, 0].text(-0.05, 0.5, name, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
     return fig

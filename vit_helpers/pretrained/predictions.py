@@ -66,11 +66,9 @@ def find_unfamiliar(pretrained: Pretrained, familiarity: Familiarity | None, fil
     """The image files that are unlike all that a model has learned from; none if that is not known."""
     if familiarity is None:
         return set()
-    model = pretrained.model
-    distances, readable, _ = map_pictures(
-        lambda x: familiarity.distance(model.pool(model.forward_features(x))), pretrained.preprocess, files
-    )
-    return {file for file, far in zip(readable, distances > familiarity.limit, strict=True) if far}
+    model, preprocess, _ = pretrained
+    far, readable, _ = map_pictures(lambda x: familiarity.distance(model.pool(model.forward_features(x))), preprocess, files)
+    return {file for file, beyond in zip(readable, far > familiarity.limit, strict=True) if beyond}
 
 
 def prediction_table(files: Sequence[Path], probabilities: Tensor, class_names: Sequence[str]) -> pd.DataFrame:
