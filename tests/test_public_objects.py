@@ -115,6 +115,7 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "TensorView": lambda cls, _: cls("patchify", "N, P*P", (2, 8), (1, 2, 2, 4), torch.arange(16)),
     "Pass": lambda cls, _: cls(*torch.rand(3, 1, 4, 4), [torch.rand(2, 5, 5)], torch.rand(5, 3), torch.rand(2)),
     "Finding": lambda cls, _: cls("ok", "Python 3.11"),
+    "Familiarity": lambda cls, _: cls(torch.rand(3, 4), torch.rand(4, 4), 2.5),
     "Reading": lambda cls, _: cls(
         torch.rand(1, 4, 4), 2, [torch.rand(5, 3)], [torch.rand(5)], [0.5], torch.rand(2), ("a", "b")
     ),
