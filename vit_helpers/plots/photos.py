@@ -12,13 +12,14 @@ from vit_helpers.plots.images import color_bar, draw_image, draw_over
 def draw_photos(photos: Sequence[str], columns: Sequence[tuple[str, Tensor, Tensor | None]]) -> Figure:
     """A row for each photo: the images, and maps laid over them, where they are above their mean.
 
-    photos: their names;  columns: title, images (B, C, H, W), and maps (B, rows, cols), or None for the images alone.
-             The maps of a column have one scale, which its title names in multiples of the mean
+    photos : the names of those that are drawn, the first ones
+    columns: title, images (B, C, H, W), and maps (B, rows, cols), or None for the images alone. The maps of a column have
+             one scale, which its title names in multiples of the mean
     """
-    side = 9 / len(columns)
-    fig, axes = style.new_figure(9, len(photos) * side + 0.3, nrows=len(photos), ncols=len(columns))
+    side = 8.8 / len(columns)
+    fig, axes = style.new_figure(8.8, len(photos) * side + 0.3, nrows=len(photos), ncols=len(columns))
     for line, (title, images, maps) in zip(axes.T, columns, strict=True):
-        times = None if maps is None else maps / maps.mean(dim=(1, 2), keepdim=True)
+        times = None if maps is None else (maps / maps.mean(dim=(1, 2), keepdim=True))[: len(photos)]
         for row, ax in enumerate(line):
             if times is None:
                 draw_image(images[row], ax)
