@@ -42,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--images", type=positive_int, default=60_000, help="with clutter (default: 60,000)")
     parser.add_argument("--photos", default="cifar10", help="cifar10, to be downloaded, or folder:PATH (default: cifar10)")
     parser.add_argument("--epochs", type=positive_int, help="passes over the images (default: 5; masked 100, photos 42)")
-    parser.add_argument("--resume", action="store_true", help="go on after the last epoch that was finished")
+    parser.add_argument("--resume", action="store_true", help="go on after the last finished epoch (not for masked)")
     parser.add_argument("--out", type=Path, default=Path("weights"), help="the folder (default: weights)")
 
 
@@ -54,8 +54,14 @@ def run(args: Namespace) -> None:
         data, path = load_images(name, settings, args), args.out / f"{name}-{args.seed}.safetensors"
         set_seed(settings.seed)
         model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
-        where = f" --photos {args.photos}" if name == "photos" else ""
-        notes, class_names = {"command": f"python -m tools.pretrain {name}{where} --seed {args.seed}"}, data.class_names
+        own = {
+            "photos": name == "photos",
+            "images": settings.data == "scattered_digits",
+            "epochs": args.epochs,
+            "seed": True,
+        }
+        words = " ".join(f"--{word} {getattr(args, word)}" for word, used in own.items() if used)
+        notes, class_names = {"command": f"python -m tools.pretrain {name} {words}"}, data.class_names
         if name == "masked":
             model, class_names = reconstruct(model, batches, settings), ()
         else:
@@ -83,8 +89,7 @@ def classify(model: ViT, batches: Batches, data: Data, settings: RunSettings, ch
     model.half().float()
     accuracy = {split: evaluate(model, data.batches(split, 500)).accuracy for split in ("validation", "test")}
     print(f"{minutes:.0f} minutes, accuracy: validation {accuracy['validation']:.4f}, test {accuracy['test']:.4f}")
-    shares = {f"{split} accuracy": f"{share:.4f}" for split, share in accuracy.items()}
-    return {"minutes": f"{minutes:.0f}"} | shares
+    return {"minutes": f"{minutes:.0f}", **{f"{split} accuracy": f"{share:.4f}" for split, share in accuracy.items()}}
 
 
 @torch.no_grad()

@@ -3,8 +3,8 @@
 For one image, prints the most probable classes, and saves a figure: the image as the model receives it, the attention of
 the class token in the last block (the mean of its heads), and the attention through all blocks (attention rollout); for a
 model without a class token, both are means over all patches. For several images, or folders of them, prints a line per
-image; --csv stores the probabilities of all classes. Some weights, as ours:photos, let it mark images that are unusually
-far from every class. This is only a hint: it misses many unsuitable images, and marks about 5% of suitable ones.
+image; --csv stores the probabilities of all classes. With some weights, such as ours:photos, it marks images that are
+unusually far from every class. This is only a hint: it misses many unsuitable images, and marks 5% of suitable ones.
 
 Examples:
 
