@@ -54,13 +54,10 @@ def run(args: Namespace) -> None:
         data, path = load_images(name, settings, args), args.out / f"{name}-{args.seed}.safetensors"
         set_seed(settings.seed)
         model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
-        own = {
-            "photos": name == "photos",
-            "images": settings.data == "scattered_digits",
-            "epochs": args.epochs,
-            "seed": True,
-        }
-        words = " ".join(f"--{word} {getattr(args, word)}" for word, used in own.items() if used)
+        used = (
+            ["photos"] * (name == "photos") + ["images"] * (name in ("scattered", "seven")) + ["epochs"] * bool(args.epochs)
+        )
+        words = " ".join(f"--{word} {getattr(args, word)}" for word in [*used, "seed"])
         notes, class_names = {"command": f"python -m tools.pretrain {name} {words}"}, data.class_names
         if name == "masked":
             model, class_names = reconstruct(model, batches, settings), ()
