@@ -54,10 +54,8 @@ def run(args: Namespace) -> None:
         data, path = load_images(name, settings, args), args.out / f"{name}-{args.seed}.safetensors"
         set_seed(settings.seed)
         model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
-        used = (
-            ["photos"] * (name == "photos") + ["images"] * (name in ("scattered", "seven")) + ["epochs"] * bool(args.epochs)
-        )
-        words = " ".join(f"--{word} {getattr(args, word)}" for word in [*used, "seed"])
+        used = {"masked": [], "photos": ["photos"]}.get(name, ["images"]) + ["epochs"] * bool(args.epochs) + ["seed"]
+        words = " ".join(f"--{word} {getattr(args, word)}" for word in used)
         notes, class_names = {"command": f"python -m tools.pretrain {name} {words}"}, data.class_names
         if name == "masked":
             model, class_names = reconstruct(model, batches, settings), ()
