@@ -201,3 +201,59 @@ def test_names_of_the_package_in_prose_are_there(path):
     }  # a model is usually the learner's
     words = {word for cell in cells(path, "markdown") for word in re.findall(r"`([a-z_]+(?:\.\w+)+)`", cell.source)}
     assert not [word for word in words if word.partition(".")[0] in homes and not is_there(word)]
+
+
+ELSEWHERE = {  # numbers in the text that no cell of their section prints: by section, and where they come from
+    "00_start_here, 6": "0.91",  # 0.9 + 0.1/10, the target of label smoothing
+    "00_start_here, 7": "0.85",  # in the figure
+    "02_embeddings, 6": "0.57",  # other values of "Your turn", tried by hand
+    "03_attention, 6": "2.15",  # PyTorch's version
+    "04_encoder, Common": "0.0056",  # 1/180
+    "05_vit, 4": "0.25",  # 1/4
+    "06_data, 2": "0.94 0.9880 0.9649 0.991 0.971",  # half of 0.88 and 1; the rest from the stored table that is linked
+    "06_data, 3": "0.006",  # 1/180
+    "07_training, A": "0.50",  # what notebook 00 prints
+    "07_training, 8": "0.790",  # in the stored table that the figure shows
+    "08_inspection, 2": "0.53 0.67",  # read off the figure
+    "08_inspection, 4": "0.75 0.74",  # of single models, in localization.csv
+    "09_pretrained, 3": "0.79 0.80",  # other values, tried by hand
+    "09_pretrained, 4": "0.396",  # printed in the first section
+    "09_pretrained, 5": "0.376",  # of the digits' pixels
+    "09_pretrained, Appendix:": "0.92 0.26",  # from the course that is linked
+    "10_hyperparameters, 6": "0.004",  # the limit of the search
+    "11_scaling, 2": "0.11",  # 3.5 / 32
+    "11_scaling, 3": "1.15 1.03 1.19 1.37 1.33",  # in speed.csv; 4/3
+    "11_scaling, Common": "2.30",  # ln 10
+}
+
+
+def sections(path):
+    """(name, text, what its cells and those of the section before print) of each section with a heading of level 2"""
+    parts = [["", "", ""]]
+    for cell in read(path).cells:
+        if cell.cell_type == "markdown":
+            for line in cell.source.splitlines():
+                if line.startswith("## "):
+                    parts.append([line[3:].partition(".")[0].partition(" ")[0], "", ""])
+                parts[-1][1] += line + "\n"
+        else:
+            said = [output.get("text", "") + str(output.get("data", {}).get("text/plain", "")) for output in cell.outputs]
+            parts[-1][2] += "\n".join([cell.source, *said]) + "\n"
+    return [(name, text, before + printed) for (_, _, before), (name, text, printed) in pairwise([["", "", ""], *parts])]
+
+
+@each_lesson
+def test_numbers_in_the_text_are_those_that_cells_print(path):
+    """A page that is executed on another machine must not keep the numbers of the last one: decimals, two places or more"""
+    missing = {}
+    for name, text, printed in sections(path):
+        numbers = [float(x.replace(",", "")) for x in re.findall(r"(?<![\w.])\d[\d,]*\.?\d*(?:e-?\d+)?\b", printed)]
+        text = re.sub(r"\]\([^)]*\)|\$\$.*?\$\$|\$[^$]*\$|arXiv [\d.]+|`[^`]*`|^\|.*\|$", "", text, flags=re.S | re.M)
+        for number in re.findall(r"(?<![\w.,/-])\d[\d,]*\.\d\d+\b(?!\.\d)", text):
+            places = len(number.partition(".")[2])
+            shown = float(number.replace(",", ""))
+            if min((abs(x / scale - shown) for x in numbers for scale in (1, 100)), default=1) > 0.501 * 10**-places:
+                missing.setdefault(f"{path.stem}, {name}", []).append(number)
+    asked = ("For", "Summary", "Sources")  # questions, answers, and runs with values of your own
+    found = {name: " ".join(numbers) for name, numbers in missing.items() if name.partition(", ")[2] not in asked}
+    assert found == {name: numbers for name, numbers in ELSEWHERE.items() if name.startswith(path.stem)}

@@ -78,7 +78,7 @@ def test_the_stored_file_is_small_and_complete():
     assert sum(p.numel() for p in model.parameters()) == 1_205_642
     assert preprocess.crop == (32, 32) and len(names) == 10 and "cat" in names
     assert notes["command"] == "python -m tools.pretrain photos --photos folder:cifar10_jpeg --seed 0"
-    assert float(notes["minutes"]) <= 100 and float(notes["test accuracy"]) > 0.8
+    assert float(notes["minutes"]) <= 100 and float(notes["test accuracy"]) > 0.83
 
 
 def test_the_results_page_shows_the_stored_rows():
@@ -108,7 +108,7 @@ def test_500_validation_images_are_classified():
     assert abs(accuracy - stored) < 3 * (stored * (1 - stored) / 500) ** 0.5
 
 
-PROBABILITIES = {"cat": 0.801, "china": 0.015, "flower": 0.395}  # of the cat
+PROBABILITIES = {"cat": 0.852, "china": 0.007, "flower": 0.444}  # of the cat
 
 
 def test_photos_have_the_same_probabilities_on_every_machine():
