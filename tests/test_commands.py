@@ -322,10 +322,9 @@ def test_transfer_chooses_a_rate_for_each_way_and_continues(pretrained, tmp_path
     monkeypatch.setattr("vit_helpers.pretrained.sources.OURS", tmp_path)
     for name in ("seven", "masked"):
         shutil.copy(pretrained[0] / f"{name}-0.safetensors", tmp_path / f"{name}.safetensors")
-    small = {"labels": [40], "augment": ["affine"]}
+    small = {"labels": [40], "augment": ["affine"], "pool": 100}
     tasks = {name: task | small | ({"images": 600} if "images" in task else {}) for name, task in transfer.TASKS.items()}
-    monkeypatch.setattr(transfer, "TASKS", tasks)
-    monkeypatch.setattr(transfer, "POOL", 100)
+    monkeypatch.setattr(transfer, "TASKS", {name: tasks[name] for name in ("new classes", "no labels before")})
     monkeypatch.setattr(transfer, "SETTINGS", transfer.SETTINGS | {"steps": 2, "tuning_seeds": [100]})
     transfer.data_of.cache_clear()
     out = tmp_path / "transfer.csv"

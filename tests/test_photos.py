@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from test_commands import main_status, run_tool
 
-from tools import pretrain, unfamiliar
+from tools import pretrain, transfer, unfamiliar
 from vit_helpers.data import Batches, load, photos, subset
 from vit_helpers.data.digits import cat
 from vit_helpers.pretrained import load_pretrained
@@ -25,17 +25,23 @@ from vit_helpers.training import evaluate
 STORED = OURS / "photos.safetensors"
 
 
+def draw_colors(folder, names):
+    """Images of the classes with these names, each brighter in other channels, in three splits"""
+    rng = np.random.default_rng(0)
+    for split in ("train", "validation", "test"):
+        for kind, name in enumerate(names, 1):
+            (folder / split / name).mkdir(parents=True)
+            for number in range(8):
+                pixels = rng.integers(0, 60, (32, 32, 3))
+                pixels[:, :, [channel for channel in range(3) if kind >> channel & 1]] += 150
+                Image.fromarray(pixels.astype(np.uint8)).save(folder / split / name / f"{number}.png")
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder of images in three colors, and the file of a model that was trained on them for a moment"""
-    folder, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
-    for split in ("train", "validation", "test"):
-        for channel, name in enumerate(("blue", "green", "red")):
-            (folder / "colors" / split / name).mkdir(parents=True)
-            for number in range(8):
-                pixels = rng.integers(0, 60, (32, 32, 3))
-                pixels[:, :, 2 - channel] += 150
-                Image.fromarray(pixels.astype(np.uint8)).save(folder / "colors" / split / name / f"{number}.png")
+    folder = tmp_path_factory.mktemp("photos")
+    draw_colors(folder / "colors", ("blue", "green", "red"))
     words = ["photos", "--photos", f"folder:{folder / 'colors'}", "--epochs", "2", "--out", str(folder)]
     assert run_tool(pretrain, words) == 0
     return folder, words
@@ -58,6 +64,25 @@ def test_an_interrupted_training_goes_on(trained, capsys):
     assert "epoch" not in capsys.readouterr().out.split("accuracy")[0]  # nothing was left to train
     after = load_pretrained(folder / "photos-0.safetensors").model.state_dict()
     assert all(torch.equal(one, after[name]) for name, one in before.items())
+
+
+def test_a_model_that_never_saw_cats_and_dogs_learns_them_from_few_labels(tmp_path, monkeypatch, capsys):
+    draw_colors(tmp_path / "animals", ("cat", "dog", "frog", "horse"))
+    photos = ["--photos", f"folder:{tmp_path / 'animals'}"]
+    assert run_tool(pretrain, ["eight", *photos, "--epochs", "1", "--out", str(tmp_path)]) == 0
+    (tmp_path / "eight-0.safetensors").rename(tmp_path / "eight.safetensors")
+    monkeypatch.setattr("vit_helpers.pretrained.sources.OURS", tmp_path)
+    assert load_pretrained("ours:eight").class_names == ("frog", "horse")
+    small = {"labels": [12], "pool": 16}
+    monkeypatch.setattr(transfer, "TASKS", {"photos": transfer.TASKS["photos"] | small})
+    monkeypatch.setattr(transfer, "SETTINGS", transfer.SETTINGS | {"steps": 1, "tuning_seeds": [100]})
+    assert transfer.data_of("photos", photos[1]).class_names == ("cat", "dog")
+    first = transfer.data_of("photos", photos[1]).train.labels[:8]
+    assert set(first.tolist()) == {0, 1}  # a folder is read class by class, so its images have to be mixed
+    assert run_tool(transfer, [*photos, "--seeds", "1", "--out", str(tmp_path / "transfer.csv")]) == 0
+    rows = pd.read_csv(tmp_path / "transfer.csv")
+    assert len(rows) == 4 * (3 + 1) and set(rows["task"]) == {"photos"}
+    assert "from scratch" in capsys.readouterr().out
 
 
 def test_a_row_for_each_kind_of_image(trained, monkeypatch, capsys):

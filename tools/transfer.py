@@ -1,11 +1,12 @@
 """Measure what a pretrained model is worth for a task with few labels.
 
-New classes: a model that `pretrain seven` trained on 0 to 6 among clutter learns 7, 8 and 9. No labels before: a model that
-`pretrain masked` trained to reconstruct plain digits learns to classify them. All four ways (from scratch, and from the
-pretrained model by a linear probe, LoRA or full fine-tuning) have the same labeled images, steps and augmentation. For each
-way the validation split chooses one of three learning rates, by seeds that no reported run has. Reported runs store which
-test images they classified correctly, so that a difference has the errors of seeds and of images. Finished runs are kept in
-the CSV file, and the same command continues where it stopped.
+Photos: a model that `pretrain eight` trained on photos of eight classes learns to tell cats from dogs. New classes: one that
+`pretrain seven` trained on 0 to 6 among clutter learns 7, 8 and 9. No labels before: one that `pretrain masked` trained to
+reconstruct plain digits learns to classify them. All four ways (from scratch, and from the pretrained model by a linear
+probe, LoRA or full fine-tuning) have the same labeled images, steps and augmentation. For each way the validation split
+chooses one of three learning rates, by seeds that no reported run has. Reported runs store which test images they classified
+correctly, so that a difference has the errors of seeds and of images. Finished runs are kept in the CSV file, and the same
+command continues where it stopped.
 
 What this does not show: the error of the pretraining itself, since each task has one pretrained model.
 """
@@ -32,17 +33,17 @@ from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.finetune import add_lora, freeze, transfer_weights
 from vit_helpers.scaling.timing import processor
 from vit_helpers.training import fit, predict, set_seed
-from vit_helpers.training.presets import AUGMENT
+from vit_helpers.training.presets import AUGMENT, RunSettings, load_data
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT
 
 SETTINGS = tomllib.loads(Path(__file__).with_name("static").joinpath("transfer.toml").read_text(encoding="utf-8"))
 TASKS: dict[str, dict[str, Any]] = SETTINGS["tasks"]
-POOL = 1_200  # training images of a task that the labeled ones are drawn from, also with fewer images in all
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="which (default: both)")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="which (default: all)")
+    parser.add_argument("--photos", default="cifar10", help="cifar10, to be downloaded, or folder:PATH (default: cifar10)")
     add_out(parser, "transfer.csv", seeds=5)
 
 
@@ -55,37 +56,45 @@ def run(args: Namespace) -> None:
             key = {"task": task, "augment": augment, "labels": labels, "way": way}
             scores = dict.fromkeys(TASKS[task]["rates"][way], 0.0)
             for seed, lr in product(SETTINGS["tuning_seeds"], scores):
-                scores[lr] += accuracy(key | {"split": "validation", "seed": seed, "lr": lr}, args.out)
+                scores[lr] += accuracy(key | {"split": "validation", "seed": seed, "lr": lr}, args)
             best = max(scores, key=scores.__getitem__)  # of equal ones, the lowest
             for seed in range(args.seeds):
-                accuracy(key | {"split": "test", "seed": seed, "lr": best}, args.out)
+                accuracy(key | {"split": "test", "seed": seed, "lr": best}, args)
     table = pd.read_csv(args.out)
     print_means(table[table["split"] == "test"], ["task", "augment", "labels", "way"], ["accuracy"], args.out)
 
 
-def accuracy(key: dict[str, Any], path: Path) -> float:
+def accuracy(key: dict[str, Any], args: Namespace) -> float:
     """The accuracy of a run, which is trained and stored unless the file has it"""
-    if path.exists() and not (known := pd.read_csv(path).query(" and ".join(f"{k} == {v!r}" for k, v in key.items()))).empty:
+    same = " and ".join(f"{name} == {value!r}" for name, value in key.items())
+    if args.out.exists() and not (known := pd.read_csv(args.out).query(same)).empty:
         return float(known["accuracy"].iloc[0])
-    row = key | train_once(**key)
-    pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
+    row = key | train_once(data_of(key["task"], args.photos), **key)
+    pd.DataFrame([row]).to_csv(args.out, mode="a", header=not args.out.exists(), index=False)
     print(*key.values(), row["accuracy"], row["seconds"], flush=True)
     return float(row["accuracy"])
 
 
 @cache
-def data_of(task: str) -> Data:
-    """The images of a task with their new labels"""
+def data_of(task: str, photos: str) -> Data:
+    """The images of a task with their new labels;  photos: which data set has those of the task with photos"""
     about = TASKS[task]
-    return load(about["data"], **({"n": about["images"]} if "images" in about else {})).filter_classes(*about["classes"])
+    if about["data"] != "cifar10":
+        return load(about["data"], **({"n": about["images"]} if "images" in about else {})).filter_classes(*about["classes"])
+    data = load_data(RunSettings.from_dict({"data": photos, "image_size": 32})).filter_classes(*about["classes"])
+    mixed = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(0))  # folders are read class by class
+    return replace(data, train=subset(data.train, mixed))
 
 
-def train_once(task: str, augment: str, labels: int, way: str, split: str, seed: int, lr: float) -> dict[str, Any]:
+def train_once(
+    data: Data, task: str, augment: str, labels: int, way: str, split: str, seed: int, lr: float
+) -> dict[str, Any]:
     """One training with so many labels, which the seed draws, and which images of a split it classifies correctly."""
-    data, pretrained = data_of(task), load_pretrained(f"ours:{TASKS[task]['weights']}")
+    pretrained = load_pretrained(f"ours:{TASKS[task]['weights']}")
     normalize, num_classes = pretrained.preprocess.normalize, len(data.class_names)
-    drawn = torch.randperm(POOL, generator=torch.Generator().manual_seed(seed))[:labels]  # the same for every way
-    few = Batches(subset(data.train, drawn), SETTINGS["batch_size"], normalize, shuffle=True, augment=AUGMENT[augment])
+    order = torch.randperm(TASKS[task]["pool"], generator=torch.Generator().manual_seed(seed))  # the same for every way
+    some, batch_size = subset(data.train, order[:labels]), SETTINGS["batch_size"]
+    few = Batches(some, batch_size, normalize, shuffle=True, augment=AUGMENT[augment])
     epochs = max(1, SETTINGS["steps"] // len(few))
     recipe = Recipe(epochs=epochs, lr=lr, label_smoothing=0.0, **SETTINGS["optimizers"][way])
     set_seed(seed)
