@@ -85,6 +85,13 @@ def test_a_model_that_never_saw_cats_and_dogs_learns_them_from_few_labels(tmp_pa
     assert "from scratch" in capsys.readouterr().out
 
 
+def test_the_stored_model_without_cats_and_dogs_has_not_seen_them():
+    notes, kept = read_notes(OURS / "eight.safetensors"), load_pretrained("ours:eight")
+    every = load_pretrained("ours:photos").class_names
+    assert kept.class_names == tuple(name for name in every if name not in ("cat", "dog"))
+    assert notes["command"] == "python -m tools.pretrain eight --photos folder:cifar10_jpeg --seed 0"
+
+
 def test_a_row_for_each_kind_of_image(trained, monkeypatch, capsys):
     monkeypatch.setattr(unfamiliar, "COUNT", 20)
     folder, words = trained

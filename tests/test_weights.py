@@ -155,11 +155,12 @@ def test_unknown_names_are_answered_with_the_known_ones():
             load_pretrained(f"timm:{name}")
 
 
-@pytest.mark.parametrize(("name", "classes"), [("scattered", 10), ("seven", 7), ("masked", 0)])
+@pytest.mark.parametrize(("name", "classes"), [("scattered", 10), ("seven", 7), ("masked", 0), ("photos", 10), ("eight", 8)])
 def test_models_of_this_series_load(name, classes):
     kept = load_pretrained(f"ours:{name}")
     assert kept.preprocess.in_chans == kept.model.config.in_chans and len(kept.class_names) == classes
-    assert (OURS / f"{name}.safetensors").stat().st_size < 600_000
+    size = (OURS / f"{name}.safetensors").stat().st_size
+    assert size < 2_500_000 if name in ("photos", "eight") else size < 600_000
 
 
 def test_blocks_of_another_kind_are_refused(tmp_path, model):

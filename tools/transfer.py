@@ -31,6 +31,7 @@ from vit_helpers.data import load
 from vit_helpers.data.splits import Batches, Data, subset
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.finetune import add_lora, freeze, transfer_weights
+from vit_helpers.scaling.speedups import best_precision
 from vit_helpers.scaling.timing import processor
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.presets import AUGMENT, RunSettings, load_data
@@ -96,7 +97,8 @@ def train_once(
     some, batch_size = subset(data.train, order[:labels]), SETTINGS["batch_size"]
     few = Batches(some, batch_size, normalize, shuffle=True, augment=AUGMENT[augment])
     epochs = max(1, SETTINGS["steps"] // len(few))
-    recipe = Recipe(epochs=epochs, lr=lr, label_smoothing=0.0, **SETTINGS["optimizers"][way])
+    precision = best_precision() if task == "photos" else "float32"  # that of the pretraining
+    recipe = Recipe(epochs=epochs, lr=lr, label_smoothing=0.0, precision=precision, **SETTINGS["optimizers"][way])
     set_seed(seed)
     if way == "from scratch":
         model = ViT(replace(pretrained.model.config, num_classes=num_classes))

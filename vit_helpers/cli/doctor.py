@@ -246,7 +246,7 @@ def data() -> Iterator[Finding]:
 
     yield room("downloads", data_folder(), "set VIT_HELPERS_DATA to a folder that can be written to")
     here = ["digits", "scattered_digits", *filter(is_downloaded, SOURCES)]
-    for name in ("scattered", "seven", "masked", "drawn", "photos"):
+    for name in ("scattered", "seven", "masked", "drawn", "photos", "eight"):
         try:
             load_ours(name)
             here.append(f"the weights ours:{name}")
