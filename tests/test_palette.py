@@ -100,8 +100,9 @@ def test_a_frame_with_a_halo_is_seen_on_every_value():
     for color in (style.QUERY, style.CLASS_TOKEN):
         assert min(contrast(color, step) for step in steps) < 1.1  # alone it sinks into some
         assert contrast(color, "white") > 3  # with its halo it stands out on any
-    _, drawn = inspection.draw_look(torch.rand(1, 8, 8), torch.rand(2, 2, 2), 4, head=0, query=(0, 1))
-    (frame,) = drawn.axes.patches
+    ax = style.new_axes(None, 3, 3)
+    inspection.frame_query(ax, (0, 1), 4)
+    (frame,) = ax.patches
     assert frame.get_path_effects() == style.HALO
 
 

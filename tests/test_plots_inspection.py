@@ -9,7 +9,6 @@ from vit_helpers.plots.inspection import (
     draw_differences,
     draw_distances,
     draw_heads,
-    draw_look,
     draw_maps,
     draw_row_as_map,
     draw_scaled_heads,
@@ -34,16 +33,6 @@ def image():
 def maps():
     own = torch.Generator().manual_seed(1)
     return [torch.rand(2, 3, 4, generator=own), torch.rand(2, 3, 4, generator=own) / 10]
-
-
-def test_a_look_is_drawn_in_its_place_and_its_patch_framed(image, maps):
-    ax, drawn = draw_look(image, maps[0], 4, head=1, query=(2, 1))
-    heat = drawn.get_array()
-    assert heat.shape == (3, 4) and heat[0, 3] == pytest.approx(maps[0][1, 0, 3].item())
-    assert drawn.get_clim() == (0, pytest.approx(maps[0].max().item()))
-    (box,) = ax.patches
-    assert box.get_bbox().bounds == (3.5, 7.5, 4, 4)
-    assert not draw_look(image, maps[0], 4, head=0)[0].patches
 
 
 def areas(ax):

@@ -7,13 +7,11 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.images import (
     color_bar,
-    draw_attention,
     draw_box,
     draw_grid,
     draw_image,
@@ -104,29 +102,6 @@ def draw_maps(
     said = f"area of a square: {name} (a square that fills its patch: {top:g} or more); dashed: bounding box"
     fig.supxlabel(said, fontsize=style.TEXT_SIZE)
     return fig
-
-
-def draw_look(
-    image: Tensor,
-    maps: Tensor,
-    patch_size: int,
-    head: int,
-    query: Query = None,
-    ax: Axes | None = None,
-    title: str | None = None,
-    top: float | None = None,
-) -> tuple[Axes, AxesImage]:
-    """One head's map as a veil over the image, with a frame around the query's patch.
-
-    image: (C, H, W), from 0 to 1; maps: (h, rows, cols) of one layer; head: which
-    top  : the weight drawn darkest; by default the largest of all heads, so that heads can be compared
-    returns: the axes, and what was drawn, for `color_bar`
-    """
-    top = maps.max().item() if top is None else top
-    _, rows, cols = maps.shape
-    ax, drawn = draw_attention(image, maps[head].flatten(), (rows, cols), ax, title, top)
-    frame_query(ax, query, patch_size)
-    return ax, drawn
 
 
 def draw_heads(
