@@ -9,11 +9,11 @@ from vit_helpers.plots import style
 from vit_helpers.plots.curves import draw_curve, draw_curves
 from vit_helpers.plots.images import (
     color_bar,
-    draw_attention,
     draw_bars,
     draw_grid,
     draw_image,
     draw_image_grid,
+    draw_over,
     draw_squares,
 )
 from vit_helpers.plots.positions import draw_halo, draw_similarity
@@ -49,8 +49,8 @@ def test_grid_lines_stand_between_patches():
 
 
 def test_attention_lies_over_its_patches_on_a_stated_scale():
-    weights = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.0, 0.0])
-    ax, drawn = draw_attention(torch.rand(1, 8, 12), weights, (2, 3), top=0.5)
+    weights = torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.0, 0.0]])
+    ax, drawn = draw_over(torch.rand(1, 8, 12), weights, top=0.5)
     heat = drawn.get_array()
     assert heat.shape == (2, 3) and drawn.get_extent() == [-0.5, 11.5, 7.5, -0.5]  # over the whole image
     assert heat[0, 1] == pytest.approx(0.2) and heat[1, 0] == pytest.approx(0.4)

@@ -79,29 +79,12 @@ def draw_grid(ax: Axes, image_size: tuple[int, int], patch_size: int, color: str
     return ax
 
 
-def draw_attention(
-    image: Tensor,
-    weights: Tensor,
-    grid: tuple[int, int],
-    ax: Axes | None = None,
-    title: str | None = None,
-    top: float | None = None,
-) -> tuple[Axes, AxesImage]:
-    """The attention weights of one query as a veil over the image, which stays visible in light gray.
-
-    The opacity grows with the square root of the weight, so that small weights can be seen beside large ones.
-
-    image: (C, H, W), from 0 to 1;  weights: (N,) of the patches;  grid: rows and columns of patches
-    top  : the weight that is drawn darkest; give the same to pictures that are compared
-    returns: the axes, and what was drawn, for `color_bar`
-    """
-    return draw_over(image, weights.reshape(grid), ax, title, top)
-
-
 def draw_over(
     image: Tensor, heat: Tensor, ax: Axes | None = None, title: str | None = None, top: float | None = None
 ) -> tuple[Axes, AxesImage]:
-    """A map of magnitudes as a veil over an image in light gray; see `draw_attention`.
+    """A map of magnitudes as a veil over an image in light gray.
+
+    The opacity grows with the square root of the number, so that small ones can be seen beside large ones.
 
     image: (C, H, W), from 0 to 1;  heat: (rows, cols), a number for each patch;  top: the number drawn darkest
     returns: the axes, and what was drawn, for `color_bar`
