@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -113,19 +114,32 @@ def test_no_two_modules_import_each_other():
     ).prepare()
 
 
+def cells(kind):
+    """The source of every cell of this kind, in all notebooks and solutions"""
+    books = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "notebooks").rglob("*.ipynb")]
+    return ["".join(cell["source"]) for book in books for cell in book["cells"] if cell["cell_type"] == kind]
+
+
 def test_a_notebook_or_the_command_line_uses_every_module():
-    cells = [
-        "".join(cell["source"])
-        for path in (ROOT / "notebooks").rglob("*.ipynb")
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
-        if cell["cell_type"] == "code"
-    ]
-    waiting, used = {"__main__", *within({"cli"}), *(name for code in cells for name in ours(code))}, set()
+    waiting, used = {"__main__", *within({"cli"}), *(name for code in cells("code") for name in ours(code))}, set()
     while waiting:
         used.add(name := waiting.pop())
         packages = {name.rpartition(".")[0]} if "." in name else set()
         waiting |= {*ours(MODULES[name].read_text(encoding="utf-8")), *packages} - used
     assert MODULES.keys() - used <= {"", "results", "checks.marks"}  # `marks`: for courses that were made with nbgrader
+
+
+def test_something_uses_every_function():
+    code = {path: path.read_text(encoding="utf-8") for path in [*FILES, *tools()]}
+    pages = [path.read_text(encoding="utf-8") for path in (*READMES, ROOT / "TEACHING.md")]
+    words = Counter(re.findall(r"\w+", "\n".join([*code.values(), *pages, *cells("code"), *cells("markdown")])))
+    defined = [n.name for text in code.values() for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)]
+    unused = {name for name in defined if words[name] == 1 and not name.startswith("__")}
+    assert unused == {
+        "_ipython_display_",
+        "read_metadata",
+        "wrong_answers",
+    }  # Jupyter, torch and the tests of checks call them
 
 
 def tools():
