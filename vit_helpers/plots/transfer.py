@@ -84,7 +84,7 @@ def draw_lora(m: int, n: int, r: int) -> Figure:
         sign = {"W": "+   s", "B": "times", "A": ""}[name]
         write(ax, left + width + gap / 2, m / 2, sign)
         left += width + gap
-    write(ax, -0.28 * m, m / 2, "h  =  (")
+    write(ax, -0.28 * m, m / 2, "y  =  (")
     write(ax, left - gap + 0.06 * m, m / 2, ")  x  +  b", ha="left")
     return fig
 
