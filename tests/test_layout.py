@@ -303,6 +303,7 @@ def stored(table, key, **which):
 def test_figures_are_those_of_the_stored_tables():
     page = (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
     tasks = (
+        ("photos", ("100", "300", "1000"), "flip_crop"),
         ("new classes", ("100", "300", "1000"), "none"),
         *(("no labels before", ("20", "50", "100"), a) for a in AUGMENTED),
     )
