@@ -248,7 +248,7 @@ def draw_interaction(
 
     panels: {title: {level of the other setting: (low, mean, high) for each of `levels`}}
     """
-    fig, axes = style.new_figure(9, 3.2, ncols=len(panels), sharey=True, squeeze=False)
+    fig, axes = style.new_figure(9, 3.4, ncols=len(panels), sharey=True, squeeze=False)
     for ax, (title, series) in zip(axes.flat, panels.items(), strict=True):
         for i, (name, points) in enumerate(series.items()):
             places = [place + 0.08 * (i - (len(series) - 1) / 2) for place in range(len(levels))]
@@ -259,7 +259,8 @@ def draw_interaction(
         ax.set_xticks(range(len(levels)), levels)
         ax.set_xlim(-0.4, len(levels) - 0.6)
         style.style_axes(ax, title, x, y if ax is axes[0, 0] else "")
-    axes[0, 0].legend(fontsize=style.TEXT_SIZE, frameon=False, loc="lower right")
+    words = {"ncols": 2, "fontsize": style.TEXT_SIZE, "frameon": False, "loc": "outside lower center"}
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), **words)
     return fig
 
 
