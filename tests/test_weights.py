@@ -143,7 +143,7 @@ def test_unknown_names_are_answered_with_the_known_ones():
     for name in ("vit_b_16", "keras:vit", "torchvision:"):
         with pytest.raises(ValueError, match=r"unknown weights .*known: torchvision:NAME, timm:NAME, .*PATH\.npz"):
             load_pretrained(name)
-    with pytest.raises(ValueError, match="unknown weights 'ours:nobody', known: ours:drawn, ours:masked, "):
+    with pytest.raises(ValueError, match="unknown weights 'ours:nobody', known: ours:drawn, ours:eight, ours:masked, "):
         load_pretrained("ours:nobody")
     for name in ("torchvision:vit_b_17", "torchvision:ViT_B_16_Weights.IMAGENET", "torchvision:vit_b_16.IMAGENET1K_V1"):
         with pytest.raises(ValueError, match="torchvision has no weights called"):

@@ -1,12 +1,9 @@
 """Test accuracies on the digits by 5-fold cross-validation: each of the 1,797 images is tested once, by each seed.
 
-The settings are those of `python -m vit_helpers bench`, fixed beforehand. A model is trained on four fifths (1,437 or 1,438
-images) and tested on the rest. The folds are drawn anew for each seed ("random"), or they are five runs of consecutive
+The settings are those of `python -m vit_helpers bench`, chosen on 1,437 of the same images. A model is trained on four
+fifths and tested on the rest. The folds are drawn anew for each seed ("random"), or they are five runs of consecutive
 images ("consecutive"), so that most of the sheets of a test fold are not in training; the boundaries cut four of 14 sheets.
 Finished seeds are kept in a CSV file, and the same command goes on where it stopped.
-
-What this does not show: digits written by anybody but the 13 people who filled in these sheets. The settings were chosen on
-1,437 of the same images.
 """
 
 import time

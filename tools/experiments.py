@@ -112,8 +112,7 @@ def show_accuracy(folder: Path) -> None:
     print(f"test accuracy {effect.difference:.4f} (95%: {low:.4f} to {high:.4f}); {errors}; {len(runs)} seeds\n")
 
 
-SHOWS = (show_changes, show_rates, show_factorial, show_confirm, show_accuracy)
-SHOW = {one.__name__.removeprefix("show_"): one for one in SHOWS}
+SHOW = {f.__name__.removeprefix("show_"): f for f in (show_changes, show_rates, show_factorial, show_confirm, show_accuracy)}
 
 
 if __name__ == "__main__":

@@ -5,10 +5,7 @@ decays, validation split), of which the best two are repeated with two more seed
 5,000, and at 20,000 for more. For each number of images the passes are doubled until validation gains less than 0.2 points
 (mean of three seeds, above 5,000 images one), and those are the passes of all seeds. Finished runs are kept in a CSV file,
 with their test accuracy, and the same command goes on where it stopped. `--tuned-at` is a control: it uses the settings from
-one number of images for all of them, and trains only what differs.
-
-What this does not show: other sizes of the networks, other kinds of augmentation than mirroring, more kinds of settings.
-A gain of 0.2 points is less than three seeds can tell for certain.
+one number of images for all of them, and trains only what differs. (Three seeds cannot tell 0.2 points for certain.)
 """
 
 from argparse import ArgumentParser, Namespace

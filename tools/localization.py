@@ -3,9 +3,7 @@
 The 1,000 test images are drawn for this alone (`scattered_digits` with seed 1), and each map is scored with the box of its
 own image and with that of another one. File S, counted from 0, must hold the model of seed S; an untrained model of its
 shape is drawn from the same seed. Finished models are kept in a CSV file, and the same command goes on where it stopped.
-
-What this does not show: that a model uses the place which a map highlights; what maps find in photos, where the object is
-not simply the largest piece of ink. The rank score and the fraction inside ask for the empty patches of a box as well.
+The rank score and the fraction inside ask for the empty patches of a box as well.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -65,9 +63,8 @@ def score_file(kind: str, seed: int, path: Path, data: Data) -> Iterator[dict[st
     if kind == "untrained":
         set_seed(seed)
         model = ViT(model.config)
-        torch.nn.init.trunc_normal_(
-            model.get_parameter("head.weight"), std=0.02
-        )  # from a head of zeros no class has a gradient
+        head = model.get_parameter("head.weight")
+        torch.nn.init.trunc_normal_(head, std=0.02)  # from a head of zeros no class has a gradient
     logits, labels = predict(model, Batches(test, 250, normalize))
     made = {"right": pack(logits.argmax(dim=1) == labels), "machine": processor(), "date": date.today().isoformat()}
     for method, draw in (CONTROLS if kind == "none" else METHODS).items():

@@ -6,10 +6,9 @@ masked   : reconstructs hidden patches of plain digits, without labels
 photos   : classifies color photographs of CIFAR-10; calibrated, and with what `predict` needs to notice unfamiliar ones
 eight    : classifies those of eight classes, without cats and dogs, which `python -m tools.transfer` has it learn later
 
-Each is written to FOLDER/NAME-SEED.safetensors in float16, with its shape, preprocessing and how it was trained. Those in
-vit_helpers/weights, which `load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on
-one core, photos an hour and a half on two that have units for bfloat16 (on others, without bfloat16, twice as long), and
-eight half as long as photos.
+Each is written to FOLDER/NAME-SEED.safetensors in float16, with how it was trained. Those in vit_helpers/weights, which
+`load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on one core, photos an hour and
+a half on two that have units for bfloat16 (on others twice as long), and eight half as long as photos.
 """
 
 import tomllib

@@ -14,9 +14,8 @@ from tools import main
 from tools.execute import PROJECT, README, ROOT, STATIC, TAG, all_notebooks, is_setup, setup_source
 
 GITHUB = "https://github.com/"
-REPOSITORY = re.compile(  # the rules of github.com for OWNER/NAME
-    r"(?=.{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*/(?!\.{1,2}$)(?!.*\.(?i:git|wiki)$)[A-Za-z0-9._-]{1,100}"
-)
+# the rules of github.com for OWNER/NAME
+REPOSITORY = re.compile(r"(?=.{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*/(?!\.{1,2}$)(?!.*\.(?i:git|wiki)$)[A-Za-z0-9._-]{1,100}")
 LONGEST = 56  # characters of OWNER/NAME that keep the setup cell's lines within the page
 READERS = {  # where a notebook can be opened: by which address, and its badge
     "Colab": ("https://colab.research.google.com/github/", "https://colab.research.google.com/assets/colab-badge.svg"),

@@ -3,12 +3,8 @@
 Photos: a model that `pretrain eight` trained on photos of eight classes learns to tell cats from dogs. New classes: one that
 `pretrain seven` trained on 0 to 6 among clutter learns 7, 8 and 9. No labels before: one that `pretrain masked` trained to
 reconstruct plain digits learns to classify them. All four ways (from scratch, and from the pretrained model by a linear
-probe, LoRA or full fine-tuning) have the same labeled images, steps and augmentation. For each way the validation split
-chooses one of three learning rates, by seeds that no reported run has. Reported runs store which test images they classified
-correctly, so that a difference has the errors of seeds and of images. Finished runs are kept in the CSV file, and the same
-command continues where it stopped.
-
-What this does not show: the error of the pretraining itself, since each task has one pretrained model.
+probe, LoRA or full fine-tuning) have what tools/static/transfer.toml says. Reported runs store which test images they
+classified correctly. Finished runs are kept in the CSV file, and the same command continues where it stopped.
 """
 
 import time
