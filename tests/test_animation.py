@@ -103,7 +103,7 @@ def test_tokens_are_those_of_the_layers_gone_through(made_up, moment, layer):
         x, _, width = slot(i, 5)
         for k in range(8):
             got = picture.getpixel((round(x + width / 2), round(COLUMN + (k + 0.5) * TALL / 8)))
-            wanted = matplotlib.colormaps[style.VALUES](((tokens[i, k] / top + 1) / 2).clamp(0, 1).item(), bytes=True)
+            wanted = matplotlib.colormaps[style.SIGNED](((tokens[i, k] / top + 1) / 2).clamp(0, 1).item(), bytes=True)
             assert np.allclose(got, wanted[:3], atol=2)
 
 
@@ -136,7 +136,8 @@ def test_bars_are_as_long_as_the_probabilities(made_up):
     picture = frame(made_up, ANSWERED, 1.0)
     left, top, width, height = BARS
     gray = tuple(bytes.fromhex(style.LINE[1:]))
-    for i, (value, color) in enumerate(zip(made_up.probabilities.tolist(), (gray, ORANGE, gray), strict=True)):
+    chosen = tuple(bytes.fromhex(style.SERIES[0][1:]))
+    for i, (value, color) in enumerate(zip(made_up.probabilities.tolist(), (gray, chosen, gray), strict=True)):
         y = round(top + (i + 0.25) * height / 3)
         long = sum(picture.getpixel((x, y)) == color for x in range(left + 1, left + width - 2))
         assert long == pytest.approx(round(width * value), abs=2)

@@ -69,7 +69,8 @@ def test_the_area_of_a_square_is_the_weight():
 def test_bars_stress_the_chosen_one():
     ax = draw_bars([0.2, 0.7, 0.1], ["a", "b", "c"], chosen=1)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.2, 0.7, 0.1])
-    assert [to_hex(bar.get_facecolor()).upper() == style.CLASS_TOKEN for bar in ax.patches] == [False, True, False]
+    assert [to_hex(bar.get_facecolor()).upper() == style.SERIES[0] for bar in ax.patches] == [False, True, False]
+    assert [text.get_text() for text in ax.texts] == ["0.70"]
 
 
 def test_curves_show_the_history_with_names_and_units():

@@ -89,11 +89,13 @@ def test_one_patch_moves_at_a_time_and_the_followed_one_rests():
     assert longest > 1.4 * sum(patch == [4] for patch in moving)  # the pause
 
 
-def test_texts_change_when_a_move_has_ended():
-    said = slice(0, 75)
+def test_the_caption_names_the_step_while_cells_move_and_the_line_below_changes_when_they_have():
+    caption, shapes = slice(0, 42), slice(42, 75)
     for number in (1, 2, 3):
-        before, during, after = (np.asarray(draw_moving(*at))[said] for at in ((number - 1,), (number, 0.9), (number,)))
-        assert np.array_equal(before, during) and not np.array_equal(during, after)
+        at = (number - 1,), (number, 0.01), (number, 0.9), (number,)
+        before, first, during, after = (np.asarray(draw_moving(*moment)) for moment in at)
+        assert np.array_equal(first[:75], during[:75]) and not np.array_equal(before[caption], first[caption])
+        assert np.array_equal(during[caption], after[caption]) and not np.array_equal(during[shapes], after[shapes])
 
 
 def test_the_patch_that_moves_covers_the_others():

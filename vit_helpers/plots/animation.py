@@ -128,7 +128,7 @@ def frame(reading: Reading, number: int, progress: float) -> Image.Image:
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
-def draw_frames(reading: Reading, step: float = 0.06) -> Frames:
+def draw_frames(reading: Reading, step: float = 0.065) -> Frames:
     """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move"""
     pace = [(moving, rest) for _, moving, rest in moments(reading)]
     return in_time(pace, step, lambda number, progress: frame(reading, number, progress))
@@ -146,11 +146,12 @@ def in_time(pace: Sequence[tuple[float, float]], step: float, draw: Callable[[in
 
 
 def palette() -> Image.Image:
-    """The few colors of all frames: grays, those of numbers, those of the roles."""
-    roles = [LinearSegmentedColormap.from_list("", ["white", color]) for color in (style.CLASS_TOKEN, style.PATCH)]
-    maps = [(matplotlib.colormaps["gray"], 24), (matplotlib.colormaps[style.VALUES], 12), *((role, 5) for role in roles)]
+    """The few colors of all frames: grays, those of numbers, those of the roles and of the longest bar."""
+    colors = style.CLASS_TOKEN, style.PATCH, style.SERIES[0]
+    tints = [(LinearSegmentedColormap.from_list("", ["white", color]), 5) for color in colors]
+    maps = [(matplotlib.colormaps["gray"], 24), (matplotlib.colormaps[style.SIGNED], 11), *tints]
     image = Image.new("P", (1, 1))
-    image.putpalette(b"".join(colors(np.linspace(0, 1, n), bytes=True)[:, :3].tobytes() for colors, n in maps))
+    image.putpalette(b"".join(colormap(np.linspace(0, 1, n), bytes=True)[:, :3].tobytes() for colormap, n in maps))
     return image
 
 
@@ -198,9 +199,9 @@ def draw_patches(ax: Axes, image: Tensor, P: int, cut: float, row: float, weight
 
 
 def draw_token(ax: Axes, tokens: Tensor, i: int, box: Sequence[float], color: str, width: int = 1) -> None:
-    """Token i as a column of numbers in a frame, on the color scale of all tokens."""
+    """Token i as a column of numbers in a frame, on the color scale of all tokens, with white for 0."""
     values = (tokens[i] / tokens.abs().quantile(0.98) + 1) / 2
-    colors = torch.from_numpy(matplotlib.colormaps[style.VALUES](values.numpy())[:, :3])
+    colors = torch.from_numpy(matplotlib.colormaps[style.SIGNED](values.numpy())[:, :3])
     draw_pixels(ax, colors.T[..., None], box, color, width)
 
 
@@ -224,8 +225,9 @@ def draw_weights(ax: Axes, weights: Tensor) -> None:
 
 
 def draw_answer(figure: Figure, reading: Reading, answered: float) -> None:
-    """A bar for each class, on a scale from 0 to 1."""
+    """A bar for each class, on a scale from 0 to 1; the longest has its value when it has its length."""
     left, top, width, height = BARS
     ax = figure.add_axes((left / WIDTH, 1 - (top + height) / HEIGHT, width / WIDTH, height / HEIGHT), facecolor="none")
     draw_bars(eased(answered) * reading.probabilities, reading.class_names, ax, chosen=int(reading.probabilities.argmax()))
+    ax.texts[0].set_visible(answered == 1)
     ax.text(-0.3, 0.4, "→", size=SIZE + 7, color=style.LINE, ha="center", va="center", transform=ax.transAxes)

@@ -183,30 +183,41 @@ def draw_all_steps(q: Tensor, k: Tensor, v: Tensor, labels: Sequence[str]) -> Fi
 
 
 def draw_multi_head(T: int, D: int, heads: int) -> Figure:
-    """The steps of multi-head attention from left to right, one row for each head.
+    """The steps of multi-head attention from left to right, one row for each head, with shapes below the last row.
 
     T: tokens; D: their width, a multiple of `heads`
     """
-    d, height = D // heads, T * UNIT + 1.5
+    d, height = D // heads, T * UNIT + 1.6
     title = f"Each of {heads} heads has its own queries, keys and values with {d} components"
-    fig, ax = new_canvas(heads * height + 1.6, title)
+    fig, ax = new_canvas(heads * height + 3.2, title)
     middle = 1.8 + heads * height / 2
-    columns = {"q": 6.0, "k": 7.7, "v": 9.4, "A": 12.4, "y": 15.4}
+    columns = {"q": 6.0, "k": 7.8, "A": 10.4, "v": 12.6, "y": 15.2}
     weights = torch.randn(heads, T, T, generator=torch.Generator().manual_seed(0)).mul(2).softmax(dim=-1)
     draw_blank(ax, (0.4, middle - T * UNIT / 2), torch.ones(T, D), style.PATCH, "tokens", f"(T, D) = ({T}, {D})")
     for i in range(heads):
         top, center = 2.3 + i * height, 2.3 + i * height + T * UNIT / 2
-        arrow(ax, (0.6 + D * UNIT, middle), (5.8, center))
+        draw_bus(ax, (0.6 + D * UNIT, middle), [columns[role] + d * UNIT / 2 for role in "qkv"], top + T * UNIT)
         for role, left in columns.items():
             cells, color = (weights[i], style.SERIES[2]) if role == "A" else (torch.ones(T, d), ROLES.get(role, style.VALUE))
             draw_blank(ax, (left, top), cells, color, f"${role}_{i + 1}$" if role != "y" else f"$A_{i + 1} v_{i + 1}$")
-        arrow(ax, (11.0, center), (12.2, center))
-        arrow(ax, (14.1, center), (15.2, center))
-        arrow(ax, (16.8, center), (17.5, middle))
+            if i == heads - 1:
+                write(ax, left + len(cells[0]) * UNIT / 2, top + T * UNIT + 1.1, "(T, T)" if role == "A" else "(T, d)")
+                write(ax, left + len(cells[0]) * UNIT / 2, top + T * UNIT + 1.85, f"({T}, {len(cells[0])})")
+        arrow(ax, (9.2, center), (10.3, center))
+        arrow(ax, (14.0, center), (15.1, center))
+        arrow(ax, (16.6, center), (17.5, middle))
     draw_blank(
         ax, (17.7, middle - T * UNIT / 2), torch.ones(T, D), style.VALUE, "concatenated", f"({T}, {D}), then $U_{{msa}}$"
     )
     return fig
+
+
+def draw_bus(ax: Axes, start: tuple[float, float], ends: Sequence[float], bottom: float) -> None:
+    """A line from `start` to below a row of tables, with an arrow up to each of them; bottom: of the tables"""
+    (x, middle), turn, y = start, (start[0] + ends[0]) / 2, bottom + 0.55
+    ax.plot([x, turn, turn, ends[-1]], [middle, middle, y, y], color=style.TEXT, linewidth=1)
+    for end in ends:
+        arrow(ax, (end, y), (end, bottom + 0.05))
 
 
 def draw_blank(ax: Axes, corner: tuple[float, float], depths: Tensor, color: str, name: str = "", below: str = "") -> None:

@@ -137,11 +137,14 @@ def draw_bars(
     title: str | None = None,
     chosen: int | None = None,
 ) -> Axes:
-    """A horizontal bar for each value from 0 to 1.  chosen: the number of the bar to highlight"""
+    """A horizontal bar for each value from 0 to 1.  chosen: the number of the bar that is darker and carries its value"""
     ax = style.new_axes(ax, 4, 4)
     values = torch.as_tensor(values).tolist()
-    colors = [style.CLASS_TOKEN if i == chosen else style.LINE for i in range(len(values))]
+    colors = [style.SERIES[0] if i == chosen else style.LINE for i in range(len(values))]
     ax.barh(range(len(values)), values, color=colors)
+    if chosen is not None:
+        place, look = values[chosen] + 0.03, {"va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
+        ax.text(place, chosen, f"{values[chosen]:.2f}", **look)
     ax.set_yticks(range(len(values)), labels)
     ax.set_xlim(0, 1)
     ax.invert_yaxis()

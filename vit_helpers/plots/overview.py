@@ -269,7 +269,7 @@ def draw_head(canvas: _Canvas) -> None:
         canvas.text("head", 425, y - 22.5, letter)
         canvas.tensor("head", 434, y, (8, 9), 4, [color] * 5)
     weights = [[exp(score / 2) / sum(exp(other / 2) for other in row) for score in row] for row in SCORES]
-    base = canvas.color("head", BOX, "#999999")
+    base = canvas.color("head", style.SERIES[2], "#999999")  # the color of `style.VEIL`
     for y, table, most in ((159, SCORES, 4.0), (76, weights, 0.5)):
         shades = [[tint(base, 0.08 + 0.8 * value / most) for value in row] for row in table]
         canvas.cells("head", 500, y, (9, 9), shades)

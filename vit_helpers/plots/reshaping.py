@@ -186,18 +186,19 @@ def draw_moving(
 ) -> Image.Image:
     """A frame of the animation, `progress` (from 0 to 1) on the way to a stage: RGB pixels, WIDTH x HEIGHT.
 
-    A reshape happens where the cells are. In the permute, the patches fly to the right one after another. The texts
-    describe the tensor before the move until the move has ended.
+    A reshape happens where the cells are. In the permute, the patches fly to the right one after another. The caption
+    names the step from its first frame on; below it are both shapes while cells move, and then the new tensor.
     """
     found = stages(size, patch_size)
-    shown = number if progress >= 1 else max(0, number - 1)
     figure = Figure((WIDTH / 100, HEIGHT / 100), dpi=100, facecolor="white")
     with matplotlib.rc_context(LOOK):
         ax = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
         ax.set_axis_off()
-        stage, caption = found[shown], CAPTIONS[shown].format(H=size[0], W=size[1])
-        ax.text(LEFT, 26, caption, va="center", **words(2))
+        stage = found[number]
+        ax.text(LEFT, 26, CAPTIONS[number].format(H=size[0], W=size[1]), va="center", **words(2))
         shape = f"{stage.axes} = {stage.shape},  pixel {pixel} at {stage.index_of(pixel)}"
+        if number and progress < 1:
+            shape = f"{found[number - 1].shape} → {stage.shape}"
         ax.text(LEFT, 58, shape, va="center", **words(1))
         if number > 1:
             draw_traces(ax, found[1])
