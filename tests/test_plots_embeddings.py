@@ -82,8 +82,9 @@ def test_changes_are_compared_with_a_dashed_line():
 
 def test_bars_are_means_and_dots_are_draws():
     ax = draw_accuracies({"one": [0.8], "three": [0.1, 0.2, 0.3]}, title="Bars")
-    assert [round(bar.get_width(), 6) for bar in ax.patches] == [0.8, 0.2] and texts(ax) == ["0.80", "0.20"]
+    assert [round(bar.get_width(), 6) for bar in ax.patches] == [0.8, 0.2] and texts(ax) == ["0.80", "mean 0.20"]
     assert list(ax.lines[0].get_xdata()) == [0.1, 0.2, 0.3] and len(ax.lines) == 1
+    assert len(set(ax.lines[0].get_ydata())) == 3  # apart, even where values are equal
 
 
 def test_the_clearest_column_stands_out_in_every_panel():

@@ -163,14 +163,14 @@ def draw_weighted_sum(weights: Tensor, v: Tensor, labels: Sequence[str], query: 
 
 
 def draw_all_steps(q: Tensor, k: Tensor, v: Tensor, labels: Sequence[str]) -> Figure:
-    """Steps 3 to 5 in one figure: scores, weights and outputs below the queries, keys and values that they come from.
+    """Steps 3 to 5 in one figure: scores, weights and outputs below the queries, keys and values that lead to them.
 
     q, k, v: (T, d) each; labels: T names of tokens
     """
     T, d = q.shape
     scores = q @ k.T / d**0.5
     weights = scores.softmax(dim=-1)
-    fig, ax = new_canvas(2 * T + 7.2, "From queries, keys and values to outputs, with every number in its cell")
+    fig, ax = new_canvas(2 * T + 6.2, "From queries, keys and values to outputs, with every number in its cell")
     top, below, wide = 2.3, T + 5.6, 1.4
     for left, role, table in zip((2, 8.7, 15.4), ("queries $q$", "keys $k$", "values $v$"), (q, k, v), strict=True):
         draw_table(ax, (left, top), table, ROLES[role[-2]], role, labels=labels)
@@ -179,6 +179,10 @@ def draw_all_steps(q: Tensor, k: Tensor, v: Tensor, labels: Sequence[str]) -> Fi
     draw_table(ax, (15.4, below), weights @ v, style.VALUE, "outputs $A v$", labels=labels, width=wide)
     for left in (6.4, 13.1):
         arrow(ax, (left, below + T / 2), (left + 0.9, below + T / 2))
+    middles, bottom = [left + d / 2 for left in (2, 8.7, 15.4)], top + T + 0.2
+    arrow(ax, (middles[0], bottom), (middles[0], below - 1.8))
+    arrow(ax, (middles[1], bottom), (middles[0] + 2.2, below - 1.6))
+    arrow(ax, (middles[2], bottom), (middles[2], below - 0.9))
     return fig
 
 

@@ -104,9 +104,9 @@ def draw_changes(
     for name, value in (scale or {}).items():
         ax.axvline(value, color=style.TEXT, linewidth=1.5, linestyle="--")
         offset = {"xytext": (-6, 0), "textcoords": "offset points", "ha": "right", "va": "center"}
-        ax.annotate(f"{name}: {value:.2f}", (value, -0.6), fontsize=style.TEXT_SIZE, **offset)
+        ax.annotate(f"{name}: {value:.2f}", (value, -0.7), fontsize=style.TEXT_SIZE, **offset)
     ax.set_xscale("log")
-    ax.set(ylim=(len(changes) - 0.4, -1 if scale else -0.6))
+    ax.set(ylim=(len(changes) - 0.4, -1.2 if scale else -0.6))
     ax.set_xlim(min(changes.values()) / 5, max([*changes.values(), *(scale or {}).values()]) * 50)
     ax.set_yticks(range(len(changes)), list(changes))
     ax.grid(axis="y", color=style.MUTED)

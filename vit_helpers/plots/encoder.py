@@ -45,8 +45,8 @@ def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) ->
     left += 0.5
     arrow(ax, (left - 0.8, top + T / 2), (left - 0.1, top + T / 2))
     normalized = (tokens - mean) / (variance + eps).sqrt()
-    cells["texts"] = significant(normalized, digits)
-    draw_table(ax, (left, top), normalized, OTHER, "normalized tokens", f"(T, D) = ({T}, {D})", **cells)
+    cells |= {"texts": significant(normalized, digits), "grounds": signed(normalized)}
+    draw_table(ax, (left, top), normalized, style.LINE, "normalized tokens", f"(T, D) = ({T}, {D})", **cells)
     return fig
 
 
@@ -62,6 +62,11 @@ def significant(numbers: Tensor, digits: int = 3) -> list[str]:
         large = f"{number:.0f}" if abs(number) >= 1000 else short(number)
         texts.append("0" if abs(number) < 1e-12 else small if abs(number) < 0.1 else large)
     return texts
+
+
+def signed(numbers: Tensor) -> Tensor:
+    """The colors of cells on the signed map from -2 to 2: (rows, columns) -> (rows, columns, 3)"""
+    return torch.from_numpy(colormaps[style.SIGNED]((numbers / 4 + 0.5).numpy())[..., :3])
 
 
 def draw_mlp(token: Tensor, mlp: Any) -> Figure:
@@ -83,8 +88,7 @@ def draw_mlp(token: Tensor, mlp: Any) -> Figure:
         width, top = 1.34, 2.0 + 3.2 * i
         left = 11 - width * len(row) / 2
         color = style.LINE if i in (0, 3) else MLP
-        grounds = torch.from_numpy(colormaps[style.SIGNED]((numbers / 4 + 0.5).numpy())[..., :3])  # from -2 to 2
-        draw_table(ax, (left, top), numbers, color, name, shape.format(len(row)), width=width, grounds=grounds)
+        draw_table(ax, (left, top), numbers, color, name, shape.format(len(row)), width=width, grounds=signed(numbers))
         if then:
             arrow(ax, (11 + 2.3, top + 1.2), (11 + 2.3, top + 2.4))
             write(ax, 11 + 2.7, top + 1.8, then, ha="left")

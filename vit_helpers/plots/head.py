@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.attention import ROLES, arrow, draw_table, frame, new_canvas, product, write
+from vit_helpers.plots.attention import COLUMNS, ROLES, arrow, draw_table, frame, new_canvas, product, write
 from vit_helpers.plots.vit import put
 
 
@@ -21,10 +21,12 @@ def draw_head(
     patches: (T - 1, C, P, P), from 0 to 1, drawn beside their tokens; the class token is in row 0
     """
     (T, D), d = z.shape, q.shape[1]
-    width, top, low = 1.3, 3.4, T + 6.6
+    width, top, low = 1.3, 3.4, T + 7.0
     title = f"One head of a real block: D = {D} numbers in a token, d = {d} in a query, key or value"
-    fig, ax = new_canvas(2 * T + 9.1, title)
-    draw_table(ax, (3.3, top), z, style.PATCH, "normalized tokens", f"(T, D) = ({T}, {D})", labels, width=width)
+    fig, ax = new_canvas(2 * T + 9.5, title)
+    first, shape = 0 if patches is None else 1, f"(T, D) = ({T}, {D})"
+    draw_table(ax, (3.3, top + first), z[first:], style.PATCH, "", shape, labels[first:], width=width)
+    draw_table(ax, (3.3, top), z[:first], style.CLASS_TOKEN, "normalized tokens", labels=labels[:first], width=width)
     frame(ax, (3.3, top + row, D * width, 1), style.QUERY, 3)
     for i, patch in enumerate(() if patches is None else patches, start=1):
         put(ax, patch.permute(1, 2, 0).clamp(0, 1), (0.25, top + i + 0.05, 0.9, 0.9))
@@ -36,6 +38,11 @@ def draw_head(
         draw_table(ax, (left, top), table, ROLES[role], f"{name} ${role}$", f"(T, d) = ({T}, {d})", width=width)
     frame(ax, (corners[0], top + row, d * width, 1), style.QUERY, 3)
     draw_weights(ax, (q @ k.T / d**0.5, v), labels, row, low, width)
+    y, ends = top + T + 0.9, [left + d * width / 2 for left in corners]
+    ax.plot([ends[0], ends[0]], [y, y + 0.4], color=style.TEXT, linewidth=1)
+    ax.plot([ends[1], ends[1], 2.2 + T * width / 2], [y, y + 0.4, y + 0.4], color=style.TEXT, linewidth=1)
+    arrow(ax, (2.2 + T * width / 2, y + 0.4), (2.2 + T * width / 2, low - 1.7))
+    arrow(ax, (ends[2], y), (ends[2], low - 0.9))
     return fig
 
 
@@ -56,11 +63,11 @@ def draw_weights(ax: Axes, head: tuple[Tensor, Tensor], labels: Sequence[str], r
     scores, v = head
     (T, d), weights = v.shape, scores.softmax(dim=-1)
     shape, steps = f"(T, T) = ({T}, {T})", 2.2 + T * width + 2.2
-    last = steps + T * width + 2
+    last = COLUMNS - 0.2 - d * width  # below the values
     draw_table(ax, (2.2, low), scores, style.LINE, "scores $q k^T$ / √d", shape, labels, labels, width)
     arrow(ax, (2.5 + T * width, low + T / 2), (steps - 0.2, low + T / 2), "softmax")
     draw_table(ax, (steps, low), weights, style.SERIES[2], "weights $A$", shape, (), labels, width, 2, weights)
-    arrow(ax, (last - 1.8, low + T / 2), (last - 0.2, low + T / 2), "$A v$")
+    arrow(ax, (steps + T * width + 0.2, low + T / 2), (last - 0.2, low + T / 2), "$A v$")
     draw_table(ax, (last, low), weights @ v, style.VALUE, "output", f"(T, d) = ({T}, {d})", width=width)
     for left, columns in ((2.2, T), (steps, T), (last, d)):
         frame(ax, (left, low + row, columns * width, 1), style.QUERY, 3)

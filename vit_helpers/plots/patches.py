@@ -70,8 +70,9 @@ def draw_statistics(image: Tensor, values: Tensor, titles: Sequence[str], top: f
 
     image: (3, H, W), from 0 to 1; values: (3, rows, cols); titles: 4 texts; top: the difference drawn darkest
     """
-    fig, axes = style.new_figure(9, 2.3, ncols=4)
-    fig.set_layout_engine("compressed", wspace=0.08)
+    fig, grid = style.new_figure(6.6, 5.2, nrows=2, ncols=2)
+    fig.set_layout_engine("compressed", wspace=0.08, hspace=0.08)
+    axes = grid.flat
     draw_image(image, axes[0])
     gray = axes[1].imshow(values[0], cmap="gray", vmin=0, vmax=1)
     for ax, map in zip(axes[2:], values[1:], strict=True):
@@ -79,7 +80,7 @@ def draw_statistics(image: Tensor, values: Tensor, titles: Sequence[str], top: f
     for ax, title in zip(axes, titles, strict=True):
         style.hide_axes(ax, title)
     color_bar(gray, axes[1], "brightness", shrink=1)
-    color_bar(drawn, axes[3], "difference", extend="both", shrink=1)
+    color_bar(drawn, axes[3], "difference", extend="both", shrink=1).set_ticks([-top, 0, top])
     return fig
 
 

@@ -102,11 +102,12 @@ def draw_accuracies(draws: dict[str, Sequence[float]], ax: Axes | None = None, t
     """
     ax = style.new_axes(ax, 9, 2.8)
     for row, values in enumerate(draws.values()):
-        middle = sum(values) / len(values)
+        middle, name = sum(values) / len(values), "mean " if len(values) > 1 else ""
         ax.barh(row, middle, color=style.SERIES[0], height=0.65)
-        if len(values) > 1:
-            ax.plot(values, [row] * len(values), "o", color=style.SERIES[1], markersize=6, markeredgecolor="white")
-        ax.text(max([middle, *values]) + 0.015, row, f"{middle:.2f}", va="center", fontsize=style.TEXT_SIZE)
+        if len(values) > 1:  # dots a little up and down, so that equal values do not hide each other
+            rows = [row + 0.1 * (i - (len(values) - 1) / 2) for i in range(len(values))]
+            ax.plot(values, rows, "o", color=style.SERIES[1], markersize=6, markeredgecolor="white")
+        ax.text(max([middle, *values]) + 0.015, row, f"{name}{middle:.2f}", va="center", fontsize=style.TEXT_SIZE)
     ax.set_yticks(range(len(draws)), list(draws))
     ax.set_xlim(0, 1)
     ax.invert_yaxis()

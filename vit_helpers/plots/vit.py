@@ -69,7 +69,7 @@ def draw_forward(
         Stage(f"output, $z_{{{L}}}$", "T, D", tokens[L], layer=f"block {L}", skip=True),
         Stage("normalized", "T, D", features, layer="norm"),
         Stage("class token", "D", features[0], "token", "row 0", width=0.6),
-        Stage("logits", "K", logits, "logits", layer="head", width=4.4),
+        Stage("logits", "K", logits, "logits", layer="head", width=5.2),
     ]
     title = f"A photo becomes {len(features)} tokens, passes through {L} blocks, and ends as {len(logits)} logits"
     return draw_stages([before_blocks, through_blocks], title, 3, classes)
@@ -178,18 +178,18 @@ def put(ax: Axes, data: Tensor, box: tuple[float, float, float, float], limit: f
 
 
 def draw_logits(ax: Axes, logits: Tensor, place: tuple[float, float, float], classes: Sequence[str]) -> None:
-    """A bar for each logit from the line of zero, with its class above and its number on the other side of zero"""
+    """A bar for each logit from the line of zero, with its class and its number above it"""
     left, top, width = place
-    step, zero = SIDE / len(logits), left + width / 2
+    step, zero = (SIDE - 0.5) / len(logits), left + width / 2
     unit = width / 2 / max(float(logits.abs().max()), 1e-9)
     for k, value in enumerate(logits.tolist()):
         y = top + step * k
         write(ax, left, y + 0.3 * step, classes[k] if classes else f"class {k}", ha="left")
-        side = -0.12 if value > 0 else 0.12
-        write(ax, zero + side, y + 0.75 * step, f"{value:.2f}", ha="right" if value > 0 else "left")
+        write(ax, left + width, y + 0.3 * step, f"{value:.2f}", ha="right")
         bar = (min(zero, zero + unit * value), y + 0.6 * step)
         ax.add_patch(Rectangle(bar, abs(unit * value), 0.3 * step, facecolor=style.SERIES[0]))
         ax.plot([zero, zero], [y + 0.52 * step, y + 0.98 * step], color=style.TEXT, linewidth=1)
+    write(ax, zero, top + SIDE - 0.22, "0")
 
 
 def draw_key(fig: Figure, ax: Axes, y: float, limit: float) -> None:
@@ -270,7 +270,8 @@ def draw_differences(groups: Mapping[str, Mapping[str, float]], bound: float, ti
             fill = style.SERIES[0] if seen else "white"
             ax.plot(max(value, least), y, "o" if seen else "s", color=style.SERIES[0], markerfacecolor=fill, markersize=8)
         ax.axvline(bound, color=style.LINE, linestyle="--")
-        ax.set(xscale="log", xlim=(least / 3, 1), ylim=(len(names) - 0.5, -0.5), xticks=[least, 1e-5, 1e-3, 1e-1])
+        ax.text(1.3 * bound, -0.9, f"bound {bound:.0e}".replace("e-0", "e-"), fontsize=style.TEXT_SIZE - 1, va="center")
+        ax.set(xscale="log", xlim=(least / 3, 1), ylim=(len(names) - 0.5, -1.3), xticks=[least, 1e-5, 1e-3, 1e-1])
         ax.set_xticks([], minor=True)
         ax.set_yticks(range(len(names)), names)
         ax.grid(axis="y", color=style.MUTED)
