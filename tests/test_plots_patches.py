@@ -122,7 +122,8 @@ def test_the_stored_animation_is_small_opaque_and_what_the_code_draws(stored, tm
     assert ImageChops.difference(pictures[0][0], pictures[-1][0]).getbbox() is None  # the first frame is finished
     drawn = reshaping.draw_frames(step=0.5)  # its first and its last frame are those of any step
     for (shown, _), (frame, _) in ((pictures[0], drawn[0]), (pictures[-1], drawn[-1])):
-        assert max(ImageStat.Stat(ImageChops.difference(shown, frame)).mean) < 3
+        apart = ImageChops.difference(shown.reduce(4), frame.reduce(4))  # letters differ by a pixel
+        assert max(ImageStat.Stat(apart).mean) < 2
     for name in ("a.gif", "b.gif"):
         save_animation(tmp_path / name, drawn, reshaping.palette())
     assert (tmp_path / "a.gif").read_bytes() == (tmp_path / "b.gif").read_bytes()

@@ -16,6 +16,15 @@ from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import from_huggingface, from_timm, from_torchvision
 from vit_helpers.vit import ViT, ViTConfig
 
+SUMS_OF_SEED_0 = {
+    "patch_embed.proj.weight": 176.393,
+    "token_embed.pos_embed": 4.3026,
+    "blocks.0.attn.qkv.weight": 165.6279,
+    "blocks.0.attn.proj.weight": 56.2383,
+    "blocks.0.mlp.fc1.weight": 134.8775,
+    "blocks.0.mlp.fc2.weight": 146.9791,
+    "pre_logits.0.weight": 26.8621,
+}
 TINY = {"image_size": 16, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 4, "num_classes": 7}
 
 
@@ -100,6 +109,20 @@ def test_the_pre_training_heads_hidden_layer_starts_at_the_variance_of_its_input
     layer = ViT(ViTConfig(**TINY | {"embed_dim": 256}, representation_size=300)).pre_logits[0]
     assert layer.weight.std().item() == pytest.approx(256**-0.5, rel=0.05)
     assert not layer.bias.any()
+
+
+def test_a_seed_draws_the_same_weights_in_every_version_of_torch():
+    torch.manual_seed(0)  # nn.init.trunc_normal_ would draw other numbers in torch 2.11 than in 2.15
+    model = ViT(
+        ViTConfig(image_size=32, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=3, representation_size=8)
+    )
+    matrices = {name: p.double().abs().sum().item() for name, p in model.named_parameters() if p.dim() > 1 and p.any()}
+    assert matrices == pytest.approx(SUMS_OF_SEED_0, rel=1e-5)
+    torch.manual_seed(1)
+    first = ViT(
+        ViTConfig(image_size=2, patch_size=1, in_chans=1, embed_dim=64, num_heads=4, depth=1)
+    ).patch_embed.proj.weight
+    assert first.abs().max() <= 2 and first.sum().item() == pytest.approx(7.36433, rel=1e-5)  # some were drawn again
 
 
 def test_numpy_numbers_are_sizes():

@@ -113,7 +113,7 @@ class Bench:
     def model(self, config: ViTConfig | None = None) -> ViT:
         """A model whose head is not zero, so that there is a gradient everywhere."""
         model = ViT(config or CONFIG)
-        nn.init.trunc_normal_(model.get_parameter("head.weight"), std=0.02)
+        nn.init.normal_(model.get_parameter("head.weight"), std=0.02)
         return model.to(self.device)
 
     def images(self, count: int | None = None, config: ViTConfig | None = None) -> tuple[Tensor, Tensor]:

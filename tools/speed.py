@@ -58,7 +58,8 @@ def run(args: Namespace) -> None:
         check_choice("row", name, CASES)
     bench, names = Bench(pick_device(args.device), args.rounds), list(dict.fromkeys(args.rows or CASES))
     rows = (row | {"machine": timing.machine()} for name in names for row in measure(name, bench))
-    table = measuring.store(rows, args.out, COLUMNS).drop(columns="machine").astype(object).fillna("")
+    table = measuring.store(rows, args.out, COLUMNS).drop(columns="machine").astype(object)
+    table = table.where(table.notna(), "")
     table = table.map(lambda x: measuring.significant(x) if isinstance(x, float) else x.replace("|", "/"))
     print(f"{timing.machine()}\n\n{measuring.markdown_table(table)}\n\nrows: {args.out}")
 

@@ -208,7 +208,7 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
 def tanh_layer(dim: int, hidden_dim: int) -> nn.Sequential:
     """The hidden layer of the paper's pretraining head: (B, dim) -> (B, hidden_dim)"""
     linear = nn.Linear(dim, hidden_dim)
-    nn.init.trunc_normal_(linear.weight, std=math.sqrt(1 / dim))
+    nn.init.normal_(linear.weight, std=math.sqrt(1 / dim))
     nn.init.zeros_(linear.bias)
     return nn.Sequential(linear, nn.Tanh())
 

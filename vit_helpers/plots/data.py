@@ -132,7 +132,7 @@ def draw_confusions(tables: Mapping[str, Tensor], class_names: Sequence[str]) ->
     for column, (title, counts) in enumerate(tables.items()):
         ax, places = axes[0, column], range(len(counts))
         fractions = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
-        mistakes = np.ma.array(fractions.numpy(), mask=np.eye(len(counts), dtype=bool))
+        mistakes = fractions.masked_fill(torch.eye(len(counts), dtype=torch.bool), torch.nan).numpy()
         drawn = ax.imshow(mistakes, cmap=colors, vmin=0, vmax=1)
         for y, x in np.ndindex(*counts.shape):
             cell, ink = f"{counts[y, x]:,}\n{fractions[y, x]:.0%}", style.ink_on(drawn.to_rgba(mistakes)[y, x])

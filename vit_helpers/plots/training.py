@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -112,10 +111,11 @@ def draw_confusion(counts: Tensor, names: Sequence[Any], ax: Axes | None = None,
     """
     ax = style.new_axes(ax, 7, 6)
     shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
-    mistakes = np.ma.array(shares.numpy(), mask=torch.eye(*shares.shape).bool().numpy())
+    right = torch.eye(len(shares), dtype=torch.bool)
+    mistakes = shares.masked_fill(right, torch.nan).numpy()
     colors = LinearSegmentedColormap.from_list("mistakes", ["white", style.SERIES[2]])
     colors = colors.with_extremes(bad=style.MUTED)  # for the diagonal, which would use up the scale
-    drawn = ax.imshow(mistakes, cmap=colors, vmin=0, vmax=max(mistakes.max(), 0.01) if mistakes.count() else 1)
+    drawn = ax.imshow(mistakes, cmap=colors, vmin=0, vmax=max(shares.masked_fill(right, 0).max().item(), 0.01))
     for row, column in counts.nonzero().tolist():
         ink = style.ink_on(drawn.to_rgba(mistakes)[row, column])
         number = counts[row, column].item()
