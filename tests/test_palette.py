@@ -141,7 +141,7 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_pairs": lambda: ablation.draw_pairs({name: [0.1, 0.2, 0.3, 0.4, 0.6] for name in ("baseline", "a", "b")}),
     "draw_ranking": lambda: ablation.draw_ranking(EFFECTS),
     "draw_interaction": lambda: ablation.draw_interaction(
-        {"t": {name: [(0.1, 0.2, 0.3), (0.2, 0.3, 0.4)] for name in "ab"}}, ["low", "high"], "x", "y"
+        {"t": {name: [(0.1, 0.2, 0.3), (0.2, 0.3, 0.4)] for name in "ab"}}, ["low", "high"], "x", "y", ("c", [0.3])
     ),
     "draw_intervals": lambda: ablation.draw_intervals({name: {1: (0.2, 0.1, 0.3)} for name in "ab"}),
     "draw_halves": lambda: ablation.draw_halves({"a": ([0.1], [0.2]), "b": ([0.1], [0.3])}),

@@ -92,8 +92,8 @@ def train_once(
     order = torch.randperm(TASKS[task]["pool"], generator=torch.Generator().manual_seed(seed))  # the same for every way
     some, batch_size = subset(data.train, order[:labels]), SETTINGS["batch_size"]
     few = Batches(some, batch_size, normalize, shuffle=True, augment=AUGMENT[augment])
-    epochs = max(1, SETTINGS["steps"] // len(few))
-    precision = best_precision() if task == "photos" else "float32"  # that of the pretraining
+    epochs = max(1, TASKS[task].get("steps", SETTINGS["steps"]) // len(few))
+    precision = best_precision() if TASKS[task]["data"] == "cifar10" else "float32"  # that of the pretraining
     recipe = Recipe(epochs=epochs, lr=lr, label_smoothing=0.0, precision=precision, **SETTINGS["optimizers"][way])
     set_seed(seed)
     if way == "from scratch":

@@ -242,14 +242,20 @@ def draw_intervals(
 
 
 def draw_interaction(
-    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]], levels: Sequence[str], x: str, y: str
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]],
+    levels: Sequence[str],
+    x: str,
+    y: str,
+    baseline: tuple[str, Sequence[float]],
 ) -> Figure:
     """Means of runs over the levels of one setting, joined for each level of another: parallel lines are no interaction.
 
     panels: {title: {level of the other setting: (low, mean, high) for each of `levels`}}
+    baseline: its name, and for each panel the height of a dotted line
     """
     fig, axes = style.new_figure(9, 3.4, ncols=len(panels), sharey=True, squeeze=False)
-    for ax, (title, series) in zip(axes.flat, panels.items(), strict=True):
+    for ax, (title, series), height in zip(axes.flat, panels.items(), baseline[1], strict=True):
+        ax.axhline(height, color=style.TEXT, linestyle=":", linewidth=1.5, label=baseline[0])
         for i, (name, points) in enumerate(series.items()):
             places = [place + 0.08 * (i - (len(series) - 1) / 2) for place in range(len(levels))]
             means = [mean for _, mean, _ in points]
@@ -259,7 +265,7 @@ def draw_interaction(
         ax.set_xticks(range(len(levels)), levels)
         ax.set_xlim(-0.4, len(levels) - 0.6)
         style.style_axes(ax, title, x, y if ax is axes[0, 0] else "")
-    words = {"ncols": 2, "fontsize": style.TEXT_SIZE, "frameon": False, "loc": "outside lower center"}
+    words = {"ncols": 3, "fontsize": style.TEXT_SIZE, "frameon": False, "loc": "outside lower center"}
     fig.legend(*axes[0, 0].get_legend_handles_labels(), **words)
     return fig
 

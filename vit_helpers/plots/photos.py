@@ -16,8 +16,8 @@ def draw_photos(photos: Sequence[str], columns: Sequence[tuple[str, Tensor, Tens
     columns: title, images (B, C, H, W), and maps (B, rows, cols), or None for the images alone. The maps of a column have
              one scale, which its title names in multiples of the mean
     """
-    side = 8.8 / len(columns)
-    fig, axes = style.new_figure(8.8, len(photos) * side + 0.3, nrows=len(photos), ncols=len(columns))
+    side = 8.6 / len(columns)
+    fig, axes = style.new_figure(8.6, len(photos) * side + 0.3, nrows=len(photos), ncols=len(columns))
     for line, (title, images, maps) in zip(axes.T, columns, strict=True):
         times = None if maps is None else (maps / maps.mean(dim=(1, 2), keepdim=True))[: len(photos)]
         for row, ax in enumerate(line):
