@@ -111,7 +111,7 @@ def draw_confusion(counts: Tensor, names: Sequence[Any], ax: Axes | None = None,
     """
     ax = style.new_axes(ax, 7, 6)
     shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
-    right = torch.eye(len(shares), dtype=torch.bool)
+    right = torch.eye(*shares.shape, dtype=torch.bool)
     mistakes = shares.masked_fill(right, torch.nan).numpy()
     colors = LinearSegmentedColormap.from_list("mistakes", ["white", style.SERIES[2]])
     colors = colors.with_extremes(bad=style.MUTED)  # for the diagonal, which would use up the scale
