@@ -210,6 +210,8 @@ def test_the_stored_file_shows_the_models_numbers(real, stored):
     for shown, number in ((pictures[0][0], 0), (pictures[-1][0], len(said) - 1)):
         apart = ImageChops.difference(shown.reduce(4), frame(real, number, 1.0).reduce(4))
         assert max(ImageStat.Stat(apart).mean) < 3
+    wrong = frame(real._replace(probabilities=real.probabilities.roll(1)), number, 1.0)  # would be noticed
+    assert max(ImageStat.Stat(ImageChops.difference(shown.reduce(4), wrong.reduce(4))).mean) > 3
 
 
 def test_nothing_flashes(stored):
