@@ -135,7 +135,7 @@ import torch
 import torch.nn.functional as F
 from vit_helpers.training.optimizers import adamw
 from vit_helpers.scaling import training_bytes
-from vit_helpers.scaling.timing import peak_memory, reset_peak_memory
+from vit_helpers.scaling.timing import freed_memory_returned, peak_memory, reset_peak_memory
 from vit_helpers.vit import ViT, ViTConfig
 
 def used(config, batch):
@@ -151,7 +151,8 @@ def used(config, batch):
 
 used(ViTConfig(32, 4, 3, 10, 64, 1, 4), 2)  # what torch loads for its first step is not meant
 config = ViTConfig.from_name("S/16", num_classes=10, depth=6)
-print(used(config, {batch}) / sum(training_bytes(config, {batch}).values()))
+with freed_memory_returned():
+    print(used(config, {batch}) / sum(training_bytes(config, {batch}).values()))
 """
 
 
@@ -160,4 +161,4 @@ print(used(config, {batch}) / sum(training_bytes(config, {batch}).values()))
 def test_memory_of_training_is_what_the_system_tells(batch):
     done = subprocess.run([sys.executable, "-c", MEASURE.replace("{batch}", str(batch))], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert 0.75 < float(done.stdout) < 1.33
+    assert 0.8 < float(done.stdout) < 1.1

@@ -151,9 +151,7 @@ def compare_best(
         seeds = sorted(set.intersection(*(set(rights[one]) for one in [*candidates[name], *candidates[baseline]])))
         if not seeds:
             raise ValueError(f"the candidates of {name} and {baseline} have no seed in common")
-        ours, theirs = (
-            crossfit([[rights[one][seed] for seed in seeds] for one in candidates[side]]) for side in (name, baseline)
-        )
+        ours, theirs = (crossfit([[rights[c][seed] for seed in seeds] for c in candidates[x]]) for x in (name, baseline))
         counts = np.bincount(ours[1].ravel(), minlength=len(candidates[name])) / ours[1].size
         chosen = ", ".join(f"{one}: {share:.0%}" for one, share in zip(candidates[name], counts, strict=True) if share)
         lines[name] = {**line_of(ours[0] - theirs[0]), "chosen": chosen}

@@ -30,9 +30,7 @@ def design(factors: int, generators: Sequence[str] = ()) -> list[Run]:
         made[letter] = set(word.removeprefix("-")), -1 if word.startswith("-") else 1
     free = [letter for letter in letters if letter not in made]
     if len(free) + len(generators) != factors or not all(word and word <= set(free) for word, _ in made.values()):
-        raise ValueError(
-            f'generators determine some of {letters} by the others, as in "F=-ABC", got {", ".join(generators)}'
-        )
+        raise ValueError(f'generators determine some of {letters} by others, as in "F=-ABC", got {", ".join(generators)}')
     runs = []
     for levels in product((-1, 1), repeat=len(free)):
         run = dict(zip(free, levels, strict=True))

@@ -67,9 +67,7 @@ def scatter(split: Split, n: int, image_size: int, digit_size: int, clutter: int
         for _ in range(clutter):
             other, y, x = large[draw(len(large))], draw(digit_size - piece + 1), draw(digit_size - piece + 1)
             top, left = draw(image_size - piece + 1), draw(image_size - piece + 1)
-            canvas[top : top + piece, left : left + piece].clamp_(
-                min=other[y : y + piece, x : x + piece]
-            )  # the brighter wins
+            canvas[top : top + piece, left : left + piece].clamp_(min=other[y : y + piece, x : x + piece])  # brighter wins
         row, y, x = draw(len(large)), draw(image_size - digit_size + 1), draw(image_size - digit_size + 1)
         canvas[y : y + digit_size, x : x + digit_size].clamp_(min=large[row])
         labels[i] = split.labels[row]

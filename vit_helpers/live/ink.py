@@ -39,10 +39,8 @@ def reduce_ink(ink: Tensor, size: int = 16) -> Tensor:
         raise ValueError("the drawing is empty: no pixel has more than 0.1 of ink")
     spans = [(int(found[0]), int(found[-1]) + 1) for found in (dark.any(1).nonzero(), dark.any(0).nonzero())]
     side = max(last - first for first, last in spans)
-    rows, columns = (
-        cell_weights((first + last - side) / 2, side, size, pixels)
-        for (first, last), pixels in zip(spans, ink.shape, strict=True)
-    )
+    middles = [(first + last) / 2 for first, last in spans]
+    rows, columns = (cell_weights(m - side / 2, side, size, n) for m, n in zip(middles, ink.shape, strict=True))
     return (rows @ ink.double() @ columns.T).float()
 
 

@@ -103,9 +103,7 @@ def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tens
         return confusion(probabilities.argmax(1), labels, len(known)), f"images {what} {data}", broken
     own: Any = load_data(RunSettings(data=data), pretrained.preprocess.crop)
     check_classes(name, own.class_names, known)
-    wanted, found = (
-        (x.in_chans, *size) for x, size in ((pretrained.preprocess, pretrained.preprocess.crop), (own, own.image_size))
-    )
+    wanted, found = (pretrained.preprocess.in_chans, *pretrained.preprocess.crop), (own.in_chans, *own.image_size)
     if wanted != found:
         raise ValueError(f"the model reads images of {wanted} (channels, height, width), got {found}")
     mean, std = (torch.tensor(x).view(-1, 1, 1) for x in (own.mean, own.std))

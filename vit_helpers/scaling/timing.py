@@ -5,8 +5,8 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,7 @@ def reset_peak_memory(device: str = "cpu") -> int:
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
-    with suppress(AttributeError, OSError):  # glibc keeps freed memory, and later use of it would not count
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)  # glibc keeps freed memory, and later use of it would not count
     Path("/proc/self/clear_refs").write_text("5")
     return process_memory("VmRSS")
 
@@ -91,6 +90,18 @@ def peak_memory(device: str = "cpu") -> int:
     if device != "cpu":
         return torch.cuda.max_memory_allocated()
     return process_memory("VmHWM")  # psutil has no peak that can be reset; getrusage's starts with the parent's peak
+
+
+@contextmanager
+def freed_memory_returned() -> Iterator[None]:
+    """Inside, glibc returns each freed tensor to the system at once, so that a process's peak is what was in use.
+
+    Otherwise glibc raises its M_MMAP_THRESHOLD up to 32 MiB (man 3 mallopt), and the peak includes gaps of freed memory.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", max)  # another libc has none, and needs none
+    set_option(-3, 2**17)
+    yield
+    set_option(-3, 2**25)
 
 
 def process_memory(kind: str) -> int:
