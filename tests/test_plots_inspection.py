@@ -3,6 +3,7 @@ import pytest
 import torch
 from test_localization import table
 
+from vit_helpers.plots import style
 from vit_helpers.plots.explorer import draw_choice, draw_reading, tell_choice
 from vit_helpers.plots.inspection import (
     draw_depth,
@@ -110,8 +111,13 @@ def test_depth_and_scaled_heads_show_their_numbers(image):
     left, _, right = draw_depth(image, torch.tensor([[0.25, 0.75], [0.0, 1.0]]), "ab", shares).axes
     assert [list(line.get_ydata()) for line in left.lines] == list(shares.values())
     assert [text.get_text() for text in right.texts] == ["25", "75", "0", "100"]
-    fig = draw_scaled_heads(image, {"own": torch.rand(2, 3, 4), "one": torch.rand(2, 3, 4)}, [1, 0.5], ["a", "b"])
-    assert [ax.images[-1].get_clim()[1] for ax in fig.axes[:4]] == [1, 1, 0.5, 0.5]
+    assert [line.get_color() for line in left.lines] == [style.CLASS_TOKEN, style.PATCH]
+    scales = {"own": torch.rand(2, 3, 4), "one": torch.rand(2, 3, 4)}
+    seen, *own, empty, first, second = draw_scaled_heads(image, scales, [1, 0.5], ["a", "b"]).axes[:6]
+    assert len(seen.images) == 1 and not empty.images
+    assert [ax.images[0].get_clim() for ax in (*own, first, second)] == [(0, 1)] * 2 + [(0, 0.5)] * 2
+    maps = [torch.tensor(ax.images[0].get_array()) for ax in (*own, first, second)]
+    torch.testing.assert_close(maps, [*scales["own"], *scales["one"]])
 
 
 def of_block(maps):
@@ -144,13 +150,13 @@ def test_a_reading_shows_drawing_pixels_and_a_bar_for_each_class():
     assert [label.get_text() for label in right.get_yticklabels()] == ["a", "b", "c"]
 
 
-def test_photos_have_a_row_each_and_maps_of_a_column_have_one_scale():
-    images, maps = torch.rand(2, 3, 8, 8), torch.rand(2, 2, 2) + 0.5
-    fig = draw_photos(["one", "two"], [("as seen", images, None), ("map", images, maps)])
-    times = maps / maps.mean(dim=(1, 2), keepdim=True)
-    assert [ax.get_title() for ax in fig.axes] == ["as seen", f"map\n1 to {times.max():.2g} x mean", "", ""]
-    assert [ax.texts[0].get_text() for ax in fig.axes[::2]] == ["one", "two"]
-    for ax, one in zip(fig.axes[1::2], times, strict=True):
-        assert torch.allclose(torch.tensor(ax.images[1].get_array()), (one - 1).clamp(min=0))
-        assert ax.images[1].get_clim() == pytest.approx((0, times.max().item() - 1))
-    assert [len(ax.images) for ax in fig.axes] == [1, 2, 1, 2]
+def test_photos_have_a_row_each_and_all_maps_one_scale():
+    images, maps = torch.rand(2, 3, 8, 8), torch.tensor([[[1.0, 1], [1, 1]], [[1, 1], [1, 13]]])
+    fig = draw_photos(["one", "two"], [("as seen", images, None), ("map", images, maps)], top=3)
+    *drawn, bar = fig.axes
+    assert [ax.get_title() for ax in drawn] == ["as seen", "map", "", ""]
+    assert [ax.texts[0].get_text() for ax in drawn[::2]] == ["one", "two"]
+    for ax, above in zip(drawn[1::2], ([[0, 0], [0, 0]], [[0, 0], [0, 2]]), strict=True):  # 13 is 3.25 times the mean
+        assert ax.images[1].get_array().tolist() == above and ax.images[1].get_clim() == (0, 2)
+    assert [len(ax.images) for ax in drawn] == [1, 2, 1, 2]
+    assert [label.get_text() for label in bar.get_yticklabels()] == ["1", "2", "3"]

@@ -15,7 +15,6 @@ from vit_helpers.plots.images import (
     draw_box,
     draw_grid,
     draw_image,
-    draw_over,
     draw_squares,
     square_key,
 )
@@ -38,7 +37,7 @@ def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: 
     matrix, (strip, folded) = fig.add_subplot(spec[:, 0]), axes[:, 1]
     scale, T = PowerNorm(0.5, 0, top, clip=True), len(weights)
     drawn = matrix.imshow(weights, cmap=style.VEIL, norm=scale, interpolation="nearest")
-    style.style_axes(matrix, f"1. One head: weights of {T} x {T} tokens", "key (token number)", "query (token number)")
+    style.style_axes(matrix, f"1. One head: {T} x {T} weights", "key (token number)", "query (token number)")
     draw_box(matrix, (-0.5, -0.5, T, 1), style.CLASS_TOKEN, linewidth=2.5, clip_on=False)
     color_bar(drawn, matrix, "attention weight", "max").ax.yaxis.set_ticks([0, 0.01, 0.05, 0.1, 0.2, 0.3])
     strip.imshow(weights[:1], cmap=style.VEIL, norm=scale, aspect="auto", interpolation="nearest")
@@ -119,7 +118,7 @@ def draw_heads(
     """
     top = max(layer.max().item() for layer in maps) if top is None else top
     L, h = len(maps), len(maps[0])
-    fig, axes = style.new_figure(9, L * (8 / h + 0.3) + 0.3, nrows=L, ncols=h, squeeze=False)
+    fig, axes = style.new_figure(8, L * (7 / h + 0.3) + 0.3, nrows=L, ncols=h, squeeze=False)
     for block, row in enumerate(axes):
         for head, ax in enumerate(row):
             words = [f"head {head + 1}"] * (block == 0) + ([notes[block][head]] if notes else [])
@@ -170,7 +169,7 @@ def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequence[
         ax.plot(list(values.values()), [lines[name] for name in values], "D", color=other, ms=6, label="no model")
         for name, dash in zip(rivals, (":", "--", "-."), strict=True):
             ax.plot(2 * [values[name]], [-0.5, lines[name]], dash, color=other, linewidth=1.2, zorder=0)
-        style.style_axes(ax, title)
+        style.style_axes(ax, title, "score")
         ax.set(xlim=(0, 1.04), ylim=(max(lines.values()) + 0.6, -0.6), xticks=[0, 0.25, 0.5, 0.75, 1])
         ax.set_xticklabels(["0", ".25", ".5", ".75", "1"])
         ax.grid(axis="y", color=style.MUTED)
@@ -199,7 +198,7 @@ def draw_differences(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequ
                     ax.text(-limit, at, f"◂ {row['mean']:+.2f}", va="center", fontsize=style.TEXT_SIZE - 2, color=color)
             inside = [(row["mean"], at) for row, at in zip(rows, y, strict=True) if abs(row["mean"]) <= limit]
             ax.plot(*(zip(*inside, strict=True) if inside else ([], [])), mark, color=color, ms=7, label=f"minus {rival}")
-        style.style_axes(ax, title)
+        style.style_axes(ax, title, "method less control")
         ax.set(xlim=(-limit, limit), ylim=(len(methods) - 0.5, -0.5))
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:+.1f}" if abs(x) > 1e-9 else "0")
     axes[0, 0].set_yticks(range(len(methods)), methods)
@@ -209,18 +208,20 @@ def draw_differences(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequ
 
 
 def draw_scaled_heads(image: Tensor, scales: Mapping[str, Tensor], tops: Sequence[float], labels: Sequence[str]) -> Figure:
-    """The same heads drawn on several scales, a row for each, with its color bar.
+    """An image, and the maps of the same heads on several scales, a row for each, with its color bar.
 
     image: (C, H, W), from 0 to 1;  scales: {name: (h, rows, cols)};  tops: the numbers drawn darkest;  labels: of the bars
     """
     h = len(next(iter(scales.values())))
-    fig, axes = style.new_figure(9, 2.2 * len(scales) + 0.3, nrows=len(scales), ncols=h, squeeze=False)
+    fig, axes = style.new_figure(9, 1.75 * len(scales) + 0.3, nrows=len(scales), ncols=1 + h, squeeze=False)
     for row, (line, (name, maps), top, label) in enumerate(zip(axes, scales.items(), tops, labels, strict=True)):
-        for head, ax in enumerate(line):
-            _, drawn = draw_over(image, maps[head], ax, f"head {head + 1}" if row == 0 else None, top)
-        beside = {"transform": line[0].transAxes, "rotation": 90, "ha": "right", "va": "center"}
-        line[0].text(-0.06, 0.5, name, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
-        color_bar(drawn, line, label)
+        for head, ax in enumerate(line[1:]):
+            drawn = ax.imshow(maps[head], cmap=style.VEIL, vmin=0, vmax=top, interpolation="nearest")
+            style.style_axes(ax, f"head {head + 1}" if row == 0 else None).set(xticks=[], yticks=[])
+            ax.spines[["top", "right"]].set_visible(True)
+        line[1].set_ylabel(name, fontsize=style.TEXT_SIZE, color=style.TEXT)
+        draw_image(image, line[0], "the image") if row == 0 else line[0].set_axis_off()
+        color_bar(drawn, line, label, shrink=0.95)
     return fig
 
 
@@ -228,23 +229,23 @@ def draw_depth(image: Tensor, probabilities: Tensor, names: Sequence[str], share
     """How the class becomes readable: accuracy of a probe after each block, and for one image its probabilities.
 
     image: (C, H, W);  probabilities: (L, K), of the probe after each block;  names: of the K classes
-    shares: {kind of token: L accuracies}
+    shares: accuracies of the class token and of the patch tokens, {name: L numbers}
     """
     L, K = probabilities.shape
     fig, (left, middle, right) = style.new_figure(9, 3.4, ncols=3, width_ratios=(1.15, 0.62, 1.7))
-    for (kind, values), (mark, color), dash in zip(shares.items(), MARKS, ("-", "--", ":"), strict=False):
-        left.plot(range(1, L + 1), values, dash + mark, color=color, label=kind)
-    style.style_axes(left, "Accuracy of linear probes", "after block", "validation accuracy")
+    for (kind, values), form, color in zip(shares.items(), ("-o", "--s"), (style.CLASS_TOKEN, style.PATCH), strict=True):
+        left.plot(range(1, L + 1), values, form, color=color, label=kind)
+    style.style_axes(left, "The class token is ahead", "after block", "accuracy of linear probes")
     left.set(ylim=(0, 1), xticks=range(1, L + 1))
     left.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
-    draw_image(image, middle, "an image")
+    draw_image(image, middle, "One image")
     drawn = right.imshow(probabilities, cmap="Greys", vmin=0, vmax=1, aspect="auto")
     for row in range(L):
         for col in range(K):
             value = probabilities[row, col].item()
             ink = style.ink_on(drawn.to_rgba(value))
             right.text(col, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=style.TEXT_SIZE - 2, color=ink)
-    style.style_axes(right, "Class token: probabilities (%)", "class", "after block")
+    style.style_axes(right, "Its class token's probabilities (%)", "class", "after block")
     right.set(xticks=range(K), yticks=range(L))
     right.set_xticklabels(names)
     right.set_yticklabels(range(1, L + 1))

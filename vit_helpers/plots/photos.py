@@ -9,27 +9,29 @@ from vit_helpers.plots import style
 from vit_helpers.plots.images import color_bar, draw_image, draw_over
 
 
-def draw_photos(photos: Sequence[str], columns: Sequence[tuple[str, Tensor, Tensor | None]]) -> Figure:
-    """A row for each photo: the images, and maps laid over them, where they are above their mean.
+def draw_photos(photos: Sequence[str], columns: Sequence[tuple[str, Tensor, Tensor | None]], top: float = 4) -> Figure:
+    """A row for each photo: the images, and maps laid over them where they are above their mean, all on one scale.
 
     photos : the names of those that are drawn, the first ones
-    columns: title, images (B, C, H, W), and maps (B, rows, cols), or None for the images alone. The maps of a column have
-             one scale, which its title names in multiples of the mean
+    columns: title, images (B, C, H, W), and maps (B, rows, cols), or None for the images alone
+    top    : the multiple of a map's mean that is drawn darkest, and all above it
     """
-    side = 8.6 / len(columns)
-    fig, axes = style.new_figure(8.6, len(photos) * side + 0.3, nrows=len(photos), ncols=len(columns))
+    side = 8.2 / len(columns)
+    fig, axes = style.new_figure(9, len(photos) * side + 0.3, nrows=len(photos), ncols=len(columns), squeeze=False)
     for line, (title, images, maps) in zip(axes.T, columns, strict=True):
-        times = None if maps is None else (maps / maps.mean(dim=(1, 2), keepdim=True))[: len(photos)]
+        line[0].set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
         for row, ax in enumerate(line):
-            if times is None:
+            if maps is None:
                 draw_image(images[row], ax)
             else:
-                draw_over(images[row], (times[row] - 1).clamp(min=0), ax, top=times.max().item() - 1)
-        scale = "" if times is None else f"\n1 to {times.max():.2g} x mean"
-        line[0].set_title(f"{title}{scale}", fontsize=style.TEXT_SIZE, color=style.TEXT)
+                times = maps[row] / maps[row].mean()
+                drawn = draw_over(images[row], (times - 1).clamp(0, top - 1), ax, top=top - 1)[1]
     for row, name in enumerate(photos):
         beside = {"transform": axes[row, 0].transAxes, "rotation": 90, "ha": "right", "va": "center"}
         axes[row, 0].text(-0.05, 0.5, name, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
+    bar = color_bar(drawn, axes, "times the mean of a map", "max")
+    bar.set_ticks(range(int(top)), labels=range(1, int(top) + 1))
+    bar.ax.set_facecolor("0.85")  # as the images below the veil, on average
     return fig
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from vit_helpers.plots import style
@@ -103,12 +104,14 @@ def draw_ratios(
           faster, squares where every round was slower, gray diamonds where the rounds do not agree
     """
     ax = style.new_axes(ax, 9, 1.1 + 0.3 * len(rows))
+    looks = {
+        "faster in every round": (ATTENTION, "o"),
+        "not in every round": (style.LINE, "D"),
+        "slower in every round": (OTHER, "s"),
+    }
     for y, (ratio, lowest, highest) in enumerate(rows.values()):
-        color, marker = style.LINE, "D"
-        if lowest > 1:
-            color, marker = ATTENTION, "o"
-        elif highest < 1:
-            color, marker = OTHER, "s"
+        name = "faster in every round" if lowest > 1 else "slower in every round" if highest < 1 else "not in every round"
+        color, marker = looks[name]
         ax.plot([lowest, highest], [y, y], color=color, linewidth=2)
         ax.plot(ratio, y, marker, color=color, markersize=8)
         text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
@@ -116,11 +119,13 @@ def draw_ratios(
                     fontsize=style.TEXT_SIZE - 1, color=style.TEXT)  # fmt: skip
     ax.axvline(1, color=style.TEXT, linewidth=1)
     ax.set_xscale("log")
-    ticks = [
-        tick for tick in (0.01, 0.03, 0.1, 0.3, 0.5, 1, 2, 3, 10, 30, 100, 300) if ax.get_xlim()[0] < tick < ax.get_xlim()[1]
-    ]
+    low, high = ax.get_xlim()
+    choices = (0.5, 0.7, 1, 1.5, 2, 3) if high < 10 * low else (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
+    ticks = [tick for tick in choices if low < tick < high]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
+    marks = [Line2D([], [], linestyle="", color=color, marker=marker, label=name) for name, (color, marker) in looks.items()]
+    ax.legend(handles=marks, fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
     ax.set_yticks(range(len(rows)), list(rows))
     ax.invert_yaxis()
     return style.style_axes(ax, title, x)

@@ -9,6 +9,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from torch import Tensor
 
 from vit_helpers.plots import style
@@ -74,7 +75,7 @@ def draw_runs(
     runs    : {title: rows of `fit`}, two to six of them
     healthy : a run to compare with, whose validation is drawn in gray in every column
     verdicts: what is written into a run's upper panel, by its title
-    Losses above twice that of a uniform prediction are marked by triangles at the upper edge
+    A loss above twice that of a uniform prediction is a triangle at the upper edge.
     """
     fig, axes = style.new_figure(9, 4.2, nrows=2, ncols=len(runs), sharex="col", sharey="row", squeeze=False)
     for column, (title, history) in zip(axes.T, runs.items(), strict=True):
@@ -99,8 +100,12 @@ def draw_runs(
             column[1].set_xticks(epochs)
     for ax, key in zip(axes[:, 0], UNITS, strict=True):
         ax.set_ylabel(key, fontsize=style.TEXT_SIZE, color=style.TEXT)
-    look = {"ncols": 4, "fontsize": style.TEXT_SIZE - 1, "frameon": False}
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", **look)
+    handles, names = axes[0, 0].get_legend_handles_labels()
+    if any(line.get_marker() == "^" and len(line.get_xdata()) for ax in axes.flat for line in ax.lines):
+        handles.append(Line2D([], [], linestyle="", marker="^", color=style.TEXT))
+        names.append("above the scale")
+    look = {"ncols": 5, "columnspacing": 1, "fontsize": style.TEXT_SIZE - 1, "frameon": False}
+    fig.legend(handles, names, loc="outside upper right", **look)
     return fig
 
 
