@@ -151,7 +151,8 @@ def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = No
     ax.text(passed + 0.9, 30 * least, f"{passed} of {len(ranks)} pass", **SMALL)
     for rank, value in zip(ranks, ranked["p"], strict=True):
         if value < least:
-            ax.annotate(f"{value:.0e}, below the axis", (rank, least), (9, -2), textcoords="offset points", **SMALL)
+            ax.plot(rank, least, "v", color=style.SERIES[2], markersize=11)
+            ax.annotate(f"{value:.0e}, below the axis", (rank, least), (11, -2), textcoords="offset points", **SMALL)
     ax.set_yscale("log")
     ax.set_ylim(least / 3, 2)
     ax.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower right", ncols=2)
@@ -168,16 +169,17 @@ def draw_halves(
     ax = style.new_axes(ax, 9, 0.62 * len(halves) + 1.0)
     low, high = style.SERIES[0], style.SERIES[2]
     for y, (without, have) in enumerate(halves.values()):
-        label = ("without the setting", "with it") if y == 0 else (None, None)
-        ax.plot(without, [y + 0.2] * len(without), "o", color=low, mfc="white", markersize=6, label=label[0])
-        ax.plot(have, [y - 0.2] * len(have), "s", color=high, markersize=6, label=label[1])
+        label = ("with the setting", "without it", "means") if y == 0 else (None,) * 3
+        ax.plot(have, [y - 0.2] * len(have), "s", color=high, markersize=6, label=label[0])
+        ax.plot(without, [y + 0.2] * len(without), "o", color=low, mfc="white", markersize=6, label=label[1])
+        ax.plot([], [], "|", color=style.TEXT, markersize=14, markeredgewidth=4, label=label[2])
         for half, where, color in ((without, y + 0.2, low), (have, y - 0.2, high)):
             ax.plot(statistics.mean(half), where, "|", color=color, markersize=18, markeredgewidth=4)
     ax.set_yticks(range(len(halves)), halves)
     ax.set_ylim(len(halves) - 0.5, -0.5)
     for y in range(1, len(halves)):
         ax.axhline(y - 0.5, color=style.MUTED, linewidth=1)
-    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.1), ncols=2)
+    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.1), ncols=3)
     return style.style_axes(ax, title, "validation accuracy")
 
 
@@ -282,7 +284,7 @@ def draw_search(
     ax.scatter(rates, decays, c=accuracies, cmap=style.VALUES, s=120)
     for rate, decay, accuracy in zip(rates, decays, accuracies, strict=True):
         words = {"textcoords": "offset points", "va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
-        ax.annotate(f"{accuracy:.2f}", (rate, decay), (9, 0), **words)
+        ax.annotate(f"{accuracy:.3f}", (rate, decay), (9, 0), **words)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.margins(0.12)

@@ -31,7 +31,7 @@ def draw_forest(
     effects: difference, low, high, seeds and images of each change, as fractions; drawn in points, hundredths of them
     passes : names of those that pass a correction, which are drawn as full squares
     limits : points at which the axis ends; a mean beyond is a triangle at the edge with its number
-    texts  : {name: text at the right}, below a heading;  before: {name: another difference}, drawn as a cross
+    texts  : {name: text at the right}, below a heading;  before: {name: another difference}, drawn as a cross below the line
     """
     ax = style.new_axes(None, 9, 0.36 * len(effects) + 1.4)
     rows = (100 * effects[["difference", "low", "high", "seeds", "images"]]).sort_values("difference", ascending=False)
@@ -39,7 +39,7 @@ def draw_forest(
     for y, (name, row) in enumerate(rows.iterrows()):
         draw_line(ax, y, row, limits, str(name) in passes)
         if before and name in before:
-            ax.plot(100 * before[str(name)], y, "x", color=style.TEXT, markersize=8, markeredgewidth=2)
+            ax.plot(100 * before[str(name)], y + 0.45, "x", color=style.TEXT, markersize=6, markeredgewidth=2)
         where = {"transform": ax.get_yaxis_transform(), "va": "center", "color": style.TEXT}
         ax.text(1.01, y, (texts or {}).get(str(name), ""), fontsize=style.TEXT_SIZE - 1, **where)
     ax.text(1.01, -0.55, heading, fontsize=style.TEXT_SIZE - 1, **where)
@@ -49,7 +49,7 @@ def draw_forest(
     for label, look in MARKS.items():
         ax.plot([], [], label=label, **look)
     if before:
-        ax.plot([], [], "x", color=style.TEXT, markersize=8, markeredgewidth=2, label="at the baseline's rate")
+        ax.plot([], [], "x", color=style.TEXT, markersize=6, markeredgewidth=2, label="at the baseline's rate")
     figure: Any = ax.figure
     columns = 3 if before else 4
     figure.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="outside lower center", ncols=columns)

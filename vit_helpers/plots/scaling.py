@@ -19,6 +19,11 @@ COLORS = {  # of the parts of a model as in notebooks 04 and 05, and of what nee
     **{"all else in a block": OTHER, "weights": ONCE[0], "gradients": ONCE[1], "optimizer": ONCE[2], "activations": KEPT},
 }
 SERIES = (*style.SERIES[:2], style.LINE, style.SERIES[2], *ONCE[::2])  # of parts that have no color of their own
+ROUNDS = {  # of a comparison: name, color and mark where it was always faster, where rounds do not agree, always slower
+    1: ("faster in every round", ATTENTION, "o"),
+    0: ("sometimes faster, sometimes slower", style.LINE, "D"),
+    -1: ("slower in every round", OTHER, "s"),
+}
 ROOM = 0.038  # share of the axis that a number needs
 
 
@@ -52,7 +57,9 @@ def draw_stacks(
                 style.write_on(ax, left[name] + length / 2, y, text, color)
             left[name] += length
     ax.invert_yaxis()
-    ax.set_xlim(0, longest)
+    ax.set_xlim(0, longest if share else 1.09 * longest)
+    for y, total in enumerate([] if share else whole.values()):
+        ax.text(total, y, f" = {total:.0f}" if total >= 10 else f" = {total:.1f}", va="center", fontsize=style.TEXT_SIZE - 1)
     style.style_axes(ax, x="share of the whole, %" if share else unit)
     ax.legend(ncols=len(parts), fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 0.98))
     ax.set_title(title or "", loc="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, pad=30)
@@ -79,15 +86,16 @@ def draw_growth(
         slope = math.log(amounts[-1] / amounts[0]) / math.log(x[-1] / x[0])
         aside = (8, -4) if i == 0 else (-8, 4)
         where: dict[str, Any] = {"va": "top"} if i == 0 else {"va": "bottom", "ha": "right"}
-        where |= {"textcoords": "offset points", "fontsize": style.TEXT_SIZE - 2, "color": style.TEXT}
+        where |= {"textcoords": "offset points", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
         at = len(x) // (3 if i == 0 else 2)  # below the first line and above the others, where lines that cross leave space
-        ax.annotate(f"slope {slope:.1f}", (x[at], amounts[at]), aside, **where)
+        ax.annotate(f"slope {slope:.0f}", (x[at], amounts[at]), aside, **where)
     if mark:
         ax.axvline(mark, color=style.LINE, linewidth=1, linestyle=":")
     ax.set_xscale("log")
     ax.set_yscale("log")
     ticks = x[:: -(-len(x) // 4)]  # four at most
     ax.set_xticks(ticks, [f"{value:,}" for value in ticks], minor=False)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     ax.minorticks_off()
     return style.style_axes(ax, title, name, unit)
 
@@ -104,19 +112,14 @@ def draw_ratios(
           faster, squares where every round was slower, gray diamonds where the rounds do not agree
     """
     ax = style.new_axes(ax, 9, 1.1 + 0.3 * len(rows))
-    looks = {
-        "faster in every round": (ATTENTION, "o"),
-        "not in every round": (style.LINE, "D"),
-        "slower in every round": (OTHER, "s"),
-    }
     for y, (ratio, lowest, highest) in enumerate(rows.values()):
-        name = "faster in every round" if lowest > 1 else "slower in every round" if highest < 1 else "not in every round"
-        color, marker = looks[name]
+        _, color, marker = ROUNDS[(lowest > 1) - (highest < 1)]
         ax.plot([lowest, highest], [y, y], color=color, linewidth=2)
         ax.plot(ratio, y, marker, color=color, markersize=8)
         text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
-        ax.annotate(text, (highest, y), (8, 0), textcoords="offset points", va="center",
-                    fontsize=style.TEXT_SIZE - 1, color=style.TEXT)  # fmt: skip
+        at, aside, side = (lowest, -8, "right") if highest < 1 else (highest, 8, "left")
+        where = {"textcoords": "offset points", "va": "center", "ha": side, "color": style.TEXT}
+        ax.annotate(text, (at, y), (aside, 0), fontsize=style.TEXT_SIZE - 1, **where)
     ax.axvline(1, color=style.TEXT, linewidth=1)
     ax.set_xscale("log")
     low, high = ax.get_xlim()
@@ -124,7 +127,7 @@ def draw_ratios(
     ticks = [tick for tick in choices if low < tick < high]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
-    marks = [Line2D([], [], linestyle="", color=color, marker=marker, label=name) for name, (color, marker) in looks.items()]
+    marks = [Line2D([], [], ls="", color=color, marker=marker, label=name) for name, color, marker in ROUNDS.values()]
     ax.legend(handles=marks, fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
     ax.set_yticks(range(len(rows)), list(rows))
     ax.invert_yaxis()
@@ -204,7 +207,8 @@ def draw_memory(need: Mapping[str, float], ends: Mapping[str, float], ax: Axes) 
         "gradients": [0, 0, need["gradients"], need["gradients"]],
         "activations": [0, need["activations"], 0, 0],
     }
-    below, middles = np.zeros(4), {"weights": last / 2, "optimizer": last / 2, "gradients": backward, "activations": forward}
+    below, middles = np.zeros(4), {"weights": last / 2, "optimizer": last / 2, "activations": forward}
+    middles["gradients"] = (backward + last) / 2
     hatches = {"gradients": "//", "activations": ".."}  # as in draw_stacks
     for name, height in heights.items():
         top = below + height
@@ -212,11 +216,11 @@ def draw_memory(need: Mapping[str, float], ends: Mapping[str, float], ax: Axes) 
         at = float(np.interp(middles[name], x, (below + top) / 2))
         if name == "activations":
             at = float(np.interp(middles[name], x, below + 0.4 * np.array(height)))
-        middle = middles[name] - (0.3 * forward if name == "gradients" else 0)
-        style.write_on(ax, middle, at, f"{name}, {need[name]:.1f} GiB", COLORS[name])
+        style.write_on(ax, middles[name], at, f"{name}, {need[name]:.1f} GiB", COLORS[name])
         below = top
-    ax.annotate("peak", (forward, float(below[1])), (forward + 1.5, float(below[1])), va="center", fontsize=style.TEXT_SIZE,
-                arrowprops={"arrowstyle": "-|>", "color": style.TEXT})  # fmt: skip
+    peak, arrow = float(below[1]), {"arrowstyle": "-|>", "color": style.TEXT}
+    aside = (forward + 1.5, peak)
+    ax.annotate(f"peak, {peak:.1f} GiB", (forward, peak), aside, va="center", fontsize=style.TEXT_SIZE, arrowprops=arrow)
     ax.set_ylim(0, 1.08 * float(below[1]))
     style.style_axes(ax, None, "time (the length of a pass follows from its multiply-adds)", "memory, GiB")
     ax.set_xticks([])
