@@ -1,3 +1,5 @@
+import io
+
 import IPython.display
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -101,6 +103,19 @@ def test_showing_gives_a_png_with_alt_text_and_the_same_bytes(monkeypatch):
     assert not plt.get_fignums()
     with pytest.raises(ValueError, match="alt"):
         style.show(draw_curves(HISTORY), " ")
+
+
+def test_a_stored_figure_has_the_colors_that_were_drawn():
+    fig, (left, right) = plt.subplots(ncols=2)
+    tints = plt.get_cmap("RdBu")(torch.linspace(0, 1, 200).reshape(2, 100).numpy())
+    left.imshow(tints)  # many colors, of which each fills little
+    right.pcolormesh(torch.zeros(1, 1), cmap="gray")
+    right.add_patch(plt.Rectangle((0.4, 0.4), 0.02, 0.02, color=style.CLASS_TOKEN))
+    drawn = style.drawn(fig, "png")
+    data, _ = style.picture(fig, "two pictures")
+    one, other = (plt.imread(io.BytesIO(png))[..., :3] for png in (drawn, data.data))
+    flat = (one[:-1, :-1] == one[1:, :-1]).all(-1) & (one[:-1, :-1] == one[:-1, 1:]).all(-1)
+    assert flat.sum() > 100_000 and abs(one - other).max(-1)[:-1, :-1][flat].max() <= 10 / 255
 
 
 def test_a_large_figure_is_shown_as_jpeg(monkeypatch):

@@ -7,7 +7,6 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
@@ -85,8 +84,7 @@ def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
     for one, other in color_only_pairs(fig):
         warnings.warn(f"{one!r} and {other!r} differ only by color: give one a marker, dashes or a hatch", stacklevel=3)
     plain = drawn(fig, "png")
-    shaded = any(ax.images or any(isinstance(mesh, QuadMesh) for mesh in ax.collections) for ax in fig.axes)
-    kind, data = "png", with_palette(plain, 256 if shaded else 128)  # lines and text need few colors, scales many
+    kind, data = "png", with_palette(plain)
     if count_colors(plain) > PHOTO:  # a palette would not do
         kind, data = "jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 85})
     width = round(100 * fig.get_size_inches()[0])
@@ -155,10 +153,14 @@ def count_colors(png: bytes) -> int:
     return len(image.getcolors(image.width * image.height) or ())
 
 
-def with_palette(png: bytes, colors: int) -> bytes:
-    """A PNG with a palette of so many colors, which takes a quarter of the bytes, and without metadata about its author"""
+def with_palette(png: bytes) -> bytes:
+    """A PNG with a palette of 256 colors, which takes a quarter of the bytes, and without metadata about its author.
+
+    The palette covers the whole range of colors, because one that follows their frequency (median cut, Pillow's default)
+    gives a color that fills only a few cells the value of another.
+    """
     from PIL import Image
 
-    file = io.BytesIO()
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(colors).save(file, "png", optimize=True)
+    file, image = io.BytesIO(), Image.open(io.BytesIO(png)).convert("RGB")
+    image.quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=1).save(file, "png", optimize=True)
     return file.getvalue()
