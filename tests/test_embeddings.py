@@ -161,7 +161,7 @@ def by_google(pos, side, new):
 
 @pytest.mark.parametrize(("side", "new"), [(7, 12), (14, 24), (6, 4), (5, 5)])
 @pytest.mark.parametrize("theirs", [by_torchvision, by_timm, by_huggingface, by_google])
-def test_positions_are_stretched_as_each_library_does(theirs, side, new):
+def test_positions_are_interpolated_as_each_library_does(theirs, side, new):
     pos = torch.randn(1, side * side + 1, 8, generator=torch.Generator().manual_seed(0))
     mine = resize_positions(pos, (side, side), (new, new), like=theirs.__name__.removeprefix("by_"))
     assert torch.allclose(mine, theirs(pos, side, new), atol=1e-5)

@@ -42,7 +42,7 @@ def test_no_change_gives_an_equal_model(model, images):
     assert transfer_weights(model, dropout=0.3).config.dropout == 0.3
 
 
-def test_larger_images_get_stretched_positions(model):
+def test_larger_images_get_interpolated_position_embeddings(model):
     new = transfer_weights(model, image_size=(16, 12))
     wanted = resize_positions(model.token_embed.pos_embed, (2, 3), (4, 3))
     assert torch.equal(new.token_embed.pos_embed, wanted) and new(torch.randn(1, 1, 16, 12)).shape == (1, 10)

@@ -172,7 +172,7 @@ def test_distance_of_uniform_attention_over_a_fine_square():
     assert attention_distance(uniform(1024)[:, :1], (32, 32), 1 / 32).item() == pytest.approx(closed, rel=2e-3)
 
 
-def test_distance_of_a_look_at_oneself_and_at_the_neighbor():
+def test_distance_to_oneself_and_to_the_neighbor():
     assert attention_distance(torch.eye(6)[None, None], (2, 3), 16).item() == 0
     beside = torch.eye(6)[[1, 0, 1, 4, 3, 4]]  # of 2 x 3 patches, each looks at one to the left or right
     assert attention_distance(beside[None, None], (2, 3), 16).item() == 16
@@ -181,7 +181,7 @@ def test_distance_of_a_look_at_oneself_and_at_the_neighbor():
 # Positions, filters, tokens
 
 
-def test_positions_like_themselves(model):
+def test_each_position_is_most_similar_to_itself(model):
     similar = position_similarity(model.token_embed.pos_embed, model.config.grid)
     assert similar.shape == (3, 4, 3, 4) and not similar.requires_grad
     pos = model.token_embed.pos_embed[0, -12:]

@@ -459,7 +459,7 @@ def test_a_readers_block_needs_width_and_heads_only():
     assert ViT(ViTConfig(**TINY), block=Mixer)(torch.randn(2, 3, 16, 16)).shape == (2, 7)
 
 
-def test_dropout_stands_where_the_paper_puts_it():
+def test_dropout_is_where_the_paper_puts_it():
     model = ViT(ViTConfig(**TINY, dropout=0.1))
     rates = {name: module.p for name, module in model.named_modules() if isinstance(module, nn.Dropout)}
     block = {f"blocks.{i}.{part}.dropout": 0.1 for i in range(2) for part in ("attn", "mlp")}
