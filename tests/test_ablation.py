@@ -3,12 +3,15 @@
 import csv
 import math
 import pickle
+import subprocess
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 import torch
 
@@ -213,6 +216,17 @@ def test_the_command_runs_a_declared_table(tmp_path, capsys):
     declared.write_text("data = ")
     assert "is not valid TOML" in ablate(declared)[2]
     assert "error: " in ablate(tmp_path / "none.toml")[2]
+
+
+def test_no_worker_outlives_a_command_that_is_killed(tmp_path):
+    path = tmp_path / "table.toml"
+    path.write_text(TOML.replace("seeds = 1", "seeds = 50").replace("epochs = 1", "epochs = 5"))
+    words = [sys.executable, "-m", "vit_helpers", "ablate", path, "--workers", "2"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as command:
+        assert "accuracy" in command.stdout.readline()  # so the workers train
+        started = psutil.Process(command.pid).children(recursive=True)
+        command.kill()
+    assert len(started) >= 2 and not psutil.wait_procs(started, timeout=20)[1]
 
 
 def test_rows_know_their_images_their_machine_and_their_day(tmp_path):

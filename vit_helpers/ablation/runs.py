@@ -2,6 +2,8 @@
 
 import json
 import multiprocessing
+import os
+import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -157,12 +159,18 @@ def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
     if workers == 1:
         yield from (job() for job in jobs)
         return
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, spawn, initializer=torch.set_num_threads, initargs=(1,))
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=prepare_worker)
     try:
         yield from (future.result() for future in as_completed([pool.submit(job) for job in jobs]))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def prepare_worker() -> None:
+    """Use one thread for torch, and end with the process that started this one, however it ends."""
+    torch.set_num_threads(1)
+    parent: Any = multiprocessing.parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def load_settings(settings: RunSettings) -> Any:
