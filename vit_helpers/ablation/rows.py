@@ -5,7 +5,6 @@ import csv
 import json
 import math
 from collections.abc import Callable, Sequence
-from datetime import date
 from io import StringIO
 from os import PathLike
 from pathlib import Path
@@ -24,7 +23,7 @@ FIRST: Kinds = {
     **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
 }
 TEST: Kinds = {"test_accuracy": lambda cell: float(cell or "nan"), "test_right": str}  # of some tables
-MADE: Kinds = {"machine": str, "date": lambda cell: cell and date.fromisoformat(cell).isoformat()}
+MADE: Kinds = {"machine": str, "date": str}
 COLUMNS: Kinds = {**FIRST, "right": str, **MADE}
 KNOWN: Kinds = {**FIRST, "right": str, **TEST, **MADE}
 RENAMED = {"commonest": "majority_share"}  # since version 0.1
@@ -57,10 +56,10 @@ def unpack(text: str) -> Any:
 
 
 def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
-    """The rows of a CSV file of `run_table`, none if there is no file, without a last one that was cut off in writing.
+    """The rows of a CSV file of `run_table`, none if there is no file.
 
     What files of earlier versions do not have is empty, or NaN where it is a number.
-    raises: ValueError when another row is damaged, or for a file with other columns
+    raises: ValueError when a row is damaged, or for a file with other columns
     """
     try:
         text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
@@ -75,10 +74,9 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
         try:
             row = {name: KNOWN[name](cell) for name, cell in zip(columns, cells, strict=True)}
             json.loads(row["settings"])
-            rows.append(row)
         except ValueError:
-            if number < len(lines) - 1:
-                raise ValueError(f"{path}: row {number} is damaged: {','.join(cells)}") from None
+            raise ValueError(f"{path}: row {number} is damaged: {','.join(cells)}") from None
+        rows.append(row)
     return frame(rows, "test_right" in columns)
 
 
@@ -90,14 +88,7 @@ def frame(rows: Sequence[Row], test: bool) -> pd.DataFrame:
 
 
 def append_row(row: Row, path: Path, test: bool) -> None:
-    """Write a row at the end of a CSV file; one that was cut off or has other columns is rewritten first."""
-    header = ",".join(KNOWN if test else COLUMNS) + "\n"
-    if path.exists():
-        with path.open("rb") as file:
-            first = file.readline()
-            file.seek(-1, 2)
-            whole = first == header.encode() and file.read() == b"\n"
-        if not whole:
-            with write_aside(path) as part:
-                frame(read_runs(path).to_dict("records"), test).to_csv(part, index=False)
-    frame([row], test).to_csv(path, mode="a", header=not path.exists(), index=False)
+    """Add a row at the end of a CSV file, which is replaced as a whole: a crash leaves it with or without the row."""
+    rows = frame([*read_runs(path).to_dict("records"), row], test)
+    with write_aside(path) as part:
+        rows.to_csv(part, index=False)
