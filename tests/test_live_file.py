@@ -60,9 +60,6 @@ REFUSED = {
     "a whole module": ('import * as b from "./b.js";\n', "because of this line: import"),
     "a library": ('import { b } from "https://example.org/b.js";\n', "because of this line: import"),
     "a list of exports": ("const x = 1;\nexport { x };\n", "because of this line: export { x };"),
-    "the same name": ('import { b } from "./b.js";\nfunction b() {}\n', "the same name at the top level: b"),
-    "itself": ('import { a } from "./a.js";\n', "modules import each other: a.js -> a.js"),
-    "the end of a script": ("const x = '</script>';\n", "contains </script"),
 }
 
 
