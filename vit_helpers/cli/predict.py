@@ -39,7 +39,7 @@ def run(args: Namespace) -> int:
     from vit_helpers.cli.results import check_target, report_broken
     from vit_helpers.pretrained import load_pretrained
     from vit_helpers.pretrained.calibration import load_familiarity
-    from vit_helpers.pretrained.predictions import find_pictures, find_unfamiliar, predict_files, prediction_table
+    from vit_helpers.pretrained.predictions import find_pictures, predict_files, prediction_table
 
     with print_warnings():
         files = find_pictures(args.pictures)
@@ -53,17 +53,16 @@ def run(args: Namespace) -> int:
         check_target(figure)
     if args.csv:
         check_target(args.csv, figure=False)
-    probabilities, readable, broken = predict_files(pretrained, files)
-    unfamiliar = find_unfamiliar(pretrained, load_familiarity(args.weights), readable)
+    probabilities, readable, broken = predict_files(pretrained, files, familiarity=load_familiarity(args.weights))
     table = prediction_table(readable, probabilities, names)
     if len(files) > 1:
-        for file, row in zip(readable, table.to_dict("records"), strict=True):
-            print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}{f'  ({FAR})' * (file in unfamiliar)}")
+        for unfamiliar, row in zip(readable.values(), table.to_dict("records"), strict=True):
+            print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}{f'  ({FAR})' * unfamiliar}")
     elif broken:
         raise ValueError(broken[files[0]])
     else:
-        predict_one(args, figure, pretrained, readable[0])
-        if unfamiliar:
+        predict_one(args, figure, pretrained, files[0])
+        if readable[files[0]]:
             print(f"note: this image is {FAR} that the model knows: don't rely on the probabilities")
     if args.csv:
         table.to_csv(args.csv, index=False)

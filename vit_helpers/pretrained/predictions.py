@@ -2,7 +2,7 @@
 
 import warnings
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from vit_helpers.data.images import IMAGE_ENDINGS, as_text, expand_user, open_pi
 from vit_helpers.data.reading import SHORT, find_sha256, map_files
 from vit_helpers.pretrained.calibration import Familiarity
 from vit_helpers.pretrained.files import Pretrained, read_notes
-from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.pretrained.runs import evaluation_batches
 from vit_helpers.pretrained.sources import find_file
 from vit_helpers.training import FlipTTA, predict
@@ -35,43 +34,35 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def predict_files(
-    pretrained: Pretrained, files: Sequence[Path], model: nn.Module | None = None
-) -> tuple[Tensor, list[Path], dict[Path, str]]:
-    """Class probabilities (n, K), by the model or another one around it, the n files, and why others could not be read."""
-    rows, readable, broken = map_pictures(model or pretrained.model, pretrained.preprocess, files)
-    return rows.view(len(rows), len(pretrained.class_names)).softmax(dim=1), readable, broken
-
-
 @torch.no_grad()
-def map_pictures(
-    function: Callable[[Tensor], Tensor], preprocess: Preprocess, files: Sequence[Path]
-) -> tuple[Tensor, list[Path], dict[Path, str]]:
-    """A function's rows for the images of files, in batches: (n, ...), the n files, and why others could not be read."""
-    rows, readable, broken = [torch.empty(0)], [], {}
+def predict_files(
+    pretrained: Pretrained, files: Sequence[Path], model: nn.Module | None = None, familiarity: Familiarity | None = None
+) -> tuple[Tensor, dict[Path, bool], dict[Path, str]]:
+    """Class probabilities of image files, by the model or another one around it, in batches.
+
+    returns: (n, K); the n files, each with whether it is unlike all that the model has learned from, as far as
+             `familiarity` knows; and why other files could not be read
+    """
+    vit, preprocess, names = pretrained
+    rows, readable, broken = [torch.empty(0, len(names))], dict[Path, bool](), dict[Path, str]()
     for start in range(0, len(files), BATCH):
-        images = []
+        images = {}
         for file in files[start : start + BATCH]:
             try:
-                images.append(preprocess(open_picture(file)))
-                readable.append(file)
+                images[file] = preprocess(open_picture(file))
             except (OSError, ValueError) as error:
                 broken[file] = str(error)
         if images:
-            rows.append(function(torch.stack(images)))
-    return torch.cat(rows[1:] or rows), readable, broken
+            batch = torch.stack(list(images.values()))
+            rows.append((model or vit)(batch).softmax(dim=1))
+            readable |= dict.fromkeys(images, False)
+            if familiarity:
+                far = familiarity.distance(vit.pool(vit.forward_features(batch))) > familiarity.limit
+                readable |= zip(images, far.tolist(), strict=True)
+    return torch.cat(rows), readable, broken
 
 
-def find_unfamiliar(pretrained: Pretrained, familiarity: Familiarity | None, files: Sequence[Path]) -> set[Path]:
-    """The image files that are unlike all that a model has learned from; none if that is not known."""
-    if familiarity is None:
-        return set()
-    model, preprocess, _ = pretrained
-    far, readable, _ = map_pictures(lambda x: familiarity.distance(model.pool(model.forward_features(x))), preprocess, files)
-    return {file for file, beyond in zip(readable, far > familiarity.limit, strict=True) if beyond}
-
-
-def prediction_table(files: Sequence[Path], probabilities: Tensor, class_names: Sequence[str]) -> pd.DataFrame:
+def prediction_table(files: Iterable[Path], probabilities: Tensor, class_names: Sequence[str]) -> pd.DataFrame:
     """A row for each file: picture, class and probability, then the probability of each class in a column "p(CLASS)"."""
     best = probabilities.max(dim=1)
     first = {"picture": [as_text(file) for file in files], "class": [class_names[i] for i in best.indices.tolist()]}
