@@ -70,7 +70,8 @@ def make_parent(path: Path) -> None:
     """Create the folder that a result will be in; OSError, naming the result, if nothing can be written there"""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path.parent).close()
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            file.write(bytes(4096))  # which a full disk refuses
     except OSError as error:
         reason = f"{shown(path.parent)} is not a folder" if isinstance(error, FileExistsError) else error.strerror
         raise OSError(f"{shown(path)} cannot be written: {reason}") from error

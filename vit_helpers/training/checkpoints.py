@@ -8,7 +8,6 @@ steps of the whole run), `history` (a dict per epoch) and `about` (what the call
 import io
 import pickle
 import shutil
-import tempfile
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import torch
 
+from vit_helpers.data.folders import make_parent
 from vit_helpers.training.callbacks import Callback, Run
 from vit_helpers.training.distributed import is_main_process
 from vit_helpers.training.measurements import Epoch
@@ -75,7 +75,6 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
         path.mkdir(parents=True, exist_ok=True)
     elif path.is_dir():
         raise ValueError(f"{path} is a folder; a checkpoint is a file, for example {path / 'checkpoint.pt'}")
-    path.parent.mkdir(parents=True, exist_ok=True)
     plain = io.BytesIO()
     torch.save({"recipe": asdict(recipe), "about": about}, plain)
     plain.seek(0)
@@ -84,16 +83,7 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
     except pickle.UnpicklingError as error:
         raise ValueError(f"recipe and about must contain only plain numbers and strings: {recipe}, {about!r}") from error
     if is_main_process():
-        check_writable(path.parent)
-
-
-def check_writable(folder: Path) -> None:
-    """Write a file into a folder, and remove it; OSError naming the folder if that cannot be done"""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(4096))
-    except OSError as error:
-        raise OSError(f"nothing can be written into {folder}: {error.strerror}") from error
+        make_parent(path)
 
 
 def finished(path: Path) -> list[Path]:

@@ -14,9 +14,10 @@ from filelock import FileLock, Timeout
 from torch import nn
 
 from vit_helpers.data import Data
+from vit_helpers.data.folders import make_parent
 from vit_helpers.data.registry import PATH_LOADERS
 from vit_helpers.data.splits import SPLITS
-from vit_helpers.training.checkpoints import check_writable, describe_changes, finished, load_checkpoint
+from vit_helpers.training.checkpoints import describe_changes, finished, load_checkpoint
 from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure, world_size
 from vit_helpers.training.presets import RENAMED, RunSettings
 from vit_helpers.training.sealed import tensor_digest
@@ -70,7 +71,7 @@ def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack, tr
         if new:
             stack.callback(remove, folder)
         hold(folder / ".lock", f"another run is writing into {folder}: wait for it to end, or choose another --out", stack)
-        check_writable(folder)
+        make_parent(folder / CHECKPOINTS[0])
     except OSError as error:
         if isinstance(error, FileNotFoundError) and tries:  # a run that ended has just removed the folder
             return claim(out, resume, name, stack, tries - 1)
