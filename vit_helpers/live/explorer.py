@@ -17,7 +17,7 @@ from vit_helpers.live.ink import reduce_ink
 from vit_helpers.live.page import bundle
 from vit_helpers.plots import attention, explorer, style
 from vit_helpers.pretrained import load_pretrained
-from vit_helpers.pretrained.sources import OURS
+from vit_helpers.pretrained.sources import find_file
 
 LOOK = Path(__file__).with_name("widget.css")
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -45,11 +45,8 @@ class Explorer:
         if self.part == "attend":
             tokens, z, W = attention.read_example()
             return {"part": self.part, "tokens": tokens, **{role: (z @ W[role]).tolist() for role in "qkv"}}
-        name = str(self.weights)
-        path = OURS / f"{name.removeprefix('ours:')}.safetensors" if name.startswith("ours:") else Path(name)
-        if not path.is_file():
-            raise FileNotFoundError(f"no weights at {path}")
-        data = {"part": self.part, "weights": base64.b64encode(path.read_bytes()).decode()}
+        weights = find_file(self.weights).read_bytes()
+        data = {"part": self.part, "weights": base64.b64encode(weights).decode()}
         if self.images is None:
             return data | {"strokes": [explorer.A_THREE]}
         return data | {"images": [[round(x, 3) for x in image.flatten().tolist()] for image in self.images]}
