@@ -47,7 +47,7 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     ([*PHOTOS, "--image-size", "20"], WRONG,
      "20 x 20 pixels does not divide into patches of side 8; sides that do are 1, 2, 4, 5, 10, 20"),
     ([*PHOTOS, "--set", "image_size=[16, 24]"], WRONG, "photos are cropped to a square, got the image size 16 x 24"),
-    ([*RUN, "--seed", "99999999999999999999999"], WRONG, "seed must be below 2\\*\\*64, got 9999"),
+    ([*RUN, "--seed", "99999999999999999999999"], WRONG, "seed must be at least -2\\^63 and below 2\\^64, got 9999"),
     ([*RUN, "--image-size", "0"], USAGE, "must be at least 1, got 0"),
     ([*RUN, "--tune", "most"], USAGE, "invalid choice: 'most'"),
     ([*RUN, "--learning-rate", "1"], USAGE, "usage: python -m vit_helpers train(.|\n)*unrecognized arguments"),

@@ -112,8 +112,6 @@ class RunSettings:
         least |= {name: 1 for name in ("images", "patience") if getattr(self, name) is not None}
         for name, lowest in least.items():  # numpy's integers become Python's
             object.__setattr__(self, name, check_int(name, getattr(self, name), lowest))
-        if self.seed >= 2**64:
-            raise ValueError(f"seed must be below 2**64, got {self.seed}")
         if self.weights is not None:
             other = [name for name, usual in (("network", "vit"), ("norm", "first")) if getattr(self, name) != usual]
             other += sorted(self.shape.keys() - {"image_size", "dropout", "attn_dropout", "num_heads"})
