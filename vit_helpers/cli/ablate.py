@@ -51,8 +51,6 @@ def run(args: Namespace) -> int:
     out = check_target(args.out or args.table.with_suffix(".csv"), figure=False)
     try:
         runs = run_table(Table.read(args.table), out, partial(print, flush=True), args.workers, processor())
-    except TypeError as error:  # a setting of the table is of the wrong type
-        raise ValueError(error) from error
     except KeyboardInterrupt:
         print(f"\nstopped: finished runs are kept in {out}; the same command continues")
         return 130
