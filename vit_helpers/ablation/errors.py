@@ -138,20 +138,18 @@ def compare(
     return table.assign(holm=holm(table["p"])) if len(table) else table
 
 
-def compare_best(
-    runs: pd.DataFrame, candidates: Mapping[str, Sequence[str]], baseline: str = "baseline", column: str = "right"
-) -> pd.DataFrame:
+def compare_best(runs: pd.DataFrame, candidates: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """As `compare`, but each side is the best of several candidates, such as learning rates, chosen as in `crossfit`.
 
-    candidates: {name: changes of which one is chosen}, also for the baseline;  chosen: how often each candidate was
+    candidates: {name: changes of which one is chosen}, also for "baseline";  chosen: how often each candidate was
     """
-    rights = {one: right_answers(runs, one, column) for some in candidates.values() for one in some}
+    rights = {one: right_answers(runs, one) for some in candidates.values() for one in some}
     lines = {}
-    for name in [name for name in candidates if name != baseline]:
-        seeds = sorted(set.intersection(*(set(rights[one]) for one in [*candidates[name], *candidates[baseline]])))
+    for name in [name for name in candidates if name != "baseline"]:
+        seeds = sorted(set.intersection(*(set(rights[one]) for one in [*candidates[name], *candidates["baseline"]])))
         if not seeds:
-            raise ValueError(f"the candidates of {name} and {baseline} have no seed in common")
-        ours, theirs = (crossfit([[rights[c][seed] for seed in seeds] for c in candidates[x]]) for x in (name, baseline))
+            raise ValueError(f"the candidates of {name} and baseline have no seed in common")
+        ours, theirs = (crossfit([[rights[c][seed] for seed in seeds] for c in candidates[x]]) for x in (name, "baseline"))
         counts = np.bincount(ours[1].ravel(), minlength=len(candidates[name])) / ours[1].size
         chosen = ", ".join(f"{one}: {share:.0%}" for one, share in zip(candidates[name], counts, strict=True) if share)
         lines[name] = {**line_of(ours[0] - theirs[0]), "chosen": chosen}

@@ -68,9 +68,7 @@ def name_of(run: Mapping[str, int], factors: Sequence[str]) -> str:
     return ", ".join(name for name, level in zip(factors, run.values(), strict=True) if level == 1)
 
 
-def effects(
-    runs: pd.DataFrame, factors: Sequence[str], generators: Sequence[str] = (), column: str = "right"
-) -> pd.DataFrame:
+def effects(runs: pd.DataFrame, factors: Sequence[str], generators: Sequence[str] = ()) -> pd.DataFrame:
     """Main effects and two-way interactions with their errors, from the runs of a design and the seeds that all have.
 
     A main effect is the mean accuracy at the high level minus that at the low one. An interaction is how far the joint gain
@@ -78,7 +76,7 @@ def effects(
     returns: indexed by effect, with all that it is confounded with: order (1 or 2), then as `compare`; one family for Holm
     """
     plan = design(len(factors), generators)
-    found = [right_answers(runs, name_of(run, factors) or "baseline", column) for run in plan]
+    found = [right_answers(runs, name_of(run, factors) or "baseline") for run in plan]
     seeds = sorted(set.intersection(*(set(one) for one in found)))
     right = np.stack([[one[seed] for seed in seeds] for one in found]).astype(float)  # (R, n, m)
     called, lines = dict(zip(LETTERS, factors, strict=False)), {}

@@ -119,7 +119,7 @@ class Muon(torch.optim.AdamW):
         matrix.mul_(1 - lr * group["weight_decay"]).add_(orthogonal(ahead), alpha=-lr * size)
 
 
-def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
+def orthogonal(matrix: Tensor) -> Tensor:
     """About U V^T of the singular value decomposition U S V^T, by matrix products alone (Newton-Schulz): (m, n) -> (m, n)
 
     >>> strong_and_weak = torch.diag(torch.tensor([1.0, 0.1]))
@@ -130,7 +130,7 @@ def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
     wide = matrix.shape[0] <= matrix.shape[1]
     x = matrix if wide else matrix.T
     x = x / x.norm().clamp(min=1e-7)
-    for _ in range(steps):
+    for _ in range(5):
         square = x @ x.T
         x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)  # (b s + c s s) x + a x
     return x if wide else x.T
