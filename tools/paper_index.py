@@ -24,20 +24,15 @@ Entry = dict[str, Any]
 
 
 def run(args: argparse.Namespace) -> None:
-    try:
-        text = page(tomllib.loads(SOURCE.read_text(encoding="utf-8")))
-    except (LookupError, ValueError) as error:
-        raise ValueError(f"{SOURCE.name}: {error}") from error
-    same = PAGE.is_file() and PAGE.read_bytes() == text.encode()
-    PAGE.write_text(text, encoding="utf-8", newline="\n")
-    print(f"{PAGE}: {'unchanged' if same else 'written'}")
+    PAGE.write_text(page(tomllib.loads(SOURCE.read_text(encoding="utf-8"))), encoding="utf-8", newline="\n")
+    print(f"written: {PAGE}")
 
 
 def page(source: dict[str, Any]) -> str:
     """The text of the page from a source as in SOURCE: an entry has "paper" and "says", and lists of places to find under
     "notebook", "code" and "test", or says under "missing" why the part is not reproduced.
 
-    raises: LookupError that names all places not found; ValueError for an entry that is not as above
+    raises: ValueError that names all places not found, or an entry that is not as above
     """
     entries, lost = [entry for group in source["groups"] for entry in group["entries"]], list[str]()
     parts = [source["start"].format(entries=len(entries), missing=sum("missing" in entry for entry in entries))]
@@ -48,7 +43,7 @@ def page(source: dict[str, Any]) -> str:
             if found := [f"- {kind}: {place}" for kind in FINDERS for place in places(entry, kind, lost)]:
                 parts.append("\n".join(found))
     if lost:
-        raise LookupError("\n  ".join([f"{len(lost)} of its places not found", *lost]))
+        raise ValueError("\n  ".join([f"{len(lost)} places of {SOURCE.name} not found", *lost]))
     return "\n\n".join(parts) + "\n"
 
 
