@@ -19,7 +19,7 @@ from browser import accessibility, broken_pictures, browser, contrast, in_browse
 
 from tools import book
 from tools import main as run_tool
-from tools.book import EXERCISE, LIVE, README, page_name, put_into
+from tools.book import EXERCISE, LIVE, README, page_name
 from tools.execute import ROOT, all_notebooks, home, lessons
 
 pytestmark = pytest.mark.book
@@ -379,23 +379,6 @@ def test_a_picture_without_words_and_another_way_to_the_repository_stop_no_slide
     (tmp_path / "link").symlink_to(small)
     done = command("slides", "--out", tmp_path / "deck", root=tmp_path / "link")
     assert done.returncode == 0, done.stderr
-
-
-def test_a_book_stopped_while_it_was_copied_can_be_made_again(tmp_path, monkeypatch, capsys):
-    def make(pages, site):
-        (site / "_static").mkdir(parents=True)
-        for name in ("index.html", "_static/mark"):
-            (site / name).write_text("new")
-
-    def stops(source, folder, dirs_exist_ok):
-        raise KeyboardInterrupt
-
-    mark = Path("_static", "mark")
-    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr("shutil.copytree", stops)
-        put_into(tmp_path / "book", mark, (), make)
-    put_into(tmp_path / "book", mark, (), make)
-    assert (tmp_path / "book" / "index.html").read_text() == "new"
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):

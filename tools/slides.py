@@ -12,7 +12,7 @@ import nbformat
 from nbformat.v4 import new_markdown_cell
 
 from tools import main
-from tools.book import LIVE, NEEDED, SETTINGS, contents, make_site, put_into, tidied
+from tools.book import LIVE, SETTINGS, contents, make_site, put_into, tidied
 from tools.execute import home, is_setup, lessons
 
 MARK = Path("_static", "slides.css")  # by this file a folder is known to hold slides
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    put_into(args.out, MARK, (*NEEDED, "sphinx_revealjs"), make_decks)
+    put_into(args.out, MARK, make_decks)
 
 
 def make_decks(pages: Path, site: Path) -> None:
