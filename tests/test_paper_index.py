@@ -160,7 +160,7 @@ def broken(kind, place):
 
 
 GONE = [
-    ("notebook", ["12_future", "Look first"], "no notebook notebooks/12_future.ipynb"),
+    ("notebook", ["12_future", "Look first"], "no file notebooks/12_future.ipynb"),
     ("notebook", ["04_encoder", "3. Residual"], "the heading '3. Residual' of 04_encoder.ipynb: not found"),
     ("notebook", ["04_encoder", "6. The reference implementation", "class Own"], "the cell 'class Own' of .*: not found"),
     ("notebook", ["05_vit", "4. The residual stream"], "the heading .* of 05_vit.ipynb: not found"),

@@ -11,7 +11,6 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -70,7 +69,7 @@ def places(entry: Entry, kind: str, lost: list[str]) -> Iterator[str]:
 def in_notebook(name: str, heading: str, cell: str | None = None) -> str:
     """Link to a section of a notebook, and of its code cells the one that begins with the line `cell`."""
     sections: list[tuple[str, list[str]]] = [("", [])]  # a heading, and the first lines of the code cells below it
-    for each in json.loads(read(f"notebooks/{name}.ipynb", "notebook"))["cells"]:
+    for each in json.loads(read(f"notebooks/{name}.ipynb"))["cells"]:
         if each["cell_type"] == "markdown":
             prose = re.sub(r"^```.*?^```", "", "".join(each["source"]), flags=re.S | re.M)  # a comment in code is no heading
             sections += [(found, []) for found in re.findall(r"^#+ (.+)$", prose, re.M)]
@@ -112,11 +111,10 @@ def only(found: list[Any], what: str) -> Any:
     return found[0]
 
 
-@lru_cache
-def read(path: str, kind: str = "file") -> str:
+def read(path: str) -> str:
     """The text of a file of the repository; LookupError where there is none."""
     if not (ROOT / path).is_file():
-        raise LookupError(f"no {kind} {path}")
+        raise LookupError(f"no file {path}")
     return (ROOT / path).read_text(encoding="utf-8")
 
 
