@@ -142,10 +142,7 @@ def make_model(name: str, c: ViTConfig) -> nn.Module:
     if name == "Hugging Face":
         return module.ViTForImageClassification(module.ViTConfig(**words))
     if name == "vit-pytorch":
-        model = module.ViT(**words, dim_head=c.embed_dim // c.num_heads)  # dim_head is 64 by default
-        for attention, _ in model.transformer.layers if c.num_heads == 1 else ():  # it has no projection for one head
-            attention.to_out = nn.Linear(c.embed_dim, c.embed_dim)
-        return model
+        return module.ViT(**words, dim_head=c.embed_dim // c.num_heads)  # dim_head is 64 by default
     model = module.VisionTransformer(**words)
     if name == "torchvision" and c.in_chans != 3:  # its builder knows color images only
         model.conv_proj = nn.Conv2d(c.in_chans, c.embed_dim, c.patch_size, c.patch_size)
