@@ -52,9 +52,9 @@ def test_both_networks_cost_the_same():
 def test_digits_are_each_tested_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(accuracies.GOALS["digits-3s"], "settings", {"epochs": 1, "depth": 1})
     for kind in accuracies.KINDS:
-        rows = accuracies.folds(1797, kind, 3)
+        rows = accuracies.draw_folds(1797, kind, 3)
         assert sorted(row for fold in rows for row in fold.tolist()) == list(range(1797)) and len(rows) == 5
-    assert accuracies.folds(1797, "consecutive", 3)[1].tolist() == list(range(360, 720))
+    assert accuracies.draw_folds(1797, "consecutive", 3)[1].tolist() == list(range(360, 720))
     words = ["--goals", "digits-3s", "--seeds", "2", "--out", str(tmp_path / "accuracies.csv")]
     assert main(accuracies, words) == 0
     rows = pd.read_csv(tmp_path / "accuracies.csv")
