@@ -17,9 +17,9 @@ import nbformat
 import pytest
 from browser import accessibility, broken_pictures, browser, contrast, in_browser, page_of
 
-from tools import book, slides
+from tools import book
 from tools import main as run_tool
-from tools.book import EXERCISE, LIVE, README, page_name, put_into
+from tools.book import EXERCISE, LIVE, README, page_name
 from tools.execute import ROOT, all_notebooks, home, lessons
 
 pytestmark = pytest.mark.book
@@ -295,7 +295,7 @@ EVERY_SLIDE = """Reveal.getSlides().map(slide => {
 @in_browser
 def test_slides_of_a_notebook(tmp_path, chromium):
     folder = tmp_path / "slides"
-    done = command("slides", "--out", folder, ROOT / "notebooks" / "01_patches.ipynb")
+    done = command("slides", "--out", folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"written: {folder / 'index.html'}\n", "")
     with reading(chromium, viewport={"width": 1280, "height": 720}) as (page, wrong):
         page.goto(f"file://{folder}/index.html")
@@ -316,12 +316,6 @@ def test_slides_of_a_notebook(tmp_path, chromium):
             page.keyboard.press("s")
         speaker.value.wait_for_selector("text=Upcoming")
         assert broken_pictures(page) == [] and wrong == {"errors": [], "failed": [], "away": []}
-
-
-def test_slides_are_made_of_notebooks_of_the_series_alone(tmp_path, capsys):
-    assert run_tool(slides, ["--out", str(tmp_path / "slides"), str(tmp_path / "mine.ipynb")]) == 1
-    assert capsys.readouterr().err == f"error: no notebook of the series at {tmp_path / 'mine.ipynb'}\n"
-    assert not (tmp_path / "slides").exists()
 
 
 # What the command refuses, and a repository that is published
@@ -383,25 +377,8 @@ def test_a_picture_without_words_and_another_way_to_the_repository_stop_no_slide
         output.metadata = {}
     nbformat.write(book, path)
     (tmp_path / "link").symlink_to(small)
-    done = command("slides", path, "--out", tmp_path / "deck", root=tmp_path / "link")
+    done = command("slides", "--out", tmp_path / "deck", root=tmp_path / "link")
     assert done.returncode == 0, done.stderr
-
-
-def test_a_book_stopped_while_it_was_copied_can_be_made_again(tmp_path, monkeypatch, capsys):
-    def make(pages, site):
-        (site / "_static").mkdir(parents=True)
-        for name in ("index.html", "_static/mark"):
-            (site / name).write_text("new")
-
-    def stops(source, folder, dirs_exist_ok):
-        raise KeyboardInterrupt
-
-    mark = Path("_static", "mark")
-    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr("shutil.copytree", stops)
-        put_into(tmp_path / "book", mark, (), make)
-    put_into(tmp_path / "book", mark, (), make)
-    assert (tmp_path / "book" / "index.html").read_text() == "new"
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):

@@ -409,8 +409,7 @@ def test_a_course_is_made_once_and_then_told_how_to_go_on(tmp_path, capsys):
     assert out.endswith(f"next, in {tmp_path}: nbgrader generate_assignment 03_attention\n")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert len(before) == 3
-    error = refused(capsys, tmp_path, "04_encoder")
-    assert "is already a course, of 03_attention, 11_scaling. Go on in it with nbgrader generate_assignment" in error
+    assert "already exists and is not empty: nothing is overwritten" in refused(capsys, tmp_path, "04_encoder")
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
@@ -451,9 +450,10 @@ def test_all_or_nothing_is_read_from_the_metadata(tmp_path):
         assert len(worth) == 5 and all(line.startswith("3 * ") and ("== 1" in line) is not part for line in worth)
 
 
-def test_without_nbgrader_the_extra_is_named(tmp_path, capsys, monkeypatch):
+def test_a_course_is_made_without_nbgrader_too(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "nbgrader", None)
-    assert refused(capsys, tmp_path) == 'error: nbgrader is not installed: pip install -e ".[classroom]"\n'
+    assert run_tool(classroom, [str(tmp_path), ONE]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {classroom.CONFIG, "source"}
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
 }
 # Lines at most, without checks, plots and results. Of the library some 5,500 are what the notebooks teach with, 250 the
 # live page and 120 photographs; the rest is for practitioners: own images, fine-tuning, and runs that go on or say why not.
-SIZES = {"model": 600, "library": 8034, "library and tools": 11255}
+SIZES = {"model": 600, "library": 8034, "library and tools": 11164}
 EVERYTHING = {*ORDER, "cli", "checks"}
 
 
@@ -365,7 +365,7 @@ def nearest(kind, seed):
     """Whether the nearest training image of each digit, by pixels in the same folds, has its class: (1797,)"""
     every = accuracies.every_digit()
     pixels, right = every.images.flatten(1), torch.zeros(len(every.labels), dtype=torch.bool)
-    for rows in accuracies.folds(len(pixels), kind, seed):
+    for rows in accuracies.draw_folds(len(pixels), kind, seed):
         others = torch.ones(len(pixels), dtype=torch.bool)
         others[rows] = False
         found = torch.cdist(pixels[rows], pixels[others]).argmin(dim=1)
@@ -399,7 +399,7 @@ def test_what_the_page_says_of_sheets():
     labels = accuracies.every_digit().labels
     assert all(labels[start : start + 9].tolist() == list(range(start == 906, 9 + (start == 906))) for start in starts)
     sheet = np.searchsorted(starts, np.arange(1797), side="right") - 1
-    folds = [set(sheet[rows.numpy()]) for rows in accuracies.folds(1797, "consecutive", 0)]
+    folds = [set(sheet[rows.numpy()]) for rows in accuracies.draw_folds(1797, "consecutive", 0)]
     cut = [one for one in range(14) if sum(one in fold for fold in folds) > 1]
     shared, right = np.isin(sheet, cut), cross_validated("digits", "consecutive")
     assert len(cut) == 4 and f"so {shared.mean():.0%} of the images still share their sheet" in page

@@ -104,7 +104,7 @@ def test_the_address_comes_wherever_it_is_needed(repository):
 
 
 def test_published_notebooks_are_as_good_as_before(repository):
-    longest = "o/" + "n" * (publish.LONGEST - 2)
+    longest = "o/" + "n" * 54  # of which the setup cell's lines just fit the page
     assert command(repository, "publish", longest).returncode == 0
     for path in notebooks(repository):
         test_notebooks.test_it_is_valid_small_and_written_as_execute_writes(path)
@@ -138,10 +138,10 @@ def test_what_github_allows_is_allowed(words):
     "words",
     ["", "a", "/", "a/", "/b", "a/b/c", "a/b/", "https://github.com/a/b", "github.com/a/b", "git@github.com:a/b", "a b",
      "a b/c", "a/b c", " a/b", "a/b\n", "-a/b", "a-/b", "a--b/c", "a_b/c", "a.b/c", "../b", "a/.", "a/..", "a/b.git",
-     "a/B.GIT", "a/b.wiki", "ä/b", "a/ä", "\u017f/b", "a/b\"", "a" * 40 + "/b", "a/" + "b" * 101, "a/" + "b" * 55],
+     "a/B.GIT", "a/b.wiki", "ä/b", "a/ä", "\u017f/b", "a/b\"", "a" * 40 + "/b", "a/" + "b" * 101],
 )  # fmt: skip
 def test_nonsense_is_refused(words):
-    with pytest.raises(ValueError, match=r"wanted OWNER/NAME|has room for 56") as error:
+    with pytest.raises(ValueError, match="wanted OWNER/NAME") as error:
         publish.address(words)
     assert repr(words) in str(error.value)
 
@@ -150,17 +150,7 @@ def test_nothing_is_written_unless_all_can_be(repository):
     for name, damage, message in [
         ("README.md", lambda text: text.replace("<!-- to here -->", ""), "README.md should contain"),
         ("pyproject.toml", lambda text: text.replace("Repository", "Other"), "pyproject.toml should contain"),
-        ("notebooks/05_vit.ipynb", lambda text: "no JSON", "notebooks/05_vit.ipynb is not a notebook"),
-        (
-            "notebooks/05_vit.ipynb",
-            lambda text: '{"cells": []}',
-            "notebooks/05_vit.ipynb does not begin with a cell of prose",
-        ),
-        (
-            "notebooks/05_vit.ipynb",
-            lambda text: text.replace('"markdown"', '"code"', 1),
-            "notebooks/05_vit.ipynb does not be",
-        ),
+        ("notebooks/05_vit.ipynb", lambda text: "no JSON", "Notebook does not appear to be JSON"),
     ]:
         path = repository / name
         kept = path.read_text(encoding="utf-8")

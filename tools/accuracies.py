@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tools import main
-from tools.measuring import add_out
+from tools.measuring import add_out, find_or_measure
 from vit_helpers.ablation.errors import effect_of
 from vit_helpers.ablation.rows import pack, unpack
 from vit_helpers.cli.bench import GOALS
@@ -28,7 +28,7 @@ from vit_helpers.scaling.timing import processor
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.presets import make_batches, make_network, preset, with_tta
 
-FOLDS, KINDS, KEY = 5, ("random", "consecutive"), ["goal", "folds", "seed"]
+FOLDS, KINDS = 5, ("random", "consecutive")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -40,26 +40,23 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     torch.set_num_threads(1)
     print("about 0.7 hours of one thread, if nothing is stored yet", flush=True)
-    done = set(pd.read_csv(args.out)[KEY].itertuples(index=False, name=None)) if args.out.exists() else set()
-    for goal, kind, seed in (case for case in product(args.goals, KINDS, range(args.seeds)) if case not in done):
-        row = {"goal": goal, "folds": kind, "seed": seed, **cross_validate(goal, kind, seed)}
-        pd.DataFrame([row]).to_csv(args.out, mode="a", header=not args.out.exists(), index=False)
-        print(f"{goal}, {kind} folds, seed {seed}: {row['accuracy']:.4f}, {row['seconds']:.0f} s", flush=True)
+    for goal, kind, seed in product(args.goals, KINDS, range(args.seeds)):
+        find_or_measure(args.out, cross_validate, goal=goal, folds=kind, seed=seed)
     print(f"\n{summary(pd.read_csv(args.out)).to_string(float_format='{:.4f}'.format)}\n\nrows: {args.out}")
 
 
-def folds(count: int, kind: str, seed: int) -> list[Tensor]:
+def draw_folds(count: int, kind: str, seed: int) -> list[Tensor]:
     """The rows of each fold"""
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(count, generator=generator) if kind == "random" else torch.arange(count)
     return list(order.tensor_split(FOLDS))
 
 
-def cross_validate(goal: str, kind: str, seed: int) -> dict[str, Any]:
+def cross_validate(goal: str, folds: str, seed: int) -> dict[str, Any]:
     """Train one model for each fold, and test it on that fold."""
     settings, every = preset("digits", seed=seed, **GOALS[goal]["settings"]), every_digit()
     right, seconds = torch.zeros(len(every), dtype=torch.bool), 0.0
-    for rows in folds(len(every), kind, seed):
+    for rows in draw_folds(len(every), folds, seed):
         rest = torch.ones(len(every), dtype=torch.bool)
         rest[rows] = False
         train, test = subset(every, rest), subset(every, rows)

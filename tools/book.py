@@ -26,7 +26,7 @@ from tools import main
 from tools.execute import README, ROOT, STATIC, all_notebooks, home, is_setup, lessons
 
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
-NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
+NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline", "sphinx_revealjs")  # for the slides too
 SETTINGS = tomllib.loads((STATIC / "sphinx.toml").read_text(encoding="utf-8"))
 LIVE = ROOT / "vit_helpers" / "live" / "page.html"  # the first page of the site
 PACKAGE = ROOT / "vit_helpers" / "__init__.py"
@@ -49,23 +49,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    put_into(args.folder, MARK, NEEDED, make_book)
+    put_into(args.folder, MARK, make_book)
 
 
-def put_into(folder: Path, mark: Path, needed: tuple[str, ...], make: Callable[[Path, Path], None]) -> None:
-    """Fill a folder with the site that `make(pages, site)` makes with the modules `needed`.
+def put_into(folder: Path, mark: Path, make: Callable[[Path, Path], None]) -> None:
+    """Fill a folder with the site that `make(pages, site)` makes.
 
     mark: the file by which a folder is known to hold such a site already; any other that is not empty is left alone
     """
-    if missing := [name for name in needed if find_spec(name) is None]:
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"this needs {', '.join(missing)}, not found here: pip install -e '.[book]'")
     if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} holds something else: empty it, or name another folder")
     with tempfile.TemporaryDirectory() as scratch:
         site = Path(scratch, "site")
         make(Path(scratch, "pages"), site)
-        (folder / mark).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(site / mark, folder / mark)  # first: what is stopped from here on can be made again
         shutil.copytree(site, folder, dirs_exist_ok=True)
     print(f"written: {folder / 'index.html'}")
 

@@ -11,7 +11,6 @@ import builtins
 import re
 import symtable
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,14 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    if find_spec("nbgrader") is None:
-        raise ValueError('nbgrader is not installed: pip install -e ".[classroom]"')
     for name in args.notebooks:
         check_choice("notebook with solutions", name, PAIRS)
-    if (args.folder / CONFIG).is_file():
-        there = ", ".join(sorted(path.name for path in args.folder.glob("source/*")))
-        more = "Go on in it with nbgrader generate_assignment, or name a new folder"
-        raise ValueError(f"{args.folder} is already a course, of {there}. {more}")
     pairs = {name: [nbformat.read(path, as_version=4) for path in PAIRS[name]] for name in args.notebooks or PAIRS}
     books = {Path("source", name, f"{name}.ipynb"): assignment(name, *pair) for name, pair in pairs.items()}
     with new_folder(args.folder.absolute()) as new:

@@ -51,14 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    notebooks = args.notebooks or all_notebooks()
-    if missing := [str(path) for path in notebooks if not path.is_file()]:
-        raise ValueError(f"no notebook at {', '.join(missing)}")
-    for path in notebooks if args.cards else ():
-        readme, row = readme_row(path)
-        if card_of(nbformat.read(path, as_version=4)) and not row.search(readme.read_text(encoding="utf-8")):
-            raise ValueError(f"no row with time and memory in README.md for {path}")
-    return max([not execute(path, args.cards) for path in notebooks], default=0)
+    return max([not execute(path, args.cards) for path in args.notebooks or all_notebooks()])
 
 
 def all_notebooks() -> list[Path]:
@@ -193,7 +186,10 @@ def card_of(book: NotebookNode) -> NotebookNode | None:
 
 
 def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> None:
-    """Write the costs into the card, unless it is right within a quarter, and what the card says into README.md."""
+    """Write the costs into the card, unless it is right within a quarter, and what the card says into README.md.
+
+    That is the one beside the notebook's folder, where the last two cells of the notebook's row are the costs.
+    """
     import torch
 
     from vit_helpers.scaling.timing import processor
@@ -204,18 +200,13 @@ def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> N
         name = " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor|\w+-Core)\b|@.*", " ", processor()).split())
         row = f"| time and memory | {format_costs(costs)} (measured with {threads}, {name}) |"
         card.source = CARD_ROW.sub(lambda _: row, card.source)
-    time_and_memory, (readme, pattern) = " | ".join(MEASURED.findall(card.source)[0]), readme_row(path)
-    text = readme.read_text(encoding="utf-8")
+    path = path.resolve()
+    readme, link = path.parents[1] / "README.md", re.escape(f"({path.parent.name}/{path.name})")
+    pattern = re.compile(rf"^(\|.*{link}.*\|)[^|\n]*\|[^|\n]*\|$", re.MULTILINE)
+    text, time_and_memory = readme.read_text(encoding="utf-8"), " | ".join(MEASURED.findall(card.source)[0])
     if (after := pattern.sub(lambda found: f"{found[1]} {time_and_memory} |", text)) != text:
         readme.write_text(after, encoding="utf-8", newline="\n")
         print(f"{readme.name}: written")
-
-
-def readme_row(path: Path) -> tuple[Path, re.Pattern[str]]:
-    """README.md beside the folder of a notebook, and the pattern of its row there: its last two cells are the costs."""
-    path = path.resolve()
-    link = re.escape(f"({path.parent.name}/{path.name})")
-    return path.parents[1] / "README.md", re.compile(rf"^(\|.*{link}.*\|)[^|\n]*\|[^|\n]*\|$", re.MULTILINE)
 
 
 if __name__ == "__main__":

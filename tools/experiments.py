@@ -8,7 +8,6 @@ accuracy : the test accuracy of the preset on Fashion-MNIST
 """
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ import pandas as pd
 
 from tools import main
 from vit_helpers._validate import check_choice
-from vit_helpers.ablation import Table, compare, compare_best, effect_of, effects, holm, read_runs
+from vit_helpers.ablation import Table, compare, compare_best, effect_of, effects, holm
 from vit_helpers.ablation.errors import line_of, paired, right_answers
-from vit_helpers.results import RESULTS
+from vit_helpers.results import RESULTS, read_results
 
 RATE = "3e-3"  # of the changes whose names give no other
 POINTS = ("difference", "seeds", "images", "both", "low", "high")
@@ -26,8 +25,6 @@ POINTS = ("difference", "seeds", "images", "both", "low", "high")
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("which", nargs="*", metavar="WHICH", default=list(SHOW), help="(default: all)")
-    about = "the folder of the CSV files (default: that of the package)"
-    parser.add_argument("--results", type=Path, default=RESULTS, help=about)
 
 
 def run(args: Namespace) -> None:
@@ -35,10 +32,7 @@ def run(args: Namespace) -> None:
     for name in args.which:
         check_choice("experiment", name, SHOW)
         print(f"## {name}\n")
-        try:
-            SHOW[name](args.results)
-        except (ValueError, FileNotFoundError) as error:
-            print(f"not complete: {error}\n")
+        SHOW[name]()
 
 
 def show(table: pd.DataFrame, runs: pd.DataFrame) -> None:
@@ -51,27 +45,15 @@ def show(table: pd.DataFrame, runs: pd.DataFrame) -> None:
     print(f"\nin points; {len(runs)} runs, {runs['seconds'].sum() / 3600:.1f} hours, {machines}; {days}\n")
 
 
-def complete(folder: Path, name: str) -> tuple[Table, pd.DataFrame]:
-    """What a table consists of, and its rows, of the seeds that every change has"""
-    table, runs = Table.read(folder / f"{name}.toml"), read_runs(folder / f"{name}.csv")
-    wanted = {"baseline", *table.changes}
-    seeds = [seed for seed, some in runs.groupby("seed") if wanted <= set(some["change"])]
-    print(f"{name}: seeds {seeds}")
-    if not seeds:
-        raise ValueError("no seed has all rows")
-    return table, runs[runs["seed"].isin(seeds) & runs["change"].isin(wanted)]
-
-
-def show_changes(folder: Path) -> None:
-    _, runs = complete(folder, "hyperparameters")
+def show_changes() -> None:
+    runs = read_results("hyperparameters")
     show(compare(runs), runs)
 
 
-def show_rates(folder: Path) -> None:
-    (_, single), (_, rates) = complete(folder, "hyperparameters"), complete(folder, "rates")
+def show_rates() -> None:
+    single, rates = read_results("hyperparameters"), read_results("rates")
     names = list(dict.fromkeys(change.partition(", rate ")[0] for change in rates["change"]))
     both = pd.concat([single, rates[rates["change"] != "baseline"]])
-    both = both[both["seed"].isin(set(single["seed"]) & set(rates["seed"]))]
     candidates = {name: [c for c in both["change"].unique() if c.partition(", rate ")[0] == name] for name in names}
     show(compare_best(both, candidates), both[both["change"].isin([one for some in candidates.values() for one in some])])
     accuracy = both.groupby("change")["accuracy"].mean()
@@ -81,8 +63,8 @@ def show_rates(folder: Path) -> None:
     print()
 
 
-def show_factorial(folder: Path) -> None:
-    table, runs = complete(folder, "factorial")
+def show_factorial() -> None:
+    table, runs = Table.read(RESULTS / "factorial.toml"), read_results("factorial")
     found = effects(runs, list(table.factors), table.generators)
     for order in (1, 2):
         some = found[found["order"] == order]
@@ -91,11 +73,11 @@ def show_factorial(folder: Path) -> None:
     print(f"baseline {top['baseline']:.4f}; best: {top.index[0]}: {top.iloc[0]:.4f}\n")
 
 
-def show_confirm(folder: Path) -> None:
-    declared, runs = complete(folder, "confirm")
+def show_confirm() -> None:
+    runs = read_results("confirm")
     show(compare(runs), runs)
     beyond = {}
-    for name in declared.changes:
+    for name in runs["change"].unique():
         one, _, two = name.partition(" and ")
         if two:
             alone = paired(runs, one) + paired(runs, two)
@@ -104,8 +86,8 @@ def show_confirm(folder: Path) -> None:
     show(table.assign(holm=holm(table["p"])), runs)
 
 
-def show_accuracy(folder: Path) -> None:
-    _, runs = complete(folder, "accuracy_fashion_mnist")
+def show_accuracy() -> None:
+    runs = read_results("accuracy_fashion_mnist")
     effect = effect_of(np.stack(list(right_answers(runs, "baseline", "test_right").values())))
     low, high = effect.interval()
     errors = f"error of seeds {effect.seeds:.4f}, of images {effect.images:.4f}, of both {effect.both:.4f}"

@@ -21,7 +21,7 @@ import pandas as pd
 from tools import main
 from vit_helpers.ablation.errors import line_of, paired
 from vit_helpers.ablation.rows import read_runs
-from vit_helpers.ablation.runs import fill_table
+from vit_helpers.ablation.runs import fill_table, kept_rows
 from vit_helpers.scaling.timing import processor
 from vit_helpers.training.presets import RunSettings
 
@@ -45,8 +45,7 @@ class Trainer:
     def rows(self, name: str, settings: dict[str, Any], seeds: Iterable[int]) -> list[dict[str, Any]]:
         """The rows of a change, one for each seed"""
         runs = [(name, seed, RunSettings.from_dict({**COMMON, **settings, "seed": seed})) for seed in seeds]
-        stored = {(row["change"], row["seed"]) for row in read_runs(self.path).to_dict("records")}
-        if self.only_read and not {run[:2] for run in runs} <= stored:
+        if self.only_read and len(kept_rows(runs, self.path, test=True)) < len(runs):
             raise LookupError(name)
         return fill_table(runs, self.path, partial(print, flush=True), 1, True, processor())
 

@@ -1,7 +1,7 @@
 """Compare our ViT with those of four libraries: time to import, to build, of inference and of training, and memory.
 
 All models of a row have the same shape and do the same work, in turn; what differs is in vit_helpers/results/README.md.
-Libraries that are not installed are left out. The numbers of all rounds are stored as JSON, and printed as a table. Let
+All four are needed: pip install -e ".[peers]". The numbers of all rounds are stored as JSON, and printed as a table. Let
 nothing else run meanwhile.
 """
 
@@ -12,7 +12,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module, metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -70,33 +69,32 @@ def run(args: Namespace) -> None:
 
 def measure(shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu") -> dict[str, Any]:
     """Everything that the table needs, for JSON: the numbers of all rounds (3 at most for memory), machine and versions."""
-    names, rows = installed(), []
+    peers = {name: metadata.version(LIBRARIES["packages"].get(name, name)) for name in MODULES if name != "ours"}
+    rows = []
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # float32 means float32 on a GPU too
         for row in measured_rows(shapes, precisions, rounds, device):
             print(row.get("shape", ""), label(row), file=sys.stderr, flush=True)
             rows.append(row)
-    versions = {name: metadata.version(LIBRARIES["packages"].get(name, name)) for name in names[1:]}
-    about = {"machine": timing.machine(), "versions": {"ours": vit_helpers.__version__} | versions}
+    about = {"machine": timing.machine(), "versions": {"ours": vit_helpers.__version__} | peers}
     about["device"] = "CPU" if device == "cpu" else f"{torch.cuda.get_device_name()}, TF32 off"
-    about["left_out"] = [name for name in MODULES if name not in names]
     return about | {"precisions": precisions, "bf16_units": best_precision(device) == "bfloat16", "rows": rows}
 
 
 def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device: str) -> Iterator[Row]:
     """One row for each measurement; values are {name: [a number for each round]}, in seconds, or bytes for memory."""
     code = "import time; a = time.perf_counter(); import torch; b = time.perf_counter(); import {}; c = time.perf_counter()"
-    taken = [(name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]")) for _ in range(rounds) for name in installed()]
+    taken = [(name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]")) for _ in range(rounds) for name in MODULES]
     table = pd.DataFrame(taken, columns=["name", "torch", "module"])  # torch first, then the library's module after it
     values = {"torch": table["torch"].tolist()} | table.groupby("name", sort=False)["module"].apply(list).to_dict()
     yield {"what": "import", "values": values}
     for shape in shapes:
-        builds = {name: partial(MAKERS[name], SHAPES[shape]) for name in installed()}
+        builds = {name: partial(make_model, name, SHAPES[shape]) for name in MODULES}
         yield {"what": "build", "shape": shape, "values": timing.benchmark_interleaved(builds, rounds, seconds=0)}
         for precision in precisions:
             about = {"shape": shape, "precision": precision}
             if timing.can_measure_memory(device):
                 words = (training_memory, shape, precision, device)
-                values = {name: [in_own_process(*words, name) for _ in range(min(rounds, 3))] for name in installed()}
+                values = {name: [in_own_process(*words, name) for _ in range(min(rounds, 3))] for name in MODULES}
                 yield {"what": "memory", **about, "values": values}
             for what in STEPS:
                 yield {"what": what, **about, **speed(what, shape, precision, device, rounds)}
@@ -105,7 +103,7 @@ def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device:
 def speed(what: str, shape: str, precision: str, device: str, rounds: int) -> Row:
     """Seconds of a batch, its size, multiply-adds of one image, and how many the machine does per second at best."""
     config, batch = SHAPES[shape], random_batch(shape, device)
-    steps = {name: STEPS[what](MAKERS[name](config).to(device), *batch, precision) for name in installed()}
+    steps = {name: STEPS[what](make_model(name, config).to(device), *batch, precision) for name in MODULES}
     work = multiply_adds(config) if what == "inference" else training_multiply_adds(config, fused=False)
     peak = timing.matmul_peak(getattr(torch, precision), device, 1024 if device == "cpu" else 8192)  # per second
     about = {"batch": len(batch[0]), "multiply_adds": sum(work.values()), "peak": peak}
@@ -128,15 +126,10 @@ def training_memory(shape: str, precision: str, device: str, name: str) -> int:
         small = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * SHAPES[shape].in_chans, CLASSES))
         train_step(small.to(device), images, labels, precision)()
         before = timing.reset_peak_memory(device)
-        step = train_step(MAKERS[name](SHAPES[shape]).to(device), images, labels, precision)
+        step = train_step(make_model(name, SHAPES[shape]).to(device), images, labels, precision)
         for _ in range(3):
             step()
         return timing.peak_memory(device) - before
-
-
-def installed() -> list[str]:
-    """The names of the libraries that are installed, ours first."""
-    return [name for name, module in MODULES.items() if find_spec(module.partition(".")[0])]
 
 
 def make_model(name: str, c: ViTConfig) -> nn.Module:
@@ -149,27 +142,19 @@ def make_model(name: str, c: ViTConfig) -> nn.Module:
     if name == "Hugging Face":
         return module.ViTForImageClassification(module.ViTConfig(**words))
     if name == "vit-pytorch":
-        model = module.ViT(**words, dim_head=c.embed_dim // c.num_heads)  # dim_head is 64 by default
-        for attention, _ in model.transformer.layers if c.num_heads == 1 else ():  # it has no projection for one head
-            attention.to_out = nn.Linear(c.embed_dim, c.embed_dim)
-        return model
+        return module.ViT(**words, dim_head=c.embed_dim // c.num_heads)  # dim_head is 64 by default
     model = module.VisionTransformer(**words)
     if name == "torchvision" and c.in_chans != 3:  # its builder knows color images only
         model.conv_proj = nn.Conv2d(c.in_chans, c.embed_dim, c.patch_size, c.patch_size)
     return model
 
 
-MAKERS = {name: partial(make_model, name) for name in MODULES}
-
-
 def markdown(results: dict[str, Any]) -> str:
     """The table of what `measure` returned, and below it what was measured where."""
-    rows, names = results["rows"], [name for name in MODULES if name in results["versions"]]
+    rows, names = results["rows"], list(results["versions"])
     peaks = pd.DataFrame([row for row in rows if "peak" in row]).groupby("precision")["peak"].max()
     versions = [f"{name} {number}" for name, number in results["versions"].items()]
     about = f"{results['device']}: {results['machine']}; {', '.join(versions)}."
-    if results["left_out"]:
-        about += f"\nNot installed, left out: {', '.join(results['left_out'])}."
     if not results["bf16_units"] and "bfloat16" not in results["precisions"]:
         about += "\nbf16: no bf16 units here: left out."
     return f"{markdown_table(pd.DataFrame([table_line(row, names, peaks) for row in rows]))}\n\n{about}"
@@ -195,11 +180,8 @@ def label(row: Row) -> str:
 
 def ratio(values: pd.DataFrame, speed: bool) -> str:
     """Ours over the best peer, round by round: the median and the range."""
-    peers = values.drop(columns="ours")
-    if peers.empty:
-        return ""
-    medians = peers.median()
-    ratios = values["ours"] / peers[medians.idxmax() if speed else medians.idxmin()]
+    medians = values.drop(columns="ours").median()
+    ratios = values["ours"] / values[medians.idxmax() if speed else medians.idxmin()]
     return f"{ratios.median():.2f} ({ratios.min():.2f} to {ratios.max():.2f})"
 
 

@@ -158,6 +158,18 @@ def store(rows: Iterable[dict[str, Any]], path: Path, columns: Sequence[str] | N
     return pd.DataFrame(found, columns=columns)
 
 
+def find_or_measure(path: Path, measure: Callable[..., dict[str, Any]], **case: Any) -> dict[str, Any]:
+    """The row of a case in a CSV file. If it has none, measure(**case) gives the row, which is appended, numbers printed."""
+    same = " and ".join(f"{name} == {value!r}" for name, value in case.items())
+    if path.exists() and not (known := pd.read_csv(path).query(same)).empty:
+        return known.iloc[0].to_dict()
+    row = case | measure(**case)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
+    print(*case.values(), {name: value for name, value in row.items() if isinstance(value, float)}, flush=True)
+    return row
+
+
 def print_means(table: pd.DataFrame, by: list[str], columns: list[str], path: Path) -> None:
     """Print mean, standard deviation and standard error of some columns over the seeds, and where the rows are."""
     means = table.groupby(by, sort=False)[columns].agg(["mean", "std", "sem"]).round(3)

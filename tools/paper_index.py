@@ -11,7 +11,6 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,20 +23,15 @@ Entry = dict[str, Any]
 
 
 def run(args: argparse.Namespace) -> None:
-    try:
-        text = page(tomllib.loads(SOURCE.read_text(encoding="utf-8")))
-    except (LookupError, ValueError) as error:
-        raise ValueError(f"{SOURCE.name}: {error}") from error
-    same = PAGE.is_file() and PAGE.read_bytes() == text.encode()
-    PAGE.write_text(text, encoding="utf-8", newline="\n")
-    print(f"{PAGE}: {'unchanged' if same else 'written'}")
+    PAGE.write_text(page(tomllib.loads(SOURCE.read_text(encoding="utf-8"))), encoding="utf-8", newline="\n")
+    print(f"written: {PAGE}")
 
 
 def page(source: dict[str, Any]) -> str:
     """The text of the page from a source as in SOURCE: an entry has "paper" and "says", and lists of places to find under
     "notebook", "code" and "test", or says under "missing" why the part is not reproduced.
 
-    raises: LookupError that names all places not found; ValueError for an entry that is not as above
+    raises: ValueError that names all places not found, or an entry that is not as above
     """
     entries, lost = [entry for group in source["groups"] for entry in group["entries"]], list[str]()
     parts = [source["start"].format(entries=len(entries), missing=sum("missing" in entry for entry in entries))]
@@ -48,7 +42,7 @@ def page(source: dict[str, Any]) -> str:
             if found := [f"- {kind}: {place}" for kind in FINDERS for place in places(entry, kind, lost)]:
                 parts.append("\n".join(found))
     if lost:
-        raise LookupError("\n  ".join([f"{len(lost)} of its places not found", *lost]))
+        raise ValueError("\n  ".join([f"{len(lost)} places of {SOURCE.name} not found", *lost]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -75,7 +69,7 @@ def places(entry: Entry, kind: str, lost: list[str]) -> Iterator[str]:
 def in_notebook(name: str, heading: str, cell: str | None = None) -> str:
     """Link to a section of a notebook, and of its code cells the one that begins with the line `cell`."""
     sections: list[tuple[str, list[str]]] = [("", [])]  # a heading, and the first lines of the code cells below it
-    for each in json.loads(read(f"notebooks/{name}.ipynb", "notebook"))["cells"]:
+    for each in json.loads(read(f"notebooks/{name}.ipynb"))["cells"]:
         if each["cell_type"] == "markdown":
             prose = re.sub(r"^```.*?^```", "", "".join(each["source"]), flags=re.S | re.M)  # a comment in code is no heading
             sections += [(found, []) for found in re.findall(r"^#+ (.+)$", prose, re.M)]
@@ -117,11 +111,10 @@ def only(found: list[Any], what: str) -> Any:
     return found[0]
 
 
-@lru_cache
-def read(path: str, kind: str = "file") -> str:
+def read(path: str) -> str:
     """The text of a file of the repository; LookupError where there is none."""
     if not (ROOT / path).is_file():
-        raise LookupError(f"no {kind} {path}")
+        raise LookupError(f"no file {path}")
     return (ROOT / path).read_text(encoding="utf-8")
 
 

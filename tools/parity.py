@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tools import main
-from tools.libraries import CLASSES, MAKERS, SHAPES, installed
+from tools.libraries import CLASSES, SHAPES, make_model
 from tools.measuring import add_out, markdown_table, random_images, store
 from vit_helpers import pretrained
 from vit_helpers._validate import check_choice
@@ -36,10 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     for size in args.sizes:
         check_choice("size", size, SIZES)
-    libraries = [name for name in KEY_MAPS if name in installed()]
-    print(markdown(store((compare(*case) for case in product(args.sizes or SIZES, libraries)), args.out)))
-    if missing := KEY_MAPS.keys() - libraries:
-        print(f"Not installed, left out: {', '.join(missing)}")
+    print(markdown(store((compare(*case) for case in product(args.sizes or SIZES, KEY_MAPS)), args.out)))
 
 
 def compare(size: str, library: str) -> dict[str, Any]:
@@ -50,7 +47,7 @@ def compare(size: str, library: str) -> dict[str, Any]:
     """
     torch.manual_seed(0)
     config, renamed = SIZES[size], KEY_MAPS[library]
-    theirs = MAKERS[library](config).eval()
+    theirs = make_model(library, config).eval()
     perturb(theirs)
     eps = next(m.eps for m in theirs.modules() if isinstance(m, nn.LayerNorm))
     ours = ViT(replace(config, norm_eps=eps)).eval()

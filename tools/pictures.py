@@ -18,16 +18,13 @@ from vit_helpers.plots import animation, reshaping
 from vit_helpers.plots.animation import Frames, Reading, read_pass
 from vit_helpers.pretrained import load_pretrained
 
+IMAGES = ROOT / "images"
 DIGIT = 12  # of the test set: a 6 that the model classifies correctly, well apart from the clutter
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, default=ROOT / "images", help="folder for the images (default: images/)")
-
-
 def run(args: argparse.Namespace) -> None:
-    save_animation(args.out / "00_start_here" / "reading.gif", animation.draw_frames(read_digit()), animation.palette())
-    save_animation(args.out / "01_patches" / "patchify.gif", reshaping.draw_frames(), reshaping.palette())
+    save_animation(IMAGES / "00_start_here" / "reading.gif", animation.draw_frames(read_digit()), animation.palette())
+    save_animation(IMAGES / "01_patches" / "patchify.gif", reshaping.draw_frames(), reshaping.palette())
 
 
 def read_digit() -> Reading:
@@ -41,7 +38,6 @@ def read_digit() -> Reading:
 
 def save_animation(path: Path, frames: Frames, colors: Image.Image) -> None:
     """Store frames as a GIF that loops for ever, all with the same few colors, and print where it is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     first, *others = [image.quantize(palette=colors, dither=Image.Dither.NONE) for image, _ in frames]
     first.save(path, save_all=True, append_images=others, duration=[time for _, time in frames], loop=0)
     print(path)

@@ -6,9 +6,10 @@ all; the same one again gives a new notebook what the others have. Links are to 
 """
 
 import argparse
-import json
 import re
 from pathlib import Path
+
+import nbformat
 
 from tools import main
 from tools.execute import PROJECT, README, ROOT, STATIC, TAG, all_notebooks, is_setup, setup_source
@@ -16,7 +17,6 @@ from tools.execute import PROJECT, README, ROOT, STATIC, TAG, all_notebooks, is_
 GITHUB = "https://github.com/"
 # the rules of github.com for OWNER/NAME
 REPOSITORY = re.compile(r"(?=.{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*/(?!\.{1,2}$)(?!.*\.(?i:git|wiki)$)[A-Za-z0-9._-]{1,100}")
-LONGEST = 56  # characters of OWNER/NAME that keep the setup cell's lines within the page
 READERS = {  # where a notebook can be opened: by which address, and its badge
     "Colab": ("https://colab.research.google.com/github/", "https://colab.research.google.com/assets/colab-badge.svg"),
     "Kaggle": (f"https://kaggle.com/kernels/welcome?src={GITHUB}", "https://kaggle.com/static/images/open-in-kaggle.svg"),
@@ -52,8 +52,6 @@ def address(repository: str) -> str:
     """
     if not REPOSITORY.fullmatch(repository):
         raise ValueError(f"got {repository!r}, wanted OWNER/NAME alone, as in {GITHUB}OWNER/NAME, without .git")
-    if len(repository) > LONGEST:
-        raise ValueError(f"{repository!r} has {len(repository)} characters; the setup cell has room for {LONGEST}")
     return GITHUB + repository
 
 
@@ -80,19 +78,13 @@ def pages(home: str) -> dict[Path, str]:
 
 def notebook_with(path: Path, home: str) -> str:
     """The text of a notebook with links in its first line, and the setup cell that fits."""
-    name = path.relative_to(ROOT).as_posix()
-    try:
-        book = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{name} is not a notebook: {error}") from None
-    if [cell["cell_type"] for cell in book["cells"][:1]] != ["markdown"]:
-        raise ValueError(f"{name} does not begin with a cell of prose, where links can be")
+    book = nbformat.read(path, as_version=4)
     links = "".join(f" | [Open in {reader}]({link})" for reader, link in links_to(home, path).items())
-    line, newline, rest = "".join(book["cells"][0]["source"]).partition("\n")
-    book["cells"][0]["source"] = (LINKS.sub("", line) + links + newline + rest).splitlines(keepends=True)
-    for cell in filter(is_setup, book["cells"]):
-        cell["source"] = setup_source(home).splitlines(keepends=True)
-    return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"  # as nbformat writes it
+    line, newline, rest = book.cells[0].source.partition("\n")
+    book.cells[0].source = LINKS.sub("", line) + links + newline + rest
+    for cell in filter(is_setup, book.cells):
+        cell.source = setup_source(home)
+    return nbformat.writes(book) + "\n"
 
 
 def links_to(home: str, path: Path) -> dict[str, str]:

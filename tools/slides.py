@@ -1,4 +1,4 @@
-"""Make slides of notebooks for a projector, a deck each, from the stored outputs; offline, like the book.
+"""Make slides of the notebooks for a projector, a deck each, from the stored outputs; offline, like the book.
 
 A heading starts a slide, and so does every cell and every image; setup and solutions are left out. What is longer than the
 screen scrolls. Space and the arrow keys go on, S opens the speaker's view, F fills the screen, O shows all slides.
@@ -6,35 +6,30 @@ screen scrolls. Space and the arrow keys go on, S opens the speaker's view, F fi
 
 import argparse
 import copy
-from functools import partial
 from pathlib import Path
 
 import nbformat
 from nbformat.v4 import new_markdown_cell
 
 from tools import main
-from tools.book import LIVE, NEEDED, SETTINGS, contents, make_site, put_into, tidied
-from tools.execute import all_notebooks, home, is_setup, lessons
+from tools.book import LIVE, SETTINGS, contents, make_site, put_into, tidied
+from tools.execute import home, is_setup, lessons
 
 MARK = Path("_static", "slides.css")  # by this file a folder is known to hold slides
 BREAK = "```{revealjs-break}\n:notitle:\n```\n\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebooks", nargs="*", type=Path, help="default: all of them, without the solutions")
     parser.add_argument("--out", type=Path, default=Path("build/slides"), help="a folder (default: build/slides)")
 
 
 def run(args: argparse.Namespace) -> None:
-    put_into(args.out, MARK, (*NEEDED, "sphinx_revealjs"), partial(make_decks, notebooks=args.notebooks))
+    put_into(args.out, MARK, make_decks)
 
 
-def make_decks(pages: Path, site: Path, notebooks: list[Path]) -> None:
-    """Write a deck for each notebook, and a first page that lists them; ValueError for a file that is not of the series."""
-    ours = {path.resolve(): path for path in all_notebooks()}
-    if unknown := [str(path) for path in notebooks if path.resolve() not in ours]:
-        raise ValueError(f"no notebook of the series at {', '.join(unknown)}")
-    decks = {path: deck(path) for path in [ours[path.resolve()] for path in notebooks] or lessons()}
+def make_decks(pages: Path, site: Path) -> None:
+    """Write a deck for each notebook, and a first page that lists them."""
+    decks = {path: deck(path) for path in lessons()}
     make_site({LIVE: "# Slides" + contents(decks)} | decks, pages, site, "revealjs", SETTINGS["slides"], MARK.name)
 
 

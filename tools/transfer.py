@@ -12,7 +12,7 @@ import tomllib
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 
 from tools import main
-from tools.measuring import add_out, print_means
+from tools.measuring import add_out, find_or_measure, print_means
 from vit_helpers.ablation.rows import pack
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches, Data, subset
@@ -46,30 +46,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     torch.set_num_threads(1)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
     print(f"about {sum(TASKS[task]['hours'] for task in args.tasks):.1f} hours on one free core", flush=True)
+    train = partial(train_once, args.photos)
     for task in args.tasks:
         for augment, labels, way in product(*(TASKS[task][name] for name in ("augment", "labels", "rates"))):
             key = {"task": task, "augment": augment, "labels": labels, "way": way}
             scores = dict.fromkeys(TASKS[task]["rates"][way], 0.0)
             for seed, lr in product(SETTINGS["tuning_seeds"], scores):
-                scores[lr] += accuracy(key | {"split": "validation", "seed": seed, "lr": lr}, args)
+                scores[lr] += find_or_measure(args.out, train, **key, split="validation", seed=seed, lr=lr)["accuracy"]
             best = max(scores, key=scores.__getitem__)  # of equal ones, the lowest
             for seed in range(args.seeds):
-                accuracy(key | {"split": "test", "seed": seed, "lr": best}, args)
+                find_or_measure(args.out, train, **key, split="test", seed=seed, lr=best)
     table = pd.read_csv(args.out)
     print_means(table[table["split"] == "test"], ["task", "augment", "labels", "way"], ["accuracy"], args.out)
-
-
-def accuracy(key: dict[str, Any], args: Namespace) -> float:
-    """The accuracy of a run, which is trained and stored unless the file has it"""
-    same = " and ".join(f"{name} == {value!r}" for name, value in key.items())
-    if args.out.exists() and not (known := pd.read_csv(args.out).query(same)).empty:
-        return float(known["accuracy"].iloc[0])
-    row = key | train_once(data_of(key["task"], args.photos), **key)
-    pd.DataFrame([row]).to_csv(args.out, mode="a", header=not args.out.exists(), index=False)
-    print(*key.values(), row["accuracy"], row["seconds"], flush=True)
-    return float(row["accuracy"])
 
 
 @cache
@@ -84,10 +73,10 @@ def data_of(task: str, photos: str) -> Data:
 
 
 def train_once(
-    data: Data, task: str, augment: str, labels: int, way: str, split: str, seed: int, lr: float
+    photos: str, task: str, augment: str, labels: int, way: str, split: str, seed: int, lr: float
 ) -> dict[str, Any]:
     """One training with so many labels, which the seed draws, and which images of a split it classifies correctly."""
-    pretrained = load_pretrained(f"ours:{TASKS[task]['weights']}")
+    data, pretrained = data_of(task, photos), load_pretrained(f"ours:{TASKS[task]['weights']}")
     normalize, num_classes = pretrained.preprocess.normalize, len(data.class_names)
     order = torch.randperm(TASKS[task]["pool"], generator=torch.Generator().manual_seed(seed))  # the same for every way
     some, batch_size = subset(data.train, order[:labels]), SETTINGS["batch_size"]
