@@ -40,6 +40,15 @@ def test_all_numbers_are_in_the_cells(name):
     assert sorted(numbers) == pytest.approx(sorted(wanted), abs=0.006)
 
 
+def test_the_product_that_is_written_out_is_framed():
+    ax = PICTURES["projections"][0]().axes[0]
+    frames = [patch for patch in ax.patches if not patch.get_fill() and patch.get_linewidth() == 3]
+    row, column, result = [patch.get_bbox().bounds for patch in frames]
+    assert row[2:] == (4, 1) and column[2:] == (1, 4) and result[2:] == (1, 1)
+    assert row[1] == result[1] and column[0] == result[0]  # beside it and above it
+    assert " ".join(steps.product(Z[0], MAPS["q"][:, 0])) in [text.get_text() for text in ax.texts]
+
+
 @every
 def test_texts_are_whole_and_apart(name):
     fig = PICTURES[name][0]()

@@ -64,27 +64,38 @@ def test_a_map_of_a_patch_names_all_patches():
     similar = {"pixels": torch.eye(6), "tokens": -torch.eye(6)}
     photo, *maps, _ = draw_patch_similarity(torch.rand(3, 4, 6), 2, similar, [1, 5]).axes
     assert texts(photo) == texts(maps[0]) == ["0", "1", "2", "3", "4", "5"]
-    assert sorted(ax.get_title("left") for ax in maps) == [f"{n}: patch {i}" for n in ("pixels", "tokens") for i in (1, 5)]
+    assert [ax.get_title("left") for ax in maps] == ["patch 1 and the others", "patch 5 and the others", "", ""]
+    assert [ax.get_ylabel() for ax in maps] == ["pixels", "", "tokens", ""]
+    assert [ax.images[0].get_array()[0, 1] for ax in maps] == [1, 0, -1, 0]  # patch 1 with itself, and 5 with 1
     assert maps[0].images[0].get_clim() == (-1, 1)
 
 
 def test_changes_are_dots_with_their_values():
     ax = draw_changes({"small": 1.3e-6, "large": 0.05}, title="Two", x="change")
-    assert texts(ax) == ["1.3e-06", "0.05"] and ax.get_xscale() == "log"
+    assert texts(ax) == [r"$1.3 \cdot 10^{-6}$", "0.05"] and ax.get_xscale() == "log"
     assert [line.get_xdata()[0] for line in ax.lines] == [1.3e-6, 0.05]
 
 
 def test_changes_are_compared_with_a_dashed_line():
     ax = draw_changes({"small": 1.3e-6}, scale={"spread": 1.0})
-    assert texts(ax) == ["1.3e-06", "spread: 1.00"] and ax.lines[-1].get_linestyle() == "--"
+    assert texts(ax) == [r"$1.3 \cdot 10^{-6}$", "spread: 1.00"] and ax.lines[-1].get_linestyle() == "--"
     assert list(ax.lines[-1].get_xdata()) == [1.0, 1.0] and ax.get_xlim()[1] > 1
 
 
 def test_bars_are_means_and_dots_are_draws():
     ax = draw_accuracies({"one": [0.8], "three": [0.1, 0.2, 0.3]}, title="Bars")
-    assert [round(bar.get_width(), 6) for bar in ax.patches] == [0.8, 0.2] and texts(ax) == ["0.80", "mean 0.20"]
+    assert [round(bar.get_width(), 6) for bar in ax.patches] == [0.8, 0.2]
+    assert texts(ax) == ["0.80", "0.20, mean of 3 draws (dots)"]
     assert list(ax.lines[0].get_xdata()) == [0.1, 0.2, 0.3] and len(ax.lines) == 1
     assert len(set(ax.lines[0].get_ydata())) == 3  # apart, even where values are equal
+
+
+def test_bars_are_compared_with_a_dashed_line_that_has_a_name():
+    ax = draw_accuracies({"one": [0.8], "two": [0.1]}, scale={"guess": 0.14})
+    (line,) = (line for line in ax.lines if line.get_linestyle() == "--")
+    assert list(line.get_xdata()) == [0.14, 0.14] and texts(ax) == ["0.80", "0.10", "guess: 0.14"]
+    low, high = sorted(ax.get_ylim())
+    assert low < ax.texts[-1].get_position()[1] < -0.325 and high > 1.325  # above the bars, which are whole
 
 
 def test_the_clearest_column_stands_out_in_every_panel():

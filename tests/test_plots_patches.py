@@ -13,7 +13,15 @@ from PIL import Image, ImageChops, ImageSequence, ImageStat
 from tools.pictures import save_animation
 from vit_helpers.patches import patchify
 from vit_helpers.plots import reshaping, style
-from vit_helpers.plots.patches import draw_costs, draw_holding, draw_numbered, draw_row, draw_shifts, draw_statistics
+from vit_helpers.plots.patches import (
+    draw_costs,
+    draw_filter,
+    draw_holding,
+    draw_numbered,
+    draw_row,
+    draw_shifts,
+    draw_statistics,
+)
 from vit_helpers.plots.reshaping import HEIGHT, WIDTH, draw_moving, draw_reshaping, flights, moving_places, patch_of, stages
 
 STORED = Path(__file__).parents[1] / "images" / "01_patches" / "patchify.gif"
@@ -164,15 +172,31 @@ def test_numbers_are_in_their_patches():
 
 
 def test_differences_share_a_scale_with_white_at_zero():
-    fig = draw_statistics(torch.rand(3, 16, 20), torch.randn(3, 4, 5), "abcd", top=0.5)
-    photo, gray, *signed = [ax.images[0] for ax in fig.axes[:4]]
+    fig = draw_statistics(torch.rand(3, 16, 20), torch.zeros(3, 3, 4, 4), torch.randn(3, 4, 5), "abcd", top=0.5)
+    assert [ax.get_title(loc="left") for ax in fig.axes[:8]] == ["", "b", "c", "d", "a", "", "", ""]
+    photo, gray, *signed = [ax.images[0] for ax in fig.axes[4:8]]
     assert photo.get_array().shape == (16, 20, 3)
     assert gray.get_clim() == (0, 1) and [one.get_clim() for one in signed] == [(-0.5, 0.5)] * 2
     assert {one.get_cmap().name for one in signed} == {style.SIGNED}
-    assert [ax.get_ylabel() for ax in fig.axes[4:]] == ["brightness", "difference"]  # one unit for each bar
+    assert [ax.get_xlabel() for ax in fig.axes[8:]] == ["brightness", "difference"]  # one unit for each bar
     fig.draw_without_rendering()
-    for ax, bar, tips in zip((fig.axes[1], fig.axes[3]), fig.axes[4:], (0, 0.1), strict=True):  # as tall as the image
-        assert bar.get_position().height * (1 + tips) == pytest.approx(ax.get_position().height, rel=0.02)
+    for bar, maps in zip(fig.axes[8:], (fig.axes[5:6], fig.axes[6:8]), strict=True):  # below its maps
+        box, boxes = bar.get_position(), [ax.get_position() for ax in maps]
+        assert box.y1 < boxes[0].y0 and boxes[0].x0 <= box.x0 < box.x1 <= boxes[-1].x1
+    assert len({round(ax.get_position().y1, 3) for ax in fig.axes[4:8]}) == 1  # the photo is as high as the maps
+
+
+def test_a_filter_shows_its_weights_for_each_channel():
+    filter = torch.zeros(3, 4, 4)
+    filter[0], filter[1, :, :2], filter[1, :, 2:] = 1 / 16, -1 / 24, 1 / 24
+    ax = draw_filter(filter, 1 / 16, style.new_axes(None), "title")
+    assert [text.get_text() for text in ax.texts] == ["R", "1/16", "G", "−1/24", "1/24", "B", "0"]
+    weights = [text.get_position()[0] for text in ax.texts if text.get_text() not in "RGB"]
+    assert weights == pytest.approx([2, 5.6, 7.6, 11.2])  # each in the middle of its columns
+    assert [tuple(mesh.get_array().flatten()[[0, 3]]) for mesh in ax.collections] == [
+        tuple(channel[0, [0, 3]].tolist()) for channel in filter
+    ]
+    assert {mesh.get_clim() for mesh in ax.collections} == {(-1 / 16, 1 / 16)}
 
 
 def test_what_a_patch_does_not_hold_is_gray():

@@ -77,6 +77,14 @@ def test_a_head_shows_all_its_numbers():
     assert sorted(found) == pytest.approx(sorted(wanted), abs=0.006)
 
 
+def test_the_terms_of_a_written_output_give_its_number():
+    (said,) = (text.get_text() for text in texts(PICTURES["head"]()) if "≈" in text.get_text())
+    terms, result = said.split(": ")[1].split(" ≈ ")
+    pairs = [pair.replace("(", "").replace(")", "").split("·") for pair in terms.split(" + ")]
+    assert sum(float(weight) * float(value) for weight, value in pairs) == pytest.approx(float(result), abs=0.006)
+    assert float(result) == pytest.approx(float(WEIGHTS[0] @ V[:, 0]), abs=0.005)
+
+
 def test_gray_images_and_unnamed_classes_can_be_drawn():
     rows = [[Stage("image", "C, H, W", torch.rand(1, 8, 8), "image"), Stage("logits", "K", torch.zeros(2), "logits")]]
     said = [text.get_text() for text in texts(draw_stages(rows, "gray", 1))]
@@ -105,3 +113,4 @@ def test_differences_above_the_bound_are_filled_and_tiny_ones_are_at_the_edge():
     dots = [[line for line in ax.lines if line.get_marker() in "os"] for ax in fig.axes]
     assert [[line.get_marker() for line in lines] for lines in dots] == [["s", "o"], ["o", "s"]]
     assert dots[0][0].get_xdata()[0] == 1e-7 and [ax.get_title(loc="left") for ax in fig.axes] == ["new", "perturbed"]
+    assert [text.get_text() for text in fig.axes[0].texts] == ["bound $10^{-5}$"]

@@ -79,7 +79,7 @@ def draw_table(
 
 
 def draw_projections(z: Tensor, maps: dict[str, Tensor], labels: Sequence[str]) -> Figure:
-    """Tokens times three matrices: each number is a row of z times the column above it.
+    """Tokens times three matrices: each number is a row of z times the column above it, and one of them is framed.
 
     z: (T, D); maps: {"q": (D, d), "k": (D, d), "v": (D, d)}; labels: T names of tokens
     """
@@ -93,10 +93,11 @@ def draw_projections(z: Tensor, maps: dict[str, Tensor], labels: Sequence[str]) 
         draw_table(ax, (left, 2), matrix, style.LINE, f"$W_{role}$")
         draw_table(ax, (left, top), z @ matrix, ROLES[role], f"{name} ${role} = z W_{role}$", f"(T, d) = ({T}, {d})")
     arrow(ax, (6.2, top + T / 2), (7.4, top + T / 2))
-    for line, text in enumerate(
-        ("each entry is a row of $z$", "times the column above it:", *product(z[0], maps["q"][:, 0]))
-    ):
-        write(ax, 0.2, 2.5 + 0.8 * line, text, ha="left")
+    for box in ((2, top, D, 1), (7.6, 2, 1, D), (7.6, top, 1, 1)):
+        frame(ax, box, style.TEXT, 3)
+    said = ["each entry is a row of $z$", "times the column above it.", f"Framed: {labels[0]}'s row times"]
+    for line, text in enumerate((*said, "the first column of $W_q$:", " ".join(product(z[0], maps["q"][:, 0])))):
+        write(ax, 0.2, 2.4 + 0.8 * line, text, ha="left")
     return fig
 
 

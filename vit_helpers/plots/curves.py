@@ -38,7 +38,7 @@ def draw_curves(history: Sequence[Row], floor: float | None = None) -> Figure:
     """Loss and accuracy side by side on a new figure, which is returned.  floor: the lowest loss possible, a dotted line"""
     fig, (left, right) = style.new_figure(9, 3.4, ncols=2)
     last = history[-1]
-    draw_curve(history, "loss", left, f"Validation loss ends at {last['val_loss']:.2f}")
+    draw_curve(history, "loss", left, f"Validation loss ends at {last['val_loss']:.3f}")
     if floor is not None:
         left.axhline(floor, linestyle=":", color=style.TEXT, linewidth=1.5, label=f"lower bound: {floor:.2f}")
         left.legend(fontsize=style.TEXT_SIZE - 1, frameon=False)

@@ -39,15 +39,20 @@ def draw_patch_similarity(image: Tensor, patch_size: int, tables: dict[str, Tens
     title = "Similar patches become similar tokens, even with random weights"
     fig.suptitle(title, x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     layout = [["image", *(f"{name} {patch}" for patch in chosen)] for name in tables]
-    axes = fig.subplot_mosaic(layout, width_ratios=[1.9, *(1 for _ in chosen)])
+    axes = fig.subplot_mosaic(layout, width_ratios=[1.5, *(1 for _ in chosen)])
     draw_grid(draw_image(image, axes["image"], "the patches"), (image.shape[1], image.shape[2]), patch_size)
     number_patches(axes["image"], grid, patch_size)
+    first = next(iter(tables.values()))
     for name, similar in tables.items():
         for patch in chosen:
             ax = axes[f"{name} {patch}"]
-            _, drawn = draw_numbered_map(similar[patch].reshape(grid), ax, f"{name}: patch {patch}", patch, numbers)
+            above = f"patch {patch} and the others" if similar is first else None
+            _, drawn = draw_numbered_map(similar[patch].reshape(grid), ax, above, patch, numbers)
             drawn.set_cmap(plt.get_cmap(style.SIGNED, 21))  # few colors, because the photo needs many
-            ax.set_axis_off()
+            ax.set_xlabel("")
+            ax.set_ylabel(name if patch == chosen[0] else "", fontsize=style.TEXT_SIZE + 1)
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_visible(False)
     color_bar(drawn, list(axes.values()), "cosine")
     return fig
 
@@ -67,7 +72,7 @@ def draw_equation(image: Tensor, x: Tensor, projection: Tensor, class_token: Ten
         row, col = divmod(i, len(image[0]) // side)
         frame(ax, (2.2 + col * side, 2.2 + row * side, side, side), style.TEXT)
     names = [f"patch {i}" for i in range(N)]
-    draw_table(ax, (2.2, top + 1), x, style.LINE, "patches $x_p$", f"(N, P·P) = ({N}, {pixels})", names, strength=x / 2)
+    draw_table(ax, (2.2, top + 1), x, style.PATCH, "patches $x_p$", f"(N, P·P) = ({N}, {pixels})", names, strength=x / 2)
     draw_table(ax, (left, 2.2), projection, style.LINE, "projection $E$", f"(P·P, D) = ({pixels}, {D})", width=width)
     arrow(ax, (2.5 + pixels, middle), (left - 0.2, middle), "times E")
     write(ax, left - 0.2, top + 0.5, "class token", ha="right")
@@ -99,7 +104,7 @@ def draw_changes(
     ax = style.style_axes(style.new_axes(ax, 6, 2.5), title, x)
     for row, value in enumerate(changes.values()):
         ax.plot(value, row, "o", color=style.SERIES[0], markersize=9)
-        text = f"{value:.1e}" if value < 0.01 else f"{value:.2f}"
+        text = power_of_ten(value) if value < 0.01 else f"{value:.2f}"
         ax.annotate(text, (value, row), (9, 0), textcoords="offset points", va="center", fontsize=style.TEXT_SIZE)
     for name, value in (scale or {}).items():
         ax.axvline(value, color=style.TEXT, linewidth=1.5, linestyle="--")
@@ -108,7 +113,17 @@ def draw_changes(
     ax.set_xscale("log")
     ax.set(ylim=(len(changes) - 0.4, -1.2 if scale else -0.6))
     ax.set_xlim(min(changes.values()) / 5, max([*changes.values(), *(scale or {}).values()]) * 50)
-    ax.set_yticks(range(len(changes)), list(changes))
+    ax.set_yticks(range(len(changes)), list(changes), fontsize=style.TEXT_SIZE)
     ax.grid(axis="y", color=style.MUTED)
     ax.set_axisbelow(True)
     return ax
+
+
+def power_of_ten(number: float) -> str:
+    r"""A number as a factor and a power of ten, for matplotlib
+
+    >>> power_of_ten(1.42e-6)
+    '$1.4 \\cdot 10^{-6}$'
+    """
+    factor, power = f"{number:.1e}".split("e")
+    return rf"${factor} \cdot 10^{{{int(power)}}}$"

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.attention import COLUMNS, ROLES, arrow, draw_table, frame, new_canvas, product, write
+from vit_helpers.plots.attention import COLUMNS, ROLES, arrow, draw_table, frame, new_canvas, product, short, write
 from vit_helpers.plots.vit import put
 
 
@@ -71,5 +71,6 @@ def draw_weights(ax: Axes, head: tuple[Tensor, Tensor], labels: Sequence[str], r
     draw_table(ax, (last, low), weights @ v, style.VALUE, "output", f"(T, d) = ({T}, {d})", width=width)
     for left, columns in ((2.2, T), (steps, T), (last, d)):
         frame(ax, (left, low + row, columns * width, 1), style.QUERY, 3)
-    said = re.sub(r"·(-[\d.]+)", r"·(\1)", " ".join(product(weights[row], v[:, 0], 3)))
-    write(ax, 0.3, low + T + 1.85, f"first framed output: {said}", ha="left")
+    terms, _ = product(weights[row], v[:, 0], 3)
+    terms = re.sub(r"·(-[\d.]+)", r"·(\1)", terms)  # rounded, so their sum has one digit less
+    write(ax, 0.3, low + T + 1.85, f"first framed output: {terms} ≈ {short(float(weights[row] @ v[:, 0]))}", ha="left")

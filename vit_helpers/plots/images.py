@@ -157,12 +157,20 @@ def draw_box(ax: Axes, box: tuple[float, float, float, float], color: str, **sty
     return ax.add_patch(Rectangle((left, bottom), width, height, fill=False, edgecolor=color, **style))
 
 
-def color_bar(drawn: ScalarMappable, axes: Any, label: str, extend: Any = "neither", shrink: float = 0.8) -> Colorbar:
+def color_bar(
+    drawn: ScalarMappable,
+    axes: Any,
+    label: str,
+    extend: Any = "neither",
+    shrink: float = 0.8,
+    location: Any = "right",
+) -> Colorbar:
     """A scale beside the axes that names what the colors mean.
 
-    extend: "min" or "max" where values run on beyond it;  shrink: its length, as a fraction of the axes' height
+    extend  : "min" or "max" where values run on beyond it;  shrink: its length, as a fraction of the axes' height or width
+    location: "right" or "bottom"
     """
-    bar = plt.colorbar(drawn, ax=axes, shrink=shrink, extend=extend)
+    bar = plt.colorbar(drawn, ax=axes, shrink=shrink, extend=extend, location=location)
     bar.set_label(label, fontsize=style.TEXT_SIZE, color=style.TEXT)
     bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)
     return bar

@@ -1,6 +1,7 @@
 """Pictures of patches: a row of them, the values in one of them, shifted ones, and what smaller ones cost."""
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import torch
 from matplotlib.axes import Axes
@@ -65,23 +66,68 @@ def draw_numbered(image: Tensor, patch_size: int, ax: Axes | None = None, framed
     return ax
 
 
-def draw_statistics(image: Tensor, values: Tensor, titles: Sequence[str], top: float) -> Figure:
-    """A photo, and what three filters measure on its patches: a brightness, and two differences on a common signed scale.
+def draw_statistics(image: Tensor, filters: Tensor, values: Tensor, titles: Sequence[str], top: float) -> Figure:
+    """A photo, and three filters above what they measure on its patches: a brightness, and two differences on one scale.
 
-    image: (3, H, W), from 0 to 1; values: (3, rows, cols); titles: 4 texts; top: the difference drawn darkest
+    image: (3, H, W), from 0 to 1; filters: (3, 3, P, P), equal along their columns; values: (3, rows, cols)
+    titles: 4 texts; top: the difference drawn darkest
     """
-    fig, grid = style.new_figure(6.6, 5.2, nrows=2, ncols=2)
-    fig.set_layout_engine("compressed", wspace=0.08, hspace=0.08)
-    axes = grid.flat
-    draw_image(image, axes[0])
-    gray = axes[1].imshow(values[0], cmap="gray", vmin=0, vmax=1)
-    for ax, map in zip(axes[2:], values[1:], strict=True):
+    fig, axes = style.new_figure(9, 3.9, nrows=2, ncols=4, height_ratios=[1, 2.0])
+    fig.get_layout_engine().set(h_pad=0.1)
+    style.hide_axes(axes[0, 0]).text(0, 0.5, "three filters,\nas they weight\nred, green, blue", va="center", **WORDS)
+    draw_image(image, axes[1, 0], titles[0])
+    for ax, filter, title in zip(axes[0, 1:], filters, titles[1:], strict=True):
+        draw_filter(filter, float(filters.abs().max()), ax, title)
+    gray = axes[1, 1].imshow(values[0], cmap="gray", vmin=0, vmax=1)
+    for ax, map in zip(axes[1, 2:], values[1:], strict=True):
         drawn = ax.imshow(map, cmap=style.SIGNED, vmin=-top, vmax=top)
-    for ax, title in zip(axes, titles, strict=True):
-        style.hide_axes(ax, title)
-    color_bar(gray, axes[1], "brightness", shrink=1)
-    color_bar(drawn, axes[3], "difference", extend="both", shrink=1).set_ticks([-top, 0, top])
+    for ax in axes[1]:
+        style.hide_axes(ax, ax.get_title(loc="left")).set_anchor("NW")
+    for shown, below, label, extend in (
+        (gray, axes[1, 1:2], "brightness", "neither"),
+        (drawn, axes[1, 2:], "difference", "both"),
+    ):
+        bar = color_bar(shown, below, label, extend=extend, location="bottom")
+    bar.set_ticks([-top, 0, top])
     return fig
+
+
+def draw_filter(filter: Tensor, limit: float, ax: Axes, title: str | None = None) -> Axes:
+    """A filter as one square of pixels for each channel, with the weight written on each run of equal columns.
+
+    filter: (3, P, P), equal along its columns; limit: the weight drawn darkest
+    """
+    ax, P = style.hide_axes(ax, title), filter.shape[1]
+    for i, (channel, name) in enumerate(zip(filter, "RGB", strict=True)):
+        left = i * (P + 0.6)
+        drawn = ax.pcolormesh(
+            left + torch.arange(P + 1),
+            torch.arange(P + 1),
+            channel,
+            cmap=style.SIGNED,
+            vmin=-limit,
+            vmax=limit,
+            edgecolors=style.MUTED,
+            linewidth=0.5,
+        )
+        ax.text(left + P / 2, -0.3, name, ha="center", va="bottom", **WORDS)
+        weights, widths = channel[0].unique_consecutive(return_counts=True)
+        for weight, width, end in zip(weights.tolist(), widths.tolist(), widths.cumsum(0).tolist(), strict=True):
+            color = drawn.to_rgba([weight])[0]
+            ground = {"facecolor": color, "edgecolor": "none", "pad": 0.5}
+            place = {"ha": "center", "va": "center", "rotation": 0 if width == P else 90, "fontsize": style.TEXT_SIZE - 1}
+            ax.text(left + end - width / 2, P / 2, fraction(weight), color=style.ink_on(color), bbox=ground, **place)
+    ax.set(xlim=(0, 3 * P + 1.2), ylim=(P, -1.6), aspect="equal", anchor="SW")
+    return ax
+
+
+def fraction(number: float) -> str:
+    """A number as a fraction with a small denominator
+
+    >>> fraction(1 / 48), fraction(-0.0416667), fraction(0)
+    ('1/48', '−1/24', '0')
+    """
+    return str(Fraction(number).limit_denominator(1000)).replace("-", "−")
 
 
 def draw_shifts(image: Tensor, width: int, patch_size: int, shifts: Sequence[int], place: tuple[int, int]) -> Figure:

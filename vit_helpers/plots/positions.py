@@ -95,19 +95,30 @@ def draw_numbered_map(
     return ax, drawn
 
 
-def draw_accuracies(draws: dict[str, Sequence[float]], ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_accuracies(
+    draws: dict[str, Sequence[float]],
+    ax: Axes | None = None,
+    title: str | None = None,
+    scale: dict[str, float] | None = None,
+) -> Axes:
     """A bar for each way to classify the same images, the mean of its draws, with a dot for each of several draws.
 
     draws: name of a bar, and accuracies from 0 to 1
+    scale: name and accuracy of a dashed line to compare them with
     """
     ax = style.new_axes(ax, 9, 2.8)
     for row, values in enumerate(draws.values()):
-        middle, name = sum(values) / len(values), "mean " if len(values) > 1 else ""
+        middle, said = sum(values) / len(values), f", mean of {len(values)} draws (dots)" if len(values) > 1 else ""
         ax.barh(row, middle, color=style.SERIES[0], height=0.65)
         if len(values) > 1:  # dots a little up and down, so that equal values do not hide each other
             rows = [row + 0.1 * (i - (len(values) - 1) / 2) for i in range(len(values))]
             ax.plot(values, rows, "o", color=style.SERIES[1], markersize=6, markeredgecolor="white")
-        ax.text(max([middle, *values]) + 0.015, row, f"{name}{middle:.2f}", va="center", fontsize=style.TEXT_SIZE)
+        ax.text(max([middle, *values]) + 0.015, row, f"{middle:.2f}{said}", va="center", fontsize=style.TEXT_SIZE)
+    for name, value in (scale or {}).items():
+        ax.axvline(value, color="white", linewidth=4)  # so that the dashes are seen on the bars
+        ax.axvline(value, color=style.TEXT, linewidth=1.5, linestyle="--")
+        ax.text(value + 0.015, -0.75, f"{name}: {value:.2f}", va="center", fontsize=style.TEXT_SIZE)
+        ax.set_ylim(-1.1, len(draws) - 0.6)
     ax.set_yticks(range(len(draws)), list(draws))
     ax.set_xlim(0, 1)
     ax.invert_yaxis()

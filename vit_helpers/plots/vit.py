@@ -270,7 +270,7 @@ def draw_differences(groups: Mapping[str, Mapping[str, float]], bound: float, ti
             fill = style.SERIES[0] if seen else "white"
             ax.plot(max(value, least), y, "o" if seen else "s", color=style.SERIES[0], markerfacecolor=fill, markersize=8)
         ax.axvline(bound, color=style.LINE, linestyle="--")
-        ax.text(1.3 * bound, -0.9, f"bound {bound:.0e}".replace("e-0", "e-"), fontsize=style.TEXT_SIZE - 1, va="center")
+        ax.text(1.3 * bound, -0.9, f"bound $10^{{{math.log10(bound):.0f}}}$", fontsize=style.TEXT_SIZE - 1, va="center")
         ax.set(xscale="log", xlim=(least / 3, 1), ylim=(len(names) - 0.5, -1.3), xticks=[least, 1e-5, 1e-3, 1e-1])
         ax.set_xticks([], minor=True)
         ax.set_yticks(range(len(names)), names)
