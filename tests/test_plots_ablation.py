@@ -56,24 +56,36 @@ def test_only_what_passes_is_a_full_square_and_what_is_outside_a_triangle():
     assert [marks[y].get_marker() for y in range(4)] == ["o", "o", "s", "<"]
     assert [marks[y].get_xdata()[0] for y in range(4)] == pytest.approx([2, 0.1, -3, -8])
     (cross,) = [line for line in ax.lines if line.get_marker() == "x" and len(line.get_xdata())]
-    assert (cross.get_xdata()[0], cross.get_ydata()[0]) == (1, 2.45)  # below the line of its change
+    assert (cross.get_xdata()[0], cross.get_ydata()[0]) == (1, 2.37)  # below the line of its change
+
+
+def test_what_goes_on_beyond_the_axis_is_marked():
+    ax = draw_forest(EFFECTS, limits=(-8, 4), before={"harms": -0.09, "helps": 0.3})
+    (cut,) = [line for line in ax.lines if line.get_marker() == "<" and line.get_ydata()[0] == 0]
+    assert cut.get_xdata()[0] == -8  # of the interval of "helps", which begins at -10
+    crosses = [line for line in ax.lines if line.get_marker() == "x" and len(line.get_xdata())]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in crosses] == [(4, 0.37), (-8, 2.37)]
+    assert {text.get_text() for text in ax.texts} >= {"+30", "−9"}
 
 
 def test_an_experiment_shows_the_differences_and_their_means():
     baseline, changed = np.array([[1, 1, 0, 0], [1, 0, 1, 0]], bool), np.array([[1, 0, 1, 0], [1, 0, 0, 0]], bool)
     effect = SimpleNamespace(difference=-0.125, seeds=0.1, images=0.2, interval=lambda: (-0.5, 0.25))
-    fig = draw_experiment(baseline, changed, effect, ("a", "b"), images=(1, 4))
+    fig = draw_experiment(baseline, changed, effect, ("a", "b"), images=(1, 4), title="t")
     signs = [text.get_text() for text in fig.axes[4].texts]
     assert signs == ["−", "+", "−"]  # of images 1 to 3: seed 0 loses one and gains one, seed 1 loses one
     rows = next(line for line in fig.axes[5].lines if line.get_marker() == "o")
     assert list(rows.get_xdata()) == [0, -25]
     assert [bar.get_height() for bar in fig.axes[6].patches] == [-0.5, 0, 0]
-    assert spans(fig.axes[7], SEEDS, 6) == [[-22.5, -2.5]] and spans(fig.axes[7], IMAGES, 6) == [[-32.5, 7.5]]
+    bars = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in fig.axes[7].containers]
+    assert bars == [pytest.approx(ends) for ends in ([-22.5, -2.5], [-32.5, 7.5], [-50, 25])]  # seeds, images, interval
+    assert [bar.lines[0].get_color() for bar in fig.axes[7].containers[:2]] == [SEEDS, IMAGES]
+    assert fig.axes[5].get_xlim()[1] > 25 and fig.get_suptitle() == "t"
     assert [text.get_text() for text in fig.axes[1].texts] == ["50.0%", "50.0%"]
 
 
 def test_pairs_join_the_same_seed_and_show_differences():
-    fig = draw_pairs({"baseline": [0.5, 0.7], "up": [0.6, 0.9], "down": [0.4, 0.7]})
+    fig = draw_pairs({"baseline": [0.5, 0.7], "up": [0.6, 0.9], "down": [0.4, 0.7]}, titles=("l", "r"))
     left, right = fig.axes
     assert [list(line.get_ydata()) for line in left.lines] == [[0.6, 0.5, 0.4], [0.9, 0.7, 0.7]]
     assert [label.get_text() for label in left.get_xticklabels()] == ["up", "baseline", "down"]
@@ -92,7 +104,12 @@ def test_holms_threshold_rises_with_the_rank():
     ax = draw_holm(EFFECTS)
     lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
     assert lines["Holm's threshold"] == pytest.approx([0.05 / 4, 0.05 / 3, 0.05 / 2, 0.05])
-    assert lines["passes"] == [1e-6, 0.001, 0.02] and lines["does not"] == [0.8]
+    assert lines["passes"] == [0.001, 0.02] and lines["does not"] == [0.8]
+    (below,) = [
+        line for line in ax.lines if line.get_marker() == "v"
+    ]  # what is off the scale is drawn once, with its number
+    assert (below.get_xdata()[0], below.get_ydata()[0]) == (1, 1e-6)
+    assert "1e-09, below the axis" in {text.get_text() for text in ax.texts}
 
 
 def test_every_line_has_all_runs_of_a_design():
@@ -113,6 +130,16 @@ def test_lines_join_the_means_over_a_logarithmic_axis():
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.001"]
     assert ax.get_xscale() == "log" and "here" in {text.get_text() for text in ax.texts}
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_seeds_can_be_beside_the_means_and_the_best_is_filled():
+    ax = draw_against({"a": {1e-2: [0.5, 0.7], 1e-3: [0.4]}}, beside=1.1, best=True)
+    dots = [(float(line.get_xdata()[0]), list(line.get_ydata())) for line in ax.lines[:2]]
+    assert dots == [(pytest.approx(1.1e-3), [0.4]), (pytest.approx(1.1e-2), [0.5, 0.7])]
+    (best,) = [line for line in ax.lines if line.get_markersize() == 11 and len(line.get_xdata())]
+    assert (best.get_xdata()[0], best.get_ydata()[0]) == (1e-2, pytest.approx(0.6))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "best mean", "one seed"]
+    assert style.color_only_pairs(ax.figure) == []
 
 
 def test_intervals_stand_side_by_side_over_a_logarithmic_axis():

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from vit_helpers.plots import style
+from vit_helpers.plots.images import color_bar
 
 Array = Any  # of numpy
 MARKERS = ("o", "s", "^", "D", "v")
@@ -20,7 +21,12 @@ SIGNS = LinearSegmentedColormap.from_list("signs", [style.SERIES[2], style.MUTED
 
 
 def draw_experiment(
-    baseline: Array, changed: Array, effect: Any, names: tuple[str, str], images: tuple[int, int] = (0, 40)
+    baseline: Array,
+    changed: Array,
+    effect: Any,
+    names: tuple[str, str],
+    images: tuple[int, int] = (0, 40),
+    title: str | None = None,
 ) -> Figure:
     """How a difference and its errors come about: two models for each seed, every image, and what is averaged.
 
@@ -29,7 +35,8 @@ def draw_experiment(
     names            : of the two models;  images: the first that is drawn, and the first that is not
     """
     sizes = {"height_ratios": (1, 1, 1.25, 1.1), "width_ratios": (2.5, 1)}
-    fig, axes = style.new_figure(9, 5.8, nrows=4, ncols=2, gridspec_kw=sizes)
+    fig, axes = style.new_figure(9, 6.2, nrows=4, ncols=2, gridspec_kw=sizes)
+    fig.suptitle(title or "", x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     step, some = changed.astype(int) - baseline.astype(int), slice(*images)
     titles = [f"{name} (dark: classified correctly)" for name in names]
     titles += ["Difference (+ only the change is correct, − only the baseline)"]
@@ -61,31 +68,34 @@ def draw_margins(axes: Any, step: Array, effect: Any, some: slice) -> None:
     (_, rows), (columns, result) = axes
     means, (low, high) = step[:, some].mean(0), effect.interval()
     rows.plot(100 * step.mean(1), [seed + 0.5 for seed in range(len(step))], "o", color=SEEDS, markersize=7)
-    style.style_axes(rows, f"Row means, all {step.shape[1]:,}").set_ylim(len(step), 0)
+    style.style_axes(rows, f"Row means, all {step.shape[1]:,}", "points").set_ylim(len(step), 0)
     columns.bar([image + 0.5 for image in range(len(means))], means, color=IMAGES, width=0.8)
     columns.axhline(0, color=style.LINE, linewidth=1)
     columns.set(xlim=(0, len(means)), ylim=(-1.1, 1.1))
     columns.set_xticks([])
-    style.style_axes(columns, "Column means", f"validation images {some.start} to {some.stop - 1} of {step.shape[1]:,}")
+    where = f"validation images {some.start} to {some.stop - 1} of {step.shape[1]:,}"
+    style.style_axes(columns, "Column means", where, f"mean of\n{len(step)} seeds")
+    mean, errors = 100 * effect.difference, (("seeds", effect.seeds, SEEDS), ("images", effect.images, IMAGES))
     for ax in (rows, result):
         ax.axvline(0, color=style.LINE, linewidth=1)
         ax.set_yticks([])
-        ax.set_xlim(100 * min(low, step.mean(1).min()) - 0.4, 3)
-    ground = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-    mean, errors = 100 * effect.difference, (("seeds", effect.seeds, SEEDS), ("images", effect.images, IMAGES))
+        ax.set_xlim(100 * min(low, step.mean(1).min()) - 0.4, max(0, 100 * high) + 0.9)
+    look = {"markersize": 7, "capsize": 6, "linewidth": 2}
     for y, (name, error, color) in enumerate(errors):
-        result.plot([mean - 100 * error, mean + 100 * error], [y, y], color=color, linewidth=6, solid_capstyle="butt")
-        result.text(mean + 100 * error + 0.25, y, f"{name} ±{100 * error:.2f}", **SMALL, bbox=ground)
-    result.plot([100 * low, 100 * high], [2, 2], color=style.TEXT, marker="|", markersize=10, linewidth=2)
-    result.plot(mean, 2, "D", color=style.TEXT, markersize=7)
-    result.text(100 * high + 0.25, 2, f"{mean:.1f}, 95% interval".replace("-", "−"), **SMALL, bbox=ground)
-    style.style_axes(result, "Mean of all, with errors", "difference in points").set_ylim(2.7, -0.7)
+        result.errorbar(mean, y, xerr=100 * error, fmt="o", color=color, **look)
+        result.text(mean + 100 * error + 0.25, y, f"{name} ±{100 * error:.2f}", **SMALL)
+    result.errorbar(mean, 2, xerr=[[mean - 100 * low], [100 * high - mean]], fmt="D", color=style.TEXT, **look)
+    result.text(100 * high + 0.25, 2, "95% interval", **SMALL)
+    title = f"Mean of all: {mean:.1f}".replace("-", "−")
+    style.style_axes(result, title, "difference in points").set_ylim(2.7, -0.7)
 
 
-def draw_pairs(runs: Mapping[str, Sequence[float]], baseline: str = "baseline") -> Figure:
+def draw_pairs(
+    runs: Mapping[str, Sequence[float]], baseline: str = "baseline", titles: tuple[str, str] = ("", "")
+) -> Figure:
     """Accuracies of a baseline and of two changes, with lines joining runs of the same seed, and their differences.
 
-    runs: {name: accuracies, one a seed}, in points at the right
+    runs: {name: accuracies, one a seed}, in points at the right;  titles: of both panels
     """
     fig, (left, right) = style.new_figure(9, 3.2, ncols=2)
     order = [*(name for name in runs if name != baseline)]
@@ -102,12 +112,12 @@ def draw_pairs(runs: Mapping[str, Sequence[float]], baseline: str = "baseline") 
         right.errorbar(statistics.mean(steps), y + 0.36, fmt="|", markersize=16, **error)
     left.set_xticks(range(len(order)), order)
     left.set_xlim(-0.3, len(order) - 0.7)
-    left.legend(frameon=False, fontsize=style.TEXT_SIZE - 2, loc="lower left")
+    left.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower left")
     right.axvline(0, color=style.LINE, linewidth=1, zorder=0)
     right.set_yticks(range(len(order) - 1), [name for name in order if name != baseline])
     right.set_ylim(len(order) - 1.4, -0.4)
-    style.style_axes(left, "Runs with the same seed", "", "validation accuracy")
-    style.style_axes(right, "Differences, mean and standard error", "change minus baseline, in points")
+    style.style_axes(left, titles[0], "lines join runs with the same seed", "validation accuracy")
+    style.style_axes(right, titles[1], "change minus baseline, in points\n(bars: mean and standard error)")
     return fig
 
 
@@ -144,15 +154,14 @@ def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = No
     ax.plot(ranks, [0.05 / rank for rank in reversed(ranks)], color=style.SERIES[0], linewidth=2, label="Holm's threshold")
     ax.axhline(0.05, color=style.LINE, linestyle="--", label="0.05")
     passed = int((ranked["holm"] < 0.05).sum())
-    p = ranked["p"].clip(lower=least).to_list()
-    ax.plot(ranks[:passed], p[:passed], "s", color=style.SERIES[2], label="passes")
+    p, below = ranked["p"].to_list(), int((ranked["p"] < least).sum())
+    ax.plot(ranks[below:passed], p[below:passed], "s", color=style.SERIES[2], label="passes")
     ax.plot(ranks[passed:], p[passed:], "o", color=style.LINE, mfc="white", label="does not")
     ax.axvline(passed + 0.5, color=style.LINE, linestyle=":")
     ax.text(passed + 0.9, 30 * least, f"{passed} of {len(ranks)} pass", **SMALL)
-    for rank, value in zip(ranks, ranked["p"], strict=True):
-        if value < least:
-            ax.plot(rank, least, "v", color=style.SERIES[2], markersize=11)
-            ax.annotate(f"{value:.0e}, below the axis", (rank, least), (11, -2), textcoords="offset points", **SMALL)
+    for rank, value in zip(ranks[:below], p, strict=False):
+        ax.plot(rank, least, "v", color=style.SERIES[2] if rank <= passed else style.LINE, markersize=9)
+        ax.annotate(f"{value:.0e}, below the axis", (rank, least), (11, -2), textcoords="offset points", **SMALL)
     ax.set_yscale("log")
     ax.set_ylim(least / 3, 2)
     ax.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower right", ncols=2)
@@ -173,8 +182,8 @@ def draw_halves(
         ax.plot(have, [y - 0.2] * len(have), "s", color=high, markersize=6, label=label[0])
         ax.plot(without, [y + 0.2] * len(without), "o", color=low, mfc="white", markersize=6, label=label[1])
         ax.plot([], [], "|", color=style.TEXT, markersize=14, markeredgewidth=4, label=label[2])
-        for half, where, color in ((without, y + 0.2, low), (have, y - 0.2, high)):
-            ax.plot(statistics.mean(half), where, "|", color=color, markersize=18, markeredgewidth=4)
+        for half, where in ((without, y + 0.2), (have, y - 0.2)):  # behind the dots
+            ax.plot(statistics.mean(half), where, "|", color=style.TEXT, markersize=19, markeredgewidth=4, zorder=1)
     ax.set_yticks(range(len(halves)), halves)
     ax.set_ylim(len(halves) - 0.5, -0.5)
     for y in range(1, len(halves)):
@@ -191,11 +200,14 @@ def draw_against(
     y: str = "validation accuracy",
     names: Mapping[str, Mapping[float, str]] | None = None,
     ticks: Sequence[float] = (),
+    beside: float = 1,
+    best: bool = False,
 ) -> Axes:
     """Lines over a logarithmic axis: a dot for each seed, joined by their means.
 
     series: {name: {place on the axis: accuracies, one a seed}};  names: {series: {place: a word beside its mean}}
-    ticks : places with a number on the axis
+    ticks : places with a number on the axis;  beside: the dots are drawn at so many times their place
+    best  : fill the mark of the highest mean of each line
     """
     ax = style.new_axes(ax, 9, 3.0)
     for i, (name, points) in enumerate(series.items()):
@@ -203,11 +215,17 @@ def draw_against(
         places = sorted(place for place in points if points[place])
         means = [statistics.mean(points[place]) for place in places]
         for place in places:
-            ax.plot([place] * len(points[place]), points[place], marker, color=color, ms=4, linewidth=0)
+            ax.plot([place * beside] * len(points[place]), points[place], marker, color=color, ms=4, linewidth=0)
         ax.plot(places, means, color=color, marker=marker, markersize=9, markerfacecolor="white", linewidth=2, label=name)
+        if best:
+            ax.plot(places[means.index(max(means))], max(means), marker, color=color, markersize=11)
         for place, mean in zip(places, means, strict=True):
             word = (names or {}).get(name, {}).get(place, "")
             ax.annotate(word, (place, mean), (8, 6), textcoords="offset points", color=style.TEXT, fontsize=style.TEXT_SIZE)
+    if best:
+        ax.plot([], [], "o", color=style.LINE, markersize=11, label="best mean")
+    if beside != 1:
+        ax.plot([], [], ".", color=style.LINE, markersize=8, label="one seed")
     ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_locator(MaxNLocator(5))
@@ -281,7 +299,8 @@ def draw_search(
 ) -> Axes:
     """Runs of a search as dots over learning rate and decay, both logarithmic, with their accuracy; brighter is better"""
     ax = style.new_axes(ax, 9, 3.2)
-    ax.scatter(rates, decays, c=accuracies, cmap=style.VALUES, s=120)
+    dots = ax.scatter(rates, decays, c=accuracies, cmap=style.VALUES, s=120)
+    color_bar(dots, ax, "color and numbers:\nvalidation accuracy")
     for rate, decay, accuracy in zip(rates, decays, accuracies, strict=True):
         words = {"textcoords": "offset points", "va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
         ax.annotate(f"{accuracy:.3f}", (rate, decay), (9, 0), **words)

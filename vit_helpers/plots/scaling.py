@@ -24,7 +24,6 @@ ROUNDS = {  # of a comparison: name, color and mark where it was always faster, 
     0: ("sometimes faster, sometimes slower", style.LINE, "D"),
     -1: ("slower in every round", OTHER, "s"),
 }
-ROOM = 0.038  # share of the axis that a number needs
 
 
 def draw_stacks(
@@ -38,13 +37,17 @@ def draw_stacks(
 
     rows : {name of the row: {part: amount, 0 or more}}; the same parts in every row
     unit : of the amounts, for the axis; share: every bar is 100 % long
+
+    A sum has one digit less than its terms, so that rounded terms add up to it. Where a piece is too short for its number,
+    all terms are at the end of the bar.
     """
     ax = style.new_axes(ax, 9, 1.3 + 0.48 * len(rows))
     names, parts = list(rows), list(next(iter(rows.values())))
     whole = {name: sum(amounts.values()) for name, amounts in rows.items()}
     scale = {name: 100 / whole[name] if share else 1 for name in names}
     longest = 100 if share else max(whole.values())
-    left = dict.fromkeys(names, 0.0)
+    left, written = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
+    digits = 0 if share else 1 if longest >= 100 else 2
     for i, part in enumerate(parts):
         lengths = [rows[name][part] * scale[name] for name in names]
         color = COLORS.get(part, SERIES[i % len(SERIES)])
@@ -52,14 +55,19 @@ def draw_stacks(
         bar = {"color": color, "hatch": hatch, "edgecolor": "white"}
         ax.barh(names, lengths, 0.72, list(left.values()), label=part, **bar)
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
-            if length > ROOM * longest:
-                text = f"{length:.0f}" if length >= 10 else f"{length:.1f}"
+            text = f"{length:.{digits}f}"
+            if length > (0.008 + 0.0105 * len(text)) * longest:
                 style.write_on(ax, left[name] + length / 2, y, text, color)
+                written[name] += 1
             left[name] += length
     ax.invert_yaxis()
-    ax.set_xlim(0, longest if share else 1.09 * longest)
-    for y, total in enumerate([] if share else whole.values()):
-        ax.text(total, y, f" = {total:.0f}" if total >= 10 else f" = {total:.1f}", va="center", fontsize=style.TEXT_SIZE - 1)
+    ends = [longest]
+    for y, name in enumerate([] if share else names):
+        terms = " + ".join(f"{amount:.{digits}f}" for amount in rows[name].values())
+        text = f" {terms if written[name] < len(parts) else ''} = {whole[name]:.{digits - 1}f}".replace("  ", " ")
+        ax.text(whole[name], y, text, va="center", fontsize=style.TEXT_SIZE - 1)
+        ends.append(whole[name] + (0.01 + 0.0105 * len(text)) * longest)
+    ax.set_xlim(0, max(ends))
     style.style_axes(ax, x="share of the whole, %" if share else unit)
     ax.legend(ncols=len(parts), fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 0.98))
     ax.set_title(title or "", loc="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, pad=30)
@@ -91,6 +99,8 @@ def draw_growth(
         ax.annotate(f"slope {slope:.0f}", (x[at], amounts[at]), aside, **where)
     if mark:
         ax.axvline(mark, color=style.LINE, linewidth=1, linestyle=":")
+        beside: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "ha": "right", "va": "bottom"}
+        ax.text(0.93 * mark, 0.02, f"equal at\n{mark:,}", fontsize=style.TEXT_SIZE - 1, color=style.TEXT, **beside)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ticks = x[:: -(-len(x) // 4)]  # four at most
@@ -122,6 +132,7 @@ def draw_ratios(
         ax.annotate(text, (at, y), (aside, 0), fontsize=style.TEXT_SIZE - 1, **where)
     ax.axvline(1, color=style.TEXT, linewidth=1)
     ax.set_xscale("log")
+    ax.margins(x=0.12)  # for the numbers beside the outermost ranges
     low, high = ax.get_xlim()
     choices = (0.5, 0.7, 1, 1.5, 2, 3) if high < 10 * low else (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
     ticks = [tick for tick in choices if low < tick < high]
@@ -134,13 +145,14 @@ def draw_ratios(
     return style.style_axes(ax, title, x)
 
 
-def draw_holdings(frames: Mapping[str, Any], blocks: int) -> Any:
+def draw_holdings(frames: Mapping[str, Any], blocks: int, title: str | None = None) -> Any:
     """Which parts of the weights each process holds, a panel for each moment, side by side; returns the axes.
 
-    frames: {title: boolean (processes, blocks * parts)}; the parts of a block are neighbors
+    frames: {name: boolean (processes, blocks * parts)}; the parts of a block are neighbors
     """
-    fig, axes = style.new_figure(9, 2.6, ncols=len(frames), sharey=True)
-    for ax, (title, held) in zip(axes, frames.items(), strict=True):
+    fig, axes = style.new_figure(9, 2.9, ncols=len(frames), sharey=True)
+    fig.suptitle(title or "", x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    for ax, (name, held) in zip(axes, frames.items(), strict=True):
         processes, parts = held.shape
         for (row, column), there in np.ndenumerate(np.asarray(held)):
             look = {"facecolor": ATTENTION if there else "white", "edgecolor": "white" if there else "#DDDDDD"}
@@ -150,10 +162,10 @@ def draw_holdings(frames: Mapping[str, Any], blocks: int) -> Any:
         ax.set(xlim=(0, blocks), ylim=(processes, 0))
         ax.set_xticks([x + 0.5 for x in range(blocks)], range(1, blocks + 1))
         ax.set_yticks([y + 0.5 for y in range(processes)], range(processes))
-        style.style_axes(ax, title, "block", "process" if ax is axes[0] else None)
+        style.style_axes(ax, name, "block", "process" if ax is axes[0] else None)
         ax.tick_params(length=0)
         ax.spines[["left", "bottom"]].set_visible(False)
-    key = [Patch(facecolor=ATTENTION, label="held"), Patch(facecolor="white", edgecolor="#AAAAAA", label="not held")]
+    key = [Patch(facecolor=ATTENTION, label="weights held"), Patch(facecolor="white", edgecolor="#AAAAAA", label="not held")]
     fig.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE)
     return axes
 
@@ -216,7 +228,7 @@ def draw_memory(need: Mapping[str, float], ends: Mapping[str, float], ax: Axes) 
         at = float(np.interp(middles[name], x, (below + top) / 2))
         if name == "activations":
             at = float(np.interp(middles[name], x, below + 0.4 * np.array(height)))
-        style.write_on(ax, middles[name], at, f"{name}, {need[name]:.1f} GiB", COLORS[name])
+        style.write_on(ax, middles[name], at, f"{name}, {need[name]:.2f} GiB", COLORS[name])
         below = top
     peak, arrow = float(below[1]), {"arrowstyle": "-|>", "color": style.TEXT}
     aside = (forward + 1.5, peak)
@@ -246,26 +258,28 @@ def draw_roofline(
         ax.plot(x, y / 1e9, "os"[i < 1], color=OTHER if i < 1 else ATTENTION, markersize=9)
         ax.annotate(name, (x, y / 1e9), (9, -10), textcoords="offset points", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
     ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9))
-    ax.text(low * 1.15, 1.3 * peak / 1e9, "limited by memory", fontsize=style.TEXT_SIZE, va="bottom")
-    ax.text(high / 1.1, 1.3 * peak / 1e9, "limited by arithmetic", fontsize=style.TEXT_SIZE, va="bottom", ha="right")
+    limits = f"memory: {bandwidth / 1e9:.0f} GB per second", f"arithmetic: {peak / 1e9:.0f} GFLOPs per second"
+    ax.text(low * 1.15, 1.3 * peak / 1e9, limits[0], fontsize=style.TEXT_SIZE, va="bottom")
+    ax.text(high / 1.1, 1.3 * peak / 1e9, limits[1], fontsize=style.TEXT_SIZE, va="bottom", ha="right")
     ticks = [t for t in (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000) if low <= t <= high]
     ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    ticks = [t for t in (0.1, 1, 10, 100, 1000, 10000) if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]
+    ticks = [t for t in (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000) if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]
     ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
     ax.minorticks_off()
     return style.style_axes(ax, title, "arithmetic intensity (FLOPs for each byte moved)", "GFLOPs per second")
 
 
-def draw_ring(states: Mapping[str, Any], totals: Sequence[float]) -> Figure:
+def draw_ring(states: Mapping[str, Any], totals: Sequence[float], title: str | None = None) -> Figure:
     """What each process holds after each turn of a ring all-reduce; returns the figure.
 
     Complete sums are colored, and what has changed since the state before is framed.
 
-    states: {title: (processes, pieces) numbers}; totals: the sum of each piece over all processes
+    states: {name: (processes, pieces) numbers}; totals: the sum of each piece over all processes
     """
-    fig, axes = style.new_figure(9, 2.5, ncols=len(states), sharey=True)
+    fig, axes = style.new_figure(9, 3.1, ncols=len(states), sharey=True)
+    fig.suptitle(title or "", x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     before = next(iter(states.values()))
-    for ax, (title, state) in zip(axes, states.items(), strict=True):
+    for ax, (name, state) in zip(axes, states.items(), strict=True):
         processes, pieces = np.shape(state)
         for (row, column), number in np.ndenumerate(np.asarray(state)):
             color = ATTENTION if number == totals[column] else "white"
@@ -279,7 +293,10 @@ def draw_ring(states: Mapping[str, Any], totals: Sequence[float]) -> Figure:
         ax.set(xlim=(0, pieces), ylim=(processes, 0))
         ax.set_xticks([i + 0.5 for i in range(pieces)], range(pieces))
         ax.set_yticks([i + 0.5 for i in range(processes)], range(processes))
-        style.style_axes(ax, title, "piece", "process" if ax is axes[0] else None)
+        style.style_axes(ax, name, "piece", "process" if ax is axes[0] else None)
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
+    key = [Patch(facecolor=ATTENTION, label="complete sum")]
+    key += [Patch(facecolor="white", edgecolor=style.TEXT, linewidth=2, label="has just arrived")]
+    fig.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE)
     return fig

@@ -39,13 +39,14 @@ def draw_transfer(trained: Mapping[str, int]) -> Figure:
     fig, ax = style.new_figure(9, 5.0)
     title = "Every way needs a new head; they differ in what else they copy and train"
     style.hide_axes(ax, title).set(xlim=(0, 18), ylim=(-2.7, 9.0))
-    draw_stack(ax, 0.2, 3.6, dict.fromkeys(PARTS, FROZEN) | {"head": DROPPED}, (*PARTS[:-1], "old head, not copied"))
+    draw_stack(ax, 0.2, 3.6, dict.fromkeys(PARTS, FROZEN) | {"head": DROPPED}, (*PARTS[:-1], "old head, dropped"))
     write(ax, 2.0, 8.45, "pretrained model", weight="bold")
+    write(ax, 5.1, -0.55, "trained parameters:", ha="right")
     for i, (way, count) in enumerate(trained.items()):
         left, looks = 5.6 + 3.15 * i, dict.fromkeys(PARTS, (FROZEN, FROZEN, TRAINED, NEW)[i]) | {"head": NEW}
         draw_stack(ax, left, 1.5 if i == 1 else 2.2, looks)
         write(ax, left + 1.1, 8.45, way, weight="bold")
-        write(ax, left + 1.1, -0.75, f"{count:,}\ntrained")
+        write(ax, left + 1.1, -0.55, f"{count:,}")
         for block in (2, 3, 4, 5) if i == 1 else ():
             for x, name in ((1.56, "A"), (1.91, "B")):
                 ax.add_patch(Rectangle((left + x, block + 0.05), 0.32, 0.7, **NEW | {"hatch": "//////"}))
@@ -71,21 +72,23 @@ def draw_stack(ax: Axes, left: float, width: float, looks: Mapping[str, Look], n
 
 
 def draw_lora(m: int, n: int, r: int) -> Figure:
-    """The frozen matrix W, (m, n), and the two thin ones beside it, B (m, r) and A (r, n), to one scale."""
-    fig, ax = style.new_figure(9, 3.6)
+    """The frozen matrix W, (m, n), and, to the same scale, B (m, r) and A (r, n), whose product has the shape of W."""
+    fig, ax = style.new_figure(9, 4.2)
     title = f"LoRA of rank {r} trains {r * (m + n):,} numbers beside a frozen matrix of {m * n:,}"
-    style.hide_axes(ax, title).set(xlim=(-0.55 * m, 2.45 * m), ylim=(-0.22 * m, 1.02 * m), aspect="equal", anchor="W")
-    gap, looks, left = 0.52 * m, {"W": (n, m, FROZEN), "B": (r, m, NEW), "A": (n, r, NEW)}, 0.0
-    notes = {"W": f"W\n{m} x {n}\nfrozen", "B": f"B, {m} x {r}\nstarts at zero", "A": f"A, {r} x {n}\nstarts random"}
-    for name, (width, height, look) in looks.items():
-        low = (m - height) / 2
-        ax.add_patch(Rectangle((left, low), width, height, **look))
-        write(ax, left + width / 2, m / 2 if name == "W" else low - 0.12 * m, notes[name])
-        sign = {"W": "+   s", "B": "times", "A": ""}[name]
-        write(ax, left + width + gap / 2, m / 2, sign)
-        left += width + gap
+    style.hide_axes(ax, title).set(xlim=(-0.55 * m, 2.3 * m), ylim=(-0.2 * m, 1.18 * m), aspect="equal", anchor="W")
+    left, gap = n + 0.5 * m, 0.05 * m  # of B, and between a factor and the product
+    product = left + r + gap
+    ax.add_patch(Rectangle((0, 0), n, m, **FROZEN))
+    ax.add_patch(Rectangle((left, 0), r, m, **NEW))
+    ax.add_patch(Rectangle((product, m + gap), n, r, **NEW))
+    ax.add_patch(Rectangle((product, 0), n, m, facecolor="white", edgecolor=NEW["edgecolor"], linestyle="--", linewidth=1.5))
+    write(ax, n / 2, m / 2, f"W\n{m} x {n}\nfrozen")
+    write(ax, product + n / 2, m / 2, f"B A\n{m} x {n}\nrank at\nmost {r}")
+    write(ax, left + r / 2, -0.1 * m, f"B, {m} x {r}\nstarts at zero")
+    write(ax, product + n + gap, m + gap + r / 2, f"A, {r} x {n}, starts random", ha="left")
     write(ax, -0.28 * m, m / 2, "y  =  (")
-    write(ax, left - gap + 0.06 * m, m / 2, ")  x  +  b", ha="left")
+    write(ax, n + 0.25 * m, m / 2, "+   s")
+    write(ax, product + n + 0.06 * m, m / 2, ")  x  +  b", ha="left")
     return fig
 
 
@@ -109,7 +112,7 @@ def draw_resized(learned: Tensor, resized: Mapping[str, Tensor]) -> Figure:
     most = float(max(gap.abs().max() for gap in gaps.values()))
     for ax, (name, values) in zip(axes[2:], gaps.items(), strict=True):
         apart = style.hide_axes(ax, name).imshow(values, cmap=style.SIGNED, vmin=-most, vmax=most)
-    for drawn, group, label in ((shown, axes[:2], "value"), (apart, axes[2:], "difference")):
+    for drawn, group, label in ((shown, axes[:2], "value of one channel"), (apart, axes[2:], "difference in that channel")):
         bar = fig.colorbar(drawn, ax=list(group), location="bottom", shrink=0.7, aspect=25)
         bar.set_label(label, fontsize=style.TEXT_SIZE, color=style.TEXT)
         bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)
@@ -121,7 +124,7 @@ def draw_masking(image: Tensor, hidden: Tensor, predicted: Tensor, patch_size: i
 
     image, predicted: (H, W), from 0 to 1;  hidden: (H / P, W / P), True where a patch is hidden
     """
-    fig, axes = style.new_figure(9, 2.5, ncols=5)
+    fig, axes = style.new_figure(9, 2.3, ncols=5)
     titles = (
         "1. An image",
         "2. The encoder\nsees half of it",
@@ -135,8 +138,9 @@ def draw_masking(image: Tensor, hidden: Tensor, predicted: Tensor, patch_size: i
     shade_patches(axes[3], ~hidden, patch_size)
     covered = hidden.repeat_interleave(patch_size, 0).repeat_interleave(patch_size, 1)
     error = (predicted - image).square().where(covered, torch.nan)
-    shown = style.hide_axes(axes[4], "5. Their squared\nerrors").imshow(error, cmap=style.VALUES, vmin=0)
-    color_bar(shown, axes[4], "", shrink=0.6)
+    shown = style.hide_axes(axes[4], "5. The errors of\nthe prediction").imshow(error, cmap=style.VALUES, vmin=0)
+    shade_patches(axes[4], ~hidden, patch_size)
+    color_bar(shown, axes[4], "squared error", shrink=0.6)
     return fig
 
 
@@ -150,18 +154,21 @@ def shade_patches(ax: Axes, which: Tensor, patch_size: int) -> None:
 
 
 def frame_patches(ax: Axes, which: Tensor, patch_size: int) -> None:
-    """A thin frame around some patches of an image.  which: (rows, cols), True for those to frame"""
+    """A frame around some patches of an image.  which: (rows, cols), True for those to frame"""
     for row, col in which.nonzero().tolist():
         corner = (col * patch_size - 0.5, row * patch_size - 0.5)
-        ax.add_patch(Rectangle(corner, patch_size, patch_size, fill=False, edgecolor=style.SERIES[2], linewidth=1.5))
+        ax.add_patch(Rectangle(corner, patch_size, patch_size, fill=False, edgecolor=style.SERIES[1], linewidth=2))
 
 
-def draw_reconstructions(images: Tensor, hidden: Tensor, predicted: Tensor, patch_size: int) -> Figure:
+def draw_reconstructions(
+    images: Tensor, hidden: Tensor, predicted: Tensor, patch_size: int, title: str | None = None
+) -> Figure:
     """Images with hidden patches, the same with these predicted (framed), and the originals: three labeled rows.
 
     images, predicted: (n, H, W), from 0 to 1;  hidden: (n, H / P, W / P), True where a patch is hidden
     """
-    fig, axes = style.new_figure(9, 3.5, nrows=3, ncols=len(images))
+    fig, axes = style.new_figure(9, 3.8, nrows=3, ncols=len(images))
+    fig.suptitle(title or "", x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     names = ("the encoder's\ninput", "hidden half\npredicted", "original")
     marks = (shade_patches, frame_patches, None)
     for name, line, row, mark in zip(names, axes, (images, predicted, images), marks, strict=True):
@@ -195,4 +202,4 @@ def draw_ways(
     if floor is not None:
         ax.axhline(floor, color=style.LINE, linestyle=":", label="most frequent class")
     ax.set_xlim(-0.5, len(groups) - 0.5)
-    return style.style_axes(ax, title, None, "test accuracy")
+    return style.style_axes(ax, title, None, "test accuracy, 95% interval")
