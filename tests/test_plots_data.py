@@ -49,7 +49,7 @@ def test_hashes_frame_the_bits_that_differ():
     bits[1, 0, 2] = bits[2, 3] = True
     images = {name: torch.rand(3, 8, 8) for name in "abc"}
     fig = draw_hashes(images, torch.rand(3, 4, 4), bits)
-    assert [ax.get_title() for ax in fig.axes[6:]] == ["64 bits", "1 differ", "4 differ"]
+    assert [ax.get_title() for ax in fig.axes[6:]] == ["64 bits", "distance 1", "distance 4"]
     frames = [[patch.get_xy() for patch in ax.patches[1:]] for ax in fig.axes[6:]]  # the first one is around the picture
     assert frames == [[], [(1.5, -0.5)], [(-0.5, 2.5), (0.5, 2.5), (1.5, 2.5), (2.5, 2.5)]]
 
