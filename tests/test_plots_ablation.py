@@ -162,7 +162,8 @@ def test_a_search_shows_each_run_with_its_accuracy():
 
 def test_lines_of_an_interaction_have_the_means_and_intervals_of_each_level():
     panels = {"t": {"one": [(0.1, 0.2, 0.4), (0.5, 0.6, 0.7)], "other": [(0.8, 0.8, 0.8), (0.9, 0.9, 0.9)]}}
-    fig = draw_interaction(panels, ["low", "high"], "x", "y", ("neither", [0.3]))
+    fig = draw_interaction(panels, ["low", "high"], "x", "y", ("neither", [0.3]), "a finding")
+    assert fig.get_suptitle() == "a finding"
     (ax,) = fig.axes
     (dotted,) = (line for line in ax.lines if line.get_linestyle() == ":")
     assert dotted.get_label() == "neither" and set(dotted.get_ydata()) == {0.3}

@@ -31,6 +31,13 @@ def test_dots_show_each_seed_and_the_mean():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one seed", "mean"]
 
 
+def test_dots_show_two_standard_errors_to_each_side_of_the_mean():
+    ax = draw_dots({"a": [1.0, 3.0], "b": [2.0, 2.0]}, errors=[0.5, 0.25])
+    spans = [bars.lines[2][0].get_segments()[0][:, 0].tolist() for bars in ax.containers]
+    assert spans == [[1, 3], [1.5, 2.5]]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one seed", "mean", "± 2 standard\nerrors"]
+
+
 def test_channels_show_their_mean_and_one_standard_deviation():
     images = torch.rand(4, 3, 5, 6) * torch.tensor([1.0, 0.5, 0.2]).view(3, 1, 1)
     fig = draw_channels({"as loaded": images, "shifted": images - 1})
@@ -49,7 +56,7 @@ def test_hashes_frame_the_bits_that_differ():
     bits[1, 0, 2] = bits[2, 3] = True
     images = {name: torch.rand(3, 8, 8) for name in "abc"}
     fig = draw_hashes(images, torch.rand(3, 4, 4), bits)
-    assert [ax.get_title() for ax in fig.axes[6:]] == ["64 bits", "1 differ", "4 differ"]
+    assert [ax.get_title() for ax in fig.axes[6:]] == ["64 bits", "distance 1", "distance 4"]
     frames = [[patch.get_xy() for patch in ax.patches[1:]] for ax in fig.axes[6:]]  # the first one is around the picture
     assert frames == [[], [(1.5, -0.5)], [(-0.5, 2.5), (0.5, 2.5), (1.5, 2.5), (2.5, 2.5)]]
 

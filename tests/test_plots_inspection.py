@@ -6,6 +6,7 @@ from test_localization import table
 from vit_helpers.plots import style
 from vit_helpers.plots.explorer import draw_choice, draw_reading, tell_choice
 from vit_helpers.plots.inspection import (
+    TOP,
     draw_depth,
     draw_differences,
     draw_distances,
@@ -82,17 +83,20 @@ def test_a_numbered_circle_for_every_head():
 NAMES = {"inside": "fraction inside", "pointing_game": "pointing game", "rank": "rank score"}
 
 
-def test_scores_are_dots_and_rivals_are_lines():
+def test_scores_are_dots_and_a_rival_is_a_line():
     summary = summarize_scores(table())
-    fig = draw_scores(summary, NAMES, RIVALS)
+    fig = draw_scores(summary, NAMES, RIVALS[-1])
     assert [ax.get_title(loc="left") for ax in fig.axes] == list(NAMES.values())
     for ax, score in zip(fig.axes, NAMES, strict=True):
         dots = {line.get_label(): list(line.get_xdata()) for line in ax.lines}
         for kind in ("trained", "untrained"):
-            assert dots[f"{kind} model"] == pytest.approx(summary.loc[(score, kind, "rollout"), "each"])
+            assert dots[f"{kind} models"] == pytest.approx(summary.loc[(score, kind, "rollout"), "each"])
         means = [summary.loc[(score, "none", rival), "mean"] for rival in RIVALS]
         assert dots["no model"] == pytest.approx(means)
-        assert [line.get_xdata()[0] for line in ax.lines[-3:]] == pytest.approx(means)
+        assert dots["no model: ink, blurred"] == pytest.approx(2 * means[-1:])
+    said = [text.get_text() for text in fig.legends[0].get_texts()]
+    wanted = {"trained models", "untrained models", "95% interval of their mean", "no model", "no model: ink, blurred"}
+    assert set(said) == wanted
 
 
 def test_differences_have_their_intervals_on_the_scale():
@@ -102,6 +106,10 @@ def test_differences_have_their_intervals_on_the_scale():
         spans = [tuple(line.get_xdata()) for line in ax.lines[1:] if len(line.get_xdata()) == 2]
         wanted = [tuple(compared.loc[(rival, score, "rollout"), ["low", "high"]]) for rival in RIVALS]
         assert spans == [pytest.approx(one) for one in wanted]
+    for line in (line for line in left.lines if len(line.get_xdata()) == 1):
+        rival = next(one for one in RIVALS if compared.loc[(one, "pointing_game", "rollout"), "mean"] == line.get_xdata()[0])
+        significant = compared.loc[(rival, "pointing_game", "rollout"), "holm"] < 0.05
+        assert (line.get_markerfacecolor() == line.get_color()) == significant
     off = draw_differences(compare_methods(table(gain=0.4)), {"rank": "rank"}, RIVALS, limit=0.1).axes[0]
     assert len(off.texts) == 3  # off the scale: a number at its edge
 
@@ -127,10 +135,9 @@ def of_block(maps):
 def test_the_choice_says_what_is_drawn(image, maps):
     fig = draw_choice(torch.stack([image, image]), of_block(maps), 4, block=1, head=0, query=(0, 2))
     titles = [ax.get_title(loc="left") for ax in fig.axes]
-    assert "Block 2, head 1\nquery: patch (0, 2)" in titles and {"images", "heads"} < set(titles)
+    assert "Block 2, head 1\nquery: patch (0, 2)" in titles and {"images", "head 1", "head 2"} < set(titles)
     large = fig.axes[titles.index("Block 2, head 1\nquery: patch (0, 2)")]
-    top = round(maps[1].max().item(), 2)
-    assert areas(large) == pytest.approx([min(x / top, 1) for x in maps[1][0].flatten().tolist()], rel=1e-4)
+    assert areas(large) == pytest.approx([min(x / TOP, 1) for x in maps[1][0].flatten().tolist()], rel=1e-4)
 
 
 def test_the_alt_text_of_one_map_tells_its_largest_weight(image, maps):
@@ -159,4 +166,6 @@ def test_photos_have_a_row_each_and_all_maps_one_scale():
     for ax, above in zip(drawn[1::2], ([[0, 0], [0, 0]], [[0, 0], [0, 2]]), strict=True):  # 13 is 3.25 times the mean
         assert ax.images[1].get_array().tolist() == above and ax.images[1].get_clim() == (0, 2)
     assert [len(ax.images) for ax in drawn] == [1, 2, 1, 2]
-    assert [label.get_text() for label in bar.get_yticklabels()] == ["1", "2", "3"]
+    frames = [(box.get_xy(), box.get_width(), box.get_linewidth()) for box in drawn[3].patches]
+    assert len(frames) == 4 and frames[0] == ((3.5, 3.5), 4, 2.5)  # the largest of four patches
+    assert [label.get_text() for label in bar.get_yticklabels()] == ["1", "2", "3 or\nmore"]

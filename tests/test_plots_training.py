@@ -41,6 +41,12 @@ def test_a_loss_above_the_panel_is_marked():
     plt.close("all")
 
 
+def test_the_losses_fill_their_panels():
+    tops = [draw_runs({"one": history(3)}, verdicts=said).axes[0].get_ylim()[1] for said in (None, {"one": "fine"})]
+    assert tops == pytest.approx([1.1 * math.log(4), 1.7 * math.log(4)])  # with a verdict there is room above the curves
+    plt.close("all")
+
+
 def test_confusion_shows_counts_and_colors_mistakes_by_their_share():
     counts = torch.tensor([[8, 2], [0, 0]])
     ax = draw_confusion(counts, ["a", "b"])
@@ -84,6 +90,7 @@ def test_paths_and_spectra_are_drawn_as_they_are():
     first = ax.lines[0]
     assert torch.tensor(list(zip(*first.get_data(), strict=True))).allclose(path)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["SGD", "Adam"]
+    assert ax.get_aspect() == 1  # equal steps in both weights are drawn at 45 degrees
     ax = draw_spectra({"gradient": torch.tensor([1.0, 0.1]), "step": torch.tensor([1.0, 0.9])})
     assert ax.get_yscale() == "log" and list(ax.lines[0].get_xdata()) == [1, 2]
     plt.close("all")

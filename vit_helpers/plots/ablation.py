@@ -267,13 +267,14 @@ def draw_interaction(
     x: str,
     y: str,
     baseline: tuple[str, Sequence[float]],
+    heading: str | None = None,
 ) -> Figure:
     """Means of runs over the levels of one setting, joined for each level of another: parallel lines are no interaction.
 
     panels: {title: {level of the other setting: (low, mean, high) for each of `levels`}}
-    baseline: its name, and for each panel the height of a dotted line
+    baseline: its name, and for each panel the height of a dotted line;  heading: a title of the whole figure
     """
-    fig, axes = style.new_figure(9, 3.4, ncols=len(panels), sharey=True, squeeze=False)
+    fig, axes = style.new_figure(9, 3.7 if heading else 3.4, ncols=len(panels), sharey=True, squeeze=False)
     for ax, (title, series), height in zip(axes.flat, panels.items(), baseline[1], strict=True):
         ax.axhline(height, color=style.TEXT, linestyle=":", linewidth=1.5, label=baseline[0])
         for i, (name, points) in enumerate(series.items()):
@@ -285,6 +286,8 @@ def draw_interaction(
         ax.set_xticks(range(len(levels)), levels)
         ax.set_xlim(-0.4, len(levels) - 0.6)
         style.style_axes(ax, title, x, y if ax is axes[0, 0] else "")
+    if heading:
+        fig.suptitle(heading, x=0, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     words = {"ncols": 3, "fontsize": style.TEXT_SIZE, "frameon": False, "loc": "outside lower center"}
     fig.legend(*axes[0, 0].get_legend_handles_labels(), **words)
     return fig

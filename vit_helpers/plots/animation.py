@@ -28,6 +28,7 @@ STAGE = (430, 150, 24, 90)  # the class token when it attends
 GAP = 5  # between the patches of the cut image
 BARS = (650, 62, 180, 200)
 DIM = 0.3  # brightness of a patch without attention
+KEY = 26  # height of what `add_key` writes below a frame
 THICK = 40  # width of a line for a weight of 1
 SIZE = style.TEXT_SIZE + 1  # of text, in points; captions are larger
 LOOK = {"font.family": "DejaVu Sans", "font.size": SIZE, "text.color": style.TEXT, "axes.edgecolor": style.LINE}
@@ -118,6 +119,18 @@ def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Fi
             ax.text(x + width / 2, y - 32, share, ha="center", va="center")
         if answered:
             draw_answer(figure, reading, answered)
+    return figure
+
+
+def add_key(figure: Figure) -> Figure:
+    """A frame with a line added below it that says what the width of a line and the colors of a token are"""
+    total = HEIGHT + KEY
+    figure.set_size_inches(WIDTH / 100, total / 100)
+    for ax in figure.axes:
+        x, y, width, height = ax.get_position().bounds
+        ax.set_position((x, (y * HEIGHT + KEY) / total, width, height * HEIGHT / total))
+    said = "width of a line: attention weight; columns: numbers of the tokens, blue below 0, red above 0"
+    figure.text(EDGE / WIDTH, 14 / total, said, va="center", fontsize=style.TEXT_SIZE, color=style.TEXT)
     return figure
 
 

@@ -20,7 +20,6 @@ CORNER = {
     "va": "top",
     "fontsize": style.TEXT_SIZE - 1,
     "color": style.TEXT,
-    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1},
 }
 
 
@@ -50,11 +49,15 @@ def draw_rows(
 
 
 def draw_dots(
-    groups: Mapping[str, Sequence[float] | Tensor], ax: Axes | None = None, title: str | None = None, x: str | None = None
+    groups: Mapping[str, Sequence[float] | Tensor],
+    ax: Axes | None = None,
+    title: str | None = None,
+    x: str | None = None,
+    errors: Sequence[float] | Tensor = (),
 ) -> Axes:
     """A line of dots for each group, one a seed, and a bar at their mean; equal numbers stand above each other.
 
-    groups: {name: numbers}
+    groups: {name: numbers};  errors: the standard error of each mean, of which two are drawn to each side of it
     """
     ax = style.new_axes(ax, 9, 0.55 * len(groups) + 1)
     for y, values in enumerate(groups.values()):
@@ -62,6 +65,9 @@ def draw_dots(
         heights = [y + 0.2 * step for step in stacked(values.tolist())]
         ax.plot(values, heights, "o", color=style.SERIES[0], alpha=0.6, markersize=7, label="one seed" if y == 0 else None)
         ax.plot(values.mean(), y, "|", color=style.SERIES[2], markersize=24, markeredgewidth=3, label=None if y else "mean")
+        if len(errors):
+            bar = {"color": style.SERIES[2], "linewidth": 3, "capsize": 6, "capthick": 3, "fmt": "none"}
+            ax.errorbar(values.mean(), y, xerr=2 * errors[y], label=None if y else "± 2 standard\nerrors", **bar)
     ax.set_yticks(range(len(groups)), groups)
     ax.set_ylim(len(groups) - 0.5, -0.5)
     ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, markerscale=0.6, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -89,15 +95,15 @@ def draw_channels(panels: Mapping[str, Tensor], bins: int = 30) -> Figure:
         for c in range(C):
             ax, values = axes[c, column], images[:, c].flatten()
             mean, std = values.mean().item(), values.std().item()
-            ax.axvspan(mean - std, mean + std, color=style.SERIES[1], alpha=0.3, linewidth=0)
+            ax.axvspan(mean - std, mean + std, ymax=1 / 1.4, color=style.SERIES[1], alpha=0.3, linewidth=0)
             highest = ax.hist(values.numpy(), bins=bins, color=style.SERIES[0])[0].max()
             ax.set_ylim(0, 1.4 * highest)  # the numbers stand above
-            ax.axvline(mean, color=style.SERIES[2], linewidth=3)
+            ax.axvline(mean, ymax=1 / 1.4, color=style.SERIES[2], linewidth=3)
             style.style_axes(ax, title if c == 0 else "", "value of a pixel" if c == C - 1 else "").set_yticks([])
-            ax.text(0.99, 0.93, f"mean {mean:.2f}, std {std:.2f}".replace("-0.00", "0.00"), transform=ax.transAxes, **CORNER)
+            ax.text(0.99, 0.98, f"mean {mean:.2f}, std {std:.2f}".replace("-0.00", "0.00"), transform=ax.transAxes, **CORNER)
             if column == 0 and C > 1:
                 ax.set_ylabel(CHANNELS[c], fontsize=style.TEXT_SIZE, color=style.TEXT)
-    fig.supxlabel("line: the mean; band: one std below and above it", fontsize=style.TEXT_SIZE)
+    fig.supxlabel("height: number of pixels; line: the mean; band: one std below and above it", fontsize=style.TEXT_SIZE)
     return fig
 
 
@@ -114,10 +120,10 @@ def draw_hashes(images: Mapping[str, Tensor], cells: Tensor, bits: Tensor) -> Fi
             draw_image(shown, ax)
             draw_box(ax, (0, 0, 1, 1), style.LINE, linewidth=1, transform=ax.transAxes, clip_on=False)
         axes[0, column].set_title(title, **WORDS)
-        axes[2, column].set_title(f"{int(different.sum())} differ" if column else "64 bits", **WORDS)
+        axes[2, column].set_title(f"distance {int(different.sum())}" if column else "64 bits", **WORDS)
         for y, x in different.nonzero().tolist():
             draw_box(axes[2, column], (x - 0.5, y - 0.5, 1, 1), style.SERIES[1], linewidth=3, clip_on=False)
-    for ax, name in zip(axes[:, 0], ("image", "8 x 8 cells", "hash"), strict=True):
+    for ax, name in zip(axes[:, 0], ("image", "8 x 8 cells", "hash: white\nif above\nthe mean"), strict=True):
         ax.text(-0.1, 0.5, name, transform=ax.transAxes, ha="right", va="center", **WORDS)
     return fig
 
@@ -140,7 +146,7 @@ def draw_confusions(tables: Mapping[str, Tensor], class_names: Sequence[str]) ->
             ax.text(x, y, cell, ha="center", va="center", fontsize=style.TEXT_SIZE, color=ink)
         ax.set_xticks(places, class_names)
         ax.set_yticks(places, class_names)
-        style.style_axes(ax, title, "predicted class", "" if column else "true class")
+        style.style_axes(ax, title, "predicted class", "" if column else "true class (% of its row)")
     return fig
 
 

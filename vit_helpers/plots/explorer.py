@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.images import draw_box, draw_grid, draw_image, square_key
-from vit_helpers.plots.inspection import draw_map, frame_query
+from vit_helpers.plots.inspection import TOP, draw_map, frame_query
 
 Query = tuple[int, int] | None  # (row, column) of a patch, or None for the class token
 Maps = Callable[[int, Query], Tensor]  # of a block and a query: (B, h, rows, cols)
@@ -31,14 +31,14 @@ def draw_choice(
     query : (row, column) of the query's patch; None for the class token;  block, head, image: numbers that count from 0
     """
     each = maps(block, query)[image]  # (h, rows, cols)
-    count, top = max(len(images), len(each)), round(each.max().item(), 2)
+    count = max(len(images), len(each))
     fig, axes = style.new_figure(9, 3.3, nrows=2, ncols=2 + count, width_ratios=[1.6, 1.6] + [1] * count)
     spec = axes[0, 0].get_gridspec()
     for ax in axes[:, :2].flat:
         ax.remove()
     large = fig.add_subplot(spec[:, :2])
     title = name_choice(block, head, query).replace(", query", "\nquery")
-    draw_map(images[image], each[head], large, title, top)
+    draw_map(images[image], each[head], large, title, TOP)
     frame_query(large, query, patch_size)
     for i, ax in enumerate(axes[0, 2:]):
         style.hide_axes(ax)
@@ -48,9 +48,9 @@ def draw_choice(
     for i, ax in enumerate(axes[1, 2:]):
         style.hide_axes(ax)
         if i < len(each):
-            draw_map(images[image], each[i], ax, "heads" if i == 0 else None, top)
+            draw_map(images[image], each[i], ax, f"head {i + 1}", TOP)
             frame_chosen(ax, i == head)
-    square_key(fig, top)
+    square_key(fig, TOP)
     return fig
 
 

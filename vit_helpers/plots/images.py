@@ -8,7 +8,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
-from matplotlib.colors import PowerNorm
+from matplotlib.colors import PowerNorm, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
@@ -104,11 +104,13 @@ def draw_squares(
     ax: Axes | None = None,
     title: str | None = None,
     top: float = 1,
+    alpha: float = 1,
 ) -> Axes:
     """The attention weights of one query as squares on the patches of an image in light gray: the area is the weight.
 
     image: (C, H, W), from 0 to 1;  weights: (N,) of the patches;  grid: rows and columns of patches
     top  : the weight whose square fills its patch; larger ones are drawn no larger (`square_key` says so)
+    alpha: opacity of the squares; if the image shows through, small squares have no edge, which would hide them
     """
     ax = draw_image(0.5 + image.mean(dim=0, keepdim=True) / 2, ax, title)
     height, width = (size / count for size, count in zip(image.shape[1:], grid, strict=True))
@@ -116,9 +118,9 @@ def draw_squares(
         row, col = divmod(i, grid[1])
         side = min(max(weight, 0) / top, 1) ** 0.5
         corner = ((col + 0.5 - side / 2) * width - 0.5, (row + 0.5 - side / 2) * height - 0.5)
-        ax.add_patch(
-            Rectangle(corner, side * width, side * height, facecolor=style.SERIES[2], edgecolor="white", linewidth=0.8)
-        )
+        edge = 0 if alpha < 1 and side < 0.35 else 0.8
+        look = {"facecolor": to_rgba(style.SERIES[2], alpha), "edgecolor": "white", "linewidth": edge}
+        ax.add_patch(Rectangle(corner, side * width, side * height, **look))
     return ax
 
 
@@ -168,7 +170,7 @@ def color_bar(
     """A scale beside the axes that names what the colors mean.
 
     extend  : "min" or "max" where values run on beyond it;  shrink: its length, as a fraction of the axes' height or width
-    location: "right" or "bottom"
+    location: "right", "left" or "bottom"
     """
     bar = plt.colorbar(drawn, ax=axes, shrink=shrink, extend=extend, location=location)
     bar.set_label(label, fontsize=style.TEXT_SIZE, color=style.TEXT)

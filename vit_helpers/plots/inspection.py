@@ -1,6 +1,7 @@
 """Pictures of what a ViT attends to: a row of weights as a map, all heads, their distances, and how well maps localize."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 import torch
@@ -20,11 +21,13 @@ from vit_helpers.plots.images import (
 )
 
 Query = tuple[int, int] | None  # (row, column) of a patch; None for the class token
+TOP = 0.5  # the weight whose square fills its patch, so that squares can be compared between figures
+ALPHA = 0.75  # of squares, through which the image is seen
 OBJECT = style.SERIES[0]  # of the frame around an object
 MARKS = (("o", style.SERIES[0]), ("s", style.SERIES[1]), ("D", style.SERIES[2]))
 
 
-def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: float = 0.3) -> Figure:
+def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: float = TOP) -> Figure:
     """What an attention map is: the class token's row of the weights, laid out as a strip and folded into the patches' grid.
 
     image: (C, H, W), from 0 to 1;  weights: (T, T) of one head, the class token first;  top: the weight drawn darkest
@@ -39,14 +42,16 @@ def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: 
     drawn = matrix.imshow(weights, cmap=style.VEIL, norm=scale, interpolation="nearest")
     style.style_axes(matrix, f"1. One head: {T} x {T} weights", "key (token number)", "query (token number)")
     draw_box(matrix, (-0.5, -0.5, T, 1), style.CLASS_TOKEN, linewidth=2.5, clip_on=False)
-    color_bar(drawn, matrix, "attention weight", "max").ax.yaxis.set_ticks([0, 0.01, 0.05, 0.1, 0.2, 0.3])
+    extend = "max" if weights.max() > top else "neither"
+    marks = [mark for mark in (0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5) if mark <= top]
+    color_bar(drawn, matrix, "attention weight", extend, location="left").set_ticks(marks, labels=[f"{x:g}" for x in marks])
     strip.imshow(weights[:1], cmap=style.VEIL, norm=scale, aspect="auto", interpolation="nearest")
     style.style_axes(strip, "2. Row 0: the class token's weights")
     strip.set(yticks=[], xticks=range(1, T, cols))
     strip.spines[["top", "right"]].set_visible(True)
     for start in range(1, T, cols):
         strip.axvline(start - 0.5, color=style.LINE, linewidth=1)
-    draw_squares(image, weights[0, 1:], grid, folded, f"3. Tokens 1 to {T - 1}, folded into {rows} x {cols}", top)
+    draw_map(image, weights[0, 1:].unflatten(0, grid), folded, f"3. Tokens 1 to {T - 1}, folded into {rows} x {cols}", top)
     H, W = image.shape[1:]
     draw_grid(folded, (H, W), W // cols)
     for row in range(rows):
@@ -55,6 +60,8 @@ def draw_row_as_map(image: Tensor, weights: Tensor, grid: tuple[int, int], top: 
     look = {"arrowprops": {"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2}, "annotation_clip": False}
     arrow = matrix.annotate("", (-0.8, 0), (T - 0.5, 0), xycoords=strip.transData, textcoords="data", **look)
     arrow.set_in_layout(False)
+    down = strip.annotate("", (0.98, 1), (0.98, 0), xycoords=folded.transAxes, textcoords="axes fraction", **look)
+    down.set_in_layout(False)
     square_key(fig, top)
     return fig
 
@@ -73,13 +80,13 @@ def frame_object(ax: Axes, box: Tensor) -> None:
 
 
 def draw_map(image: Tensor, heat: Tensor, ax: Axes, title: str | None, top: float) -> Axes:
-    """A map (rows, cols) as squares on the patches of an image, see `draw_squares`."""
+    """A map (rows, cols) as squares on the patches of an image, which is seen through them; see `draw_squares`."""
     rows, cols = heat.shape
-    return draw_squares(image, heat, (rows, cols), ax, title, top)
+    return draw_squares(image, heat, (rows, cols), ax, title, top, ALPHA)
 
 
 def draw_maps(
-    images: Tensor, maps: Mapping[str, Tensor], boxes: Tensor, titles: Sequence[str] = (), top: float = 0.2, name: str = ""
+    images: Tensor, maps: Mapping[str, Tensor], boxes: Tensor, titles: Sequence[str] = (), top: float = TOP, name: str = ""
 ) -> Figure:
     """A row of images for each kind of map, with the map as squares and the object's frame.
 
@@ -87,8 +94,12 @@ def draw_maps(
     top   : the share whose square fills its patch;  name: what the areas are
     """
     B = len(images)
-    side = 8.2 / B if len(maps) > 1 else 9 / B
-    fig, axes = style.new_figure(9, len(maps) * side + 0.3 * bool(titles) + 0.45, nrows=len(maps), ncols=B, squeeze=False)
+    wide = len(maps) > 1  # with names of the rows, and a key of two lines
+    side = min(8.2 / B, 1.75) if wide else 9 / B
+    above = max((len(title.splitlines()) for title in titles), default=0)
+    size = B * side + 0.3 * wide, len(maps) * side + 0.25 * above + 0.45 + 0.2 * wide
+    fig, axes = style.new_figure(*size, nrows=len(maps), ncols=B, squeeze=False)
+    fig.get_layout_engine().set(rect=(0, 0, 1, 0.98))  # a title that `mark_wrong` enlarges reaches higher
     for line, (kind, each) in zip(axes, maps.items(), strict=True):
         for i, ax in enumerate(line):
             draw_map(images[i], each[i], ax, None, top)
@@ -98,7 +109,8 @@ def draw_maps(
             line[0].text(-0.05, 0.5, kind, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
     for ax, title in zip(axes[0], titles, strict=bool(titles)):
         ax.set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
-    said = f"area of a square: {name} (a square that fills its patch: {top:g} or more); dashed: bounding box"
+    said = f"area of a square: {name} (a square that fills its patch: {top:g} or more)"
+    said += ("\n" if wide else "; ") + "dashed: bounding box"
     fig.supxlabel(said, fontsize=style.TEXT_SIZE)
     return fig
 
@@ -146,29 +158,31 @@ def draw_distances(distances: Sequence[Sequence[float]] | Tensor, ax: Axes | Non
     return style.style_axes(ax, title, "block", "mean attention distance (pixels)")
 
 
-def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequence[str]) -> Figure:
+def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rival: str) -> Figure:
     """Dots for the scores of methods and controls, a panel for each score.
 
-    A bar behind the dots of the trained models is the 95% interval of their mean; dashed lines continue the rivals upward.
+    A bar behind the dots of the trained models is the 95% interval of their mean; a dashed line continues the rival upward.
 
-    table: of `summarize_scores`;  names: {score: title};  rivals: controls with a line
+    table: of `summarize_scores`;  names: {score: title};  rival: the control with a line
     """
     methods = list(table.xs("trained", level="model").index.unique("method"))
     controls = list(table.xs("none", level="model").index.unique("method"))
     lines = {name: y for y, name in enumerate(methods)} | {name: y for y, name in enumerate(controls, len(methods) + 1)}
     (mark, color), (_, other) = MARKS[0], MARKS[2]
-    fig, axes = style.new_figure(9, 5.4, ncols=len(names), sharey=True)
+    fig, axes = style.new_figure(9, 5.6, ncols=len(names), sharey=True)
     for ax, (score, title) in zip(axes, names.items(), strict=True):
-        for name in methods:
-            low, high = table.loc[(score, "trained", name), ["low", "high"]]
-            ax.plot([low, high], 2 * [lines[name]], color=color, linewidth=12, alpha=0.35, solid_capstyle="butt")
-        for kind, fill, shape in (("untrained", "white", "v"), ("trained", color, mark)):
+        for kind, fill, shape in (("untrained", "none", "v"), ("trained", color, mark)):
             each = [(x, lines[name]) for name in methods for x in table.loc[(score, kind, name), "each"]]
-            ax.plot(*zip(*each, strict=True), shape, color=color, mfc=fill, ms=4, label=f"{kind} model")
+            look: dict[str, Any] = {"color": color, "mfc": fill, "mew": 0.8, "ms": 7, "alpha": 0.7}
+            ax.plot(*zip(*each, strict=True), shape, label=f"{kind} models", **look)
+        for i, name in enumerate(methods):
+            low, high = table.loc[(score, "trained", name), ["low", "high"]]
+            look = {"color": color, "linewidth": 18, "alpha": 0.25, "solid_capstyle": "butt", "zorder": 1}
+            ax.plot([low, high], 2 * [lines[name]], label=None if i else "95% interval of their mean", **look)
         values = {name: table.loc[(score, "none", name), "mean"] for name in controls}
-        ax.plot(list(values.values()), [lines[name] for name in values], "D", color=other, ms=6, label="no model")
-        for name, dash in zip(rivals, (":", "--", "-."), strict=True):
-            ax.plot(2 * [values[name]], [-0.5, lines[name]], dash, color=other, linewidth=1.2, zorder=0)
+        ax.plot(list(values.values()), [lines[name] for name in values], "D", color=other, ms=7, label="no model")
+        at = values[rival]
+        ax.plot([at, at], [-0.5, lines[rival]], "--", color=other, linewidth=1.5, zorder=0, label=f"no model: {rival}")
         style.style_axes(ax, title, "score")
         ax.set(xlim=(0, 1.04), ylim=(max(lines.values()) + 0.6, -0.6), xticks=[0, 0.25, 0.5, 0.75, 1])
         ax.set_xticklabels(["0", ".25", ".5", ".75", "1"])
@@ -181,12 +195,14 @@ def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequence[
 
 
 def draw_differences(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequence[str], limit: float = 0.2) -> Figure:
-    """Each method less each rival, with its 95% interval: a panel for each score; arrows where it is off the scale.
+    """Each method minus each rival, with its 95% interval: a panel for each score; arrows where it is off the scale.
+
+    A mark is filled where the difference is significant, p < 0.05 after Holm's correction.
 
     table: of `compare_methods`;  names: {score: title};  limit: half the width of the scale
     """
     methods = list(table.index.unique("method"))
-    fig, axes = style.new_figure(9, 3.9, ncols=len(names), sharey=True, squeeze=False)
+    fig, axes = style.new_figure(9, 4.2, ncols=len(names), sharey=True, squeeze=False)
     for ax, (score, title) in zip(axes[0], names.items(), strict=True):
         ax.axvline(0, color=style.LINE)
         for place, (rival, (mark, color)) in enumerate(zip(rivals, MARKS, strict=True)):
@@ -196,14 +212,17 @@ def draw_differences(table: pd.DataFrame, names: Mapping[str, str], rivals: Sequ
                 ax.plot([max(row["low"], -limit), min(row["high"], limit)], [at, at], color=color, linewidth=1.8)
                 if abs(row["mean"]) > limit:
                     ax.text(-limit, at, f"◂ {row['mean']:+.2f}", va="center", fontsize=style.TEXT_SIZE - 2, color=color)
-            inside = [(row["mean"], at) for row, at in zip(rows, y, strict=True) if abs(row["mean"]) <= limit]
-            ax.plot(*(zip(*inside, strict=True) if inside else ([], [])), mark, color=color, ms=7, label=f"minus {rival}")
-        style.style_axes(ax, title, "method less control")
+                else:
+                    fill = color if row["holm"] < 0.05 else "white"
+                    ax.plot(row["mean"], at, mark, color=color, mfc=fill, mew=1.5, ms=7)
+            ax.plot([], [], mark, color=color, mew=1.5, ms=7, label=f"minus {rival}")
+        style.style_axes(ax, title, "method minus control")
         ax.set(xlim=(-limit, limit), ylim=(len(methods) - 0.5, -0.5))
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:+.1f}" if abs(x) > 1e-9 else "0")
     axes[0, 0].set_yticks(range(len(methods)), methods)
-    handles = axes[0, 0].get_legend_handles_labels()
-    fig.legend(*handles, loc="outside lower center", ncols=3, fontsize=style.TEXT_SIZE, frameon=False)
+    look: dict[str, Any] = {"ncols": 3, "fontsize": style.TEXT_SIZE, "title_fontsize": style.TEXT_SIZE, "frameon": False}
+    said = "right of 0: the method is better; filled: significant (p < 0.05 after Holm's correction)"
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", title=said, **look)
     return fig
 
 
@@ -245,7 +264,7 @@ def draw_depth(image: Tensor, probabilities: Tensor, names: Sequence[str], share
             value = probabilities[row, col].item()
             ink = style.ink_on(drawn.to_rgba(value))
             right.text(col, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=style.TEXT_SIZE - 2, color=ink)
-    style.style_axes(right, "Its class token's probabilities (%)", "class", "after block")
+    style.style_axes(right, "Probes on its class token (%)", "class", "after block")
     right.set(xticks=range(K), yticks=range(L))
     right.set_xticklabels(names)
     right.set_yticklabels(range(1, L + 1))

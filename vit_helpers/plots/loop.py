@@ -133,16 +133,18 @@ def draw_paths(
     paths: Mapping[str, Tensor], curvature: tuple[float, float], ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Where optimizers go on the loss (a x² + b y²) / 2, over its contours.  paths: {name: (steps, 2)};  curvature: a, b"""
-    ax = style.new_axes(ax, 5, 3)
+    ax = style.new_axes(ax, 5, 4.2)
     a, b = curvature
-    x, y = torch.meshgrid(torch.linspace(-1.3, 0.5, 120), torch.linspace(-1.3, 1.3, 120), indexing="xy")
+    x, y = torch.meshgrid(torch.linspace(-1.35, 0.75, 120), torch.linspace(-0.95, 1.15, 120), indexing="xy")
     loss = (a * x**2 + b * y**2) / 2
-    ax.contour(x, y, loss, levels=[0.01, 0.05, 0.2, 0.6, 1.4, 2.8, 5], colors=style.LINE, linewidths=0.8)
-    looks = (("o", ":", style.LINE), ("s", "--", style.SERIES[2]), ("^", "-", style.SERIES[0]))
+    ax.contour(x, y, loss, levels=[0.01, 0.05, 0.2, 0.6, 1.4, 2.8, 5], colors="#CCCCCC", linewidths=0.8)
+    looks = (("o", ":", style.SERIES[1]), ("s", "--", style.SERIES[2]), ("^", "-", style.SERIES[0]))
     for (name, path), (marker, dash, color) in zip(paths.items(), looks, strict=False):
         ax.plot(*path.T, dash, marker=marker, markersize=4.5, linewidth=1.5, color=color, label=name)
     ax.plot(0, 0, "*", color=style.TEXT, markersize=13)
-    ax.legend(fontsize=style.TEXT_SIZE - 1, loc="lower right", handlelength=2.5, framealpha=1, edgecolor="none")
+    ax.text(0.07, 0.06, "minimum", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
+    ax.set_aspect("equal")  # so that equal steps in both weights are drawn at 45 degrees
+    ax.legend(fontsize=style.TEXT_SIZE - 1, loc="upper right", handlelength=2.5, frameon=False, borderaxespad=0)
     return style.style_axes(ax, title, "first weight", "second weight")
 
 

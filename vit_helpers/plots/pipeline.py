@@ -22,8 +22,8 @@ STAGES = (  # middle, name, shape or values below
     (207, "decoded", "(3, 427, 640), 0 to 255"),
     (372, "resized, cropped", "(C, H, W), 0 to 1"),
     (522, "augmented", "random"),
-    (671, "normalized", "mean 0, std 1"),
-    (827, "batch", "(B, C, H, W)"),
+    (671, "normalized", "mean 0 (white), std 1\nsheets: channels"),
+    (827, "batch", "(B, C, H, W)\nsheets: images"),
 )
 SPLITS = (  # left edge, width, name, what it is used for
     (14, 470, "training", "weights, mean and std\nof the normalization"),
@@ -51,11 +51,11 @@ def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Fig
     rule = "×  two splits must not share copies of an image, or images of the same writer or patient"
     text(ax, 450, 14, rule, va="bottom")
     link = {"color": COLORS["training"], "linestyle": "--"}
-    arrow(ax, (440, BAND + 92), (440, ROW + 22), **link)
-    text(ax, 432, 244, "training images only", ha="right", color=COLORS["training"])
-    arrow(ax, (480, BAND + 92), (604, ROW + 12), **link)
+    arrow(ax, (452, BAND + 92), (452, ROW + 22), **link)
+    text(ax, 444, 244, "training images only", ha="right", color=COLORS["training"])
+    arrow(ax, (484, BAND + 92), (606, ROW + 12), **link)
     words = "mean and std of the training split,\nused to normalize all three splits"
-    text(ax, 562, 252, words, ha="left", color=COLORS["training"])
+    text(ax, 562, 244, words, ha="left", color=COLORS["training"])
     return fig
 
 
@@ -75,7 +75,7 @@ def draw_stages(ax: Axes, photos: Sequence[Tensor], name: str) -> None:
         paint(ax, normal[i % len(normal)][:1], 766 + 10 * i, ROW + 6 * i, SIDE - 6, SIDE - 6, signed=True)
     for middle, title, below in STAGES:
         text(ax, middle, HEIGHT - 12, title, va="top", weight="bold")
-        text(ax, middle, ROW - 16, below)
+        text(ax, middle, ROW - 9, below, va="top")
     for start, end in ((90, 124), (290, 322), (420, 472), (570, 614), (726, 761)):
         arrow(ax, (start, ROW + 44), (end, ROW + 44))
 

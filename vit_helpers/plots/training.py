@@ -77,10 +77,15 @@ def draw_runs(
     verdicts: what is written into a run's upper panel, by its title
     A loss above twice that of a uniform prediction is a triangle at the upper edge.
     """
-    fig, axes = style.new_figure(9, 4.2, nrows=2, ncols=len(runs), sharex="col", sharey="row", squeeze=False)
+    uniform_loss = math.log(next(iter(runs.values()))[0]["num_classes"])
+    seen = [row[key] for rows in (*runs.values(), healthy or ()) for row in rows for key in ("loss", "val_loss")]
+    highest = max(uniform_loss, *(loss for loss in seen if loss < math.inf))
+    ceiling = min(2 * uniform_loss, (1.7 if verdicts else 1.1) * highest)  # verdicts stand above the curves
+    shared = {"sharex": "col", "sharey": "row", "squeeze": False}
+    fig, axes = style.new_figure(9, 4.8 if verdicts else 4.2, nrows=2, ncols=len(runs), **shared)
     for column, (title, history) in zip(axes.T, runs.items(), strict=True):
         K, epochs = history[0]["num_classes"], [row["epoch"] for row in history]
-        for ax, key, uniform, top in zip(column, UNITS, (math.log(K), 1 / K), (2 * math.log(K), 1.03), strict=True):
+        for ax, key, uniform, top in zip(column, UNITS, (math.log(K), 1 / K), (ceiling, 1.03), strict=True):
             if healthy:
                 values = [row["val_" + key] for row in healthy]
                 ax.plot(range(1, len(values) + 1), values, color="#BBBBBB", linewidth=5, label="healthy run, validation")
@@ -93,7 +98,7 @@ def draw_runs(
             style.style_axes(ax).set_ylim(0, top)
         column[0].set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
         if verdicts:
-            look = {"ha": "right", "va": "top", "fontsize": style.TEXT_SIZE - 1, "weight": "bold", "color": style.TEXT}
+            look = {"ha": "right", "va": "top", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
             column[0].text(0.98, 0.98, verdicts[title], transform=column[0].transAxes, **look)
         column[1].set_xlabel("epoch", fontsize=style.TEXT_SIZE, color=style.TEXT)
         if len(epochs) <= 8:
@@ -128,7 +133,7 @@ def draw_confusion(counts: Tensor, names: Sequence[Any], ax: Axes | None = None,
     turned = {"rotation": 45, "ha": "right"} if max(len(str(name)) for name in names) > 3 else {}
     ax.set_xticks(range(len(names)), names, **turned)
     ax.set_yticks(range(len(names)), names)
-    return style.style_axes(ax, title, "predicted class", "true class")
+    return style.style_axes(ax, title, "predicted class", "true class (color: fraction of its row)")
 
 
 def draw_calibration(
