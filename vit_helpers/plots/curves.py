@@ -16,7 +16,7 @@ class Row(Protocol):
     def __getitem__(self, name: str, /) -> Any: ...
 
 
-UNITS = {"loss": "loss (nats)", "accuracy": "accuracy (share of images)"}
+UNITS = {"loss": "loss (nats)", "accuracy": "accuracy (fraction of images)"}
 
 
 def draw_curve(history: Sequence[Row], key: str, ax: Axes | None = None, title: str | None = None) -> Axes:

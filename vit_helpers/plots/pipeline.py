@@ -30,7 +30,7 @@ SPLITS = (  # left edge, width, name, what it is used for
     (530, 130, "validation", "decisions: settings,\nwhen to stop"),
     (706, 180, "test", "one accuracy,\nonce, at the end"),
 )
-COLORS = dict(zip(("training", "validation", "test"), style.SERIES, strict=True))
+COLORS = dict(zip(("validation", "test", "training"), style.SERIES, strict=True))  # as in all curves
 
 
 def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Figure:

@@ -41,7 +41,7 @@ def draw_class_accuracy(table: pd.DataFrame, ax: Axes | None = None, title: str 
         ax.set_yticks(places, [f"{shorten(name)} ({n:,})" for name, n in names])
     ax.set(xlim=(-0.02, 1.02), ylim=(len(classes) - 0.5, -0.5))
     ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower left")
-    return style.style_axes(ax, title, "accuracy (share of images)", "class (images in the test)")
+    return style.style_axes(ax, title, "accuracy (fraction of images)", "class (images in the test)")
 
 
 def shorten(name: str, length: int = 18) -> str:
