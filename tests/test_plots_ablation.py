@@ -12,7 +12,6 @@ from vit_helpers.plots.ablation import (
     IMAGES,
     SEEDS,
     draw_against,
-    draw_experiment,
     draw_halves,
     draw_holm,
     draw_interaction,
@@ -21,6 +20,7 @@ from vit_helpers.plots.ablation import (
     draw_ranking,
     draw_search,
 )
+from vit_helpers.plots.experiment import draw_experiment
 from vit_helpers.plots.forest import draw_forest
 
 COLUMNS = ["difference", "low", "high", "seeds", "images", "p", "holm"]

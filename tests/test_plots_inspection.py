@@ -95,7 +95,7 @@ def test_scores_are_dots_and_a_rival_is_a_line():
         assert dots["no model"] == pytest.approx(means)
         assert dots["no model: ink, blurred"] == pytest.approx(2 * means[-1:])
     said = [text.get_text() for text in fig.legends[0].get_texts()]
-    wanted = {"trained models", "untrained models", "95% interval of their mean", "no model", "no model: ink, blurred"}
+    wanted = {"trained models", "untrained models", "95% interval, trained", "no model", "no model: ink, blurred"}
     assert set(said) == wanted
 
 

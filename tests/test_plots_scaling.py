@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from vit_helpers.plots import encoder, scaling
+from vit_helpers.plots.distributed import draw_holdings, draw_ring
 from vit_helpers.plots.scaling import (
     draw_growth,
-    draw_holdings,
     draw_ratios,
-    draw_ring,
     draw_roofline,
     draw_stacks,
     draw_training_step,

@@ -103,7 +103,9 @@ def draw_channels(panels: Mapping[str, Tensor], bins: int = 30) -> Figure:
             ax.text(0.99, 0.98, f"mean {mean:.2f}, std {std:.2f}".replace("-0.00", "0.00"), transform=ax.transAxes, **CORNER)
             if column == 0 and C > 1:
                 ax.set_ylabel(CHANNELS[c], fontsize=style.TEXT_SIZE, color=style.TEXT)
-    fig.supxlabel("height: number of pixels; line: the mean; band: one std below and above it", fontsize=style.TEXT_SIZE)
+    fig.supxlabel(
+        "height: number of pixels, each panel on its own scale; line: mean; band: ± one std", fontsize=style.TEXT_SIZE
+    )
     return fig
 
 

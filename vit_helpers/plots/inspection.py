@@ -178,7 +178,7 @@ def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rival: str) -> Fi
         for i, name in enumerate(methods):
             low, high = table.loc[(score, "trained", name), ["low", "high"]]
             look = {"color": color, "linewidth": 18, "alpha": 0.25, "solid_capstyle": "butt", "zorder": 1}
-            ax.plot([low, high], 2 * [lines[name]], label=None if i else "95% interval of their mean", **look)
+            ax.plot([low, high], 2 * [lines[name]], label=None if i else "95% interval, trained", **look)
         values = {name: table.loc[(score, "none", name), "mean"] for name in controls}
         ax.plot(list(values.values()), [lines[name] for name in values], "D", color=other, ms=7, label="no model")
         at = values[rival]
@@ -264,7 +264,7 @@ def draw_depth(image: Tensor, probabilities: Tensor, names: Sequence[str], share
             value = probabilities[row, col].item()
             ink = style.ink_on(drawn.to_rgba(value))
             right.text(col, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=style.TEXT_SIZE - 2, color=ink)
-    style.style_axes(right, "Probes on its class token (%)", "class", "after block")
+    style.style_axes(right, "Probabilities from probes (%)", "class", "after block")
     right.set(xticks=range(K), yticks=range(L))
     right.set_xticklabels(names)
     right.set_yticklabels(range(1, L + 1))

@@ -45,7 +45,7 @@ def frame_largest(ax: Axes, heat: Tensor, patch_size: int) -> None:
     P, places = patch_size, heat.flatten().topk(min(5, heat.numel())).indices.tolist()
     for place, width in zip(places, (2.5, 1, 1, 1, 1), strict=False):
         row, col = divmod(place, heat.shape[1])
-        draw_box(ax, (col * P - 0.5, row * P - 0.5, P, P), style.SERIES[0], linewidth=width)
+        draw_box(ax, (col * P - 0.5, row * P - 0.5, P, P), style.SERIES[0], linewidth=width, path_effects=style.HALO)
 
 
 def draw_beside(image: Tensor, title: str, maps: Mapping[str, Tensor], label: str) -> Figure:

@@ -1,14 +1,14 @@
-"""Figures of notebook 11: where a training step's time and memory go, how costs grow, and how processes share work."""
+"""Figures of notebook 11: where a training step's time and memory go, and how costs grow."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 
 from vit_helpers.plots import style
 from vit_helpers.plots.encoder import ATTENTION, MLP, OTHER
@@ -46,32 +46,37 @@ def draw_stacks(
     whole = {name: sum(amounts.values()) for name, amounts in rows.items()}
     scale = {name: 100 / whole[name] if share else 1 for name in names}
     longest = 100 if share else max(whole.values())
-    left, written = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
+    left, unlabeled = dict.fromkeys(names, 0.0), set[str]()
     digits = 0 if share else 1 if longest >= 100 else 2
     for i, part in enumerate(parts):
         lengths = [rows[name][part] * scale[name] for name in names]
         color = COLORS.get(part, SERIES[i % len(SERIES)])
         hatch = style.HATCHES[(i + 2 * (i // len(SERIES))) % len(style.HATCHES)]
-        bar = {"color": color, "hatch": hatch, "edgecolor": "white"}
-        ax.barh(names, lengths, 0.72, list(left.values()), label=part, **bar)
+        ax.barh(names, lengths, 0.72, list(left.values()), label=part, color=color, hatch=hatch, edgecolor="white")
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
             text = f"{length:.{digits}f}"
             if length > (0.008 + 0.0105 * len(text)) * longest:
                 style.write_on(ax, left[name] + length / 2, y, text, color)
-                written[name] += 1
+            else:
+                unlabeled.add(name)
             left[name] += length
     ax.invert_yaxis()
-    ends = [longest]
-    for y, name in enumerate([] if share else names):
-        terms = " + ".join(f"{amount:.{digits}f}" for amount in rows[name].values())
-        text = f" {terms if written[name] < len(parts) else ''} = {whole[name]:.{digits - 1}f}".replace("  ", " ")
-        ax.text(whole[name], y, text, va="center", fontsize=style.TEXT_SIZE - 1)
-        ends.append(whole[name] + (0.01 + 0.0105 * len(text)) * longest)
-    ax.set_xlim(0, max(ends))
+    ax.set_xlim(0, longest if share else write_sums(rows, ax, digits, unlabeled))
     style.style_axes(ax, x="share of the whole, %" if share else unit)
     ax.legend(ncols=len(parts), fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 0.98))
     ax.set_title(title or "", loc="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, pad=30)
     return ax
+
+
+def write_sums(rows: Mapping[str, Mapping[str, float]], ax: Axes, digits: int, with_terms: Collection[str]) -> float:
+    """Write the sum of each row at the end of its bar, of some rows with its terms; returns where the longest text ends."""
+    longest, ends = max(sum(amounts.values()) for amounts in rows.values()), []
+    for y, (name, amounts) in enumerate(rows.items()):
+        end, terms = sum(amounts.values()), " + ".join(f"{amount:.{digits}f}" for amount in amounts.values())
+        text = f" {terms if name in with_terms else ''} = {end:.{digits - 1}f}".replace("  ", " ")
+        ax.text(end, y, text, va="center", fontsize=style.TEXT_SIZE - 1)
+        ends.append(end + (0.01 + 0.0105 * len(text)) * longest)
+    return max(longest, *ends)
 
 
 def draw_growth(
@@ -143,31 +148,6 @@ def draw_ratios(
     ax.set_yticks(range(len(rows)), list(rows))
     ax.invert_yaxis()
     return style.style_axes(ax, title, x)
-
-
-def draw_holdings(frames: Mapping[str, Any], blocks: int, title: str | None = None) -> Any:
-    """Which parts of the weights each process holds, a panel for each moment, side by side; returns the axes.
-
-    frames: {name: boolean (processes, blocks * parts)}; the parts of a block are neighbors
-    """
-    fig, axes = style.new_figure(9, 2.9, ncols=len(frames), sharey=True)
-    fig.suptitle(title or "", x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
-    for ax, (name, held) in zip(axes, frames.items(), strict=True):
-        processes, parts = held.shape
-        for (row, column), there in np.ndenumerate(np.asarray(held)):
-            look = {"facecolor": ATTENTION if there else "white", "edgecolor": "white" if there else "#DDDDDD"}
-            ax.add_patch(Rectangle((column * blocks / parts, row), blocks / parts, 1, linewidth=0.8, **look))
-        for x in range(blocks + 1):
-            ax.axvline(x, color=style.TEXT, linewidth=1.5)
-        ax.set(xlim=(0, blocks), ylim=(processes, 0))
-        ax.set_xticks([x + 0.5 for x in range(blocks)], range(1, blocks + 1))
-        ax.set_yticks([y + 0.5 for y in range(processes)], range(processes))
-        style.style_axes(ax, name, "block", "process" if ax is axes[0] else None)
-        ax.tick_params(length=0)
-        ax.spines[["left", "bottom"]].set_visible(False)
-    key = [Patch(facecolor=ATTENTION, label="weights held"), Patch(facecolor="white", edgecolor="#AAAAAA", label="not held")]
-    fig.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE)
-    return axes
 
 
 def draw_training_step(need: Mapping[str, float], blocks: int = 12, backward: float = 2, title: str | None = None) -> Figure:
@@ -267,36 +247,3 @@ def draw_roofline(
     ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
     ax.minorticks_off()
     return style.style_axes(ax, title, "arithmetic intensity (FLOPs for each byte moved)", "GFLOPs per second")
-
-
-def draw_ring(states: Mapping[str, Any], totals: Sequence[float], title: str | None = None) -> Figure:
-    """What each process holds after each turn of a ring all-reduce; returns the figure.
-
-    Complete sums are colored, and what has changed since the state before is framed.
-
-    states: {name: (processes, pieces) numbers}; totals: the sum of each piece over all processes
-    """
-    fig, axes = style.new_figure(9, 3.1, ncols=len(states), sharey=True)
-    fig.suptitle(title or "", x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
-    before = next(iter(states.values()))
-    for ax, (name, state) in zip(axes, states.items(), strict=True):
-        processes, pieces = np.shape(state)
-        for (row, column), number in np.ndenumerate(np.asarray(state)):
-            color = ATTENTION if number == totals[column] else "white"
-            ax.add_patch(Rectangle((column, row), 1, 1, facecolor=color, edgecolor=style.LINE))
-            ink = style.ink_on(color)
-            ax.text(column + 0.5, row + 0.5, f"{number:g}", ha="center", va="center", fontsize=style.TEXT_SIZE, color=ink)
-            if number != before[row][column]:
-                left, right, top, bottom = column + 0.09, column + 0.91, row + 0.1, row + 0.9
-                ax.plot([left, right, right, left, left], [top, top, bottom, bottom, top], color=ink, linewidth=2)
-        before = state
-        ax.set(xlim=(0, pieces), ylim=(processes, 0))
-        ax.set_xticks([i + 0.5 for i in range(pieces)], range(pieces))
-        ax.set_yticks([i + 0.5 for i in range(processes)], range(processes))
-        style.style_axes(ax, name, "piece", "process" if ax is axes[0] else None)
-        ax.tick_params(length=0)
-        ax.spines[:].set_visible(False)
-    key = [Patch(facecolor=ATTENTION, label="complete sum")]
-    key += [Patch(facecolor="white", edgecolor=style.TEXT, linewidth=2, label="has just arrived")]
-    fig.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE)
-    return fig

@@ -105,13 +105,18 @@ def draw_runs(
             column[1].set_xticks(epochs)
     for ax, key in zip(axes[:, 0], UNITS, strict=True):
         ax.set_ylabel(key, fontsize=style.TEXT_SIZE, color=style.TEXT)
+    name_lines(fig, axes)
+    return fig
+
+
+def name_lines(fig: Figure, axes: Any) -> None:
+    """The legend of `draw_runs`: the lines of its first panel, and triangles if a panel has some"""
     handles, names = axes[0, 0].get_legend_handles_labels()
     if any(line.get_marker() == "^" and len(line.get_xdata()) for ax in axes.flat for line in ax.lines):
         handles.append(Line2D([], [], linestyle="", marker="^", color=style.TEXT))
         names.append("above the scale")
     look = {"ncols": 5, "columnspacing": 1, "fontsize": style.TEXT_SIZE - 1, "frameon": False}
     fig.legend(handles, names, loc="outside upper right", **look)
-    return fig
 
 
 def draw_confusion(counts: Tensor, names: Sequence[Any], ax: Axes | None = None, title: str | None = None) -> Axes:

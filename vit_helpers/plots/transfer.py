@@ -188,7 +188,7 @@ def draw_ways(
 ) -> Axes:
     """Accuracies of several ways of training, for several numbers of labels, each with its interval.
 
-    ways: {way: {group: (low, mean, high)}}, a way by its name in `WAYS`;  floor: the accuracy of the most frequent class
+    ways: {way: {group: (low, mean, high)}}, a way by its name in `WAYS`;  floor: the accuracy of a constant answer
     """
     ax = style.new_axes(ax, 9, 3.4)
     for i, (way, groups) in enumerate(ways.items()):
@@ -200,6 +200,6 @@ def draw_ways(
         ax.errorbar(places, means, bars, label=way.replace("probe", "linear probe"), **look)
         ax.set_xticks(range(len(groups)), groups)
     if floor is not None:
-        ax.axhline(floor, color=style.LINE, linestyle=":", label="most frequent class")
+        ax.axhline(floor, color=style.LINE, linestyle=":", label="most frequent training class")
     ax.set_xlim(-0.5, len(groups) - 0.5)
     return style.style_axes(ax, title, None, "test accuracy, 95% interval")
