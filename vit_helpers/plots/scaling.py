@@ -38,8 +38,8 @@ def draw_stacks(
     rows : {name of the row: {part: amount, 0 or more}}; the same parts in every row
     unit : of the amounts, for the axis; share: every bar is 100 % long
 
-    A sum has one digit less than its terms, so that rounded terms add up to it. Where a piece is too short for its number,
-    all terms are at the end of the bar.
+    A sum is that of the rounded terms, with one digit less. Where a piece is too short for its number, all terms are at
+    the end of the bar.
     """
     ax = style.new_axes(ax, 9, 1.3 + 0.48 * len(rows))
     names, parts = list(rows), list(next(iter(rows.values())))
@@ -72,8 +72,9 @@ def write_sums(rows: Mapping[str, Mapping[str, float]], ax: Axes, digits: int, w
     """Write the sum of each row at the end of its bar, of some rows with its terms; returns where the longest text ends."""
     longest, ends = max(sum(amounts.values()) for amounts in rows.values()), []
     for y, (name, amounts) in enumerate(rows.items()):
-        end, terms = sum(amounts.values()), " + ".join(f"{amount:.{digits}f}" for amount in amounts.values())
-        text = f" {terms if name in with_terms else ''} = {end:.{digits - 1}f}".replace("  ", " ")
+        end, terms = sum(amounts.values()), [f"{amount:.{digits}f}" for amount in amounts.values()]
+        total = f"= {sum(map(float, terms)):.{digits - 1}f}"  # of the rounded terms, so that a reader gets the same
+        text = f" {' + '.join(terms)} {total}" if name in with_terms else f" {total}"
         ax.text(end, y, text, va="center", fontsize=style.TEXT_SIZE - 1)
         ends.append(end + (0.01 + 0.0105 * len(text)) * longest)
     return max(longest, *ends)
@@ -236,7 +237,11 @@ def draw_roofline(
     ax.fill_betweenx([low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9], low, ridge, color=style.MUTED, alpha=0.6, linewidth=0)
     for i, (name, (x, y)) in enumerate(points.items()):
         ax.plot(x, y / 1e9, "os"[i < 1], color=OTHER if i < 1 else ATTENTION, markersize=9)
-        ax.annotate(name, (x, y / 1e9), (9, -10), textcoords="offset points", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
+        where = (
+            {"xytext": (-4, -8), "va": "top"} if i < 1 else {"xytext": (9, -10)}
+        )  # the first may have a neighbor at its right
+        look = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
+        ax.annotate(name, (x, y / 1e9), **where, **look)
     ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9))
     limits = f"memory: {bandwidth / 1e9:.0f} GB per second", f"arithmetic: {peak / 1e9:.0f} GFLOPs per second"
     ax.text(low * 1.15, 1.3 * peak / 1e9, limits[0], fontsize=style.TEXT_SIZE, va="bottom")
