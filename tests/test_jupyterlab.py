@@ -290,9 +290,9 @@ def test_attention_runs_and_its_exercise_is_marked_as_it_is_typed(lab, chromium)
 
 def drag(page, handle, pixels):
     """Pull it to the right with the mouse"""
+    handle.hover()  # in its middle, once it stands still and nothing covers it
     box = handle.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x + pixels, y, steps=5)
     page.mouse.up()
