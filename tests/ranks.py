@@ -28,8 +28,8 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from vit_helpers.cli import main
 from vit_helpers.data import load
+from vit_helpers.distributed import ShardedBatches, barrier, full_state_dict, is_main_process, shard, world_size
 from vit_helpers.training import fit, set_seed
-from vit_helpers.training.distributed import ShardedBatches, barrier, full_state_dict, is_main_process, shard, world_size
 from vit_helpers.training.loop import train_epoch
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig

@@ -15,12 +15,12 @@ import psutil
 import pytest
 import torch
 
+from vit_helpers._files import hold
 from vit_helpers.ablation import Table, read_runs, run_table, summarize, unpack
 from vit_helpers.ablation.rows import COLUMNS, FIRST
 from vit_helpers.cli import main
 from vit_helpers.results import RESULTS, read_results
 from vit_helpers.training.presets import RunSettings
-from vit_helpers.training.run_folder import hold
 
 SMALL = Table(
     seeds=2,

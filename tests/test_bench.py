@@ -1,15 +1,15 @@
-"""What bench measures: the time to import, and accuracies; the comparison with libraries has moved."""
+"""What bench measures: the time to import, and accuracies."""
 
 import re
 
 import pytest
 import torch
-from test_commands import command, main_status
 
-from vit_helpers.cli import bench
+from tools import bench
+from tools import main as run_tool
 
 
-def test_bench_measures_import_and_names_the_machine(tmp_path, monkeypatch):
+def test_bench_measures_import_and_names_the_machine(monkeypatch, capsys):
     """What imports torch runs here, where that takes no time"""
     fresh, places = bench.run_fresh, {}
 
@@ -17,17 +17,17 @@ def test_bench_measures_import_and_names_the_machine(tmp_path, monkeypatch):
         return eval(answer, places) if "torch" in code and not exec(code, places) else fresh(code, answer)
 
     monkeypatch.setattr(bench, "run_fresh", run)
-    done = command("bench", "import", "--rounds", 1, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "threads" in done.stdout and "torch" in done.stdout
-    assert re.search(r"torch, then vit_helpers.vit +\d+\.\d{3} \+ \d+\.\d{4}", done.stdout)
+    assert run_tool(bench, ["import", "--rounds", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "threads" in out and "torch" in out
+    assert re.search(r"torch, then vit_helpers.vit +\d+\.\d{3} \+ \d+\.\d{4}", out)
 
 
 def test_a_goal_is_trained_once_for_each_seed(monkeypatch, capsys):
     monkeypatch.setitem(
         bench.GOALS, "digits-3s", {"data": "digits", "settings": {"epochs": 1}, "promise": "little in no time"}
     )
-    assert main_status("bench", "digits-3s", "--seeds", "2", "--threads", str(torch.get_num_threads())) == 0
+    assert run_tool(bench, ["digits-3s", "--seeds", "2", "--threads", str(torch.get_num_threads())]) == 0
     out = capsys.readouterr().out
     first, second = (float(x) for x in re.findall(r"seed \d  test accuracy (\d\.\d{4})  training", out))
     assert "digits-3s (little in no time)" in out and min(first, second) > 0.2
@@ -37,7 +37,7 @@ def test_a_goal_is_trained_once_for_each_seed(monkeypatch, capsys):
 
 
 def test_unknown_parts_are_named(capsys):
-    assert main_status("bench", "sped") == 1
+    assert run_tool(bench, ["sped"]) == 1
     assert "error: unknown part 'sped', known: import, digits-3s" in capsys.readouterr().err
 
 
@@ -45,11 +45,5 @@ def test_without_words_the_default_is_measured(monkeypatch):
     measured = []
     monkeypatch.setattr(bench, "bench_import", lambda rounds: measured.append("import"))
     monkeypatch.setattr(bench, "bench_goal", lambda name, seeds: measured.append(name))
-    assert main_status("bench", "--threads", str(torch.get_num_threads())) == 0
+    assert run_tool(bench, ["--threads", str(torch.get_num_threads())]) == 0
     assert tuple(measured) == bench.DEFAULT
-
-
-@pytest.mark.parametrize("words", [["--peers", "--shapes", "Ti/16"], ["--shapes", "Ti/16", "--peers"]])
-def test_the_comparison_with_libraries_has_moved(capsys, words):
-    assert main_status("bench", *words) == 2
-    assert capsys.readouterr().err.endswith("run: python -m tools.libraries --shapes Ti/16\n")

@@ -12,10 +12,10 @@ import torch
 from small_classifier import Classifier, batches, figures, problem, silent, train
 from torch.distributed.checkpoint.api import CheckpointException
 
+from vit_helpers._files import save_sealed
 from vit_helpers.data import Batches
 from vit_helpers.training import Recipe, fit
 from vit_helpers.training.checkpoints import load_checkpoint
-from vit_helpers.training.sealed import save_sealed
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
@@ -134,7 +134,7 @@ def damage(data, at):
 
 def test_ctrl_c_while_a_file_is_written_is_ctrl_c(tmp_path):
     """torch raises a RuntimeError of its own then, whose context has the KeyboardInterrupt"""
-    from vit_helpers.training.sealed import write_aside
+    from vit_helpers._files import write_aside
 
     with pytest.raises(KeyboardInterrupt), write_aside(tmp_path / "x") as part:
         part.touch()

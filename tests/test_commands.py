@@ -20,15 +20,16 @@ import pytest
 import torch
 from PIL import Image
 
-from tools import localization, pretrain, transfer
 from tools import main as run_tool
+from tools import pretrain
+from tools.experiments import localization, transfer
 from vit_helpers.ablation import unpack
 from vit_helpers.cli import COMMANDS, main
+from vit_helpers.cli.run_folder import claim
 from vit_helpers.data import load
 from vit_helpers.pretrained import load_weights
 from vit_helpers.pretrained.files import read_notes
 from vit_helpers.results.localization import unpack_scores
-from vit_helpers.training.run_folder import claim
 
 ROOT = Path(__file__).parents[1]
 

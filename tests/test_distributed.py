@@ -16,13 +16,13 @@ import pytest
 import torch
 from ranks import BATCH, CASES, forget_last_epoch, train, train_digits, train_stream, train_with_muon
 
+from vit_helpers import distributed
+from vit_helpers.cli.run_folder import find_checkpoint
 from vit_helpers.data import load
 from vit_helpers.data.shards import write_shards
+from vit_helpers.distributed import ShardedBatches, fork_rng, is_peer_failure, mean_loss
 from vit_helpers.pretrained import load_weights
-from vit_helpers.training import distributed
 from vit_helpers.training.checkpoints import load_checkpoint
-from vit_helpers.training.distributed import ShardedBatches, fork_rng, is_peer_failure, mean_loss
-from vit_helpers.training.run_folder import find_checkpoint
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="torchrun's processes are tested on Linux and macOS")

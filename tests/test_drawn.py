@@ -16,8 +16,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from tools import drawn, strokes, strokes_choosing, strokes_frozen
 from tools import main as run_tool
+from tools.experiments import drawn, strokes, strokes_choosing, strokes_frozen
 from vit_helpers.live.ink import reduce_ink
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.sources import OURS

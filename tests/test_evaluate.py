@@ -13,9 +13,8 @@ import torch
 from test_commands import command
 from test_pictures import save
 
+from vit_helpers._files import as_text, new_folder
 from vit_helpers.data import load
-from vit_helpers.data.folders import new_folder
-from vit_helpers.data.images import as_text
 from vit_helpers.pretrained import Preprocess
 from vit_helpers.pretrained.files import load_weights, save_weights
 from vit_helpers.vit import ViT, ViTConfig

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tools import main as run_tool
-from tools import norm_placement
+from tools.experiments import norm_placement
 from vit_helpers.encoder import Block
 from vit_helpers.results import read_results
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tools import main as run_tool
-from tools import parity
+from tools.experiments import parity
 
 ROOT = Path(__file__).parents[1]
 SMALL = "8 px/P2/D64/L2"

@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 from test_commands import main_status, run_tool
 
-from tools import pretrain, transfer, unfamiliar
+from tools import pretrain
+from tools.experiments import transfer, unfamiliar
 from vit_helpers.data import Batches, load, photos, subset
 from vit_helpers.data.digits import cat
 from vit_helpers.pretrained import load_pretrained

@@ -647,8 +647,8 @@ def test_what_a_model_gets_of_an_image_has_its_range_too():
 
 
 def test_a_checkpoint_of_other_splits_is_not_resumed():
+    from vit_helpers.cli.run_folder import kept_settings
     from vit_helpers.training.presets import RunSettings
-    from vit_helpers.training.run_folder import kept_settings
 
     settings = RunSettings(data="folder:pets").to_dict()
     assert kept_settings(Path("checkpoint.pt"), {"options": settings}, {}).split == "hash"

@@ -20,15 +20,15 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from vit_helpers._files import save_sealed
 from vit_helpers.cli import main
+from vit_helpers.cli.run_folder import check_same_data, claim, data_fingerprint, kept_settings
 from vit_helpers.data import Split, load
 from vit_helpers.data.shards import write_shards
 from vit_helpers.pretrained import load_weights, save_weights
 from vit_helpers.training import set_seed
 from vit_helpers.training.checkpoints import load_checkpoint
 from vit_helpers.training.presets import RunSettings, given_settings
-from vit_helpers.training.run_folder import check_same_data, claim, data_fingerprint, kept_settings
-from vit_helpers.training.sealed import save_sealed
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 ROOT = Path(__file__).parents[1]
@@ -182,7 +182,7 @@ def test_a_fingerprint_tells_labels_and_the_number_of_processes_that_a_stream_de
     shards = [load(f"shards:{write_shards(each, tmp_path / str(n))}") for n, each in enumerate((data, other))]
     one, two = map(data_fingerprint, shards)
     assert [name for name in one if one[name] != two[name]] == ["pixels or labels of test"]
-    monkeypatch.setattr("vit_helpers.training.run_folder.world_size", lambda: 2)
+    monkeypatch.setattr("vit_helpers.cli.run_folder.world_size", lambda: 2)
     with pytest.raises(ValueError, match="processes 1 -> 2"):
         check_same_data({"data": one}, data_fingerprint(shards[0]), shards[0])
 

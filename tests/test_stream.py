@@ -115,7 +115,7 @@ def test_processes_have_each_their_slice_and_draw_each_on_its_own(written, monke
     for rank in range(2):
         for name, value in (("rank", rank), ("world_size", 2)):
             monkeypatch.setattr(streams, name, lambda value=value: value)
-            monkeypatch.setattr(f"vit_helpers.training.distributed.{name}", lambda value=value: value)
+            monkeypatch.setattr(f"vit_helpers.distributed.{name}", lambda value=value: value)
         set_seed(0)
         train = data.batches("train", 12, shuffle=True)
         seen.append([(len(labels), torch.rand(()).item()) for _ in range(2) for _, labels in train])
@@ -261,7 +261,7 @@ def test_train_names_what_is_wrong_with_shards(spoil, digits, tmp_path, monkeypa
 
 def test_damage_is_told_by_the_process_that_met_it(digits, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("vit_helpers.cli.train.train", lambda args: (_ for _ in ()).throw(BrokenShardError("mine")))
-    monkeypatch.setattr("vit_helpers.training.distributed.rank", lambda: 1)
-    monkeypatch.setattr("vit_helpers.training.distributed.world_size", lambda: 2)
+    monkeypatch.setattr("vit_helpers.distributed.rank", lambda: 1)
+    monkeypatch.setattr("vit_helpers.distributed.world_size", lambda: 2)
     assert main(["train"]) == 1
     assert "error in process 1: mine" in capsys.readouterr().err

@@ -6,9 +6,9 @@ from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix
 from torch import nn
 
+from vit_helpers.cli.scores import class_table, confusion, score_classes, wilson_interval
 from vit_helpers.plots.testing import draw_test
 from vit_helpers.training import evaluate
-from vit_helpers.training.testing import class_table, confusion, score_classes, wilson_interval
 
 
 @pytest.mark.parametrize(("correct", "n"), [(0, 1), (1, 1), (27, 37), (360, 360), (0, 50), (499, 1000)])

@@ -1,28 +1,28 @@
-"""The tools as a whole: listed in tools/README.md, each runs by its name, and the old commands name their new line."""
+"""The tools as a whole: listed in tools/README.md, each runs by its name."""
 
 import ast
 import re
 import subprocess
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tools import main as run_tool
-from vit_helpers.cli import COMMANDS, MOVED
-from vit_helpers.cli import main as run_command
 
 ROOT = Path(__file__).parents[1]
-FILES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "tools").glob("[a-z]*.py")}
+FILES = {
+    ".".join(path.relative_to(ROOT / "tools").with_suffix("").parts): path.read_text(encoding="utf-8")
+    for path in (ROOT / "tools").rglob("[a-z]*.py")
+}
 TOOLS = sorted(name for name, text in FILES.items() if "\ndef run(" in text)
 
 
 @pytest.mark.repo
 def test_the_readme_has_a_line_for_each_tool_and_names_every_other_file():
     text = (ROOT / "tools" / "README.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"^\| `(\w+)", text, re.M)) == TOOLS
+    assert sorted(re.findall(r"^\| `([\w.]+)", text, re.M)) == TOOLS
     assert all(f"`{name}`" in text for name in FILES.keys() - set(TOOLS))
 
 
@@ -36,7 +36,11 @@ def test_each_tool_explains_itself(name, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["book", "execute", "halo", "libraries", "paper_index", "parity", "pictures", "slides", "speed", "transfer"]
+    "name",
+    [
+        *("book", "execute", "paper_index", "pictures", "slides"),
+        *(f"experiments.{name}" for name in ("halo", "libraries", "parity", "speed", "transfer")),
+    ],
 )
 def test_each_tool_that_asks_for_nothing_runs_without_words(name, monkeypatch):
     tool = import_module(f"tools.{name}")
@@ -47,20 +51,3 @@ def test_each_tool_that_asks_for_nothing_runs_without_words(name, monkeypatch):
 def test_a_tool_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "tools.publish", "nonsense"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.startswith("error: got 'nonsense', wanted OWNER/NAME alone")
-
-
-@pytest.mark.parametrize("old", MOVED)
-def test_a_moved_command_prints_its_new_line(old, capsys):
-    assert MOVED[old] in TOOLS and old not in COMMANDS
-    assert run_command([old, "--option", "word"]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.endswith(f"run: python -m tools.{MOVED[old]} --option word\n")
-
-
-@pytest.mark.repo
-def test_the_changelog_lists_every_moved_command_and_modules_that_exist():
-    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert all(f"`{old}`" in text and (f"`python -m tools.{new}`" in text or old == new) for old, new in MOVED.items())
-    rows = [line.split("|")[2] for line in text.splitlines() if line.startswith("| `vit_helpers.")]
-    modules = re.findall(r"`(vit_helpers\.[\w.]*\w)`", " ".join(rows))
-    assert len(modules) > 5 and all(find_spec(name) for name in modules)

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 import torch
 
-from tools import diagnosis
 from tools import main as run_tool
+from tools.experiments import diagnosis
 from vit_helpers.results import read_results
 
 

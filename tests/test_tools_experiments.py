@@ -5,7 +5,8 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 
-from tools import accuracies, experiments, growth, main
+from tools import main
+from tools.experiments import accuracies, effects, growth
 from vit_helpers.ablation import Table, read_runs, run_table
 from vit_helpers.ablation.rows import unpack
 
@@ -89,10 +90,10 @@ def test_what_came_out_is_printed(tmp_path, monkeypatch, capsys):
             for change, settings in some.items()
         )
         (tmp_path / f"{name}.toml").write_text(text)
-    for module in ("tools.experiments", "vit_helpers.results"):
+    for module in ("tools.experiments.effects", "vit_helpers.results"):
         monkeypatch.setattr(f"{module}.RESULTS", tmp_path)
-    assert main(experiments, []) == 0
+    assert main(effects, []) == 0
     said = capsys.readouterr().out
     assert "width 32 x depth 2" in said and "1 head and width 32: beyond the sum" in said and "test accuracy 0." in said
     assert "1 head, rate 1e-3: " in said
-    assert main(experiments, ["grades"]) == 1
+    assert main(effects, ["grades"]) == 1

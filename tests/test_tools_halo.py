@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from tools import halo
 from tools import main as run_tool
+from tools.experiments import halo
 from vit_helpers.data import load
 from vit_helpers.data.splits import subset
 from vit_helpers.results import read_results

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 import torch
 
-from tools import libraries, measuring
 from tools import main as run_tool
-from tools.libraries import MODULES, SHAPES, make_model, markdown
+from tools.experiments import libraries, measuring
+from tools.experiments.libraries import MODULES, SHAPES, make_model, markdown
 from vit_helpers.scaling import parameters, speedups, timing, training_bytes
 from vit_helpers.vit import ViTConfig
 

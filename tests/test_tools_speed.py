@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 
 from tools import main as run_tool
-from tools import measuring, speed
-from tools.speed import CASES
+from tools.experiments import measuring, speed
+from tools.experiments.speed import CASES
 from vit_helpers.scaling import speedups, timing
 from vit_helpers.vit import ViTConfig
 

@@ -10,12 +10,12 @@ from small_classifier import Classifier, batches, figures, problem, silent, trai
 from torch import nn
 
 from vit_helpers.data import Batches
+from vit_helpers.distributed import ShardedBatches
 from vit_helpers.training import Callback, Epoch, FlipTTA, Score, evaluate, fit, predict, set_seed
 from vit_helpers.training.callbacks import Report
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.diagnosis import diagnose
-from vit_helpers.training.distributed import ShardedBatches
 from vit_helpers.training.optimizers import OPTIMIZERS, adam_coupled, adam_l2, adamw, adamw_all, param_groups, sgd
 from vit_helpers.training.recipe import Recipe, bf16_units, warmup_cosine
 

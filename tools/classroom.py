@@ -20,8 +20,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools import main
 from tools.execute import METADATA, STATIC, all_notebooks, is_setup, lessons
+from vit_helpers._files import new_folder
 from vit_helpers._validate import check_choice
-from vit_helpers.data.folders import new_folder
 
 CONFIG = "nbgrader_config.py"
 SOLUTIONS = {path.name: path for path in all_notebooks() if path not in lessons()}

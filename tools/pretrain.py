@@ -4,7 +4,7 @@ scattered: classifies digits among clutter, all ten of them
 seven    : the same, but only 0 to 6
 masked   : reconstructs hidden patches of plain digits, without labels
 photos   : classifies color photographs of CIFAR-10; calibrated, and with what `predict` needs to notice unfamiliar ones
-eight    : classifies those of eight classes, without cats and dogs, which `python -m tools.transfer` has it learn later
+eight    : classifies those of eight classes, without cats and dogs, which `tools.experiments.transfer` has it learn later
 
 Each is written to FOLDER/NAME-SEED.safetensors in float16, with how it was trained. Those in vit_helpers/weights, which
 `load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on one core, photos an hour and

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vit_helpers.training.sealed import write_aside
+from vit_helpers._files import write_aside
 
 Row = dict[str, Any]
 Kinds = dict[str, Callable[[str], Any]]  # of the columns of a CSV file, each with its type

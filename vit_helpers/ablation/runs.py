@@ -22,13 +22,13 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from vit_helpers._files import hold
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.ablation.factorial import designed
 from vit_helpers.ablation.rows import Row, append_row, frame, pack, read_runs
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.best import EarlyStopping
 from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network, with_tta
-from vit_helpers.training.run_folder import hold
 
 Runs = Sequence[tuple[str, int, RunSettings]]
 LOADED: dict[tuple[object, ...], Any] = {}  # data sets that have been read

@@ -10,19 +10,12 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-COMMANDS = ("train", "predict", "evaluate", "ablate", "shards", "bench", "doctor", "live")
-MOVED = {  # commands of version 0.1 that maintainers and teachers run, and where they are now (remove in 0.3)
-    **{name: name for name in ("pretrain", "transfer", "parity", "speed", "pictures", "book", "slides", "publish")},
-    **{"classroom": "classroom", "grade": "localization", "rerun": "execute", "index": "paper_index"},
-}
+COMMANDS = ("train", "predict", "evaluate", "ablate", "shards", "doctor", "live")
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; words: the arguments, by default those of the command line."""
     words = sys.argv[1:] if words is None else list(words)
-    if new := moved(words):
-        print(f"{words[0]!r} has moved. In the folder of the repository, run: {new}", file=sys.stderr)
-        return 2
     parser = argparse.ArgumentParser(prog="python -m vit_helpers", description="Commands of the Vision Transformer series.")
     parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
@@ -38,17 +31,6 @@ def main(words: Sequence[str] | None = None) -> int:
     if unknown:  # named with the options of the command, which argparse itself does not do
         parsers.choices[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     return run_safely(args.run, args)
-
-
-def moved(words: Sequence[str]) -> str:
-    """The new command line of a command that has moved; empty if it has not.
-
-    >>> moved(["bench", "--peers", "--rounds", "11"])
-    'python -m tools.libraries --rounds 11'
-    """
-    if words[:1] == ["bench"] and {"--peers", "--from"} & set(words):
-        return " ".join(["python -m tools.libraries", *(word for word in words[1:] if word != "--peers")])
-    return " ".join([f"python -m tools.{MOVED[words[0]]}", *words[1:]]) if words and words[0] in MOVED else ""
 
 
 def run_safely(run: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:

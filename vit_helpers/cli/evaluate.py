@@ -23,11 +23,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    from vit_helpers.cli.predictions import count_confusions
     from vit_helpers.cli.reading import print_warnings
     from vit_helpers.cli.results import check_target, draw_counts, report_broken
+    from vit_helpers.cli.scores import class_table
     from vit_helpers.pretrained import load_pretrained
-    from vit_helpers.pretrained.predictions import count_confusions
-    from vit_helpers.training.testing import class_table
 
     pretrained = load_pretrained(args.weights)
     if not (names := pretrained.class_names):

@@ -35,11 +35,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    from vit_helpers.cli.predictions import find_pictures, predict_files, prediction_table
     from vit_helpers.cli.reading import print_warnings
     from vit_helpers.cli.results import check_target, report_broken
     from vit_helpers.pretrained import load_pretrained
     from vit_helpers.pretrained.calibration import load_familiarity
-    from vit_helpers.pretrained.predictions import find_pictures, predict_files, prediction_table
 
     with print_warnings():
         files = find_pictures(args.pictures)

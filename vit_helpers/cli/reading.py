@@ -25,8 +25,8 @@ def add_data_arguments(parser: ArgumentParser, cache: bool = True) -> None:
 
 def load_run(args: Namespace, settings: "RunSettings") -> tuple[Any, Any]:
     """The data set of a run and its network, read as the options say; warnings about the data are printed, a line each."""
-    from vit_helpers.pretrained.runs import load_run
-    from vit_helpers.training.distributed import is_main_process
+    from vit_helpers.cli.runs import load_run
+    from vit_helpers.distributed import is_main_process
 
     options = {"skip_broken": True} if args.skip_broken else {}
     if settings.data.startswith("folder:") and not args.no_cache:
@@ -48,7 +48,7 @@ def print_warnings(aloud: bool = True) -> Iterator[None]:
 
 def describe(data: Any) -> str:
     """The classes of a data set with their numbers of images, and its splits with their shares, in two lines."""
-    from vit_helpers.data.images import shown
+    from vit_helpers._files import shown
     from vit_helpers.data.splits import SPLITS
 
     count = {split: data.count(split) for split in SPLITS}

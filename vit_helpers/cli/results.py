@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 def check_target(file: Path, figure: bool = True) -> Path:
     """A file for a result, whose folder is created; ValueError or OSError, before the work, if it cannot be written."""
+    from vit_helpers._files import make_parent
     from vit_helpers._validate import check_choice
-    from vit_helpers.data.folders import make_parent
 
     if figure:
         from matplotlib.backend_bases import FigureCanvasBase
@@ -30,7 +30,7 @@ def check_target(file: Path, figure: bool = True) -> Path:
 
 def print_score(score: "Score", counts: "Tensor", what: str) -> None:
     """The accuracy of a test, with the interval that its number of images allows."""
-    from vit_helpers.training.testing import wilson_interval
+    from vit_helpers.cli.scores import wilson_interval
 
     n, largest = int(counts.sum()), int(counts.sum(1).max())
     low, high = wilson_interval(int(counts.trace()), n)
@@ -49,15 +49,15 @@ def draw_results(out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_
 
 def draw_counts(file: Path, counts: "Tensor", class_names: Sequence[str]) -> None:
     """Draw the confusion matrix and the accuracy of each class."""
+    from vit_helpers.cli.scores import class_table
     from vit_helpers.plots.testing import draw_test
-    from vit_helpers.training.testing import class_table
 
     save_figure(draw_test(counts, class_table(counts, class_names)), file)
 
 
 def save_figure(figure: Any, file: Path) -> None:
     """Write a figure in the format of the name; one that could not be written whole, as on a full disk, is not kept."""
-    from vit_helpers.training.sealed import write_aside
+    from vit_helpers._files import write_aside
 
     with write_aside(file) as part, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name in letters that the font does not have

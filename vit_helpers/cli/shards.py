@@ -26,8 +26,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     import pandas as pd
 
+    from vit_helpers._files import expand_user
     from vit_helpers.data import Data, load
-    from vit_helpers.data.images import expand_user
     from vit_helpers.data.shards import write_shards, write_shards_of_folder
 
     options = {"image_size": args.image_size} if args.image_size else {}

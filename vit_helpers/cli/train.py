@@ -88,7 +88,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from vit_helpers.data.shards import BrokenShardError
-    from vit_helpers.training.distributed import is_main_process, is_peer_failure, rank, shutdown, world_size
+    from vit_helpers.distributed import is_main_process, is_peer_failure, rank, shutdown, world_size
 
     if args.settings:
         explain_settings()
@@ -122,10 +122,10 @@ def explain_settings() -> None:
 
 def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; returns the exit status."""
-    from vit_helpers.training.distributed import init_distributed, is_main_process
+    from vit_helpers._files import WriteError
+    from vit_helpers.cli.run_folder import choose_folder, how_to_resume, stop_cause
+    from vit_helpers.distributed import init_distributed, is_main_process
     from vit_helpers.training.presets import given_settings, preset
-    from vit_helpers.training.run_folder import choose_folder, how_to_resume, stop_cause
-    from vit_helpers.training.sealed import WriteError
 
     device = init_distributed(pick_device(args.device))
     given = given_settings({name: getattr(args, name) for name in ("data", "split", "tune", *SETTINGS)}, args.set)
@@ -157,11 +157,11 @@ def train(args: Namespace) -> int:
 
 def read_run(args: Namespace, out: Path, found: Path, given: dict[str, Any]) -> tuple["RunSettings", dict[str, Any]]:
     """The settings of a run to resume, and what its checkpoint says about it; its choice of --skip-broken is kept."""
-    from vit_helpers.pretrained.runs import check_best
+    from vit_helpers.cli.run_folder import kept_settings
+    from vit_helpers.cli.runs import check_best
+    from vit_helpers.distributed import is_main_process
     from vit_helpers.pretrained.sources import RUN_WEIGHTS
     from vit_helpers.training.checkpoints import load_checkpoint
-    from vit_helpers.training.distributed import is_main_process
-    from vit_helpers.training.run_folder import kept_settings
 
     state = load_checkpoint(found)
     settings = kept_settings(found, about := state["about"], given)
@@ -177,13 +177,13 @@ def fit_and_test(
 ) -> None:  # fmt: skip
     """Train and test, or continue from what a checkpoint contains, `resumed`.  scale: fit the learning rate to the model"""
     from vit_helpers.cli.results import draw_results, print_score
-    from vit_helpers.pretrained.runs import evaluation_batches, fit_run
+    from vit_helpers.cli.run_folder import describe_run
+    from vit_helpers.cli.runs import evaluation_batches, fit_run
+    from vit_helpers.cli.scores import score_classes
+    from vit_helpers.distributed import is_main_process, shard, shard_batches
     from vit_helpers.training import set_seed
     from vit_helpers.training.checkpoints import Checkpoint
-    from vit_helpers.training.distributed import is_main_process, shard, shard_batches
     from vit_helpers.training.presets import with_tta
-    from vit_helpers.training.run_folder import describe_run
-    from vit_helpers.training.testing import score_classes
 
     set_seed(settings.seed)
     data, model = load_run(args, settings)
@@ -211,7 +211,7 @@ def print_start(data: "Data", model: Any, settings: "RunSettings", device: str) 
     """What is trained, on what, and how."""
     import torch
 
-    from vit_helpers.training.distributed import world_size
+    from vit_helpers.distributed import world_size
 
     size, learns = (sum(p.numel() for p in model.parameters() if p.requires_grad >= only) for only in (False, True))
     name = "CNN" if settings.network == "cnn" else f"ViT {settings.weights or settings.model}"

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from vit_helpers.data.folders import draw_splits, find_images, new_folder
+from vit_helpers._files import new_folder
+from vit_helpers.data.folders import draw_splits, find_images
 from vit_helpers.data.reading import data_folder, read_splits
 from vit_helpers.data.splits import Data, Split, split_rows, subset
 

@@ -1,18 +1,17 @@
 """Your own images: a folder with a folder for each class, divided into splits by a hash of each image."""
 
 import os
-import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import NoReturn
 
+from vit_helpers._files import as_text, shown
 from vit_helpers._validate import check_choice, check_int
-from vit_helpers.data.images import IMAGE_ENDINGS, as_text, shown
+from vit_helpers.data.images import IMAGE_ENDINGS
 from vit_helpers.data.images import open_picture as open_picture
 from vit_helpers.data.images import to_rgb as to_rgb
 from vit_helpers.data.reading import SHORT, ImageFile, cache_path, find_sha256, map_files, read_splits
@@ -64,35 +63,6 @@ def folder(
     check_splits(names, [one.labels.tolist() for one in (train, validation, test)], split)
     seen = frozenset(file.sha256[:SHORT] for file in files["train"] + files["validation"])
     return replace(Data.from_splits(as_text(path.name), train, validation, test, names), seen=seen)
-
-
-def make_parent(path: Path) -> None:
-    """Create the folder that a result will be in; OSError, naming the result, if nothing can be written there"""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent) as file:
-            file.write(bytes(4096))  # which a full disk refuses
-    except OSError as error:
-        reason = f"{shown(path.parent)} is not a folder" if isinstance(error, FileExistsError) else error.strerror
-        raise OSError(f"{shown(path)} cannot be written: {reason}") from error
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """The path beside a folder to write to, which becomes the folder at the end; FileExistsError if that is not empty"""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} already exists and is not empty: nothing is overwritten, choose another")
-    make_parent(folder)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
-        new = Path(temporary) / folder.name  # the temporary folder itself is closed to all but its owner
-        new.mkdir()
-        yield new
-        if os.name == "nt" and folder.is_dir():  # there a folder cannot take the place of an empty one
-            folder.rmdir()
-        try:
-            new.rename(folder)
-        except OSError as error:
-            raise FileExistsError(f"{shown(folder)} appeared meanwhile; nothing is overwritten: {error.strerror}") from error
 
 
 def find_images(path: Path) -> tuple[tuple[str, ...], Found]:

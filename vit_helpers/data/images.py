@@ -1,6 +1,5 @@
 """One image file: read as RGB whatever its format, or refused with a message that names it."""
 
-import os
 import warnings
 from io import BytesIO
 from pathlib import Path
@@ -8,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
+
+from vit_helpers._files import shown
 
 WHITE = {"I": (255, 65535, 2**31 - 1), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 LEVELS = 16  # gray values that have to be left of an image when its range is guessed
@@ -91,28 +92,3 @@ def square(picture: Image.Image, side: int) -> Any:
     box = (*(start * old / new), *np.minimum((start + side) * old / new, old))
     small = picture.resize((side, side), Image.Resampling.BILINEAR, box=box)
     return np.array(small).transpose(2, 0, 1)
-
-
-def as_text(name: str | Path) -> str:
-    r"""A name or path as text, the same in every locale; bytes that are not UTF-8 become \xff, which any file can hold."""
-    try:
-        return os.fsencode(name).decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # a text that names no file here
-        return str(name)
-
-
-def expand_user(path: str | Path) -> Path:
-    """A path whose ~ is replaced by the home folder; ValueError if that of the named user is not known"""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise ValueError(f"{shown(path)}: {error}") from None
-
-
-def shown(text: str | Path) -> str:
-    r"""A path or a name for a message: on one line, whatever characters it has.
-
-    >>> print(shown("a cat.jpg"), shown("two\nlines.jpg"))
-    a cat.jpg 'two\nlines.jpg'
-    """
-    return str(text) if str(text).isprintable() else repr(str(text))

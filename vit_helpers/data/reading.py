@@ -18,7 +18,8 @@ import numpy as np
 import PIL
 import torch
 
-from vit_helpers.data.images import decode, expand_user, read_bytes, shown, square
+from vit_helpers._files import expand_user, shown
+from vit_helpers.data.images import decode, read_bytes, square
 from vit_helpers.data.splits import ByteSplit
 
 T = TypeVar("T")

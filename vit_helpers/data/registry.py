@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vit_helpers._files import expand_user
 from vit_helpers.data.digits import digits, scattered_digits
 from vit_helpers.data.downloads import cifar10, fashion_mnist, pizza_steak_sushi
 from vit_helpers.data.folders import folder
-from vit_helpers.data.images import expand_user
 from vit_helpers.data.stream import Shards
 
 LOADERS: dict[str, Callable[..., Any]] = {

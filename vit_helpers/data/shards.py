@@ -17,9 +17,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from vit_helpers._files import as_text, new_folder
 from vit_helpers._validate import check_int
-from vit_helpers.data.folders import check_splits, draw_splits, find_images, new_folder
-from vit_helpers.data.images import as_text
+from vit_helpers.data.folders import check_splits, draw_splits, find_images
 from vit_helpers.data.reading import ImageFile, check_broken, map_files, read_pixels
 from vit_helpers.data.splits import SPLITS, Data, check_std, count_values, mean_and_std_of_counts, split_rows
 

@@ -15,7 +15,7 @@ import torch
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.data.shards import BrokenShardError, decode_sample, find_damage, fingerprint, read_index, read_shard
 from vit_helpers.data.splits import Batch, Mix, Transform, apply_steps, normalize
-from vit_helpers.training.distributed import fork_rng, rank, world_size
+from vit_helpers.distributed import fork_rng, rank, world_size
 
 BUFFER = 1000  # encoded images in the shuffle buffer
 VERSION = 2  # of the order of images

@@ -11,11 +11,10 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vit_helpers.data.images import as_text
+from vit_helpers._files import as_text, tensor_digest, write_aside
 from vit_helpers.encoder import Block
 from vit_helpers.pretrained.key_maps import fill
 from vit_helpers.pretrained.preprocess import Preprocess
-from vit_helpers.training.sealed import tensor_digest, write_aside
 from vit_helpers.vit import ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")

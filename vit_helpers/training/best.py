@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 from torch import Tensor
 
+from vit_helpers._files import write_aside
+from vit_helpers.distributed import full_state_dict, is_main_process
 from vit_helpers.training.callbacks import Callback, Run
-from vit_helpers.training.distributed import full_state_dict, is_main_process
 from vit_helpers.training.measurements import Epoch
-from vit_helpers.training.sealed import write_aside
 
 
 def best_epoch(history: Sequence[Epoch]) -> int:

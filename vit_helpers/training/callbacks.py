@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from vit_helpers.distributed import is_main_process
 from vit_helpers.training.diagnosis import diagnose
-from vit_helpers.training.distributed import is_main_process
 from vit_helpers.training.measurements import Epoch, print_epoch
 from vit_helpers.training.recipe import Recipe
 

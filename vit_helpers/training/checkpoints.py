@@ -15,12 +15,11 @@ from typing import Any
 
 import torch
 
-from vit_helpers.data.folders import make_parent
+from vit_helpers._files import error_cause, load_sealed, make_parent, save_sealed, write_aside
+from vit_helpers.distributed import is_main_process
 from vit_helpers.training.callbacks import Callback, Run
-from vit_helpers.training.distributed import is_main_process
 from vit_helpers.training.measurements import Epoch
 from vit_helpers.training.recipe import Recipe
-from vit_helpers.training.sealed import error_cause, load_sealed, save_sealed, write_aside
 
 SHARDS = ".shards"
 VERSION = 3  # since 3 with a checksum; since 2 with a "version"

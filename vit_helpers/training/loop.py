@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
 
+from vit_helpers.distributed import full_tensor, is_main_process, mean_loss, wrap_ddp
 from vit_helpers.training.callbacks import Callback, Report, Run
 from vit_helpers.training.checkpoints import Checkpoint
-from vit_helpers.training.distributed import full_tensor, is_main_process, mean_loss, wrap_ddp
 from vit_helpers.training.measurements import Batch, Epoch, TrainingSums, evaluate
 from vit_helpers.training.recipe import Recipe
 
@@ -48,7 +48,7 @@ def fit(
     callbacks : see `Callback`.  report makes a `Report`; checkpoint, resume and about make a `Checkpoint`
     raises    : FloatingPointError when loss or gradient is not finite; ValueError when there is no training batch, when
                 `about` is not plain, or when resuming with another recipe or number of batches
-    Where several processes train together (`training.distributed`), each gives its own slice of the batches.
+    Where several processes train together (`distributed`), each gives its own slice of the batches.
     """
     if resume and checkpoint is None:
         raise ValueError("resume=True needs the checkpoint to resume from")

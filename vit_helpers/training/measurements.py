@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.training.distributed import all_gather, all_reduce_sum, world_size
+from vit_helpers.distributed import all_gather, all_reduce_sum, world_size
 
 Batch = tuple[Tensor, Tensor]
 RENAMED = {"val_commonest": "val_majority_share"}  # since version 0.1

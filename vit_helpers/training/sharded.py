@@ -19,9 +19,9 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
+from vit_helpers._files import WriteError, error_cause, save_sealed
+from vit_helpers.distributed import barrier, broadcast, is_main_process, world_size
 from vit_helpers.training.callbacks import Run
-from vit_helpers.training.distributed import barrier, broadcast, is_main_process, world_size
-from vit_helpers.training.sealed import WriteError, error_cause, save_sealed
 
 ALLOWED = {  # what torch pickles into the list of tensors: none of it runs code
     "torch.distributed.checkpoint.metadata": {

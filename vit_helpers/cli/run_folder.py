@@ -10,17 +10,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from torch import nn
 
+from vit_helpers._files import hold, make_parent, remove, tensor_digest
 from vit_helpers.data import Data
-from vit_helpers.data.folders import make_parent
 from vit_helpers.data.registry import PATH_LOADERS
 from vit_helpers.data.splits import SPLITS
+from vit_helpers.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure, world_size
 from vit_helpers.training.checkpoints import describe_changes, finished, load_checkpoint
-from vit_helpers.training.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure, world_size
 from vit_helpers.training.presets import RENAMED, RunSettings
-from vit_helpers.training.sealed import tensor_digest
 from vit_helpers.vit import ViTConfig
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint.shards")
@@ -83,19 +81,6 @@ def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack, tr
     return folder
 
 
-def hold(path: Path, taken: str, stack: ExitStack) -> None:
-    """Create a lock file, and remove it when `stack` closes; ValueError with the text `taken` if another process holds it"""
-    lock = FileLock(path)  # the operating system releases it however the process ends
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise ValueError(taken) from None
-    except NotImplementedError as error:  # from older versions of the library
-        raise ValueError(f"the file system of {path.parent} does not support locks: choose another folder") from error
-    stack.callback(lock.release)
-    stack.callback(remove, path)  # first; Windows removes no open file, there the library does it
-
-
 def next_free(parent: Path, name: str) -> Path:
     """Create the first of NAME-1, NAME-2, ... that does not exist, so that no two runs get the same one."""
     for number in count(1):
@@ -103,12 +88,6 @@ def next_free(parent: Path, name: str) -> Path:
             (parent / f"{name}-{number}").mkdir(parents=True)
             break
     return parent / f"{name}-{number}"
-
-
-def remove(path: Path) -> None:
-    """Remove a file that is not in use, or a folder that is empty; leave any other."""
-    with suppress(OSError):
-        path.rmdir() if path.is_dir() else path.unlink()
 
 
 def launch() -> str | None:

@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 
 from tools import main
-from tools.measuring import add_out, find_or_measure
+from tools.experiments.measuring import add_out, find_or_measure
 from vit_helpers.ablation.rows import pack
 from vit_helpers.data import Data, load
 from vit_helpers.data.splits import Batches

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tools import main
-from tools.measuring import add_out, store
+from tools.experiments.measuring import add_out, store
 from vit_helpers.data import load
 from vit_helpers.encoder import Block
 from vit_helpers.training import set_seed

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tools import main
-from tools.measuring import add_out, store
+from tools.experiments.measuring import add_out, store
 from vit_helpers.data import Batches, Split, load, subset
 from vit_helpers.data.augment import random_affine
 from vit_helpers.training import Recipe, fit, set_seed

@@ -1,4 +1,4 @@
-"""Training strokes for `tools.drawn`: splines through points that every drawing moves, thickened by Pillow's lines."""
+"""Training strokes for `drawn`: splines through points that every drawing moves, thickened by Pillow's lines."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from tools import main
-from tools.libraries import CLASSES, SHAPES, make_model
-from tools.measuring import add_out, markdown_table, random_images, store
+from tools.experiments.libraries import CLASSES, SHAPES, make_model
+from tools.experiments.measuring import add_out, markdown_table, random_images, store
 from vit_helpers import pretrained
 from vit_helpers._validate import check_choice
 from vit_helpers.parity import largest_difference, perturb

@@ -1,4 +1,4 @@
-"""Test strokes for `tools.drawn`, written first and then left alone: digits as the paths of a turtle.
+"""Test strokes for `drawn`, written first and then left alone: digits as the paths of a turtle.
 
 A stroke is a start and a heading, then pieces "length turn", each an arc along which the heading changes by so many degrees,
 clockwise on the screen; a length of 0 is a corner. Hands differ in lengths, turns and tremor, and pens in what they leave on

@@ -1,4 +1,4 @@
-"""The strokes by which `tools.drawn` was chosen among recipes: digits as Bezier curves, bent by waves, drawn by matplotlib.
+"""The strokes by which `drawn` was chosen among recipes: digits as Bezier curves, bent by waves, drawn by matplotlib.
 
 They are a third hand's digits: neither the shapes nor the code are those of the training strokes or the test strokes.
 """

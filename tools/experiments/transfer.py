@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 
 from tools import main
-from tools.measuring import add_out, find_or_measure, print_means
+from tools.experiments.measuring import add_out, find_or_measure, print_means
 from vit_helpers.ablation.rows import pack
 from vit_helpers.data import load
 from vit_helpers.data.splits import Batches, Data, subset
@@ -34,7 +34,7 @@ from vit_helpers.training.presets import AUGMENT, RunSettings, load_data
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT
 
-SETTINGS = tomllib.loads(Path(__file__).with_name("static").joinpath("transfer.toml").read_text(encoding="utf-8"))
+SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 TASKS: dict[str, dict[str, Any]] = SETTINGS["tasks"]
 
 

@@ -1,8 +1,8 @@
 """Train the model of the live page, `ours:drawn`, and report how well it reads what others draw.
 
-It is trained on drawn strokes (tools/strokes.py), on scribbles, which have no correct answer, and on handwritten digits of
-scikit-learn. The recipe was chosen on other strokes (tools/strokes_choosing.py) and other handwritten digits. The report is
-about strokes that share neither shapes nor code with those (tools/strokes_frozen.py), and about a third part of the digits.
+It is trained on drawn strokes (`strokes`), on scribbles, which have no correct answer, and on handwritten digits of
+scikit-learn. The recipe was chosen on other strokes (`strokes_choosing`) and other handwritten digits. The report is
+about strokes that share neither shapes nor code with those (`strokes_frozen`), and about a third part of the digits.
 """
 
 import tomllib
@@ -18,9 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tools import main, strokes_choosing, strokes_frozen
-from tools.measuring import add_out, store
-from tools.strokes import draw_digit, draw_scribble
+from tools import main
+from tools.experiments import strokes_choosing, strokes_frozen
+from tools.experiments.measuring import add_out, store
+from tools.experiments.strokes import draw_digit, draw_scribble
 from vit_helpers.data.augment import random_affine
 from vit_helpers.data.digits import every_digit
 from vit_helpers.data.splits import Batches, Split, mean_and_std
@@ -31,7 +32,7 @@ from vit_helpers.training import fit, set_seed
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
-SETTINGS = tomllib.loads(Path(__file__).with_name("static").joinpath("drawn.toml").read_text(encoding="utf-8"))
+SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 # scikit-learn's 1,797 digits come from 14 copies of one sheet: the same sequence of about 130 digits, each time in one hand
 SHEETS = {"training": slice(0, 1157), "choosing": slice(1157, 1415), "frozen": slice(1415, 1797)}
 COUNTS = {"choosing": 60, "frozen": 20}  # drawings of each digit, and of each kind

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 import vit_helpers
 from tools import main
-from tools.measuring import STEPS, in_own_process, markdown_table, random_images, significant, train_step
+from tools.bench import run_fresh
+from tools.experiments.measuring import STEPS, in_own_process, markdown_table, random_images, significant, train_step
 from vit_helpers._validate import to_2tuple
 from vit_helpers.cli import positive_int
-from vit_helpers.cli.bench import run_fresh
 from vit_helpers.cli.train import pick_device
 from vit_helpers.scaling import multiply_adds, timing, training_multiply_adds
 from vit_helpers.scaling.speedups import best_precision
@@ -38,7 +38,7 @@ SHAPES = {
     "B/16": ViTConfig.from_name("B/16", num_classes=CLASSES),
 }
 BATCH = dict(zip(SHAPES, (64, 32, 8, 4), strict=True))  # images, on a CPU
-LIBRARIES = tomllib.loads(Path(__file__).with_name("static").joinpath("libraries.toml").read_text(encoding="utf-8"))
+LIBRARIES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 MODULES, LABELS, UNITS, SHORT = (LIBRARIES[name] for name in ("modules", "labels", "units", "short"))
 Row = dict[str, Any]  # a measurement, as it is stored
 

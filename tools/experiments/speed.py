@@ -25,16 +25,16 @@ from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms.functional import pil_to_tensor
 
-from tools import main, measuring
-from tools.measuring import STEPS, Bench, in_own_process, in_processes, inference_step, train_step
-from vit_helpers import attention
+from tools import main
+from tools.experiments import measuring
+from tools.experiments.measuring import STEPS, Bench, in_own_process, in_processes, inference_step, train_step
+from vit_helpers import attention, distributed
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import positive_int
 from vit_helpers.cli.train import pick_device
 from vit_helpers.data import load
 from vit_helpers.scaling import speedups, timing, training_bytes
 from vit_helpers.scaling.timing import Step
-from vit_helpers.training import distributed
 from vit_helpers.vit import ViTConfig
 
 COLUMNS = ["row", "case", "before", "before_ms", "after", "after_ms", "ratio", "lowest", "highest"]

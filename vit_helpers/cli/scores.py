@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.training.distributed import all_gather
+from vit_helpers.distributed import all_gather
 from vit_helpers.training.measurements import Batch, Score, evaluate, predict
 
 

@@ -1,6 +1,6 @@
 """Test accuracies on the digits by 5-fold cross-validation: each of the 1,797 images is tested once, by each seed.
 
-The settings are those of `python -m vit_helpers bench`, chosen on 1,437 of the same images. A model is trained on four
+The settings are those of `python -m tools.bench`, chosen on 1,437 of the same images. A model is trained on four
 fifths and tested on the rest. The folds are drawn anew for each seed ("random"), or they are five runs of consecutive
 images ("consecutive"), so that most of the sheets of a test fold are not in training; the boundaries cut four of 14 sheets.
 Finished seeds are kept in a CSV file, and the same command goes on where it stopped.
@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from tools import main
-from tools.measuring import add_out, find_or_measure
+from tools.bench import GOALS
+from tools.experiments.measuring import add_out, find_or_measure
 from vit_helpers.ablation.errors import effect_of
 from vit_helpers.ablation.rows import pack, unpack
-from vit_helpers.cli.bench import GOALS
 from vit_helpers.data.digits import CLASS_NAMES, every_digit
 from vit_helpers.data.splits import Data, subset
 from vit_helpers.scaling.timing import processor

@@ -10,16 +10,17 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from vit_helpers._files import as_text, expand_user
+from vit_helpers.cli.runs import evaluation_batches
+from vit_helpers.cli.scores import confusion
 from vit_helpers.data.folders import find_files, find_parts, subfolders
-from vit_helpers.data.images import IMAGE_ENDINGS, as_text, expand_user, open_picture
+from vit_helpers.data.images import IMAGE_ENDINGS, open_picture
 from vit_helpers.data.reading import SHORT, find_sha256, map_files
 from vit_helpers.pretrained.calibration import Familiarity
 from vit_helpers.pretrained.files import Pretrained, read_notes
-from vit_helpers.pretrained.runs import evaluation_batches
 from vit_helpers.pretrained.sources import find_file
 from vit_helpers.training import FlipTTA, predict
 from vit_helpers.training.presets import RunSettings, load_data
-from vit_helpers.training.testing import confusion
 
 BATCH = 32
 

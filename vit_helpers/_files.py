@@ -1,16 +1,18 @@
-"""Files that are complete or absent, and whose damage is noticed: written aside, sealed by a checksum, then renamed."""
+"""Files: written whole or not at all, sealed by a checksum, locked; and their names in messages."""
 
 import hashlib
 import io
 import json
 import os
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 SEAL = hashlib.sha256().digest_size  # bytes of the comment at the end of a zip file, which `torch.save` leaves empty
@@ -18,6 +20,60 @@ SEAL = hashlib.sha256().digest_size  # bytes of the comment at the end of a zip 
 
 class WriteError(OSError):
     """A file could not be written; the message says what is left."""
+
+
+def as_text(name: str | Path) -> str:
+    r"""A name or path as text, the same in every locale; bytes that are not UTF-8 become \xff, which any file can hold."""
+    try:
+        return os.fsencode(name).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a text that names no file here
+        return str(name)
+
+
+def shown(text: str | Path) -> str:
+    r"""A path or a name for a message: on one line, whatever characters it has.
+
+    >>> print(shown("a cat.jpg"), shown("two\nlines.jpg"))
+    a cat.jpg 'two\nlines.jpg'
+    """
+    return str(text) if str(text).isprintable() else repr(str(text))
+
+
+def expand_user(path: str | Path) -> Path:
+    """A path whose ~ is replaced by the home folder; ValueError if that of the named user is not known"""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{shown(path)}: {error}") from None
+
+
+def make_parent(path: Path) -> None:
+    """Create the folder that a result will be in; OSError, naming the result, if nothing can be written there"""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            file.write(bytes(4096))  # which a full disk refuses
+    except OSError as error:
+        reason = f"{shown(path.parent)} is not a folder" if isinstance(error, FileExistsError) else error.strerror
+        raise OSError(f"{shown(path)} cannot be written: {reason}") from error
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """The path beside a folder to write to, which becomes the folder at the end; FileExistsError if that is not empty"""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} already exists and is not empty: nothing is overwritten, choose another")
+    make_parent(folder)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+        new = Path(temporary) / folder.name  # the temporary folder itself is closed to all but its owner
+        new.mkdir()
+        yield new
+        if os.name == "nt" and folder.is_dir():  # there a folder cannot take the place of an empty one
+            folder.rmdir()
+        try:
+            new.rename(folder)
+        except OSError as error:
+            raise FileExistsError(f"{shown(folder)} appeared meanwhile; nothing is overwritten: {error.strerror}") from error
 
 
 @contextmanager
@@ -87,3 +143,22 @@ def tensor_digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> st
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def hold(path: Path, taken: str, stack: ExitStack) -> None:
+    """Create a lock file, and remove it when `stack` closes; ValueError with the text `taken` if another process holds it"""
+    lock = FileLock(path)  # the operating system releases it however the process ends
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(taken) from None
+    except NotImplementedError as error:  # from older versions of the library
+        raise ValueError(f"the file system of {path.parent} does not support locks: choose another folder") from error
+    stack.callback(lock.release)
+    stack.callback(remove, path)  # first; Windows removes no open file, there the library does it
+
+
+def remove(path: Path) -> None:
+    """Remove a file that is not in use, or a folder that is empty; leave any other."""
+    with suppress(OSError):
+        path.rmdir() if path.is_dir() else path.unlink()

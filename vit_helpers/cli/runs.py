@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers.data import Data
+from vit_helpers.distributed import broadcast, full_state_dict, is_main_process, shard_batches, world_size
 from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
 from vit_helpers.pretrained.finetune import add_lora, freeze, merge_lora, transfer_weights
 from vit_helpers.pretrained.preprocess import Preprocess
@@ -18,7 +19,6 @@ from vit_helpers.pretrained.sources import RUN_WEIGHTS, find_file, load_pretrain
 from vit_helpers.training import Epoch, fit
 from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
 from vit_helpers.training.checkpoints import Checkpoint
-from vit_helpers.training.distributed import broadcast, full_state_dict, is_main_process, shard_batches, world_size
 from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
 from vit_helpers.vit import ViT, ViTConfig
 

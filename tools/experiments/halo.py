@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from tools import main
-from tools.measuring import add_out, print_means, store
+from tools.experiments.measuring import add_out, print_means, store
 from vit_helpers.data import Batches, Split, load, random_affine
 from vit_helpers.inspection import position_similarity
 from vit_helpers.training import Recipe, evaluate, fit, set_seed

@@ -1,11 +1,11 @@
 """Measure what the README promises, on this machine: the time to import, and accuracies after training for a given time.
 
-Run nothing else at the same time. `python -m tools.libraries` compares the model with those of other libraries.
+Run nothing else at the same time. `python -m tools.experiments.libraries` compares the model with those of other libraries.
 
 Examples:
 
-    python -m vit_helpers bench
-    python -m vit_helpers bench digits --seeds 3 --threads 1
+    python -m tools.bench
+    python -m tools.bench digits --seeds 3 --threads 1
 """
 
 import json
@@ -18,6 +18,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from tools import main
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import positive_int
 
@@ -92,3 +93,7 @@ def bench_goal(name: str, seeds: int) -> None:
     std = statistics.stdev(accuracies) if seeds > 1 else 0.0
     print(f"  mean    test accuracy {statistics.mean(accuracies):.4f}, standard deviation {std:.4f}, ", end="")
     print(f"training {statistics.mean(times):.1f} s (longest {max(times):.1f} s)\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,7 +16,7 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from tools import main
-from tools.measuring import add_out, store
+from tools.experiments.measuring import add_out, store
 from vit_helpers.data import load, photos
 from vit_helpers.pretrained import Pretrained, load_pretrained
 from vit_helpers.pretrained.calibration import Familiarity, load_familiarity
