@@ -6,14 +6,18 @@ from urllib.parse import urlparse
 
 import pytest
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
 NEAR = {"", "127.0.0.1", "localhost"}  # the hosts of files and of servers that a test starts
 
 IN_BROWSER = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: Debian's package `chromium` brings it"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no Chromium here: Debian's package `chromium` brings it"
+    ),
 ]
 
 
@@ -55,11 +59,20 @@ def page_of(chromium, **options):
     context.route("**/*", near_only)
     page.on("pageerror", lambda error: wrong["errors"].append(str(error)))
     page.on(
-        "response", lambda answer: wrong["failed"].append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+        "response",
+        lambda answer: (
+            wrong["failed"].append(f"{answer.status} {answer.url}")
+            if answer.status >= 400
+            else None
+        ),
     )
     page.on(  # a file has no status
         "requestfailed",
-        lambda asked: wrong["failed"].append(f"{asked.failure} {asked.url}") if asked.url.startswith("file:") else None,
+        lambda asked: (
+            wrong["failed"].append(f"{asked.failure} {asked.url}")
+            if asked.url.startswith("file:")
+            else None
+        ),
     )
     try:
         yield page, wrong
@@ -72,7 +85,11 @@ def accessibility(page, *leave_out):
     from axe_playwright_python.sync_playwright import Axe
 
     found = Axe().run(page).response["violations"]
-    serious = [rule for rule in found if rule["impact"] in {"serious", "critical"} and rule["id"] not in leave_out]
+    serious = [
+        rule
+        for rule in found
+        if rule["impact"] in {"serious", "critical"} and rule["id"] not in leave_out
+    ]
     return one_a_line(serious)
 
 
@@ -85,9 +102,15 @@ def contrast(page):
 
 
 def one_a_line(violations):
-    return [f"{rule['id']}: {node['target']} {node['html'][:160]}" for rule in violations for node in rule["nodes"]]
+    return [
+        f"{rule['id']}: {node['target']} {node['html'][:160]}"
+        for rule in violations
+        for node in rule["nodes"]
+    ]
 
 
 def broken_pictures(page):
     """The sources of pictures that did not load"""
-    return page.evaluate("[...document.images].filter(i => !i.naturalWidth).map(i => i.src.slice(0, 90))")
+    return page.evaluate(
+        "[...document.images].filter(i => !i.naturalWidth).map(i => i.src.slice(0, 90))"
+    )

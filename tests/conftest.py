@@ -25,7 +25,9 @@ LONGEST = (  # collected first, so that none of them is left to one of two worke
 def pytest_collection_modifyitems(items):
     """Longest files first, then the other notebooks; within a file the order stays"""
     place = {name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST) + (item.path.suffix != ".ipynb")))
+    items.sort(
+        key=lambda item: place.get(item.path.name, len(LONGEST) + (item.path.suffix != ".ipynb"))
+    )
 
 
 def pytest_collection_finish():
@@ -38,7 +40,9 @@ def pytest_collection_finish():
 def seed():
     import torch
 
-    torch.default_generator.manual_seed(0)  # the CPU's: torch.manual_seed would first write down where it was called
+    torch.default_generator.manual_seed(
+        0
+    )  # the CPU's: torch.manual_seed would first write down where it was called
 
 
 @pytest.fixture(autouse=True)

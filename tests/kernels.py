@@ -15,7 +15,14 @@ from functools import cache
 from importlib import import_module
 from unittest import mock
 
-PRELOADED = ("ipykernel.kernelapp", "pandas", "matplotlib.pyplot", "sklearn.datasets", "torch._dynamo", "torchvision")
+PRELOADED = (
+    "ipykernel.kernelapp",
+    "pandas",
+    "matplotlib.pyplot",
+    "sklearn.datasets",
+    "torch._dynamo",
+    "torchvision",
+)
 LAUNCH = "jupyter_client.provisioning.local_provisioner.launch_kernel"
 
 
@@ -72,7 +79,9 @@ def serve():
     """Fork a kernel for each line and say when it has ended; one at a time, as nbval runs them."""
     del sys.path[0]  # the folder of this file
     kernelapp, pandas, *_ = map(import_module, PRELOADED)
-    pandas.options.display.max_columns = 20  # as where pandas is imported in a kernel: it looks for one then, and only then
+    pandas.options.display.max_columns = (
+        20  # as where pandas is imported in a kernel: it looks for one then, and only then
+    )
     gc.freeze()
     for line in sys.stdin:
         command, folder, environment = json.loads(line)
@@ -81,7 +90,9 @@ def serve():
             sys.argv = command[command.index("-m") + 1 :]
             return kernelapp.launch_new_instance()
         print(os.waitstatus_to_exitcode(os.waitpid(kernel, 0)[1]), flush=True)
-    os._exit(0)  # libraries that were imported and never used have nothing to clear up, and complain of it
+    os._exit(
+        0
+    )  # libraries that were imported and never used have nothing to clear up, and complain of it
 
 
 def become_kernel(folder, environment):
@@ -93,7 +104,9 @@ def become_kernel(folder, environment):
         os.dup2(nowhere, stream)
     os.chdir(folder or ".")
     os.environ.clear()
-    os.environ.update(environment, JPY_PARENT_PID=str(os.getppid()))  # a kernel ends itself when this process is gone
+    os.environ.update(
+        environment, JPY_PARENT_PID=str(os.getppid())
+    )  # a kernel ends itself when this process is gone
 
 
 if __name__ == "__main__":

@@ -28,7 +28,14 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from vit_helpers.cli import main
 from vit_helpers.data import load
-from vit_helpers.distributed import ShardedBatches, barrier, full_state_dict, is_main_process, shard, world_size
+from vit_helpers.distributed import (
+    ShardedBatches,
+    barrier,
+    full_state_dict,
+    is_main_process,
+    shard,
+    world_size,
+)
 from vit_helpers.training import fit, set_seed
 from vit_helpers.training.loop import train_epoch
 from vit_helpers.training.recipe import Recipe
@@ -80,7 +87,9 @@ def train_with_muon():
     """A few steps with Muon, which multiplies whole matrices: sharded ones have to be gathered for it"""
     set_seed(0)
     data = load("scattered_digits", n=200)
-    model = ViT(ViTConfig.from_name("mini/4", image_size=data.image_size, in_chans=1, num_classes=10))
+    model = ViT(
+        ViTConfig.from_name("mini/4", image_size=data.image_size, in_chans=1, num_classes=10)
+    )
     if world_size() > 1:
         shard(model)
     recipe = Recipe(optimizer="muon", epochs=2)
@@ -109,7 +118,10 @@ CASES = {  # processes: name: what to run, and what to set in the environment
         "older run": (lambda: train("--epochs", 4, "--out", "two"), restarted(0)),
         "older run, second start": (lambda: train("--epochs", 4, "--out", "two"), restarted(1)),
         "no folder": (lambda: train("--epochs", 1), {}),
-        "next folder": (lambda: train("--epochs", 1, "--batch-size", BATCH), {"TORCHELASTIC_MAX_RESTARTS": "0"}),
+        "next folder": (
+            lambda: train("--epochs", 1, "--batch-size", BATCH),
+            {"TORCHELASTIC_MAX_RESTARTS": "0"},
+        ),
         "muon": (train_with_muon, {}),
         "stream": (train_stream, {}),
     },
@@ -120,7 +132,11 @@ CASES = {  # processes: name: what to run, and what to set in the environment
 def run_case(run, environment, path):
     """Run one case in this process and write its status, output and errors to a file"""
     out, err = io.StringIO(), io.StringIO()
-    with mock.patch.dict(os.environ, environment), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        mock.patch.dict(os.environ, environment),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         try:
             status = run()
         except Exception:
@@ -136,8 +152,13 @@ def run_cases(folder):
         if me >= count:
             continue
         store = dist.FileStore(str(folder / f"store{count}"), count)
-        dist.init_process_group("gloo", store=store, rank=me, world_size=count, timeout=timedelta(minutes=5))
-        with mock.patch("torch.distributed.destroy_process_group"), mock.patch("os._exit", sys.exit):  # how `train` ends
+        dist.init_process_group(
+            "gloo", store=store, rank=me, world_size=count, timeout=timedelta(minutes=5)
+        )
+        with (
+            mock.patch("torch.distributed.destroy_process_group"),
+            mock.patch("os._exit", sys.exit),
+        ):  # how `train` ends
             for name, (run, environment) in cases.items():
                 run_case(run, environment, folder / f"{name}.{me}.json")
                 dist.barrier()
@@ -152,14 +173,22 @@ def train_again(folder):
         time.sleep(2 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" else 0)
         return train_epoch(*args, **kwargs)
 
-    with mock.patch("os._exit", sys.exit), mock.patch("vit_helpers.training.loop.train_epoch", wait):
+    with (
+        mock.patch("os._exit", sys.exit),
+        mock.patch("vit_helpers.training.loop.train_epoch", wait),
+    ):
         if status := train_digits("again", "--shard"):
             raise SystemExit(status)
 
 
 if __name__ == "__main__":
     start = "fork" if sys.platform == "linux" else "spawn"
-    way = {"start_method": start, "max_restarts": 1, "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
+    way = {
+        "start_method": start,
+        "max_restarts": 1,
+        "rdzv_backend": "c10d",
+        "rdzv_endpoint": "localhost:0",
+    }
     elastic_launch(LaunchConfig(1, 1, 2, **way), train_again)(Path(sys.argv[1]))
     elastic_launch(LaunchConfig(1, 1, 3, **way), run_cases)(Path(sys.argv[1]))
     os._exit(0)  # a thread of torch that is still ending may abort an interpreter that clears up

@@ -43,7 +43,9 @@ depth = 1
 def test_every_change_runs_with_every_seed_alone():
     runs = list(SMALL.runs())
     names = ["baseline", "patch 4", "norm last"]
-    assert [(name, seed) for name, seed, _ in runs] == [(name, seed) for seed in (0, 1) for name in names]
+    assert [(name, seed) for name, seed, _ in runs] == [
+        (name, seed) for seed in (0, 1) for name in names
+    ]
     assert runs[1][2] == RunSettings.from_dict(SMALL.baseline | {"patch_size": 4})
     assert runs[3][2] == RunSettings.from_dict(SMALL.baseline | {"seed": 1})
 
@@ -51,7 +53,9 @@ def test_every_change_runs_with_every_seed_alone():
 def test_rows_are_kept_and_a_second_call_trains_nothing(tmp_path):
     said = []
     runs = run_table(SMALL, tmp_path / "deep" / "rows.csv", said.append)
-    assert len(runs) == len(said) == 6 and said[1].startswith("2 of 6: patch 4, seed 0: accuracy 0.")
+    assert len(runs) == len(said) == 6 and said[1].startswith(
+        "2 of 6: patch 4, seed 0: accuracy 0."
+    )
     pd.testing.assert_frame_equal(read_runs(tmp_path / "deep" / "rows.csv"), runs, check_exact=True)
     again = run_table(SMALL, tmp_path / "deep" / "rows.csv", said.append)
     assert len(said) == 6
@@ -73,7 +77,9 @@ def test_two_at_once_do_not_write_into_one_file(tmp_path, monkeypatch):
             run_table(one, path)
     rows = run_table(one, path, lambda line: None)
     assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
-    monkeypatch.setattr("vit_helpers.ablation.runs.hold", lambda *rest: pytest.fail("only reads: needs no lock"))
+    monkeypatch.setattr(
+        "vit_helpers.ablation.runs.hold", lambda *rest: pytest.fail("only reads: needs no lock")
+    )
     pd.testing.assert_frame_equal(run_table(one, path), rows)
 
 
@@ -93,11 +99,16 @@ def test_a_table_goes_on_where_it_stopped_to_the_same_end(tmp_path):
     said = []
     rest = run_table(SMALL, tmp_path / "cut.csv", said.append)
     assert len(said) == 2
-    pd.testing.assert_frame_equal(rest.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True)
+    pd.testing.assert_frame_equal(
+        rest.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True
+    )
 
 
 def test_a_crash_while_a_row_is_written_leaves_the_rows_before_it(tmp_path, monkeypatch):
-    path, small = tmp_path / "rows.csv", replace(SMALL, seeds=1, changes={"norm last": {"norm": "last"}})
+    path, small = (
+        tmp_path / "rows.csv",
+        replace(SMALL, seeds=1, changes={"norm last": {"norm": "last"}}),
+    )
     whole = run_table(small, path, lambda line: None)
     write_all = pd.DataFrame.to_csv
 
@@ -108,7 +119,11 @@ def test_a_crash_while_a_row_is_written_leaves_the_rows_before_it(tmp_path, monk
 
     monkeypatch.setattr(pd.DataFrame, "to_csv", crash)
     with pytest.raises(KeyboardInterrupt):
-        run_table(replace(small, changes=small.changes | {"patch 4": {"patch_size": 4}}), path, lambda line: None)
+        run_table(
+            replace(small, changes=small.changes | {"patch 4": {"patch_size": 4}}),
+            path,
+            lambda line: None,
+        )
     assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
     pd.testing.assert_frame_equal(read_runs(path), whole, check_exact=True)
 
@@ -136,13 +151,19 @@ def test_a_table_of_version_1_goes_on(tmp_path, monkeypatch):
     """Its columns and settings had other names"""
     settings = '"{""data"": ""digits"", ""model"": ""mini/2"", ""token_rate"": 5.0}"'
     columns = ",".join(FIRST).replace("majority_share", "commonest")
-    (tmp_path / "rows.csv").write_text(f"{columns}\nbaseline,0,0.5,1.0,0.5,0.2,9,9,1.0,{settings}\n")
+    (tmp_path / "rows.csv").write_text(
+        f"{columns}\nbaseline,0,0.5,1.0,0.5,0.2,9,9,1.0,{settings}\n"
+    )
     monkeypatch.setattr("vit_helpers.ablation.runs.train_run", None)
-    (row,) = run_table(Table(seeds=1, baseline={"token_lr_mult": 5.0}), tmp_path / "rows.csv").to_dict("records")
+    (row,) = run_table(
+        Table(seeds=1, baseline={"token_lr_mult": 5.0}), tmp_path / "rows.csv"
+    ).to_dict("records")
     assert row["majority_share"] == 0.2
 
 
-@pytest.mark.parametrize("name", ["growth", "halo", "hyperparameters", "localization", "parity", "speed", "transfer"])
+@pytest.mark.parametrize(
+    "name", ["growth", "halo", "hyperparameters", "localization", "parity", "speed", "transfer"]
+)
 def test_stored_results_are_read_by_name(name):
     results = read_results(name)
     assert len(results) > 10 and not results.isna().all().any()
@@ -150,7 +171,10 @@ def test_stored_results_are_read_by_name(name):
 
 
 def test_results_that_are_not_there_are_named():
-    with pytest.raises(ValueError, match=r"unknown results 'grades', known: .*growth, .*hyperparameters, .*localization"):
+    with pytest.raises(
+        ValueError,
+        match=r"unknown results 'grades', known: .*growth, .*hyperparameters, .*localization",
+    ):
         read_results("grades")
 
 
@@ -168,17 +192,31 @@ def test_other_settings_or_another_file_are_not_mixed_in(tmp_path):
 def test_a_summary_compares_seed_by_seed():
     def rows(name, *accuracies, first=0):
         rest = {"loss": 1.0, "parameters": 5, "multiply_adds": 7, "seconds": 2.0, "settings": ""}
-        return [{"change": name, "seed": seed, "accuracy": a, **rest} for seed, a in enumerate(accuracies, first)]
+        return [
+            {"change": name, "seed": seed, "accuracy": a, **rest}
+            for seed, a in enumerate(accuracies, first)
+        ]
 
-    runs = rows("baseline", 0.8, 0.9) + rows("up", 0.85, 0.97) + rows("one", 0.7) + rows("alone", 0.4, 0.5, first=2)
+    runs = (
+        rows("baseline", 0.8, 0.9)
+        + rows("up", 0.85, 0.97)
+        + rows("one", 0.7)
+        + rows("alone", 0.4, 0.5, first=2)
+    )
     lines = summarize(pd.DataFrame(runs))
     assert list(lines.index) == ["baseline", "up", "one", "alone"]
     base, up, one, alone = (line for _, line in lines.iterrows())
     assert base.difference == base.error == 0 and base.spread == pytest.approx(0.1 / 2**0.5)
-    assert up.difference == pytest.approx(0.06) and up.error == pytest.approx(0.01)  # of the pairs' 0.05 and 0.07
+    assert up.difference == pytest.approx(0.06) and up.error == pytest.approx(
+        0.01
+    )  # of the pairs' 0.05 and 0.07
     assert one.runs == 1 and one.difference == pytest.approx(-0.1)
     assert math.isnan(one.spread) and math.isnan(one.error)  # one run shows neither
-    assert alone.accuracy == pytest.approx(0.45) and math.isnan(alone.difference) and math.isnan(alone.error)
+    assert (
+        alone.accuracy == pytest.approx(0.45)
+        and math.isnan(alone.difference)
+        and math.isnan(alone.error)
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,7 +258,9 @@ def test_no_worker_outlives_a_command_that_is_killed(tmp_path):
     path = tmp_path / "table.toml"
     path.write_text(TOML.replace("seeds = 1", "seeds = 50").replace("epochs = 1", "epochs = 5"))
     words = [sys.executable, "-m", "vit_helpers", "ablate", path, "--workers", "2"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as command:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as command:
         assert "accuracy" in command.stdout.readline()  # so the workers train
         started = psutil.Process(command.pid).children(recursive=True)
         command.kill()
@@ -229,22 +269,39 @@ def test_no_worker_outlives_a_command_that_is_killed(tmp_path):
 
 def test_rows_know_their_images_their_machine_and_their_day(tmp_path):
     one = Table(seeds=1, baseline=SMALL.baseline)
-    (row,) = run_table(one, tmp_path / "rows.csv", lambda line: None, machine="A 1").to_dict("records")
+    (row,) = run_table(one, tmp_path / "rows.csv", lambda line: None, machine="A 1").to_dict(
+        "records"
+    )
     right = unpack(row["right"])
     assert len(right) == 180 and right.mean() == pytest.approx(row["accuracy"])
-    assert row["machine"].startswith("A 1, ") and "thread" in row["machine"] and torch.__version__ in row["machine"]
+    assert (
+        row["machine"].startswith("A 1, ")
+        and "thread" in row["machine"]
+        and torch.__version__ in row["machine"]
+    )
     assert row["date"] == date.today().isoformat()
 
 
 def test_the_test_split_is_kept_where_it_is_asked_for(tmp_path):
     path, one = tmp_path / "rows.csv", Table(seeds=1, baseline=SMALL.baseline)
     run_table(one, path, lambda line: None)
-    with pytest.raises(ValueError, match="baseline, seed 0 without the test split: write into another file"):
+    with pytest.raises(
+        ValueError, match="baseline, seed 0 without the test split: write into another file"
+    ):
         run_table(replace(one, test=True), path)
-    both = Table(seeds=1, test=True, baseline=SMALL.baseline | {"epochs": 6}, changes={"mirrored": {"tta": True}})
+    both = Table(
+        seeds=1,
+        test=True,
+        baseline=SMALL.baseline | {"epochs": 6},
+        changes={"mirrored": {"tta": True}},
+    )
     row, mirrored = run_table(both, tmp_path / "tested.csv", lambda line: None).to_dict("records")
-    assert len(unpack(row["test_right"])) == 360 and unpack(row["test_right"]).mean() == pytest.approx(row["test_accuracy"])
-    assert mirrored["right"] == row["right"] and mirrored["test_right"] != row["test_right"]  # the same model, tested so
+    assert len(unpack(row["test_right"])) == 360 and unpack(
+        row["test_right"]
+    ).mean() == pytest.approx(row["test_accuracy"])
+    assert (
+        mirrored["right"] == row["right"] and mirrored["test_right"] != row["test_right"]
+    )  # the same model, tested so
 
 
 def test_rows_without_images_stay_when_others_follow(tmp_path):
@@ -261,14 +318,24 @@ def test_rows_without_images_stay_when_others_follow(tmp_path):
 
 def test_the_first_row_says_how_many_hours_are_left(tmp_path, monkeypatch):
     """By the multiply-adds: half the images need half the time"""
-    monkeypatch.setattr("vit_helpers.ablation.runs.train_run", lambda *run: ROW | {"change": run[0], "seed": run[1]})
+    monkeypatch.setattr(
+        "vit_helpers.ablation.runs.train_run", lambda *run: ROW | {"change": run[0], "seed": run[1]}
+    )
     table, said = Table(seeds=2, baseline={"images": 800}, changes={"half": {"images": 400}}), []
     run_table(table, tmp_path / "rows.csv", said.append)
-    assert said[0].endswith("3600.0 s; the other 3 need about 2.0 hours") and said[1].endswith("3600.0 s")
+    assert said[0].endswith("3600.0 s; the other 3 need about 2.0 hours") and said[1].endswith(
+        "3600.0 s"
+    )
 
 
 ROW = dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), 0.5) | {
-    **{"parameters": 1, "multiply_adds": 1, "seconds": 3600.0, "settings": '{"data": "digits"}', "right": "1:gA=="},
+    **{
+        "parameters": 1,
+        "multiply_adds": 1,
+        "seconds": 3600.0,
+        "settings": '{"data": "digits"}',
+        "right": "1:gA==",
+    },
     **{"machine": "1 thread", "date": "2026-01-01"},
 }
 
@@ -284,10 +351,16 @@ ROW = dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), 0.
         ("seeds = 1", "picture.png", "picture.png is not a table of this kind"),
     ],
 )
-def test_a_table_that_makes_no_sense_is_one_line_with_its_file(tmp_path, monkeypatch, capsys, text, out, says):
+def test_a_table_that_makes_no_sense_is_one_line_with_its_file(
+    tmp_path, monkeypatch, capsys, text, out, says
+):
     monkeypatch.chdir(tmp_path)
     Path("small.toml").write_text(text)
     Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     assert main(["ablate", "small.toml", *(["--out", out] if out else [])]) == 1
     err = capsys.readouterr().err
-    assert says in err and err.count("\n") == 1 and ("data '5'" in says or (out or "small.toml") in err)
+    assert (
+        says in err
+        and err.count("\n") == 1
+        and ("data '5'" in says or (out or "small.toml") in err)
+    )

@@ -38,7 +38,9 @@ from vit_helpers.pretrained import load_pretrained
 
 STORED = Path(__file__).parents[1] / "images" / "00_start_here" / "reading.gif"
 ORANGE = tuple(bytes.fromhex(style.CLASS_TOKEN[1:]))
-CUT, ROWED, MADE, JOINED, FIRST, SECOND, ANSWERED = range(1, 8)  # the moments of a model with two layers
+CUT, ROWED, MADE, JOINED, FIRST, SECOND, ANSWERED = range(
+    1, 8
+)  # the moments of a model with two layers
 
 
 @pytest.fixture
@@ -47,7 +49,15 @@ def made_up():
     image = torch.linspace(0.2, 1, 64).reshape(1, 8, 8)
     tokens = [torch.randn(5, 8) for _ in range(3)]
     weights = [torch.tensor([0.1, 0.4, 0.0, 0.3, 0.2]), torch.tensor([0.0, 0.0, 0.25, 0.0, 0.75])]
-    return Reading(image, 4, tokens, weights, [0.5, 0.875], torch.tensor([0.25, 0.6, 0.15]), ("cat", "dog", "hen"))
+    return Reading(
+        image,
+        4,
+        tokens,
+        weights,
+        [0.5, 0.875],
+        torch.tensor([0.25, 0.6, 0.15]),
+        ("cat", "dog", "hen"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +68,9 @@ def real():
 @pytest.fixture(scope="module")
 def stored():
     with Image.open(STORED) as file:
-        pictures = [(one.convert("RGB"), one.info["duration"]) for one in ImageSequence.Iterator(file)]
+        pictures = [
+            (one.convert("RGB"), one.info["duration"]) for one in ImageSequence.Iterator(file)
+        ]
         return pictures, file.info.get("loop")
 
 
@@ -103,7 +115,9 @@ def test_tokens_are_those_of_the_layers_gone_through(made_up, moment, layer):
         x, _, width = slot(i, 5)
         for k in range(8):
             got = picture.getpixel((round(x + width / 2), round(COLUMN + (k + 0.5) * TALL / 8)))
-            wanted = matplotlib.colormaps[style.SIGNED](((tokens[i, k] / top + 1) / 2).clamp(0, 1).item(), bytes=True)
+            wanted = matplotlib.colormaps[style.SIGNED](
+                ((tokens[i, k] / top + 1) / 2).clamp(0, 1).item(), bytes=True
+            )
             assert np.allclose(got, wanted[:3], atol=2)
 
 
@@ -129,7 +143,9 @@ def test_the_image_is_bright_where_the_class_token_looks(made_up):
     for (r, c), weight in zip(((1, 1), (1, 5), (5, 1), (5, 5)), (0, 0.25, 0, 0.75), strict=True):
         at = (left + round((c + 0.5) * side / 8), top + round((r + 0.5) * side / 8))
         bright = DIM + (1 - DIM) * weight / 0.75
-        assert picture.getpixel(at)[0] == pytest.approx(255 * bright * made_up.image[0, r, c], abs=1)
+        assert picture.getpixel(at)[0] == pytest.approx(
+            255 * bright * made_up.image[0, r, c], abs=1
+        )
 
 
 def test_bars_are_as_long_as_the_probabilities(made_up):
@@ -137,7 +153,9 @@ def test_bars_are_as_long_as_the_probabilities(made_up):
     left, top, width, height = BARS
     gray = tuple(bytes.fromhex(style.LINE[1:]))
     chosen = tuple(bytes.fromhex(style.SERIES[0][1:]))
-    for i, (value, color) in enumerate(zip(made_up.probabilities.tolist(), (gray, chosen, gray), strict=True)):
+    for i, (value, color) in enumerate(
+        zip(made_up.probabilities.tolist(), (gray, chosen, gray), strict=True)
+    ):
         y = round(top + (i + 0.25) * height / 3)
         long = sum(picture.getpixel((x, y)) == color for x in range(left + 1, left + width - 2))
         assert long == pytest.approx(round(width * value), abs=2)
@@ -146,8 +164,14 @@ def test_bars_are_as_long_as_the_probabilities(made_up):
 def test_half_way_is_between(made_up):
     """A line grows from one layer's width to the next one's"""
     y, (x, _, width) = STAGE[1] + STAGE[3] + 40, slot(4, 5)
-    middle = round(STAGE[0] + STAGE[2] / 2 + (x + width / 2 - STAGE[0] - STAGE[2] / 2) * 40 / (ROW - STAGE[1] - STAGE[3]))
-    counts = [orange(frame(made_up, SECOND, p), y, middle - 30, middle + 200) for p in (0.01, 0.5, 1.0)]
+    middle = round(
+        STAGE[0]
+        + STAGE[2] / 2
+        + (x + width / 2 - STAGE[0] - STAGE[2] / 2) * 40 / (ROW - STAGE[1] - STAGE[3])
+    )
+    counts = [
+        orange(frame(made_up, SECOND, p), y, middle - 30, middle + 200) for p in (0.01, 0.5, 1.0)
+    ]
     assert counts[0] < counts[1] < counts[2]
 
 
@@ -183,14 +207,18 @@ def test_the_numbers_are_the_models(real):
         for layer, block in enumerate(kept.model.blocks):  # the same, by hand
             assert torch.allclose(real.tokens[layer], x[0], atol=1e-5)
             q, k, _ = block.attn.heads(block.norm1(x))
-            by_hand = (q[0, :, 0:1] @ k[0].transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-1).mean(0)[0]
+            by_hand = (
+                (q[0, :, 0:1] @ k[0].transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-1).mean(0)[0]
+            )
             assert torch.allclose(real.weights[layer], by_hand, atol=1e-5)
             assert real.weights[layer].sum().item() == pytest.approx(1)
             x = block(x)
     left, top, width, height = test.boxes[DIGIT].tolist()
     inside = torch.zeros(24, 24)
     inside[top : top + height, left : left + width] = 1
-    covered = inside.unfold(0, 4, 4).unfold(1, 4, 4).mean(dim=(2, 3)).flatten()  # the share of each patch
+    covered = (
+        inside.unfold(0, 4, 4).unfold(1, 4, 4).mean(dim=(2, 3)).flatten()
+    )  # the share of each patch
     for weights, share in zip(real.weights, real.fractions, strict=True):
         assert share == pytest.approx((weights[1:] * covered).sum().item(), abs=1e-5)
     assert real.fractions[0] < 0.5 < 0.8 < real.fractions[-1]  # what the animation is there to show
@@ -199,9 +227,15 @@ def test_the_numbers_are_the_models(real):
 def test_the_stored_file_is_small_and_ends_with_a_rest(stored):
     pictures, loop = stored
     assert STORED.stat().st_size < 400_000
-    assert loop == 0 and len(pictures) > 60 and {one.size for one, _ in pictures} == {(WIDTH, HEIGHT)}
+    assert (
+        loop == 0 and len(pictures) > 60 and {one.size for one, _ in pictures} == {(WIDTH, HEIGHT)}
+    )
     assert 8000 < sum(time for _, time in pictures) < 14_000 and pictures[-1][1] > 2000
-    assert all(one.getpixel(at) == (255, 255, 255) for one, _ in pictures for at in ((2, 2), (WIDTH - 3, HEIGHT - 3)))
+    assert all(
+        one.getpixel(at) == (255, 255, 255)
+        for one, _ in pictures
+        for at in ((2, 2), (WIDTH - 3, HEIGHT - 3))
+    )
 
 
 def test_the_stored_file_shows_the_models_numbers(real, stored):
@@ -210,14 +244,18 @@ def test_the_stored_file_shows_the_models_numbers(real, stored):
     for shown, number in ((pictures[0][0], 0), (pictures[-1][0], len(said) - 1)):
         apart = ImageChops.difference(shown.reduce(4), frame(real, number, 1.0).reduce(4))
         assert max(ImageStat.Stat(apart).mean) < 3
-    wrong = frame(real._replace(probabilities=real.probabilities.roll(1)), number, 1.0)  # would be noticed
+    wrong = frame(
+        real._replace(probabilities=real.probabilities.roll(1)), number, 1.0
+    )  # would be noticed
     assert max(ImageStat.Stat(ImageChops.difference(shown.reduce(4), wrong.reduce(4))).mean) > 3
 
 
 def test_nothing_flashes(stored):
     """From one picture to the next, less than a quarter changes its brightness by a tenth or more (WCAG 2.3.1)"""
     for (before, _), (after, _) in pairwise(stored[0]):
-        changed = np.abs(np.asarray(before.convert("L"), int) - np.asarray(after.convert("L"), int)) > 25
+        changed = (
+            np.abs(np.asarray(before.convert("L"), int) - np.asarray(after.convert("L"), int)) > 25
+        )
         assert changed.mean() < 0.25
 
 

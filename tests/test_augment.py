@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from vit_helpers.data.augment import cutmix, mixup, random_affine, random_crop, random_erase, random_flip
+from vit_helpers.data.augment import (
+    cutmix,
+    mixup,
+    random_affine,
+    random_crop,
+    random_erase,
+    random_flip,
+)
 
 B, C, H, W, K = 64, 3, 10, 14, 5
 ALL = [random_affine, random_crop, random_erase, random_flip]
@@ -66,13 +73,18 @@ def test_erasing_paints_a_box_of_the_asked_area(images):
     assert painted[:, 0].flatten(1).sum(1).unique().tolist() == [5 * 7]
     rows, columns = painted[:, 0].any(2).sum(1), painted[:, 0].any(1).sum(1)
     assert (rows == 5).all() and (columns == 7).all()
-    assert torch.equal(random_erase(images, share=0), images) and not random_erase(images, share=1).any()
+    assert (
+        torch.equal(random_erase(images, share=0), images)
+        and not random_erase(images, share=1).any()
+    )
     with pytest.raises(ValueError, match=r"1\.5"):
         random_erase(images, share=1.5)
 
 
 def test_mixup_mixes_labels_as_it_mixes_pixels(labels):
-    images = torch.nn.functional.one_hot(labels, K).float()[:, :, None, None].expand(B, K, H, W)  # channel = label
+    images = (
+        torch.nn.functional.one_hot(labels, K).float()[:, :, None, None].expand(B, K, H, W)
+    )  # channel = label
     mixed, soft = mixup(images, labels, K, alpha=1.0)
     assert soft.shape == (B, K) and torch.allclose(soft.sum(1), torch.ones(B))
     assert torch.allclose(mixed[:, :, 0, 0], soft, atol=1e-6)

@@ -14,7 +14,11 @@ def test_bench_measures_import_and_names_the_machine(monkeypatch, capsys):
     fresh, places = bench.run_fresh, {}
 
     def run(code, answer):
-        return eval(answer, places) if "torch" in code and not exec(code, places) else fresh(code, answer)
+        return (
+            eval(answer, places)
+            if "torch" in code and not exec(code, places)
+            else fresh(code, answer)
+        )
 
     monkeypatch.setattr(bench, "run_fresh", run)
     assert run_tool(bench, ["import", "--rounds", "1"]) == 0
@@ -25,11 +29,18 @@ def test_bench_measures_import_and_names_the_machine(monkeypatch, capsys):
 
 def test_a_goal_is_trained_once_for_each_seed(monkeypatch, capsys):
     monkeypatch.setitem(
-        bench.GOALS, "digits-3s", {"data": "digits", "settings": {"epochs": 1}, "promise": "little in no time"}
+        bench.GOALS,
+        "digits-3s",
+        {"data": "digits", "settings": {"epochs": 1}, "promise": "little in no time"},
     )
-    assert run_tool(bench, ["digits-3s", "--seeds", "2", "--threads", str(torch.get_num_threads())]) == 0
+    assert (
+        run_tool(bench, ["digits-3s", "--seeds", "2", "--threads", str(torch.get_num_threads())])
+        == 0
+    )
     out = capsys.readouterr().out
-    first, second = (float(x) for x in re.findall(r"seed \d  test accuracy (\d\.\d{4})  training", out))
+    first, second = (
+        float(x) for x in re.findall(r"seed \d  test accuracy (\d\.\d{4})  training", out)
+    )
     assert "digits-3s (little in no time)" in out and min(first, second) > 0.2
     mean, std = re.search(r"mean    test accuracy (\S+), standard deviation (\S+), ", out).groups()
     assert float(mean) == pytest.approx((first + second) / 2, abs=1e-4)

@@ -25,7 +25,9 @@ def row(epoch, accuracy, loss):
 
 
 def test_the_best_epoch_has_the_highest_accuracy_and_of_equals_the_lowest_loss():
-    assert best_epoch([row(1, 0.9, 0.2), row(2, 0.95, 0.5), row(3, 0.95, 0.4), row(4, 0.9, 0.1)]) == 3
+    assert (
+        best_epoch([row(1, 0.9, 0.2), row(2, 0.95, 0.5), row(3, 0.95, 0.4), row(4, 0.9, 0.1)]) == 3
+    )
     assert best_epoch([row(1, 0.5, 0.2), row(2, 0.5, 0.2)]) == 1
     assert best_epoch([row(1, nan, nan)]) == 1
     with pytest.raises(ValueError, match="empty history"):
@@ -34,11 +36,24 @@ def test_the_best_epoch_has_the_highest_accuracy_and_of_equals_the_lowest_loss()
 
 def test_the_weights_of_the_best_epoch_are_kept():
     kept, learner = {}, model()
-    keep = KeepBest(lambda weights, row: kept.update({row.epoch: {k: w.clone() for k, w in weights.items()}}))
-    history = fit(learner, BATCHES, BATCHES, Recipe(epochs=4, lr=0.05), callbacks=[keep], report=lambda row: None)
+    keep = KeepBest(
+        lambda weights, row: kept.update({row.epoch: {k: w.clone() for k, w in weights.items()}})
+    )
+    history = fit(
+        learner,
+        BATCHES,
+        BATCHES,
+        Recipe(epochs=4, lr=0.05),
+        callbacks=[keep],
+        report=lambda row: None,
+    )
     assert max(kept) == best_epoch(history)
-    alone = fit(again := model(), BATCHES, BATCHES, Recipe(epochs=4, lr=0.05), report=lambda row: None)
-    assert [asdict(a) | {"images_per_second": 0} for a in alone] == [asdict(a) | {"images_per_second": 0} for a in history]
+    alone = fit(
+        again := model(), BATCHES, BATCHES, Recipe(epochs=4, lr=0.05), report=lambda row: None
+    )
+    assert [asdict(a) | {"images_per_second": 0} for a in alone] == [
+        asdict(a) | {"images_per_second": 0} for a in history
+    ]
     assert all(torch.equal(w, again.state_dict()[k]) for k, w in learner.state_dict().items())
 
 
@@ -52,7 +67,14 @@ def test_training_stops_when_nothing_has_become_better(patience):
             run.history[-1] = row(epoch, 0.5 if epoch == 2 else 0.1, 1.0)
             super().on_epoch_end(run)
 
-    history = fit(model(), BATCHES, BATCHES, Recipe(epochs=6), callbacks=[Worse(patience)], report=lambda row: None)
+    history = fit(
+        model(),
+        BATCHES,
+        BATCHES,
+        Recipe(epochs=6),
+        callbacks=[Worse(patience)],
+        report=lambda row: None,
+    )
     assert len(history) == (6 if patience is None else 2 + patience)
 
 
@@ -63,7 +85,14 @@ def test_a_run_that_was_stopped_is_not_trained_further(tmp_path):
             super().on_epoch_end(run)
 
     def train(*callbacks):
-        return fit(model(), BATCHES, BATCHES, Recipe(epochs=6), callbacks=callbacks, report=lambda row: None)
+        return fit(
+            model(),
+            BATCHES,
+            BATCHES,
+            Recipe(epochs=6),
+            callbacks=callbacks,
+            report=lambda row: None,
+        )
 
     path = tmp_path / "checkpoint.pt"
     assert len(train(Flat(2), Checkpoint(path))) == 3
@@ -72,7 +101,12 @@ def test_a_run_that_was_stopped_is_not_trained_further(tmp_path):
 
 def test_the_history_is_a_table(tmp_path):
     history = fit(
-        model(), BATCHES, BATCHES, Recipe(epochs=3), callbacks=[HistoryFile(tmp_path / "h.csv")], report=lambda row: None
+        model(),
+        BATCHES,
+        BATCHES,
+        Recipe(epochs=3),
+        callbacks=[HistoryFile(tmp_path / "h.csv")],
+        report=lambda row: None,
     )
     table = pd.read_csv(tmp_path / "h.csv")
     assert table["epoch"].tolist() == [1, 2, 3]

@@ -25,14 +25,24 @@ from tools.execute import ROOT, all_notebooks, home, lessons
 pytestmark = pytest.mark.book
 
 READMES = ("vit_helpers/README", "vit_helpers/results/README", "tools/README")
-BESIDE = [name for name in ("TEACHING", "notebooks/paper_index", *READMES) if (ROOT / f"{name}.md").exists()]
+BESIDE = [
+    name
+    for name in ("TEACHING", "notebooks/paper_index", *READMES)
+    if (ROOT / f"{name}.md").exists()
+]
 LESSONS = lessons()
 
 
 def command(*words, root=ROOT):
     """`python -m tools.NAME ...` as a person calls it in the repository at `root`"""
     command = [sys.executable, "-m", f"tools.{words[0]}", *map(str, words[1:])]
-    return subprocess.run(command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, text=True)
+    return subprocess.run(
+        command,
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +60,11 @@ def site(built):
 
 def test_it_is_built_without_a_warning(built):
     folder, done = built
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"written: {folder / 'index.html'}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        f"written: {folder / 'index.html'}\n",
+        "",
+    )
 
 
 class Page(HTMLParser):
@@ -67,14 +81,20 @@ class Page(HTMLParser):
         self.solutions += tag == "details" and "tip" in found.get("class", "")
         if tag == "img":
             self.pictures.append(found)
-        for name in {"a": ["href"], "link": ["href"], "script": ["src"], "img": ["src"]}.get(tag, []):
+        for name in {"a": ["href"], "link": ["href"], "script": ["src"], "img": ["src"]}.get(
+            tag, []
+        ):
             if found.get(name):
                 self.links.append(found[name])
 
 
 @pytest.fixture(scope="module")
 def pages(site):
-    return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.relative_to(site).parts}
+    return {
+        path: Page(path)
+        for path in site.rglob("*.html")
+        if "_static" not in path.relative_to(site).parts
+    }
 
 
 def test_every_file_of_the_series_has_its_page(site, pages):
@@ -93,7 +113,11 @@ def test_every_link_leads_to_a_page_and_to_a_place_in_it(pages):
             if address.scheme:
                 assert address.scheme == "https", (path, link)
                 continue
-            there = path if not address.path else Path(os.path.normpath(path.parent / unquote(address.path)))
+            there = (
+                path
+                if not address.path
+                else Path(os.path.normpath(path.parent / unquote(address.path)))
+            )
             assert there.is_file(), (path, link)
             if address.fragment and there in pages:
                 assert unquote(address.fragment) in pages[there].ids, (path, link)
@@ -104,7 +128,9 @@ def test_every_link_leads_to_a_page_and_to_a_place_in_it(pages):
 def test_pictures_say_what_they_show(pages):
     assert sum(len(page.pictures) for page in pages.values()) > 90
     for path, page in pages.items():
-        assert not [picture for picture in page.pictures if not picture.get("alt", "").strip()], path
+        assert not [picture for picture in page.pictures if not picture.get("alt", "").strip()], (
+            path
+        )
 
 
 def exercises(path):
@@ -117,7 +143,10 @@ def test_every_exercise_is_followed_by_its_solution(path, site, pages):
     page = pages[site / f"{page_name(path)}.html"]
     assert exercises(path) >= 1
     if path.stem.startswith("00"):  # its answer is in the notebook's own text
-        assert page.solutions == 0 and "Answer to the exercise" in (site / "notebooks" / f"{path.stem}.html").read_text()
+        assert (
+            page.solutions == 0
+            and "Answer to the exercise" in (site / "notebooks" / f"{path.stem}.html").read_text()
+        )
     else:
         assert page.solutions == exercises(path)
 
@@ -130,7 +159,9 @@ def test_buttons_to_colab_wait_until_the_repository_is_published(site):
 def test_the_theme_leads_through_the_series_in_its_order(site):
     place, order = site / "readme.html", []
     while len(order) < len(LESSONS):
-        place = place.parent / re.search(r'<link rel="next" [^>]*href="([^"]+)"', place.read_text(encoding="utf-8")).group(1)
+        place = place.parent / re.search(
+            r'<link rel="next" [^>]*href="([^"]+)"', place.read_text(encoding="utf-8")
+        ).group(1)
         order.append(place.stem)
     assert order == [path.stem for path in LESSONS]
 
@@ -146,7 +177,9 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def served(site):
     """The book on a web server"""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site)) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=site)
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -175,11 +208,16 @@ def reading(chromium, **options):
 
 
 @in_browser
-@pytest.mark.parametrize("name", ["index", "readme", *map(page_name, LESSONS), *BESIDE, "vit_helpers/attention"])
+@pytest.mark.parametrize(
+    "name", ["index", "readme", *map(page_name, LESSONS), *BESIDE, "vit_helpers/attention"]
+)
 def test_a_page_on_a_phone(name, site, chromium):
     with reading(chromium, viewport={"width": 375, "height": 800}) as (page, wrong):
         page.goto(f"file://{site}/{name}.html")
-        assert name in ("index", "readme", "vit_helpers/attention", "TEACHING", *READMES) or typeset(page) > 3
+        assert (
+            name in ("index", "readme", "vit_helpers/attention", "TEACHING", *READMES)
+            or typeset(page) > 3
+        )
         assert not page.query_selector_all("mjx-merror, [data-mjx-error]")
         assert page.evaluate("document.documentElement.scrollWidth") == 375
         assert broken_pictures(page) == []
@@ -203,7 +241,9 @@ def test_search_needs_no_server(site, chromium):
     with reading(chromium) as (page, wrong):
         page.goto(f"file://{site}/search.html?q=rollout")
         page.wait_for_selector("#search-results a[href*='notebooks/08_inspection.html']")
-        assert set(wrong["errors"]) <= {"Failed to fetch"}  # lines of the pages found, which only a server hands out
+        assert set(wrong["errors"]) <= {
+            "Failed to fetch"
+        }  # lines of the pages found, which only a server hands out
         assert wrong["away"] == []
 
 
@@ -214,7 +254,10 @@ def test_a_reader_without_a_mouse(served, chromium):
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.innerText") == "Skip to main content"
         solution = page.locator("details.tip").first
-        assert "return (H // P) * (W // P)" in solution.text_content() and not solution.locator("pre").is_visible()
+        assert (
+            "return (H // P) * (W // P)" in solution.text_content()
+            and not solution.locator("pre").is_visible()
+        )
         solution.locator("summary").focus()
         page.keyboard.press("Enter")
         assert solution.locator("pre").is_visible()
@@ -275,9 +318,14 @@ UNFOLD = """async () => {
 
 
 @in_browser
-@pytest.mark.parametrize(("theme", "audit"), [("light", accessibility), ("dark", contrast)], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("theme", "audit"), [("light", accessibility), ("dark", contrast)], ids=["light", "dark"]
+)
 def test_nothing_keeps_a_reader_out(site, chromium, theme, audit):
-    with reading(chromium, color_scheme=theme) as (page, _):  # from the start: no color is caught half-way between themes
+    with reading(chromium, color_scheme=theme) as (
+        page,
+        _,
+    ):  # from the start: no color is caught half-way between themes
         for name in ("notebooks/01_patches", "vit_helpers/patches", "search"):
             page.goto(f"file://{site}/{name}.html")
             page.evaluate(UNFOLD)
@@ -296,22 +344,32 @@ EVERY_SLIDE = """Reveal.getSlides().map(slide => {
 def test_slides_of_a_notebook(tmp_path, chromium):
     folder = tmp_path / "slides"
     done = command("slides", "--out", folder)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"written: {folder / 'index.html'}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        f"written: {folder / 'index.html'}\n",
+        "",
+    )
     with reading(chromium, viewport={"width": 1280, "height": 720}) as (page, wrong):
         page.goto(f"file://{folder}/index.html")
         page.click("text=01 patches")
         page.wait_for_function("window.Reveal && Reveal.isReady()")
         typeset(page)
         page.keyboard.press("Space")
-        assert page.evaluate("Reveal.getCurrentSlide().innerText").startswith("from vit_helpers.plots import style")
+        assert page.evaluate("Reveal.getCurrentSlide().innerText").startswith(
+            "from vit_helpers.plots import style"
+        )
         cells = nbformat.read(ROOT / "notebooks" / "01_patches.ipynb", as_version=4).cells
         sizes = page.evaluate(EVERY_SLIDE)
         assert len(sizes) > len(cells) - 2
         assert all(width <= 1280 for width, _, _ in sizes)
-        assert all(overflow == "auto" for _, height, overflow in sizes if height > 720)  # so one can scroll
+        assert all(
+            overflow == "auto" for _, height, overflow in sizes if height > 720
+        )  # so one can scroll
         words = page.evaluate("document.body.textContent")
         assert "Exercise: how many patches?" in words and "assert check_num_patches" not in words
-        assert "find_spec" not in words and not page.query_selector_all("mjx-merror, [data-mjx-error]")
+        assert "find_spec" not in words and not page.query_selector_all(
+            "mjx-merror, [data-mjx-error]"
+        )
         with page.expect_popup() as speaker:
             page.keyboard.press("s")
         speaker.value.wait_for_selector("text=Upcoming")
@@ -333,9 +391,13 @@ def small(tmp_path):
         (root / "notebooks" / name).write_text(
             re.sub(r"\[([^][]*)\]\((?!01)\d\d_\w+\.ipynb\)", r"\1", text), encoding="utf-8"
         )
-    left_out = shutil.ignore_patterns("__pycache__", "README.md", "ablation", "checks", "results", "scaling")
+    left_out = shutil.ignore_patterns(
+        "__pycache__", "README.md", "ablation", "checks", "results", "scaling"
+    )
     shutil.copytree(ROOT / "vit_helpers", root / "vit_helpers", ignore=left_out)
-    (root / "pyproject.toml").write_text('[project]\nurls = {Repository = "https://github.com/someone/series"}\n')
+    (root / "pyproject.toml").write_text(
+        '[project]\nurls = {Repository = "https://github.com/someone/series"}\n'
+    )
     (root / "LICENSE").write_text("as you like\n")
     (root / "README.md").write_text(
         "# Small\n\n[![a badge](https://colab.research.google.com/badge.svg)](https://colab.research.google.com/)\n\n"
@@ -354,7 +416,10 @@ def test_a_published_book_has_buttons_that_lead_to_the_repository(small):
     assert 'href="https://github.com/someone/series"' in notebook
     front = (site / "readme.html").read_text(encoding="utf-8")
     assert 'id="canvas"' in (site / "index.html").read_text(encoding="utf-8")
-    assert 'href="https://github.com/someone/series/blob/main/LICENSE"' in front and "badge.svg" not in front
+    assert (
+        'href="https://github.com/someone/series/blob/main/LICENSE"' in front
+        and "badge.svg" not in front
+    )
     assert 'href="vit_helpers/patches.html#L-3"' in front
     assert 'id="L-3"' in (site / "vit_helpers" / "patches.html").read_text(encoding="utf-8")
 
@@ -363,7 +428,9 @@ def test_a_link_that_leads_nowhere_stops_the_build_and_leaves_the_older_book(sma
     site = small / "build" / "book"
     (site / "_static").mkdir(parents=True)
     (site / "_static" / "vit_helpers.css").write_text("")
-    (small / "README.md").write_text("# Small\n\n[01 patches](notebooks/01_patches.ipynb), [nowhere](nowhere.md)\n")
+    (small / "README.md").write_text(
+        "# Small\n\n[01 patches](notebooks/01_patches.ipynb), [nowhere](nowhere.md)\n"
+    )
     done = command("book", root=small)
     assert done.returncode == 1 and "'nowhere.md'" in done.stderr
     assert done.stderr.endswith("error: nothing was written: see the warnings above\n")
@@ -373,7 +440,9 @@ def test_a_link_that_leads_nowhere_stops_the_build_and_leaves_the_older_book(sma
 def test_a_picture_without_words_and_another_way_to_the_repository_stop_no_slides(small, tmp_path):
     path = small / "notebooks" / "01_patches.ipynb"
     book = nbformat.read(path, as_version=4)
-    for output in (output for cell in book.cells for output in cell.get("outputs", []) if "metadata" in output):
+    for output in (
+        output for cell in book.cells for output in cell.get("outputs", []) if "metadata" in output
+    ):
         output.metadata = {}
     nbformat.write(book, path)
     (tmp_path / "link").symlink_to(small)
@@ -386,11 +455,19 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
     thesis.write_text("years of work")
     for place in (tmp_path, thesis):
         assert run_tool(book, [str(place)]) == 1
-        assert f"error: {place} holds something else: empty it, or name another folder" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"] and thesis.read_text() == "years of work"
+        assert (
+            f"error: {place} holds something else: empty it, or name another folder"
+            in capsys.readouterr().err
+        )
+    assert [path.name for path in tmp_path.iterdir()] == [
+        "thesis.txt"
+    ] and thesis.read_text() == "years of work"
 
 
 def test_without_the_extra_it_says_how_to_get_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "myst_nb", None)
     assert run_tool(book, [str(tmp_path / "book")]) == 1
-    assert capsys.readouterr().err == "error: this needs myst_nb, not found here: pip install -e '.[book]'\n"
+    assert (
+        capsys.readouterr().err
+        == "error: this needs myst_nb, not found here: pip install -e '.[book]'\n"
+    )

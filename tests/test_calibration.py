@@ -33,14 +33,22 @@ def test_distances_are_those_of_scipy(known):
     means = torch.stack([features[labels == k].mean(dim=0) for k in range(3)])
     inverse = torch.linalg.inv((features - means[labels]).T.cov())
     for one, found in zip(features[:20], familiarity.distance(features[:20]), strict=True):
-        assert found.item() == pytest.approx(min(mahalanobis(one, mean, inverse) for mean in means), rel=1e-3)
+        assert found.item() == pytest.approx(
+            min(mahalanobis(one, mean, inverse) for mean in means), rel=1e-3
+        )
 
 
 def test_the_limit_leaves_out_the_share_asked_for_and_what_is_far(known):
     features, labels = known
-    familiarity = Familiarity.from_features(features[:2000], labels[:2000], features[2000:], share=0.9)
-    assert (familiarity.distance(features[2000:]) > familiarity.limit).float().mean() == pytest.approx(0.1, abs=0.002)
-    near = torch.tensor([[0.0, 0, 4, 0]])  # two standard deviations of a wide axis, and twenty of a narrow one
+    familiarity = Familiarity.from_features(
+        features[:2000], labels[:2000], features[2000:], share=0.9
+    )
+    assert (
+        familiarity.distance(features[2000:]) > familiarity.limit
+    ).float().mean() == pytest.approx(0.1, abs=0.002)
+    near = torch.tensor(
+        [[0.0, 0, 4, 0]]
+    )  # two standard deviations of a wide axis, and twenty of a narrow one
     far = torch.tensor([[0.0, 0, 0, 2]])
     assert familiarity.distance(near) < familiarity.limit < familiarity.distance(far)
 
@@ -50,10 +58,14 @@ def test_the_note_in_a_file_gives_the_same_distances(known, tmp_path):
     familiarity = Familiarity.from_features(features, labels, features)
     model = ViT(ViTConfig.from_name("mini/4", image_size=8, num_classes=3))
     preprocess = Preprocess(8, (8, 8), "bicubic", (0.5,) * 3, (0.5,) * 3)
-    save_weights(tmp_path / "with.safetensors", model, preprocess, "abc", {NOTE: familiarity.to_note()})
+    save_weights(
+        tmp_path / "with.safetensors", model, preprocess, "abc", {NOTE: familiarity.to_note()}
+    )
     save_weights(tmp_path / "without.safetensors", model, preprocess, "abc")
     again = load_familiarity(tmp_path / "with.safetensors")
     assert again.limit == familiarity.limit
-    assert torch.allclose(again.distance(features), familiarity.distance(features), rtol=0.01, atol=0.01)
+    assert torch.allclose(
+        again.distance(features), familiarity.distance(features), rtol=0.01, atol=0.01
+    )
     assert load_familiarity(tmp_path / "without.safetensors") is None
     assert load_familiarity("torchvision:vit_b_16") is None

@@ -33,7 +33,9 @@ def test_a_resumed_run_ends_bit_for_bit_like_one_never_stopped(tmp_path, stop):
     torch.manual_seed(99)
     resumed, again = train(checkpoint=tmp_path / "cut.pt", resume=True)
     assert figures(again) == figures(history)
-    assert all(torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True))
+    assert all(
+        torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True)
+    )
     one, two = (load_checkpoint(tmp_path / name) for name in ("whole.pt", "cut.pt"))
     assert torch.equal(one["random"]["cpu"], two["random"]["cpu"])
 
@@ -45,7 +47,8 @@ def test_a_checkpoint_cut_short_is_refused_and_the_one_before_is_there(tmp_path)
     for length in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
         with pytest.raises(
-            ValueError, match=r"truncated or damaged; the one before it is .*\.previous: rename it to checkpoint.pt"
+            ValueError,
+            match=r"truncated or damaged; the one before it is .*\.previous: rename it to checkpoint.pt",
         ):
             load_checkpoint(path)
     assert len(load_checkpoint(path.with_name(path.name + ".previous"))["history"]) == 2
@@ -54,7 +57,9 @@ def test_a_checkpoint_cut_short_is_refused_and_the_one_before_is_there(tmp_path)
         load_checkpoint(path)
 
 
-@pytest.mark.parametrize("error", [OSError("disk full"), RuntimeError("PytorchStreamWriter failed writing file")])
+@pytest.mark.parametrize(
+    "error", [OSError("disk full"), RuntimeError("PytorchStreamWriter failed writing file")]
+)
 def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatch, error):
     path = tmp_path / "checkpoint.pt"
     train(epochs=2, checkpoint=path)
@@ -63,9 +68,14 @@ def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
         file.write(b"half")
         raise error
 
-    monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)  # there was room when the run began
+    monkeypatch.setattr(
+        "vit_helpers.training.checkpoints.prepare", lambda *rest: None
+    )  # there was room when the run began
     monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(OSError, match=f"could not write .*checkpoint.pt, whose previous version is unchanged: {error}"):
+    with pytest.raises(
+        OSError,
+        match=f"could not write .*checkpoint.pt, whose previous version is unchanged: {error}",
+    ):
         train(epochs=2, checkpoint=path)
     assert not list(tmp_path.glob("*.part")) and len(load_checkpoint(path)["history"]) == 2
 
@@ -105,12 +115,18 @@ def test_a_full_disk_is_named_and_leaves_the_last_checkpoint(tmp_path, monkeypat
             raise OSError(errno.ENOSPC, "No space left on device")
         finally:
             if step == "torch.save":
-                raise RuntimeError("unexpected pos 576 vs 534")  # torch's words, which hide the cause
+                raise RuntimeError(
+                    "unexpected pos 576 vs 534"
+                )  # torch's words, which hide the cause
 
     monkeypatch.setattr("vit_helpers.training.checkpoints.make_parent", lambda path: None)
-    monkeypatch.setattr(step, full if step != "torch.save" else lambda state, file: full() if file.name else None)
+    monkeypatch.setattr(
+        step, full if step != "torch.save" else lambda state, file: full() if file.name else None
+    )
     monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)
-    with pytest.raises(OSError, match=r"whose previous version is unchanged: No space left on device$"):
+    with pytest.raises(
+        OSError, match=r"whose previous version is unchanged: No space left on device$"
+    ):
         train(epochs=2, checkpoint=path)
     assert {file.name for file in tmp_path.iterdir()} == {"checkpoint.pt", "checkpoint.pt.previous"}
     assert len(load_checkpoint(path)["history"]) == 2
@@ -124,7 +140,10 @@ def test_a_place_where_nothing_can_be_written_is_found_before_the_first_epoch(pl
     if not Path("/proc").is_dir():
         pytest.skip("needs a folder that refuses files even from root")
     with pytest.raises(OSError, match=r"/proc/checkpoint.pt cannot be written|Not a directory"):
-        train(checkpoint=place / "checkpoint.pt", report=lambda row: pytest.fail("an epoch was trained"))
+        train(
+            checkpoint=place / "checkpoint.pt",
+            report=lambda row: pytest.fail("an epoch was trained"),
+        )
 
 
 def damage(data, at):
@@ -151,7 +170,9 @@ def test_a_bit_flipped_anywhere_is_noticed_and_the_one_before_offered(tmp_path):
     whole = path.read_bytes()
     for at in (*range(0, len(whole), 499), *range(len(whole) - 60, len(whole))):
         path.write_bytes(damage(whole, at))
-        with pytest.raises(ValueError, match=r"truncated or damaged; the one before it is .*\.previous: rename it"):
+        with pytest.raises(
+            ValueError, match=r"truncated or damaged; the one before it is .*\.previous: rename it"
+        ):
             load_checkpoint(path)
     path.write_bytes(whole)
     assert len(load_checkpoint(path)["history"]) == 2
@@ -162,7 +183,9 @@ def test_damage_to_the_weights_of_an_older_checkpoint_is_noticed(tmp_path):
     whole = Path(__file__).with_name("data").joinpath("version1_adamw.pt").read_bytes()
     path = tmp_path / "checkpoint.pt"
     with zipfile.ZipFile(io.BytesIO(whole)) as parts:
-        tensors = [part for part in parts.infolist() if "/data/" in part.filename and part.file_size > 100]
+        tensors = [
+            part for part in parts.infolist() if "/data/" in part.filename and part.file_size > 100
+        ]
     assert tensors
     for part in tensors:
         path.write_bytes(damage(whole, part.header_offset + 200))
@@ -170,11 +193,18 @@ def test_damage_to_the_weights_of_an_older_checkpoint_is_noticed(tmp_path):
             load_checkpoint(path)
 
 
-@pytest.mark.parametrize(("lost", "says"), [(["model"], "it lacks: model"), (["optimizer", "random"], "optimizer, random")])
+@pytest.mark.parametrize(
+    ("lost", "says"),
+    [(["model"], "it lacks: model"), (["optimizer", "random"], "optimizer, random")],
+)
 def test_a_checkpoint_without_what_is_needed_says_so(tmp_path, lost, says):
     path = tmp_path / "checkpoint.pt"
     train(epochs=2, checkpoint=path)
-    state = {name: value for name, value in torch.load(path, weights_only=True).items() if name not in (*lost, "version")}
+    state = {
+        name: value
+        for name, value in torch.load(path, weights_only=True).items()
+        if name not in (*lost, "version")
+    }
     torch.save(state, path)
     with pytest.raises(ValueError, match=says):
         train(epochs=2, checkpoint=path, resume=True)
@@ -204,7 +234,9 @@ def refused(path, change):
 
 
 CHANGES = {
-    "weights of another shape": lambda state: state["model"].update({next(iter(state["model"])): torch.zeros(2, 3)}),
+    "weights of another shape": lambda state: state["model"].update(
+        {next(iter(state["model"])): torch.zeros(2, 3)}
+    ),
     "no optimizer": lambda state: state.update(optimizer={}),
     "no schedule": lambda state: state.update(schedule={}),
     "no generators": lambda state: state.update(random={}),
@@ -220,12 +252,18 @@ def test_a_checkpoint_of_something_else_is_one_line(tmp_path, change):
 @pytest.mark.parametrize("context", [True, False])
 def test_a_full_disk_is_named_for_a_sharded_checkpoint_too(tmp_path, monkeypatch, context):
     def full(*rest, **options):
-        error = RuntimeError("[enforce fail at inline_container.cc:671] . unexpected pos 704 vs 598")  # torch's words
-        error.__context__ = OSError(errno.ENOSPC, "No space left on device") if context else None  # not of other processes
+        error = RuntimeError(
+            "[enforce fail at inline_container.cc:671] . unexpected pos 704 vs 598"
+        )  # torch's words
+        error.__context__ = (
+            OSError(errno.ENOSPC, "No space left on device") if context else None
+        )  # not of other processes
         raise CheckpointException("write", {0: (error, None)})
 
     monkeypatch.setattr("torch.distributed.checkpoint.state_dict_saver.save", full)
-    with pytest.raises(OSError, match=r"\.part: (No space left on device|the disk is full, or is gone)$"):
+    with pytest.raises(
+        OSError, match=r"\.part: (No space left on device|the disk is full, or is gone)$"
+    ):
         train(epochs=1, checkpoint=tmp_path / "run.shards")
 
 
@@ -251,7 +289,10 @@ def test_a_sharded_checkpoint_runs_no_code(sharded, tmp_path, place, capsys):
     trace, path = tmp_path / "trace", shutil.copytree(sharded[0], tmp_path / "run.shards")
     folder = path / "epoch-0002"
     state = torch.load(folder / "state.pt", weights_only=True)
-    del state["checksums"], state["version"]  # they would find the change, but whoever made it can make them too
+    del (
+        state["checksums"],
+        state["version"],
+    )  # they would find the change, but whoever made it can make them too
     torch.save(state, folder / "state.pt")
     metadata = pickle.loads((folder / ".metadata").read_bytes())
     values = {index.fqn: where for index, where in metadata.storage_data.items()}
@@ -264,14 +305,21 @@ def test_a_sharded_checkpoint_runs_no_code(sharded, tmp_path, place, capsys):
         where = next(where for name, where in values.items() if name.startswith(start))
         payload = io.BytesIO()
         torch.save(Evil(trace), payload)
-        where.offset, where.length = (folder / where.relative_path).stat().st_size, len(payload.getvalue())
+        where.offset, where.length = (
+            (folder / where.relative_path).stat().st_size,
+            len(payload.getvalue()),
+        )
         with (folder / where.relative_path).open("ab") as file:
             file.write(payload.getvalue())
     if place != "state":
         (folder / ".metadata").write_bytes(pickle.dumps(metadata))
     with pytest.raises(ValueError, match=r"could not read|truncated or damaged") as error:
         train(epochs=2, checkpoint=path, resume=True)
-    assert not trace.exists() and "\n" not in str(error.value) and "weights_only" not in str(error.value)
+    assert (
+        not trace.exists()
+        and "\n" not in str(error.value)
+        and "weights_only" not in str(error.value)
+    )
     assert not capsys.readouterr().err  # torch logs a traceback
 
 
@@ -288,13 +336,17 @@ def test_sharded_checkpoints_go_on_those_of_older_versions_too(sharded, tmp_path
     assert all(torch.equal(value, two[name]) for name, value in whole.state_dict().items())
 
 
-def test_a_sharded_checkpoint_damaged_anywhere_is_refused_and_the_one_before_offered(sharded, tmp_path):
+def test_a_sharded_checkpoint_damaged_anywhere_is_refused_and_the_one_before_offered(
+    sharded, tmp_path
+):
     path = shutil.copytree(sharded[0], tmp_path / "run.shards")
     for file in sorted((path / "epoch-0002").iterdir()):
         whole = file.read_bytes()
         for at in (0, len(whole) // 3, len(whole) - 1):
             file.write_bytes(damage(whole, at))
-            with pytest.raises(ValueError, match=r"damaged.*if it is damaged, remove .*2 to continue from .*1$"):
+            with pytest.raises(
+                ValueError, match=r"damaged.*if it is damaged, remove .*2 to continue from .*1$"
+            ):
                 train(epochs=2, checkpoint=path, resume=True)
         file.write_bytes(whole)
 
@@ -336,8 +388,18 @@ def test_what_could_not_be_read_again_is_refused_before_the_first_epoch(tmp_path
 
 
 VERSION_1 = {  # loss and validation loss of four epochs, which version 0.1 (commit 0dde123) was stopped in after two
-    "adamw": [(1.089522, 1.036899), (1.004236, 0.985391), (0.984811, 0.960150), (0.962028, 0.955172)],
-    "muon": [(1.097304, 1.078420), (1.053421, 1.055089), (1.057157, 1.044306), (1.046665, 1.042189)],
+    "adamw": [
+        (1.089522, 1.036899),
+        (1.004236, 0.985391),
+        (0.984811, 0.960150),
+        (0.962028, 0.955172),
+    ],
+    "muon": [
+        (1.097304, 1.078420),
+        (1.053421, 1.055089),
+        (1.057157, 1.044306),
+        (1.046665, 1.042189),
+    ],
 }
 
 

@@ -53,10 +53,14 @@ def pattern(words):
 def test_the_reference_passes_and_its_ideas_are_printed(name, capsys):
     exercise = EXERCISES[name]
     assert exercise.check(exercise.reference) is True, capsys.readouterr().out
-    assert capsys.readouterr().out.splitlines() == [f"[v] {exercise.name}: {idea}" for idea in exercise.ideas]
+    assert capsys.readouterr().out.splitlines() == [
+        f"[v] {exercise.name}: {idea}" for idea in exercise.ideas
+    ]
 
 
-OWN = list({id(exercise.mistakes): name for name, exercise in reversed(EXERCISES.items())}.values())[::-1]  # each table once
+OWN = list(
+    {id(exercise.mistakes): name for name, exercise in reversed(EXERCISES.items())}.values()
+)[::-1]  # each table once
 
 
 def wrong_answers(name):
@@ -68,7 +72,9 @@ def wrong_answers(name):
 TABLE = [(name, words) for name in OWN for words in wrong_answers(name)]
 
 
-@pytest.mark.parametrize(("name", "words"), TABLE, ids=[f"{name}-{words[:40]}" for name, words in TABLE])
+@pytest.mark.parametrize(
+    ("name", "words"), TABLE, ids=[f"{name}-{words[:40]}" for name, words in TABLE]
+)
 def test_each_wrong_answer_of_a_table_gets_its_own_message(name, words, capsys):
     line = last_line(EXERCISES[name], wrong_answers(name)[words], capsys)
     assert re.search(pattern(words) + "$", line), line
@@ -116,7 +122,11 @@ def code_of(thing):
             code.co_code,
             code.co_names,
             constants,
-            [code_of(x) for cell in thing.__closure__ or () if not isinstance(x := cell.cell_contents, type)],
+            [
+                code_of(x)
+                for cell in thing.__closure__ or ()
+                if not isinstance(x := cell.cell_contents, type)
+            ],
         )
     return repr(thing)
 
@@ -131,7 +141,8 @@ def test_every_message_is_reached_by_an_answer_coded_differently(name):
         words
         for words, mistake in known.items()
         if not any(
-            says.strip(": ") in words and code_of(answer) != code_of(mistake) for answer, says in check_cases.flat(wrong)
+            says.strip(": ") in words and code_of(answer) != code_of(mistake)
+            for answer, says in check_cases.flat(wrong)
         )
     ]
     assert not lonely
@@ -210,7 +221,9 @@ def over_tensors(change, got):
     """A change of every tensor in a result."""
     if isinstance(got, Tensor):
         return change(got)
-    return type(got)(over_tensors(change, x) for x in got) if isinstance(got, (tuple, list)) else got
+    return (
+        type(got)(over_tensors(change, x) for x in got) if isinstance(got, (tuple, list)) else got
+    )
 
 
 def result(change):
@@ -280,18 +293,32 @@ GRADIENTS = {
     "no gradient flows back": result(lambda x: x.detach()),
     "no gradient flows back:": lambda right: torch.no_grad()(lambda *given: right(*given)),
     "the wrong gradient": result(lambda x: x.detach() + (x - x.detach()) * 2),
-    "numpy": lambda right: lambda *given: over_tensors(lambda x: torch.from_numpy(x.numpy()), right(*given)),
+    "numpy": lambda right: (
+        lambda *given: over_tensors(lambda x: torch.from_numpy(x.numpy()), right(*given))
+    ),
 }
 
 
 def of_tensors(exercise):
-    return exercise.observe is None and any(isinstance(x, Tensor) for x in exercise.cases()[0].draw())
+    return exercise.observe is None and any(
+        isinstance(x, Tensor) for x in exercise.cases()[0].draw()
+    )
 
 
 EVERYWHERE = [
     *((name, says, cheat) for name in FUNCTIONS for says, cheat in ALWAYS.items()),
-    *((name, says, cheat) for name, e in FUNCTIONS.items() if of_tensors(e) for says, cheat in TENSORS.items()),
-    *((name, "", cheat) for name, e in FUNCTIONS.items() if of_tensors(e) and e.large for cheat in REALS.values()),
+    *(
+        (name, says, cheat)
+        for name, e in FUNCTIONS.items()
+        if of_tensors(e)
+        for says, cheat in TENSORS.items()
+    ),
+    *(
+        (name, "", cheat)
+        for name, e in FUNCTIONS.items()
+        if of_tensors(e) and e.large
+        for cheat in REALS.values()
+    ),
     *(
         (name, says, cheat)
         for name, e in FUNCTIONS.items()
@@ -301,7 +328,9 @@ EVERYWHERE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "says", "cheat"), EVERYWHERE, ids=[f"{name}-{says}" for name, says, _ in EVERYWHERE])
+@pytest.mark.parametrize(
+    ("name", "says", "cheat"), EVERYWHERE, ids=[f"{name}-{says}" for name, says, _ in EVERYWHERE]
+)
 def test_what_is_wrong_everywhere_is_seen(name, says, cheat, capsys):
     exercise = EXERCISES[name]
     line = last_line(exercise, cheat(exercise.reference), capsys)
@@ -344,14 +373,24 @@ def dropping_out(right):
     return Answer
 
 
-SIZES = {exercise.reference: exercise.cases[0][0] for exercise in EXERCISES.values() if isinstance(exercise, ModuleExercise)}
-MODULE_CHEATS = {says: in_forward(cheat) for says, cheat in (ALWAYS | TENSORS | GRADIENTS).items() if says != "[x] "}
+SIZES = {
+    exercise.reference: exercise.cases[0][0]
+    for exercise in EXERCISES.values()
+    if isinstance(exercise, ModuleExercise)
+}
+MODULE_CHEATS = {
+    says: in_forward(cheat)
+    for says, cheat in (ALWAYS | TENSORS | GRADIENTS).items()
+    if says != "[x] "
+}
 MODULE_CHEATS |= {f"[x] {name}": in_forward(cheat) for name, cheat in REALS.items()}
 MODULE_CHEATS |= {
     "[x]  ": kept_in_evaluation,
     "loses digits": in_forward(result(lambda x: x.float().to(x.dtype))),
     "in training mode": dropping_out,
-    "something is random inside forward": in_forward(result(lambda x: nn.Linear(x.shape[-1], x.shape[-1]).to(x)(x))),
+    "something is random inside forward": in_forward(
+        result(lambda x: nn.Linear(x.shape[-1], x.shape[-1]).to(x)(x))
+    ),
     "it should give one tensor": in_forward(lambda right: lambda x: (right(x), x)),
     "gives shape": in_forward(result(lambda x: x[:1])),
     "it should be an nn.Module": lambda right: lambda *sizes: 3,
@@ -365,7 +404,9 @@ ON_MODULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "says", "cheat"), ON_MODULES, ids=[f"{name}-{says}" for name, says, _ in ON_MODULES])
+@pytest.mark.parametrize(
+    ("name", "says", "cheat"), ON_MODULES, ids=[f"{name}-{says}" for name, says, _ in ON_MODULES]
+)
 def test_what_is_wrong_everywhere_is_seen_in_modules(name, says, cheat, capsys):
     exercise = EXERCISES[name]
     line = last_line(exercise, cheat(exercise.reference), capsys)
@@ -374,7 +415,9 @@ def test_what_is_wrong_everywhere_is_seen_in_modules(name, says, cheat, capsys):
 
 def spoilt(right):
     """The right answer, which adds a tensor of the CPU."""
-    return lambda *given: over_tensors(lambda x: x + torch.zeros(x.shape, dtype=x.dtype), right(*given))
+    return lambda *given: over_tensors(
+        lambda x: x + torch.zeros(x.shape, dtype=x.dtype), right(*given)
+    )
 
 
 def spoilt_module(right):
@@ -385,7 +428,10 @@ def spoilt_module(right):
     return Spoilt
 
 
-@pytest.mark.parametrize("name", [name for name, e in EXERCISES.items() if isinstance(e, ModuleExercise) or of_tensors(e)])
+@pytest.mark.parametrize(
+    "name",
+    [name for name, e in EXERCISES.items() if isinstance(e, ModuleExercise) or of_tensors(e)],
+)
 def test_answers_are_tried_on_an_accelerator_where_there_is_one(name, capsys, monkeypatch):
     """torch's meta device stands for one: it has shapes and refuses tensors of the CPU."""
     exercise = EXERCISES[name]
@@ -393,7 +439,9 @@ def test_answers_are_tried_on_an_accelerator_where_there_is_one(name, capsys, mo
     monkeypatch.setattr(compare, "accelerators", list)
     assert exercise.check(spoil(exercise.reference)) is True, capsys.readouterr().out
     monkeypatch.setattr(compare, "accelerators", lambda: [torch.device("meta")])
-    assert "right on the CPU, but for tensors on meta" in last_line(exercise, spoil(exercise.reference), capsys)
+    assert "right on the CPU, but for tensors on meta" in last_line(
+        exercise, spoil(exercise.reference), capsys
+    )
 
 
 class Callable:
@@ -406,7 +454,9 @@ class Callable:
         return self.function(*given, **more)
 
 
-@pytest.mark.parametrize("wrap", [Callable, functools.partial, lambda right: lambda *given, extra=None: right(*given)])
+@pytest.mark.parametrize(
+    "wrap", [Callable, functools.partial, lambda right: lambda *given, extra=None: right(*given)]
+)
 @pytest.mark.parametrize("name", EXERCISES)
 def test_an_answer_may_be_any_object_that_can_be_called(name, wrap, capsys):
     assert EXERCISES[name].check(wrap(EXERCISES[name].reference)) is True, capsys.readouterr().out

@@ -31,13 +31,19 @@ def raises(error):
     [
         (raises(NotImplementedError()), "[ ] x: not written yet"),
         (raises(NotImplementedError("your turn: replace this line")), "[ ] x: not written yet"),
-        (raises(NotImplementedError("bicubic needs 4 axes")), "[x] x: works: raises NotImplementedError: bicubic"),
+        (
+            raises(NotImplementedError("bicubic needs 4 axes")),
+            "[x] x: works: raises NotImplementedError: bicubic",
+        ),
         (lambda: nn.Module()(torch.ones(1)), "[x] x: the module has no forward; check its name"),
         (raises(SystemExit(1)), "[x] x: works: raises SystemExit: 1"),
         (raises(UnwritableError()), "[x] x: works: raises UnwritableError: (no message)"),
         (raises(StopIteration()), "[x] x: works: raises StopIteration (next() found nothing left)"),
         (lambda: next(iter([])), "[x] x: works: raises StopIteration (next() found nothing left)"),
-        (lambda: torch.ones(1, requires_grad=True).mul_(2), "[x] x: works: raises RuntimeError: a leaf Variable"),
+        (
+            lambda: torch.ones(1, requires_grad=True).mul_(2),
+            "[x] x: works: raises RuntimeError: a leaf Variable",
+        ),
         (
             lambda: torch.ones(6).reshape(4),
             "[x] x: works: raises RuntimeError: shape '[4]' is invalid for input of size 6 (the",
@@ -48,7 +54,9 @@ def raises(error):
     ],
 )
 def test_marks(answer, says, capsys):
-    assert report.run_check("x", answer, [("works", lambda answer: answer())]) == says.startswith("[v]")
+    assert report.run_check("x", answer, [("works", lambda answer: answer())]) == says.startswith(
+        "[v]"
+    )
     assert capsys.readouterr().out.startswith(says)
 
 
@@ -104,7 +112,9 @@ THIRD = torch.tensor([1.0, 3.0], dtype=torch.float64) / 3
 )
 def test_the_tolerance_follows_the_type(got, wanted, right):
     assert compare.same(got, wanted) == right
-    assert compare.same(got, wanted, atol=1e-4) == (right or (got.shape == wanted.shape and not got.isnan().any()))
+    assert compare.same(got, wanted, atol=1e-4) == (
+        right or (got.shape == wanted.shape and not got.isnan().any())
+    )
 
 
 def test_lost_digits_have_words_of_their_own():
@@ -183,7 +193,9 @@ def test_answers_are_tried_on_an_accelerator_where_there_is_one(monkeypatch):
     monkeypatch.setattr(compare, "accelerators", lambda: [torch.device("meta")])
     compare.expect_anywhere(joined_there, joined_there, x)
     compare.expect_anywhere(nn.Linear(3, 3), nn.Linear(3, 3), x)
-    compare.expect_anywhere(joined, joined, x)  # where the right answer itself fails, nobody is to blame
+    compare.expect_anywhere(
+        joined, joined, x
+    )  # where the right answer itself fails, nobody is to blame
     assert "for tensors on meta it raises RuntimeError" in words(joined)
     assert "device=x.device" in words(joined)
     assert "for tensors on meta it raises" in words(Plain(), nn.Linear(3, 3))

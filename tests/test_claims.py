@@ -16,11 +16,15 @@ SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S))
 def rows(title):
     """The table of a section, without its head: a list of cells for each claim"""
     lines = [line for line in SECTIONS[title].splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines[2:]]
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines[2:]
+    ]
 
 
 def test_every_notebook_and_the_readme_have_a_section():
-    assert [title[:2] for title in SECTIONS if title != "README"] == [path.stem[:2] for path in lessons()]
+    assert [title[:2] for title in SECTIONS if title != "README"] == [
+        path.stem[:2] for path in lessons()
+    ]
     assert "README" in SECTIONS
 
 
@@ -29,7 +33,9 @@ def test_five_claims_each_with_its_support_seeds_effect_and_control(title):
     assert len(rows(title)) == 5
     for claim, support, *others in rows(title):
         assert claim.endswith(".") and len(others) == 3 and all(others)
-        assert re.search(r"`python -m |[Nn]otebook \d\d|`tests/|the same|stored rows", support), support
+        assert re.search(r"`python -m |[Nn]otebook \d\d|`tests/|the same|stored rows", support), (
+            support
+        )
 
 
 def test_commands_files_and_tests_exist():

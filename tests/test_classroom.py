@@ -26,11 +26,16 @@ pytestmark = pytest.mark.classroom
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "notebooks"
-TAUGHT = [path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb")) if (NOTEBOOKS / "solutions" / path.name).is_file()]
+TAUGHT = [
+    path.stem
+    for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+    if (NOTEBOOKS / "solutions" / path.name).is_file()
+]
 ONE = "01_patches"
 
 needs_nbgrader = pytest.mark.skipif(
-    importlib.util.find_spec("nbgrader") is None, reason="no nbgrader here: the extra [classroom] brings it"
+    importlib.util.find_spec("nbgrader") is None,
+    reason="no nbgrader here: the extra [classroom] brings it",
 )
 every = pytest.mark.parametrize("name", TAUGHT)
 
@@ -49,7 +54,11 @@ def book(folder, step, name):
 
 def graded(notebook):
     """The cells that nbgrader knows, by their names"""
-    return {cell.metadata.nbgrader.grade_id: cell for cell in notebook.cells if "nbgrader" in cell.metadata}
+    return {
+        cell.metadata.nbgrader.grade_id: cell
+        for cell in notebook.cells
+        if "nbgrader" in cell.metadata
+    }
 
 
 # What `share` counts
@@ -75,7 +84,12 @@ def test_a_share_counts_the_ideas_before_the_first_slip(right, share, capsys):
 def test_a_share_of_lines_that_are_no_row_of_ideas():
     runs = ["rate too high", "too few images", "nothing wrong", "labels shuffled", "rate too low"]
     assert marks.share(check_reading, dict(zip("ABCDE", runs, strict=True))) == 1
-    assert marks.share(check_reading, dict(zip("ABCDE", [*runs[:3], "rate too low", ...], strict=True))) == 3 / 5
+    assert (
+        marks.share(
+            check_reading, dict(zip("ABCDE", [*runs[:3], "rate too low", ...], strict=True))
+        )
+        == 3 / 5
+    )
     assert marks.share(check_reading, dict.fromkeys("ABCDE", ...)) == 0
 
 
@@ -105,13 +119,25 @@ def test_an_interrupted_answer_gets_no_share():
 def python(tmp_path_factory):
     """Runs Python with words, in a folder, as where the environment is activated, Jupyter's folders away from the user's"""
     home = tmp_path_factory.mktemp("home")
-    names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
+    names = (
+        "JUPYTER_CONFIG_DIR",
+        "JUPYTER_DATA_DIR",
+        "JUPYTER_RUNTIME_DIR",
+        "IPYTHONDIR",
+        "MPLCONFIGDIR",
+    )
     scripts = sysconfig.get_path("scripts")  # nbgrader calls its alembic by name
     environment = os.environ | {name: str(home / name) for name in names}
     environment |= {"PATH": scripts + os.pathsep + os.environ["PATH"], "PYTHONPATH": str(ROOT)}
 
     def run(*words, cwd):
-        return subprocess.run([sys.executable, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True)
+        return subprocess.run(
+            [sys.executable, *map(str, words)],
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
 
     return run
 
@@ -150,7 +176,9 @@ def run_cells(cells):
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(ast.Module(body, []), "<cell>", "exec"), space)
             if counts:
-                found[cell.metadata.nbgrader.grade_id] = eval(compile(last, "<cell>", "eval"), space)
+                found[cell.metadata.nbgrader.grade_id] = eval(
+                    compile(last, "<cell>", "eval"), space
+                )
     return found
 
 
@@ -166,7 +194,10 @@ def course(tmp_path_factory, python):
 
 def asked(name):
     """The cells for the answers in a notebook of the series, by the name of the check"""
-    found = ((re.search(r"^done = check_(\w+)\(", source, re.M), source) for source in code(NOTEBOOKS / f"{name}.ipynb"))
+    found = (
+        (re.search(r"^done = check_(\w+)\(", source, re.M), source)
+        for source in code(NOTEBOOKS / f"{name}.ipynb")
+    )
     return {done[1]: source for done, source in found if done}
 
 
@@ -185,10 +216,14 @@ def test_every_exercise_is_there_with_the_stub_of_the_notebook(course, name):
     cells = graded(read(book(course[0], "release", name)))
     lesson = read(NOTEBOOKS / f"{name}.ipynb").cells
     levels = [cell.metadata["exercise"]["level"] for cell in lesson if "exercise" in cell.metadata]
-    assert [cell.metadata.nbgrader.points for cell in cells.values() if cell.metadata.nbgrader.grade] == levels
+    assert [
+        cell.metadata.nbgrader.points for cell in cells.values() if cell.metadata.nbgrader.grade
+    ] == levels
     for key, source in asked(name).items():
         assert re.sub(r"\n+", "\n", cells[key].source) == re.sub(r"\n+", "\n", source)
-        assert cells[key].metadata.nbgrader.solution and cells[f"{key}-marks"].metadata.nbgrader.locked
+        assert (
+            cells[key].metadata.nbgrader.solution and cells[f"{key}-marks"].metadata.nbgrader.locked
+        )
     assert len(cells) == 2 * len(asked(name))
 
 
@@ -206,14 +241,22 @@ def lines(*sources):
 def definitions(*sources):
     """The functions and classes, as Python reads them"""
     kinds = ast.FunctionDef, ast.ClassDef
-    return {ast.dump(node) for source in sources for node in ast.parse(source).body if isinstance(node, kinds)}
+    return {
+        ast.dump(node)
+        for source in sources
+        for node in ast.parse(source).body
+        if isinstance(node, kinds)
+    }
 
 
 @needs_nbgrader
 @every
 def test_students_are_given_neither_solutions_nor_the_museum_of_wrong_answers(course, name):
     folder, *_ = course
-    solutions, museum = code(NOTEBOOKS / "solutions" / f"{name}.ipynb"), ROOT.glob("tests/test_checks_*.py")
+    solutions, museum = (
+        code(NOTEBOOKS / "solutions" / f"{name}.ipynb"),
+        ROOT.glob("tests/test_checks_*.py"),
+    )
     secret = lines(*solutions, *(path.read_text(encoding="utf-8") for path in museum))
     secret = (secret - lines(*code(NOTEBOOKS / f"{name}.ipynb"))) | definitions(*solutions)
 
@@ -222,15 +265,23 @@ def test_students_are_given_neither_solutions_nor_the_museum_of_wrong_answers(co
 
     released = book(folder, "release", name)
     assert seen(*code(released)) == set()
-    assert lines(*(cell.source for cell in read(released).cells)) & secret == set()  # nor in the prose
+    assert (
+        lines(*(cell.source for cell in read(released).cells)) & secret == set()
+    )  # nor in the prose
     for key, cell in graded(read(book(folder, "source", name))).items():
-        assert bool(seen(cell.source)) == cell.metadata.nbgrader.solution, key  # who looks so finds every solution
+        assert bool(seen(cell.source)) == cell.metadata.nbgrader.solution, (
+            key
+        )  # who looks so finds every solution
 
 
 @needs_nbgrader
 def test_students_are_given_notebooks_only_and_those_without_outputs(course):
     folder, *_ = course
-    files = sorted(path.relative_to(folder / "release") for path in (folder / "release").rglob("*") if path.is_file())
+    files = sorted(
+        path.relative_to(folder / "release")
+        for path in (folder / "release").rglob("*")
+        if path.is_file()
+    )
     assert files == [Path(name, f"{name}.ipynb") for name in TAUGHT]
     for name in TAUGHT:
         text = book(folder, "release", name).read_text(encoding="utf-8")
@@ -269,7 +320,12 @@ def answer(notebook, **answers):
     """Write these answers in the places of the stubs"""
     for key, text in answers.items():
         cell = graded(notebook)[key]
-        cell.source = re.sub(r"\n\n\ndef .*(?=\n\n\ndone)", lambda stub, text=text: "\n\n\n" + text, cell.source, flags=re.S)
+        cell.source = re.sub(
+            r"\n\n\ndef .*(?=\n\n\ndone)",
+            lambda stub, text=text: "\n\n\n" + text,
+            cell.source,
+            flags=re.S,
+        )
 
 
 def hand_in(folder, student, notebook):
@@ -314,11 +370,19 @@ def marked(tmp_path_factory, python):
     """A course of one notebook in which a class has handed in, after nbgrader has marked it; and what nbgrader said"""
     folder = tmp_path_factory.mktemp("one") / "course"
     assert run_tool(classroom, [str(folder), ONE]) == 0
-    with (folder / classroom.CONFIG).open("a") as config:  # 10 s for the endless answer; the import of torch may take longer
-        config.write('\nc.Execute.timeout_func = lambda cell: 10 if "unpatchify)" in cell.source else 300\n')
+    with (folder / classroom.CONFIG).open(
+        "a"
+    ) as config:  # 10 s for the endless answer; the import of torch may take longer
+        config.write(
+            '\nc.Execute.timeout_func = lambda cell: 10 if "unpatchify)" in cell.source else 300\n'
+        )
     done = python("-m", "nbgrader", "generate_assignment", ONE, cwd=folder)
     assert done.returncode == 0, done.stderr
-    right = {key: solved(cell) for key, cell in graded(read(book(folder, "source", ONE))).items() if "-" not in key}
+    right = {
+        key: solved(cell)
+        for key, cell in graded(read(book(folder, "source", ONE))).items()
+        if "-" not in key
+    }
     for student in EXPECTED:
         notebook = read(book(folder, "release", ONE))
         kept = right if student in ("right", "crashes", "kills") else {}
@@ -330,7 +394,12 @@ def marked(tmp_path_factory, python):
         beside = hand_in(folder, student, notebook)
         if student == "cheats":
             (beside / "vit_helpers" / "checks").mkdir(parents=True)
-            for name in ("torch.py", "vit_helpers/vit.py", "vit_helpers/__init__.py", "vit_helpers/checks/__init__.py"):
+            for name in (
+                "torch.py",
+                "vit_helpers/vit.py",
+                "vit_helpers/__init__.py",
+                "vit_helpers/checks/__init__.py",
+            ):
                 (beside / name).write_text("")
             for name in ("marks", "patches"):
                 text = "def __getattr__(name):\n    return lambda *a: 1"
@@ -359,7 +428,9 @@ def test_a_dead_kernel_costs_its_student_alone_and_is_named(marked, gradebook):
     folder, done = marked
     assert done.returncode != 0
     assert f"There was an error processing assignment '{ONE}' for student 'kills'" in done.stderr
-    assert {path.parents[1].name for path in folder.glob("autograded/*/*/*.ipynb")} == {*EXPECTED} - {"kills"}
+    assert {path.parents[1].name for path in folder.glob("autograded/*/*/*.ipynb")} == {
+        *EXPECTED
+    } - {"kills"}
     flagged = {name for name in EXPECTED if gradebook.find_submission(ONE, name).needs_manual_grade}
     assert flagged == {"kills"}
 
@@ -368,7 +439,9 @@ def test_a_dead_kernel_costs_its_student_alone_and_is_named(marked, gradebook):
 def test_code_handed_in_beside_a_notebook_is_left_behind(marked):
     folder, _ = marked
     assert (folder / "submitted" / "cheats" / ONE / "vit_helpers" / "checks" / "marks.py").is_file()
-    assert [path.name for path in folder.glob("autograded/cheats/**/*") if path.is_file()] == [f"{ONE}.ipynb"]
+    assert [path.name for path in folder.glob("autograded/cheats/**/*") if path.is_file()] == [
+        f"{ONE}.ipynb"
+    ]
 
 
 @needs_nbgrader
@@ -376,7 +449,10 @@ def test_feedback_shows_what_slipped_and_the_marks(marked, python):
     folder, _ = marked
     done = python("-m", "nbgrader", "generate_feedback", ONE, cwd=folder)
     assert done.returncode == 0, done.stderr
-    pages = {path.parents[1].name: path.read_text(encoding="utf-8") for path in folder.glob("feedback/*/*/*.html")}
+    pages = {
+        path.parents[1].name: path.read_text(encoding="utf-8")
+        for path in folder.glob("feedback/*/*/*.html")
+    }
     assert pages.keys() == {*EXPECTED} - {"kills"}
     assert "Score: 1.0 / 10.0" in pages["half"] and "Score: 10.0 / 10.0" in pages["right"]
     assert "[x] patchify: " in pages["half"] and "[ ] to_linear: not written yet" in pages["half"]
@@ -389,7 +465,9 @@ def refused(capsys, *words):
     """What it says, when it makes nothing"""
     assert run_tool(classroom, [*map(str, words)]) == 1
     captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.startswith("error: ") and captured.err.count("\n") == 1
+    assert (
+        captured.out == "" and captured.err.startswith("error: ") and captured.err.count("\n") == 1
+    )
     return captured.err
 
 
@@ -397,19 +475,26 @@ def refused(capsys, *words):
 def test_nothing_that_stands_already_is_touched(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     for folder in (tmp_path, tmp_path / "mine.txt"):
-        assert f"{folder} already exists and is not empty: nothing is overwritten" in refused(capsys, folder)
+        assert f"{folder} already exists and is not empty: nothing is overwritten" in refused(
+            capsys, folder
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 @needs_nbgrader
 def test_a_course_is_made_once_and_then_told_how_to_go_on(tmp_path, capsys):
-    assert run_tool(classroom, [str(tmp_path), str(NOTEBOOKS / "03_attention.ipynb"), "11_scaling"]) == 0
+    assert (
+        run_tool(classroom, [str(tmp_path), str(NOTEBOOKS / "03_attention.ipynb"), "11_scaling"])
+        == 0
+    )
     out = capsys.readouterr().out
     assert f"{book(tmp_path, 'source', '03_attention')}: 5 exercises, 10 points\n" in out
     assert out.endswith(f"next, in {tmp_path}: nbgrader generate_assignment 03_attention\n")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert len(before) == 3
-    assert "already exists and is not empty: nothing is overwritten" in refused(capsys, tmp_path, "04_encoder")
+    assert "already exists and is not empty: nothing is overwritten" in refused(
+        capsys, tmp_path, "04_encoder"
+    )
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
@@ -447,7 +532,9 @@ def test_all_or_nothing_is_read_from_the_metadata(tmp_path):
                 cell.metadata["exercise"] |= {"level": 3, "all_or_nothing": not part}
         cells = graded(assignment(ONE, lesson, solutions)).values()
         worth = [cell.source.splitlines()[-1] for cell in cells if cell.metadata.nbgrader.grade]
-        assert len(worth) == 5 and all(line.startswith("3 * ") and ("== 1" in line) is not part for line in worth)
+        assert len(worth) == 5 and all(
+            line.startswith("3 * ") and ("== 1" in line) is not part for line in worth
+        )
 
 
 def test_a_course_is_made_without_nbgrader_too(tmp_path, monkeypatch):

@@ -42,7 +42,9 @@ def on_top_of(python, folder):
     """An environment that sees the packages of another one, but for vit_helpers: the path of its python"""
     run(python, "-m", "venv", folder)
     purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    lower, upper = (Path(run(each, "-c", purelib).strip()) for each in (python, folder / "bin" / "python"))
+    lower, upper = (
+        Path(run(each, "-c", purelib).strip()) for each in (python, folder / "bin" / "python")
+    )
     seen = folder / "seen"
     seen.mkdir()
     for entry in lower.iterdir():
@@ -74,7 +76,9 @@ def world(published, tmp_path_factory):
     (stub / "google" / "colab").mkdir(parents=True)
     (stub / "google" / "colab" / "__init__.py").touch()
     kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "PYTHON", "MPL", "VIRTUAL_ENV"))
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GIT_", "PYTHON", "MPL", "VIRTUAL_ENV"))
     }
     return kept | {
         "GIT_CONFIG_COUNT": "1",
@@ -91,7 +95,11 @@ def world(published, tmp_path_factory):
 @pytest.fixture(scope="module")
 def offline(world):
     """The same where pip has no network either: all that vit_helpers needs must be there, and be left as it is"""
-    return world | {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_CONFIG_FILE": os.devnull}
+    return world | {
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +110,11 @@ def setup(published):
 
 
 def files(package):
-    return sorted(p.relative_to(package).as_posix() for p in package.rglob("*") if p.is_file() and p.suffix != ".pyc")
+    return sorted(
+        p.relative_to(package).as_posix()
+        for p in package.rglob("*")
+        if p.is_file() and p.suffix != ".pyc"
+    )
 
 
 def test_the_setup_cell_fetches_the_package_and_nothing_else(setup, offline, tmp_path):
@@ -111,11 +123,19 @@ def test_the_setup_cell_fetches_the_package_and_nothing_else(setup, offline, tmp
     folder.mkdir()
 
     def execute(code, **variables):
-        return subprocess.run([python, "-c", code], cwd=folder, env=offline | variables, capture_output=True, text=True)
+        return subprocess.run(
+            [python, "-c", code],
+            cwd=folder,
+            env=offline | variables,
+            capture_output=True,
+            text=True,
+        )
 
     listed = run(python, "-m", "pip", "list", "--format=freeze", env=offline).splitlines()
     assert not [line for line in listed if OURS.match(line)]
-    done = execute(setup, GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf")  # a machine whose internet is switched off
+    done = execute(
+        setup, GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf"
+    )  # a machine whose internet is switched off
     assert (done.returncode == 1 and "unable to access" in done.stderr) or "does not" in done.stderr
     assert "AssertionError: pip says above why it failed; on Kaggle, is internet on?" in done.stderr
 
@@ -129,7 +149,9 @@ def test_the_setup_cell_fetches_the_package_and_nothing_else(setup, offline, tmp
     assert [line for line in after if not OURS.match(line)] == listed
     assert not list(folder.iterdir())
 
-    again = execute(f"{setup}\n{where}", GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf")  # it is there: nothing is fetched
+    again = execute(
+        f"{setup}\n{where}", GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf"
+    )  # it is there: nothing is fetched
     assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
 
 
@@ -165,16 +187,32 @@ def alone(lower, tmp_path_factory):
         yield python
 
 
-@pytest.mark.parametrize("notebook", all_notebooks(), ids=lambda path: path.relative_to(ROOT / "notebooks").as_posix())
+@pytest.mark.parametrize(
+    "notebook", all_notebooks(), ids=lambda path: path.relative_to(ROOT / "notebooks").as_posix()
+)
 def test_a_notebook_runs_alone(alone, published, world, offline, notebook, tmp_path):
     env = world if os.environ.get("VIT_HELPERS_COLAB") else offline
     path = shutil.copy(published / notebook.relative_to(ROOT), tmp_path)
     book = nbformat.read(path, as_version=4)
-    client = NotebookClient(book, timeout=1800, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}})
+    client = NotebookClient(
+        book, timeout=1800, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    )
     client.execute(env=env)  # raises where a cell fails that is not meant to
-    print(*(text.text for cell in book.cells for text in cell.get("outputs", []) if text.get("name") == "stderr"))
+    print(
+        *(
+            text.text
+            for cell in book.cells
+            for text in cell.get("outputs", [])
+            if text.get("name") == "stderr"
+        )
+    )
     code = "import torch, torchinfo, vit_helpers; print(torch.__version__, vit_helpers.__file__)"
     version, where = run(alone, "-c", code, env=env, cwd=tmp_path).split()
     assert Path(where).is_relative_to(alone.parents[1])
     assert version.startswith("2.11.") or env is offline
-    assert subprocess.run([alone, "-c", "import tools"], env=env, cwd=tmp_path, capture_output=True).returncode == 1
+    assert (
+        subprocess.run(
+            [alone, "-c", "import tools"], env=env, cwd=tmp_path, capture_output=True
+        ).returncode
+        == 1
+    )

@@ -131,17 +131,35 @@ def place(tmp_path_factory):
     (folder / "empty").mkdir()
     for bad in ("bad.png", "mixed/red/bad.png", "both/red/bad.png"):
         (folder / bad).write_bytes(b"\xff\xfe no image")
-    (folder / "small.toml").write_text("seeds = 1\n[baseline]\nepochs = 1\nimages = 64\npatience = 1\nimage_size = 8\n")
+    (folder / "small.toml").write_text(
+        "seeds = 1\n[baseline]\nepochs = 1\nimages = 64\npatience = 1\nimage_size = 8\n"
+    )
     (folder / "broken.toml").write_text('data = "folder:both"\nseeds = 1\n[baseline]\nepochs = 1\n')
     (folder / "tuned.toml").write_text('seeds = 1\n[baseline]\nweights = "ours:seven"\n')
-    done = command("train", "--data", "folder:photos", "--epochs", 2, "--image-size", 16, "--out", "old", cwd=folder)
+    done = command(
+        "train",
+        "--data",
+        "folder:photos",
+        "--epochs",
+        2,
+        "--image-size",
+        16,
+        "--out",
+        "old",
+        cwd=folder,
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
 
-@pytest.mark.parametrize(("words", "status", "says"), TABLE, ids=[" ".join(row[0]) for row in TABLE])
+@pytest.mark.parametrize(
+    ("words", "status", "says"), TABLE, ids=[" ".join(row[0]) for row in TABLE]
+)
 def test_what_each_command_says(place, tmp_path, monkeypatch, words, status, says):
-    for name in ("draw_results", "draw_counts"):  # they take longest, and are tested where the run in old/ is made
+    for name in (
+        "draw_results",
+        "draw_counts",
+    ):  # they take longest, and are tested where the run in old/ is made
         monkeypatch.setattr(f"vit_helpers.cli.results.{name}", lambda *what: None)
     for path in place.iterdir():
         (tmp_path / path.name).symlink_to(path)
@@ -154,12 +172,25 @@ def test_what_each_command_says(place, tmp_path, monkeypatch, words, status, say
 def test_a_table_of_predictions_has_a_row_for_each_image(place, tmp_path):
     command("predict", place / "photos", "--weights", place / "old", "--csv", "p.csv", cwd=tmp_path)
     table = pd.read_csv(tmp_path / "p.csv")
-    assert list(table.columns) == ["picture", "class", "probability", "p(blue)", "p(red)"] and len(table) == 40
-    assert np.allclose(table[["p(blue)", "p(red)"]].sum(axis=1), 1) and (table["probability"] >= 0.5).all()
+    assert (
+        list(table.columns) == ["picture", "class", "probability", "p(blue)", "p(red)"]
+        and len(table) == 40
+    )
+    assert (
+        np.allclose(table[["p(blue)", "p(red)"]].sum(axis=1), 1)
+        and (table["probability"] >= 0.5).all()
+    )
 
 
 def test_what_a_run_keeps(place):
-    names = {"checkpoint.pt", "weights.safetensors", "last.safetensors", "history.csv", "curves.png", "confusion.png"}
+    names = {
+        "checkpoint.pt",
+        "weights.safetensors",
+        "last.safetensors",
+        "history.csv",
+        "curves.png",
+        "confusion.png",
+    }
     assert names <= {path.name for path in (place / "old").iterdir()}
     assert len(pd.read_csv(place / "old" / "history.csv")) == 2
 
@@ -217,9 +248,15 @@ def test_a_folder_of_digits_is_learned_with_the_default_settings(tmp_path, side)
         picture = Image.fromarray((image * 255 / 16).round().astype(np.uint8))
         picture.resize((side, side), Image.Resampling.BICUBIC).save(file)
     accuracies = []
-    for seed in ("0", "1", "2"):  # rounding differs between CPUs and leads to other models, so a single one proves little
+    for seed in (
+        "0",
+        "1",
+        "2",
+    ):  # rounding differs between CPUs and leads to other models, so a single one proves little
         done = command("train", "--data", "folder:digits", "--seed", seed, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "healthy" in done.stdout
-        accuracies.append(float(re.search(r"test accuracy ([\d.]+) on 2\d\d images", done.stdout)[1]))
+        accuracies.append(
+            float(re.search(r"test accuracy ([\d.]+) on 2\d\d images", done.stdout)[1])
+        )
     assert sum(accuracies) / 3 >= 0.97, accuracies

@@ -72,7 +72,13 @@ def test_train_with_hardly_an_option(trained):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert (
-        len([line for line in lines if re.match(r"epoch +\d+  loss .* accuracy .* validation .* lr .* images/s$", line)])
+        len(
+            [
+                line
+                for line in lines
+                if re.match(r"epoch +\d+  loss .* accuracy .* validation .* lr .* images/s$", line)
+            ]
+        )
         == 4
     )
     assert re.search(r"^test accuracy 0\.\d{4} on 360 images", done.stdout, re.M)
@@ -95,7 +101,10 @@ def start(*words, cwd):
     """A command under way, which writes what it says into two files; forked where that can be, as importing takes longest"""
     ways = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
     ways.set_forkserver_preload(["matplotlib.pyplot", "sklearn.datasets", "torch._dynamo"])
-    run = ways.Process(target=say_into_files, args=(list(map(str, words)), cwd, said := Path(tempfile.mkdtemp(dir=cwd))))
+    run = ways.Process(
+        target=say_into_files,
+        args=(list(map(str, words)), cwd, said := Path(tempfile.mkdtemp(dir=cwd))),
+    )
     run.start()
     run.out, run.err = said / "out", said / "err"
     return run
@@ -104,7 +113,9 @@ def start(*words, cwd):
 def say_into_files(words, cwd, said):
     """A command in the process that was started for it"""
     os.chdir(cwd)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are deaf to Ctrl-C
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background jobs are deaf to Ctrl-C
     with (said / "out").open("w", buffering=1) as out, (said / "err").open("w") as err:
         sys.stdout, sys.stderr = out, err
         sys.exit(main(words))
@@ -147,12 +158,17 @@ def test_of_two_runs_started_at_once_with_the_same_out_one_is_refused(tmp_path):
     said = [ended(run) for run in runs]
     assert sorted(one.returncode for one in said) == [0, 1], said
     seed = [one.returncode for one in said].index(0)
-    assert re.match(r"error: (another run is writing into mine|mine.checkpoint\.pt already exists)", said[1 - seed].stderr)
+    assert re.match(
+        r"error: (another run is writing into mine|mine.checkpoint\.pt already exists)",
+        said[1 - seed].stderr,
+    )
     kept = torch.load(tmp_path / "mine" / "checkpoint.pt", weights_only=True)
     assert kept["about"]["options"]["seed"] == seed
 
 
-def test_while_a_run_lasts_nobody_resumes_it_and_a_killed_one_can_be_resumed(tmp_path, monkeypatch, capsys):
+def test_while_a_run_lasts_nobody_resumes_it_and_a_killed_one_can_be_resumed(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     long = start("train", "--epochs", 500, "--out", "long", cwd=tmp_path)
     try:
@@ -213,7 +229,10 @@ def test_bad_options_are_named(tmp_path, monkeypatch, capsys, words, status, say
     Path("file").write_text("in the way")
     assert main_status("train", *words) == status
     assert says in capsys.readouterr().err
-    assert {path.name for path in Path().rglob("*")} <= {"file", "runs"}  # no folder is left of a run that kept nothing
+    assert {path.name for path in Path().rglob("*")} <= {
+        "file",
+        "runs",
+    }  # no folder is left of a run that kept nothing
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -233,14 +252,18 @@ def test_help_has_two_examples_whose_options_exist(monkeypatch, capsys, name):
     assert len(examples) >= 2
     ran = []
     monkeypatch.setattr("vit_helpers.cli.run_safely", lambda run, args: ran.append(args) or 0)
-    assert [main_status(*shlex.split(example.partition(" > ")[0])) for example in examples] == [0] * len(examples)
+    assert [main_status(*shlex.split(example.partition(" > ")[0])) for example in examples] == [
+        0
+    ] * len(examples)
     assert len(ran) == len(examples)
 
 
 def test_an_unknown_option_is_answered_with_those_of_the_command(capsys):
     assert main_status("train", "--learning-rate", "1") == 2
     assert re.search(
-        r"usage: python -m vit_helpers train .*unrecognized arguments: --learning-rate 1", capsys.readouterr().err, re.S
+        r"usage: python -m vit_helpers train .*unrecognized arguments: --learning-rate 1",
+        capsys.readouterr().err,
+        re.S,
     )
 
 
@@ -261,7 +284,9 @@ def test_what_the_run_looks_at(monkeypatch, tmp_path):
     monkeypatch.setattr(runs, "fit", fit)
     predict = testing.predict
     monkeypatch.setattr(
-        testing, "predict", lambda model, batches, *rest: seen.update(test=batches) or predict(model, batches)
+        testing,
+        "predict",
+        lambda model, batches, *rest: seen.update(test=batches) or predict(model, batches),
     )
     assert main_status("train", "--out", str(tmp_path / "run")) == 0
     assert all(torch.equal(seen[part].split.images, getattr(data, part).images) for part in seen)
@@ -275,17 +300,32 @@ def pretrained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pretrained")
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        words = ["scattered", "seven", "masked", "--images", "60", "--epochs", "1", "--out", str(folder / "weights")]
+        words = [
+            "scattered",
+            "seven",
+            "masked",
+            "--images",
+            "60",
+            "--epochs",
+            "1",
+            "--out",
+            str(folder / "weights"),
+        ]
         assert run_tool(pretrain, words) == 0
     return folder / "weights", said.getvalue()
 
 
 def test_pretrain_stores_three_kinds_of_models(pretrained):
     folder, said = pretrained
-    kept = {name: load_weights(folder / f"{name}-0.safetensors") for name in ("scattered", "seven", "masked")}
+    kept = {
+        name: load_weights(folder / f"{name}-0.safetensors")
+        for name in ("scattered", "seven", "masked")
+    }
     assert [len(one.class_names) for one in kept.values()] == [10, 7, 0]
     assert [one.preprocess.crop for one in kept.values()] == [(24, 24), (24, 24), (8, 8)]
-    accuracies = re.findall(r"^0 minutes, accuracy: validation 0\.\d{4}, test (0\.\d{4})$", said, re.M)
+    accuracies = re.findall(
+        r"^0 minutes, accuracy: validation 0\.\d{4}, test (0\.\d{4})$", said, re.M
+    )
     assert len(accuracies) == 2 and "mean squared error of hidden pixels" in said
     notes = {name: read_notes(folder / f"{name}-0.safetensors") for name in kept}
     assert [one.get("test accuracy") for one in notes.values()] == [*accuracies, None]
@@ -293,7 +333,9 @@ def test_pretrain_stores_three_kinds_of_models(pretrained):
         images = "" if name == "masked" else "--images 60 "
         assert one["command"] == f"python -m tools.pretrain {name} {images}--epochs 1 --seed 0"
     data = load("scattered_digits", n=60)
-    assert torch.allclose(kept["seven"].preprocess(data.test.images[0]), data.normalize(data.test.images)[0])
+    assert torch.allclose(
+        kept["seven"].preprocess(data.test.images[0]), data.normalize(data.test.images)[0]
+    )
 
 
 def test_localization_stores_and_prints_its_rows(pretrained, tmp_path, monkeypatch, capsys):
@@ -301,16 +343,28 @@ def test_localization_stores_and_prints_its_rows(pretrained, tmp_path, monkeypat
     monkeypatch.setattr(localization, "IMAGES", 200)
     words = [str(pretrained[0] / "scattered-0.safetensors"), "--out", "kept/localization.csv"]
     assert run_tool(localization, words) == 0
-    said, stored = capsys.readouterr().out, Path("kept/localization.csv").read_text(encoding="utf-8")
+    said, stored = (
+        capsys.readouterr().out,
+        Path("kept/localization.csv").read_text(encoding="utf-8"),
+    )
     rows = pd.read_csv("kept/localization.csv")
     assert len(rows) == 5 + 5 + 7
-    assert rows.groupby("model")["method"].count().to_dict() == {"none": 7, "trained": 5, "untrained": 5}
+    assert rows.groupby("model")["method"].count().to_dict() == {
+        "none": 7,
+        "trained": 5,
+        "untrained": 5,
+    }
     uniform = rows[rows["method"] == "uniform map"].iloc[0]
     assert uniform["inside"] == uniform["inside_other"] == 0.25
-    assert (unpack_scores(uniform["rank"]) == 0.5).all() and len(unpack_scores(uniform["pointing_game_other"])) == 40
+    assert (unpack_scores(uniform["rank"]) == 0.5).all() and len(
+        unpack_scores(uniform["pointing_game_other"])
+    ) == 40
     for method in rows["method"].unique():
         assert method in said
-    for map_scored in ("\ntrained 0 rollout {'inside': ", "\nnone 0 uniform map {'inside': 0.25, 'inside_other': 0.25}"):
+    for map_scored in (
+        "\ntrained 0 rollout {'inside': ",
+        "\nnone 0 uniform map {'inside': 0.25, 'inside_other': 0.25}",
+    ):
         assert said.count(map_scored) == 1
     assert run_tool(localization, words) == 0  # nothing is left to do, and nothing is done twice
     assert "{'inside': " not in capsys.readouterr().out
@@ -319,29 +373,51 @@ def test_localization_stores_and_prints_its_rows(pretrained, tmp_path, monkeypat
     assert "error: no weights at nobody.safetensors" in capsys.readouterr().err
 
 
-def test_transfer_chooses_a_rate_for_each_way_and_continues(pretrained, tmp_path, monkeypatch, capsys):
+def test_transfer_chooses_a_rate_for_each_way_and_continues(
+    pretrained, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr("vit_helpers.pretrained.sources.OURS", tmp_path)
     for name in ("seven", "masked"):
         shutil.copy(pretrained[0] / f"{name}-0.safetensors", tmp_path / f"{name}.safetensors")
     small = {"labels": [40], "augment": ["affine"], "pool": 100}
-    tasks = {name: task | small | ({"images": 600} if "images" in task else {}) for name, task in transfer.TASKS.items()}
-    monkeypatch.setattr(transfer, "TASKS", {name: tasks[name] for name in ("new classes", "no labels before")})
-    monkeypatch.setattr(transfer, "SETTINGS", transfer.SETTINGS | {"steps": 2, "tuning_seeds": [100]})
+    tasks = {
+        name: task | small | ({"images": 600} if "images" in task else {})
+        for name, task in transfer.TASKS.items()
+    }
+    monkeypatch.setattr(
+        transfer, "TASKS", {name: tasks[name] for name in ("new classes", "no labels before")}
+    )
+    monkeypatch.setattr(
+        transfer, "SETTINGS", transfer.SETTINGS | {"steps": 2, "tuning_seeds": [100]}
+    )
     transfer.data_of.cache_clear()
     out = tmp_path / "transfer.csv"
     assert run_tool(transfer, ["--seeds", "2", "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("about 0.8 hours on one free core")
-    assert re.search(r"^new classes +affine +40 +from scratch +0\.\d{1,3} +0\.\d{1,3} +0\.\d{1,3}$", said, re.M)
+    assert re.search(
+        r"^new classes +affine +40 +from scratch +0\.\d{1,3} +0\.\d{1,3} +0\.\d{1,3}$", said, re.M
+    )
     rows = pd.read_csv(out)
     assert len(rows) == 2 * 4 * (3 + 2) and (rows["steps"] == 2).all()
     tested = rows[rows["split"] == "test"]
-    assert (tested.groupby(["task", "way"])["lr"].nunique() == 1).all() and set(tested["seed"]) == {0, 1}
+    assert (tested.groupby(["task", "way"])["lr"].nunique() == 1).all() and set(tested["seed"]) == {
+        0,
+        1,
+    }
     assert all(abs(unpack(row.right).mean() - row.accuracy) < 1e-4 for row in rows.itertuples())
     trained = rows[rows["task"] == "new classes"].groupby("way")["trained"].first()
-    assert trained["probe"] == 3 * 65 < trained["LoRA"] == 3 * 65 + 4 * 4 * (64 + 192) < trained["full"]
+    assert (
+        trained["probe"]
+        == 3 * 65
+        < trained["LoRA"]
+        == 3 * 65 + 4 * 4 * (64 + 192)
+        < trained["full"]
+    )
     assert trained["full"] == trained["from scratch"]
-    out.write_text("".join(out.read_text().splitlines(keepends=True)[:-1]))  # as if stopped before the last run
+    out.write_text(
+        "".join(out.read_text().splitlines(keepends=True)[:-1])
+    )  # as if stopped before the last run
     assert run_tool(transfer, ["--seeds", "2", "--out", str(out)]) == 0
     again = pd.read_csv(out).drop(columns="seconds")
     assert again.equals(rows.drop(columns="seconds"))
@@ -349,15 +425,27 @@ def test_transfer_chooses_a_rate_for_each_way_and_continues(pretrained, tmp_path
 
 def test_predict_reads_what_train_kept(trained, tmp_path):
     data = load("digits")
-    Image.fromarray((data.test.images[3, 0] * 255).byte().numpy()).resize((160, 160), 0).save(tmp_path / "large.png")
-    done = command("predict", "large.png", "--weights", trained[0] / "runs/digits-1/weights.safetensors", cwd=tmp_path)
+    Image.fromarray((data.test.images[3, 0] * 255).byte().numpy()).resize((160, 160), 0).save(
+        tmp_path / "large.png"
+    )
+    done = command(
+        "predict",
+        "large.png",
+        "--weights",
+        trained[0] / "runs/digits-1/weights.safetensors",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     assert re.match(rf" *[\d.]+%  {data.test.labels[3]}\n", done.stdout)
 
 
-def test_predict_classifies_a_picture_and_draws_its_attention(pretrained, tmp_path, monkeypatch, capsys):
+def test_predict_classifies_a_picture_and_draws_its_attention(
+    pretrained, tmp_path, monkeypatch, capsys
+):
     weights = pretrained[0] / "scattered-0.safetensors"
-    Image.fromarray((load("scattered_digits", n=60).test.images[0, 0] * 255).byte().numpy()).save(tmp_path / "mine.png")
+    Image.fromarray((load("scattered_digits", n=60).test.images[0, 0] * 255).byte().numpy()).save(
+        tmp_path / "mine.png"
+    )
     done = command("predict", "mine.png", "--weights", weights, "--top", 3, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     shares = [float(x) for x in re.findall(r"^ *([\d.]+)%  \d$", done.stdout, re.M)]
@@ -369,7 +457,11 @@ def test_predict_classifies_a_picture_and_draws_its_attention(pretrained, tmp_pa
         ("nobody.png", weights, "no picture at nobody.png"),
         (weights, weights, "is damaged, or not an image"),
         ("mine.png", "vit_b_16", "unknown weights 'vit_b_16'"),
-        ("mine.png", pretrained[0] / "masked-0.safetensors", "has no classification head, so it cannot predict classes"),
+        (
+            "mine.png",
+            pretrained[0] / "masked-0.safetensors",
+            "has no classification head, so it cannot predict classes",
+        ),
     ):
         assert main_status("predict", str(picture), "--weights", str(files)) == 1
         assert says in capsys.readouterr().err

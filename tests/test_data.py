@@ -22,7 +22,9 @@ def test_digits_are_scikit_learns_and_none_is_lost(digits):
     labels = torch.cat([split.labels for split in splits])
     distance = torch.cdist(images.flatten(1), raw.flatten(1))
     assert not distance.min(1).values.any() and not distance.min(0).values.any()
-    assert labels.tolist() == load_digits().target[distance.argmin(1)].tolist()  # each picture kept its label
+    assert (
+        labels.tolist() == load_digits().target[distance.argmin(1)].tolist()
+    )  # each picture kept its label
 
 
 def test_splits_share_no_image(digits):
@@ -83,7 +85,11 @@ def turns(monkeypatch, H, W, n=500, **amounts):
     """The matrices of n draws, from offsets in pixels of the new image to offsets in pixels of the old: (n, 2, 2)"""
     seen = []
     grid = F.affine_grid
-    monkeypatch.setattr(F, "affine_grid", lambda theta, *rest, **words: seen.append(theta) or grid(theta, *rest, **words))
+    monkeypatch.setattr(
+        F,
+        "affine_grid",
+        lambda theta, *rest, **words: seen.append(theta) or grid(theta, *rest, **words),
+    )
     random_affine(torch.rand(n, 1, H, W), shift=0, **amounts)
     to_pixels = torch.diag(torch.tensor([W / 2, H / 2]))
     return to_pixels @ seen[0][:, :, :2] @ to_pixels.inverse()
@@ -143,9 +149,18 @@ def test_photos_are_real_and_from_0_to_1():
     ("call", "words"),
     [
         (lambda: load("mnist"), "unknown data 'mnist', known: digits"),
-        (lambda: load("digits").batches("dev", 8), "unknown split 'dev', known: train, validation, test"),
-        (lambda: random_affine(torch.zeros(1, 1, 8, 8), scale=1.0), "scale must be at least 0 and below 1, got 1.0"),
-        (lambda: load("digits").normalize(torch.zeros(1, 3, 8, 8)), "mean and std are for 1 channels, but the images"),
+        (
+            lambda: load("digits").batches("dev", 8),
+            "unknown split 'dev', known: train, validation, test",
+        ),
+        (
+            lambda: random_affine(torch.zeros(1, 1, 8, 8), scale=1.0),
+            "scale must be at least 0 and below 1, got 1.0",
+        ),
+        (
+            lambda: load("digits").normalize(torch.zeros(1, 3, 8, 8)),
+            "mean and std are for 1 channels, but the images",
+        ),
         (lambda: load("digits").batches("test", 0), "batch_size must be at least 1, got 0"),
     ],
 )
@@ -160,9 +175,15 @@ def test_bad_input_is_named(call, words):
 def test_some_classes_alone_with_labels_counted_anew(digits):
     few = digits.filter_classes("7", "3")
     assert few.class_names == ("7", "3") and (few.mean, few.std) == (digits.mean, digits.std)
-    for split, whole in ((few.train, digits.train), (few.validation, digits.validation), (few.test, digits.test)):
+    for split, whole in (
+        (few.train, digits.train),
+        (few.validation, digits.validation),
+        (few.test, digits.test),
+    ):
         assert torch.equal(split.images, whole.images[(whole.labels == 7) | (whole.labels == 3)])
-        assert torch.equal(split.labels, (whole.labels[(whole.labels == 7) | (whole.labels == 3)] == 3).long())
+        assert torch.equal(
+            split.labels, (whole.labels[(whole.labels == 7) | (whole.labels == 3)] == 3).long()
+        )
     assert digits.train.labels.max() == 9  # the whole is as it was
 
 
@@ -170,12 +191,18 @@ def test_boxes_stay_with_their_images():
     data = load("scattered_digits", n=200)
     few = data.filter_classes(*"789")
     kept = data.train.labels >= 7
-    assert torch.equal(few.train.boxes, data.train.boxes[kept]) and torch.equal(few.train.images, data.train.images[kept])
+    assert torch.equal(few.train.boxes, data.train.boxes[kept]) and torch.equal(
+        few.train.images, data.train.images[kept]
+    )
 
 
 @pytest.mark.parametrize(
     ("names", "says"),
-    [(("7", "x"), "unknown class of digits 'x', known: 0, 1"), (("7", "7"), "each only once"), ((), "each only once")],
+    [
+        (("7", "x"), "unknown class of digits 'x', known: 0, 1"),
+        (("7", "7"), "each only once"),
+        ((), "each only once"),
+    ],
 )
 def test_classes_that_are_not_there_are_named(digits, names, says):
     with pytest.raises(ValueError, match=says):

@@ -43,14 +43,17 @@ def home(tmp_path, monkeypatch):
 
 
 def test_unknown_names_and_options_are_told_what_is_known():
-    with pytest.raises(ValueError, match=r"unknown data 'mnist', known: digits, scattered_digits, .*folder:PATH"):
+    with pytest.raises(
+        ValueError, match=r"unknown data 'mnist', known: digits, scattered_digits, .*folder:PATH"
+    ):
         load("mnist")
     with pytest.raises(ValueError, match="unknown data 'folder:'"):
         load("folder:")
     with pytest.raises(TypeError, match="digits has no option image_size; its options: none"):
         load("digits", image_size=9)
     with pytest.raises(
-        TypeError, match="folder has no option size; its options: path, image_size, split, skip_broken, cache"
+        TypeError,
+        match="folder has no option size; its options: path, image_size, split, skip_broken, cache",
     ):
         load("folder:/nowhere", size=9)
 
@@ -64,12 +67,16 @@ def test_scattered_digits_hold_a_digit_where_they_say():
     assert data.image_size == (24, 24) and data.in_chans == 1
     assert [len(split) for split in (data.train, data.validation, data.test)] == [40, 4, 8]
     for split, source in ((data.train, plain.train), (data.test, plain.test)):
-        for image, label, (left, top, width, height) in zip(split.images, split.labels, split.boxes.tolist(), strict=True):
+        for image, label, (left, top, width, height) in zip(
+            split.images, split.labels, split.boxes.tolist(), strict=True
+        ):
             assert (width, height) == (12, 12)
             spot = image[:, top : top + height, left : left + width]
             assert image.count_nonzero() == spot.count_nonzero()  # nothing outside
             same_class = source.images[source.labels == label]
-            large = torch.nn.functional.interpolate(same_class, size=12, mode="bicubic", antialias=True).clamp(0, 1)
+            large = torch.nn.functional.interpolate(
+                same_class, size=12, mode="bicubic", antialias=True
+            ).clamp(0, 1)
             assert (large - spot).abs().amax((1, 2, 3)).min() < 1e-6
 
 
@@ -83,11 +90,17 @@ def test_scattered_digits_are_strewn_everywhere_among_clutter():
 
 
 def test_scattered_digits_come_the_same_from_the_same_seed_and_more_begin_alike():
-    one, more, other = (load("scattered_digits", **words) for words in ({"n": 20}, {"n": 50}, {"n": 20, "seed": 1}))
+    one, more, other = (
+        load("scattered_digits", **words) for words in ({"n": 20}, {"n": 50}, {"n": 20, "seed": 1})
+    )
     torch.manual_seed(9)
     again = load("scattered_digits", n=20)
-    assert torch.equal(one.train.images, again.train.images) and torch.equal(one.test.boxes, again.test.boxes)
-    assert torch.equal(one.train.images, more.train.images[:20]) and torch.equal(one.train.labels, more.train.labels[:20])
+    assert torch.equal(one.train.images, again.train.images) and torch.equal(
+        one.test.boxes, again.test.boxes
+    )
+    assert torch.equal(one.train.images, more.train.images[:20]) and torch.equal(
+        one.train.labels, more.train.labels[:20]
+    )
     assert not torch.equal(one.train.images, other.train.images)
     assert not torch.equal(one.train.labels[:2], one.validation.labels[:2]) or not torch.equal(
         one.train.images[:2], one.validation.images[:2]
@@ -96,7 +109,11 @@ def test_scattered_digits_come_the_same_from_the_same_seed_and_more_begin_alike(
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [({"digit_size": 30}, "30 pixels does not fit on a canvas of 24"), ({"n": 5}, "got 5"), ({"clutter": -1}, "got -1")],
+    [
+        ({"digit_size": 30}, "30 pixels does not fit on a canvas of 24"),
+        ({"n": 5}, "got 5"),
+        ({"clutter": -1}, "got -1"),
+    ],
 )
 def test_scattered_digits_that_cannot_be(words, says):
     with pytest.raises(ValueError, match=says):
@@ -118,10 +135,14 @@ def small_fashion(home, monkeypatch):
     images = rng.integers(0, 256, (30, 28, 28))
     raw = home / "FashionMNIST" / "raw"
     for name, array in zip(
-        downloads.SOURCES["fashion_mnist"]["sha256"], (images, np.arange(30) % 10, images[:8], np.arange(8)), strict=True
+        downloads.SOURCES["fashion_mnist"]["sha256"],
+        (images, np.arange(30) % 10, images[:8], np.arange(8)),
+        strict=True,
     ):
         idx(raw / name, array)
-    monkeypatch.setattr(downloads, "fetch", lambda url, path, sha256: path)  # the small files have other sums
+    monkeypatch.setattr(
+        downloads, "fetch", lambda url, path, sha256: path
+    )  # the small files have other sums
     monkeypatch.setattr(downloads, "VALIDATION", 5)
     monkeypatch.setattr(downloads.with_validation, "__defaults__", (5,))
     return raw, images
@@ -134,7 +155,9 @@ def test_fashion_mnist_is_read_as_it_lies(small_fashion):
     assert data.class_names[9] == "ankle boot" and data.train.images.shape[1:] == (1, 28, 28)
     assert torch.equal(data.test.images[:, 0], torch.tensor(images[:8]).float() / 255)
     both = torch.cat([data.train.images, data.validation.images]).flatten(1)
-    assert sorted(both.mean(1).tolist()) == pytest.approx(sorted(images.mean((1, 2)) / 255))  # none is lost
+    assert sorted(both.mean(1).tolist()) == pytest.approx(
+        sorted(images.mean((1, 2)) / 255)
+    )  # none is lost
 
 
 def test_the_sums_of_the_real_files_are_asked_for(home):
@@ -157,17 +180,23 @@ def test_cifar10_by_torchvisions_reader(home, monkeypatch):
     for name in [*[f"data_batch_{i}" for i in range(1, 6)], "test_batch"]:
         written[name] = rng.integers(0, 256, (4, 3072)).astype(np.uint8)
         (source / name).write_bytes(pickle.dumps({"data": written[name], "labels": [0, 1, 2, 9]}))
-    (source / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"class {i}" for i in range(10)]}))
+    (source / "batches.meta").write_bytes(
+        pickle.dumps({"label_names": [f"class {i}" for i in range(10)]})
+    )
     with tarfile.open(home / CIFAR10.filename, "w:gz") as file:
         file.add(source, CIFAR10.base_folder)
     shutil.rmtree(home / "source")
     monkeypatch.setattr(downloads, "fetch", lambda url, path, sha256: path)
     monkeypatch.setattr(downloads.with_validation, "__defaults__", (5,))
-    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *_: True)  # of the real files' md5 sums
+    monkeypatch.setattr(
+        "torchvision.datasets.cifar.check_integrity", lambda *_: True
+    )  # of the real files' md5 sums
     data = load("cifar10")
     assert [len(split) for split in (data.train, data.validation, data.test)] == [15, 5, 4]
     assert data.class_names[9] == "class 9" and data.test.labels.tolist() == [0, 1, 2, 9]
-    assert torch.equal(data.test.images, torch.tensor(written["test_batch"]).reshape(4, 3, 32, 32) / 255)
+    assert torch.equal(
+        data.test.images, torch.tensor(written["test_batch"]).reshape(4, 3, 32, 32) / 255
+    )
 
 
 def test_pizza_steak_sushi(home, monkeypatch):
@@ -175,7 +204,10 @@ def test_pizza_steak_sushi(home, monkeypatch):
     for split, count in (("train", 20), ("test", 3)):
         for i, name in enumerate(("pizza", "steak", "sushi")):
             for n in range(count):
-                picture(source / split / name / f"{n}.jpg", (80 * i, 2 * n, 9 if split == "train" else 19))
+                picture(
+                    source / split / name / f"{n}.jpg",
+                    (80 * i, 2 * n, 9 if split == "train" else 19),
+                )
     with zipfile.ZipFile(home / "pizza_steak_sushi.zip", "w") as file:
         for path in source.rglob("*.jpg"):
             file.write(path, path.relative_to(source))
@@ -183,7 +215,9 @@ def test_pizza_steak_sushi(home, monkeypatch):
     data = load("pizza_steak_sushi", image_size=16)
     assert data.class_names == ("pizza", "steak", "sushi") and data.image_size == (16, 16)
     assert [len(split) for split in (data.train, data.validation, data.test)] == [15, 45, 9]
-    assert torch.allclose(data.test.images[:, 0].mean((1, 2)), data.test.labels * 80 / 255, atol=0.03)
+    assert torch.allclose(
+        data.test.images[:, 0].mean((1, 2)), data.test.labels * 80 / 255, atol=0.03
+    )
 
 
 # folders
@@ -213,7 +247,8 @@ def test_splits_that_are_there_are_kept_apart(pets, tmp_path):
     shutil.copytree(pets, whole / "train")
     shutil.copytree(pets, whole / "test")
     with pytest.warns(
-        UserWarning, match=r"20 images are copies of images in other splits, such as .*cat.0\.png and .*cat.0\.png"
+        UserWarning,
+        match=r"20 images are copies of images in other splits, such as .*cat.0\.png and .*cat.0\.png",
     ):
         data = folder(whole, image_size=8, split="exact")
     assert [len(split) for split in (data.train, data.validation, data.test)] == [17, 3, 20]
@@ -221,7 +256,9 @@ def test_splits_that_are_there_are_kept_apart(pets, tmp_path):
     with pytest.warns(UserWarning, match="40 images are copies"):
         assert len(folder(whole, image_size=8).validation.labels) == 20
     shutil.move(whole / "test" / "dog", whole / "test" / "wolf")
-    with pytest.raises(ValueError, match=r"test has the classes cat, wolf, but training has cat, dog"):
+    with pytest.raises(
+        ValueError, match=r"test has the classes cat, wolf, but training has cat, dog"
+    ):
         folder(whole, image_size=8)
 
 
@@ -237,7 +274,9 @@ def test_any_mode_and_size_is_read_as_the_middle_of_an_rgb_square(tmp_path):
         picture(path / "b" / f"{mode}.{'jpg' if mode == 'CMYK' else 'png'}", white, (12, 12), mode)
     picture(path / "c" / "black.png", (0, 0, 0))
     names, found = find_images(path)
-    (data,) = read_splits([draw_splits(found | {"test": [], "validation": []}, "hash")[0]["train"]], 10)
+    (data,) = read_splits(
+        [draw_splits(found | {"test": [], "validation": []}, "hash")[0]["train"]], 10
+    )
     every, labels = data
     assert names == ("a", "b", "c") and len(labels) == 8
     red = torch.tensor([1.0, 0, 0]).view(3, 1, 1).expand(3, 10, 10)
@@ -246,9 +285,17 @@ def test_any_mode_and_size_is_read_as_the_middle_of_an_rgb_square(tmp_path):
 
 
 RAMP = np.tile(np.arange(0, 256, 17, dtype=np.uint8), (16, 1))  # 16 grays, black on the left
-GRAYS, COLORS = ("1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N", "I", "F"), ("CMYK", "YCbCr", "LAB", "HSV")
+GRAYS, COLORS = (
+    ("1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N", "I", "F"),
+    ("CMYK", "YCbCr", "LAB", "HSV"),
+)
 MODES = (*GRAYS, *COLORS, "P", "PA", "RGB", "RGBX", "RGBA", "RGBa")
-KEPT_AS = {"PNG": "1 L LA P RGB RGBA I;16", "TIFF": "PA CMYK YCbCr LAB I;16B I F", "JPEG2000": "I;16", "PPM": "I;16"}
+KEPT_AS = {
+    "PNG": "1 L LA P RGB RGBA I;16",
+    "TIFF": "PA CMYK YCbCr LAB I;16B I F",
+    "JPEG2000": "I;16",
+    "PPM": "I;16",
+}
 
 
 def ramp(mode):
@@ -256,13 +303,19 @@ def ramp(mode):
     gray = Image.fromarray(RAMP)
     if mode.startswith("I;16"):
         order = {"I;16B": ">u2", "I;16N": "=u2"}.get(mode, "<u2")
-        return Image.frombytes(mode, (16, 16), (RAMP.astype(np.uint16) * 257).astype(order).tobytes())
+        return Image.frombytes(
+            mode, (16, 16), (RAMP.astype(np.uint16) * 257).astype(order).tobytes()
+        )
     if mode in ("I", "F"):
-        return Image.fromarray(RAMP.astype(np.int32) * 257 if mode == "I" else RAMP.astype(np.float32) / 255)
+        return Image.fromarray(
+            RAMP.astype(np.int32) * 257 if mode == "I" else RAMP.astype(np.float32) / 255
+        )
     if mode in ("La", "RGBa", "PA"):
         return gray.convert({"La": "LA"}.get(mode, "RGBA")).convert(mode)
     if mode in ("1", "P"):
-        return gray.point(lambda v: 255 * (v > 127)).convert("1") if mode == "1" else gray.quantize(16)
+        return (
+            gray.point(lambda v: 255 * (v > 127)).convert("1") if mode == "1" else gray.quantize(16)
+        )
     return gray.convert("RGB").convert(mode)
 
 
@@ -279,13 +332,19 @@ def test_a_ramp_keeps_its_range_in_every_mode(mode):
     assert_is_ramp(torch.from_numpy(np.array(rgb)).permute(2, 0, 1) / 255, mode)
 
 
-@pytest.mark.parametrize(("kind", "mode"), [(kind, mode) for kind, modes in KEPT_AS.items() for mode in modes.split()])
+@pytest.mark.parametrize(
+    ("kind", "mode"), [(kind, mode) for kind, modes in KEPT_AS.items() for mode in modes.split()]
+)
 def test_folders_shards_and_predict_read_a_ramp_of_every_mode(tmp_path, kind, mode):
     for part, name in product(("train", "val", "test"), "ab"):
-        path = tmp_path / "x" / part / name / "1.png"  # PIL tells formats apart by what is inside the file
+        path = (
+            tmp_path / "x" / part / name / "1.png"
+        )  # PIL tells formats apart by what is inside the file
         path.parent.mkdir(parents=True)
         ramp(mode).save(path, kind)
-        path.write_bytes(path.read_bytes() + f"{part} {name}".encode())  # no copies; what follows an image is not read
+        path.write_bytes(
+            path.read_bytes() + f"{part} {name}".encode()
+        )  # no copies; what follows an image is not read
     for image in load(f"folder:{tmp_path / 'x'}", image_size=16).test.images:
         assert_is_ramp(image, mode)
     assert_is_ramp(pil_to_tensor(open_picture(path)) / 255, mode)
@@ -309,16 +368,21 @@ def test_folders_shards_and_predict_read_a_ramp_of_every_mode(tmp_path, kind, mo
 )
 def test_the_range_of_wide_numbers_is_the_smallest_usual_one(values, white):
     array = np.array([values], dtype=np.float32 if isinstance(values[0], float) else np.int32)
-    assert np.array(to_rgb(Image.fromarray(array)))[0, :, 0].tolist() == [round(255 * v / white) for v in values]
+    assert np.array(to_rgb(Image.fromarray(array)))[0, :, 0].tolist() == [
+        round(255 * v / white) for v in values
+    ]
 
 
 @pytest.mark.parametrize(
-    "values", [(-1, 3), (0, 65536), (0, 2**26), (-0.1, 1.0), (0.0, 300.0), (0.0, math.nan), (0.0, math.inf)]
+    "values",
+    [(-1, 3), (0, 65536), (0, 2**26), (-0.1, 1.0), (0.0, 300.0), (0.0, math.nan), (0.0, math.inf)],
 )
 def test_a_range_that_cannot_be_known_is_refused(tmp_path, values):
     array = np.array([values], dtype=np.float32 if isinstance(values[0], float) else np.int32)
     Image.fromarray(array).save(tmp_path / "x.tif")
-    with pytest.raises(ValueError, match=r"x\.tif: gray values .* save the image with 8 or 16 bits"):
+    with pytest.raises(
+        ValueError, match=r"x\.tif: gray values .* save the image with 8 or 16 bits"
+    ):
         open_picture(tmp_path / "x.tif")
 
 
@@ -338,7 +402,9 @@ def test_what_is_transparent_is_put_on_white(tmp_path, mode, alpha):
         clear.convert(mode).save(tmp_path / "x.png")
     with Image.open(tmp_path / "x.png") as kept:
         assert kept.mode == mode and kept.convert("RGBA").getpixel((0, 0))[3] == alpha
-    assert open_picture(tmp_path / "x.png").getpixel((0, 0)) == ((90, 90, 90) if alpha else (255, 255, 255))
+    assert open_picture(tmp_path / "x.png").getpixel((0, 0)) == (
+        (90, 90, 90) if alpha else (255, 255, 255)
+    )
 
 
 @pytest.mark.parametrize("mode", ["I;16", "I;16B"])
@@ -359,7 +425,9 @@ def test_a_photo_that_says_it_lies_on_its_side_is_turned(tmp_path):
             Image.fromarray(array).save(tmp_path / "x" / name / f"{i}.jpg", exif=exif)
     with pytest.warns(UserWarning, match="4 images are copies of images in other classes"):
         _, found = find_images(tmp_path / "x")
-        (train,) = read_splits([draw_splits(found | {"test": [], "validation": []}, "hash")[0]["train"]], 20)
+        (train,) = read_splits(
+            [draw_splits(found | {"test": [], "validation": []}, "hash")[0]["train"]], 20
+        )
     image = train.images[0]
     assert image[:, :, 12:].mean() > 0.9 and image[:, :, :8].mean() < 0.1
 
@@ -406,7 +474,11 @@ def gone(pets):
     [
         (broken, ValueError, r"cat.3\.png is damaged, or not an image"),
         (cut, ValueError, r"3\.JPG is damaged, or not an image"),
-        (one_class, ValueError, "needs at least two folders, one for each class, but it has only cat"),
+        (
+            one_class,
+            ValueError,
+            "needs at least two folders, one for each class, but it has only cat",
+        ),
         (no_images, ValueError, r"no images in dog of .*pets; image files end with \.jpg"),
         (flat, ValueError, "needs at least two folders, one for each class, but it has none"),
         (
@@ -424,7 +496,10 @@ def test_bad_folders_get_named(pets, spoil, kind, says):
 
 
 def test_too_many_images_for_memory_are_refused_before_they_are_read(pets):
-    with pytest.raises(ValueError, match=r"20 images of 10000 x 10000 pixels need 5\.6 GiB of memory \(limit: 4 GiB\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"20 images of 10000 x 10000 pixels need 5\.6 GiB of memory \(limit: 4 GiB\)",
+    ):
         folder(pets, image_size=10000)
 
 
@@ -455,12 +530,17 @@ def test_what_is_here_needs_no_download(home):
 
 def test_a_split_is_images_labels_and_boxes_where_they_are_known():
     plain, boxed = load("digits").test, load("scattered_digits", n=20).test
-    assert plain.boxes is None and boxed.boxes.shape == (4, 4) and (len(plain), len(boxed)) == (360, 4)
+    assert (
+        plain.boxes is None and boxed.boxes.shape == (4, 4) and (len(plain), len(boxed)) == (360, 4)
+    )
     images, labels = boxed  # as in the first edition
     assert images is boxed.images and labels is boxed.labels
     for rows in (torch.tensor([2, 0]), torch.tensor([False, True, True, False]), slice(3)):
         some = subset(boxed, rows)
-        assert all(torch.equal(getattr(some, name), getattr(boxed, name)[rows]) for name in ("images", "labels", "boxes"))
+        assert all(
+            torch.equal(getattr(some, name), getattr(boxed, name)[rows])
+            for name in ("images", "labels", "boxes")
+        )
     assert torch.equal(replace(boxed, labels=labels + 1).boxes, boxed.boxes)
     with pytest.raises(FrozenInstanceError):
         boxed.boxes = None
@@ -492,7 +572,9 @@ PUBLIC = {  # from scattered digits and the folder of their shards
 
 
 @pytest.mark.parametrize("make", PUBLIC.values(), ids=PUBLIC)
-@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])
+@pytest.mark.parametrize(
+    "clone", [copy.copy, copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))]
+)
 def test_public_objects_can_be_copied_and_pickled(make, clone, tmp_path):
     data = load("scattered_digits", n=20)
     thing = make(data, write_shards(data, tmp_path / "shards", 8))

@@ -41,12 +41,32 @@ GOOD = {
             "a uniform prediction for 3 classes has a loss of ln 3 = 1.10",
         ),
         ({"loss": 9.0, "accuracy": 0.4, "val_accuracy": 0.4}, "stuck at ln K", "the loss is 9.00"),
-        ({"probabilities": True, "loss": 0.58}, "softmax twice", "It is 0.58 and cannot fall below 0.55"),
-        ({"probabilities": True, "val_majority_share": 1.0}, "softmax twice", "a probability distribution already"),
-        ({"probabilities": True, "loss": 1.09, "accuracy": 0.4}, "softmax twice", "Remove the softmax"),
+        (
+            {"probabilities": True, "loss": 0.58},
+            "softmax twice",
+            "It is 0.58 and cannot fall below 0.55",
+        ),
+        (
+            {"probabilities": True, "val_majority_share": 1.0},
+            "softmax twice",
+            "a probability distribution already",
+        ),
+        (
+            {"probabilities": True, "loss": 1.09, "accuracy": 0.4},
+            "softmax twice",
+            "Remove the softmax",
+        ),
         ({"probabilities": False, "loss": 0.58}, "healthy", "0.97 in training"),
-        ({"val_accuracy": 0.7, "val_loss": 0.9}, "overfitting", "0.97 in training and 0.70 in validation"),
-        ({"accuracy": 0.7, "val_accuracy": 0.69, "loss": 0.8}, "underfitting", "0.70 even on the training images"),
+        (
+            {"val_accuracy": 0.7, "val_loss": 0.9},
+            "overfitting",
+            "0.97 in training and 0.70 in validation",
+        ),
+        (
+            {"accuracy": 0.7, "val_accuracy": 0.69, "loss": 0.8},
+            "underfitting",
+            "0.70 even on the training images",
+        ),
     ],
 )
 def test_each_symptom_has_its_name_and_advice(changes, symptom, says):
@@ -56,7 +76,10 @@ def test_each_symptom_has_its_name_and_advice(changes, symptom, says):
 
 
 def test_overfitting_tells_when_validation_was_best():
-    rows = [GOOD | {"epoch": e, "val_loss": loss, "val_accuracy": 0.7} for e, loss in ((1, 0.9), (2, 0.5), (3, 0.8))]
+    rows = [
+        GOOD | {"epoch": e, "val_loss": loss, "val_accuracy": 0.7}
+        for e, loss in ((1, 0.9), (2, 0.5), (3, 0.8))
+    ]
     assert "lowest in epoch 2 of 3" in diagnose(rows).advice
 
 
@@ -67,33 +90,99 @@ def test_a_loss_that_was_not_finite_at_any_time_counts():
 
 
 def test_two_classes_with_label_smoothing_are_no_second_softmax():
-    row = Epoch(1, loss=0.36, val_loss=0.67, accuracy=0.91, val_accuracy=0.68, val_majority_share=0.6, num_classes=2)
+    row = Epoch(
+        1,
+        loss=0.36,
+        val_loss=0.67,
+        accuracy=0.91,
+        val_accuracy=0.68,
+        val_majority_share=0.6,
+        num_classes=2,
+    )
     assert diagnose([row]).symptom == "overfitting"
 
 
-ONE_STEP = {"loss": 0.68, "guess_loss": 0.69, "images": 40, "batch_size": 64, "num_classes": 2, "accuracy": 0.5}
+ONE_STEP = {
+    "loss": 0.68,
+    "guess_loss": 0.69,
+    "images": 40,
+    "batch_size": 64,
+    "num_classes": 2,
+    "accuracy": 0.5,
+}
 ONE_STEP |= {"val_accuracy": 1.0, "val_images": 12, "val_largest_class": 0.84}
-LARGE = {"val_majority_share": 0.985, "val_largest_class": 0.985, "val_images": 200, "num_classes": 2, "batch_size": 64}
+LARGE = {
+    "val_majority_share": 0.985,
+    "val_largest_class": 0.985,
+    "val_images": 200,
+    "num_classes": 2,
+    "batch_size": 64,
+}
 
 
 @pytest.mark.parametrize(
     ("changes", "symptom"),
     [
         (LARGE | {"val_accuracy": 1.0}, "healthy"),  # 98.5% of the images are of one class
-        ({"val_majority_share": 0.985, "val_accuracy": 1.0}, "healthy"),  # the same, in a history of version 0.1
-        (LARGE | {"val_accuracy": 0.985, "val_majority_share": 1.0, "guess_loss": 0.078}, "healthy"),  # no one can tell
+        (
+            {"val_majority_share": 0.985, "val_accuracy": 1.0},
+            "healthy",
+        ),  # the same, in a history of version 0.1
+        (
+            LARGE | {"val_accuracy": 0.985, "val_majority_share": 1.0, "guess_loss": 0.078},
+            "healthy",
+        ),  # no one can tell
         (LARGE | {"val_largest_class": 0.6, "val_accuracy": 0.6}, "constant prediction"),
-        (LARGE | {"val_largest_class": 0.5, "val_accuracy": 0.5, "val_majority_share": 1.0, "val_images": 2}, "healthy"),
-        ({"accuracy": 0.62, "loss": 0.9}, "healthy"),  # mixed labels: training looks worse than it is
-        ({"loss": 1.09, "least_loss": 1.0, "guess_loss": 1.0986, "batch_size": 64, "accuracy": 0.6}, "healthy"),
-        ({"loss": 0.5, "guess_loss": 0.5, "batch_size": 64, "val_accuracy": 0.8, "val_largest_class": 0.8}, "stuck at ln K"),
+        (
+            LARGE
+            | {
+                "val_largest_class": 0.5,
+                "val_accuracy": 0.5,
+                "val_majority_share": 1.0,
+                "val_images": 2,
+            },
+            "healthy",
+        ),
+        (
+            {"accuracy": 0.62, "loss": 0.9},
+            "healthy",
+        ),  # mixed labels: training looks worse than it is
+        (
+            {
+                "loss": 1.09,
+                "least_loss": 1.0,
+                "guess_loss": 1.0986,
+                "batch_size": 64,
+                "accuracy": 0.6,
+            },
+            "healthy",
+        ),
+        (
+            {
+                "loss": 0.5,
+                "guess_loss": 0.5,
+                "batch_size": 64,
+                "val_accuracy": 0.8,
+                "val_largest_class": 0.8,
+            },
+            "stuck at ln K",
+        ),
         (ONE_STEP | {"epoch": 1}, "healthy"),  # a loss that was measured before the only step
         (ONE_STEP | {"epoch": 2, "val_accuracy": 0.85}, "stuck at ln K"),
         (ONE_STEP | {"epoch": 1, "val_accuracy": 0.85}, "no better than guessing"),
-        ({"val_accuracy": 0.85, "val_images": 30}, "healthy"),  # 30 images show a gap of 0.12 by chance
+        (
+            {"val_accuracy": 0.85, "val_images": 30},
+            "healthy",
+        ),  # 30 images show a gap of 0.12 by chance
         ({"val_accuracy": 0.85, "val_images": 3000}, "overfitting"),
-        ({"val_loss": math.nan, "val_accuracy": math.nan, "val_majority_share": math.nan}, "not validated"),
-        ({"loss": 1.09, "accuracy": 0.4, "batch_size": 64, "val_accuracy": 0.4}, "underfitting"),  # a loss of another kind
+        (
+            {"val_loss": math.nan, "val_accuracy": math.nan, "val_majority_share": math.nan},
+            "not validated",
+        ),
+        (
+            {"loss": 1.09, "accuracy": 0.4, "batch_size": 64, "val_accuracy": 0.4},
+            "underfitting",
+        ),  # a loss of another kind
     ],
 )
 def test_what_labels_and_chance_explain_has_no_name(changes, symptom):
@@ -120,8 +209,13 @@ def test_a_loss_that_sits_at_the_logarithm_of_a_count_is_told_the_count(loss, ch
     found = diagnose([row | {"epoch": epoch} for epoch in range(1, 5)])
     assert found.symptom == symptom
     if symptom.startswith("stuck at ln("):
-        assert symptom[len("stuck at ln(") : -1] in found.advice and f"the loss is {loss:.2f}" in found.advice
-    assert "stuck" not in diagnose([row | {"epoch": 1, "loss": 2 * loss}, row | {"epoch": 2}]).symptom
+        assert (
+            symptom[len("stuck at ln(") : -1] in found.advice
+            and f"the loss is {loss:.2f}" in found.advice
+        )
+    assert (
+        "stuck" not in diagnose([row | {"epoch": 1, "loss": 2 * loss}, row | {"epoch": 2}]).symptom
+    )
 
 
 def test_a_contrastive_loss_that_learns_nothing_is_told_the_batch_size():
@@ -143,15 +237,30 @@ def test_a_run_measures_what_its_labels_cost_at_least_and_by_guessing():
 
     shares = problem().labels.bincount() / 100
     row = measured(batches(), label_smoothing=0.0)
-    assert row.guess_loss == pytest.approx(torch.special.entr(shares).sum().item()) and row.least_loss == 0
-    assert (row.images, row.batch_size, row.val_images, row.val_largest_class) == (100, 32, 100, 0.4)
+    assert (
+        row.guess_loss == pytest.approx(torch.special.entr(shares).sum().item())
+        and row.least_loss == 0
+    )
+    assert (row.images, row.batch_size, row.val_images, row.val_largest_class) == (
+        100,
+        32,
+        100,
+        0.4,
+    )
     smooth = torch.tensor([0.8, 0.1, 0.1])
     row = measured(batches(), label_smoothing=0.3)
     assert row.least_loss == pytest.approx(torch.special.entr(smooth).sum().item())
     mixed = [(x, torch.tensor([0.5, 0.5, 0.0]).expand(len(x), 3)) for x, _ in batches()]
     row = measured(mixed, label_smoothing=0.0)
     assert (row.guess_loss, row.least_loss) == pytest.approx((math.log(2), math.log(2)))
-    (row,) = fit(Classifier(), batches(), batches(), Recipe(epochs=1), loss_fn=nn.CrossEntropyLoss(), **silent)
+    (row,) = fit(
+        Classifier(),
+        batches(),
+        batches(),
+        Recipe(epochs=1),
+        loss_fn=nn.CrossEntropyLoss(),
+        **silent,
+    )
     assert row.guess_loss == row.least_loss == 0 and row.accuracy > 0
 
 
@@ -168,7 +277,9 @@ def digits(*classes, model=None, epochs=2, **recipe):
     set_seed(0)
     model = model or make_network(data, RunSettings(model="mini/4"))
     train = data.batches("train", 64, shuffle=True)
-    history = fit(model, train, data.batches("validation", 512), Recipe(epochs=epochs, **recipe), **silent)
+    history = fit(
+        model, train, data.batches("validation", 512), Recipe(epochs=epochs, **recipe), **silent
+    )
     return [diagnose(history[: n + 1]).symptom for n in range(epochs)]
 
 
@@ -182,7 +293,9 @@ def only(*classes):
     return Data.from_splits("some digits", *parts, tuple(map(str, classes)))
 
 
-@pytest.mark.parametrize("classes", [(0, 1), (3, 9), (4, 7), (1, 8), (0, 1, 2), (3, 8, 9), (1, 4, 7)])
+@pytest.mark.parametrize(
+    "classes", [(0, 1), (3, 9), (4, 7), (1, 8), (0, 1, 2), (3, 8, 9), (1, 4, 7)]
+)
 def test_healthy_trainings_on_few_classes_are_never_told_softmax_twice(classes):
     found = digits(*classes, epochs=8)
     assert "softmax twice" not in found
@@ -204,16 +317,29 @@ def test_what_is_no_softmax_is_not_called_one(last):
 
 def run(train, validation=None, model=None, **recipe):
     set_seed(0)
-    return diagnose(fit(model or Classifier(), train, validation or batches(), Recipe(**recipe), **silent)).symptom
+    return diagnose(
+        fit(model or Classifier(), train, validation or batches(), Recipe(**recipe), **silent)
+    ).symptom
 
 
 def test_runs_that_go_wrong():
     data = problem()
     assert run(batches(shuffle=True), epochs=150, lr=0.01, label_smoothing=0) == "healthy"
-    assert run(batches(), epochs=2, lr=1e-6, label_smoothing=0) in ("stuck at ln K", "constant prediction")
+    assert run(batches(), epochs=2, lr=1e-6, label_smoothing=0) in (
+        "stuck at ln K",
+        "constant prediction",
+    )
     twenty = Batches(Split(data.images[:20], data.labels[:20].roll(7)), 20)
     assert run(twenty, epochs=400, lr=0.02, label_smoothing=0) == "overfitting"
     squeezed = nn.Sequential(Classifier(), nn.Softmax(1))
     assert run(batches(), epochs=200, lr=0.01, label_smoothing=0, model=squeezed) == "softmax twice"
-    strong = run(batches(), epochs=30, lr=0.05, weight_decay=3.0, token_lr_mult=1, optimizer="adam_l2", label_smoothing=0)
+    strong = run(
+        batches(),
+        epochs=30,
+        lr=0.05,
+        weight_decay=3.0,
+        token_lr_mult=1,
+        optimizer="adam_l2",
+        label_smoothing=0,
+    )
     assert strong in ("constant prediction", "stuck at ln K")

@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from ranks import BATCH, CASES, forget_last_epoch, train, train_digits, train_stream, train_with_muon
+from ranks import (
+    BATCH,
+    CASES,
+    forget_last_epoch,
+    train,
+    train_digits,
+    train_stream,
+    train_with_muon,
+)
 
 from vit_helpers import distributed
 from vit_helpers.cli.run_folder import find_checkpoint
@@ -25,9 +33,13 @@ from vit_helpers.pretrained import load_weights
 from vit_helpers.training.checkpoints import load_checkpoint
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="torchrun's processes are tested on Linux and macOS")
+pytestmark = pytest.mark.skipif(
+    os.name == "nt", reason="torchrun's processes are tested on Linux and macOS"
+)
 PROC = Path("/proc")
-needs_proc = pytest.mark.skipif(not PROC.exists(), reason="the number of a worker is read from /proc")
+needs_proc = pytest.mark.skipif(
+    not PROC.exists(), reason="the number of a worker is read from /proc"
+)
 
 
 class Said(NamedTuple):
@@ -44,7 +56,9 @@ def python(*words, cwd):
     words = [sys.executable, *map(str, words)]
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(words, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        words, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def alone(run, *words, cwd):
@@ -76,7 +90,9 @@ def largest_difference(one, two):
     rounding alone, moves its weight as far as any other. That of the keys' bias is such: softmax does not feel it.
     """
     images = load("digits").test.images
-    logits = [load_weights(folder / "weights.safetensors").model.eval()(images) for folder in (one, two)]
+    logits = [
+        load_weights(folder / "weights.safetensors").model.eval()(images) for folder in (one, two)
+    ]
     return (logits[0] - logits[1]).abs().max().item()
 
 
@@ -151,15 +167,22 @@ def test_a_checkpoint_that_is_not_whole(runs, tmp_path):
     parts = shutil.copytree(folder / "shards", tmp_path / "run") / "checkpoint.shards"
     (parts / "epoch-0003" / "__1_0.distcp").unlink()
     status, _, err = alone(train, "--resume", "run", cwd=tmp_path)
-    assert status == 1 and re.search(r"damaged in __1_0.distcp; if it is damaged, remove .*3 to continue from .*2", err)
-    (parts / "epoch-0003" / ".metadata").unlink()  # as when the writing was cut: the one before counts
+    assert status == 1 and re.search(
+        r"damaged in __1_0.distcp; if it is damaged, remove .*3 to continue from .*2", err
+    )
+    (
+        parts / "epoch-0003" / ".metadata"
+    ).unlink()  # as when the writing was cut: the one before counts
     status, out, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 0 and len(epochs(out)) == 1, err
 
 
 def test_what_is_whole_is_not_taken_for_parts(runs):
     folder, said = runs
-    for status, _, err in (alone(train, "--resume", "two", "--shard", cwd=folder), said["whole resumed with --shard", 0]):
+    for status, _, err in (
+        alone(train, "--resume", "two", "--shard", cwd=folder),
+        said["whole resumed with --shard", 0],
+    ):
         assert status == 1 and "holds the whole model: resume without --shard" in err
 
 
@@ -182,13 +205,18 @@ def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_
     out, err = run.communicate(timeout=120)
     assert run.returncode != 0
     found = re.search(
-        r"stopped(, because another process failed)?; everything up to epoch [12] is kept in run/checkpoint.pt", out
+        r"stopped(, because another process failed)?; everything up to epoch [12] is kept in run/checkpoint.pt",
+        out,
     )
     assert "continue with: python -m vit_helpers train --resume run" in out
-    assert found and bool(found[1]) == ("error in process 0" in err) and "SIGKILL" in err  # or torchrun was first to end it
+    assert (
+        found and bool(found[1]) == ("error in process 0" in err) and "SIGKILL" in err
+    )  # or torchrun was first to end it
     status, out, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 0, err
-    assert 1 <= len(epochs(out)) <= 2 and epochs(out) == like(epochs(said["one", 0].out)[-len(epochs(out)) :])
+    assert 1 <= len(epochs(out)) <= 2 and epochs(out) == like(
+        epochs(said["one", 0].out)[-len(epochs(out)) :]
+    )
     assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
 
 
@@ -205,7 +233,13 @@ def test_torchrun_starts_again_from_the_last_checkpoint(runs):
 def test_a_restart_does_not_take_over_an_older_run(runs, start):
     folder, said = runs
     assert [said[start, rank].status for rank in range(2)] == [1, 1]
-    assert sum(said[start, rank].err.count("already exists: continue it with --resume two") for rank in range(2)) == 1
+    assert (
+        sum(
+            said[start, rank].err.count("already exists: continue it with --resume two")
+            for rank in range(2)
+        )
+        == 1
+    )
     assert len(history(folder / "two")) == 3
 
 
@@ -246,7 +280,9 @@ def test_a_run_on_shards_goes_on_where_it_stopped(runs, processes):
     assert status == 0, err
     lines = out.splitlines()
     assert lines[0].startswith("shards:digits: 1,257 training images; ViT mini/4, ")
-    assert [line[:9] for line in lines if line.startswith("epoch")] == [f"epoch   {epoch}" for epoch in (1, 2, 3, 3)]
+    assert [line[:9] for line in lines if line.startswith("epoch")] == [
+        f"epoch   {epoch}" for epoch in (1, 2, 3, 3)
+    ]
     assert len(re.findall(r"^test accuracy 0\.\d{4} on 360 images", out, re.M)) == 2
     rows = history(folder / f"stream{processes}")
     assert rows[2]["val_accuracy"] > 0.5 and rows[2]["loss"] < rows[0]["loss"]
@@ -309,7 +345,12 @@ def test_random_numbers_are_put_back_after_an_error(monkeypatch):
         (RuntimeError("could not restore the model"), False),
         (RuntimeError("Expected all tensors to be on the same device"), False),
         (ValueError("Connection reset by peer"), False),
-        (RuntimeError("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [::1]:1"), True),
+        (
+            RuntimeError(
+                "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [::1]:1"
+            ),
+            True,
+        ),
         (torch.distributed.DistBackendError("NCCL error"), True),
         (torch.distributed.DistStoreError("wait timeout"), True),
     ],
@@ -322,8 +363,14 @@ def test_only_the_loss_of_another_process_is_taken_for_one(monkeypatch, error, l
 
 def test_alone_nothing_changes():
     model, rows = torch.nn.Linear(2, 2), torch.ones(2)
-    assert distributed.init_distributed("cpu") == "cpu" and distributed.is_main_process() and distributed.world_size() == 1
     assert (
-        distributed.wrap_ddp(model) is model and distributed.shard(model) is model and distributed.all_gather(rows) is rows
+        distributed.init_distributed("cpu") == "cpu"
+        and distributed.is_main_process()
+        and distributed.world_size() == 1
+    )
+    assert (
+        distributed.wrap_ddp(model) is model
+        and distributed.shard(model) is model
+        and distributed.all_gather(rows) is rows
     )
     assert distributed.all_reduce_sum(3) == 3 and distributed.broadcast("a") == "a"

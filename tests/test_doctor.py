@@ -26,7 +26,9 @@ from vit_helpers.data import downloads
 from vit_helpers.pretrained.sources import OURS
 
 ROOT = Path(__file__).parents[1]
-posix = pytest.mark.skipif(os.name == "nt", reason="scripts with a #! line, and what Linux tells, are not Windows'")
+posix = pytest.mark.skipif(
+    os.name == "nt", reason="scripts with a #! line, and what Linux tells, are not Windows'"
+)
 
 
 def doctor(folder, *words, **environment):
@@ -53,7 +55,12 @@ def nobodys_folders(monkeypatch, tmp_path):
     """Whatever the caller's environment says of folders does not count here, nor does other work on this machine"""
     monkeypatch.setattr("psutil.cpu_percent", lambda interval: 3.0)
     kinds = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR", "PATH")
-    for name in ("VIT_HELPERS_DATA", "XDG_CACHE_HOME", "XDG_DATA_HOME", *(f"JUPYTER_{kind}" for kind in kinds)):
+    for name in (
+        "VIT_HELPERS_DATA",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+        *(f"JUPYTER_{kind}" for kind in kinds),
+    ):
         monkeypatch.delenv(name, raising=False)
     for name in ("JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
@@ -82,7 +89,11 @@ def test_this_machine_is_well(tmp_path, monkeypatch, capsys):
 def test_everything_wrong_at_once_is_reported(tmp_path, a_file, monkeypatch):
     data = tmp_path / "größe"
     data.write_text("no folder")
-    for name, place in (("HOME", a_file / "home"), ("VIT_HELPERS_DATA", data), ("JUPYTER_RUNTIME_DIR", a_file / "runtime")):
+    for name, place in (
+        ("HOME", a_file / "home"),
+        ("VIT_HELPERS_DATA", data),
+        ("JUPYTER_RUNTIME_DIR", a_file / "runtime"),
+    ):
         monkeypatch.setenv(name, str(place))
     monkeypatch.setattr(checks, "import_error", lambda: "")  # takes longest, and is tried above
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
@@ -98,8 +109,14 @@ def test_everything_wrong_at_once_is_reported(tmp_path, a_file, monkeypatch):
 @pytest.mark.parametrize(
     ("torch_py", "says"),
     [
-        ("raise ImportError('libcudnn.so.9: cannot open shared object file')", "ImportError: libcudnn.so.9: cannot open"),
-        ("raise ModuleNotFoundError(\"No module named 'torch'\")", "ModuleNotFoundError: No module named 'torch'"),
+        (
+            "raise ImportError('libcudnn.so.9: cannot open shared object file')",
+            "ImportError: libcudnn.so.9: cannot open",
+        ),
+        (
+            "raise ModuleNotFoundError(\"No module named 'torch'\")",
+            "ModuleNotFoundError: No module named 'torch'",
+        ),
         ("import os; os.abort()", r"status -?\d+"),
     ],
 )
@@ -108,8 +125,12 @@ def test_a_torch_that_cannot_be_imported_is_reported(tmp_path, torch_py, says):
     done = doctor(tmp_path, "doctor")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert re.search(r"^bad   pytorch +import torch, torchvision: " + says, done.stdout, re.M)
-    assert len(re.findall("^note .*this needs a torch that can be imported", done.stdout, re.M)) == len(WITH_TORCH)
-    assert re.search("^ok    packages ", done.stdout, re.M) and re.search("^ok    jupyter ", done.stdout, re.M)
+    assert len(
+        re.findall("^note .*this needs a torch that can be imported", done.stdout, re.M)
+    ) == len(WITH_TORCH)
+    assert re.search("^ok    packages ", done.stdout, re.M) and re.search(
+        "^ok    jupyter ", done.stdout, re.M
+    )
 
 
 def test_torchs_own_report_is_printed_on_request(monkeypatch, capsys):
@@ -123,7 +144,9 @@ def test_a_broken_torch_does_not_hide_the_commands(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('broken')")
     done = doctor(tmp_path, "--help")
     assert done.returncode == 0
-    assert [name for name in COMMANDS if not re.search(rf"^    {name}\s+\w", done.stdout, re.M)] == []
+    assert [
+        name for name in COMMANDS if not re.search(rf"^    {name}\s+\w", done.stdout, re.M)
+    ] == []
 
 
 def test_a_command_imports_no_other():
@@ -137,14 +160,20 @@ except SystemExit:
 print([name for name in sorted(sys.modules) if name.startswith("vit_helpers.cli.") or name == "torch"])
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "['vit_helpers.cli.reading', 'vit_helpers.cli.train']", done.stderr
+    assert done.stdout.splitlines()[-1] == "['vit_helpers.cli.reading', 'vit_helpers.cli.train']", (
+        done.stderr
+    )
 
 
 def test_an_old_python_is_told_and_reads_what_tells_it(monkeypatch):
     monkeypatch.setattr(checks.sys, "version_info", (3, 10, 2))
     assert "install Python 3.11 or later" in found(checks.python, "bad")
     commands = [f"cli/{path.name}" for path in (ROOT / "vit_helpers" / "cli").glob("*.py")]
-    for name in ("__init__.py", "__main__.py", *commands):  # the main file reads the docstring of each command
+    for name in (
+        "__init__.py",
+        "__main__.py",
+        *commands,
+    ):  # the main file reads the docstring of each command
         ast.parse((ROOT / "vit_helpers" / name).read_text(encoding="utf-8"), feature_version=(3, 9))
     assert len(commands) > 6
 
@@ -172,19 +201,28 @@ def test_missing_and_old_packages_are_named(monkeypatch):
 
     monkeypatch.setattr(metadata, "version", version)
     told = found(checks.packages, "bad")
-    assert "torch 2.5.1+cpu does not fit, required is >=2.11 -> " in told and 'pip install "torch>=2.11"' in told
+    assert (
+        "torch 2.5.1+cpu does not fit, required is >=2.11 -> " in told
+        and 'pip install "torch>=2.11"' in told
+    )
     assert "einops is missing -> " in told and 'pip install "einops>=' in told
     assert "nbval 0.12.0 does not fit, required is <0.12,>=0.11" in told
     assert len(told.splitlines()) == 3
-    assert "matplotlib" in found(checks.packages, "ok") and "einops" not in found(checks.packages, "ok")
+    assert "matplotlib" in found(checks.packages, "ok") and "einops" not in found(
+        checks.packages, "ok"
+    )
 
 
 def test_what_is_needed_is_read_from_both_places(tmp_path, monkeypatch):
-    assert {"jupyterlab", "torch", "safetensors"} <= {name.split()[0] for name in found(checks.packages, "ok").split(", ")}
+    assert {"jupyterlab", "torch", "safetensors"} <= {
+        name.split()[0] for name in found(checks.packages, "ok").split(", ")
+    }
     monkeypatch.setattr(checks, "ROOT", tmp_path)  # no repository: pip's word is left
     installed = SimpleNamespace(requires=["torch>=2.6", 'pytest>=8; extra == "test"'])
     monkeypatch.setattr(metadata, "distributions", lambda name: [installed])
-    assert found(checks.packages, "ok") == f"torch {metadata.version('torch')} -> " and not found(checks.packages, "bad")
+    assert found(checks.packages, "ok") == f"torch {metadata.version('torch')} -> " and not found(
+        checks.packages, "bad"
+    )
 
 
 def test_a_torchvision_of_another_torch_is_reported(monkeypatch):
@@ -199,7 +237,9 @@ def test_a_gpu_that_cannot_be_used_is_reported(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch, "ones", refuse)
-    assert found(checks.pytorch, "bad").startswith("torch sees a GPU, but cannot use it: CUDA error: no kernel image is a")
+    assert found(checks.pytorch, "bad").startswith(
+        "torch sees a GPU, but cannot use it: CUDA error: no kernel image is a"
+    )
 
 
 @posix
@@ -207,7 +247,8 @@ def test_a_gpu_that_torch_does_not_see_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     folder = script(
-        tmp_path / "nvidia-smi", "echo '| NVIDIA-SMI 570.86  Driver Version: 570.86.15  CUDA Version: 12.8 |'"
+        tmp_path / "nvidia-smi",
+        "echo '| NVIDIA-SMI 570.86  Driver Version: 570.86.15  CUDA Version: 12.8 |'",
     ).parent
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     assert "NVIDIA's driver 570.86.15, but torch sees no GPU" in found(checks.pytorch, "note")
@@ -215,7 +256,10 @@ def test_a_gpu_that_torch_does_not_see_is_reported(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "files",
-    [{"cpu.max": "150000 100000"}, {"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n"}],
+    [
+        {"cpu.max": "150000 100000"},
+        {"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n"},
+    ],
     ids=["version 2", "version 1"],
 )
 def test_a_container_with_fewer_cpus_than_it_shows_is_reported(tmp_path, monkeypatch, files):
@@ -245,12 +289,20 @@ def test_the_narrowest_cgroup_counts(tmp_path, monkeypatch):
     read_any = checks.read
 
     def read(*paths):
-        return "3:cpu:/x\n0::/user/mine\n" if paths == (Path("/proc/self/cgroup"),) else read_any(*paths)
+        return (
+            "3:cpu:/x\n0::/user/mine\n"
+            if paths == (Path("/proc/self/cgroup"),)
+            else read_any(*paths)
+        )
 
     monkeypatch.setattr(checks, "CGROUP", tmp_path)
     monkeypatch.setattr(checks, "read", read)
     (tmp_path / "user" / "mine").mkdir(parents=True)
-    for folder, limit in (("", "max 100000"), ("user", "200000 100000"), ("user/mine", "400000 100000")):
+    for folder, limit in (
+        ("", "max 100000"),
+        ("user", "200000 100000"),
+        ("user/mine", "400000 100000"),
+    ):
         (tmp_path / folder / "cpu.max").write_text(limit)
     assert checks.container()[0] == 2
 
@@ -259,7 +311,9 @@ def test_too_little_memory_names_the_notebooks(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "CGROUP", tmp_path)
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=64 * 2**30))
     (tmp_path / "memory.max").write_text(str(2 * 2**30))
-    assert found(checks.memory, "note").startswith("2.0 GiB free, too little for 11_scaling -> close other programs")
+    assert found(checks.memory, "note").startswith(
+        "2.0 GiB free, too little for 11_scaling -> close other programs"
+    )
     (tmp_path / "memory.max").write_text(str(2**28))
     notebooks = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
     assert f"too little for {', '.join(notebooks)} -> " in found(checks.memory, "bad")
@@ -273,7 +327,9 @@ def test_too_little_memory_names_the_notebooks(tmp_path, monkeypatch):
 )  # fmt: skip
 def test_memory_that_a_container_has_used_is_not_free(tmp_path, monkeypatch, files):
     monkeypatch.setattr(checks, "CGROUP", tmp_path)
-    for name, text in zip(files, ("4000\n", "3900\n", "active_file 7\ninactive_file 500\n"), strict=True):
+    for name, text in zip(
+        files, ("4000\n", "3900\n", "active_file 7\ninactive_file 500\n"), strict=True
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert checks.container()[1] == 600
@@ -290,7 +346,9 @@ def test_other_work_is_reported(monkeypatch):
     assert "3%" in found(checks.processor, "ok")
 
 
-@pytest.mark.parametrize(("units", "state", "says"), [(True, "ok", "faster"), (False, "note", "several times slower")])
+@pytest.mark.parametrize(
+    ("units", "state", "says"), [(True, "ok", "faster"), (False, "note", "several times slower")]
+)
 def test_units_for_bfloat16_are_reported(monkeypatch, units, state, says):
     monkeypatch.setattr("vit_helpers.scaling.speedups.bf16_units", lambda: units)
     assert says in found(checks.processor, state)
@@ -307,15 +365,24 @@ def test_a_full_disk_and_a_missing_temporary_folder_are_reported(tmp_path, a_fil
 
 def test_data_sets_are_complete_or_not(tmp_path, monkeypatch):
     monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "data"))
-    assert "available: digits, scattered_digits, the weights ours:scattered, " in found(checks.data, "ok")
-    assert f"free in {tmp_path / 'data'}" in found(checks.data, "ok") and not (tmp_path / "data").exists()
-    first, *others = (tmp_path / "data" / name for name in downloads.SOURCES["fashion_mnist"]["here"][0])
+    assert "available: digits, scattered_digits, the weights ours:scattered, " in found(
+        checks.data, "ok"
+    )
+    assert (
+        f"free in {tmp_path / 'data'}" in found(checks.data, "ok")
+        and not (tmp_path / "data").exists()
+    )
+    first, *others = (
+        tmp_path / "data" / name for name in downloads.SOURCES["fashion_mnist"]["here"][0]
+    )
     first.parent.mkdir(parents=True)
     first.touch()
     assert "fashion_mnist" not in found(checks.data, "ok")
     for path in others:
         path.touch()
-    assert "scattered_digits, fashion_mnist" in found(checks.data, "ok") and not found(checks.data, "note")
+    assert "scattered_digits, fashion_mnist" in found(checks.data, "ok") and not found(
+        checks.data, "note"
+    )
 
 
 def test_weights_that_are_missing_or_truncated(tmp_path, monkeypatch):
@@ -336,14 +403,24 @@ def test_all_weights_of_the_series_are_checked():
 @posix
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("echo /elsewhere", ": /elsewhere ->"), ("echo no ipykernel >&2; exit 1", ": no ipykernel ->"), (None, "No such file")],
+    [
+        ("echo /elsewhere", ": /elsewhere ->"),
+        ("echo no ipykernel >&2; exit 1", ": no ipykernel ->"),
+        (None, "No such file"),
+    ],
 )
 def test_a_kernel_of_another_environment_is_reported(tmp_path, monkeypatch, text, says):
     spec = tmp_path / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True)
     other = script(tmp_path / "python", text) if text else tmp_path / "gone"
     spec.write_text(
-        json.dumps({"argv": [str(other), "-m", "ipykernel_launcher"], "display_name": "P", "language": "python"})
+        json.dumps(
+            {
+                "argv": [str(other), "-m", "ipykernel_launcher"],
+                "display_name": "P",
+                "language": "python",
+            }
+        )
     )
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     told = found(checks.jupyter, "bad")
@@ -389,7 +466,10 @@ class Refuses(http.server.BaseHTTPRequestHandler):
 def test_hosts_that_answer_that_are_silent_and_that_are_not_there(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(checks, "PATIENCE", 2)
-    with http.server.HTTPServer(("127.0.0.1", 0), Refuses) as server, socket.create_server(("127.0.0.1", 0)) as silent:
+    with (
+        http.server.HTTPServer(("127.0.0.1", 0), Refuses) as server,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+    ):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with socket.create_server(("127.0.0.1", 0)) as other:
             closed = other.getsockname()[1]
@@ -405,7 +485,8 @@ def test_hosts_that_answer_that_are_silent_and_that_are_not_there(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("host", "proxy"), [("https://nowhere.invalid/", ""), ("http://example.org/", "http://proxy:notaport")]
+    ("host", "proxy"),
+    [("https://nowhere.invalid/", ""), ("http://example.org/", "http://proxy:notaport")],
 )
 def test_a_network_that_fails_is_a_note(monkeypatch, host, proxy):
     for name in ("http_proxy", "https_proxy"):
@@ -434,10 +515,17 @@ def test_an_error_in_a_check_is_a_finding():
     assert [one.state for one in findings(stumbles)] == ["ok", "note"]
     assert "could not be checked: PermissionError" in found(stumbles, "note")
     said = found(lacks, "bad")
-    assert "No module named 'vit_helpers.nothing'" in said and "pip install -r requirements.txt" in said
+    assert (
+        "No module named 'vit_helpers.nothing'" in said
+        and "pip install -r requirements.txt" in said
+    )
 
 
 def test_lines_are_short_and_indented(capsys):
     print_wrapped("note  thing ", "word " * 60)
     first, *others = capsys.readouterr().out.splitlines()
-    assert len(first) <= 100 and others and all(re.match(r" {12}word", line) and len(line) <= 100 for line in others)
+    assert (
+        len(first) <= 100
+        and others
+        and all(re.match(r" {12}word", line) and len(line) <= 100 for line in others)
+    )

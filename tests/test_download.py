@@ -58,7 +58,9 @@ def nothing_left():
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between two tries pooch waits a second or more
+    monkeypatch.setattr(
+        "time.sleep", lambda seconds: None
+    )  # between two tries pooch waits a second or more
     Handler.asked = 0
     one = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=partial(one.serve_forever, poll_interval=0.01), daemon=True).start()
@@ -85,7 +87,17 @@ def test_a_file_that_does_not_come_right_leaves_nothing(server, tmp_path, kind):
     assert Handler.asked == 2
     assert not list(tmp_path.iterdir())
     words = str(error.value)
-    assert all(part in words for part in (server + kind, "2 tries", str(path), SHA256, "VIT_HELPERS_DATA", 'load("digits")'))
+    assert all(
+        part in words
+        for part in (
+            server + kind,
+            "2 tries",
+            str(path),
+            SHA256,
+            "VIT_HELPERS_DATA",
+            'load("digits")',
+        )
+    )
 
 
 def test_no_server_at_all(tmp_path):
@@ -102,7 +114,10 @@ def test_a_wrong_file_of_that_name_is_named_and_not_touched(server, tmp_path):
 
 
 def test_two_processes_at_once_do_no_harm(server, tmp_path):
-    path, ways = tmp_path / "file.bin", multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    path, ways = (
+        tmp_path / "file.bin",
+        multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn"),
+    )
     both = [ways.Process(target=fetch, args=(server + "slow", path, SHA256)) for _ in range(2)]
     for one in both:
         one.start()
@@ -140,7 +155,10 @@ def archive(path, *names):
 def test_an_archive_is_unpacked_once(tmp_path, ending):
     path = archive(tmp_path / f"a.{ending}", "one.txt", "sub/two.txt")
     folder = unpack(path, tmp_path / "deep" / "new")
-    assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*.txt")) == ["one.txt", "sub/two.txt"]
+    assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*.txt")) == [
+        "one.txt",
+        "sub/two.txt",
+    ]
     path.unlink()
     assert unpack(path, folder) == folder  # it is there: the archive is not looked at again
     assert list(folder.parent.iterdir()) == [folder]

@@ -35,12 +35,17 @@ def reduce_by_counting(ink, size):
     top, bottom, left, right = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
     side = max(bottom - top, right - left)
     fine = np.pad(np.kron(ink, np.ones((2 * size, 2 * size))), 2 * size * side)
-    y, x = ((first + last - side) * size + 2 * size * side for first, last in ((top, bottom), (left, right)))
+    y, x = (
+        (first + last - side) * size + 2 * size * side
+        for first, last in ((top, bottom), (left, right))
+    )
     square = fine[y : y + 2 * size * side, x : x + 2 * size * side]
     return square.reshape(size, 2 * side, size, 2 * side).mean((1, 3))
 
 
-@pytest.mark.parametrize(("shape", "size"), [((9, 14), 4), ((23, 7), 5), ((8, 8), 16), ((1, 1), 3), ((12, 30), 1)])
+@pytest.mark.parametrize(
+    ("shape", "size"), [((9, 14), 4), ((23, 7), 5), ((8, 8), 16), ((1, 1), 3), ((12, 30), 1)]
+)
 def test_every_cell_is_the_mean_over_its_area(shape, size):
     rng = np.random.default_rng(0)
     ink = rng.random(shape) * (rng.random(shape) < 0.3)
@@ -55,7 +60,9 @@ def test_where_and_how_large_a_drawing_is_makes_no_difference():
     pixels = reduce_ink(ink)
     moved, larger = torch.zeros(60, 50), torch.kron(ink, torch.ones(7, 7))
     moved[33:53, 5:17] = ink
-    assert torch.allclose(reduce_ink(moved), pixels, atol=1e-6) and torch.allclose(reduce_ink(larger), pixels, atol=1e-6)
+    assert torch.allclose(reduce_ink(moved), pixels, atol=1e-6) and torch.allclose(
+        reduce_ink(larger), pixels, atol=1e-6
+    )
     assert (pixels[:, [0, 1, 2, -3, -2, -1]] == 0).all() and (
         pixels[:, 4:12].sum() > 0
     )  # 12 x 20: 3.2 cells free on each side
@@ -100,18 +107,25 @@ def functions(module):
     """The functions of a module by their code, whatever their names, docstrings and the names of their arguments"""
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(node, ast.FunctionDef):
-            yield ast.unparse(ast.Module([line for line in node.body if not isinstance(line, ast.Expr)], []))
+            yield ast.unparse(
+                ast.Module([line for line in node.body if not isinstance(line, ast.Expr)], [])
+            )
 
 
 def test_the_sets_of_strokes_share_no_code_and_no_shape():
     modules = (strokes, strokes_choosing, strokes_frozen)
-    assert not [one for one in modules if re.search(r"^ *(from|import) tools", inspect.getsource(one), re.M)]
+    assert not [
+        one for one in modules if re.search(r"^ *(from|import) tools", inspect.getsource(one), re.M)
+    ]
     for one, other in combinations(modules, 2):
         assert not {*functions(one)} & {*functions(other)}
     settings = tomllib.loads((ROOT / "tools" / "static" / "drawn.toml").read_text(encoding="utf-8"))
     for digit, ways in enumerate(strokes_frozen.SHAPES):
         frozen = {stroke.strip() for way in ways for stroke in way}
-        assert len(ways) >= 3 and not frozen & {*settings["training"][str(digit)], *settings["choosing"][str(digit)]}
+        assert len(ways) >= 3 and not frozen & {
+            *settings["training"][str(digit)],
+            *settings["choosing"][str(digit)],
+        }
     assert "drawn.toml" not in inspect.getsource(strokes_frozen)
 
 
@@ -120,9 +134,16 @@ def test_the_handwritten_digits_are_divided_between_whole_sheets():
 
     sequence = "".join(map(str, load_digits().target))
     rows = list(drawn.SHEETS.values())
-    assert [rows[0].start, *(rows.stop for rows in rows)] == [0, 1157, 1415, 1797]  # every digit once
+    assert [rows[0].start, *(rows.stop for rows in rows)] == [
+        0,
+        1157,
+        1415,
+        1797,
+    ]  # every digit once
     for part in rows:  # each part begins where a hand begins the sheet anew
-        assert sequence[part.start :].startswith("01234567890123456789012345678909556509898417735100")
+        assert sequence[part.start :].startswith(
+            "01234567890123456789012345678909556509898417735100"
+        )
 
 
 # the stored model
@@ -143,7 +164,9 @@ def measured(stored):
 def first(stored):
     """As many of them as are quickly drawn: the handwriting, and strokes of the first kind"""
     strokes = islice(strokes_frozen.drawings(drawn.COUNTS["frozen"]), 10 * drawn.COUNTS["frozen"])
-    return pd.DataFrame(drawn.score(stored, drawn.reduced(chain(drawn.handwriting("frozen"), strokes))))
+    return pd.DataFrame(
+        drawn.score(stored, drawn.reduced(chain(drawn.handwriting("frozen"), strokes)))
+    )
 
 
 @pytest.mark.parametrize("part", ["first", pytest.param("measured", marks=pytest.mark.long)])
@@ -152,7 +175,9 @@ def test_the_stored_file_has_the_stored_accuracy(part, request):
     rows = rows[rows["seed"] == 0].drop(columns="seed").reset_index(drop=True)
     rows = rows[: len(measured)] if part == "first" else rows
     assert measured[["kind", "digit", "images"]].equals(rows[["kind", "digit", "images"]])
-    assert (measured["accuracy"] - rows["accuracy"]).abs().max() <= 0.051  # one drawing of twenty may be on the edge
+    assert (
+        measured["accuracy"] - rows["accuracy"]
+    ).abs().max() <= 0.051  # one drawing of twenty may be on the edge
     assert (measured["accuracy"] * measured["images"]).sum() == pytest.approx(
         (rows["accuracy"] * rows["images"]).sum(), abs=4
     )
@@ -178,7 +203,10 @@ def test_it_reads_every_kind_of_drawing(measured):
 
 def test_it_is_not_sure_about_new_scribbles(stored):
     rng = np.random.default_rng(1)
-    inks = ((strokes_frozen.render(strokes_frozen.scribble(rng), "plain", rng), "scribble", -1) for _ in range(40))
+    inks = (
+        (strokes_frozen.render(strokes_frozen.scribble(rng), "plain", rng), "scribble", -1)
+        for _ in range(40)
+    )
     (row,) = drawn.score(stored, drawn.reduced(inks))
     assert row["confidence"] < 0.5
 
@@ -186,7 +214,12 @@ def test_it_is_not_sure_about_new_scribbles(stored):
 @pytest.mark.long
 def test_it_is_not_sure_about_scribbles(measured):
     scribbles = measured["digit"] < 0
-    assert mean(measured[scribbles], "confidence") < 0.5 < 0.8 < mean(measured[~scribbles], "confidence")
+    assert (
+        mean(measured[scribbles], "confidence")
+        < 0.5
+        < 0.8
+        < mean(measured[~scribbles], "confidence")
+    )
 
 
 def test_the_file_fits_the_page(stored):
@@ -197,7 +230,10 @@ def test_the_file_fits_the_page(stored):
         assert json.loads(file.metadata()["class_names"]) == list("0123456789")
     config = stored.model.config
     assert (config.image_size, config.patch_size, config.num_tokens) == ((16, 16), 4, 17)
-    assert stored.preprocess.crop == (16, 16) and 190_000 < sum(p.numel() for p in stored.model.parameters()) < 210_000
+    assert (
+        stored.preprocess.crop == (16, 16)
+        and 190_000 < sum(p.numel() for p in stored.model.parameters()) < 210_000
+    )
 
 
 def test_training_stores_weights_and_rows(tmp_path, monkeypatch, capsys):
@@ -217,9 +253,13 @@ def test_training_stores_weights_and_rows(tmp_path, monkeypatch, capsys):
 
 
 def test_training_images_are_digits_and_scribbles_without_an_answer():
-    images, targets = drawn.training_images(np.random.default_rng(0), strokes=20, scribbles=4, digits=6)
+    images, targets = drawn.training_images(
+        np.random.default_rng(0), strokes=20, scribbles=4, digits=6
+    )
     assert images.shape == (30, 1, 16, 16) and images.min() >= 0 and images.max() <= 1
-    assert targets[:20].argmax(1).tolist() == [*range(10)] * 2 and torch.equal(targets[20:24], torch.full((4, 10), 0.1))
+    assert targets[:20].argmax(1).tolist() == [*range(10)] * 2 and torch.equal(
+        targets[20:24], torch.full((4, 10), 0.1)
+    )
     assert (targets.sum(1) - 1).abs().max() < 1e-6 and (targets[24:].max(1).values == 1).all()
     assert images.flatten(1).sum(1).min() > 3  # each has ink
     again, _ = drawn.training_images(np.random.default_rng(0), strokes=20, scribbles=4, digits=6)
@@ -244,6 +284,9 @@ def test_the_figures_in_prose_are_the_stored_ones():
     for kind in digits["kind"].unique():
         assert f"| {kind} | {figures(digits, kind=kind)} |" in page
     assert f"| {' | '.join(figures(strokes_alone, digit=digit) for digit in range(10))} |" in page
-    for text, group in (("digits", strokes_alone), ("handwritten ones", digits[digits["kind"] == "handwriting"])):
+    for text, group in (
+        ("digits", strokes_alone),
+        ("handwritten ones", digits[digits["kind"] == "handwriting"]),
+    ):
         assert f"{mean(group, 'confidence'):.2f} for {text}" in page.replace("\n", " ")
     assert f"{mean(scribbles, 'confidence'):.2f} for scribbles" in page.replace("\n", " ")

@@ -6,16 +6,27 @@ import torch
 from timm.layers import resample_abs_pos_embed
 from torch import nn
 
-from vit_helpers.embeddings import RESIZING, PatchEmbed, TokenEmbed, resize_positions, sincos_1d, sincos_positions
+from vit_helpers.embeddings import (
+    RESIZING,
+    PatchEmbed,
+    TokenEmbed,
+    resize_positions,
+    sincos_1d,
+    sincos_positions,
+)
 from vit_helpers.parity import largest_difference, perturb
 
 
-@pytest.mark.parametrize(("size", "patch", "channels"), [(32, 8, 3), ((24, 40), 8, 1), ((6, 9), 3, 5)])
+@pytest.mark.parametrize(
+    ("size", "patch", "channels"), [(32, 8, 3), ((24, 40), 8, 1), ((6, 9), 3, 5)]
+)
 def test_a_linear_on_patches_is_the_strided_convolution(size, patch, channels):
     embed = PatchEmbed(size, patch, channels, 16)
     perturb(embed)
     conv = nn.Conv2d(channels, 16, patch, stride=patch)
-    conv.load_state_dict({"weight": embed.proj.weight.view_as(conv.weight), "bias": embed.proj.bias})
+    conv.load_state_dict(
+        {"weight": embed.proj.weight.view_as(conv.weight), "bias": embed.proj.bias}
+    )
     images = torch.randn(2, channels, *embed.image_size)
     assert largest_difference(embed(images), conv(images).flatten(2).transpose(1, 2)) < 2e-6
 
@@ -31,9 +42,17 @@ def test_projection_starts_small_enough_to_keep_the_variance():
     [
         (torch.zeros(3, 32, 32), ValueError, r"4 axes .* got 3: \(3, 32, 32\)"),
         (torch.zeros(1, 1, 32, 32), ValueError, "takes 3 channels, the images have 1"),
-        (torch.zeros(1, 3, 32, 48), ValueError, "32 x 32 pixels, the images have 32 x 48: .*resize_positions"),
+        (
+            torch.zeros(1, 3, 32, 48),
+            ValueError,
+            "32 x 32 pixels, the images have 32 x 48: .*resize_positions",
+        ),
         (np.zeros((1, 3, 32, 32)), TypeError, "must be a torch.Tensor, got ndarray"),
-        (torch.zeros(1, 3, 32, 32, dtype=torch.uint8), TypeError, "floating point, got torch.uint8"),
+        (
+            torch.zeros(1, 3, 32, 32, dtype=torch.uint8),
+            TypeError,
+            "floating point, got torch.uint8",
+        ),
     ],
 )
 def test_bad_images_are_named(images, error, words):
@@ -59,9 +78,14 @@ def test_published_start():
 
 def test_what_is_learned():
     names = {
-        kind: set(dict(TokenEmbed((2, 2), 8, positions=kind).named_parameters())) for kind in ("learned", "sincos", "none")
+        kind: set(dict(TokenEmbed((2, 2), 8, positions=kind).named_parameters()))
+        for kind in ("learned", "sincos", "none")
     }
-    assert names == {"learned": {"cls_token", "pos_embed"}, "sincos": {"cls_token"}, "none": {"cls_token"}}
+    assert names == {
+        "learned": {"cls_token", "pos_embed"},
+        "sincos": {"cls_token"},
+        "none": {"cls_token"},
+    }
     assert set(TokenEmbed((2, 2), 8, class_token=False).state_dict()) == {"pos_embed"}
 
 
@@ -92,7 +116,9 @@ def test_sincos_positions_say_row_and_column():
     table = sincos_positions((3, 4), 16).reshape(3, 4, 16)
     for row in range(3):
         for col in range(4):
-            assert torch.equal(table[row, col], torch.cat([sincos_1d(3, 8)[row], sincos_1d(4, 8)[col]]))
+            assert torch.equal(
+                table[row, col], torch.cat([sincos_1d(3, 8)[row], sincos_1d(4, 8)[col]])
+            )
 
 
 @pytest.mark.parametrize(
@@ -100,9 +126,18 @@ def test_sincos_positions_say_row_and_column():
     [
         (lambda: sincos_positions((2, 2), 6), "width 6 .* multiple of 4"),
         (lambda: sincos_1d(2, 5), "width 5 .* multiple of 2"),
-        (lambda: TokenEmbed((2, 2), 8, positions="rotary"), "'rotary', known: learned, sincos, none"),
-        (lambda: resize_positions(torch.zeros(1, 15, 8), (4, 4), (2, 2)), "15 positions .* 4 x 4 = 16"),
-        (lambda: resize_positions(torch.zeros(1, 25, 8), (4, 4), (2, 2)), "25 positions .* 4 x 4 = 16"),
+        (
+            lambda: TokenEmbed((2, 2), 8, positions="rotary"),
+            "'rotary', known: learned, sincos, none",
+        ),
+        (
+            lambda: resize_positions(torch.zeros(1, 15, 8), (4, 4), (2, 2)),
+            "15 positions .* 4 x 4 = 16",
+        ),
+        (
+            lambda: resize_positions(torch.zeros(1, 25, 8), (4, 4), (2, 2)),
+            "25 positions .* 4 x 4 = 16",
+        ),
     ],
 )
 def test_bad_input_is_named(call, words):
@@ -110,7 +145,9 @@ def test_bad_input_is_named(call, words):
         call()
 
 
-@pytest.mark.parametrize(("grid", "new_grid", "extra"), [((4, 4), (6, 6), 1), ((5, 3), (2, 7), 1), ((4, 4), (3, 5), 0)])
+@pytest.mark.parametrize(
+    ("grid", "new_grid", "extra"), [((4, 4), (6, 6), 1), ((5, 3), (2, 7), 1), ((4, 4), (3, 5), 0)]
+)
 def test_resizing_equals_timm(grid, new_grid, extra):
     positions = torch.randn(1, extra + grid[0] * grid[1], 8)
     ours = resize_positions(positions, grid, new_grid)
@@ -125,7 +162,9 @@ def test_resizing_to_the_same_grid_changes_nothing():
 
 
 def test_resizing_keeps_the_type():
-    assert resize_positions(torch.randn(1, 17, 8).bfloat16(), (4, 4), (2, 3)).dtype == torch.bfloat16
+    assert (
+        resize_positions(torch.randn(1, 17, 8).bfloat16(), (4, 4), (2, 3)).dtype == torch.bfloat16
+    )
 
 
 # As the libraries stretch positions
@@ -134,7 +173,9 @@ def test_resizing_keeps_the_type():
 def by_torchvision(pos, side, new):
     from torchvision.models.vision_transformer import interpolate_embeddings
 
-    return interpolate_embeddings(new * 4, 4, {"encoder.pos_embedding": pos})["encoder.pos_embedding"]
+    return interpolate_embeddings(new * 4, 4, {"encoder.pos_embedding": pos})[
+        "encoder.pos_embedding"
+    ]
 
 
 def by_timm(pos, side, new):
@@ -147,7 +188,9 @@ def by_huggingface(pos, side, new):
     sizes = {"hidden_size": pos.shape[2], "num_attention_heads": 1, "num_hidden_layers": 1}
     embeddings = ViTModel(ViTConfig(image_size=side * 4, patch_size=4, **sizes)).embeddings
     embeddings.position_embeddings.data = pos
-    return embeddings.interpolate_pos_encoding(torch.zeros(1, new * new + 1, pos.shape[2]), new * 4, new * 4)
+    return embeddings.interpolate_pos_encoding(
+        torch.zeros(1, new * new + 1, pos.shape[2]), new * 4, new * 4
+    )
 
 
 def by_google(pos, side, new):
@@ -171,5 +214,7 @@ def test_the_four_ways_differ():
     pos = torch.randn(1, 50, 8, generator=torch.Generator().manual_seed(0))
     four = [resize_positions(pos, (7, 7), (12, 12), like=way) for way in RESIZING]
     assert all((a - b).abs().max() > 0.01 for a, b in combinations(four, 2))
-    with pytest.raises(ValueError, match="unknown way 'keras', known: timm, torchvision, huggingface, google"):
+    with pytest.raises(
+        ValueError, match="unknown way 'keras', known: timm, torchvision, huggingface, google"
+    ):
         resize_positions(pos, (7, 7), (12, 12), like="keras")

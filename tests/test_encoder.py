@@ -8,9 +8,19 @@ from vit_helpers.parity import largest_difference, perturb
 
 def torch_twin(block, dim, heads):
     twin = nn.TransformerEncoderLayer(
-        dim, heads, 4 * dim, dropout=0.0, activation="gelu", layer_norm_eps=1e-6, batch_first=True, norm_first=True
+        dim,
+        heads,
+        4 * dim,
+        dropout=0.0,
+        activation="gelu",
+        layer_norm_eps=1e-6,
+        batch_first=True,
+        norm_first=True,
     )
-    names = {"attn.qkv.weight": "self_attn.in_proj_weight", "attn.qkv.bias": "self_attn.in_proj_bias"}
+    names = {
+        "attn.qkv.weight": "self_attn.in_proj_weight",
+        "attn.qkv.bias": "self_attn.in_proj_bias",
+    }
     parts = {
         "attn.proj": "self_attn.out_proj",
         "mlp.fc1": "linear1",
@@ -44,7 +54,9 @@ def test_every_parameter_takes_part_in_the_equality(part, leaf):
     block, x = Block(16, 2), torch.randn(2, 7, 16)
     perturb(block, std=0.2)
     expected = torch_twin(block, 16, 2)(x)
-    getattr(block.get_submodule(part), leaf).data.fill_(float(part.startswith("norm") and leaf == "weight"))
+    getattr(block.get_submodule(part), leaf).data.fill_(
+        float(part.startswith("norm") and leaf == "weight")
+    )
     assert largest_difference(block(x), expected) > 1e-3 * expected.abs().max()
 
 

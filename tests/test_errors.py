@@ -7,13 +7,25 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from vit_helpers.ablation.errors import combine, compare, compare_best, crossfit, effect_of, holm, paired
+from vit_helpers.ablation.errors import (
+    combine,
+    compare,
+    compare_best,
+    crossfit,
+    effect_of,
+    holm,
+    paired,
+)
 from vit_helpers.ablation.rows import pack, unpack
 
 
 def table(**changes):
     """Rows of runs, from {change: list of answers, one per seed}"""
-    rows = [(name, seed, pack(right)) for name, answers in changes.items() for seed, right in enumerate(answers)]
+    rows = [
+        (name, seed, pack(right))
+        for name, answers in changes.items()
+        for seed, right in enumerate(answers)
+    ]
     return pd.DataFrame(rows, columns=["change", "seed", "right"])
 
 
@@ -58,7 +70,11 @@ def test_the_error_of_both_is_what_happens_when_both_are_drawn_anew(seeds, image
     draw, n, m = np.random.default_rng(2), 5, 200
     effects = []
     for _ in range(1500):
-        d = draw.normal(0, seeds, (n, 1)) + draw.normal(0, images, (1, m)) + draw.normal(0, 0.3, (n, m))
+        d = (
+            draw.normal(0, seeds, (n, 1))
+            + draw.normal(0, images, (1, m))
+            + draw.normal(0, 0.3, (n, m))
+        )
         effects.append(effect_of(d))
     true = math.sqrt(seeds**2 / n + images**2 / m + 0.3**2 / (n * m))
     assert np.std([effect.difference for effect in effects]) == pytest.approx(true, rel=0.06)
@@ -95,7 +111,11 @@ def test_the_choice_is_never_made_by_what_it_is_reported_on():
 
 
 def test_a_comparison_pairs_seeds_and_images():
-    runs = table(baseline=[[1, 1, 0, 0], [1, 0, 1, 0]], up=[[1, 1, 1, 0], [1, 1, 1, 0]], same=[[1, 1, 0, 0], [1, 0, 1, 0]])
+    runs = table(
+        baseline=[[1, 1, 0, 0], [1, 0, 1, 0]],
+        up=[[1, 1, 1, 0], [1, 1, 1, 0]],
+        same=[[1, 1, 0, 0], [1, 0, 1, 0]],
+    )
     assert paired(runs, "up").tolist() == [[0, 0, 1, 0], [0, 1, 0, 0]]
     lines = compare(runs)
     assert lines.index.to_list() == ["up", "same"] and lines.n.to_list() == [2, 2]
@@ -114,5 +134,7 @@ def test_each_side_is_compared_at_its_best():
     some = {name: [name, f"{name}, slow"] for name in ("baseline", "up")}
     (line,) = compare_best(runs, some).to_dict("records")
     assert line["difference"] == 0.5 and line["n"] == 2 and line["chosen"] == "up, slow: 100%"
-    with pytest.raises(ValueError, match="the candidates of up and baseline have no seed in common"):
+    with pytest.raises(
+        ValueError, match="the candidates of up and baseline have no seed in common"
+    ):
         compare_best(runs[(runs.change != "up") | (runs.seed == 3)], some)

@@ -27,8 +27,12 @@ def no_figures(monkeypatch):
 
 def weights(path, *names, **notes):
     """A model as it is saved by a run, untrained"""
-    config = ViTConfig(image_size=8, patch_size=8, embed_dim=8, depth=1, num_heads=1, num_classes=len(names))
-    save_weights(path, ViT(config), Preprocess(8, (8, 8), "bilinear", (0.5,) * 3, (0.5,) * 3), names, notes)
+    config = ViTConfig(
+        image_size=8, patch_size=8, embed_dim=8, depth=1, num_heads=1, num_classes=len(names)
+    )
+    save_weights(
+        path, ViT(config), Preprocess(8, (8, 8), "bilinear", (0.5,) * 3, (0.5,) * 3), names, notes
+    )
 
 
 def fill(folder, count, first=0):
@@ -45,7 +49,10 @@ def fill(folder, count, first=0):
         (("bus", "train"), "on 20 images of folder"),  # classes
         (("bus", "Test", "Test/more"), "on 30 images of folder"),
         (("val/bus", "val/train", "test/bus", "test/train"), "on 20 images of the test split of"),
-        (("train/bus", "train/train", "test/bus", "test/train", "train", "test"), "on 20 images of the test split of"),
+        (
+            ("train/bus", "train/train", "test/bus", "test/train", "train", "test"),
+            "on 20 images of the test split of",
+        ),
         (("test/bus", "test/train", "bus", "train"), "on 20 images of the test split of"),
     ],
 )
@@ -62,13 +69,29 @@ def test_no_image_is_tested_that_the_run_has_seen(tmp_path, split):
     """Not of a copy of the folder, nor when images were added, which draws exact splits again"""
     fill(tmp_path / "x" / "cat", 20)
     fill(tmp_path / "x" / "dog", 20, 20)
-    small = ["--image-size", 8, "--patch", 8, "--size", "mini", "--set", "depth=1", "--epochs", 1, "--no-cache"]
-    done = command("train", "--data", "folder:x", "--split", split, *small, "--out", "run", cwd=tmp_path)
+    small = [
+        "--image-size",
+        8,
+        "--patch",
+        8,
+        "--size",
+        "mini",
+        "--set",
+        "depth=1",
+        "--epochs",
+        1,
+        "--no-cache",
+    ]
+    done = command(
+        "train", "--data", "folder:x", "--split", split, *small, "--out", "run", cwd=tmp_path
+    )
     accuracy, n = re.search(r"test accuracy ([\d.]+) on (\d+) images", done.stdout).groups()
     (tmp_path / "x").rename(tmp_path / "y")
     done = command("evaluate", "run", "folder:y", cwd=tmp_path)
     note = f"note: {40 - int(n)} of 40 images are left out: run was trained or validated on them\n"
-    assert done.returncode == 0 and done.stdout.startswith(f"{note}accuracy {accuracy} on {n} images of folder:y;"), done
+    assert done.returncode == 0 and done.stdout.startswith(
+        f"{note}accuracy {accuracy} on {n} images of folder:y;"
+    ), done
     fill(tmp_path / "y" / "dog", 10, 40)
     done = command("evaluate", "run/last.safetensors", "folder:y", cwd=tmp_path)
     assert done.returncode == 0 and f"on {int(n) + 10} images of folder:y;" in done.stdout, done
@@ -81,30 +104,46 @@ def test_what_a_source_of_weights_has_seen_is_left_out_too(tmp_path):
     for name, first in (("x", 0), ("y", 40)):
         fill(tmp_path / name / "cat", 20, first)
         fill(tmp_path / name / "dog", 20, first + 20)
-    for words in (["folder:x", *small, "--out", "a"], ["folder:y", "--weights", "a", "--tune", "head", "--out", "b"]):
-        done = command("train", "--data", *words, "--split", "exact", "--epochs", 1, "--no-cache", cwd=tmp_path)
+    for words in (
+        ["folder:x", *small, "--out", "a"],
+        ["folder:y", "--weights", "a", "--tune", "head", "--out", "b"],
+    ):
+        done = command(
+            "train", "--data", *words, "--split", "exact", "--epochs", 1, "--no-cache", cwd=tmp_path
+        )
         assert done.returncode == 0, done
     for folder in ("x", "y"):
         done = command("evaluate", "b", f"folder:{folder}", cwd=tmp_path)
-        assert done.stdout.startswith("note: 34 of 40 images are left out: b was trained or validated on them"), done
+        assert done.stdout.startswith(
+            "note: 34 of 40 images are left out: b was trained or validated on them"
+        ), done
     weights(tmp_path / "w.safetensors", "cat", "dog")  # as of an older version
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
-    assert done.stdout.startswith("note: it is unknown which images w.safetensors was trained on: these may be"), done
+    assert done.stdout.startswith(
+        "note: it is unknown which images w.safetensors was trained on: these may be"
+    ), done
 
 
 def test_a_run_that_has_seen_all_images_is_not_tested_on_them(tmp_path):
     fill(tmp_path / "x" / "cat", 4)
-    seen = b"".join(sha256(file.read_bytes()).digest()[:4] for file in (tmp_path / "x" / "cat").iterdir())
+    seen = b"".join(
+        sha256(file.read_bytes()).digest()[:4] for file in (tmp_path / "x" / "cat").iterdir()
+    )
     weights(tmp_path / "w.safetensors", "cat", "dog", seen=b64encode(seen).decode())
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
-    assert done.returncode == 1 and "was trained or validated on all of these 4 images: test it on other" in done.stderr
+    assert (
+        done.returncode == 1
+        and "was trained or validated on all of these 4 images: test it on other" in done.stderr
+    )
 
 
 # Names
 
 
 def test_a_name_is_the_same_text_in_every_locale():
-    assert as_text("日本".encode().decode("ascii", "surrogateescape")) == as_text("日本") == "日本"  # as with LC_ALL=C
+    assert (
+        as_text("日本".encode().decode("ascii", "surrogateescape")) == as_text("日本") == "日本"
+    )  # as with LC_ALL=C
     assert as_text(Path(os.fsdecode(b"caf\xe9"))) == r"caf\xe9"
 
 
@@ -116,22 +155,33 @@ def test_names_that_are_not_utf_8_are_trained_on_tested_and_predicted(tmp_path):
     except OSError:
         pytest.skip("this file system has no such names")
     fill(home / "日本", 20, 20)
-    out, words = Path(os.fsdecode(b"out\xff")), ["--data", f"folder:{home}", "--split", "exact", "--epochs", 1, "--no-cache"]
+    out, words = (
+        Path(os.fsdecode(b"out\xff")),
+        ["--data", f"folder:{home}", "--split", "exact", "--epochs", 1, "--no-cache"],
+    )
     small = ["--image-size", 8, "--patch", 8, "--size", "mini", "--set", "depth=1"]
     done = command("train", *words, *small, "--out", out, cwd=tmp_path)
     assert done.returncode == 0, done
     assert load_weights(tmp_path / out / "weights.safetensors").class_names == (r"caf\xe9", "日本")
     done = command("evaluate", out, f"folder:{home}", cwd=tmp_path)
     assert done.returncode == 0 and "6 images of folder:" in done.stdout, done
-    done = command("predict", home, "--weights", out, "--csv", out.with_suffix(".csv"), cwd=tmp_path)
+    done = command(
+        "predict", home, "--weights", out, "--csv", out.with_suffix(".csv"), cwd=tmp_path
+    )
     assert done.returncode == 0, done
     with (tmp_path / out).with_suffix(".csv").open(encoding="utf-8") as file:
         head, *rows = csv.reader(file)
-    assert head[3:] == [r"p(caf\xe9)", "p(日本)"] and len(rows) == 40 and rows[0][0].endswith(r"dir\xff/caf\xe9/0.ppm")
+    assert (
+        head[3:] == [r"p(caf\xe9)", "p(日本)"]
+        and len(rows) == 40
+        and rows[0][0].endswith(r"dir\xff/caf\xe9/0.ppm")
+    )
     assert command("train", "--resume", out, "--no-cache", cwd=tmp_path).returncode == 0
     foreign = (tmp_path / out).with_suffix(".safetensors")
     shutil.copy(tmp_path / out / "weights.safetensors", foreign)
-    assert command("train", *words, "--weights", foreign, "--out", "b", cwd=tmp_path).returncode == 0
+    assert (
+        command("train", *words, "--weights", foreign, "--out", "b", cwd=tmp_path).returncode == 0
+    )
 
 
 # Results that cannot be written
@@ -140,12 +190,30 @@ def test_names_that_are_not_utf_8_are_trained_on_tested_and_predicted(tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["evaluate", "w.safetensors", "folder:x", "--out", "a.txt"], "unknown ending of a.txt 'txt', known: .*png"),
-        (["evaluate", "w.safetensors", "folder:x", "--out", "file/a.png"], "file/a.png cannot be written: file is not a f"),
-        (["predict", "x/cat/0.ppm", "--weights", "w.safetensors", "--out", "a.txt"], "unknown ending of a.txt 'txt', known"),
-        (["predict", "x", "--weights", "w.safetensors", "--csv", "file/a.csv"], "file/a.csv cannot be written: file is not"),
-        (["predict", "x", "--weights", "w.safetensors", "--csv", "x"], "x cannot be written: it is a folder"),
-        (["ablate", "x.toml", "--out", "file/a.csv"], "file/a.csv cannot be written: file is not a folder"),
+        (
+            ["evaluate", "w.safetensors", "folder:x", "--out", "a.txt"],
+            "unknown ending of a.txt 'txt', known: .*png",
+        ),
+        (
+            ["evaluate", "w.safetensors", "folder:x", "--out", "file/a.png"],
+            "file/a.png cannot be written: file is not a f",
+        ),
+        (
+            ["predict", "x/cat/0.ppm", "--weights", "w.safetensors", "--out", "a.txt"],
+            "unknown ending of a.txt 'txt', known",
+        ),
+        (
+            ["predict", "x", "--weights", "w.safetensors", "--csv", "file/a.csv"],
+            "file/a.csv cannot be written: file is not",
+        ),
+        (
+            ["predict", "x", "--weights", "w.safetensors", "--csv", "x"],
+            "x cannot be written: it is a folder",
+        ),
+        (
+            ["ablate", "x.toml", "--out", "file/a.csv"],
+            "file/a.csv cannot be written: file is not a folder",
+        ),
         (["live", "--out", "file/a.html"], "file/a.html cannot be written: file is not a folder"),
         (["shards", "folder:x", "file/new"], "file/new cannot be written: file is not a folder"),
         (["shards", "folder:x", "/proc/new"], "/proc/new cannot be written: "),
@@ -157,7 +225,11 @@ def test_what_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch, w
     (tmp_path / "file").touch()
     weights(tmp_path / "w.safetensors", "cat", "dog")
     (tmp_path / "x.toml").write_text("seeds = 1")
-    for work in ("pretrained.predictions.predict_files", "data.shards.draw_splits", "live.page.live_page"):
+    for work in (
+        "pretrained.predictions.predict_files",
+        "data.shards.draw_splits",
+        "live.page.live_page",
+    ):
         monkeypatch.setattr(f"vit_helpers.{work}", lambda *what: pytest.fail("worked"))
     done = command(*words, cwd=tmp_path)
     assert done.returncode == 1 and done.stderr.startswith("error: "), done
@@ -172,7 +244,9 @@ def test_a_folder_that_another_command_fills_meanwhile_stays(tmp_path):
     ):
         (tmp_path / "x").mkdir()
         (tmp_path / "x" / "index.json").touch()
-    assert [path.name for path in tmp_path.iterdir()] == ["x"] and len(list((tmp_path / "x").iterdir())) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["x"] and len(
+        list((tmp_path / "x").iterdir())
+    ) == 1
 
 
 def test_a_folder_that_cannot_be_read_is_named_by_predict(tmp_path, monkeypatch):

@@ -17,7 +17,18 @@ import pytest
 
 from tools import execute
 from tools import main as run_tool
-from tools.execute import MEASURED, METADATA, ROOT, TAG, all_notebooks, blur, hashes, measure, sanitize_rules, setup_source
+from tools.execute import (
+    MEASURED,
+    METADATA,
+    ROOT,
+    TAG,
+    all_notebooks,
+    blur,
+    hashes,
+    measure,
+    sanitize_rules,
+    setup_source,
+)
 
 # The setup cell
 
@@ -29,14 +40,20 @@ def python(code, cwd, *paths):
     """Run code in a fresh process in a folder, in which vit_helpers is found only there or at these paths."""
     forget = f"{FORGET} + {list(map(str, paths))}\n"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run([sys.executable, "-c", forget + code], cwd=cwd, env=env, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", forget + code], cwd=cwd, env=env, capture_output=True, text=True
+    )
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """A folder with the contents of the wheel, as pip would install it, and nothing else"""
     folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
+        cwd=ROOT,
+        check=True,
+    )
     with zipfile.ZipFile(*folder.glob("*.whl")) as file:
         file.extractall(folder / "site")
     return folder / "site"
@@ -48,7 +65,9 @@ WHERE = "\nimport vit_helpers; print(vit_helpers.__file__)"
 @pytest.mark.parametrize("folder", [".", "notebooks", "notebooks/solutions"])
 def test_setup_finds_the_clone_without_installing(folder):
     done = python(f"{setup_source('')}\n{setup_source('')}{WHERE}", ROOT / folder)
-    assert (ROOT / folder / done.stdout.strip()).resolve() == ROOT / "vit_helpers" / "__init__.py", done.stderr
+    assert (
+        ROOT / folder / done.stdout.strip()
+    ).resolve() == ROOT / "vit_helpers" / "__init__.py", done.stderr
 
 
 def test_setup_prefers_the_clone_of_the_notebook_to_an_installed_package(wheel):
@@ -64,11 +83,16 @@ def test_setup_finds_the_installed_package(wheel, tmp_path):
 
 def test_setup_says_what_to_do_when_nothing_is_there(tmp_path):
     done = python(setup_source(""), tmp_path)
-    assert "AssertionError: not found: run this in the repository or pip install vit_helpers" in done.stderr
+    assert (
+        "AssertionError: not found: run this in the repository or pip install vit_helpers"
+        in done.stderr
+    )
 
 
 def test_setup_is_short_and_fetches_the_package_by_its_address_and_tag_alone():
-    local, published = (setup_source(address).splitlines() for address in ("", "https://github.com/a/b"))
+    local, published = (
+        setup_source(address).splitlines() for address in ("", "https://github.com/a/b")
+    )
     assert len(local) <= 7 and published[: len(local) - 1] == local[:-1]
     assert len(published) - len(local) + 1 <= 8
     text = "\n".join(published)
@@ -92,9 +116,14 @@ def imports():
 def resolve(wanted, folder, site):
     """Where the package is found in a folder, beside an installed package, and what is not; for a process of its own"""
     os.chdir(folder)
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("tools", "vit_helpers")]:
+    for name in [
+        name for name in sys.modules if name.partition(".")[0] in ("tools", "vit_helpers")
+    ]:
         del sys.modules[name]
-    sys.path[:] = [*(path for path in sys.path if path and not Path(path, "vit_helpers").exists()), str(site)]
+    sys.path[:] = [
+        *(path for path in sys.path if path and not Path(path, "vit_helpers").exists()),
+        str(site),
+    ]
     lost = []
     for module, name in [*wanted, ("tools", None)]:
         try:
@@ -108,9 +137,14 @@ def resolve(wanted, folder, site):
 
 def test_every_import_of_every_notebook_is_in_the_wheel_and_tools_are_not(wheel, tmp_path):
     assert sum(module.startswith("vit_helpers") for module, _ in imports()) > 100
-    with multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn").Pool(1) as pool:
+    with multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn").Pool(
+        1
+    ) as pool:
         found, lost = pool.apply(resolve, (imports(), tmp_path, wheel))
-    assert (found, lost) == (str(wheel / "vit_helpers" / "__init__.py"), ["No module named 'tools'"])
+    assert (found, lost) == (
+        str(wheel / "vit_helpers" / "__init__.py"),
+        ["No module named 'tools'"],
+    )
 
 
 # Executing
@@ -123,7 +157,9 @@ def no_other_kernels():
 
 
 def small_notebook(path, *sources, **metadata):
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, metadata=metadata) for source in sources])
+    book = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source, metadata=metadata) for source in sources]
+    )
     nbformat.write(book, path)
     return path
 
@@ -158,7 +194,9 @@ def test_outputs_are_stored_together_or_not_at_all(tmp_path, executed):
     path = small_notebook(tmp_path / "0.ipynb", first, "import random; x = 1; print('two')")
     executed(path)
     took = nbformat.read(path, as_version=4).cells[0].outputs
-    path.write_text(path.read_text().replace("x = 1", "x = 2"))  # the other cell: it prints the same
+    path.write_text(
+        path.read_text().replace("x = 1", "x = 2")
+    )  # the other cell: it prints the same
     assert "0.ipynb: written" in executed(path)[1]
     assert nbformat.read(path, as_version=4).cells[0].outputs != took
 
@@ -173,11 +211,19 @@ def test_hashes_tell_what_was_changed_after_the_run(tmp_path, executed):
     nbformat.write(book, path)
     executed(path)
     text = path.read_text()
-    changes = [("b25l", "dHdv", {"outputs"}), ('"three\\n"', '"four\\n"', {"outputs"}), ("3 - 1", "4 - 2", {"code"})]
+    changes = [
+        ("b25l", "dHdv", {"outputs"}),
+        ('"three\\n"', '"four\\n"', {"outputs"}),
+        ("3 - 1", "4 - 2", {"code"}),
+    ]
     for old, new, parts in [*changes, ("# @title Setup", "# published", set())]:
         assert text.count(old) == 1
         changed = nbformat.reads(text.replace(old, new), as_version=4)
-        assert {name for name, value in hashes(changed).items() if value != changed.metadata.executed[name]} == parts
+        assert {
+            name
+            for name, value in hashes(changed).items()
+            if value != changed.metadata.executed[name]
+        } == parts
 
 
 def test_an_image_of_what_was_measured_stays_with_its_table():
@@ -196,7 +242,10 @@ def test_only_times_speeds_and_memory_are_blurred():
         cells = ({"metadata": {}, "outputs": [{"text": text}]} for text in (one, two))
         return len({json.dumps(blur(cell, sanitize_rules())) for cell in cells}) == 1
 
-    assert same("40 epochs took 9.1 s, 1,200 images/s, 80 MiB", "40 epochs took 12 s, 980.5 images/s, 1,001 MiB")
+    assert same(
+        "40 epochs took 9.1 s, 1,200 images/s, 80 MiB",
+        "40 epochs took 12 s, 980.5 images/s, 1,001 MiB",
+    )
     assert not same("40 epochs took 9.1 s", "41 epochs took 9.1 s")
     assert not same("accuracy 0.991", "accuracy 0.992")
     assert not same("16 squares", "17 squares")
@@ -211,18 +260,36 @@ def test_a_notebook_that_fails_stays_as_it_was_and_the_next_one_runs(tmp_path, e
     status, out, err = executed(*fail, fine)
     assert status == 1 and "Traceback" not in err.partition(str(fail[1]))[2]
     assert f"{fail[0]}: failed, left as it was" in err and "ZeroDivisionError" in err
-    assert f"{fail[1]}: failed, left as it was" in err and f"{fail[2]}: failed, left as it was\nNotebook does not" in err
+    assert (
+        f"{fail[1]}: failed, left as it was" in err
+        and f"{fail[2]}: failed, left as it was\nNotebook does not" in err
+    )
     assert f"{fine}: written" in out and [path.read_bytes() for path in fail] == before
     status, out, err = executed(tmp_path / "none.ipynb")
-    assert (status, out) == (1, "") and err.startswith("error: ") and str(tmp_path / "none.ipynb") in err
+    assert (
+        (status, out) == (1, "")
+        and err.startswith("error: ")
+        and str(tmp_path / "none.ipynb") in err
+    )
 
 
 def test_nbval_notices_a_changed_output(tmp_path, executed):
     path = small_notebook(tmp_path / "0.ipynb", "print('same')", "print('one')")
     assert executed(path)[0] == 0
     path.write_text(path.read_text().replace("one\\n", "two\\n"))
-    words = ["-q", "-o", "addopts=", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", path]
-    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=tmp_path, capture_output=True, text=True)
+    words = [
+        "-q",
+        "-o",
+        "addopts=",
+        "-p",
+        "no:cacheprovider",
+        "--nbval",
+        "--nbval-current-env",
+        path,
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=tmp_path, capture_output=True, text=True
+    )
     assert "1 failed, 1 passed" in done.stdout, done.stdout
 
 
@@ -248,7 +315,9 @@ def small_series(folder, readme=README, card=CARD):
     """A notebook with a card that holds 300 MiB for half a second, and the README.md beside its folder"""
     (folder / "notebooks").mkdir()
     (folder / "README.md").write_text(readme)
-    path = small_notebook(folder / "notebooks" / "0.ipynb", "import time", "x = b'x' * 300 * 2**20; time.sleep(0.5)")
+    path = small_notebook(
+        folder / "notebooks" / "0.ipynb", "import time", "x = b'x' * 300 * 2**20; time.sleep(0.5)"
+    )
     book = nbformat.read(path, as_version=4)
     book.cells.insert(0, nbformat.v4.new_markdown_cell(card))
     nbformat.write(book, path)
@@ -284,7 +353,9 @@ def test_cards_measure_a_notebook_and_write_what_it_cost(tmp_path, executed):
     card = MEASURED.search(card_of(path))
     assert card.groups() == (seconds, memory)
     assert card_of(path) == CARD.replace("| time and memory | seconds, under 1 GB |", card.group())
-    assert (tmp_path / "README.md").read_text() == README.replace("b | | |", f"b | {seconds} | {memory} |")
+    assert (tmp_path / "README.md").read_text() == README.replace(
+        "b | | |", f"b | {seconds} | {memory} |"
+    )
 
 
 def test_without_cards_the_cost_is_printed_and_not_written(tmp_path, pretend):
@@ -314,7 +385,10 @@ def test_a_readme_changed_by_hand_is_brought_back_to_the_card(tmp_path, pretend)
     before = bytes_of(path)
     readme = tmp_path / "README.md"
     readme.write_text(readme.read_text().replace("| 48 s |", "| 8 s |"))
-    assert pretend("--cards", path, costs=(50, 1.3)) == (0, f"README.md: written\n{path}: unchanged, 50 s, 1.3 GiB\n")
+    assert pretend("--cards", path, costs=(50, 1.3)) == (
+        0,
+        f"README.md: written\n{path}: unchanged, 50 s, 1.3 GiB\n",
+    )
     assert bytes_of(path) == before
 
 

@@ -27,20 +27,38 @@ def torchvisions():
 
 
 def timms():
-    return timm.models.vision_transformer.VisionTransformer(16, 8, num_classes=5, embed_dim=64, depth=2, num_heads=4)
+    return timm.models.vision_transformer.VisionTransformer(
+        16, 8, num_classes=5, embed_dim=64, depth=2, num_heads=4
+    )
 
 
 def huggingfaces():
-    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+    sizes = {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 256,
+    }
     return ViTForImageClassification(HFConfig(image_size=16, patch_size=8, num_labels=5, **sizes))
 
 
-TWINS = {"torchvision": torchvisions, "timm": timms, "Hugging Face": huggingfaces, "this series": lambda: ViT(CONFIG)}
+TWINS = {
+    "torchvision": torchvisions,
+    "timm": timms,
+    "Hugging Face": huggingfaces,
+    "this series": lambda: ViT(CONFIG),
+}
 WRAPPINGS = {
     "plain.pth": lambda state: state,
     "parallel.pt": lambda state: {f"module.{key}": value for key, value in state.items()},
-    "lightning.ckpt": lambda state: {"epoch": 3, "state_dict": {f"model.{key}": value for key, value in state.items()}},
-    "nested.bin": lambda state: {"model": {"state_dict": {f"module.backbone.{k}": w for k, w in state.items()}}, "lr": 0.1},
+    "lightning.ckpt": lambda state: {
+        "epoch": 3,
+        "state_dict": {f"model.{key}": value for key, value in state.items()},
+    },
+    "nested.bin": lambda state: {
+        "model": {"state_dict": {f"module.backbone.{k}": w for k, w in state.items()}},
+        "lr": 0.1,
+    },
     "moco.pth.tar": lambda state: {"model": state, "optimizer": {"state": {}}},
     "half.pth": lambda state: {key: value.double() for key, value in state.items()},
     "plain.safetensors": None,
@@ -77,14 +95,20 @@ def test_files_of_every_library_give_its_logits(library, name, tmp_path):
 
 
 def test_other_names_are_answered_with_the_nearest_layout(tmp_path):
-    state = twin("timm").state_dict() | {"dist_token": torch.zeros(1, 1, 64), "head_dist.weight": torch.zeros(5, 64)}
+    state = twin("timm").state_dict() | {
+        "dist_token": torch.zeros(1, 1, 64),
+        "head_dist.weight": torch.zeros(5, 64),
+    }
     torch.save(state, path := tmp_path / "distilled.pth")
     with pytest.raises(
-        ValueError, match=r"nearest to the layout of timm, but 2 of its 34 names do not belong to it: dist_token, head_dist"
+        ValueError,
+        match=r"nearest to the layout of timm, but 2 of its 34 names do not belong to it: dist_token, head_dist",
     ):
         load_pretrained(path)
     torch.save(torchvision.models.resnet18().state_dict(), path)
-    with pytest.raises(ValueError, match=r"names of no known layout, torchvision, timm, .*conv1\.weight"):
+    with pytest.raises(
+        ValueError, match=r"names of no known layout, torchvision, timm, .*conv1\.weight"
+    ):
         load_pretrained(path)
 
 
@@ -96,7 +120,9 @@ class Payload:
 @pytest.mark.parametrize("content", [Payload(), {"state_dict": Payload()}, torch.nn.Linear(2, 2)])
 def test_no_code_of_a_file_runs(tmp_path, capsys, content):
     torch.save(content, path := tmp_path / "evil.pth")
-    with pytest.raises(ValueError, match="pickled objects, which could run code: save only the state_dict"):
+    with pytest.raises(
+        ValueError, match="pickled objects, which could run code: save only the state_dict"
+    ):
         load_pretrained(path)
     assert not capsys.readouterr().out
 
@@ -121,7 +147,9 @@ def test_files_that_hold_no_weights_are_named(tmp_path, content, says):
 def test_what_a_file_cannot_tell_is_asked_for(tmp_path):
     model = ViT(ViTConfig(16, 8, 3, 5, 24, 1, 3))
     torch.save(model.state_dict(), path := tmp_path / "narrow.pth")
-    with pytest.raises(ValueError, match="width 24 do not show the number of heads: give num_heads"):
+    with pytest.raises(
+        ValueError, match="width 24 do not show the number of heads: give num_heads"
+    ):
         load_pretrained(path)
     assert load_pretrained(path, num_heads=3).model.config == model.config
     with pytest.raises(ValueError, match="says how many heads"):
@@ -134,7 +162,13 @@ def test_hidden_widths_are_not_rounded_down():
     """120 / 88 * 88 is 119.99999999999999"""
     state = ViT(ViTConfig(8, 8, 1, 2, 88, 1, 8, mlp_ratio=1.364)).state_dict()
     assert len(state["blocks.0.mlp.fc1.bias"]) == 120
-    assert assemble(state, 8, Preprocess(8, (8, 8), "bilinear", (0.5,), (0.5,)), ()).model.config.mlp_ratio * 88 >= 120
+    assert (
+        assemble(
+            state, 8, Preprocess(8, (8, 8), "bilinear", (0.5,), (0.5,)), ()
+        ).model.config.mlp_ratio
+        * 88
+        >= 120
+    )
 
 
 def test_a_description_of_another_model_is_refused(tmp_path):
@@ -163,7 +197,12 @@ def photos(tmp_path_factory):
     return folder
 
 
-WAYS = [("torchvision", "head"), ("timm", "lora"), ("Hugging Face", "full"), ("this series", "head")]
+WAYS = [
+    ("torchvision", "head"),
+    ("timm", "lora"),
+    ("Hugging Face", "full"),
+    ("this series", "head"),
+]
 
 
 @pytest.mark.parametrize(("library", "tune"), WAYS)
@@ -174,13 +213,30 @@ def test_weights_of_every_library_are_fine_tuned_in_three_ways(photos, tmp_path,
         weights = tmp_path / "folder"
         for one in (model, ViTImageProcessor(size={"height": 16, "width": 16})):
             one.save_pretrained(weights)
-    words = ["--weights", weights, "--tune", tune, "--epochs", 2, "--out", "run", "--rank", 2 if tune == "lora" else None]
+    words = [
+        "--weights",
+        weights,
+        "--tune",
+        tune,
+        "--epochs",
+        2,
+        "--out",
+        "run",
+        "--rank",
+        2 if tune == "lora" else None,
+    ]
     words = words if tune == "lora" else words[:-2]
     done = command("train", "--data", f"folder:{photos}", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "16 x 16 pixels" in done.stdout and re.search(rf"\({tune}: [\d,]+ of them are trained\)", done.stdout)
+    assert "16 x 16 pixels" in done.stdout and re.search(
+        rf"\({tune}: [\d,]+ of them are trained\)", done.stdout
+    )
     before, after = load_pretrained(weights).model, load_pretrained(tmp_path / "run").model
-    changed = {name for name, w in after.state_dict().items() if not torch.equal(w, before.state_dict()[name])}
+    changed = {
+        name
+        for name, w in after.state_dict().items()
+        if not torch.equal(w, before.state_dict()[name])
+    }
     changed -= {"head.weight", "head.bias"}
     assert {
         "full": len(changed) > 20,
@@ -200,7 +256,11 @@ def test_weights_of_our_own_run_are_fine_tuned_at_another_size(photos, tmp_path)
     done = command("train", "--data", f"folder:{photos}", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     new = load_pretrained(tmp_path / "new")
-    assert new.model.config.grid == (3, 3) and new.class_names == ("blue", "red") and new.preprocess.mean == (0.4,) * 3
+    assert (
+        new.model.config.grid == (3, 3)
+        and new.class_names == ("blue", "red")
+        and new.preprocess.mean == (0.4,) * 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,7 +273,10 @@ def test_weights_of_our_own_run_are_fine_tuned_at_another_size(photos, tmp_path)
         (["--weights", "plain.pth", "--set", "norm=last"], "the weights plain.pth determine norm"),
         (["--tune", "head"], "there is nothing to fine-tune without weights"),
         (["--weights", "ours:seven"], "needs images with 1 channels, those of folder:.* have 3"),
-        (["--weights", "plain.pth", "--image-size", "20"], "the patches of plain.pth have side 8: give an image size"),
+        (
+            ["--weights", "plain.pth", "--image-size", "20"],
+            "the patches of plain.pth have side 8: give an image size",
+        ),
         (["--weights", "plain.pth", "--tune", "lora", "--rank", "65"], "from 1 to 64, got 65"),
     ],
 )

@@ -6,7 +6,14 @@ import torch
 from vit_helpers.embeddings import resize_positions
 from vit_helpers.encoder import Block
 from vit_helpers.parity import perturb
-from vit_helpers.pretrained.finetune import LoRA, add_lora, freeze, layerwise_lr_decay, merge_lora, transfer_weights
+from vit_helpers.pretrained.finetune import (
+    LoRA,
+    add_lora,
+    freeze,
+    layerwise_lr_decay,
+    merge_lora,
+    transfer_weights,
+)
 from vit_helpers.training.optimizers import param_groups
 from vit_helpers.training.presets import NormLastBlock
 from vit_helpers.vit import ViT, ViTConfig
@@ -15,7 +22,11 @@ from vit_helpers.vit import ViT, ViTConfig
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    model = ViT(ViTConfig.from_name("mini/4", image_size=(8, 12), in_chans=1, num_classes=10, representation_size=16))
+    model = ViT(
+        ViTConfig.from_name(
+            "mini/4", image_size=(8, 12), in_chans=1, num_classes=10, representation_size=16
+        )
+    )
     perturb(model, std=0.2)
     return model.eval()
 
@@ -30,7 +41,11 @@ def images():
 
 def test_new_classes_get_a_head_of_zeros_and_the_features_stay(model, images):
     new = transfer_weights(model, num_classes=4)
-    assert new(images).shape == (3, 4) and not new(images).any() and new.config.representation_size is None
+    assert (
+        new(images).shape == (3, 4)
+        and not new(images).any()
+        and new.config.representation_size is None
+    )
     assert torch.equal(new.forward_features(images), model.forward_features(images))
     assert model(images).shape == (3, 10) and not new.training
     new.blocks[0].mlp.fc1.weight.data.zero_()
@@ -45,13 +60,17 @@ def test_no_change_gives_an_equal_model(model, images):
 def test_larger_images_get_interpolated_position_embeddings(model):
     new = transfer_weights(model, image_size=(16, 12))
     wanted = resize_positions(model.token_embed.pos_embed, (2, 3), (4, 3))
-    assert torch.equal(new.token_embed.pos_embed, wanted) and new(torch.randn(1, 1, 16, 12)).shape == (1, 10)
+    assert torch.equal(new.token_embed.pos_embed, wanted) and new(
+        torch.randn(1, 1, 16, 12)
+    ).shape == (1, 10)
     assert torch.equal(new.head.weight, model.head.weight)
 
 
 @pytest.mark.parametrize("positions", ["sincos", "none"])
 def test_positions_that_are_not_learned_need_no_stretching(positions):
-    old = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=2, positions=positions))
+    old = ViT(
+        ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=2, positions=positions)
+    )
     assert transfer_weights(old, image_size=16)(torch.randn(1, 1, 16, 16)).shape == (1, 2)
 
 
@@ -66,7 +85,9 @@ def test_custom_blocks_are_kept(images):
     model = ViT(config, PostNormBlock)
     perturb(model, std=0.2)
     new = transfer_weights(model)
-    assert torch.equal(new(images), model(images)) and {type(block) for block in new.blocks} == {PostNormBlock}
+    assert torch.equal(new(images), model(images)) and {type(block) for block in new.blocks} == {
+        PostNormBlock
+    }
     new.blocks[0].mlp.fc1.weight.data.zero_()
     assert model.blocks[0].mlp.fc1.weight.any()
     with pytest.raises(ValueError, match="dropout of custom blocks cannot change"):
@@ -84,7 +105,9 @@ def test_what_cannot_change_is_named(model):
 def test_only_the_named_parts_learn(model):
     names = [name for name, p in freeze(model).named_parameters() if p.requires_grad]
     assert names == ["head.weight", "head.bias"]
-    names = [name for name, p in freeze(model, ("head", "norm.")).named_parameters() if p.requires_grad]
+    names = [
+        name for name, p in freeze(model, ("head", "norm.")).named_parameters() if p.requires_grad
+    ]
     assert names == ["norm.weight", "norm.bias", "head.weight", "head.bias"]
 
 
@@ -124,7 +147,12 @@ def test_a_model_with_lora_learns_few_numbers_and_merges_back(model, images):
     assert torch.allclose(merged(images), after, atol=1e-5)
     assert merged.state_dict().keys() == plain.keys()
     changed = {key for key, w in merged.state_dict().items() if not torch.equal(w, plain[key])}
-    assert changed == {"blocks.0.attn.qkv.weight", "blocks.1.attn.qkv.weight", "head.weight", "head.bias"}
+    assert changed == {
+        "blocks.0.attn.qkv.weight",
+        "blocks.1.attn.qkv.weight",
+        "head.weight",
+        "head.bias",
+    }
 
 
 # Rates by layer
@@ -144,19 +172,26 @@ def test_earlier_layers_learn_more_slowly(model):
         return rate[id(named[name])]
 
     assert of("head.weight") == of("norm.weight") == of("pre_logits.0.weight") == 1e-3
-    assert of("blocks.1.attn.qkv.weight") == of("blocks.1.norm1.bias") == 5e-4 and of("blocks.0.mlp.fc1.weight") == 2.5e-4
+    assert (
+        of("blocks.1.attn.qkv.weight") == of("blocks.1.norm1.bias") == 5e-4
+        and of("blocks.0.mlp.fc1.weight") == 2.5e-4
+    )
     assert of("patch_embed.proj.weight") == 1.25e-4 and of("token_embed.pos_embed") == 1.25e-3
     assert decays[id(named["head.bias"])] == 0 and decays[id(named["head.weight"])] == 0.1
 
 
 def test_a_decay_of_one_changes_no_rate(model):
-    assert {group["lr"] for group in layerwise_lr_decay(model, param_groups(model, 1e-3, 0.1, 1.0), 1.0)} == {1e-3}
+    assert {
+        group["lr"] for group in layerwise_lr_decay(model, param_groups(model, 1e-3, 0.1, 1.0), 1.0)
+    } == {1e-3}
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("block", [Block, NormLastBlock])
 @pytest.mark.parametrize("positions", ["learned", "sincos"])
 def test_the_dtype_stays(dtype, block, positions):
-    config = ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=3, depth=1, positions=positions)
+    config = ViTConfig.from_name(
+        "mini/4", image_size=8, in_chans=1, num_classes=3, depth=1, positions=positions
+    )
     new = transfer_weights(ViT(config, block).to(dtype), num_classes=5, image_size=12)
     assert new(torch.randn(2, 1, 12, 12, dtype=dtype)).dtype == dtype

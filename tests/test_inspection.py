@@ -20,12 +20,22 @@ from vit_helpers.parity import perturb
 from vit_helpers.vit import ViT, ViTConfig
 
 
-@pytest.fixture(scope="module", params=[(True, "cls"), (False, "avg")], ids=["class token", "no class token"])
+@pytest.fixture(
+    scope="module", params=[(True, "cls"), (False, "avg")], ids=["class token", "no class token"]
+)
 def model(request):
     torch.manual_seed(0)
     token, pool = request.param
     model = ViT(
-        ViTConfig.from_name("mini/4", image_size=(12, 16), in_chans=1, num_classes=5, depth=3, class_token=token, pool=pool)
+        ViTConfig.from_name(
+            "mini/4",
+            image_size=(12, 16),
+            in_chans=1,
+            num_classes=5,
+            depth=3,
+            class_token=token,
+            pool=pool,
+        )
     )
     perturb(model, std=0.2)
     return model.eval()
@@ -63,7 +73,9 @@ def test_what_cannot_be_mapped_is_named():
     with pytest.raises(ValueError, match=r"without a class token: pass query=\(row, column\)"):
         attention_map(random_weights(1, 1, 12, 12), (3, 4))
     for query in ((3, 0), (0, 4), (-1, 0)):
-        with pytest.raises(ValueError, match=rf"no patch \({query[0]}, {query[1]}\) in a grid of 3 x 4"):
+        with pytest.raises(
+            ValueError, match=rf"no patch \({query[0]}, {query[1]}\) in a grid of 3 x 4"
+        ):
             attention_map(random_weights(1, 1, 13, 13), (3, 4), query)
 
 
@@ -86,7 +98,9 @@ def test_rollout_rows_sum_to_one():
 def test_rollout_of_one_layer_and_of_none_that_moves():
     one = random_weights(2, 3, 13, 13)
     assert torch.allclose(rollout([one], residual=0), one.mean(dim=1))
-    assert torch.allclose(rollout([torch.eye(13).expand(2, 3, 13, 13)] * 5), torch.eye(13).expand(2, 13, 13))
+    assert torch.allclose(
+        rollout([torch.eye(13).expand(2, 3, 13, 13)] * 5), torch.eye(13).expand(2, 13, 13)
+    )
 
 
 def test_rollout_follows_the_order_of_the_layers():
@@ -116,19 +130,27 @@ def test_gradients_are_those_of_the_weights(model, images):
 
 def test_gradients_of_another_class_and_nothing_left_behind(model, images):
     before = {name: p.clone() for name, p in model.state_dict().items()}
-    for weights, own in zip(attention_gradients(model, images)[0], model.attention_weights(images), strict=True):
+    for weights, own in zip(
+        attention_gradients(model, images)[0], model.attention_weights(images), strict=True
+    ):
         assert torch.equal(weights, own)
     one, two = (attention_gradients(model, images, torch.tensor([k, k]))[1][0] for k in (0, 1))
     assert not torch.allclose(one, two)
     assert all(p.grad is None for p in model.parameters())
     assert all(torch.equal(before[name], p) for name, p in model.state_dict().items())
-    assert not any(block.attn._forward_pre_hooks or block.attn.proj._forward_pre_hooks for block in model.blocks)
+    assert not any(
+        block.attn._forward_pre_hooks or block.attn.proj._forward_pre_hooks
+        for block in model.blocks
+    )
 
 
 def test_hooks_are_gone_after_an_error_too(model):
     with pytest.raises(ValueError, match="12 x 16"):
         attention_gradients(model, torch.randn(1, 1, 8, 8))
-    assert not any(block.attn._forward_pre_hooks or block.attn.proj._forward_pre_hooks for block in model.blocks)
+    assert not any(
+        block.attn._forward_pre_hooks or block.attn.proj._forward_pre_hooks
+        for block in model.blocks
+    )
 
 
 def test_gradients_also_where_gradients_are_off_or_the_model_is_frozen(model, images):
@@ -162,19 +184,27 @@ def test_distance_of_uniform_attention_in_a_row_of_patches(n):
     """The mean of |i - j| over 0 .. n-1 is (n^2 - 1) / 3n"""
     for T in (n, n + 1):
         distance = attention_distance(uniform(T), (1, n), patch_size=4)
-        assert distance.shape == (1, 2) and torch.allclose(distance, torch.tensor(4 * (n**2 - 1) / (3 * n)))
-    assert torch.allclose(attention_distance(uniform(n), (n, 1), 4), torch.tensor(4 * (n**2 - 1) / (3 * n)))
+        assert distance.shape == (1, 2) and torch.allclose(
+            distance, torch.tensor(4 * (n**2 - 1) / (3 * n))
+        )
+    assert torch.allclose(
+        attention_distance(uniform(n), (n, 1), 4), torch.tensor(4 * (n**2 - 1) / (3 * n))
+    )
 
 
 def test_distance_of_uniform_attention_over_a_fine_square():
     """The mean distance of two points of a unit square is (2 + sqrt 2 + 5 ln(1 + sqrt 2)) / 15 = 0.5214"""
     closed = (2 + math.sqrt(2) + 5 * math.log(1 + math.sqrt(2))) / 15
-    assert attention_distance(uniform(1024)[:, :1], (32, 32), 1 / 32).item() == pytest.approx(closed, rel=2e-3)
+    assert attention_distance(uniform(1024)[:, :1], (32, 32), 1 / 32).item() == pytest.approx(
+        closed, rel=2e-3
+    )
 
 
 def test_distance_to_oneself_and_to_the_neighbor():
     assert attention_distance(torch.eye(6)[None, None], (2, 3), 16).item() == 0
-    beside = torch.eye(6)[[1, 0, 1, 4, 3, 4]]  # of 2 x 3 patches, each looks at one to the left or right
+    beside = torch.eye(6)[
+        [1, 0, 1, 4, 3, 4]
+    ]  # of 2 x 3 patches, each looks at one to the left or right
     assert attention_distance(beside[None, None], (2, 3), 16).item() == 16
 
 
@@ -185,7 +215,9 @@ def test_each_position_is_most_similar_to_itself(model):
     similar = position_similarity(model.token_embed.pos_embed, model.config.grid)
     assert similar.shape == (3, 4, 3, 4) and not similar.requires_grad
     pos = model.token_embed.pos_embed[0, -12:]
-    assert torch.allclose(similar[1, 2, 2, 3], torch.cosine_similarity(pos[6], pos[11], dim=0), atol=1e-6)
+    assert torch.allclose(
+        similar[1, 2, 2, 3], torch.cosine_similarity(pos[6], pos[11], dim=0), atol=1e-6
+    )
     assert torch.allclose(similar.reshape(12, 12).diagonal(), torch.ones(12))
 
 
@@ -194,12 +226,18 @@ def test_filters_are_the_directions_in_which_the_projection_varies(model):
     with torch.no_grad():
         shapes = torch.zeros(2, 16)
         shapes[0, 3], shapes[1, 7] = 1, 1
-        by = torch.randn(64, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([5.0, 1.0])
+        by = torch.randn(64, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor(
+            [5.0, 1.0]
+        )
         old = weight.clone()
         weight.copy_(by @ shapes)
         first, second = filters(model, 2)
         weight.copy_(old)
-    assert first.shape == (1, 4, 4) and first.flatten()[3].abs() > 0.99 and second.flatten()[7].abs() > 0.99
+    assert (
+        first.shape == (1, 4, 4)
+        and first.flatten()[3].abs() > 0.99
+        and second.flatten()[7].abs() > 0.99
+    )
     with pytest.raises(ValueError, match=r"has 1 to 16 components, got n = 17"):
         filters(model, 17)
 
@@ -242,10 +280,16 @@ LOOKS = {
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_a_model_in_training_is_read_without_dropout_and_stays_in_training(look):
     torch.manual_seed(0)
-    model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=3, dropout=0.3, attn_dropout=0.3))
+    model = ViT(
+        ViTConfig.from_name(
+            "mini/4", image_size=8, in_chans=1, num_classes=3, dropout=0.3, attn_dropout=0.3
+        )
+    )
     perturb(model, std=0.2)
     model.blocks[0].eval()
     modes = [module.training for module in model.modules()]
     one, two = (look(model, torch.ones(2, 1, 8, 8)) for _ in range(2))
-    assert all(map(torch.equal, one, two)) and [module.training for module in model.modules()] == modes
+    assert (
+        all(map(torch.equal, one, two)) and [module.training for module in model.modules()] == modes
+    )
     assert all(map(torch.allclose, one, look(model.eval(), torch.ones(2, 1, 8, 8))))

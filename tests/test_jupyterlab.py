@@ -20,7 +20,9 @@ from PIL import Image, ImageChops
 
 from tools.execute import METADATA
 
-expect = pytest.importorskip("playwright.sync_api", reason="no playwright here: the extra [test] brings it").expect
+expect = pytest.importorskip(
+    "playwright.sync_api", reason="no playwright here: the extra [test] brings it"
+).expect
 pytestmark = IN_BROWSER
 
 ROOT = Path(__file__).parents[1]
@@ -50,10 +52,18 @@ def lab(tmp_path_factory):
     home = tmp_path_factory.mktemp("lab")
     folder = home / "repository"
     for name in ("images", "notebooks", "vit_helpers"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
+        shutil.copytree(
+            ROOT / name,
+            folder / name,
+            ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"),
+        )
     shutil.copy(ROOT / "README.md", folder)
     settings = {  # it asks the makers' servers for news, new versions and extensions unless it is told not to
-        "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
+        "apputils-extension/notification": {
+            "fetchNews": "false",
+            "checkForUpdates": False,
+            "doNotDisturbMode": True,
+        },
         "extensionmanager-extension/plugin": {"enabled": False},
     }
     for name, values in settings.items():
@@ -67,25 +77,44 @@ def lab(tmp_path_factory):
 def words_of_the_readme():
     """What the README's first command hands to JupyterLab"""
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    return shlex.split(next(line for line in lines if line.startswith("python3 ")).partition("jupyter lab ")[2])
+    return shlex.split(
+        next(line for line in lines if line.startswith("python3 ")).partition("jupyter lab ")[2]
+    )
 
 
 @contextmanager
 def started(folder, home):
     """The server of the README's first command: the page that it opens, and its address and token; stopped at the end"""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "JPY"))}
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "JPY"))
+    }
     env.pop("MPLBACKEND", None)  # a reader's kernel shows what is left open; so must this one
-    env |= {f"JUPYTER_{kind}_DIR": str(home / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
-    env |= {"JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces")}
+    env |= {
+        f"JUPYTER_{kind}_DIR": str(home / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")
+    }
+    env |= {
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+    }
     env |= {"IPYTHONDIR": str(home / "ipython")}
     ours = ["--no-browser", "--allow-root", "--port=0", "--LabApp.expose_app_in_browser=True"]
-    ours += ["--LanguageServerManager.autodetect=False"]  # it would ask npm where it lives, which may never answer
+    ours += [
+        "--LanguageServerManager.autodetect=False"
+    ]  # it would ask npm where it lives, which may never answer
     words = [sys.executable, "-m", "jupyterlab", *words_of_the_readme(), *ours]
     log = home / "log"
     with log.open("w") as file:
-        server = subprocess.Popen(words, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        server = subprocess.Popen(
+            words, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+        )
         try:
-            first = wait_for_file(server, log, home / "runtime", f"jpserver-file-to-run-{server.pid}-open.html", "</html>")
+            first = wait_for_file(
+                server,
+                log,
+                home / "runtime",
+                f"jpserver-file-to-run-{server.pid}-open.html",
+                "</html>",
+            )
             known = wait_for_file(server, log, home / "runtime", f"jpserver-{server.pid}.json", "}")
             yield first.as_uri(), json.loads(known.read_text())
         finally:
@@ -127,7 +156,12 @@ def opened(chromium, url):
     with page_of(chromium) as (page, wrong):
         page.set_default_timeout(1000 * PATIENCE)
         expect.set_options(timeout=1000 * PATIENCE)
-        page.on("console", lambda message: wrong["errors"].append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: (
+                wrong["errors"].append(message.text) if message.type == "error" else None
+            ),
+        )
         page.goto(url)
         page.wait_for_function("window.jupyterapp?.shell.currentWidget?.context?.isReady")
         page.get_by_text("| Idle").wait_for()
@@ -155,18 +189,29 @@ def faults(page, wrong):
     cells = page.evaluate(f"{NOTEBOOK}.model.toJSON().cells")
     dialogs = [f"a dialog: {text}" for text in page.locator(".jp-Dialog").all_inner_texts()]
     drawn = page.evaluate(DRAWN_WRONG)
-    return [*faults_of_code(cells), *drawn, *dialogs, *(f"{kind}: {line}" for kind in wrong for line in wrong[kind])]
+    return [
+        *faults_of_code(cells),
+        *drawn,
+        *dialogs,
+        *(f"{kind}: {line}" for kind in wrong for line in wrong[kind]),
+    ]
 
 
 def faults_of_code(cells):
     """Errors that nobody wanted, warnings, and cells that did not run after the cell before them"""
-    code = [(n, cell) for n, cell in enumerate(cells) if cell["cell_type"] == "code" and "".join(cell["source"]).strip()]
+    code = [
+        (n, cell)
+        for n, cell in enumerate(cells)
+        if cell["cell_type"] == "code" and "".join(cell["source"]).strip()
+    ]
     due = code[0][1]["execution_count"] or 1
     for count, (n, cell) in enumerate(code, due):
         if cell["execution_count"] != count:
             yield f"cell {n}: not run in its turn, {count}, but as {cell['execution_count']}"
         for output in cell["outputs"]:
-            if output["output_type"] == "error" and "raises-exception" not in cell["metadata"].get("tags", []):
+            if output["output_type"] == "error" and "raises-exception" not in cell["metadata"].get(
+                "tags", []
+            ):
                 yield f"cell {n}: {output['ename']}: {output['evalue']}"
             if output.get("name") == "stderr":
                 yield f"cell {n}: stderr: {''.join(output['text'])}"
@@ -195,22 +240,33 @@ DRAWN_WRONG = """async () => {
 }"""
 
 FAULTY = [  # a cell, and what is said of it
-    (new_markdown_cell("# One\n\n$x$ and $\\frac{1}$"), ["cell 0: formula: Missing argument for \\frac"]),
+    (
+        new_markdown_cell("# One\n\n$x$ and $\\frac{1}$"),
+        ["cell 0: formula: Missing argument for \\frac"],
+    ),
     (new_markdown_cell("$\\nothing x$"), ["cell 1: formula: \\nothing is not known"]),
     (new_markdown_cell("It costs 5$."), ["cell 2: a dollar sign"]),
-    (new_markdown_cell("![gone](gone.png)"), ["cell 3: broken picture http:", "404 (Not Found)", "failed: 404 http:"]),
+    (
+        new_markdown_cell("![gone](gone.png)"),
+        ["cell 3: broken picture http:", "404 (Not Found)", "failed: 404 http:"],
+    ),
     (
         new_markdown_cell("![far](https://example.com/far.png)"),
         ["cell 4: broken picture https:", "net::ERR_FAILED", "away: https://example.com/far.png"],
     ),
     (new_code_cell("import sys\nprint('careful', file=sys.stderr)"), ["cell 5: stderr: careful"]),
     (
-        new_code_cell("from IPython.display import Image, display\ndisplay(Image(b'\\x89PNG', format='png'))"),
+        new_code_cell(
+            "from IPython.display import Image, display\ndisplay(Image(b'\\x89PNG', format='png'))"
+        ),
         ["cell 6: broken picture data:image/png"],
     ),
     (new_code_cell("1 / 0", metadata={"tags": ["raises-exception"]}), []),
     (new_code_cell("1 / 0"), ["cell 8: ZeroDivisionError: division by zero"]),
-    (new_code_cell("1"), ["cell 9: not run in its turn, 5, but as None"]),  # no cell runs after an error
+    (
+        new_code_cell("1"),
+        ["cell 9: not run in its turn, 5, but as None"],
+    ),  # no cell runs after an error
 ]
 
 
@@ -267,9 +323,13 @@ def test_attention_runs_and_its_exercise_is_marked_as_it_is_typed(lab, chromium)
         cell = cell_with(page, "def my_attention")
         expect_mark(cell, "[ ] attention: not written yet")
         cell.locator(".cm-line", has_text="NotImplementedError").click()
-        retype(page, "weights = (q @ k.transpose(-2, -1)).softmax(-1)", "return weights @ v, weights")
+        retype(
+            page, "weights = (q @ k.transpose(-2, -1)).softmax(-1)", "return weights @ v, weights"
+        )
         page.keyboard.press("Shift+Enter")
-        expect_mark(cell, "[x] attention: ", "your scores are not divided by sqrt(d) before the softmax")
+        expect_mark(
+            cell, "[x] attention: ", "your scores are not divided by sqrt(d) before the softmax"
+        )
         cell.locator(".cm-line", has_text="softmax").click()
         retype(page, "weights = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-1)")
         page.keyboard.press("Shift+Enter")
@@ -331,8 +391,13 @@ def press_to(page, key, words, limit=20):
 
 def assert_seen(page, before):
     """What has the focus looks other than before it had it"""
-    box = page.evaluate("(({x, y, right, bottom}) => [x, y, right, bottom])(document.activeElement.getBoundingClientRect())")
-    shots = (Image.open(io.BytesIO(shot)).convert("RGB").crop(box) for shot in (before, page.screenshot()))
+    box = page.evaluate(
+        "(({x, y, right, bottom}) => [x, y, right, bottom])(document.activeElement.getBoundingClientRect())"
+    )
+    shots = (
+        Image.open(io.BytesIO(shot)).convert("RGB").crop(box)
+        for shot in (before, page.screenshot())
+    )
     assert ImageChops.difference(*shots).getbbox(), "the focus cannot be seen"
 
 

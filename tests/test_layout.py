@@ -57,7 +57,11 @@ EVERYTHING = {*ORDER, "cli", "checks"}
 
 def name_of(path):
     """data/splits.py -> data.splits, data/__init__.py -> data"""
-    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").rstrip(".")
+    return (
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        .removesuffix("__init__")
+        .rstrip(".")
+    )
 
 
 MODULES = {name_of(path): path for path in FILES}
@@ -79,7 +83,9 @@ def ours(code):
         if module.partition(".")[0] == "vit_helpers":
             inner = module.removeprefix("vit_helpers").lstrip(".")
             inside = f"{inner}.{name}".lstrip(".")
-            exported = vit_helpers.EXPORTS.get(name, "vit_helpers").removeprefix("vit_helpers").lstrip(".")
+            exported = (
+                vit_helpers.EXPORTS.get(name, "vit_helpers").removeprefix("vit_helpers").lstrip(".")
+            )
             yield inside if inside in MODULES else inner or exported
 
 
@@ -112,30 +118,55 @@ def test_nothing_imports_tools_and_only_the_command_line_imports_itself(name):
 
 def test_no_two_modules_import_each_other():
     TopologicalSorter(
-        {name: set(ours(path.read_text(encoding="utf-8"))) - {name} for name, path in MODULES.items()}
+        {
+            name: set(ours(path.read_text(encoding="utf-8"))) - {name}
+            for name, path in MODULES.items()
+        }
     ).prepare()
 
 
 def cells(kind):
     """The source of every cell of this kind, in all notebooks and solutions"""
-    books = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "notebooks").rglob("*.ipynb")]
-    return ["".join(cell["source"]) for book in books for cell in book["cells"] if cell["cell_type"] == kind]
+    books = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "notebooks").rglob("*.ipynb")
+    ]
+    return [
+        "".join(cell["source"])
+        for book in books
+        for cell in book["cells"]
+        if cell["cell_type"] == kind
+    ]
 
 
 def test_a_notebook_or_the_command_line_uses_every_module():
-    waiting, used = {"__main__", *within({"cli"}), *(name for code in cells("code") for name in ours(code))}, set()
+    waiting, used = (
+        {"__main__", *within({"cli"}), *(name for code in cells("code") for name in ours(code))},
+        set(),
+    )
     while waiting:
         used.add(name := waiting.pop())
         packages = {name.rpartition(".")[0]} if "." in name else set()
         waiting |= {*ours(MODULES[name].read_text(encoding="utf-8")), *packages} - used
-    assert MODULES.keys() - used <= {"", "results", "checks.marks"}  # `marks`: for courses that were made with nbgrader
+    assert MODULES.keys() - used <= {
+        "",
+        "results",
+        "checks.marks",
+    }  # `marks`: for courses that were made with nbgrader
 
 
 def test_something_uses_every_function():
     code = {path: path.read_text(encoding="utf-8") for path in [*FILES, *tools()]}
     pages = [path.read_text(encoding="utf-8") for path in (*READMES, ROOT / "TEACHING.md")]
-    words = Counter(re.findall(r"\w+", "\n".join([*code.values(), *pages, *cells("code"), *cells("markdown")])))
-    defined = [n.name for text in code.values() for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)]
+    words = Counter(
+        re.findall(r"\w+", "\n".join([*code.values(), *pages, *cells("code"), *cells("markdown")]))
+    )
+    defined = [
+        n.name
+        for text in code.values()
+        for n in ast.walk(ast.parse(text))
+        if isinstance(n, ast.FunctionDef)
+    ]
     unused = {name for name in defined if words[name] == 1 and not name.startswith("__")}
     assert unused == {
         "_ipython_display_",
@@ -204,13 +235,17 @@ def test_other_names_are_errors():
 
 @pytest.mark.parametrize("words", [["check"], ["format", "--check"]])
 def test_lint(words):
-    done = subprocess.run([sys.executable, "-m", "ruff", *words, "."], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", *words, "."], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def requirements(lines):
     return dict(
-        re.match(r"([\w-]+)(.*)", line.partition("#")[0].strip()).groups() for line in lines if re.match(r"\w", line)
+        re.match(r"([\w-]+)(.*)", line.partition("#")[0].strip()).groups()
+        for line in lines
+        if re.match(r"\w", line)
     )
 
 
@@ -221,7 +256,9 @@ def test_both_lists_of_requirements_agree():
     tests = requirements(project["optional-dependencies"]["test"])
     assert package.items() <= readers.items()
     assert all(readers[name] == bound for name, bound in tests.items() if name in readers)
-    assert "<" not in readers["torch"] + readers["torchvision"]  # never reinstall the torch of a Colab machine
+    assert (
+        "<" not in readers["torch"] + readers["torchvision"]
+    )  # never reinstall the torch of a Colab machine
 
 
 @pytest.mark.repo
@@ -229,17 +266,28 @@ def test_ci_runs_the_command_of_the_readme():
     readme = (ROOT / "README.md").read_text()
     command = next(line for line in readme.splitlines() if line.endswith("bin/pytest"))
     assert any(line.startswith(command) for line in (ROOT / ".ci" / "run").read_text().splitlines())
-    start = next(line for line in readme.splitlines() if line.endswith(" notebooks/00_start_here.ipynb"))
+    start = next(
+        line for line in readme.splitlines() if line.endswith(" notebooks/00_start_here.ipynb")
+    )
     assert start.startswith("python3 -m venv .venv && ")
-    assert "--notebook-dir=." in start  # without it JupyterLab serves notebooks/ alone, and ../images is not found
+    assert (
+        "--notebook-dir=." in start
+    )  # without it JupyterLab serves notebooks/ alone, and ../images is not found
 
 
-READMES = [ROOT / "README.md", PACKAGE / "README.md", PACKAGE / "results" / "README.md", ROOT / "tools" / "README.md"]
+READMES = [
+    ROOT / "README.md",
+    PACKAGE / "README.md",
+    PACKAGE / "results" / "README.md",
+    ROOT / "tools" / "README.md",
+]
 
 
 def anchors(path):
     """The places in a page that a link can lead to, as GitHub names its headings"""
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.S), re.M)
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.S), re.M
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -247,7 +295,9 @@ def anchors(path):
 @pytest.mark.parametrize("path", READMES, ids=["first page", "package", "tables", "tools"])
 def test_links_and_pictures_of_a_readme_are_there(path):
     text = path.read_text(encoding="utf-8")
-    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("https://")]
+    links = [
+        link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("https://")
+    ]
     assert links or path.parent.name == "tools"
     for link in links:
         file, _, place = link.partition("#")
@@ -260,10 +310,17 @@ def test_links_and_pictures_of_a_readme_are_there(path):
 def test_the_first_page_is_short_and_leads_on():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.split()) <= 1200
-    for page in ("vit_helpers/README.md", "vit_helpers/results/README.md", "tools/README.md", "TEACHING.md"):
+    for page in (
+        "vit_helpers/README.md",
+        "vit_helpers/results/README.md",
+        "tools/README.md",
+        "TEACHING.md",
+    ):
         assert f"]({page}" in text, page
     commands = {
-        word for path in READMES[:2] for word in re.findall(r"-m vit_helpers (\w+)", path.read_text(encoding="utf-8"))
+        word
+        for path in READMES[:2]
+        for word in re.findall(r"-m vit_helpers (\w+)", path.read_text(encoding="utf-8"))
     }
     assert commands == set(COMMANDS)
 
@@ -274,7 +331,11 @@ AUGMENTED = ("none", "affine")  # settings of `transfer.csv`
 def stored(table, key, **which):
     """Mean and standard deviation over the seeds of a stored table, as the README writes them"""
     with (PACKAGE / "results" / table).open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if all(row[name] == value for name, value in which.items())]
+        rows = [
+            row
+            for row in csv.DictReader(file)
+            if all(row[name] == value for name, value in which.items())
+        ]
     values = [float(row[key]) for row in rows]
     return statistics.mean(values), statistics.stdev(values)
 
@@ -291,9 +352,13 @@ def test_figures_are_those_of_the_stored_tables():
         for n in labels:
             which = {"task": task, "augment": augment, "labels": n, "split": "test"}
             pairs = [
-                stored("transfer.csv", "accuracy", way=way, **which) for way in ("from scratch", "probe", "LoRA", "full")
+                stored("transfer.csv", "accuracy", way=way, **which)
+                for way in ("from scratch", "probe", "LoRA", "full")
             ]
-            assert f"| {int(n):,} | " + " | ".join(f"{a:.3f} ± {b:.3f}" for a, b in pairs) + " |" in page
+            assert (
+                f"| {int(n):,} | " + " | ".join(f"{a:.3f} ± {b:.3f}" for a, b in pairs) + " |"
+                in page
+            )
 
 
 @pytest.mark.repo
@@ -304,12 +369,22 @@ def test_scores_of_maps_are_those_of_the_stored_table():
     for (model, method), line in scores.drop(index="untrained").iterrows():
         cells = [f"{line['mean', 'inside']:.3f}"]
         for score in ("pointing_game", "rank"):
-            cells.append(f"{line['mean', score]:.3f} ± {(line['high', score] - line['low', score]) / 2:.3f}")
+            cells.append(
+                f"{line['mean', score]:.3f} ± {(line['high', score] - line['low', score]) / 2:.3f}"
+            )
         name = method + ", no model" * (model == "none")
-        assert f"| {name} | {' | '.join(cells)} |" in page or method in ("uniform map", "brightness", "edges")
+        assert f"| {name} | {' | '.join(cells)} |" in page or method in (
+            "uniform map",
+            "brightness",
+            "edges",
+        )
     ahead = compare_methods(rows).loc["ink, blurred"]
-    assert not ((ahead["mean"] > 0) & (ahead["p"] < 0.05)).any()  # "no method is ahead of blurred ink"
-    assert (ahead["models"] == 5).all() and (ahead.loc["rank"].drop("rollout")["high"] < 0).all()  # rollout alone is level
+    assert not (
+        (ahead["mean"] > 0) & (ahead["p"] < 0.05)
+    ).any()  # "no method is ahead of blurred ink"
+    assert (ahead["models"] == 5).all() and (
+        ahead.loc["rank"].drop("rollout")["high"] < 0
+    ).all()  # rollout alone is level
 
 
 @pytest.mark.repo
@@ -317,7 +392,9 @@ def test_accuracies_are_those_of_the_stored_runs():
     page = (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
     first = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     digits = accuracies.summary(read_results("accuracies"))
-    answers = list(right_answers(read_results("accuracy_fashion_mnist"), "baseline", "test_right").values())
+    answers = list(
+        right_answers(read_results("accuracy_fashion_mnist"), "baseline", "test_right").values()
+    )
     fashion = effect_of(answers)
     measured = [(line.accuracy, line.low, line.high) for line in digits.itertuples()]
     for mean, low, high in [*measured, (fashion.difference, *fashion.interval())]:
@@ -332,10 +409,18 @@ def test_accuracies_are_those_of_the_stored_runs():
 @pytest.mark.repo
 def test_seconds_are_those_of_the_stored_run():
     page = (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
-    stored = [(PACKAGE / "results" / f"bench_{name}.txt").read_text(encoding="utf-8") for name in ("digits", "fashion")]
+    stored = [
+        (PACKAGE / "results" / f"bench_{name}.txt").read_text(encoding="utf-8")
+        for name in ("digits", "fashion")
+    ]
     (machine, *goals), (same, fashion) = (text.strip().split("\n\n") for text in stored)
     assert machine == same and machine in page
-    assert [goal.split()[0] for goal in (*goals, fashion)] == ["digits-3s", "digits", "digits-60s", "fashion"]
+    assert [goal.split()[0] for goal in (*goals, fashion)] == [
+        "digits-3s",
+        "digits",
+        "digits-60s",
+        "fashion",
+    ]
     for goal in (*goals, fashion):
         seconds = [float(x) for x in re.findall(r"training (\S+) s\n", goal)]
         assert f"| {statistics.mean(seconds):.0f} ({max(seconds):.0f}) |" in page, goal
@@ -362,9 +447,15 @@ def cross_validated(goal, kind):
 @pytest.mark.repo
 def test_the_nearest_training_image_is_the_control():
     page = " ".join((PACKAGE / "results" / "README.md").read_text(encoding="utf-8").split())
-    random, consecutive = np.stack([nearest("random", seed) for seed in range(5)]), nearest("consecutive", 0)
+    random, consecutive = (
+        np.stack([nearest("random", seed) for seed in range(5)]),
+        nearest("consecutive", 0),
+    )
     assert f"by pixels | | {random.mean():.4f} | {consecutive.mean():.4f} |" in page
-    for goal, words in (("digits-3s", "8 epochs are {} points below it (95%: {} to {})"), ("digits", "above it ({} to {})")):
+    for goal, words in (
+        ("digits-3s", "8 epochs are {} points below it (95%: {} to {})"),
+        ("digits", "above it ({} to {})"),
+    ):
         effect = effect_of(cross_validated(goal, "random").astype(int) - random)
         low, high = sorted(abs(100 * bound) for bound in effect.interval())
         numbers = [f"{x:.1f}" for x in (abs(100 * effect.difference), low, high)]
@@ -377,7 +468,10 @@ def test_what_the_page_says_of_sheets():
     page = " ".join((PACKAGE / "results" / "README.md").read_text(encoding="utf-8").split())
     starts = [0, 130, 256, 386, 516, 646, 776, 906, 1029, 1157, 1287, 1415, 1545, 1667]
     labels = accuracies.every_digit().labels
-    assert all(labels[start : start + 9].tolist() == list(range(start == 906, 9 + (start == 906))) for start in starts)
+    assert all(
+        labels[start : start + 9].tolist() == list(range(start == 906, 9 + (start == 906)))
+        for start in starts
+    )
     sheet = np.searchsorted(starts, np.arange(1797), side="right") - 1
     folds = [set(sheet[rows.numpy()]) for rows in accuracies.draw_folds(1797, "consecutive", 0)]
     cut = [one for one in range(14) if sum(one in fold for fold in folds) > 1]
@@ -391,7 +485,9 @@ def test_what_the_page_says_of_sheets():
 @pytest.mark.repo
 def test_speeds_are_those_of_the_stored_run():
     results = json.loads((PACKAGE / "results" / "libraries.json").read_text(encoding="utf-8"))
-    assert markdown(results).strip() in (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
+    assert markdown(results).strip() in (PACKAGE / "results" / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 OLD_NAMES = {
@@ -403,7 +499,9 @@ OLD_NAMES = {
 @pytest.mark.parametrize("module", OLD_NAMES)
 def test_checks_keep_their_names_of_version_0_1(module):
     old = getattr(importlib.import_module(f"vit_helpers.checks.{module}"), OLD_NAMES[module])
-    new = {"check_mend": "check_fix", "check_mended": "check_fixed", "check_mass": "check_fraction_inside"}[
-        OLD_NAMES[module]
-    ]
+    new = {
+        "check_mend": "check_fix",
+        "check_mended": "check_fixed",
+        "check_mass": "check_fraction_inside",
+    }[OLD_NAMES[module]]
     assert old == getattr(importlib.import_module(f"vit_helpers.checks.{module}"), new)

@@ -16,7 +16,10 @@ from vit_helpers.live.page import WEIGHTS, bundle, live_page
 def test_everything_is_inside():
     page = live_page()
     assert len(page.encode()) < 900_000
-    assert not re.findall(r"<(?:script|img|iframe|audio|video|source)\b[^>]*\ssrc=(?!\"data:)|<link\b[^>]*stylesheet", page)
+    assert not re.findall(
+        r"<(?:script|img|iframe|audio|video|source)\b[^>]*\ssrc=(?!\"data:)|<link\b[^>]*stylesheet",
+        page,
+    )
     assert not re.findall(r"@import|\burl\((?![\"']?(?:data:|#))|\bfetch\(|\bimport\(", page)
     assert not re.findall(r"^(?:import|export)\b", page, re.M)
     weights = re.search(r'<script id="weights" type="text/plain">([^<]+)</script>', page)
@@ -56,9 +59,15 @@ def test_modules_come_after_what_they_import_and_once(modules):
 
 
 REFUSED = {
-    "another name": ('import { b as c } from "./b.js";\n', "a.js cannot be inlined because of this line: import { b as c }"),
+    "another name": (
+        'import { b as c } from "./b.js";\n',
+        "a.js cannot be inlined because of this line: import { b as c }",
+    ),
     "a whole module": ('import * as b from "./b.js";\n', "because of this line: import"),
-    "a library": ('import { b } from "https://example.org/b.js";\n', "because of this line: import"),
+    "a library": (
+        'import { b } from "https://example.org/b.js";\n',
+        "because of this line: import",
+    ),
     "a list of exports": ("const x = 1;\nexport { x };\n", "because of this line: export { x };"),
 }
 
@@ -73,11 +82,14 @@ def test_what_cannot_be_inlined_is_an_error(modules, name):
 
 def test_a_page_that_lost_its_place_for_the_weights_is_an_error(tmp_path, monkeypatch):
     for file in live.HERE.glob("page.*"):
-        (tmp_path / file.name).write_text(file.read_text(encoding="utf-8").replace('id="weights"', 'id="numbers"'))
+        (tmp_path / file.name).write_text(
+            file.read_text(encoding="utf-8").replace('id="weights"', 'id="numbers"')
+        )
     (tmp_path / "page.js").write_text("")
     monkeypatch.setattr(live, "HERE", tmp_path)
     with pytest.raises(
-        ValueError, match=r'page\.html must contain <script id="weights" type="text/plain"></script> exactly'
+        ValueError,
+        match=r'page\.html must contain <script id="weights" type="text/plain"></script> exactly',
     ):
         live_page()
 
@@ -125,4 +137,6 @@ def test_without_a_display_the_command_writes_the_file_and_says_where(opened, mo
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path, capsys):
     (tmp_path / "folder").mkdir()
     assert main(["live", "--out", str(tmp_path / "folder")]) == 1
-    assert re.fullmatch(r"error: .*folder cannot be written: it is a folder\n", capsys.readouterr().err)
+    assert re.fullmatch(
+        r"error: .*folder cannot be written: it is a folder\n", capsys.readouterr().err
+    )

@@ -14,7 +14,10 @@ NOTHING = {"errors": [], "failed": [], "away": []}
 SEVEN = [(0.25, 0.15), (0.75, 0.15), (0.45, 0.9)]
 STEPS = ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11")
 CALM = {"reduced_motion": "reduce"}
-PHONE, ZOOMED = {"width": 360, "height": 740}, {"width": 640, "height": 450}  # at 200 %, 1280 x 900 has half of the pixels
+PHONE, ZOOMED = (
+    {"width": 360, "height": 740},
+    {"width": 640, "height": 450},
+)  # at 200 %, 1280 x 900 has half of the pixels
 BUGS = {
     "positions": False, "shufflePatches": True, "bareReshape": True, "scaling": False, "softmaxAxis": "queries",
     "untrained": True,
@@ -88,7 +91,9 @@ def press(page, keys):
 
 def shows(page, read):
     """Assert that the answer, its bars and the table of logits show what `window.vit.read` returned."""
-    digit, percentage = re.fullmatch(r"I read an? (\d), (?:>|<)?(\d+)%.*", page.inner_text("#said")).groups()
+    digit, percentage = re.fullmatch(
+        r"I read an? (\d), (?:>|<)?(\d+)%.*", page.inner_text("#said")
+    ).groups()
     probabilities = read["probabilities"]
     assert int(digit) == read["digit"]
     assert abs(int(percentage) - 100 * probabilities[read["digit"]]) <= 1
@@ -119,7 +124,9 @@ def test_what_the_mouse_draws_replaces_the_example_and_is_read(opened):
     assert opened.inner_text("#example") == ""
     read = opened.evaluate(INK)
     assert read["pixels"] != before
-    assert sum(read["pixels"][:16]) > 8  # the bar of the 7 fills the first row, of the 3 nothing is left there
+    assert (
+        sum(read["pixels"][:16]) > 8
+    )  # the bar of the 7 fills the first row, of the 3 nothing is left there
     assert sum(read["pixels"][5 * 16 : 5 * 16 + 6]) < 0.5
     shows(opened, read)
     draw(opened, [(0.3, 0.5), (0.7, 0.5)])  # a second stroke is added
@@ -134,7 +141,9 @@ def test_a_finger_draws(chromium, address):
         page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         settle(page)
         assert box["y"] + box["height"] < PHONE["height"]  # the canvas is on the first screen
-        assert sum(page.evaluate(INK)["pixels"]) > 100  # a dot fills the pixels, since it is cropped to its ink
+        assert (
+            sum(page.evaluate(INK)["pixels"]) > 100
+        )  # a dot fills the pixels, since it is cropped to its ink
         assert wrong == NOTHING
 
 
@@ -146,7 +155,9 @@ def test_the_keyboard_draws_and_clears(opened):
     read = opened.evaluate(INK)
     pixels = [read["pixels"][16 * row : 16 * row + 16] for row in range(16)]
     assert sum(pixels[0]) > 8 and sum(row[-1] for row in pixels) < sum(map(sum, pixels)) / 2
-    assert sum(row[0] for row in pixels[4:]) < 0.1  # a bar at the top and one at the right, nothing below at the left
+    assert (
+        sum(row[0] for row in pixels[4:]) < 0.1
+    )  # a bar at the top and one at the right, nothing below at the left
     shows(opened, read)
     press(opened, "ArrowLeft*5")  # the pen is up
     settle(opened)
@@ -179,8 +190,19 @@ def test_samples_and_clear(opened):
 def test_a_drawing_by_api_leaves_the_page_alone(opened):
     said = opened.inner_text("#said")
     bar = "vit.read(Array.from({length: 400}, (_, i) => +(i % 20 > 8 && i % 20 < 12)), 20, 20)"
-    assert set(opened.evaluate(bar)) >= {"digit", "probabilities", "logits", "attention", "tokens", "pixels"}
-    for bad in ("vit.read([], 20, 20)", "vit.read(Array(400).fill(NaN), 20, 20)", "vit.read(Array(400).fill(0), 20, 20)"):
+    assert set(opened.evaluate(bar)) >= {
+        "digit",
+        "probabilities",
+        "logits",
+        "attention",
+        "tokens",
+        "pixels",
+    }
+    for bad in (
+        "vit.read([], 20, 20)",
+        "vit.read(Array(400).fill(NaN), 20, 20)",
+        "vit.read(Array(400).fill(0), 20, 20)",
+    ):
         with pytest.raises(Exception, match="Error"):
             opened.evaluate(bad)
     settle(opened)
@@ -204,8 +226,14 @@ def test_the_table_of_a_head_shows_the_numbers_of_the_forward_pass(opened):
     assert opened.inner_text("#weight-sum") == "100%"
     opened.click("#exact summary")
     opened.wait_for_function("document.querySelector('#exact-numbers').innerText.includes('q = [')")
-    numbers = re.search(r"q = \[(.*?)\]", opened.inner_text("#exact-numbers"))[1].replace("−", "-").split(", ")
-    assert max(abs(float(text) - number) for text, number in zip(numbers, q, strict=True)) <= 0.00051
+    numbers = (
+        re.search(r"q = \[(.*?)\]", opened.inner_text("#exact-numbers"))[1]
+        .replace("−", "-")
+        .split(", ")
+    )
+    assert (
+        max(abs(float(text) - number) for text, number in zip(numbers, q, strict=True)) <= 0.00051
+    )
 
 
 def test_tokens_are_selected_by_pointer_and_by_keyboard(opened):
@@ -245,19 +273,36 @@ def test_the_text_names_the_numbers_of_the_model(opened):
 
 
 def test_the_page_says_how_well_its_model_reads(opened):
-    rows = read_results("drawn").query("seed == 0 and digit >= 0")  # the weights of the page have seed 0
+    rows = read_results("drawn").query(
+        "seed == 0 and digit >= 0"
+    )  # the weights of the page have seed 0
     rows = rows.assign(right=rows["accuracy"] * rows["images"])
     drawings, written = rows[rows["kind"] != "handwriting"], rows[rows["kind"] == "handwriting"]
 
     def accuracy(group):
         return group["right"].sum() / group["images"].sum()
 
-    kinds, digits = ({name: accuracy(group) for name, group in drawings.groupby(by)} for by in ("kind", "digit"))
+    kinds, digits = (
+        {name: accuracy(group) for name, group in drawings.groupby(by)} for by in ("kind", "digit")
+    )
     said = opened.inner_text("#honest")
-    assert f"Of {drawings['images'].sum():,} digits" in said and f"reads {accuracy(drawings):.0%} correctly" in said
-    assert f"Of {written['images'].sum()} handwritten" in said and f"training it reads {accuracy(written):.0%}" in said
-    assert len(kinds) == 10 and f"{min(kinds, key=kinds.get)} strokes ({min(kinds.values()):.0%})" in said
-    assert min(digits, key=digits.get) == 8 and 0.65 <= digits[8] < 0.75 and "the 8, of which it reads about 7 in 10" in said
+    assert (
+        f"Of {drawings['images'].sum():,} digits" in said
+        and f"reads {accuracy(drawings):.0%} correctly" in said
+    )
+    assert (
+        f"Of {written['images'].sum()} handwritten" in said
+        and f"training it reads {accuracy(written):.0%}" in said
+    )
+    assert (
+        len(kinds) == 10
+        and f"{min(kinds, key=kinds.get)} strokes ({min(kinds.values()):.0%})" in said
+    )
+    assert (
+        min(digits, key=digits.get) == 8
+        and 0.65 <= digits[8] < 0.75
+        and "the 8, of which it reads about 7 in 10" in said
+    )
 
 
 def test_a_letter_may_be_read_with_high_confidence(opened):
@@ -271,11 +316,19 @@ def test_a_step_of_the_tour_shows_what_it_asks_for(chromium, address):
         page.goto(address)
         settle(page)
         page.click("#start-tour")
-        wanted = {0: "#canvas", 7: "[data-switch=untrained]", 8: "[data-head='3,0']", 9: "[data-switch=bareReshape]"}
+        wanted = {
+            0: "#canvas",
+            7: "[data-switch=untrained]",
+            8: "[data-head='3,0']",
+            9: "[data-switch=bareReshape]",
+        }
         for step in range(10):
             settle(page)
             if step in wanted:
-                box, panel = page.locator(wanted[step]).bounding_box(), page.locator("#tour").bounding_box()
+                box, panel = (
+                    page.locator(wanted[step]).bounding_box(),
+                    page.locator("#tour").bounding_box(),
+                )
                 assert box["y"] >= 0 and box["y"] + box["height"] <= panel["y"], step
             page.click("#tour-next")
 
@@ -307,7 +360,9 @@ def test_switches_set_by_api_show_on_the_page(opened):
     heads[1][2] = False
     opened.evaluate("heads => vit.set({scaling: false, softmaxAxis: 'queries', heads})", heads)
     settle(opened)
-    assert opened.is_checked("[data-switch=scaling]") and opened.is_checked("[data-switch=softmaxAxis]")
+    assert opened.is_checked("[data-switch=scaling]") and opened.is_checked(
+        "[data-switch=softmaxAxis]"
+    )
     assert opened.get_attribute("[data-head='1,2']", "aria-pressed") == "false"
     assert "1 head off" in opened.inner_text("#altered-what")
     assert opened.inner_text("#weight-sum") != "100%"
@@ -347,7 +402,10 @@ def surest(page):
     page.click("#clear")
     samples = re.search(r"SAMPLES = \[(.*?)\]\.map", SCRIPT, re.S)[1]
     strokes = re.findall(r'"([^"]+)"', samples)[parts.index(max(parts))].split("|")
-    return [[tuple(int(z) / 100 for z in point.split(",")) for point in stroke.split()] for stroke in strokes]
+    return [
+        [tuple(int(z) / 100 for z in point.split(",")) for point in stroke.split()]
+        for stroke in strokes
+    ]
 
 
 def answer(page, step):
@@ -401,10 +459,14 @@ def test_the_tour_can_be_answered_to_its_end(opened):
         assert opened.inner_text("#tour-count") == f"{step + 1} of {len(STEPS)}"
         assert f"Notebook {notebook}" in opened.inner_text("#tour-notebook")
         assert opened.evaluate("document.activeElement.id") == "tour-title"
-        assert opened.locator("#tour.solved").count() == 0, f"step {step} was solved before anything was done"
+        assert opened.locator("#tour.solved").count() == 0, (
+            f"step {step} was solved before anything was done"
+        )
         answer(opened, step)
         settle(opened)
-        assert opened.locator("#tour.solved").count() == 1, f"step {step}: {opened.inner_text('#tour')}"
+        assert opened.locator("#tour.solved").count() == 1, (
+            f"step {step}: {opened.inner_text('#tour')}"
+        )
         assert len(opened.inner_text("#tour-state")) > 60
         opened.click("#tour-next")
     assert not opened.is_visible("#tour")
@@ -430,7 +492,10 @@ def test_the_tour_can_be_skipped_and_left_with_the_keyboard(opened):
         press(opened, "Tab")
     opened.focus("#tour-close")
     press(opened, "Escape")
-    assert not opened.is_visible("#tour") and opened.evaluate("document.activeElement.id") == "start-tour"
+    assert (
+        not opened.is_visible("#tour")
+        and opened.evaluate("document.activeElement.id") == "start-tour"
+    )
     opened.focus("#canvas")
     press(opened, "Escape")
     settle(opened)
@@ -446,7 +511,9 @@ def test_axe_finds_nothing_serious(chromium, address, scheme):
         page.goto(address)
         settle(page)
         assert accessibility(page) == []
-        page.evaluate("vit.set({positions: false, heads: [[false,true,true,true],...Array(3).fill(Array(4).fill(true))]})")
+        page.evaluate(
+            "vit.set({positions: false, heads: [[false,true,true,true],...Array(3).fill(Array(4).fill(true))]})"
+        )
         page.click("#token-list [data-token='6']")
         page.click("#start-tour")
         page.click("#tour-next")
@@ -460,7 +527,9 @@ def test_axe_finds_nothing_serious(chromium, address, scheme):
         assert wrong == NOTHING
 
 
-@pytest.mark.parametrize("size", [PHONE, ZOOMED, {"width": 320, "height": 600}], ids=["phone", "zoomed", "reflow"])
+@pytest.mark.parametrize(
+    "size", [PHONE, ZOOMED, {"width": 320, "height": 600}], ids=["phone", "zoomed", "reflow"]
+)
 def test_narrow_pages_scroll_in_one_direction_only(chromium, address, size):
     with page_of(chromium, viewport=size, **CALM) as (page, wrong):
         page.goto(address)
@@ -476,7 +545,9 @@ def test_narrow_pages_scroll_in_one_direction_only(chromium, address, size):
             assert panel["height"] <= size["height"] / 2
             for name in ("back", "next", "close"):
                 button = page.locator(f"#tour-{name}").bounding_box()
-                assert panel["y"] <= button["y"] and button["y"] + button["height"] <= size["height"]
+                assert (
+                    panel["y"] <= button["y"] and button["y"] + button["height"] <= size["height"]
+                )
             page.click("#tour-next")
         page.click("#tour-close")
         page.locator("#bugs").scroll_into_view_if_needed()
@@ -490,7 +561,17 @@ def test_every_control_can_be_reached_with_the_keyboard(opened):
     for _ in range(80):
         reached.add(opened.evaluate(NAME))
         press(opened, "Tab")
-    assert reached >= {"canvas", "clear", "scribble", "start-tour", "pick-block", "pick-head", "pick-token", "head", *BUGS}
+    assert reached >= {
+        "canvas",
+        "clear",
+        "scribble",
+        "start-tour",
+        "pick-block",
+        "pick-head",
+        "pick-token",
+        "head",
+        *BUGS,
+    }
     assert "9" in reached
 
 
@@ -508,7 +589,9 @@ def test_links_to_notebooks_appear_once_there_is_an_address(chromium, tmp_path):
     path.write_text(live_page(address="https://example.org/owner/name"), encoding="utf-8")
     with page_of(chromium, **CALM) as (page, wrong):
         page.goto(path.as_uri())
-        links = page.eval_on_selector_all("#notebooks li a", "links => links.map(link => link.href)")
+        links = page.eval_on_selector_all(
+            "#notebooks li a", "links => links.map(link => link.href)"
+        )
         assert len(links) == 12
         assert links[3] == "https://example.org/owner/name/blob/main/notebooks/03_attention.ipynb"
         page.goto(path.as_uri())

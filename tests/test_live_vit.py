@@ -86,7 +86,11 @@ def trace(model, images, cut=patchify, order=slice(None), embed=None, weigh=None
     seen["tokens"].append(x)
     stacked = {name: torch.stack(values, dim=1) for name, values in seen.items()}
     lens = model.head(model.norm(stacked["tokens"][:, :, 0]))
-    return stacked | {"logits": lens[:, -1], "probabilities": lens[:, -1].softmax(-1), "lens": lens.softmax(-1)}
+    return stacked | {
+        "logits": lens[:, -1],
+        "probabilities": lens[:, -1].softmax(-1),
+        "lens": lens.softmax(-1),
+    }
 
 
 def in_browser(page, pixels, names=NAMES, **switches):
@@ -101,12 +105,17 @@ def in_browser(page, pixels, names=NAMES, **switches):
     finally:
         page.evaluate("vit.set({heads: null, positions: true, shufflePatches: false, bareReshape: false, scaling: true,"
                       "softmaxAxis: 'keys', untrained: false})")  # fmt: skip
-    return {name: torch.tensor([one[i] for one in found], dtype=torch.float64) for i, name in enumerate(names)}
+    return {
+        name: torch.tensor([one[i] for one in found], dtype=torch.float64)
+        for i, name in enumerate(names)
+    }
 
 
 def differences(ours, expected):
     """The largest difference of each part, by names"""
-    assert {name: value.shape for name, value in ours.items()} == {name: expected[name].shape for name in ours}
+    assert {name: value.shape for name, value in ours.items()} == {
+        name: expected[name].shape for name in ours
+    }
     return {name: (value - expected[name]).abs().max().item() for name, value in ours.items()}
 
 
@@ -124,17 +133,24 @@ def test_golden_numbers(page, drawn, pixels):
     parts = [in_browser(page, some, ("logits", "attention", "tokens")) for some in pixels.split(25)]
     ours = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     after_blocks = []
-    handles = [block.register_forward_hook(lambda *call: after_blocks.append(call[2])) for block in model.blocks]
+    handles = [
+        block.register_forward_hook(lambda *call: after_blocks.append(call[2]))
+        for block in model.blocks
+    ]
     with torch.no_grad():  # the model as it is, and not only our trace
         expected = trace(model, images) | {"logits": model(images)}
         expected["attention"] = torch.stack(model.attention_weights(images), dim=1)
     for handle in handles:
         handle.remove()
-    expected["tokens"] = torch.stack([model.embed(images), *after_blocks[: len(model.blocks)]], dim=1).detach()
+    expected["tokens"] = torch.stack(
+        [model.embed(images), *after_blocks[: len(model.blocks)]], dim=1
+    ).detach()
     found, exact = differences(ours, expected), differences(ours, in_double(model, images))
     print(f"from torch in float32: {found}\nfrom torch in float64: {exact}")
     assert max(exact.values()) < 1e-9
-    assert max(found["logits"], found["attention"]) < 1e-5  # of tokens, torch's own rounding takes as much, see in_double
+    assert (
+        max(found["logits"], found["attention"]) < 1e-5
+    )  # of tokens, torch's own rounding takes as much, see in_double
     assert torch.equal(ours["logits"].argmax(1), expected["logits"].argmax(1))
 
 
@@ -142,19 +158,30 @@ def test_read_goes_through_reduction_and_model(page, drawn):
     ink = torch.zeros(90, 120)
     ink[20:70, 50:56] = 1
     ink[20:26, 30:56] = 0.8
-    result = page.evaluate("([ink, w, h]) => window.vit.read(ink, w, h)", [ink.flatten().tolist(), 120, 90])
+    result = page.evaluate(
+        "([ink, w, h]) => window.vit.read(ink, w, h)", [ink.flatten().tolist(), 120, 90]
+    )
     small = reduce_ink(ink, 16)
     with torch.no_grad():
         images = drawn.preprocess.normalize(small[None, None])
-        logits, attention = drawn.model(images)[0], torch.stack(drawn.model.attention_weights(images))[:, 0]
+        logits, attention = (
+            drawn.model(images)[0],
+            torch.stack(drawn.model.attention_weights(images))[:, 0],
+        )
         embedded = drawn.model.embed(images)[0]
     assert {"digit", "probabilities", "logits", "attention", "tokens", "pixels"} <= result.keys()
-    for name, value in {"pixels": small.flatten(), "logits": logits, "probabilities": logits.softmax(-1)}.items():
+    for name, value in {
+        "pixels": small.flatten(),
+        "logits": logits,
+        "probabilities": logits.softmax(-1),
+    }.items():
         torch.testing.assert_close(torch.tensor(result[name]), value, atol=1e-5, rtol=0)
     torch.testing.assert_close(torch.tensor(result["attention"]), attention, atol=1e-5, rtol=0)
     torch.testing.assert_close(torch.tensor(result["tokens"][0]), embedded, atol=1e-5, rtol=0)
     assert len(result["tokens"]) == drawn.model.config.depth + 1
-    assert result["digit"] == logits.argmax() and result["confidence"] == pytest.approx(logits.softmax(-1).max().item())
+    assert result["digit"] == logits.argmax() and result["confidence"] == pytest.approx(
+        logits.softmax(-1).max().item()
+    )
 
 
 def test_the_config_is_that_of_the_file(page, drawn):
@@ -171,7 +198,9 @@ def test_the_config_is_that_of_the_file(page, drawn):
         "num_tokens",
     )
     assert {name: found[name] for name in same} == {name: getattr(config, name) for name in same}
-    assert [found["image_size"]] * 2 == list(config.image_size) and found["class_names"] == list(drawn.class_names)
+    assert [found["image_size"]] * 2 == list(config.image_size) and found["class_names"] == list(
+        drawn.class_names
+    )
 
 
 # Each switch and the Python code with the same bug
@@ -187,11 +216,20 @@ def mistake(table, words):
 
 
 BUGS = {
-    "positions": ({"positions": False}, {"embed": mistake(PASSES["embed"], "positions are never added")}),
+    "positions": (
+        {"positions": False},
+        {"embed": mistake(PASSES["embed"], "positions are never added")},
+    ),
     "shuffled": ({"shufflePatches": True}, {"order": ORDER}),
     "reshape": ({"bareReshape": True}, {"cut": mistake(PASSES["cut"], "single view or reshape")}),
-    "scaling": ({"scaling": False}, {"weigh": mistake(WRONG_WEIGHTS, "not divided by sqrt(d) before the softmax")}),
-    "softmax": ({"softmaxAxis": "queries"}, {"weigh": mistake(WRONG_WEIGHTS, "normalizes over the queries")}),
+    "scaling": (
+        {"scaling": False},
+        {"weigh": mistake(WRONG_WEIGHTS, "not divided by sqrt(d) before the softmax")},
+    ),
+    "softmax": (
+        {"softmaxAxis": "queries"},
+        {"weigh": mistake(WRONG_WEIGHTS, "normalizes over the queries")},
+    ),
     "heads": ({"heads": MUTED}, {"heads": MUTED}),
 }
 
@@ -210,7 +248,9 @@ def test_a_switch_agrees_with_python_code_with_the_same_bug(page, drawn, pixels,
     assert max(exact.values()) < 1e-9
     assert max(found["logits"], found["attention"], found["probabilities"]) < 1e-5
     with torch.no_grad():
-        assert (ours["logits"] - drawn.model(images)).abs().amax(dim=1).min() > 0.01  # the bug changes every answer
+        assert (ours["logits"] - drawn.model(images)).abs().amax(
+            dim=1
+        ).min() > 0.01  # the bug changes every answer
 
 
 def test_all_switches_at_once(page, drawn, pixels):
@@ -270,14 +310,19 @@ def initial(name, shape):
 
 def untrained(config):
     model = ViT(config)
-    model.load_state_dict({name: initial(name, tuple(value.shape)) for name, value in model.state_dict().items()})
+    model.load_state_dict(
+        {name: initial(name, tuple(value.shape)) for name, value in model.state_dict().items()}
+    )
     return model.eval()
 
 
 def test_untrained_weights(page, drawn, pixels):
     model, some = untrained(drawn.model.config), pixels[:20]
     ours, images = in_browser(page, some, untrained=True), drawn.preprocess.normalize(some)
-    found, exact = differences(ours, trace(model, images)), differences(ours, in_double(model, images))
+    found, exact = (
+        differences(ours, trace(model, images)),
+        differences(ours, in_double(model, images)),
+    )
     assert max(exact.values()) < 1e-9
     assert max(found["logits"], found["attention"], found["probabilities"]) < 1e-5
     assert ours["logits"].eq(0).all() and (ours["probabilities"] - 0.1).abs().max() < 1e-12
@@ -287,8 +332,12 @@ def test_untrained_weights_are_distributed_as_ours(drawn):
     torch.manual_seed(0)
     ours, torchs = untrained(drawn.model.config).state_dict(), ViT(drawn.model.config).state_dict()
     for name, value in torchs.items():
-        assert ours[name].std().item() == pytest.approx(value.std().item(), rel=0.15, abs=1e-9), name
-        assert abs(ours[name].mean() - value.mean()) <= 6 * value.std() / math.sqrt(value.numel()), name
+        assert ours[name].std().item() == pytest.approx(value.std().item(), rel=0.15, abs=1e-9), (
+            name
+        )
+        assert abs(ours[name].mean() - value.mean()) <= 6 * value.std() / math.sqrt(
+            value.numel()
+        ), name
 
 
 def test_the_shuffling_is_the_documented_one(lab):
@@ -312,7 +361,12 @@ def save_perturbed(path, half):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
-    save_weights(path, model.half() if half else model, Preprocess(12, (12, 12), "bilinear", (0.4,), (0.2,)), "abcdefg")
+    save_weights(
+        path,
+        model.half() if half else model,
+        Preprocess(12, (12, 12), "bilinear", (0.4,), (0.2,)),
+        "abcdefg",
+    )
 
 
 @pytest.mark.parametrize("half", [True, False], ids=["float16", "float32"])
@@ -327,16 +381,32 @@ def test_a_model_of_another_size(lab, tmp_path, half):
     }"""
     file = b64encode((tmp_path / "other.safetensors").read_bytes()).decode()
     found = lab.evaluate(code, [file, images.flatten(1).tolist(), list(NAMES)])
-    ours = {name: torch.tensor([one[i] for one in found], dtype=torch.float64) for i, name in enumerate(NAMES)}
+    ours = {
+        name: torch.tensor([one[i] for one in found], dtype=torch.float64)
+        for i, name in enumerate(NAMES)
+    }
     images = preprocess.normalize(images)
-    found, exact = differences(ours, trace(model, images)), differences(ours, in_double(model, images))
+    found, exact = (
+        differences(ours, trace(model, images)),
+        differences(ours, in_double(model, images)),
+    )
     assert max(exact.values()) < 1e-9
     assert max(found["attention"], found["probabilities"]) < 1e-5
     assert (ours["logits"] - model(images).detach()).abs().max() < 1e-5
 
 
 def test_erf(lab):
-    xs = [*np.linspace(-7, 7, 2801).tolist(), 2.4999999, 2.5, 6.0, 1e-9, -1e-300, 40.0, math.inf, -math.inf]
+    xs = [
+        *np.linspace(-7, 7, 2801).tolist(),
+        2.4999999,
+        2.5,
+        6.0,
+        1e-9,
+        -1e-300,
+        40.0,
+        math.inf,
+        -math.inf,
+    ]
     found = lab.evaluate("xs => xs.map(lab.erf)", xs)
     assert max(abs(a - math.erf(x)) for a, x in zip(found, xs, strict=True)) < 1e-14
     assert math.isnan(lab.evaluate("lab.erf(NaN)"))
@@ -346,9 +416,15 @@ BROKEN = {
     "an empty file": (lambda data: b"", "the file is cut short"),
     "half of a file": (lambda data: data[: len(data) // 2], "the file is cut short"),
     "half of a header": (lambda data: data[:100], "the file is cut short"),
-    "another type": (lambda data: data.replace(b'"F32"', b'"I32"', 1), "has the type I32; known are F32 and F16"),
+    "another type": (
+        lambda data: data.replace(b'"F32"', b'"I32"', 1),
+        "has the type I32; known are F32 and F16",
+    ),
     "no config": (lambda data: data.replace(b'"config"', b'"konfig"', 1), "it has no config"),
-    "color images": (lambda data: data.replace(rb"\"in_chans\": 1", rb"\"in_chans\": 3", 1), "square gray images"),
+    "color images": (
+        lambda data: data.replace(rb"\"in_chans\": 1", rb"\"in_chans\": 3", 1),
+        "square gray images",
+    ),
 }
 
 
@@ -367,7 +443,11 @@ def test_a_broken_file_is_a_clear_error(lab, tmp_path, name):
 
 def drawings():
     generator = torch.Generator().manual_seed(0)
-    one_pixel, corner, faint = torch.zeros(5, 9), torch.zeros(33, 50), torch.rand(40, 40, generator=generator) * 0.1
+    one_pixel, corner, faint = (
+        torch.zeros(5, 9),
+        torch.zeros(33, 50),
+        torch.rand(40, 40, generator=generator) * 0.1,
+    )
     one_pixel[2, 3] = 1
     corner[0, 0] = corner[32, 49] = 0.5
     faint[7:30, 11] = 0.9
@@ -385,7 +465,10 @@ def drawings():
 def test_ink_is_reduced_as_in_python(page, name):
     ink = drawings()[name]
     height, width = ink.shape
-    found = page.evaluate("([ink, w, h]) => window.vit.read(ink, w, h).pixels", [ink.flatten().tolist(), width, height])
+    found = page.evaluate(
+        "([ink, w, h]) => window.vit.read(ink, w, h).pixels",
+        [ink.flatten().tolist(), width, height],
+    )
     assert (torch.tensor(found) - reduce_ink(ink, 16).flatten()).abs().max() < 1e-6
 
 
@@ -428,7 +511,9 @@ CATCH = "try {{ {}; }} catch (error) {{ [error instanceof TypeError || error ins
 def test_bad_ink_is_a_clear_error_and_the_page_goes_on(page, arguments):
     right_kind, message = page.evaluate(CATCH.format(f"window.vit.read({arguments})"))
     assert right_kind and BAD_INK[arguments] in message
-    assert sum(page.evaluate("window.vit.read([0, 1, 1, 0], 2, 2)")["probabilities"]) == pytest.approx(1)
+    assert sum(
+        page.evaluate("window.vit.read([0, 1, 1, 0], 2, 2)")["probabilities"]
+    ) == pytest.approx(1)
 
 
 BAD_SWITCHES = {
@@ -495,10 +580,15 @@ def median_ms(page, code):
 
 
 def test_a_forward_pass_takes_less_than_20_ms(page, lab):
-    lab.evaluate("file => { window.model = makeVitOf(file) }", b64encode(WEIGHTS.read_bytes()).decode())
+    lab.evaluate(
+        "file => { window.model = makeVitOf(file) }", b64encode(WEIGHTS.read_bytes()).decode()
+    )
     lab.evaluate("window.pixels = Float32Array.from({ length: 256 }, (_, i) => (i % 7) / 7)")
     page.evaluate("window.ink = Float32Array.from({ length: 280 * 280 }, (_, i) => (i % 11) / 11)")
-    forward, read = median_ms(lab, "lab.forward(model, pixels)"), median_ms(page, "window.vit.read(ink, 280, 280)")
+    forward, read = (
+        median_ms(lab, "lab.forward(model, pixels)"),
+        median_ms(page, "window.vit.read(ink, 280, 280)"),
+    )
     print(f"forward {forward:.1f} ms, read {read:.1f} ms")
     assert forward < 20
     assert read < 20  # with the reduction of 78,400 pixels, and the copies that are returned
@@ -506,7 +596,9 @@ def test_a_forward_pass_takes_less_than_20_ms(page, lab):
 
 def test_the_first_answer_comes_within_a_second(chromium, page):
     times = []
-    while len(times) < 6 and min(times, default=math.inf) > 1000:  # again if another process was in the way
+    while (
+        len(times) < 6 and min(times, default=math.inf) > 1000
+    ):  # again if another process was in the way
         with page_of(chromium) as (fresh, _):
             fresh.goto(page.url)
             code = "() => { window.vit.read(Array(256).fill(1), 16, 16); return performance.now() }"  # since it was opened

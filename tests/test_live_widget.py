@@ -29,7 +29,9 @@ PARTS = ("draw", "attend", "explore")
 def shown(monkeypatch, part):
     """What a notebook's cell gets from this part: its data and their metadata"""
     found = []
-    monkeypatch.setattr("IPython.display.display", lambda data, **more: found.append((data, more["metadata"])))
+    monkeypatch.setattr(
+        "IPython.display.display", lambda data, **more: found.append((data, more["metadata"]))
+    )
     Explorer(part)._ipython_display_()
     ((data, metadata),) = found
     return data, metadata
@@ -97,7 +99,9 @@ def test_the_alt_texts_tell_what_torch_computes():
 def test_a_stroke_has_the_width_of_the_pen():
     ink = draw_stroke([[0.25, 0.5], [0.75, 0.5]], side=100, pen=10)
     assert ink.min() == 0 and ink.max() == 1
-    assert ink[:, 50].sum().item() == pytest.approx(10) and ink[50].sum().item() == pytest.approx(60, abs=0.5)
+    assert ink[:, 50].sum().item() == pytest.approx(10) and ink[50].sum().item() == pytest.approx(
+        60, abs=0.5
+    )
 
 
 # In a browser
@@ -120,7 +124,12 @@ def opened(chromium, tmp_path):
         pages.append(page_of(chromium, **options))
         page, wrong = pages[-1].__enter__()
         page.set_default_timeout(60_000)
-        page.on("console", lambda message: wrong["errors"].append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: (
+                wrong["errors"].append(message.text) if message.type == "error" else None
+            ),
+        )
         page.goto(path.as_uri())
         faults.append(wrong)
         return page
@@ -150,8 +159,14 @@ def numbers(page, name):
 def assert_attention(page, q, k, v, scale):
     scores = q @ k.T / scale
     weights = scores.softmax(dim=-1)
-    for name, matrix, error in (("scores", scores, 5e-3), ("weights", weights, 5e-4), ("out", weights @ v, 5e-3)):
-        assert numbers(page, name) == pytest.approx(matrix.flatten().tolist(), abs=1.01 * error), name
+    for name, matrix, error in (
+        ("scores", scores, 5e-3),
+        ("weights", weights, 5e-4),
+        ("out", weights @ v, 5e-3),
+    ):
+        assert numbers(page, name) == pytest.approx(matrix.flatten().tolist(), abs=1.01 * error), (
+            name
+        )
 
 
 @in_browser
@@ -198,7 +213,9 @@ def without_head(model, layer, head):
 
 
 def probabilities(page):
-    return [float(text) for text in page.locator(".vit-bars > div > span:last-child").all_inner_texts()]
+    return [
+        float(text) for text in page.locator(".vit-bars > div > span:last-child").all_inner_texts()
+    ]
 
 
 @in_browser
@@ -218,12 +235,17 @@ def test_every_head_of_a_model_and_images_of_ones_own(opened, tmp_path):
     assert probabilities(page) == pytest.approx(wanted.tolist(), abs=6e-3)
     for layer, head in ((0, 0), (0, 1), (1, 0), (1, 1)):
         page.get_by_role("button", name=f"block {layer + 1}, head {head + 1}").click()
-        for query, button in enumerate(("class token", "row 1, column 1", "row 1, column 2", "row 2, column 1")):
+        for query, button in enumerate(
+            ("class token", "row 1, column 1", "row 1, column 2", "row 2, column 1")
+        ):
             page.get_by_role("button", name=button).click()
             weights = attention[layer][1, head, query, 1:]
             row, column = divmod(weights.argmax().item(), 2)
             share = f"gives {100 * weights.max():.0f}% of its weight to the patch in row {row + 1}, column {column + 1}"
-            assert f"Block {layer + 1}, head {head + 1}:" in said.inner_text() and share in said.inner_text()
+            assert (
+                f"Block {layer + 1}, head {head + 1}:" in said.inner_text()
+                and share in said.inner_text()
+            )
     page.get_by_role("button", name="block 1, head 1").click()
     page.get_by_label("this head is on").uncheck()
     assert "Heads switched off: 1." in said.inner_text()
@@ -260,9 +282,19 @@ def test_a_digit_is_drawn_with_the_mouse_and_with_keys(opened):
     assert said.inner_text().startswith("Nothing drawn yet") and set(probabilities(page)) == {0}
     box = canvas.bounding_box()
     points = [(0.5, 0.15), (0.5, 0.85)]  # a 1
-    page.mouse.move(*(box[side] + box[size] * z for side, size, z in zip("xy", ("width", "height"), points[0], strict=True)))
+    page.mouse.move(
+        *(
+            box[side] + box[size] * z
+            for side, size, z in zip("xy", ("width", "height"), points[0], strict=True)
+        )
+    )
     page.mouse.down()
-    page.mouse.move(*(box[side] + box[size] * z for side, size, z in zip("xy", ("width", "height"), points[1], strict=True)))
+    page.mouse.move(
+        *(
+            box[side] + box[size] * z
+            for side, size, z in zip("xy", ("width", "height"), points[1], strict=True)
+        )
+    )
     page.mouse.up()
     by_mouse = probabilities(page)
     assert sum(by_mouse) == pytest.approx(1, abs=0.05) and by_mouse.index(max(by_mouse)) == 1

@@ -49,7 +49,9 @@ def test_fraction_inside():
     maps = torch.zeros(2, 3, 4)
     maps[0, 1, 1], maps[0, 0, 0], maps[0, 2, 2] = 3, 1, -5
     inside = fraction_inside(maps, box, 4)
-    assert inside[0] == 0.75 and inside[1] == pytest.approx(2 / 12)  # an empty map scores as a uniform one
+    assert inside[0] == 0.75 and inside[1] == pytest.approx(
+        2 / 12
+    )  # an empty map scores as a uniform one
 
 
 def test_pointing_game():
@@ -62,7 +64,9 @@ def test_pointing_game():
 
 def test_a_uniform_map_has_the_box_s_fraction_of_the_image():
     boxes = load("scattered_digits", n=50).train.boxes
-    assert torch.allclose(fraction_inside(torch.ones(50, 6, 6), boxes, 4), torch.tensor(12 * 12 / 24**2))
+    assert torch.allclose(
+        fraction_inside(torch.ones(50, 6, 6), boxes, 4), torch.tensor(12 * 12 / 24**2)
+    )
 
 
 # Scores and sharpening
@@ -77,8 +81,13 @@ def test_the_rank_score_is_the_area_under_the_roc_curve_of_the_pixels():
     maps, boxes = random_maps()
     maps[:10] = (4 * maps[:10]).floor()  # with ties
     pixels = maps.repeat_interleave(4, 1).repeat_interleave(4, 2)
-    wanted = [roc_auc_score(m.flatten(), x.flatten()) for m, x in zip(inside_boxes(boxes, (24, 24)), pixels, strict=True)]
-    torch.testing.assert_close(rank_score(maps, boxes, 4), torch.tensor(wanted, dtype=torch.float32))
+    wanted = [
+        roc_auc_score(m.flatten(), x.flatten())
+        for m, x in zip(inside_boxes(boxes, (24, 24)), pixels, strict=True)
+    ]
+    torch.testing.assert_close(
+        rank_score(maps, boxes, 4), torch.tensor(wanted, dtype=torch.float32)
+    )
 
 
 def test_the_rank_score_of_known_maps():
@@ -87,7 +96,9 @@ def test_the_rank_score_of_known_maps():
     assert truth.sum() == 4 and rank_score(truth, box, 4) == 1 and rank_score(-truth, box, 4) == 0
     assert rank_score(torch.ones(1, 3, 4), box, 4) == 0.5
     half = torch.tensor([[2, 0, 4, 4]])  # half of two patches
-    assert rank_score(patches_inside(torch.zeros(1, 1, 4), half, 4), half, 4).item() == pytest.approx(5 / 6)
+    assert rank_score(
+        patches_inside(torch.zeros(1, 1, 4), half, 4), half, 4
+    ).item() == pytest.approx(5 / 6)
 
 
 @pytest.mark.parametrize("power", [0.5, 2.0, 6.0])
@@ -95,10 +106,14 @@ def test_sharpening_changes_the_fraction_inside_and_no_other_score(power):
     """`power` is increasing on the values of these maps, so it keeps their order."""
     maps, boxes = random_maps()
     plain, sharp = (localization_scores(x, boxes, 4) for x in (maps, maps**power))
-    assert torch.equal(plain["pointing_game"], sharp["pointing_game"]) and torch.equal(plain["rank"], sharp["rank"])
+    assert torch.equal(plain["pointing_game"], sharp["pointing_game"]) and torch.equal(
+        plain["rank"], sharp["rank"]
+    )
     assert (plain["inside"] - sharp["inside"]).abs().mean() > 0.01
     shifted = localization_scores(3 * maps - 1, boxes, 4)  # negative values are no trouble either
-    assert torch.equal(plain["rank"], shifted["rank"]) and torch.equal(plain["pointing_game"], shifted["pointing_game"])
+    assert torch.equal(plain["rank"], shifted["rank"]) and torch.equal(
+        plain["pointing_game"], shifted["pointing_game"]
+    )
 
 
 # Methods and controls
@@ -127,7 +142,9 @@ def test_maps_of_a_split_are_those_of_its_images_and_labels(data, model):
     split = data.train
     for name in ("rollout", "gradient rollout", "occlusion"):
         at_once = METHODS[name](model, data.normalize(split.images), split.labels)
-        torch.testing.assert_close(maps_of(METHODS[name], model, split, data.normalize, 25), at_once, msg=name)
+        torch.testing.assert_close(
+            maps_of(METHODS[name], model, split, data.normalize, 25), at_once, msg=name
+        )
 
 
 def test_controls_need_no_model_and_no_class(data):
@@ -138,7 +155,9 @@ def test_controls_need_no_model_and_no_class(data):
         maps = method(Grid(), data.train.images, None)
         normalized = method(Grid(), data.normalize(data.train.images), None)
         scores, same = (localization_scores(x, data.train.boxes, 4) for x in (maps, normalized))
-        assert (scores["rank"] - same["rank"]).abs().max() < 0.01, name  # whichever the units of the pixels
+        assert (scores["rank"] - same["rank"]).abs().max() < 0.01, (
+            name
+        )  # whichever the units of the pixels
     assert not CONTROLS.keys() & METHODS.keys()
 
 
@@ -161,13 +180,21 @@ def test_the_center_map_does_not_see_the_image_and_scores_well(data, model):
     assert maps.shape == (60, 6, 6) and maps[:, 2:4, 2:4].sum() == maps.sum() == 4 * 60
     many = load("scattered_digits", n=2000).train
     inside = fraction_inside(center_map(model, many.images, None), many.boxes, 4)
-    assert inside.mean() == pytest.approx(0.65, abs=0.03)  # most boxes, from 0 to 12, contain the center
+    assert inside.mean() == pytest.approx(
+        0.65, abs=0.03
+    )  # most boxes, from 0 to 12, contain the center
 
 
 def test_a_map_that_knows_the_box_scores_best(data):
     split = data.train
-    scores = localization_scores(patches_inside(torch.zeros(60, 6, 6), split.boxes, 4), split.boxes, 4)
-    assert scores["inside"].mean() > 0.75 and scores["pointing_game"].min() == 1 and scores["rank"].min() > 0.9
+    scores = localization_scores(
+        patches_inside(torch.zeros(60, 6, 6), split.boxes, 4), split.boxes, 4
+    )
+    assert (
+        scores["inside"].mean() > 0.75
+        and scores["pointing_game"].min() == 1
+        and scores["rank"].min() > 0.9
+    )
 
 
 # The stored table
@@ -181,14 +208,27 @@ def test_packed_scores_keep_ties_of_36_patches():
 
 def table(models=3, images=50, gain=0.4):
     rng, rows = np.random.default_rng(0), []
-    for kind, seed in [*((k, s) for k in ("trained", "untrained") for s in range(models)), ("none", 0)]:
-        names = ["brightness, blurred", "edges, blurred", "ink, blurred"] if kind == "none" else ["rollout"]
+    for kind, seed in [
+        *((k, s) for k in ("trained", "untrained") for s in range(models)),
+        ("none", 0),
+    ]:
+        names = (
+            ["brightness, blurred", "edges, blurred", "ink, blurred"]
+            if kind == "none"
+            else ["rollout"]
+        )
         for name in names:
             low = gain if kind == "trained" else 0
             packed = [pack_scores(rng.uniform(low, low + 0.6, images)) for _ in range(4)]
             columns = ("pointing_game", "rank", "pointing_game_other", "rank_other")
             rows.append(
-                {"model": kind, "seed": seed, "method": name, "inside": 0.5, **dict(zip(columns, packed, strict=True))}
+                {
+                    "model": kind,
+                    "seed": seed,
+                    "method": name,
+                    "inside": 0.5,
+                    **dict(zip(columns, packed, strict=True)),
+                }
             )
     return pd.DataFrame(rows)
 
@@ -199,9 +239,9 @@ def test_intervals_cover_models_and_images():
     assert ours.shape == (3, 50) and len(compared) == 5 * 2
     effect = effect_of(ours - scores_of(rows, "ink, blurred", "rank", "none"))
     line = compared.loc[("ink, blurred", "rank", "rollout")]
-    assert (line["low"], line["high"]) == pytest.approx(effect.interval()) and line["mean"] == pytest.approx(
-        effect.difference
-    )
+    assert (line["low"], line["high"]) == pytest.approx(effect.interval()) and line[
+        "mean"
+    ] == pytest.approx(effect.difference)
     assert line["low"] > 0.2 and line["holm"] < 0.05 and (compared["holm"] >= compared["p"]).all()
     assert abs(compared.loc[("another box", "rank", "rollout"), "mean"]) < 0.1
 
@@ -209,15 +249,21 @@ def test_intervals_cover_models_and_images():
 def test_families_are_corrected_on_their_own():
     compared = compare_methods(table(gain=0))
     rivals = compared.drop(index=["untrained", "another box"], level="against")
-    assert rivals["holm"].min() == pytest.approx(min(1, 6 * rivals["p"].min()))  # 3 rivals, 2 scores
+    assert rivals["holm"].min() == pytest.approx(
+        min(1, 6 * rivals["p"].min())
+    )  # 3 rivals, 2 scores
     for name in ("untrained", "another box"):
-        assert compared.loc[name, "holm"].min() == pytest.approx(min(1, 2 * compared.loc[name, "p"].min()))
+        assert compared.loc[name, "holm"].min() == pytest.approx(
+            min(1, 2 * compared.loc[name, "p"].min())
+        )
 
 
 def test_with_one_model_the_interval_covers_images_alone():
     values = np.random.default_rng(0).uniform(size=(1, 100))
     line, error = line_of(values), values.std(ddof=1) / 10
-    assert line["models"] == 1 and line["high"] - line["low"] == pytest.approx(2 * 1.984 * error, rel=1e-3)
+    assert line["models"] == 1 and line["high"] - line["low"] == pytest.approx(
+        2 * 1.984 * error, rel=1e-3
+    )
     summary = summarize_scores(table(models=1))
     assert summary.loc[("inside", "trained", "rollout"), "each"] == [0.5]
     assert math.isnan(summary.loc[("inside", "trained", "rollout"), "low"])

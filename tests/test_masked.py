@@ -28,7 +28,9 @@ def test_every_patch_is_visible_or_hidden_and_each_image_has_its_own_split():
     both = torch.cat([visible, hidden], dim=1).sort(dim=1).values
     assert torch.equal(both, torch.arange(16).expand(50, -1))
     assert len({tuple(row.sort().values.tolist()) for row in visible}) > 40
-    often = torch.cat([random_masking(500, 16, 0.75)[1] for _ in range(8)]).flatten().bincount() / 4000
+    often = (
+        torch.cat([random_masking(500, 16, 0.75)[1] for _ in range(8)]).flatten().bincount() / 4000
+    )
     assert (often - 0.75).abs().max() < 0.04  # each place alike
 
 
@@ -39,7 +41,9 @@ def test_one_patch_at_least_on_each_side(share, hidden):
 
 def test_what_cannot_be_split_is_named():
     for N, share in ((16, 0.0), (16, 1.0), (1, 0.5)):
-        with pytest.raises(ValueError, match="mask_ratio must be between 0 and 1, of two patches or more, got"):
+        with pytest.raises(
+            ValueError, match="mask_ratio must be between 0 and 1, of two patches or more, got"
+        ):
             random_masking(2, N, share)
 
 
@@ -56,7 +60,9 @@ def test_the_encoder_reads_visible_patches_alone(vit, images):
 
 def test_with_every_patch_visible_the_encoder_is_the_vit(vit, images):
     everything = torch.arange(16).expand(5, -1)
-    assert torch.allclose(MaskedAutoencoder(vit).encode(images, everything), vit.forward_features(images), atol=1e-6)
+    assert torch.allclose(
+        MaskedAutoencoder(vit).encode(images, everything), vit.forward_features(images), atol=1e-6
+    )
 
 
 def test_the_loss_is_over_hidden_patches_in_their_own_places(vit, images):
@@ -70,12 +76,16 @@ def test_painted_patches_depend_on_the_place_not_on_the_order(vit, images):
     autoencoder = MaskedAutoencoder(vit).eval()
     visible, hidden = random_masking(5, 16, 0.75)
     painted = autoencoder.paint(images, visible, hidden)
-    assert torch.allclose(autoencoder.paint(images, visible.flip(1), hidden.flip(1)), painted.flip(1), atol=1e-5)
+    assert torch.allclose(
+        autoencoder.paint(images, visible.flip(1), hidden.flip(1)), painted.flip(1), atol=1e-5
+    )
     assert not torch.allclose(painted[:, 0], painted[:, 1], atol=1e-3)
 
 
 def test_a_vit_without_class_token_is_refused():
-    config = ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=0, class_token=False, pool="avg")
+    config = ViTConfig.from_name(
+        "mini/2", image_size=8, in_chans=1, num_classes=0, class_token=False, pool="avg"
+    )
     with pytest.raises(ValueError, match="with a class token"):
         MaskedAutoencoder(ViT(config))
 
@@ -87,9 +97,14 @@ def test_it_learns_to_paint_digits(vit, optimizer):
     lines = []
     batches = data.batches("train", 64, shuffle=True)
     losses = pretrain(
-        MaskedAutoencoder(vit), batches, Recipe(epochs=4, optimizer=optimizer), report=lambda *x: lines.append(x)
+        MaskedAutoencoder(vit),
+        batches,
+        Recipe(epochs=4, optimizer=optimizer),
+        report=lambda *x: lines.append(x),
     )
-    assert losses[-1] < 0.8 * losses[0] and losses[-1] < 0.75  # always painting the mean gives about 1
+    assert (
+        losses[-1] < 0.8 * losses[0] and losses[-1] < 0.75
+    )  # always painting the mean gives about 1
     assert lines == list(enumerate(losses, start=1))
     after = vit.state_dict()
     assert all(not torch.equal(before[key], after[key]) for key in after)

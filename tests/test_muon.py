@@ -40,13 +40,17 @@ def test_it_steps_as_torchs(shape):
     ours = nn.Parameter(torch.randn(shape))
     theirs = nn.Parameter(ours.detach().clone())
     one = Muon([{"params": [ours], "lr": 0.1, "weight_decay": 0.05, "orthogonal": True}])
-    two = torch.optim.Muon([theirs], lr=0.1, weight_decay=0.05, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    two = torch.optim.Muon(
+        [theirs], lr=0.1, weight_decay=0.05, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+    )
     for _ in range(4):
         ours.grad = torch.randn(shape)
         theirs.grad = ours.grad.clone()
         one.step()
         two.step()
-        assert (ours - theirs).abs().max() < 0.02 * (0.1 * 0.2 * max(shape) ** 0.5)  # bfloat16 has 8 bits
+        assert (ours - theirs).abs().max() < 0.02 * (
+            0.1 * 0.2 * max(shape) ** 0.5
+        )  # bfloat16 has 8 bits
         ours.data.copy_(theirs.data)
 
 
@@ -54,7 +58,10 @@ def test_the_rest_steps_as_under_adamw():
     model, twin = small_vit(), small_vit()
     recipe = Recipe(lr=0.01, weight_decay=0.1)
     images, labels = torch.randn(4, 1, 8, 8), torch.tensor([1, 2, 3, 4])
-    for net, optimizer in ((model, muon(model, 0.01, 0.1, 10.0)), (twin, recipe.make_optimizer(twin))):
+    for net, optimizer in (
+        (model, muon(model, 0.01, 0.1, 10.0)),
+        (twin, recipe.make_optimizer(twin)),
+    ):
         nn.functional.cross_entropy(net(images), labels).backward()
         optimizer.step()
     pairs = zip(model.named_parameters(), twin.parameters(), strict=True)
@@ -81,7 +88,9 @@ def test_a_closure_computes_the_gradients_before_anything_moves():
         loss.backward()
         two.step()
         assert one.step(closure) == loss.item()
-    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True))
+    assert all(
+        torch.equal(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
@@ -126,4 +135,6 @@ def test_a_kept_state_goes_on_as_if_never_stopped():
     second = recipe.make_optimizer(half)
     second.load_state_dict(kept)
     train(half, second, range(3, 6))
-    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), half.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(whole.parameters(), half.parameters(), strict=True)
+    )

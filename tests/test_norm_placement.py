@@ -43,12 +43,19 @@ def test_it_stores_its_rows(tmp_path, monkeypatch, capsys):
     assert len(rows) == 3 * 2 + 3 * 3 and len(capsys.readouterr().err.splitlines()) == len(rows)
     untrained = rows["schedule"] == "untrained"
     assert rows.loc[untrained, ["first", "last"]].gt(0).all(axis=None)
-    assert rows.loc[~untrained, "loss"].gt(0).all() and rows.loc[~untrained, "accuracy"].between(0, 1).all()
+    assert (
+        rows.loc[~untrained, "loss"].gt(0).all()
+        and rows.loc[~untrained, "accuracy"].between(0, 1).all()
+    )
 
 
 @pytest.mark.parametrize("block", norm_placement.BLOCKS)
 def test_the_stored_gradients_can_be_measured_again(block):
-    stored = read_results("norm_placement").set_index(["schedule", "block", "depth", "seed"]).sort_index()
+    stored = (
+        read_results("norm_placement")
+        .set_index(["schedule", "block", "depth", "seed"])
+        .sort_index()
+    )
     row = norm_placement.measure("untrained", block, 3, 1)
     again = stored.loc[("untrained", block, 3, 1), ["first", "last"]]
     assert (row["first"], row["last"]) == pytest.approx(tuple(again), rel=1e-3)

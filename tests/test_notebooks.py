@@ -12,13 +12,26 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tools.execute import MEASURED, METADATA, ROOT, WIDGET, all_notebooks, hashes, home, lessons, setup_source, store
+from tools.execute import (
+    MEASURED,
+    METADATA,
+    ROOT,
+    WIDGET,
+    all_notebooks,
+    hashes,
+    home,
+    lessons,
+    setup_source,
+    store,
+)
 
 pytestmark = pytest.mark.repo
 
 COLUMNS = 100  # what a page of 900 pixels shows of a line of code
 
-every = pytest.mark.parametrize("path", all_notebooks(), ids=lambda path: path.parent.name[0] + path.stem)
+every = pytest.mark.parametrize(
+    "path", all_notebooks(), ids=lambda path: path.parent.name[0] + path.stem
+)
 each_lesson = pytest.mark.parametrize("path", lessons(), ids=lambda path: path.stem)
 
 
@@ -45,7 +58,9 @@ def test_it_is_valid_small_and_written_as_execute_writes(path):
     book = nbformat.reads(text, as_version=4)
     nbformat.validate(book)
     assert path.stat().st_size < 800_000
-    assert book.metadata == METADATA | {"executed": hashes(book)}  # a kernelspec, no widgets, and the outputs of one run
+    assert book.metadata == METADATA | {
+        "executed": hashes(book)
+    }  # a kernelspec, no widgets, and the outputs of one run
     assert text == store(nbformat.reads(text, as_version=4), book)
 
 
@@ -95,12 +110,17 @@ def test_images_have_alt_text(path):
 def test_links_lead_somewhere(path):
     for cell in cells(path, "markdown"):
         for link in re.findall(r"\]\(([^)\s]+)\)", cell.source):
-            assert link.startswith(("https://", "#")) or (path.parent / link.partition("#")[0]).exists(), link
+            assert (
+                link.startswith(("https://", "#"))
+                or (path.parent / link.partition("#")[0]).exists()
+            ), link
 
 
 @every
 def test_one_title_and_no_heading_level_is_skipped(path):
-    text = "\n".join(re.sub(r"```.*?```", "", cell.source, flags=re.S) for cell in cells(path, "markdown"))
+    text = "\n".join(
+        re.sub(r"```.*?```", "", cell.source, flags=re.S) for cell in cells(path, "markdown")
+    )
     levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.M)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
@@ -109,7 +129,9 @@ def test_one_title_and_no_heading_level_is_skipped(path):
 @every
 def test_github_shows_the_prose(path):
     for cell in cells(path, "markdown"):
-        assert not re.search(r"\\\(|\\\[|> \[!|```mermaid|<details|<script|attachment:", cell.source), cell.source
+        assert not re.search(
+            r"\\\(|\\\[|> \[!|```mermaid|<details|<script|attachment:", cell.source
+        ), cell.source
         for row in re.findall(r"^\|.*\|$", cell.source, re.M):
             assert all("|" not in math for math in re.findall(r"\$[^$]+\$", row)), row
 
@@ -118,7 +140,11 @@ def test_github_shows_the_prose(path):
 def test_the_setup_cell_is_the_same_everywhere(path):
     first, *rest = cells(path, "code")
     assert first.source == setup_source(home())
-    assert first.metadata == {"cellView": "form", "jupyter": {"source_hidden": True}, "tags": ["setup"]}
+    assert first.metadata == {
+        "cellView": "form",
+        "jupyter": {"source_hidden": True},
+        "tags": ["setup"],
+    }
     assert not any("setup" in cell.metadata.get("tags", []) for cell in rest)
 
 
@@ -134,9 +160,15 @@ def test_an_exercise_is_what_its_prose_says(path):
         assert bool(asked) == ("exercise" in cell.metadata), cell.source
         if asked:
             about = cell.metadata["exercise"]
-            heading = re.search(r"^### Exercise(?: \d+)?: (.+)\n+\*Level (\d) of 3, about (\d+) minutes\.\*", prose, re.M)
+            heading = re.search(
+                r"^### Exercise(?: \d+)?: (.+)\n+\*Level (\d) of 3, about (\d+) minutes\.\*",
+                prose,
+                re.M,
+            )
             assert (str(about["level"]), str(about["minutes"])) == heading.groups()[1:]
-            assert about["all_or_nothing"] is ("mistake" in heading[1])  # the given code has some ideas right already
+            assert about["all_or_nothing"] is (
+                "mistake" in heading[1]
+            )  # the given code has some ideas right already
             assert about.keys() == {"level", "minutes", "all_or_nothing"}
             found += 1
     assert found == "\n".join(cell.source for cell in cells(path, "markdown")).count("### Exercise")
@@ -148,7 +180,9 @@ def test_it_opens_with_a_map_before_anything_is_explained(path):
     title, setup, opening, *_ = read(path).cells
     sentence = title.source.partition("# ")[2].partition("\n")[2].split("![")[0]
     assert setup.metadata.tags == ["setup"] and len(sentence.split()) <= 45 and "|" not in sentence
-    assert "draw_overview(" in opening.source and any("image/png" in output.data for output in opening.outputs)
+    assert "draw_overview(" in opening.source and any(
+        "image/png" in output.data for output in opening.outputs
+    )
     assert "| your time |" in cells(path, "markdown")[1].source
 
 
@@ -157,7 +191,9 @@ def test_the_card_and_the_readme_give_the_measured_cost(path):
     card = MEASURED.search("\n".join(cell.source for cell in cells(path, "markdown")))
     assert card, "run `python -m tools.execute --cards` while nothing else runs"
     readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    row = next(line for line in readme if line.startswith("|") and f"(notebooks/{path.name})" in line)
+    row = next(
+        line for line in readme if line.startswith("|") and f"(notebooks/{path.name})" in line
+    )
     seconds, memory = card.groups()
     assert f"| {seconds} | {memory} |" in row
 
@@ -165,16 +201,26 @@ def test_the_card_and_the_readme_give_the_measured_cost(path):
 @each_lesson
 def test_the_readme_gives_the_reader_s_minutes(path):
     row = re.search(
-        rf"^\|.*\(notebooks/{re.escape(path.name)}\).*$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M
+        rf"^\|.*\(notebooks/{re.escape(path.name)}\).*$",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.M,
     )[0]
     reading, exercises = re.search(r"\| (\d+)\+(\d+) \|", row).groups()
     metadata = [cell.metadata for cell in cells(path, "code")]
-    assert int(exercises) == sum(about["exercise"]["minutes"] for about in metadata if "exercise" in about)
+    assert int(exercises) == sum(
+        about["exercise"]["minutes"] for about in metadata if "exercise" in about
+    )
     prose = "\n".join(cell.source for cell in cells(path, "markdown"))
-    if card := re.search(r"^\| your time \| about (\d+) minutes? to read,? and (\d+) for the exercises? \|$", prose, re.M):
+    if card := re.search(
+        r"^\| your time \| about (\d+) minutes? to read,? and (\d+) for the exercises? \|$",
+        prose,
+        re.M,
+    ):
         assert card.groups() == (reading, exercises)
     else:
-        assert "| your time |" not in prose, "wanted: about N minutes to read, and M for the exercises"
+        assert "| your time |" not in prose, (
+            "wanted: about N minutes to read, and M for the exercises"
+        )
 
 
 OURS = [
@@ -188,7 +234,9 @@ def is_there(name):
     first, *rest = name.split(".")
     for module in OURS:
         with suppress(AttributeError, ImportError):
-            if module.endswith(f".{first}") and (found := pkgutil.resolve_name(f"{module}:{rest[0]}")):
+            if module.endswith(f".{first}") and (
+                found := pkgutil.resolve_name(f"{module}:{rest[0]}")
+            ):
                 return len(rest) == 1 or isinstance(found, type) or hasattr(found, rest[1])
     return False
 
@@ -199,7 +247,11 @@ def test_names_of_the_package_in_prose_are_there(path):
         "vit_helpers",
         "model",
     }  # a model is usually the learner's
-    words = {word for cell in cells(path, "markdown") for word in re.findall(r"`([a-z_]+(?:\.\w+)+)`", cell.source)}
+    words = {
+        word
+        for cell in cells(path, "markdown")
+        for word in re.findall(r"`([a-z_]+(?:\.\w+)+)`", cell.source)
+    }
     assert not [word for word in words if word.partition(".")[0] in homes and not is_there(word)]
 
 
@@ -235,9 +287,15 @@ def sections(path):
                     parts.append([line[3:].partition(".")[0].partition(" ")[0], "", ""])
                 parts[-1][1] += line + "\n"
         else:
-            said = [output.get("text", "") + str(output.get("data", {}).get("text/plain", "")) for output in cell.outputs]
+            said = [
+                output.get("text", "") + str(output.get("data", {}).get("text/plain", ""))
+                for output in cell.outputs
+            ]
             parts[-1][2] += "\n".join([cell.source, *said]) + "\n"
-    return [(name, text, before + printed) for (_, _, before), (name, text, printed) in pairwise([["", "", ""], *parts])]
+    return [
+        (name, text, before + printed)
+        for (_, _, before), (name, text, printed) in pairwise([["", "", ""], *parts])
+    ]
 
 
 @each_lesson
@@ -245,13 +303,30 @@ def test_numbers_in_the_text_are_those_that_cells_print(path):
     """A page that is executed on another machine must not keep the numbers of the last one: decimals, two places or more"""
     missing = {}
     for name, text, printed in sections(path):
-        numbers = [float(x.replace(",", "")) for x in re.findall(r"(?<![\w.])\d[\d,]*\.?\d*(?:e-?\d+)?\b", printed)]
-        text = re.sub(r"\]\([^)]*\)|\$\$.*?\$\$|\$[^$]*\$|arXiv [\d.]+|`[^`]*`|^\|.*\|$", "", text, flags=re.S | re.M)
+        numbers = [
+            float(x.replace(",", ""))
+            for x in re.findall(r"(?<![\w.])\d[\d,]*\.?\d*(?:e-?\d+)?\b", printed)
+        ]
+        text = re.sub(
+            r"\]\([^)]*\)|\$\$.*?\$\$|\$[^$]*\$|arXiv [\d.]+|`[^`]*`|^\|.*\|$",
+            "",
+            text,
+            flags=re.S | re.M,
+        )
         for number in re.findall(r"(?<![\w.,/-])\d[\d,]*\.\d\d+\b(?!\.\d)", text):
             places = len(number.partition(".")[2])
             shown = float(number.replace(",", ""))
-            if min((abs(x / scale - shown) for x in numbers for scale in (1, 100)), default=1) > 0.501 * 10**-places:
+            if (
+                min((abs(x / scale - shown) for x in numbers for scale in (1, 100)), default=1)
+                > 0.501 * 10**-places
+            ):
                 missing.setdefault(f"{path.stem}, {name}", []).append(number)
     asked = ("For", "Summary", "Sources")  # questions, answers, and runs with values of your own
-    found = {name: " ".join(numbers) for name, numbers in missing.items() if name.partition(", ")[2] not in asked}
-    assert found == {name: numbers for name, numbers in ELSEWHERE.items() if name.startswith(path.stem)}
+    found = {
+        name: " ".join(numbers)
+        for name, numbers in missing.items()
+        if name.partition(", ")[2] not in asked
+    }
+    assert found == {
+        name: numbers for name, numbers in ELSEWHERE.items() if name.startswith(path.stem)
+    }

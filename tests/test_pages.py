@@ -14,8 +14,14 @@ from tools.execute import all_notebooks
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = all_notebooks()
-READMES = [ROOT / folder / "README.md" for folder in ("", "vit_helpers", "vit_helpers/results", "tools")]
-TEXTS = [path for path in (*READMES, ROOT / "TEACHING.md", ROOT / "notebooks" / "paper_index.md") if path.exists()]
+READMES = [
+    ROOT / folder / "README.md" for folder in ("", "vit_helpers", "vit_helpers/results", "tools")
+]
+TEXTS = [
+    path
+    for path in (*READMES, ROOT / "TEACHING.md", ROOT / "notebooks" / "paper_index.md")
+    if path.exists()
+]
 PAGES = [*TEXTS, *NOTEBOOKS]
 
 # What GitHub lets through of the HTML in a text: the lists of its html-pipeline (github.com/gjtorikian/html-pipeline,
@@ -30,7 +36,9 @@ ATTRIBUTES = re.compile(
     "abbr|align|alt|aria-(describedby|hidden|label|labelledby)|border|cite|class|colspan|datetime|dir|headers|height|href|"
     "hreflang|id|label|lang|name|open|rel|role|rowspan|scope|span|src|start|tabindex|title|valign|width"
 )
-NEAR = re.compile(r"(https?:|mailto:|#|(?![a-z]+:))")  # addresses that a link or a picture may have: web, or relative
+NEAR = re.compile(
+    r"(https?:|mailto:|#|(?![a-z]+:))"
+)  # addresses that a link or a picture may have: web, or relative
 
 # GitHub's colors (Primer), and the least of its layout
 PAGE = """<!doctype html>
@@ -61,7 +69,9 @@ RAW = r"""() => {
   return words
 }"""
 
-ERRORS = "[...document.querySelectorAll('mjx-merror, [data-mjx-error]')].map(error => error.textContent)"
+ERRORS = (
+    "[...document.querySelectorAll('mjx-merror, [data-mjx-error]')].map(error => error.textContent)"
+)
 
 
 def mathjax():
@@ -100,7 +110,9 @@ def flavored(text):
         return dollars + escape(maths) + dollars
 
     markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    markdown.use(dollarmath_plugin, allow_labels=False, allow_space=False, allow_digits=False, renderer=kept)
+    markdown.use(
+        dollarmath_plugin, allow_labels=False, allow_space=False, allow_digits=False, renderer=kept
+    )
     return markdown.render(text)
 
 
@@ -125,7 +137,9 @@ def our_html(path):
 
 def without_alignment(html):
     """A table of pandas without its own style, which only aligns cells: GitHub strips it, and the table stays whole"""
-    html = re.sub(r"<style scoped>\n    \.dataframe tbody tr th:only-of-type [^<]*</style>\n", "", html)
+    html = re.sub(
+        r"<style scoped>\n    \.dataframe tbody tr th:only-of-type [^<]*</style>\n", "", html
+    )
     return html.replace('<tr style="text-align: right;">', "<tr>").replace(' halign="left">', ">")
 
 
@@ -139,7 +153,9 @@ def stripped(html):
             out.append(f"<{tag.name}>")
         out += [f"<{tag.name} {name}>" for name in tag.attrs if not ATTRIBUTES.fullmatch(name)]
         out += [
-            f"<{tag.name}> to {tag[a][:40]}" for a in ("href", "src") if a in tag.attrs and not NEAR.match(tag[a].lower())
+            f"<{tag.name}> to {tag[a][:40]}"
+            for a in ("href", "src")
+            if a in tag.attrs and not NEAR.match(tag[a].lower())
         ]
     return out
 
@@ -147,7 +163,10 @@ def stripped(html):
 def faults(chromium, file, html, base=ROOT):
     """What is wrong with a page that holds this HTML, a line for each fault; it is kept in the file, for the browser"""
     page = PAGE.format(
-        title=file.stem, base=base.as_uri() + "/", body=html, maths=MATHS.format(bundle=mathjax()) if "$" in html else ""
+        title=file.stem,
+        base=base.as_uri() + "/",
+        body=html,
+        maths=MATHS.format(bundle=mathjax()) if "$" in html else "",
     )
     file.write_text(page, encoding="utf-8")
     with page_of(chromium, color_scheme="light") as (tab, wrong):
@@ -156,7 +175,9 @@ def faults(chromium, file, html, base=ROOT):
         found += tab.evaluate(
             "[...document.images].filter(i => !i.alt.trim()).map(i => 'no alt text: ' + i.src.slice(0, 60))"
         )
-        found += [f"light, {line}" for line in accessibility(tab)]  # before MathJax draws: how formulas look is not ours
+        found += [
+            f"light, {line}" for line in accessibility(tab)
+        ]  # before MathJax draws: how formulas look is not ours
         tab.emulate_media(color_scheme="dark")
         found += [f"dark, {line}" for line in contrast(tab)]
         if "$" in html:
@@ -188,7 +209,9 @@ def test_github_strips_nothing(path):
     assert stripped(our_html(path)) == []
 
 
-DOT = base64.b64encode(b"GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2D\1\0;").decode()
+DOT = base64.b64encode(
+    b"GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2D\1\0;"
+).decode()
 BAD = {
     "picture: ": '<img src="nowhere.png" alt="Nothing at all.">',
     "no alt text": f'<img src="data:image/gif;base64,{DOT}">',
@@ -233,24 +256,37 @@ def test_a_good_page_passes(chromium, tmp_path):
 )
 def test_what_github_strips_is_seen(html):
     assert stripped(f"<p>before</p>{html}")
-    assert not stripped('<p align="center"><a href="a.md#b">a</a> <img src="a.png" width="3" alt="a"></p>')
+    assert not stripped(
+        '<p align="center"><a href="a.md#b">a</a> <img src="a.png" width="3" alt="a"></p>'
+    )
 
 
 # Alt texts
 
 
 def alts(path):
-    outputs = [o for cell in nbformat.read(path, as_version=4).cells for o in cell.get("outputs", [])]
-    return [kind["alt"] for o in outputs for name, kind in o.get("metadata", {}).items() if name.startswith("image/")]
+    outputs = [
+        o for cell in nbformat.read(path, as_version=4).cells for o in cell.get("outputs", [])
+    ]
+    return [
+        kind["alt"]
+        for o in outputs
+        for name, kind in o.get("metadata", {}).items()
+        if name.startswith("image/")
+    ]
 
 
 @pytest.mark.repo
-@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.parent.name == "notebooks"], ids=name_of)
+@pytest.mark.parametrize(
+    "path", [path for path in NOTEBOOKS if path.parent.name == "notebooks"], ids=name_of
+)
 def test_alt_texts_say_what_is_seen(path):
     texts = alts(path)
     assert texts
     assert [text for text in texts if not 25 <= len(text) <= 300] == []
     assert [
-        text for text in texts if re.match(r"(an? |the )?(image|picture|figure|plot|chart|graph)s? (of|show)", text, re.I)
+        text
+        for text in texts
+        if re.match(r"(an? |the )?(image|picture|figure|plot|chart|graph)s? (of|show)", text, re.I)
     ] == []
     assert [text for text, n in Counter(texts).items() if n > 1] == []

@@ -29,20 +29,34 @@ from vit_helpers.plots.model import Pass, draw_model
 
 NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
 PALETTE = {name: to_rgb(getattr(style, name)) for name in NAMES}
-SIGHTS = ("all colors", "deuteranomaly", "protanomaly", "tritanomaly")  # the last three at their full strength
+SIGHTS = (
+    "all colors",
+    "deuteranomaly",
+    "protanomaly",
+    "tritanomaly",
+)  # the last three at their full strength
 APART = 10  # in CAM02-UCS, where 1 is about the least difference that is seen with two patches side by side
-NEAR = {("VALUE", "LINE"), ("POSITION", "LINE")}  # a gray that without red and green looks like these two
+NEAR = {
+    ("VALUE", "LINE"),
+    ("POSITION", "LINE"),
+}  # a gray that without red and green looks like these two
 
 
 def seen(colors, sight):
     """Colors as someone sees them who lacks one kind of cone (Machado, Oliveira and Fernandes, 2009)"""
     if sight == "all colors":
         return np.asarray(colors)
-    return np.clip(cspace_convert(colors, {"name": "sRGB1+CVD", "cvd_type": sight, "severity": 100}, "sRGB1"), 0, 1)
+    return np.clip(
+        cspace_convert(colors, {"name": "sRGB1+CVD", "cvd_type": sight, "severity": 100}, "sRGB1"),
+        0,
+        1,
+    )
 
 
 def distance(one, other, sight):
-    return deltaE(seen(one, sight), seen(other, sight), input_space="sRGB1", uniform_space="CAM02-UCS")
+    return deltaE(
+        seen(one, sight), seen(other, sight), input_space="sRGB1", uniform_space="CAM02-UCS"
+    )
 
 
 def contrast(one, other):
@@ -50,7 +64,10 @@ def contrast(one, other):
     lights = []
     for color in (one, other):
         parts = np.asarray(to_rgb(color))
-        lights.append(np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722))
+        lights.append(
+            np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+            @ (0.2126, 0.7152, 0.0722)
+        )
     return (max(lights) + 0.05) / (min(lights) + 0.05)
 
 
@@ -73,7 +90,9 @@ def test_a_bad_palette_is_seen():
     red, green = to_rgb("#d62728"), to_rgb("#2ca02c")  # two of matplotlib's own
     assert distance(red, green, "all colors") > 5 * APART
     assert distance(red, green, "deuteranomaly") < APART
-    assert contrast("white", "black") == 21 and contrast("#777777", "white") == pytest.approx(4.48, abs=0.01)
+    assert contrast("white", "black") == 21 and contrast("#777777", "white") == pytest.approx(
+        4.48, abs=0.01
+    )
 
 
 @pytest.mark.parametrize("sight", [*SIGHTS, "gray print"])
@@ -89,9 +108,12 @@ def test_measured_values_grow_brighter_for_everyone(sight):
 def test_text_is_read_and_lines_are_seen_on_white():
     assert contrast(style.TEXT, "white") > 7  # WCAG AAA
     assert all(
-        contrast(PALETTE[name], "white") > 3 for name in ("CLASS_TOKEN", "POSITION", "QUERY", "VALUE")
+        contrast(PALETTE[name], "white") > 3
+        for name in ("CLASS_TOKEN", "POSITION", "QUERY", "VALUE")
     )  # AA, graphics
-    assert all(contrast(PALETTE[name], "white") > 2.2 for name in NAMES)  # pale: for dots, fillings, thick lines with a name
+    assert all(
+        contrast(PALETTE[name], "white") > 2.2 for name in NAMES
+    )  # pale: for dots, fillings, thick lines with a name
     assert all(contrast(style.ink_on(color), color) > 4.5 for color in PALETTE.values())  # AA, text
 
 
@@ -111,13 +133,23 @@ def test_a_frame_with_a_halo_is_seen_on_every_value():
 
 def rows(**kinds):
     return [
-        {"epoch": e, "loss": 2 / e, "val_loss": 2.2 / e, "accuracy": 0.5, "val_accuracy": 0.4, **kinds} for e in (1, 2, 3)
+        {
+            "epoch": e,
+            "loss": 2 / e,
+            "val_loss": 2.2 / e,
+            "accuracy": 0.5,
+            "val_accuracy": 0.4,
+            **kinds,
+        }
+        for e in (1, 2, 3)
     ]
 
 
 def model_figure():
     tokens, weights = torch.randn(5, 6), torch.rand(2, 5, 5)
-    stages = Pass(torch.rand(1, 4, 4), torch.rand(4, 4), tokens, [weights, weights], tokens, torch.rand(3))
+    stages = Pass(
+        torch.rand(1, 4, 4), torch.rand(4, 4), tokens, [weights, weights], tokens, torch.rand(3)
+    )
     return draw_model(stages, 2, "abc", "a title", {"classes": "a remark"})
 
 
@@ -138,33 +170,55 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_against": lambda: ablation.draw_against({name: {1: [0.1], 2: [0.2]} for name in "abcde"}),
     "draw_forest": lambda: forest.draw_forest(EFFECTS, ["a"], before={"a": 0.1}),
     "draw_holm": lambda: ablation.draw_holm(EFFECTS),
-    "draw_pairs": lambda: ablation.draw_pairs({name: [0.1, 0.2, 0.3, 0.4, 0.6] for name in ("baseline", "a", "b")}),
+    "draw_pairs": lambda: ablation.draw_pairs(
+        {name: [0.1, 0.2, 0.3, 0.4, 0.6] for name in ("baseline", "a", "b")}
+    ),
     "draw_ranking": lambda: ablation.draw_ranking(EFFECTS),
     "draw_interaction": lambda: ablation.draw_interaction(
-        {"t": {name: [(0.1, 0.2, 0.3), (0.2, 0.3, 0.4)] for name in "ab"}}, ["low", "high"], "x", "y", ("c", [0.3])
+        {"t": {name: [(0.1, 0.2, 0.3), (0.2, 0.3, 0.4)] for name in "ab"}},
+        ["low", "high"],
+        "x",
+        "y",
+        ("c", [0.3]),
     ),
-    "draw_intervals": lambda: ablation.draw_intervals({name: {1: (0.2, 0.1, 0.3)} for name in "ab"}),
+    "draw_intervals": lambda: ablation.draw_intervals(
+        {name: {1: (0.2, 0.1, 0.3)} for name in "ab"}
+    ),
     "draw_halves": lambda: ablation.draw_halves({"a": ([0.1], [0.2]), "b": ([0.1], [0.3])}),
     "draw_curve": lambda: curves.draw_curve(rows(), "loss"),
     "draw_loss": lambda: curves.draw_loss(10, 0.1),
     "draw_dots": lambda: data.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),
-    "draw_sizes": lambda: encoder.draw_sizes({name: (torch.rand(3, 4), style.LINE) for name in "abcd"}),
+    "draw_sizes": lambda: encoder.draw_sizes(
+        {name: (torch.rand(3, 4), style.LINE) for name in "abcd"}
+    ),
     "draw_branches": lambda: encoder.draw_branches([1, 2, 3, 4]),
-    "draw_normalizations": lambda: encoder.draw_normalizations({"one": torch.rand(2, 3, 4)}, ["a", "b"]),
+    "draw_normalizations": lambda: encoder.draw_normalizations(
+        {"one": torch.rand(2, 3, 4)}, ["a", "b"]
+    ),
     "draw_bars": lambda: images.draw_bars([0.1, 0.9], ["a", "b"], chosen=1),
     "draw_model": model_figure,
     "draw_stacks": lambda: scaling.draw_stacks({"one": PARTS, "two": PARTS}),
     "draw_growth": lambda: scaling.draw_growth([1, 2], {name: [1, 2] for name in "abcd"}, "size"),
-    "draw_ratios": lambda: scaling.draw_ratios({"a": (2, 1.5, 3), "b": (0.5, 0.4, 0.9), "c": (1, 0.9, 1.1)}),
+    "draw_ratios": lambda: scaling.draw_ratios(
+        {"a": (2, 1.5, 3), "b": (0.5, 0.4, 0.9), "c": (1, 0.9, 1.1)}
+    ),
     "draw_runs": lambda: training.draw_runs({"a": rows(num_classes=10), "b": rows(num_classes=10)}),
     "draw_paths": lambda: loop.draw_paths(dict.fromkeys("abc", torch.zeros(3, 2)), (1, 25)),
     "draw_spectra": lambda: loop.draw_spectra(dict.fromkeys("ab", torch.ones(3))),
     "draw_loop": lambda: loop.draw_loop(torch.rand(4, 1, 8, 8), range(4), [0.5, 1.0, 0.5]),
-    "draw_confusion": lambda: training.draw_confusion(torch.tensor([[i + 1, 20 - i] for i in range(20)]), range(20)),
+    "draw_confusion": lambda: training.draw_confusion(
+        torch.tensor([[i + 1, 20 - i] for i in range(20)]), range(20)
+    ),
     "draw_calibration": lambda: training.draw_calibration(torch.rand(40), torch.rand(40) > 0.5),
     "draw_shares": lambda: vit.draw_shares(
         {"one": dict.fromkeys("abcde", 1 / 5)},
-        {"a": style.PATCH, "b": style.POSITION, "c": style.SERIES[1], "d": style.SERIES[0], "e": style.LINE},
+        {
+            "a": style.PATCH,
+            "b": style.POSITION,
+            "c": style.SERIES[1],
+            "d": style.SERIES[0],
+            "e": style.LINE,
+        },
     ),
 }
 
@@ -192,7 +246,9 @@ def ground(text):
 
 def pale(fig):
     """The texts of a figure that stand out too little from what is beneath them (WCAG AA: 4.5)"""
-    texts = [text for text in fig.findobj(plt.Text) if text.get_text().strip() and text.get_visible()]
+    texts = [
+        text for text in fig.findobj(plt.Text) if text.get_text().strip() and text.get_visible()
+    ]
     return [text.get_text() for text in texts if contrast(text.get_color(), ground(text)) < 4.5]
 
 
@@ -213,8 +269,15 @@ def test_a_pale_text_is_seen():
 
 def test_marks_tell_what_colors_tell_where_no_names_stand():
     ax = DRAWN["draw_ratios"]()
-    marks = {(line.get_color(), line.get_marker()) for line in ax.lines if line.get_marker() != "None"}
-    assert len(marks) == len({color for color, _ in marks}) == len({marker for _, marker in marks}) == 3
+    marks = {
+        (line.get_color(), line.get_marker()) for line in ax.lines if line.get_marker() != "None"
+    }
+    assert (
+        len(marks)
+        == len({color for color, _ in marks})
+        == len({marker for _, marker in marks})
+        == 3
+    )
 
 
 def two_lines(**of_second):
@@ -240,7 +303,10 @@ def test_bars_dots_and_errors_are_told_apart_too():
     for kind, styles in kinds.items():
         _, (alike, apart) = style.new_figure(ncols=2)
         for ax, (one, other) in ((alike, (styles[1], styles[1])), (apart, styles)):
-            for form, color, name in ((one, style.CLASS_TOKEN, "one"), (other, style.POSITION, "other")):
+            for form, color, name in (
+                (one, style.CLASS_TOKEN, "one"),
+                (other, style.POSITION, "other"),
+            ):
                 numbers = [[1, 2]] if kind == "hist" else [[1, 2], [3, 4]]
                 extra = {"histtype": "step"} if kind == "hist" else {}
                 getattr(ax, kind)(*numbers, color=color, label=name, **form, **extra)

@@ -20,13 +20,17 @@ pytestmark = pytest.mark.repo
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "notebooks" / "paper_index.md").read_text(encoding="utf-8")
 SOURCE = tomllib.loads(paper_index.SOURCE.read_text(encoding="utf-8"))
-LINK = re.compile(r"\[`?([^]`]+)`?\]\(([^)#]+)(?:#L(\d+))?\)(?:: `([^`]*)`)?")  # words, path, line, what stands there
+LINK = re.compile(
+    r"\[`?([^]`]+)`?\]\(([^)#]+)(?:#L(\d+))?\)(?:: `([^`]*)`)?"
+)  # words, path, line, what stands there
 SAYS = [line for line in PAGE.splitlines() if line.startswith("**")]
 
 
 def group(title):
     """The entries of the source under a title that begins so: what the paper says, by name"""
-    entries = next(group["entries"] for group in SOURCE["groups"] if group["title"].startswith(title))
+    entries = next(
+        group["entries"] for group in SOURCE["groups"] if group["title"].startswith(title)
+    )
     return {entry["paper"]: entry["says"] for entry in entries}
 
 
@@ -67,7 +71,10 @@ def test_every_link_leads_to_what_it_names():
     places = [link for link in LINK.findall(PAGE) if not link[1].startswith("https://")]
     assert all((ROOT / "notebooks" / path).is_file() for _, path, _, _ in places)
     lines = [link for link in places if link[2]]
-    assert {path.partition("/")[2].partition("/")[0] for _, path, _, _ in lines} == {"tests", "vit_helpers"}
+    assert {path.partition("/")[2].partition("/")[0] for _, path, _, _ in lines} == {
+        "tests",
+        "vit_helpers",
+    }
     for words, path, number, shown in lines:
         line = (ROOT / "notebooks" / path).read_text(encoding="utf-8").split("\n")[int(number) - 1]
         if path.startswith("../tests/test_"):
@@ -79,23 +86,34 @@ def test_every_link_leads_to_what_it_names():
 
 
 def test_every_cell_named_is_a_cell_of_its_section():
-    found = re.findall(r"^- notebook: \[(\w+)\]\((\w+)\.ipynb\) › (.*?)(?: › `([^`]*)`)?$", PAGE, re.M)
+    found = re.findall(
+        r"^- notebook: \[(\w+)\]\((\w+)\.ipynb\) › (.*?)(?: › `([^`]*)`)?$", PAGE, re.M
+    )
     assert len(found) == PAGE.count("- notebook: ")
     for name, file, heading, first_line in found:
         assert name == file
         cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
-        start = next(n for n, cell in enumerate(cells) if re.search(rf"^#+ {re.escape(heading)}$", cell.source, re.M))
+        start = next(
+            n
+            for n, cell in enumerate(cells)
+            if re.search(rf"^#+ {re.escape(heading)}$", cell.source, re.M)
+        )
         after = [cell.source.split("\n")[0] for cell in cells[start:] if cell.cell_type == "code"]
         assert not first_line or first_line in after
 
 
 def test_github_and_myst_can_show_it():
     assert re.findall(r"^# .*$", PAGE, re.M) == ["# The paper, and where to find it here"]
-    assert all(re.fullmatch(r"\*\*[^*]+\.\*\* [^*]+\.( \*Not reproduced: [^*]+\.\*)?", line) for line in SAYS)
+    assert all(
+        re.fullmatch(r"\*\*[^*]+\.\*\* [^*]+\.( \*Not reproduced: [^*]+\.\*)?", line)
+        for line in SAYS
+    )
     for line in PAGE.splitlines():
         assert line.count("$") % 2 == 0 and line.count("`") % 2 == 0
         for formula in re.findall(r"\$([^$]+)\$", line):
-            assert not re.search(r"\\[^\w\s]|^\s|\s$", formula), formula  # GitHub eats the stroke of \, and \{
+            assert not re.search(r"\\[^\w\s]|^\s|\s$", formula), (
+                formula
+            )  # GitHub eats the stroke of \, and \{
 
 
 def test_what_is_not_reproduced_says_why():
@@ -111,7 +129,10 @@ def test_what_is_not_reproduced_says_why():
 
 def test_table_1_is_the_codes():
     for name, patches in {"ViT-Base": (16, 32), "ViT-Large": (16, 32), "ViT-Huge": (14,)}.items():
-        found = [int(number.replace(",", "")) for number in re.findall(r"\d(?:[\d,]*\d)?", group("Table 1")[name])]
+        found = [
+            int(number.replace(",", ""))
+            for number in re.findall(r"\d(?:[\d,]*\d)?", group("Table 1")[name])
+        ]
         for patch in patches:
             config = ViTConfig.from_name(f"{name[4]}/{patch}")
             mlp = config.embed_dim * config.mlp_ratio
@@ -121,9 +142,13 @@ def test_table_1_is_the_codes():
 
 def test_tables_3_and_4_are_those_of_notebook_10():
     cells = nbformat.read(ROOT / "notebooks" / "10_hyperparameters.ipynb", as_version=4).cells
-    text = next(cell.source for cell in cells if "Table 3 is for training from scratch" in cell.source)
+    text = next(
+        cell.source for cell in cells if "Table 3 is for training from scratch" in cell.source
+    )
     for title, part in zip(("Table 3", "Table 4"), text.split("Table 4 is"), strict=True):
-        rows = [line.split("|")[1:-2] for line in part.splitlines() if line.startswith("| ")]  # the last column is ours
+        rows = [
+            line.split("|")[1:-2] for line in part.splitlines() if line.startswith("| ")
+        ]  # the last column is ours
         theirs = {name.strip(): numbers("|".join(values)) for name, *values in rows}
         ours = {name.lower(): numbers(says) for name, says in group(title).items()}
         same = ours.keys() & theirs.keys()
@@ -139,9 +164,14 @@ def test_betas_are_the_papers():
 
 def test_table_6_is_the_codes():
     says = group("Table 6")["ExaFLOPs"]
-    rows = {name: int(number.replace(",", "")) for number, name in re.findall(r"([\d,]+) \(([BLH]/\d+)\)", says)}
+    rows = {
+        name: int(number.replace(",", ""))
+        for number, name in re.findall(r"([\d,]+) \(([BLH]/\d+)\)", says)
+    }
     assert (
-        list(rows) == ["B/32", "B/16", "L/32", "L/16", "H/14"] and "(L/16) for 7 epochs" in says and says.endswith("for 14.")
+        list(rows) == ["B/32", "B/16", "L/32", "L/16", "H/14"]
+        and "(L/16) for 7 epochs" in says
+        and says.endswith("for 14.")
     )
     for name, published in rows.items():
         once = sum(training_multiply_adds(ViTConfig.from_name(name), fused=False).values())
@@ -161,8 +191,16 @@ def broken(kind, place):
 
 GONE = [
     ("notebook", ["12_future", "Look first"], "no file notebooks/12_future.ipynb"),
-    ("notebook", ["04_encoder", "3. Residual"], "the heading '3. Residual' of 04_encoder.ipynb: not found"),
-    ("notebook", ["04_encoder", "6. The reference implementation", "class Own"], "the cell 'class Own' of .*: not found"),
+    (
+        "notebook",
+        ["04_encoder", "3. Residual"],
+        "the heading '3. Residual' of 04_encoder.ipynb: not found",
+    ),
+    (
+        "notebook",
+        ["04_encoder", "6. The reference implementation", "class Own"],
+        "the cell 'class Own' of .*: not found",
+    ),
     ("notebook", ["05_vit", "4. The residual stream"], "the heading .* of 05_vit.ipynb: not found"),
     ("code", ["decoder", "Block"], "no file vit_helpers/decoder.py"),
     ("code", ["encoder", "Block.backward"], "backward of Block.backward in encoder.py: not found"),
@@ -172,7 +210,11 @@ GONE = [
         "the line 'self.norm3' of Block.forward in .*: not found",
     ),
     ("code", ["encoder", "Block.forward", "x = x +"], "the line 'x = x .' of .*: found 2 times"),
-    ("code", ["encoder", "MLP", "self.attn(self.norm1(x)"], "the line .* of MLP in encoder.py: not found"),
+    (
+        "code",
+        ["encoder", "MLP", "self.attn(self.norm1(x)"],
+        "the line .* of MLP in encoder.py: not found",
+    ),
     ("test", ["test_decoder", "test_it"], "no file tests/test_decoder.py"),
     ("test", ["test_encoder", "test_it"], "the test test_it of test_encoder.py: not found"),
     ("test", ["test_encoder", "torch_twin_"], "the test torch_twin_ of test_encoder.py: not found"),
@@ -181,7 +223,9 @@ GONE = [
 
 @pytest.mark.parametrize(("kind", "place", "says"), GONE)
 def test_what_is_gone_is_named(kind, place, says):
-    with pytest.raises(ValueError, match=f"1 places of paper_index.toml not found\n  Equation 2: {says}"):
+    with pytest.raises(
+        ValueError, match=f"1 places of paper_index.toml not found\n  Equation 2: {says}"
+    ):
         paper_index.page(broken(kind, place))
 
 
@@ -189,20 +233,31 @@ def test_the_command_tells_all_that_is_gone_and_writes_nothing(monkeypatch, tmp_
     path = tmp_path / "page.md"
     text = paper_index.SOURCE.read_text(encoding="utf-8")
     (tmp_path / "source.toml").write_text(
-        text.replace("self.mlp(self.norm2(x))", "self.mlp(x)").replace('"test_three_', '"test_four_'), encoding="utf-8"
+        text.replace("self.mlp(self.norm2(x))", "self.mlp(x)").replace(
+            '"test_three_', '"test_four_'
+        ),
+        encoding="utf-8",
     )
     monkeypatch.setattr(paper_index, "SOURCE", tmp_path / "source.toml")
     monkeypatch.setattr(paper_index, "PAGE", path)
     assert run_tool(paper_index, []) == 1 and not path.exists()
     said = capsys.readouterr().err
-    assert said.startswith("error: 3 places of source.toml not found\n  Equation 3: the line 'self.mlp(x)' of Block.forward")
-    assert "  Equation 6: the test test_four_tokens_on_paper" in said and "  Equation 7: the test test_four_" in said
+    assert said.startswith(
+        "error: 3 places of source.toml not found\n  Equation 3: the line 'self.mlp(x)' of Block.forward"
+    )
+    assert (
+        "  Equation 6: the test test_four_tokens_on_paper" in said
+        and "  Equation 7: the test test_four_" in said
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"test": []}, "Equation 1: say where its code and its test are, or under `missing` why there are none"),
+        (
+            {"test": []},
+            "Equation 1: say where its code and its test are, or under `missing` why there are none",
+        ),
         ({"tets": [["test_vit", "test_table_1"]]}, "Equation 1: missing or unknown: tets"),
     ],
 )

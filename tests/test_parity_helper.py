@@ -11,7 +11,17 @@ from vit_helpers.vit import ViT, ViTConfig
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    return ViT(ViTConfig(image_size=8, patch_size=2, in_chans=1, embed_dim=16, depth=2, num_heads=2, num_classes=3)).eval()
+    return ViT(
+        ViTConfig(
+            image_size=8,
+            patch_size=2,
+            in_chans=1,
+            embed_dim=16,
+            depth=2,
+            num_heads=2,
+            num_classes=3,
+        )
+    ).eval()
 
 
 def test_no_number_of_any_parameter_stays_as_it_was(model):
@@ -30,9 +40,13 @@ def test_it_is_repeatable_and_leaves_the_global_generator_alone(model):
     torch.manual_seed(7)
     perturb(twin)
     torch.set_rng_state(state)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True)
+    )
     perturb(model, seed=1)
-    assert not any(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+    assert not any(
+        torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True)
+    )
 
 
 def test_it_keeps_dtype(model):

@@ -40,7 +40,9 @@ SIZE = 12
 
 
 def noise(size=(SIZE, SIZE), seed=0):
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (*size, 3)).astype(np.uint8))
+    return Image.fromarray(
+        np.random.default_rng(seed).integers(0, 256, (*size, 3)).astype(np.uint8)
+    )
 
 
 def encoded(kind, mode="RGB", seed=0):
@@ -122,7 +124,10 @@ def denied(path, monkeypatch):
 FAULTS = {
     "a bomb": (bomb, "is damaged, or not an image: Image size .* exceeds limit"),
     "a broken header": (header, "is damaged, or not an image: "),
-    "no picture": (lambda path: path.write_bytes(b"no picture"), "is damaged, or not an image: its format is unknown"),
+    "no picture": (
+        lambda path: path.write_bytes(b"no picture"),
+        "is damaged, or not an image: its format is unknown",
+    ),
     "nothing": (lambda path: path.touch(), "is damaged, or not an image: its format is unknown"),
     "cut": (lambda path: path.write_bytes(encoded("JPEG")[:300]), "is damaged, or not an image: "),
     "a link to nothing": (
@@ -136,7 +141,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_bad_file_is_named_by_folder_shards_and_predict(fault, pets, tmp_path, monkeypatch, capsys):
+def test_a_bad_file_is_named_by_folder_shards_and_predict(
+    fault, pets, tmp_path, monkeypatch, capsys
+):
     make, says = FAULTS[fault]
     bad = pets / "cat" / "a bad one.jpg"
     make(bad, monkeypatch) if make is denied else make(bad)
@@ -153,14 +160,20 @@ def test_a_bad_file_is_named_by_folder_shards_and_predict(fault, pets, tmp_path,
     assert main(["predict", str(bad), "--weights", "ours:seven"]) == 1
     assert main(["shards", f"folder:{pets}", str(tmp_path / "new")]) == 1
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2 and all("a bad one.jpg" in line for line in said) and not (tmp_path / "new").exists()
+    assert (
+        len(said) == 2
+        and all("a bad one.jpg" in line for line in said)
+        and not (tmp_path / "new").exists()
+    )
 
 
 def test_a_folder_named_like_an_image_is_passed_over_and_named(pets):
     save(pets / "cat" / "x.jpg" / "inside.ppm", 999)
     with pytest.warns(UserWarning, match=r"x\.jpg is a folder, not an image"):
         assert sum(folder(pets, 8).class_counts) == 101
-    with pytest.raises(ValueError, match=r"x\.jpg is a folder, not a picture"):  # predict looks at what is inside
+    with pytest.raises(
+        ValueError, match=r"x\.jpg is a folder, not a picture"
+    ):  # predict looks at what is inside
         open_picture(pets / "cat" / "x.jpg")
 
 
@@ -187,7 +200,11 @@ def test_names_with_any_character_are_told_on_one_line(pets):
 
 
 def test_mutations_of_valid_files_are_read_or_refused():
-    good, draw, read = {kind: encoded(kind, mode) for kind, mode in FORMATS.items()}, random.Random(0), 0
+    good, draw, read = (
+        {kind: encoded(kind, mode) for kind, mode in FORMATS.items()},
+        random.Random(0),
+        0,
+    )
     for number in range(2000):
         content = bytearray(draw.choice(list(good.values())))
         for _ in range(draw.choice((1, 1, 2, 8))):
@@ -211,22 +228,31 @@ def test_the_first_frame_of_an_animation_is_read(tmp_path):
     frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
     for name in ("x.gif", "x.webp", "x.png", "x.tiff"):
         frames[0].save(
-            tmp_path / name, save_all=True, append_images=frames[1:], **({"lossless": True} if "webp" in name else {})
+            tmp_path / name,
+            save_all=True,
+            append_images=frames[1:],
+            **({"lossless": True} if "webp" in name else {}),
         )
         assert open_picture(tmp_path / name).getpixel((4, 4)) == (255, 0, 0)
 
 
 def test_a_transparent_gray_value_of_16_bits_is_white(tmp_path):
-    Image.fromarray(np.array([[0, 500], [500, 65535]], np.uint16)).save(tmp_path / "x.png", transparency=500)
+    Image.fromarray(np.array([[0, 500], [500, 65535]], np.uint16)).save(
+        tmp_path / "x.png", transparency=500
+    )
     assert np.array(open_picture(tmp_path / "x.png"))[:, :, 0].tolist() == [[0, 255], [255, 255]]
 
 
-@pytest.mark.parametrize("size", [(50, 37), (37, 50), (64, 64), (9, 31), (1, 500), (500, 1), (7, 7)])
+@pytest.mark.parametrize(
+    "size", [(50, 37), (37, 50), (64, 64), (9, 31), (1, 500), (500, 1), (7, 7)]
+)
 def test_a_square_is_that_of_torchvision(size):
     from torchvision.transforms.v2 import functional as TF
 
     picture = noise(size[::-1])
-    want = np.asarray(TF.center_crop(TF.resize(picture, [16], antialias=True), [16])).transpose(2, 0, 1)
+    want = np.asarray(TF.center_crop(TF.resize(picture, [16], antialias=True), [16])).transpose(
+        2, 0, 1
+    )
     assert np.abs(square(picture, 16).astype(int) - want).max() <= 1
 
 
@@ -261,11 +287,20 @@ def test_what_is_left_is_right(pets):
     assert all(after[split] <= before[split] for split in before)
     for split in (rest.train, rest.validation, rest.test):
         for pixels, label in zip(split.pixels, split.labels, strict=True):
-            assert label == (tuple(pixels.flatten().tolist()) in {tuple(noise_of(n)) for n in range(60, 100)})
+            assert label == (
+                tuple(pixels.flatten().tolist()) in {tuple(noise_of(n)) for n in range(60, 100)}
+            )
 
 
 def noise_of(number):
-    return np.random.default_rng(number).integers(0, 256, (6, 6, 3)).astype(np.uint8).transpose(2, 0, 1).flatten().tolist()
+    return (
+        np.random.default_rng(number)
+        .integers(0, 256, (6, 6, 3))
+        .astype(np.uint8)
+        .transpose(2, 0, 1)
+        .flatten()
+        .tolist()
+    )
 
 
 # Splits
@@ -281,7 +316,9 @@ def test_an_image_keeps_its_split_when_others_come_and_copies_stay_together(pets
     assert [len(split) for split in (after.train, after.validation, after.test)] == [154, 26, 40]
     places = files_of(after)
     assert not (
-        places["train"] & places["test"] or places["train"] & places["validation"] or places["test"] & places["validation"]
+        places["train"] & places["test"]
+        or places["train"] & places["validation"]
+        or places["test"] & places["validation"]
     )
 
 
@@ -296,7 +333,9 @@ def test_the_hash_of_an_image_decides_where_it_goes(pets):
 
 def test_exact_shares_are_exact_in_each_class(pets):
     data = folder(pets, 6, split="exact")
-    assert [split.labels.bincount().tolist() for split in (data.train, data.validation, data.test)] == [
+    assert [
+        split.labels.bincount().tolist() for split in (data.train, data.validation, data.test)
+    ] == [
         [42, 28],
         [9, 6],
         [9, 6],
@@ -313,10 +352,14 @@ def test_exact_shares_are_exact_in_each_class(pets):
         ("exact", "each class needs at least three different images"),
     ],
 )
-def test_a_split_without_a_class_stops_the_run_and_names_the_way_out(pets, how, says, tmp_path, capsys):
+def test_a_split_without_a_class_stops_the_run_and_names_the_way_out(
+    pets, how, says, tmp_path, capsys
+):
     for number in range(200, 202):
         save(pets / "wolf" / f"{number}.ppm", number)
-    with pytest.raises(ValueError, match=f"the (train|validation|test) split has no images of wolf: {says}"):
+    with pytest.raises(
+        ValueError, match=f"the (train|validation|test) split has no images of wolf: {says}"
+    ):
         folder(pets, 6, split=how)
     for words in (["train", "--data"], ["shards"]):
         words = [
@@ -383,12 +426,17 @@ def test_classes_beside_a_folder_of_a_split_are_not_passed_over_in_silence(pets)
     with pytest.raises(ValueError, match="pets has test, but no folder named train"):
         folder(pets, 6)
     (pets / "test").rename(pets / "train")
-    with pytest.warns(UserWarning, match="pets has a folder for the training split, so cat, dog beside it is ignored"):
+    with pytest.warns(
+        UserWarning,
+        match="pets has a folder for the training split, so cat, dog beside it is ignored",
+    ):
         folder(pets, 6)
 
 
 @pytest.mark.parametrize("beside", [None, "raw"])
-def test_an_image_beside_the_classes_of_a_split_leaves_the_splits_as_they_are(pets, tmp_path, beside):
+def test_an_image_beside_the_classes_of_a_split_leaves_the_splits_as_they_are(
+    pets, tmp_path, beside
+):
     """Such folders were taken for classes, and val/ and test/ for nothing"""
     path = divide(pets, one="train", two="val", three="test")
     for part in path.iterdir():
@@ -397,12 +445,18 @@ def test_an_image_beside_the_classes_of_a_split_leaves_the_splits_as_they_are(pe
         (path / beside).mkdir()
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
-        data, shards = folder(path, 6), load(f"shards:{write_shards_of_folder(path, tmp_path / 'new', 6)}")
+        data, shards = (
+            folder(path, 6),
+            load(f"shards:{write_shards_of_folder(path, tmp_path / 'new', 6)}"),
+        )
     said = sorted(str(one.message).replace(str(path), "here") for one in noted)[::2]
     left = [
-        f"1 images in here/{part} itself are in none of its classes and are left out" for part in ("test", "train", "val")
+        f"1 images in here/{part} itself are in none of its classes and are left out"
+        for part in ("test", "train", "val")
     ]
-    assert said == left + ["here has a folder for the training split, so raw beside it is ignored"] * bool(beside)
+    assert said == left + [
+        "here has a folder for the training split, so raw beside it is ignored"
+    ] * bool(beside)
     assert [len(split) for split in (data.train, data.validation, data.test)] == [34, 33, 33]
     assert [shards.count(split) for split in ("train", "validation", "test")] == [34, 33, 33]
 
@@ -414,16 +468,21 @@ def test_some_images_of_a_folder_are_of_all_classes(pets):
     some = make_batches(data, settings.replace(images=20)).split
     assert sorted(set(some.labels.tolist())) == [0, 1] and len(some) == 20
     assert torch.equal(make_batches(data, settings.replace(images=20)).split.pixels, some.pixels)
-    assert torch.equal(make_batches(data, settings.replace(repeat=2)).split.pixels[::2], data.train.pixels)
+    assert torch.equal(
+        make_batches(data, settings.replace(repeat=2)).split.pixels[::2], data.train.pixels
+    )
     mixed = subset(data.train, torch.randperm(len(data.train)))  # of others the first, as ever
-    of_mixed = make_batches(dataclasses.replace(data, train=mixed), settings.replace(images=20)).split
+    of_mixed = make_batches(
+        dataclasses.replace(data, train=mixed), settings.replace(images=20)
+    ).split
     assert torch.equal(of_mixed.pixels, mixed.pixels[:20])
 
 
 def test_copies_in_two_classes_are_told(pets):
     shutil.copy(pets / "cat" / "3.ppm", pets / "dog" / "3.ppm")
     with pytest.warns(
-        UserWarning, match=r"1 images are copies of images in other classes, such as .*cat.3\.ppm and .*dog.3\.ppm"
+        UserWarning,
+        match=r"1 images are copies of images in other classes, such as .*cat.3\.ppm and .*dog.3\.ppm",
     ):
         folder(pets, 6)
 
@@ -434,12 +493,18 @@ def test_copies_in_two_classes_are_told(pets):
 def test_bytes_are_a_quarter_and_become_what_floats_were(pets):
     data = folder(pets, 6)
     split = data.train
-    assert isinstance(split, ByteSplit) and split.pixels.dtype == torch.uint8 and split.pixels.is_contiguous()
+    assert (
+        isinstance(split, ByteSplit)
+        and split.pixels.dtype == torch.uint8
+        and split.pixels.is_contiguous()
+    )
     assert torch.equal(split.images, split.pixels / 255) and split.images.dtype == torch.float32
     plain = Split(split.images, split.labels)
     for one, two in zip(
         data.batches("train", 16),
-        type(data)("x", plain, plain, plain, data.class_names, data.mean, data.std).batches("train", 16),
+        type(data)("x", plain, plain, plain, data.class_names, data.mean, data.std).batches(
+            "train", 16
+        ),
         strict=True,
     ):
         assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
@@ -567,7 +632,14 @@ def test_a_home_that_nobody_has_is_named(pets, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("VIT_HELPERS_DATA", "~nobody-at-all/x")
     train, shards, new = ["train", "--image-size", "8", "--out"], ["shards"], str(tmp_path / "new")
     for words, data in ((train, pets), (train, "~nobody-at-all/x"), (shards, "~nobody-at-all/x")):
-        assert main([*words, new, "--data", f"folder:{data}"] if words is train else [*words, f"folder:{data}", new]) == 1
+        assert (
+            main(
+                [*words, new, "--data", f"folder:{data}"]
+                if words is train
+                else [*words, f"folder:{data}", new]
+            )
+            == 1
+        )
         assert capsys.readouterr().err.startswith("error: ~nobody-at-all/x: ")
 
 
@@ -577,7 +649,17 @@ def test_a_home_that_nobody_has_is_named(pets, tmp_path, monkeypatch, capsys):
 def test_train_says_what_it_trains_on(pets, tmp_path, cached, capsys):
     home, _ = cached
     spoil(pets, 2)
-    words = ["train", "--data", f"folder:{pets}", "--epochs", "1", "--split", "exact", "--patch", "32"]
+    words = [
+        "train",
+        "--data",
+        f"folder:{pets}",
+        "--epochs",
+        "1",
+        "--split",
+        "exact",
+        "--patch",
+        "32",
+    ]
     assert main([*words, "--no-cache", "--out", str(tmp_path / "run")]) == 1
     assert (
         "error: 2 of 100 images cannot be read; remove them, or leave them out with skip_broken (train and shards: --skip-"
@@ -585,7 +667,10 @@ def test_train_says_what_it_trains_on(pets, tmp_path, cached, capsys):
     )
     assert main([*words, "--skip-broken", "--no-cache", "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("note: 2 of 100 images cannot be read and are left out:") and not home.exists()
+    assert (
+        said[0].startswith("note: 2 of 100 images cannot be read and are left out:")
+        and not home.exists()
+    )
     assert said[4:7] == [
         "2 classes: cat (58), dog (40)", "images: train 68 (69%), validation 15 (15%), test 15 (15%); 64 x 64 pixels, color",
         "augmentation crop (images are not mirrored); adamw, learning rate 0.003, cosine, 1 epochs, batches of 64",
@@ -614,8 +699,13 @@ def test_shards_count_their_classes(pets, tmp_path, capsys):
     from vit_helpers.cli.reading import describe
 
     data = load(f"shards:{write_shards_of_folder(pets, tmp_path / 'new', 6)}")
-    assert data.class_counts == [60, 40] and describe(data).startswith("2 classes: cat (60), dog (40)\n")
-    data.class_counts, data.class_names = None, tuple(f"{n}" for n in range(12))  # as of an older version
+    assert data.class_counts == [60, 40] and describe(data).startswith(
+        "2 classes: cat (60), dog (40)\n"
+    )
+    data.class_counts, data.class_names = (
+        None,
+        tuple(f"{n}" for n in range(12)),
+    )  # as of an older version
     assert describe(data).startswith("12 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, and 2 more\n")
 
 
@@ -631,7 +721,9 @@ def test_of_a_thin_image_only_the_middle_is_resized(monkeypatch, shape):
         return right(self, size, *more)
 
     monkeypatch.setattr(Image.Image, "resize", resize)
-    seen = Preprocess(8, (8, 8), "bicubic", (0.0,) * 3, (1.0,) * 3)(Image.fromarray(ramp).convert("RGB"))
+    seen = Preprocess(8, (8, 8), "bicubic", (0.0,) * 3, (1.0,) * 3)(
+        Image.fromarray(ramp).convert("RGB")
+    )
     assert seen.mean() == pytest.approx(0.5, abs=0.01)
 
 
@@ -653,5 +745,8 @@ def test_a_checkpoint_of_other_splits_is_not_resumed():
     settings = RunSettings(data="folder:pets").to_dict()
     assert kept_settings(Path("checkpoint.pt"), {"options": settings}, {}).split == "hash"
     del settings["split"]
-    with pytest.raises(ValueError, match=r"checkpoint\.pt is from a version that divided folders differently: train again"):
+    with pytest.raises(
+        ValueError,
+        match=r"checkpoint\.pt is from a version that divided folders differently: train again",
+    ):
         kept_settings(Path("checkpoint.pt"), {"options": settings}, {})

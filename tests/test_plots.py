@@ -22,7 +22,14 @@ from vit_helpers.plots.positions import draw_halo, draw_similarity
 from vit_helpers.plots.vit import draw_lines, draw_shares
 
 HISTORY = [
-    {"epoch": e, "loss": 2 / e, "val_loss": 2.2 / e, "accuracy": 1 - 1 / e, "val_accuracy": 1 - 1.1 / e} for e in (1, 2, 3)
+    {
+        "epoch": e,
+        "loss": 2 / e,
+        "val_loss": 2.2 / e,
+        "accuracy": 1 - 1 / e,
+        "val_accuracy": 1 - 1.1 / e,
+    }
+    for e in (1, 2, 3)
 ]
 
 
@@ -54,24 +61,41 @@ def test_attention_lies_over_its_patches_on_a_stated_scale():
     weights = torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.0, 0.0]])
     ax, drawn = draw_over(torch.rand(1, 8, 12), weights, top=0.5)
     heat = drawn.get_array()
-    assert heat.shape == (2, 3) and drawn.get_extent() == [-0.5, 11.5, 7.5, -0.5]  # over the whole image
+    assert heat.shape == (2, 3) and drawn.get_extent() == [
+        -0.5,
+        11.5,
+        7.5,
+        -0.5,
+    ]  # over the whole image
     assert heat[0, 1] == pytest.approx(0.2) and heat[1, 0] == pytest.approx(0.4)
     assert drawn.get_clim() == (0, 0.5)
-    assert drawn.to_rgba(heat)[1, 2, 3] == 0 and drawn.norm(0.125) == pytest.approx(0.5)  # half as dark at a quarter
+    assert drawn.to_rgba(heat)[1, 2, 3] == 0 and drawn.norm(0.125) == pytest.approx(
+        0.5
+    )  # half as dark at a quarter
     assert color_bar(drawn, ax, "weight").ax.get_ylabel() == "weight"
 
 
 def test_the_area_of_a_square_is_the_weight():
-    ax = draw_squares(torch.rand(1, 8, 12), torch.tensor([0.5, 0.125, 0.0, 0.9, 0.1, 0.2]), (2, 3), top=0.5)
+    ax = draw_squares(
+        torch.rand(1, 8, 12), torch.tensor([0.5, 0.125, 0.0, 0.9, 0.1, 0.2]), (2, 3), top=0.5
+    )
     areas = [square.get_width() * square.get_height() for square in ax.patches]
-    assert areas == pytest.approx([16, 4, 0, 16, 3.2, 6.4])  # patches of 4 x 4 pixels; none is larger than its patch
-    assert ax.patches[1].get_bbox().bounds == pytest.approx((4.5, 0.5, 2, 2))  # in the middle of patch 1
+    assert areas == pytest.approx(
+        [16, 4, 0, 16, 3.2, 6.4]
+    )  # patches of 4 x 4 pixels; none is larger than its patch
+    assert ax.patches[1].get_bbox().bounds == pytest.approx(
+        (4.5, 0.5, 2, 2)
+    )  # in the middle of patch 1
 
 
 def test_bars_stress_the_chosen_one():
     ax = draw_bars([0.2, 0.7, 0.1], ["a", "b", "c"], chosen=1)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.2, 0.7, 0.1])
-    assert [to_hex(bar.get_facecolor()).upper() == style.SERIES[0] for bar in ax.patches] == [False, True, False]
+    assert [to_hex(bar.get_facecolor()).upper() == style.SERIES[0] for bar in ax.patches] == [
+        False,
+        True,
+        False,
+    ]
     assert [text.get_text() for text in ax.texts] == ["0.70"]
 
 
@@ -93,7 +117,9 @@ def test_importing_and_drawing_leave_the_settings_alone():
 
 def test_showing_gives_a_png_with_alt_text_and_the_same_bytes(monkeypatch):
     shown = []
-    monkeypatch.setattr(IPython.display, "display", lambda image, metadata: shown.append((image.data, metadata)))
+    monkeypatch.setattr(
+        IPython.display, "display", lambda image, metadata: shown.append((image.data, metadata))
+    )
     for _ in range(2):
         style.show(draw_curves(HISTORY), "Two curves that fall.")
     assert shown[0] == shown[1]
@@ -120,13 +146,17 @@ def test_a_stored_figure_has_the_colors_that_were_drawn():
 
 def test_a_large_figure_is_shown_as_jpeg(monkeypatch):
     shown = []
-    monkeypatch.setattr(IPython.display, "display", lambda image, metadata: shown.append((image.data, metadata)))
+    monkeypatch.setattr(
+        IPython.display, "display", lambda image, metadata: shown.append((image.data, metadata))
+    )
     for size in (4, 400):
         fig, ax = style.new_figure(5, 4)
         ax.imshow(torch.rand(size, size, 3, generator=torch.Generator().manual_seed(0)))
         style.show(fig, "Noise.")
     assert [list(metadata) for _, metadata in shown] == [["image/png"], ["image/jpeg"]]
-    assert shown[1][0].startswith(b"\xff\xd8\xff") and shown[1][1] == {"image/jpeg": {"alt": "Noise.", "width": 500}}
+    assert shown[1][0].startswith(b"\xff\xd8\xff") and shown[1][1] == {
+        "image/jpeg": {"alt": "Noise.", "width": 500}
+    }
 
 
 def test_similarity_is_drawn_in_its_places():
@@ -141,15 +171,28 @@ def test_similarity_is_drawn_in_its_places():
 
 
 def test_each_way_to_train_has_its_column():
-    halo = pd.DataFrame({"augmentation": ["shift", "none", "none"], "beside": [0.5, 0.2, 0.1], "far": [-0.1, 0.0, 0.0]})
+    halo = pd.DataFrame(
+        {
+            "augmentation": ["shift", "none", "none"],
+            "beside": [0.5, 0.2, 0.1],
+            "far": [-0.1, 0.0, 0.0],
+        }
+    )
     beside, far, _ = (ax := draw_halo(halo, title="Two ways")).lines
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["shift", "none"] and ax.get_title("left") == "Two ways"
-    assert [round(x) for x in beside.get_xdata()] == [round(x) for x in far.get_xdata()] == [0, 1, 1]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["shift", "none"] and ax.get_title(
+        "left"
+    ) == "Two ways"
+    assert (
+        [round(x) for x in beside.get_xdata()] == [round(x) for x in far.get_xdata()] == [0, 1, 1]
+    )
     assert list(beside.get_ydata()) == [0.5, 0.2, 0.1] and list(far.get_ydata()) == [-0.1, 0.0, 0.0]
 
 
 def test_shares_fill_the_bar():
-    ax = draw_shares({"B": {"a": 0.25, "b": 0.75}, "H": {"a": 0.01, "b": 0.99}}, {"a": style.QUERY, "b": style.KEY})
+    ax = draw_shares(
+        {"B": {"a": 0.25, "b": 0.75}, "H": {"a": 0.01, "b": 0.99}},
+        {"a": style.QUERY, "b": style.KEY},
+    )
     assert [round(p.get_x() + p.get_width(), 6) for p in ax.patches] == [0.25, 0.01, 1, 1]
     assert {"25%", "75%", "99%"} <= set(texts(ax.figure)) and "1%" not in texts(ax.figure)
 

@@ -11,7 +11,13 @@ from vit_helpers.plots import attention as steps
 
 LABELS = ["sky", "roof", "tree"]
 Z = torch.tensor([[1.0, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]])
-MAPS = dict(zip("qkv", torch.randint(-2, 3, (3, 4, 4), generator=torch.Generator().manual_seed(0)).float(), strict=True))
+MAPS = dict(
+    zip(
+        "qkv",
+        torch.randint(-2, 3, (3, 4, 4), generator=torch.Generator().manual_seed(0)).float(),
+        strict=True,
+    )
+)
 Q, K, V = (Z @ matrix for matrix in MAPS.values())
 SCORES = Q @ K.T / 2
 WEIGHTS, POWERS = SCORES.softmax(-1), SCORES.exp()

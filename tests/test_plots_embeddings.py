@@ -9,7 +9,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from vit_helpers.patches import patchify
 from vit_helpers.plots import style
-from vit_helpers.plots.embeddings import draw_changes, draw_equation, draw_patch_similarity, number_patches
+from vit_helpers.plots.embeddings import (
+    draw_changes,
+    draw_equation,
+    draw_patch_similarity,
+    number_patches,
+)
 from vit_helpers.plots.positions import (
     clearest_column,
     column_as_list,
@@ -32,7 +37,11 @@ def texts(axes):
 
 def equation():
     x, positions = patchify(IMAGE[None, None], 2)[0], torch.arange(15).reshape(5, 3) / 10
-    return draw_equation(IMAGE, x, PROJECTION, torch.tensor([0.5, 0, -0.5]), positions), x, positions
+    return (
+        draw_equation(IMAGE, x, PROJECTION, torch.tensor([0.5, 0, -0.5]), positions),
+        x,
+        positions,
+    )
 
 
 def test_a_patch_has_its_number_in_its_middle():
@@ -45,7 +54,9 @@ def test_equation_1_shows_every_number():
     fig, x, positions = equation()
     shown = [float(text) for text in texts(fig.axes[0]) if re.fullmatch(r"-?[\d.]+", text)]
     tokens = torch.cat([torch.tensor([[0.5, 0, -0.5]]), x @ PROJECTION])
-    wanted = torch.cat([part.flatten() for part in (IMAGE, x, PROJECTION, tokens, positions, tokens + positions)])
+    wanted = torch.cat(
+        [part.flatten() for part in (IMAGE, x, PROJECTION, tokens, positions, tokens + positions)]
+    )
     assert sorted(shown) == pytest.approx(sorted(wanted.tolist()), abs=0.05)
     assert f"2 + 0.3 = {2 + 0.3}" in texts(fig.axes[0])
 
@@ -54,7 +65,11 @@ def test_nothing_of_equation_1_overlaps_or_runs_over_the_edge():
     fig, *_ = equation()
     canvas = FigureCanvasAgg(fig)
     canvas.draw()
-    boxes = [text.get_window_extent(canvas.get_renderer()) for text in fig.axes[0].texts if text.get_text()]
+    boxes = [
+        text.get_window_extent(canvas.get_renderer())
+        for text in fig.axes[0].texts
+        if text.get_text()
+    ]
     assert all(fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1 for box in boxes)
     assert all(fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1 for box in boxes)
     assert not [(i, j) for i in range(len(boxes)) for j in range(i) if boxes[i].overlaps(boxes[j])]
@@ -64,9 +79,19 @@ def test_a_map_of_a_patch_names_all_patches():
     similar = {"pixels": torch.eye(6), "tokens": -torch.eye(6)}
     photo, *maps, _ = draw_patch_similarity(torch.rand(3, 4, 6), 2, similar, [1, 5]).axes
     assert texts(photo) == texts(maps[0]) == ["0", "1", "2", "3", "4", "5"]
-    assert [ax.get_title("left") for ax in maps] == ["patch 1 and the others", "patch 5 and the others", "", ""]
+    assert [ax.get_title("left") for ax in maps] == [
+        "patch 1 and the others",
+        "patch 5 and the others",
+        "",
+        "",
+    ]
     assert [ax.get_ylabel() for ax in maps] == ["pixels", "", "tokens", ""]
-    assert [ax.images[0].get_array()[0, 1] for ax in maps] == [1, 0, -1, 0]  # patch 1 with itself, and 5 with 1
+    assert [ax.images[0].get_array()[0, 1] for ax in maps] == [
+        1,
+        0,
+        -1,
+        0,
+    ]  # patch 1 with itself, and 5 with 1
     assert maps[0].images[0].get_clim() == (-1, 1)
 
 
@@ -78,7 +103,10 @@ def test_changes_are_dots_with_their_values():
 
 def test_changes_are_compared_with_a_dashed_line():
     ax = draw_changes({"small": 1.3e-6}, scale={"spread": 1.0})
-    assert texts(ax) == [r"$1.3 \cdot 10^{-6}$", "spread: 1.00"] and ax.lines[-1].get_linestyle() == "--"
+    assert (
+        texts(ax) == [r"$1.3 \cdot 10^{-6}$", "spread: 1.00"]
+        and ax.lines[-1].get_linestyle() == "--"
+    )
     assert list(ax.lines[-1].get_xdata()) == [1.0, 1.0] and ax.get_xlim()[1] > 1
 
 
@@ -95,7 +123,9 @@ def test_bars_are_compared_with_a_dashed_line_that_has_a_name():
     (line,) = (line for line in ax.lines if line.get_linestyle() == "--")
     assert list(line.get_xdata()) == [0.14, 0.14] and texts(ax) == ["0.80", "0.10", "guess: 0.14"]
     low, high = sorted(ax.get_ylim())
-    assert low < ax.texts[-1].get_position()[1] < -0.325 and high > 1.325  # above the bars, which are whole
+    assert (
+        low < ax.texts[-1].get_position()[1] < -0.325 and high > 1.325
+    )  # above the bars, which are whole
 
 
 def test_the_clearest_column_stands_out_in_every_panel():
@@ -120,8 +150,13 @@ def test_signed_maps_are_framed():
 
 @pytest.mark.parametrize("column", range(6))
 def test_a_stretched_list_keeps_the_area_of_a_column_and_tears_it(column):
-    as_picture, as_list = (make(column, GRID, (8, 8)) for make in (column_as_picture, column_as_list))
-    areas = [sum(width * height for *_, width, height in chain(*pieces)) for pieces in (as_picture, as_list)]
+    as_picture, as_list = (
+        make(column, GRID, (8, 8)) for make in (column_as_picture, column_as_list)
+    )
+    areas = [
+        sum(width * height for *_, width, height in chain(*pieces))
+        for pieces in (as_picture, as_list)
+    ]
     assert areas == pytest.approx([64 / 6, 64 / 6])
     assert len({round(left, 6) for ((left, *_),) in as_picture}) == 1
     assert len({round(boxes[0][0], 6) for boxes in as_list}) > 2

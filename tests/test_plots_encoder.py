@@ -28,7 +28,9 @@ def inside(fig):
     fig.canvas.draw()
     boxes = [t.get_window_extent() for t in fig.findobj(plt.Text) if t.get_text()]
     width, height = fig.get_size_inches() * fig.dpi
-    return all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height for box in boxes)
+    return all(
+        box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height for box in boxes
+    )
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (1, 2), (2, 5), (6, 3)])
@@ -39,11 +41,15 @@ def test_layer_norm_is_drawn_with_its_numbers(shape):
     said = texts(fig)
     assert f"token {shape[0] - 1}" in said and f"(T, D) = {shape}" in said
     if shape == (3, 4):
-        assert said.count("1.25") == 3 and said.count("-1.34") == 3  # each row's variance, and its first number normalized
+        assert (
+            said.count("1.25") == 3 and said.count("-1.34") == 3
+        )  # each row's variance, and its first number normalized
 
 
 def test_small_numbers_keep_their_digits_and_zero_has_no_sign():
-    said = texts(draw_layer_norm(torch.tensor([[0.001, 0.002, 0.003], [-7, -7, -7]]), ["token 0", "token 1"]))
+    said = texts(
+        draw_layer_norm(torch.tensor([[0.001, 0.002, 0.003], [-7, -7, -7]]), ["token 0", "token 1"])
+    )
     assert {"0.001", "0.002", "6.67e-7", "-0.77", "0.77"} <= set(said) and "-0" not in said
     assert significant(torch.tensor([-0.0, 1e-14, 160333.9])) == ["0", "0", "160334"]
 
@@ -78,14 +84,27 @@ def test_one_point_gets_a_ring_and_a_cloud_does_not():
 
 
 def test_a_stream_has_a_plus_for_every_branch():
-    ax = draw_stream([{"norm1": style.LINE, "attn": style.TEXT}, {"mlp": style.TEXT}], ends=("z", "z'"))
-    assert sorted(t.get_text() for t in ax.texts if t.get_text()) == ["+", "+", "attn", "mlp", "norm1", "z", "z'"]
+    ax = draw_stream(
+        [{"norm1": style.LINE, "attn": style.TEXT}, {"mlp": style.TEXT}], ends=("z", "z'")
+    )
+    assert sorted(t.get_text() for t in ax.texts if t.get_text()) == [
+        "+",
+        "+",
+        "attn",
+        "mlp",
+        "norm1",
+        "z",
+        "z'",
+    ]
 
 
 def test_the_spread_of_runs_is_a_band_around_their_geometric_mean():
     _, ax = style.new_figure()
     line = draw_spread([[1.0, 2.0], [4.0, 8.0]], ax, "runs", linewidth=3)
-    assert line.get_ydata().tolist() == pytest.approx([2, 4]) and line.get_xdata().tolist() == [1, 2]
+    assert line.get_ydata().tolist() == pytest.approx([2, 4]) and line.get_xdata().tolist() == [
+        1,
+        2,
+    ]
     assert line.get_linewidth() == 3
     band = ax.collections[0].get_paths()[0].vertices[:, 1]
     assert band.min() == 1 and band.max() == 8
@@ -98,14 +117,24 @@ def test_a_dot_is_at_the_mean_and_standard_deviation_of_a_token():
 
 def test_every_block_has_a_bar_for_attention_and_one_for_the_mlp():
     ax = draw_branches([5, 6, 7, 8])
-    bars = sorted((bar.get_x() + bar.get_width() / 2, bar.get_height(), to_hex(bar.get_facecolor())) for bar in ax.patches)
-    assert [round(x) for x, _, _ in bars] == [1, 1, 2, 2] and [height for _, height, _ in bars] == [5, 6, 7, 8]
+    bars = sorted(
+        (bar.get_x() + bar.get_width() / 2, bar.get_height(), to_hex(bar.get_facecolor()))
+        for bar in ax.patches
+    )
+    assert [round(x) for x, _, _ in bars] == [1, 1, 2, 2] and [height for _, height, _ in bars] == [
+        5,
+        6,
+        7,
+        8,
+    ]
     assert [color == ATTENTION for _, _, color in bars] == [True, False, True, False]
 
 
 def test_equal_runs_are_drawn_side_by_side():
     _, ax = style.new_figure()
-    draw_runs_apart({6: [0.5, 0.5, 0.5], 3: [1, 1, 1]}, ax, 0.2, "runs", color=style.TEXT, marker="o")
+    draw_runs_apart(
+        {6: [0.5, 0.5, 0.5], 3: [1, 1, 1]}, ax, 0.2, "runs", color=style.TEXT, marker="o"
+    )
     assert [list(line.get_ydata()) for line in ax.lines] == [[1, 1, 1], [0.5, 0.5, 0.5]]
     for i, line in enumerate(ax.lines):
         assert len(set(line.get_xdata())) == 3 and line.get_xdata()[1] == pytest.approx(i + 0.2)

@@ -46,11 +46,17 @@ def test_all_heads_of_all_blocks_share_one_scale(image, maps):
     fig = draw_heads(image, maps, 4, notes=[["a", "b"], ["c", "d"]])
     top = maps[0].max().item()
     drawn = [areas(ax) for ax in fig.axes]
-    assert drawn == [pytest.approx([x / top for x in head.flatten().tolist()]) for block in maps for head in block]
+    assert drawn == [
+        pytest.approx([x / top for x in head.flatten().tolist()])
+        for block in maps
+        for head in block
+    ]
     titles = [ax.get_title(loc="left") for ax in fig.axes]
     assert titles == ["head 1, a", "head 2, b", "c", "d"]
     words = [text for ax in fig.axes for text in ax.texts]
-    assert [text.get_text() for text in words] == ["block 1", "block 2"] and all(text.get_visible() for text in words)
+    assert [text.get_text() for text in words] == ["block 1", "block 2"] and all(
+        text.get_visible() for text in words
+    )
 
 
 def test_the_map_of_the_opening_is_row_0_without_its_first_weight(image):
@@ -90,27 +96,45 @@ def test_scores_are_dots_and_a_rival_is_a_line():
     for ax, score in zip(fig.axes, NAMES, strict=True):
         dots = {line.get_label(): list(line.get_xdata()) for line in ax.lines}
         for kind in ("trained", "untrained"):
-            assert dots[f"{kind} models"] == pytest.approx(summary.loc[(score, kind, "rollout"), "each"])
+            assert dots[f"{kind} models"] == pytest.approx(
+                summary.loc[(score, kind, "rollout"), "each"]
+            )
         means = [summary.loc[(score, "none", rival), "mean"] for rival in RIVALS]
         assert dots["no model"] == pytest.approx(means)
         assert dots["no model: ink, blurred"] == pytest.approx(2 * means[-1:])
     said = [text.get_text() for text in fig.legends[0].get_texts()]
-    wanted = {"trained models", "untrained models", "95% interval, trained", "no model", "no model: ink, blurred"}
+    wanted = {
+        "trained models",
+        "untrained models",
+        "95% interval, trained",
+        "no model",
+        "no model: ink, blurred",
+    }
     assert set(said) == wanted
 
 
 def test_differences_have_their_intervals_on_the_scale():
     compared = compare_methods(table(gain=0.1))
-    left, right = draw_differences(compared, {score: NAMES[score] for score in SCORES}, RIVALS, limit=0.5).axes
+    left, right = draw_differences(
+        compared, {score: NAMES[score] for score in SCORES}, RIVALS, limit=0.5
+    ).axes
     for ax, score in ((left, "pointing_game"), (right, "rank")):
         spans = [tuple(line.get_xdata()) for line in ax.lines[1:] if len(line.get_xdata()) == 2]
-        wanted = [tuple(compared.loc[(rival, score, "rollout"), ["low", "high"]]) for rival in RIVALS]
+        wanted = [
+            tuple(compared.loc[(rival, score, "rollout"), ["low", "high"]]) for rival in RIVALS
+        ]
         assert spans == [pytest.approx(one) for one in wanted]
     for line in (line for line in left.lines if len(line.get_xdata()) == 1):
-        rival = next(one for one in RIVALS if compared.loc[(one, "pointing_game", "rollout"), "mean"] == line.get_xdata()[0])
+        rival = next(
+            one
+            for one in RIVALS
+            if compared.loc[(one, "pointing_game", "rollout"), "mean"] == line.get_xdata()[0]
+        )
         significant = compared.loc[(rival, "pointing_game", "rollout"), "holm"] < 0.05
         assert (line.get_markerfacecolor() == line.get_color()) == significant
-    off = draw_differences(compare_methods(table(gain=0.4)), {"rank": "rank"}, RIVALS, limit=0.1).axes[0]
+    off = draw_differences(
+        compare_methods(table(gain=0.4)), {"rank": "rank"}, RIVALS, limit=0.1
+    ).axes[0]
     assert len(off.texts) == 3  # off the scale: a number at its edge
 
 
@@ -121,9 +145,13 @@ def test_depth_and_scaled_heads_show_their_numbers(image):
     assert [text.get_text() for text in right.texts] == ["25", "75", "0", "100"]
     assert [line.get_color() for line in left.lines] == [style.CLASS_TOKEN, style.PATCH]
     scales = {"own": torch.rand(2, 3, 4), "one": torch.rand(2, 3, 4)}
-    seen, *own, empty, first, second = draw_scaled_heads(image, scales, [1, 0.5], ["a", "b"]).axes[:6]
+    seen, *own, empty, first, second = draw_scaled_heads(image, scales, [1, 0.5], ["a", "b"]).axes[
+        :6
+    ]
     assert len(seen.images) == 1 and not empty.images
-    assert [ax.images[0].get_clim() for ax in (*own, first, second)] == [(0, 1)] * 2 + [(0, 0.5)] * 2
+    assert [ax.images[0].get_clim() for ax in (*own, first, second)] == [(0, 1)] * 2 + [
+        (0, 0.5)
+    ] * 2
     maps = [torch.tensor(ax.images[0].get_array()) for ax in (*own, first, second)]
     torch.testing.assert_close(maps, [*scales["own"], *scales["one"]])
 
@@ -135,16 +163,25 @@ def of_block(maps):
 def test_the_choice_says_what_is_drawn(image, maps):
     fig = draw_choice(torch.stack([image, image]), of_block(maps), 4, block=1, head=0, query=(0, 2))
     titles = [ax.get_title(loc="left") for ax in fig.axes]
-    assert "Block 2, head 1\nquery: patch (0, 2)" in titles and {"images", "head 1", "head 2"} < set(titles)
+    assert "Block 2, head 1\nquery: patch (0, 2)" in titles and {
+        "images",
+        "head 1",
+        "head 2",
+    } < set(titles)
     large = fig.axes[titles.index("Block 2, head 1\nquery: patch (0, 2)")]
-    assert areas(large) == pytest.approx([min(x / TOP, 1) for x in maps[1][0].flatten().tolist()], rel=1e-4)
+    assert areas(large) == pytest.approx(
+        [min(x / TOP, 1) for x in maps[1][0].flatten().tolist()], rel=1e-4
+    )
 
 
 def test_the_alt_text_of_one_map_tells_its_largest_weight(image, maps):
     weights = maps[1][0]
     row, col = divmod(weights.argmax().item(), weights.shape[1])
     said = tell_choice(of_block(maps), block=1)
-    assert f"the largest weight, {weights.max():.2f}, is on the patch in row {row + 1}, column {col + 1}" in said
+    assert (
+        f"the largest weight, {weights.max():.2f}, is on the patch in row {row + 1}, column {col + 1}"
+        in said
+    )
 
 
 def test_a_reading_shows_drawing_pixels_and_a_bar_for_each_class():
@@ -163,7 +200,9 @@ def test_photos_have_a_row_each_and_all_maps_one_scale():
     *drawn, bar = fig.axes
     assert [ax.get_title() for ax in drawn] == ["as seen", "map", "", ""]
     assert [ax.texts[0].get_text() for ax in drawn[::2]] == ["one", "two"]
-    for ax, above in zip(drawn[1::2], ([[0, 0], [0, 0]], [[0, 0], [0, 2]]), strict=True):  # 13 is 3.25 times the mean
+    for ax, above in zip(
+        drawn[1::2], ([[0, 0], [0, 0]], [[0, 0], [0, 2]]), strict=True
+    ):  # 13 is 3.25 times the mean
         assert ax.images[1].get_array().tolist() == above and ax.images[1].get_clim() == (0, 2)
     assert [len(ax.images) for ax in drawn] == [1, 2, 1, 2]
     frames = [(box.get_xy(), box.get_width(), box.get_linewidth()) for box in drawn[3].patches]

@@ -27,12 +27,18 @@ def stages(P=2, depth=2, chances=None):
 
 
 def texts(fig):
-    return [text.get_text() for text in (*fig.texts, *(text for ax in fig.axes for text in ax.texts))]
+    return [
+        text.get_text() for text in (*fig.texts, *(text for ax in fig.axes for text in ax.texts))
+    ]
 
 
 def of(fig, text):
     """The box of a text on the figure, in pixels"""
-    (found,) = (one for one in (*fig.texts, *(t for ax in fig.axes for t in ax.texts)) if one.get_text() == text)
+    (found,) = (
+        one
+        for one in (*fig.texts, *(t for ax in fig.axes for t in ax.texts))
+        if one.get_text() == text
+    )
     return found.get_window_extent(FigureCanvasAgg(fig).get_renderer())
 
 
@@ -60,15 +66,21 @@ def test_the_model_picture_tells_every_shape():
     pieces = [im.get_array().squeeze() for im in fig.axes[1].images]
     corners = [(im.get_extent()[0], im.get_extent()[3]) for im in fig.axes[1].images]
     assert len(pieces) == 16 and (pieces[5] == drawn.image[0, 2:4, 2:4].numpy()).all()
-    assert corners == sorted(corners, key=lambda corner: (corner[1], corner[0]))  # left to right, top to bottom
+    assert corners == sorted(
+        corners, key=lambda corner: (corner[1], corner[0])
+    )  # left to right, top to bottom
     assert len(set(corners)) == 16
 
 
 def test_numbers_with_a_sign_share_a_scale_around_zero_that_is_written():
     fig = draw_model(stages(), 2, NAMES)
-    tables = [im for ax in fig.axes for im in ax.images if im.get_array().shape in ((1, 64), (16, 64))]
+    tables = [
+        im for ax in fig.axes for im in ax.images if im.get_array().shape in ((1, 64), (16, 64))
+    ]
     assert len(tables) == 4 and {im.get_clim() for im in tables} == {(-3, 3)}
-    assert [ax.get_label() for ax in fig.axes].count("<colorbar>") == 2  # so that the stored picture keeps 256 colors
+    assert [ax.get_label() for ax in fig.axes].count(
+        "<colorbar>"
+    ) == 2  # so that the stored picture keeps 256 colors
     assert {"tokens, features: ≤ −3", "≥ 3", "attention weights: 0", "≥ 0.25"} <= set(texts(fig))
 
 
@@ -77,7 +89,9 @@ def test_a_block_shows_its_attention_and_its_mlp():
     fig = draw_model(drawn, 2, NAMES)
     tables = [im for ax in fig.axes for im in ax.images if im.get_array().shape == (17, 17)]
     for im, weights in zip(tables, drawn.weights, strict=True):
-        assert torch.equal(torch.from_numpy(im.get_array().data), weights.mean(dim=0)) and im.get_clim() == (0, 0.25)
+        assert torch.equal(
+            torch.from_numpy(im.get_array().data), weights.mean(dim=0)
+        ) and im.get_clim() == (0, 0.25)
     assert texts(fig).count("attention") == texts(fig).count("MLP") == 2
 
 
@@ -98,24 +112,37 @@ def test_remarks_point_at_stages_and_cross_no_other_text():
         "features": "a\nb",
         "classes": "4 gets\n0.99",
     }
-    fig = draw_model(stages(chances=[0.001] * 4 + [0.991] + [0.001] * 5), 2, NAMES, "A title", notes)
+    fig = draw_model(
+        stages(chances=[0.001] * 4 + [0.991] + [0.001] * 5), 2, NAMES, "A title", notes
+    )
     fig.canvas.draw()
-    boxes = [of(fig, text) for text in (*notes.values(), "A title", "class token", "head", "logits", "↓ softmax")]
+    boxes = [
+        of(fig, text)
+        for text in (*notes.values(), "A title", "class token", "head", "logits", "↓ softmax")
+    ]
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
     assert all(box.x0 >= 0 and box.x1 <= fig.bbox.width for box in boxes)
     assert len([one for one in fig.artists if isinstance(one, FancyArrowPatch)]) == 5 + len(notes)
 
 
 def test_equal_values_have_no_largest():
-    assert pictures.largest(torch.full((10,), 0.1)) is None and pictures.largest(torch.tensor([0.2, 0.5, 0.3])) == 1
+    assert (
+        pictures.largest(torch.full((10,), 0.1)) is None
+        and pictures.largest(torch.tensor([0.2, 0.5, 0.3])) == 1
+    )
 
 
 def test_cuts_lie_between_pieces():
     number = torch.arange(16).repeat_interleave(4).reshape(1, 16, 4)
-    for owner, across, upright in ((unpatchify(number.float(), 2, 8)[0, 0], 24, 24), (number.reshape(8, 8), 56, 8)):
+    for owner, across, upright in (
+        (unpatchify(number.float(), 2, 8)[0, 0], 24, 24),
+        (number.reshape(8, 8), 56, 8),
+    ):
         ax = draw_cuts(torch.rand(1, 8, 8), owner, style.new_axes(None), "a title", 6)
         lines = [line.get_xydata() for line in ax.lines]
-        assert len([line for line in lines if line[0][1] == line[1][1]]) == across  # of one pixel each
+        assert (
+            len([line for line in lines if line[0][1] == line[1][1]]) == across
+        )  # of one pixel each
         assert len([line for line in lines if line[0][0] == line[1][0]]) == upright
         assert [int(text.get_text()) for text in ax.texts] == list(range(16))
         assert len([one for one in ax.patches if one.get_fill()]) == 4  # the pixels of piece 6
@@ -126,8 +153,14 @@ def test_heads_are_compared_on_one_scale():
     fig = draw_heads(torch.rand(1, 8, 8), rows, (4, 4), "a finding")
     assert [len(ax.patches) for ax in fig.axes] == [16] * 8
     small, large = fig.axes[0].patches[2].get_width(), fig.axes[4].patches[2].get_width()
-    assert (small, large) == (pytest.approx(2 * (1 / 17) ** 0.5), 2)  # a side is the root of its weight
-    assert [ax.get_title(loc="left") for ax in fig.axes][3:5] == ["head 4, largest 0.06", "head 1, largest 1.00"]
+    assert (small, large) == (
+        pytest.approx(2 * (1 / 17) ** 0.5),
+        2,
+    )  # a side is the root of its weight
+    assert [ax.get_title(loc="left") for ax in fig.axes][3:5] == [
+        "head 4, largest 0.06",
+        "head 1, largest 1.00",
+    ]
     assert {"untrained", "trained"} <= set(texts(fig))
 
 
@@ -151,11 +184,17 @@ def test_the_loss_of_a_uniform_prediction_and_the_lowest_are_marked(K):
     chances[0] = at
     wanted = torch.nn.functional.cross_entropy(chances.log(), target, label_smoothing=0.1)
     assert floor == pytest.approx(wanted.item(), rel=1e-4)
-    assert all(floor <= smoothed_loss(torch.tensor(other), K, 0.1) for other in (0.1, 0.5, at - 0.01, (1 + at) / 2))
+    assert all(
+        floor <= smoothed_loss(torch.tensor(other), K, 0.1)
+        for other in (0.1, 0.5, at - 0.01, (1 + at) / 2)
+    )
 
 
 def test_the_lowest_loss_possible_is_a_dotted_line():
-    history = [{"epoch": i, "loss": 2 / i, "val_loss": 2 / i, "accuracy": 0.5, "val_accuracy": 0.5} for i in (1, 2, 3)]
+    history = [
+        {"epoch": i, "loss": 2 / i, "val_loss": 2 / i, "accuracy": 0.5, "val_accuracy": 0.5}
+        for i in (1, 2, 3)
+    ]
     (line,) = (one for one in draw_curves(history, 0.5).axes[0].lines if one.get_linestyle() == ":")
     assert set(line.get_ydata()) == {0.5} and line.get_label() == "lower bound: 0.50"
     assert not [one for one in draw_curves(history).axes[0].lines if one.get_linestyle() == ":"]

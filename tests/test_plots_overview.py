@@ -59,7 +59,9 @@ def outside(fig):
     """Texts closer than 2 points to an edge of the figure, or beyond it"""
     x0, y0, x1, y1 = fig.bbox.padded(-2 * fig.dpi / 72).extents
     boxes = [(text.get_text(), extent(text)) for text in texts(fig)]
-    return [words for words, box in boxes if box.x0 < x0 or box.y0 < y0 or box.x1 > x1 or box.y1 > y1]
+    return [
+        words for words, box in boxes if box.x0 < x0 or box.y0 < y0 or box.x1 > x1 or box.y1 > y1
+    ]
 
 
 def crossing(fig):
@@ -69,13 +71,22 @@ def crossing(fig):
     crossed = []
     for text in texts(fig):
         box = extent(text)
-        inside = [f.x0 <= box.x0 and box.x1 <= f.x1 and f.y0 <= box.y0 and box.y1 <= f.y1 for f in frames]
-        crossed += [text.get_text() for f, within in zip(frames, inside, strict=True) if f.overlaps(box) and not within]
+        inside = [
+            f.x0 <= box.x0 and box.x1 <= f.x1 and f.y0 <= box.y0 and box.y1 <= f.y1 for f in frames
+        ]
+        crossed += [
+            text.get_text()
+            for f, within in zip(frames, inside, strict=True)
+            if f.overlaps(box) and not within
+        ]
     return crossed
 
 
 def rectangles():
-    return [*(frame for frame, _ in overview.INSETS.values()), *(box[1:5] for box in overview.BOXES)]
+    return [
+        *(frame for frame, _ in overview.INSETS.values()),
+        *(box[1:5] for box in overview.BOXES),
+    ]
 
 
 def colors(artist):
@@ -94,7 +105,11 @@ def colorful(color):
 
 def artists(fig):
     (ax,) = fig.axes
-    return [one for one in ax.get_children() if isinstance(one, Patch | Line2D | plt.Text) and one.get_gid()]
+    return [
+        one
+        for one in ax.get_children()
+        if isinstance(one, Patch | Line2D | plt.Text) and one.get_gid()
+    ]
 
 
 def parts_in_color(fig):
@@ -132,7 +147,9 @@ def test_the_figure_fits_the_page_and_its_text_is_large_enough(here):
 @pytest.mark.parametrize("here", PARTS)
 def test_only_the_parts_of_the_notebook_are_in_color(here):
     fig = drawn(here)
-    assert parts_in_color(fig) == (PARTS[here] | {"tag"}) - {"model title"}  # the title is text alone
+    assert parts_in_color(fig) == (PARTS[here] | {"tag"}) - {
+        "model title"
+    }  # the title is text alone
     for text in texts(fig):
         if text.get_gid() not in (*PARTS[here], "tag"):
             assert text.get_color() == overview.QUIET, text.get_text()
@@ -173,14 +190,20 @@ def ground(text):
         return text.get_bbox_patch().get_facecolor()
     box = extent(text)
     middle = ((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
-    beneath = [p for p, reach in grounds(text.axes) if reach.contains(*middle) and p.contains_point(middle)]
+    beneath = [
+        p for p, reach in grounds(text.axes) if reach.contains(*middle) and p.contains_point(middle)
+    ]
     return max(beneath, key=lambda p: p.get_zorder()).get_facecolor() if beneath else "white"
 
 
 @ALL
 def test_every_text_stands_out_from_its_ground(here):
     fig = drawn(here)
-    assert [text.get_text() for text in texts(fig) if contrast(to_hex(text.get_color()), to_hex(ground(text))) < 4.5] == []
+    assert [
+        text.get_text()
+        for text in texts(fig)
+        if contrast(to_hex(text.get_color()), to_hex(ground(text))) < 4.5
+    ] == []
 
 
 def row(fig, low, high):
@@ -210,15 +233,24 @@ def test_every_inset_starts_where_its_part_is():
     left, bottom, width, _ = boxes["1"]
     assert wedges[0][:2].tolist() == [[left, bottom], [left + width, bottom]]
     frames = [patch for patch in ax.patches if patch.get_gid() == "head" and not patch.get_fill()]
-    score = min((frame for frame in frames if frame.get_width() == 9), key=lambda frame: frame.get_x())
-    assert wedges[2][:2].tolist() == [[score.get_x() + 9, score.get_y() + 9], [score.get_x() + 9, score.get_y()]]
-    for wedge, (x, y, across, up) in zip(wedges, (frame for frame, _ in overview.INSETS.values()), strict=True):
+    score = min(
+        (frame for frame in frames if frame.get_width() == 9), key=lambda frame: frame.get_x()
+    )
+    assert wedges[2][:2].tolist() == [
+        [score.get_x() + 9, score.get_y() + 9],
+        [score.get_x() + 9, score.get_y()],
+    ]
+    for wedge, (x, y, across, up) in zip(
+        wedges, (frame for frame, _ in overview.INSETS.values()), strict=True
+    ):
         corners = {(x, y), (x + across, y), (x + across, y + up), (x, y + up)}
         assert len({tuple(point) for point in wedge[2:4].tolist()} & corners) == 2
 
 
 @pytest.mark.parametrize("name", ["", "Model", "03"])
 def test_another_name_is_an_error(name):
-    with pytest.raises(ValueError, match=f"here is '{name}'; allowed are 'model', 'patches', .* 'vit' and None"):
+    with pytest.raises(
+        ValueError, match=f"here is '{name}'; allowed are 'model', 'patches', .* 'vit' and None"
+    ):
         draw_overview(name)
     assert plt.get_fignums() == []

@@ -22,7 +22,16 @@ from vit_helpers.plots.patches import (
     draw_shifts,
     draw_statistics,
 )
-from vit_helpers.plots.reshaping import HEIGHT, WIDTH, draw_moving, draw_reshaping, flights, moving_places, patch_of, stages
+from vit_helpers.plots.reshaping import (
+    HEIGHT,
+    WIDTH,
+    draw_moving,
+    draw_reshaping,
+    flights,
+    moving_places,
+    patch_of,
+    stages,
+)
 
 STORED = Path(__file__).parents[1] / "images" / "01_patches" / "patchify.gif"
 SIZES = [((4, 6), 2), ((6, 4), 2), ((6, 6), 3), ((8, 8), 2), ((3, 4), 1), ((4, 4), 2)]
@@ -34,7 +43,9 @@ def test_the_last_stage_is_what_patchify_returns(size, P):
     image = torch.arange(size[0] * size[1]).reshape(1, 1, *size)
     found = stages(size, P)
     assert torch.equal(found[-1].numbers.reshape(found[-1].shape), patchify(image, P)[0])
-    assert torch.equal(found[0].numbers, image.flatten()) and torch.equal(found[1].numbers, image.flatten())
+    assert torch.equal(found[0].numbers, image.flatten()) and torch.equal(
+        found[1].numbers, image.flatten()
+    )
     for stage in found:
         assert np.prod(stage.shape) == np.prod(stage.blocks) == image.numel()
         for pixel in (0, 5, image.numel() - 1):
@@ -91,8 +102,12 @@ def test_cells_move_from_stage_to_stage():
 
 def test_one_patch_moves_at_a_time_and_the_followed_one_rests():
     found, steps = stages((4, 6), 2), [k / 300 for k in range(301)]
-    moving = [[patch for patch, t in flights(found, step, (4, 6), 2, 15) if 0 < t < 1] for step in steps]
-    assert max(map(len, moving)) == 1 and [patch for (patch,) in filter(None, moving)] == sorted(chain(*moving))
+    moving = [
+        [patch for patch, t in flights(found, step, (4, 6), 2, 15) if 0 < t < 1] for step in steps
+    ]
+    assert max(map(len, moving)) == 1 and [patch for (patch,) in filter(None, moving)] == sorted(
+        chain(*moving)
+    )
     longest = max(len(list(group)) for some, group in groupby(moving, bool) if not some)
     assert longest > 1.4 * sum(patch == [4] for patch in moving)  # the pause
 
@@ -102,22 +117,34 @@ def test_the_caption_names_the_step_while_cells_move_and_the_line_below_changes_
     for number in (1, 2, 3):
         at = (number - 1,), (number, 0.01), (number, 0.9), (number,)
         before, first, during, after = (np.asarray(draw_moving(*moment)) for moment in at)
-        assert np.array_equal(first[:75], during[:75]) and not np.array_equal(before[caption], first[caption])
-        assert np.array_equal(during[caption], after[caption]) and not np.array_equal(during[shapes], after[shapes])
+        assert np.array_equal(first[:75], during[:75]) and not np.array_equal(
+            before[caption], first[caption]
+        )
+        assert np.array_equal(during[caption], after[caption]) and not np.array_equal(
+            during[shapes], after[shapes]
+        )
 
 
 def test_the_patch_that_moves_covers_the_others():
     found = stages((4, 6), 2)
     for k in (3, 4, 5):  # patch 0 passes patches 1 and 2
         frame = np.asarray(draw_moving(2, k / 60))
-        x, y = ((reshaping.CELL * moving_places(found, 2, k / 60, (4, 6), 2))[0].round() + 4).int().tolist()
-        assert frame[y, x].tolist() == pytest.approx([255 * part for part in reshaping.shaded(reshaping.SHADES[0])], abs=2)
+        x, y = (
+            ((reshaping.CELL * moving_places(found, 2, k / 60, (4, 6), 2))[0].round() + 4)
+            .int()
+            .tolist()
+        )
+        assert frame[y, x].tolist() == pytest.approx(
+            [255 * part for part in reshaping.shaded(reshaping.SHADES[0])], abs=2
+        )
 
 
 @pytest.fixture(scope="module")
 def stored():
     with Image.open(STORED) as file:
-        return [(one.convert("RGB"), one.info["duration"]) for one in ImageSequence.Iterator(file)], file.info.get("loop")
+        return [
+            (one.convert("RGB"), one.info["duration"]) for one in ImageSequence.Iterator(file)
+        ], file.info.get("loop")
 
 
 def test_the_stored_animation_is_small_opaque_and_what_the_code_draws(stored, tmp_path):
@@ -127,7 +154,9 @@ def test_the_stored_animation_is_small_opaque_and_what_the_code_draws(stored, tm
     assert 8000 < sum(time for _, time in pictures) < 18_000 and pictures[-1][1] > 2000
     corners = [(0, 0), (WIDTH - 1, 0), (0, HEIGHT - 1), (WIDTH - 1, HEIGHT - 1)]
     assert all(one.getpixel(at) == (255, 255, 255) for one, _ in pictures for at in corners)
-    assert ImageChops.difference(pictures[0][0], pictures[-1][0]).getbbox() is None  # the first frame is finished
+    assert (
+        ImageChops.difference(pictures[0][0], pictures[-1][0]).getbbox() is None
+    )  # the first frame is finished
     drawn = reshaping.draw_frames(step=0.5)  # its first and its last frame are those of any step
     for (shown, _), (frame, _) in ((pictures[0], drawn[0]), (pictures[-1], drawn[-1])):
         apart = ImageChops.difference(shown.reduce(4), frame.reduce(4))  # letters differ by a pixel
@@ -140,7 +169,9 @@ def test_the_stored_animation_is_small_opaque_and_what_the_code_draws(stored, tm
 def test_nothing_in_the_animation_flashes(stored):
     """From one picture to the next, less than a quarter changes its brightness by a tenth or more (WCAG 2.3.1)"""
     for (before, _), (after, _) in pairwise(stored[0]):
-        changed = np.abs(np.asarray(before.convert("L"), int) - np.asarray(after.convert("L"), int)) > 25
+        changed = (
+            np.abs(np.asarray(before.convert("L"), int) - np.asarray(after.convert("L"), int)) > 25
+        )
         assert changed.mean() < 0.25
 
 
@@ -156,11 +187,14 @@ def test_a_row_shows_patches_with_their_numbers():
     assert [text.get_text() for text in ax.texts] == ["18", "19", "20"]
     (frame,) = ax.patches
     assert (
-        frame.get_bbox().bounds == pytest.approx((3.5, -0.5, 2, 2)) and to_hex(frame.get_edgecolor()).upper() == style.PATCH
+        frame.get_bbox().bounds == pytest.approx((3.5, -0.5, 2, 2))
+        and to_hex(frame.get_edgecolor()).upper() == style.PATCH
     )
     shown = ax.images[0].get_array()
     assert shown.shape == (2, 10, 3)
-    assert torch.allclose(torch.as_tensor(shown[:, 4:6]).permute(2, 0, 1).float(), patches[1].reshape(3, 2, 2))
+    assert torch.allclose(
+        torch.as_tensor(shown[:, 4:6]).permute(2, 0, 1).float(), patches[1].reshape(3, 2, 2)
+    )
     assert not draw_row(patches, 3).texts
 
 
@@ -172,18 +206,27 @@ def test_numbers_are_in_their_patches():
 
 
 def test_differences_share_a_scale_with_white_at_zero():
-    fig = draw_statistics(torch.rand(3, 16, 20), torch.zeros(3, 3, 4, 4), torch.randn(3, 4, 5), "abcd", top=0.5)
+    fig = draw_statistics(
+        torch.rand(3, 16, 20), torch.zeros(3, 3, 4, 4), torch.randn(3, 4, 5), "abcd", top=0.5
+    )
     assert [ax.get_title(loc="left") for ax in fig.axes[:8]] == ["", "b", "c", "d", "a", "", "", ""]
     photo, gray, *signed = [ax.images[0] for ax in fig.axes[4:8]]
     assert photo.get_array().shape == (16, 20, 3)
     assert gray.get_clim() == (0, 1) and [one.get_clim() for one in signed] == [(-0.5, 0.5)] * 2
     assert {one.get_cmap().name for one in signed} == {style.SIGNED}
-    assert [ax.get_xlabel() for ax in fig.axes[8:]] == ["brightness", "difference"]  # one unit for each bar
+    assert [ax.get_xlabel() for ax in fig.axes[8:]] == [
+        "brightness",
+        "difference",
+    ]  # one unit for each bar
     fig.draw_without_rendering()
-    for bar, maps in zip(fig.axes[8:], (fig.axes[5:6], fig.axes[6:8]), strict=True):  # below its maps
+    for bar, maps in zip(
+        fig.axes[8:], (fig.axes[5:6], fig.axes[6:8]), strict=True
+    ):  # below its maps
         box, boxes = bar.get_position(), [ax.get_position() for ax in maps]
         assert box.y1 < boxes[0].y0 and boxes[0].x0 <= box.x0 < box.x1 <= boxes[-1].x1
-    assert len({round(ax.get_position().y1, 3) for ax in fig.axes[4:8]}) == 1  # the photo is as high as the maps
+    assert (
+        len({round(ax.get_position().y1, 3) for ax in fig.axes[4:8]}) == 1
+    )  # the photo is as high as the maps
 
 
 def test_a_filter_shows_its_weights_for_each_channel():
@@ -213,7 +256,11 @@ def test_what_a_patch_does_not_hold_is_gray():
 
 
 def test_costs_are_named_at_the_ends_of_their_lines():
-    ax = draw_costs((4, 2), {"flat": ((1, 1), "k", "-", "center"), "steep": ((1, 4), "k", "--", "top")}, title="finding")
+    ax = draw_costs(
+        (4, 2),
+        {"flat": ((1, 1), "k", "-", "center"), "steep": ((1, 4), "k", "--", "top")},
+        title="finding",
+    )
     assert [text.get_text() for text in ax.texts] == ["flat", "steep"]
     assert [tuple(line.get_ydata()) for line in ax.lines] == [(1, 1), (1, 4)]
     assert ax.get_xlim()[0] > ax.get_xlim()[1]

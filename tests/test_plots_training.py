@@ -14,7 +14,13 @@ from vit_helpers.plots.training import LiveCurves, draw_calibration, draw_confus
 
 
 def history(epochs, accuracy=0.5):
-    row = {"loss": 1.0, "val_loss": 1.1, "accuracy": accuracy, "val_accuracy": accuracy - 0.1, "num_classes": 4}
+    row = {
+        "loss": 1.0,
+        "val_loss": 1.1,
+        "accuracy": accuracy,
+        "val_accuracy": accuracy - 0.1,
+        "num_classes": 4,
+    }
     return [row | {"epoch": epoch} for epoch in range(1, epochs + 1)]
 
 
@@ -25,10 +31,14 @@ def test_each_run_has_its_loss_above_its_accuracy():
     assert [ax.texts[0].get_text() for ax in fig.axes[:2]] == ["stuck", "healthy"]
     for ax, key, uniform in ((fig.axes[1], "loss", math.log(4)), (fig.axes[3], "accuracy", 0.25)):
         ghost, seen, above, held_out, above_too, level = ax.lines
-        assert list(ghost.get_ydata()) == pytest.approx([row["val_" + key] for row in history(4, 0.7)])
+        assert list(ghost.get_ydata()) == pytest.approx(
+            [row["val_" + key] for row in history(4, 0.7)]
+        )
         assert list(seen.get_ydata()) == [row[key] for row in runs["two"]]
         assert list(held_out.get_ydata()) == [row["val_" + key] for row in runs["two"]]
-        assert level.get_ydata()[0] == pytest.approx(uniform) and not len(above.get_xdata()) + len(above_too.get_xdata())
+        assert level.get_ydata()[0] == pytest.approx(uniform) and not len(above.get_xdata()) + len(
+            above_too.get_xdata()
+        )
     names = ["healthy run, validation", "training", "validation", "uniform prediction"]
     assert [text.get_text() for text in fig.legends[0].get_texts()] == names
     plt.close("all")
@@ -37,13 +47,20 @@ def test_each_run_has_its_loss_above_its_accuracy():
 def test_a_loss_above_the_panel_is_marked():
     high = [row | {"loss": 9.0 if row["epoch"] < 3 else 1.0} for row in history(4)]
     ax = draw_runs({"high": high, "low": history(4)}).axes[0]
-    assert list(ax.lines[1].get_xdata()) == [1, 2] and max(ax.lines[1].get_ydata()) < ax.get_ylim()[1]
+    assert (
+        list(ax.lines[1].get_xdata()) == [1, 2] and max(ax.lines[1].get_ydata()) < ax.get_ylim()[1]
+    )
     plt.close("all")
 
 
 def test_the_losses_fill_their_panels():
-    tops = [draw_runs({"one": history(3)}, verdicts=said).axes[0].get_ylim()[1] for said in (None, {"one": "fine"})]
-    assert tops == pytest.approx([1.1 * math.log(4), 1.7 * math.log(4)])  # with a verdict there is room above the curves
+    tops = [
+        draw_runs({"one": history(3)}, verdicts=said).axes[0].get_ylim()[1]
+        for said in (None, {"one": "fine"})
+    ]
+    assert tops == pytest.approx(
+        [1.1 * math.log(4), 1.7 * math.log(4)]
+    )  # with a verdict there is room above the curves
     plt.close("all")
 
 
@@ -52,11 +69,16 @@ def test_confusion_shows_counts_and_colors_mistakes_by_their_share():
     ax = draw_confusion(counts, ["a", "b"])
     assert {text.get_text() for text in ax.texts} == {"8", "2"}
     drawn = ax.images[0].get_array()
-    assert drawn.mask.tolist() == [[True, False], [False, True]]  # the diagonal would use up the scale
+    assert drawn.mask.tolist() == [
+        [True, False],
+        [False, True],
+    ]  # the diagonal would use up the scale
     assert drawn[0, 1] == pytest.approx(0.2) and drawn[1, 0] == 0
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
     assert {label.get_rotation() for label in ax.get_xticklabels()} == {0}
-    assert {label.get_rotation() for label in draw_confusion(counts, ["pizza", "b"]).get_xticklabels()} == {45}
+    assert {
+        label.get_rotation() for label in draw_confusion(counts, ["pizza", "b"]).get_xticklabels()
+    } == {45}
 
 
 def test_calibration_averages_groups_from_least_to_most_confident():
@@ -65,7 +87,9 @@ def test_calibration_averages_groups_from_least_to_most_confident():
     ax = draw_calibration(confidence, correct, groups=2)
     (points, _, (bars,)) = ax.containers[0]
     assert ax.containers[0].get_label() == "2 groups of images"
-    assert list(points.get_xdata()) == pytest.approx([0.4, 0.8]) and list(points.get_ydata()) == pytest.approx([0.5, 1.0])
+    assert list(points.get_xdata()) == pytest.approx([0.4, 0.8]) and list(
+        points.get_ydata()
+    ) == pytest.approx([0.5, 1.0])
     heights = [high - low for (_, low), (_, high) in bars.get_segments()]
     assert heights == pytest.approx([2 * (0.25 / 2) ** 0.5, 0])
 
@@ -117,10 +141,16 @@ def test_live_curves_change_one_picture_in_place(monkeypatch):
     now = iter([10.0, 10.0, 10.1, 11.0, 11.0, 11.1, 11.2])
     monkeypatch.setattr(training, "in_notebook", lambda: True)
     monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display, Image=lambda data, format: data))
+    monkeypatch.setitem(
+        sys.modules,
+        "IPython.display",
+        SimpleNamespace(display=display, Image=lambda data, format: data),
+    )
     live = LiveCurves(4)
     for row in history(4):
         live(row)
-    assert len(shown) == 1 and len(changed) == 2  # the second epoch came too soon, the last is drawn in any case
+    assert (
+        len(shown) == 1 and len(changed) == 2
+    )  # the second epoch came too soon, the last is drawn in any case
     assert "after 4 of 4 epochs" in changed[-1][1]["image/png"]["alt"]
     assert not plt.get_fignums()

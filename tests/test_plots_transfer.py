@@ -32,7 +32,9 @@ def texts(fig):
 
 def boxes(fig, look):
     """How many rectangles have this look"""
-    same = [p for p in fig.axes[0].findobj(Rectangle) if p.get_facecolor() == to_rgba(look["facecolor"])]
+    same = [
+        p for p in fig.axes[0].findobj(Rectangle) if p.get_facecolor() == to_rgba(look["facecolor"])
+    ]
     return len([p for p in same if p.get_hatch() is not None]) if "hatch" in look else len(same)
 
 
@@ -43,12 +45,16 @@ def test_transfer_shows_what_is_copied_new_and_trained():
     copied = len(PARTS) - 1
     assert boxes(fig, TRAINED) == copied + 1  # and the key
     assert boxes(fig, FROZEN) == 3 * copied + 1  # pretrained, probe, LoRA, and the key
-    assert boxes(fig, NEW) == 3 + len(PARTS) + 2 * 4 + 1  # heads, from scratch, A and B of four blocks, the key
+    assert (
+        boxes(fig, NEW) == 3 + len(PARTS) + 2 * 4 + 1
+    )  # heads, from scratch, A and B of four blocks, the key
 
 
 def test_lora_is_drawn_to_scale_with_its_count():
     fig = draw_lora(192, 64, 4)
-    assert "LoRA of rank 4 trains 1,024 numbers beside a frozen matrix of 12,288" in fig.axes[0].get_title(loc="left")
+    assert "LoRA of rank 4 trains 1,024 numbers beside a frozen matrix of 12,288" in fig.axes[
+        0
+    ].get_title(loc="left")
     sizes = [(p.get_width(), p.get_height()) for p in fig.axes[0].patches]
     assert {(64, 192), (4, 192), (64, 4)} <= set(sizes)
     assert sizes.count((64, 192)) == 2  # W, and the product of B and A
@@ -78,7 +84,9 @@ def test_masking_hides_predicts_and_compares():
 def test_reconstructions_have_labeled_rows():
     images, hidden = torch.rand(3, 8, 8), torch.rand(3, 4, 4) > 0.5
     fig = draw_reconstructions(images, hidden, images, 2, "t")
-    assert {"the encoder's\ninput", "hidden half\npredicted", "original"} <= set(texts(fig)) and fig.get_suptitle() == "t"
+    assert {"the encoder's\ninput", "hidden half\npredicted", "original"} <= set(
+        texts(fig)
+    ) and fig.get_suptitle() == "t"
     assert sum(hatched(ax) for ax in fig.axes) == hidden.sum()
 
 

@@ -34,9 +34,16 @@ Z = TOKENS[:4, :4]
 WEIGHTS = (Q @ K.T / 2**0.5).softmax(-1)
 PICTURES = {
     "stages": lambda: draw_stages(ROWS, "A title", 3, ["pagoda", "flower", "cat"]),
-    "head": lambda: draw_head(Z, Q, K, V, ["class", "sky", "lake", "tree"], patches=torch.rand(3, 3, 4, 4)),
+    "head": lambda: draw_head(
+        Z, Q, K, V, ["class", "sky", "lake", "tree"], patches=torch.rand(3, 3, 4, 4)
+    ),
     "forward": lambda: draw_forward(
-        torch.rand(C, 8, 8), torch.rand(N, C, P, P), 0.02 * TOKENS, [TOKENS] * 7, TOKENS, torch.tensor([-10.4, 0.84])
+        torch.rand(C, 8, 8),
+        torch.rand(N, C, P, P),
+        0.02 * TOKENS,
+        [TOKENS] * 7,
+        TOKENS,
+        torch.tensor([-10.4, 0.84]),
     ),
 }
 every = pytest.mark.parametrize("name", PICTURES)
@@ -59,7 +66,9 @@ def test_texts_are_whole_and_apart(name):
 def test_every_stage_has_its_name_and_shape_and_every_logit_its_class():
     said = [text.get_text() for text in texts(PICTURES["stages"]())]
     shapes = {"(3, 8, 8)", "(16, 12)", "(17, 6)", "(6)", "(3)", "(N, C·P·P)", "(T, D)", "(K)"}
-    assert shapes | {"A title", "cut", "block 1", "block 12", "norm", "head", "…", "+", "="} <= set(said)
+    assert shapes | {"A title", "cut", "block 1", "block 12", "norm", "head", "…", "+", "="} <= set(
+        said
+    )
     assert {"pagoda", "-0.65", "flower", "0.07", "cat", "0.84"} <= set(said)
 
 
@@ -71,7 +80,11 @@ def test_tables_share_a_scale_with_zero_in_the_middle_but_for_the_positions():
 
 
 def test_a_head_shows_all_its_numbers():
-    found = [float(t.get_text()) for t in texts(PICTURES["head"]()) if re.fullmatch(r"-?\d+(\.\d+)?", t.get_text())]
+    found = [
+        float(t.get_text())
+        for t in texts(PICTURES["head"]())
+        if re.fullmatch(r"-?\d+(\.\d+)?", t.get_text())
+    ]
     tables = (Z, Q, K, V, Q @ K.T / 2**0.5, WEIGHTS, WEIGHTS @ V)
     wanted = torch.cat([table.flatten() for table in tables]).tolist()
     assert sorted(found) == pytest.approx(sorted(wanted), abs=0.006)
@@ -81,19 +94,35 @@ def test_the_terms_of_a_written_output_give_its_number():
     (said,) = (text.get_text() for text in texts(PICTURES["head"]()) if "≈" in text.get_text())
     terms, result = said.split(": ")[1].split(" ≈ ")
     pairs = [pair.replace("(", "").replace(")", "").split("·") for pair in terms.split(" + ")]
-    assert sum(float(weight) * float(value) for weight, value in pairs) == pytest.approx(float(result), abs=0.006)
+    assert sum(float(weight) * float(value) for weight, value in pairs) == pytest.approx(
+        float(result), abs=0.006
+    )
     assert float(result) == pytest.approx(float(WEIGHTS[0] @ V[:, 0]), abs=0.005)
 
 
 def test_gray_images_and_unnamed_classes_can_be_drawn():
-    rows = [[Stage("image", "C, H, W", torch.rand(1, 8, 8), "image"), Stage("logits", "K", torch.zeros(2), "logits")]]
+    rows = [
+        [
+            Stage("image", "C, H, W", torch.rand(1, 8, 8), "image"),
+            Stage("logits", "K", torch.zeros(2), "logits"),
+        ]
+    ]
     said = [text.get_text() for text in texts(draw_stages(rows, "gray", 1))]
     assert {"(1, 8, 8)", "class 0", "class 1", "0.00"} <= set(said)
 
 
 def test_a_forward_pass_begins_with_the_image_and_ends_with_the_logits():
     said = [text.get_text() for text in texts(PICTURES["forward"]())]
-    assert {"image", "positions × 50", "block 1", "block 6", "output, $z_{6}$", "class 0", "-10.40", "0.84"} <= set(said)
+    assert {
+        "image",
+        "positions × 50",
+        "block 1",
+        "block 6",
+        "output, $z_{6}$",
+        "class 0",
+        "-10.40",
+        "0.84",
+    } <= set(said)
     assert "A photo becomes 17 tokens, passes through 6 blocks, and ends as 2 logits" in said
 
 
@@ -104,13 +133,21 @@ def test_a_head_draws_the_patches_beside_their_tokens_and_projects_three_times()
 
 
 def test_a_small_last_share_is_written_beside_its_bar():
-    ax = draw_shares({"B": {"a": 0.966, "b": 0.034}, "H": {"a": 0.99, "b": 0.01}}, {"a": style.QUERY, "b": style.KEY})
+    ax = draw_shares(
+        {"B": {"a": 0.966, "b": 0.034}, "H": {"a": 0.99, "b": 0.01}},
+        {"a": style.QUERY, "b": style.KEY},
+    )
     assert [text.get_text() for text in ax.texts] == ["97%", "99%", "3.4%"]
 
 
 def test_differences_above_the_bound_are_filled_and_tiny_ones_are_at_the_edge():
-    fig = draw_differences({"new": {"one": 1e-9, "two": 0.1}, "perturbed": {"one": 1e-3, "two": 1e-6}}, 1e-5, "t")
+    fig = draw_differences(
+        {"new": {"one": 1e-9, "two": 0.1}, "perturbed": {"one": 1e-3, "two": 1e-6}}, 1e-5, "t"
+    )
     dots = [[line for line in ax.lines if line.get_marker() in "os"] for ax in fig.axes]
     assert [[line.get_marker() for line in lines] for lines in dots] == [["s", "o"], ["o", "s"]]
-    assert dots[0][0].get_xdata()[0] == 1e-7 and [ax.get_title(loc="left") for ax in fig.axes] == ["new", "perturbed"]
+    assert dots[0][0].get_xdata()[0] == 1e-7 and [ax.get_title(loc="left") for ax in fig.axes] == [
+        "new",
+        "perturbed",
+    ]
     assert [text.get_text() for text in fig.axes[0].texts] == ["bound $10^{-5}$"]

@@ -76,7 +76,9 @@ def test_shape_recipe_and_batches_follow_the_settings():
 @pytest.mark.parametrize("mix", MIX)
 def test_every_augmentation_and_mix_keeps_shape_and_counts(augment, mix):
     data = load("digits")
-    images, labels = next(iter(make_batches(data, RunSettings(augment=augment, mix=mix, images=64))))
+    images, labels = next(
+        iter(make_batches(data, RunSettings(augment=augment, mix=mix, images=64)))
+    )
     assert images.shape == (64, 1, 8, 8) and images.isfinite().all()
     assert labels.shape == ((64,) if mix == "none" else (64, 10))
 
@@ -86,7 +88,9 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
         """Logits: sums of the left and of the right half"""
 
         def forward(self, images):
-            return torch.stack([images[..., :2].sum((1, 2, 3)), images[..., 2:].sum((1, 2, 3))], dim=1)
+            return torch.stack(
+                [images[..., :2].sum((1, 2, 3)), images[..., 2:].sum((1, 2, 3))], dim=1
+            )
 
     images = torch.rand(5, 1, 4, 4)
     model = with_tta(Sum(), RunSettings(tta=True))
@@ -113,7 +117,10 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
         ({"images": 0}, "images must be at least 1, got 0"),
         ({"repeat": 1.5}, "repeat must be a whole number, got 1.5"),
         ({"model": 5}, "unknown model '5', known: mini"),
-        *(({name: True}, f"{name} must be above 0 and finite, got True") for name in ("lr", "token_lr_mult", "clip")),
+        *(
+            ({name: True}, f"{name} must be above 0 and finite, got True")
+            for name in ("lr", "token_lr_mult", "clip")
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_named(settings, says):
@@ -121,7 +128,9 @@ def test_settings_that_do_not_fit_are_named(settings, says):
         RunSettings.from_dict(settings)
 
 
-SOME = RunSettings.from_dict({"depth": 4, "mlp_ratio": 2.0, "lr": 1e-3, "optimizer": "muon", "images": 100, "seed": 7})
+SOME = RunSettings.from_dict(
+    {"depth": 4, "mlp_ratio": 2.0, "lr": 1e-3, "optimizer": "muon", "images": 100, "seed": 7}
+)
 
 
 @pytest.mark.parametrize("settings", [RunSettings(), SOME, *PRESETS.values()])
@@ -148,11 +157,35 @@ def test_a_size_that_is_asked_for_has_its_own_shape():
 
 def test_options_of_version_1_are_understood():
     """As its `train` kept them in a checkpoint"""
-    kept = {"data": "digits", "size": "mini", "patch": 4, "seed": 3, "network": "vit", "width": 34, "norm": "first"}
-    kept |= {"batch_size": 64, "images": None, "repeat": 1, "augment": "affine", "mix": "none", "mirror": True}
-    kept |= {"epochs": 4, "lr": 0.003, "token_rate": 7.0, "warmup": 0.1, "weight_decay": 0.05, "label_smoothing": 0.1}
+    kept = {
+        "data": "digits",
+        "size": "mini",
+        "patch": 4,
+        "seed": 3,
+        "network": "vit",
+        "width": 34,
+        "norm": "first",
+    }
+    kept |= {
+        "batch_size": 64,
+        "images": None,
+        "repeat": 1,
+        "augment": "affine",
+        "mix": "none",
+        "mirror": True,
+    }
+    kept |= {
+        "epochs": 4,
+        "lr": 0.003,
+        "token_rate": 7.0,
+        "warmup": 0.1,
+        "weight_decay": 0.05,
+        "label_smoothing": 0.1,
+    }
     kept |= {"clip": 1.0, "optimizer": "adamw", "schedule": "cosine", "precision": "float32"}
-    wanted = RunSettings(model="mini/4", recipe=Recipe(epochs=4, token_lr_mult=7.0), tta=True, seed=3)
+    wanted = RunSettings(
+        model="mini/4", recipe=Recipe(epochs=4, token_lr_mult=7.0), tta=True, seed=3
+    )
     assert RunSettings.from_dict(kept) == wanted
 
 
@@ -160,7 +193,9 @@ def test_norm_last_is_torchs_norm_last():
     torch.manual_seed(0)
     ours = NormLastBlock(12, 3)
     perturb(ours, std=0.2)
-    theirs = nn.TransformerEncoderLayer(12, 3, 48, 0.0, "gelu", 1e-6, batch_first=True, norm_first=False)
+    theirs = nn.TransformerEncoderLayer(
+        12, 3, 48, 0.0, "gelu", 1e-6, batch_first=True, norm_first=False
+    )
     names = {"self_attn.in_proj_": "attn.qkv.", "self_attn.out_proj.": "attn.proj."}
     names |= {"linear1.": "mlp.fc1.", "linear2.": "mlp.fc2."}
     state = ours.state_dict()
@@ -179,7 +214,9 @@ def test_norm_last_is_torchs_norm_last():
 
 @pytest.mark.parametrize("also", [{"patch": 4}, {"size": "S"}, {"size": "S", "patch": 16}])
 def test_a_model_beside_a_size_or_a_patch_is_refused(also):
-    with pytest.raises(ValueError, match="give a model, or a size and a patch side: got model 'mini/2'"):
+    with pytest.raises(
+        ValueError, match="give a model, or a size and a patch side: got model 'mini/2'"
+    ):
         RunSettings.from_dict({"model": "mini/2", **also})
     with pytest.raises(ValueError, match="coarse: give a model"):  # a table names its model
         Table(changes={"coarse": also})
@@ -204,8 +241,12 @@ def test_every_setting_is_explained(capsys):
 @pytest.mark.parametrize("wrong", [{"num_classes": 1}, {"num_classes": 11}, {"in_chans": 3}])
 def test_what_the_data_determine_cannot_be_set_to_something_else(network, wrong):
     data, ((name, value),) = load("digits"), wrong.items()
-    make_network(data, RunSettings.from_dict({"num_classes": 10, "in_chans": 1, "network": network}))
-    with pytest.raises(ValueError, match=f"digits has {name} 10?, not {value}: leave out what sets it"):
+    make_network(
+        data, RunSettings.from_dict({"num_classes": 10, "in_chans": 1, "network": network})
+    )
+    with pytest.raises(
+        ValueError, match=f"digits has {name} 10?, not {value}: leave out what sets it"
+    ):
         make_network(data, RunSettings.from_dict({**wrong, "network": network}))
 
 
@@ -215,4 +256,9 @@ def test_a_data_set_that_is_a_number_is_unknown():
 
 
 def test_weights_determine_the_width_that_heads_divide():
-    assert RunSettings.from_dict({"weights": "w100.pth", "num_heads": 5, "image_size": 60}).shape["num_heads"] == 5
+    assert (
+        RunSettings.from_dict({"weights": "w100.pth", "num_heads": 5, "image_size": 60}).shape[
+            "num_heads"
+        ]
+        == 5
+    )

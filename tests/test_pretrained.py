@@ -28,7 +28,12 @@ def test_names_of_older_huggingface_files():
 
 
 def test_huggingfaces_pooler_is_the_pre_training_head():
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
     twin = ViTModel(HFConfig(image_size=8, patch_size=4, **sizes)).eval()
     perturb(twin, std=0.1)
     config = ViTConfig(8, 4, 3, 0, 16, 2, 2, representation_size=16, norm_eps=1e-12)
@@ -61,13 +66,25 @@ def test_what_is_no_state_dict_is_named(rename):
 
 
 def test_a_missing_matrix_is_named():
-    with pytest.raises(ValueError, match=r"the file is incomplete: .*but not blocks\.3\.attn\.k\.bias"):
-        from_huggingface({"layers.3.attention.q_proj.bias": torch.ones(2), "layers.3.attention.v_proj.bias": torch.ones(2)})
+    with pytest.raises(
+        ValueError, match=r"the file is incomplete: .*but not blocks\.3\.attn\.k\.bias"
+    ):
+        from_huggingface(
+            {
+                "layers.3.attention.q_proj.bias": torch.ones(2),
+                "layers.3.attention.v_proj.bias": torch.ones(2),
+            }
+        )
 
 
 def test_every_rule_leads_to_a_name_of_ours():
-    names = {key.rpartition(".")[0] for key in ViT(ViTConfig(8, 4, 3, 2, 16, 1, 2, representation_size=8)).state_dict()}
-    targets = {new.format(i=0) for new in KEY_MAPS["Hugging Face"].values()} - {f"blocks.0.attn.{x}" for x in "qkv"}
+    names = {
+        key.rpartition(".")[0]
+        for key in ViT(ViTConfig(8, 4, 3, 2, 16, 1, 2, representation_size=8)).state_dict()
+    }
+    targets = {new.format(i=0) for new in KEY_MAPS["Hugging Face"].values()} - {
+        f"blocks.0.attn.{x}" for x in "qkv"
+    }
     assert targets <= names | {"token_embed.cls_token", "token_embed.pos_embed"}
 
 
@@ -94,7 +111,10 @@ def google_arrays(D=24, h=3, L=2, P=4, C=3, T=17, K=5, hidden=96):
         part = f"{block}MultiHeadDotProductAttention_1/out/"
         arrays |= {f"{part}kernel": draw(h, D // h, D), f"{part}bias": draw(D)}
         for name, n, m in (("Dense_0", D, hidden), ("Dense_1", hidden, D)):
-            arrays |= {f"{block}MlpBlock_3/{name}/kernel": draw(n, m), f"{block}MlpBlock_3/{name}/bias": draw(m)}
+            arrays |= {
+                f"{block}MlpBlock_3/{name}/kernel": draw(n, m),
+                f"{block}MlpBlock_3/{name}/bias": draw(m),
+            }
     return arrays
 
 
@@ -107,7 +127,14 @@ def test_googles_weights_give_the_logits_that_timm_gives(tmp_path, google_model)
     """timm has a reader of its own for these files"""
     path = tmp_path / "weights.npz"
     np.savez(path, **google_arrays())
-    sizes = {"img_size": 16, "patch_size": 4, "num_classes": 5, "embed_dim": 24, "depth": 2, "num_heads": 3}
+    sizes = {
+        "img_size": 16,
+        "patch_size": 4,
+        "num_classes": 5,
+        "embed_dim": 24,
+        "depth": 2,
+        "num_heads": 3,
+    }
     twin = timm.models.vision_transformer.VisionTransformer(**sizes).eval()
     twin.load_pretrained(str(path))
     fill(google_model, from_google(dict(np.load(path))))
@@ -117,19 +144,28 @@ def test_googles_weights_give_the_logits_that_timm_gives(tmp_path, google_model)
 
 
 def test_foreign_arrays_are_named():
-    with pytest.raises(ValueError, match=r"1 of 25 keys are not of a Google ViT: conv_root\.weight"):
+    with pytest.raises(
+        ValueError, match=r"1 of 25 keys are not of a Google ViT: conv_root\.weight"
+    ):
         from_google(google_arrays(L=1) | {"conv_root/kernel": np.ones((3, 3, 3, 8), np.float32)})
     with pytest.raises(TypeError, match=r"dict\(numpy\.load\(path\)\) gives them; got str"):
         from_google("weights.npz")
     arrays = google_arrays(L=1)
     del arrays["Transformer/encoderblock_0/MultiHeadDotProductAttention_1/key/bias"]
-    with pytest.raises(ValueError, match=r"the file is incomplete: .*but not blocks\.0\.attn\.k\.bias"):
+    with pytest.raises(
+        ValueError, match=r"the file is incomplete: .*but not blocks\.0\.attn\.k\.bias"
+    ):
         from_google(arrays)
 
 
 def test_every_rule_of_googles_leads_to_a_name_of_ours():
-    names = {key.rpartition(".")[0] for key in ViT(ViTConfig(8, 4, 3, 2, 16, 1, 2, representation_size=8)).state_dict()}
-    targets = {new.format(i=0) for new in KEY_MAPS["Google"].values()} - {f"blocks.0.attn.{x}" for x in "qkv"}
+    names = {
+        key.rpartition(".")[0]
+        for key in ViT(ViTConfig(8, 4, 3, 2, 16, 1, 2, representation_size=8)).state_dict()
+    }
+    targets = {new.format(i=0) for new in KEY_MAPS["Google"].values()} - {
+        f"blocks.0.attn.{x}" for x in "qkv"
+    }
     assert targets <= names | {"token_embed.cls_token", "token_embed.pos_embed"}
 
 
@@ -151,6 +187,8 @@ def test_a_model_is_filled_wholly_or_not_at_all(google_model):
     for state, says in cases:
         with pytest.raises(ValueError, match=says):
             fill(google_model, state)
-        assert all(torch.equal(before[key], value) for key, value in google_model.state_dict().items())
+        assert all(
+            torch.equal(before[key], value) for key, value in google_model.state_dict().items()
+        )
     fill(google_model, right)
     assert torch.equal(google_model.head.weight, right["head.weight"])

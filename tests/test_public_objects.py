@@ -20,7 +20,11 @@ from vit_helpers.encoder import Block
 from vit_helpers.training import Recipe
 from vit_helpers.training.loop import start_run
 
-WAYS = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda thing: pickle.loads(pickle.dumps(thing))}
+WAYS = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda thing: pickle.loads(pickle.dumps(thing)),
+}
 CONFIG = ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=3)
 RECIPE = {"epochs": 2, "lr": 1e-3}
 ROWS = [{"epoch": 1, "loss": 2.0, "val_loss": 2.1, "accuracy": 0.3, "val_accuracy": 0.2}]
@@ -33,7 +37,11 @@ def classes():
         if module.name.startswith("vit_helpers.checks") or module.name.endswith("__main__"):
             continue
         for name, thing in vars(importlib.import_module(module.name)).items():
-            own = inspect.isclass(thing) and thing.__module__ == module.name and not name.startswith("_")
+            own = (
+                inspect.isclass(thing)
+                and thing.__module__ == module.name
+                and not name.startswith("_")
+            )
             if own and not getattr(thing, "_is_protocol", False):
                 assert name not in found, f"two classes are called {name}"
                 found[name] = thing
@@ -46,7 +54,9 @@ CLASSES = classes()
 def muon(cls):
     """An optimizer that has made a step with a momentum of its own, and has gradients for the next."""
     weight = nn.Parameter(torch.randn(4, 3))
-    optimizer = cls([{"params": [weight], "lr": 0.1, "weight_decay": 0.0, "orthogonal": True}], momentum=0.5)
+    optimizer = cls(
+        [{"params": [weight], "lr": 0.1, "weight_decay": 0.0, "orthogonal": True}], momentum=0.5
+    )
     weight.grad = torch.randn(4, 3)
     optimizer.step()
     return optimizer
@@ -81,7 +91,9 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "LoRA": lambda cls, _: cls(nn.Linear(4, 6), 2, 0.5),
     "MaskedAutoencoder": lambda cls, _: cls(ViT(CONFIG), dim=8, num_heads=2),
     "Split": lambda cls, _: load("scattered_digits", n=20).test,
-    "ByteSplit": lambda cls, _: cls(torch.randint(256, (2, 1, 8, 8), dtype=torch.uint8), torch.tensor([0, 1])),
+    "ByteSplit": lambda cls, _: cls(
+        torch.randint(256, (2, 1, 8, 8), dtype=torch.uint8), torch.tensor([0, 1])
+    ),
     "ImageFile": lambda cls, _: cls(Path("a.jpg"), 1, b"sha256"),
     "Data": lambda cls, _: load("scattered_digits", n=20),
     "Batches": lambda cls, _: load("digits").batches("train", 8, shuffle=True),
@@ -113,11 +125,19 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "LiveCurves": lambda cls, _: live_curves(cls),
     "Stage": lambda cls, _: cls("tokens", "T, D", torch.rand(3, 4), width=2.0),
     "TensorView": lambda cls, _: cls("patchify", "N, P*P", (2, 8), (1, 2, 2, 4), torch.arange(16)),
-    "Pass": lambda cls, _: cls(*torch.rand(3, 1, 4, 4), [torch.rand(2, 5, 5)], torch.rand(5, 3), torch.rand(2)),
+    "Pass": lambda cls, _: cls(
+        *torch.rand(3, 1, 4, 4), [torch.rand(2, 5, 5)], torch.rand(5, 3), torch.rand(2)
+    ),
     "Finding": lambda cls, _: cls("ok", "Python 3.11"),
     "Familiarity": lambda cls, _: cls(torch.rand(3, 4), torch.rand(4, 4), 2.5),
     "Reading": lambda cls, _: cls(
-        torch.rand(1, 4, 4), 2, [torch.rand(5, 3)], [torch.rand(5)], [0.5], torch.rand(2), ("a", "b")
+        torch.rand(1, 4, 4),
+        2,
+        [torch.rand(5, 3)],
+        [torch.rand(5)],
+        [0.5],
+        torch.rand(2),
+        ("a", "b"),
     ),
 }
 
@@ -136,7 +156,9 @@ def same(a, b, seen=()):
     seen = (*seen, (id(a), id(b)))
     if isinstance(a, torch.Tensor):
         return torch.equal(a, b) and a.requires_grad == b.requires_grad
-    if isinstance(a, (torch.optim.Optimizer, LambdaLR)):  # torch itself drops what a new one sets up again
+    if isinstance(
+        a, (torch.optim.Optimizer, LambdaLR)
+    ):  # torch itself drops what a new one sets up again
         return same(a.state_dict(), b.state_dict(), seen)
     if isinstance(a, partial):
         return same((a.func, a.args, a.keywords), (b.func, b.args, b.keywords), seen)
@@ -144,10 +166,16 @@ def same(a, b, seen=()):
         return a.__func__ is b.__func__ and same(a.__self__, b.__self__, seen)
     if isinstance(a, (dict, list, tuple)):
         ours, theirs = (list(x.items() if isinstance(x, dict) else x) for x in (a, b))
-        inside = len(ours) == len(theirs) and all(same(x, y, seen) for x, y in zip(ours, theirs, strict=True))
+        inside = len(ours) == len(theirs) and all(
+            same(x, y, seen) for x, y in zip(ours, theirs, strict=True)
+        )
     else:
-        inside = a.args == b.args if isinstance(a, BaseException) else hasattr(a, "__dict__") or a == b
-    return inside and (not hasattr(a, "__dict__") or same(list(vars(a).items()), list(vars(b).items()), seen))
+        inside = (
+            a.args == b.args if isinstance(a, BaseException) else hasattr(a, "__dict__") or a == b
+        )
+    return inside and (
+        not hasattr(a, "__dict__") or same(list(vars(a).items()), list(vars(b).items()), seen)
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -168,7 +196,9 @@ def test_a_lost_attribute_is_noticed():
 
     assert same(Block(4, 2), Block(4, 2)) is False  # other weights
     assert not same(Forgetful(), copy.copy(Forgetful()))
-    assert same([1, {"a": (partial(max, 3), torch.ones(2))}], [1, {"a": (partial(max, 3), torch.ones(2))}])
+    assert same(
+        [1, {"a": (partial(max, 3), torch.ones(2))}], [1, {"a": (partial(max, 3), torch.ones(2))}]
+    )
 
 
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])

@@ -19,7 +19,16 @@ from tools.execute import METADATA, TAG, all_notebooks, home, setup_source
 pytestmark = pytest.mark.repo
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("LICENSE", "README.md", "pyproject.toml", "images", "notebooks", "tests/nbval_sanitize.cfg", "tools", "vit_helpers")
+PARTS = (
+    "LICENSE",
+    "README.md",
+    "pyproject.toml",
+    "images",
+    "notebooks",
+    "tests/nbval_sanitize.cfg",
+    "tools",
+    "vit_helpers",
+)
 NOISE = shutil.ignore_patterns(".*", "__pycache__")
 HOME = "https://github.com/own-er/a.name_2"
 
@@ -40,7 +49,9 @@ def command(folder, *words):
 
 
 def contents(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -56,7 +67,11 @@ def cells(path):
 
 
 def notebooks(folder):
-    return sorted(path for where in ("", "solutions") for path in (folder / "notebooks" / where).glob("[0-9]*.ipynb"))
+    return sorted(
+        path
+        for where in ("", "solutions")
+        for path in (folder / "notebooks" / where).glob("[0-9]*.ipynb")
+    )
 
 
 def test_published_and_undone_every_byte_is_what_it_was(repository):
@@ -65,7 +80,11 @@ def test_published_and_undone_every_byte_is_what_it_was(repository):
     assert done.returncode == 0, done.stderr
     after = contents(repository)
     changed = sorted(path.as_posix() for path in after if after[path] != before.get(path))
-    written = ["README.md", "pyproject.toml", *[path.relative_to(repository).as_posix() for path in notebooks(repository)]]
+    written = [
+        "README.md",
+        "pyproject.toml",
+        *[path.relative_to(repository).as_posix() for path in notebooks(repository)],
+    ]
     assert changed == sorted(written) and len(written) == 2 + len(all_notebooks())
     *lines, last = done.stdout.splitlines()
     assert sorted(lines) == sorted(f"{path}: written" for path in written)
@@ -83,9 +102,9 @@ def test_published_and_undone_every_byte_is_what_it_was(repository):
 
 def test_the_address_comes_wherever_it_is_needed(repository):
     command(repository, "publish", "own-er/a.name_2")
-    assert tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"] == {
-        "Repository": HOME
-    }
+    assert tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "urls"
+    ] == {"Repository": HOME}
     for path in notebooks(repository):
         where = f"own-er/a.name_2/blob/main/{path.relative_to(repository).as_posix()}"
         first, *rest = cells(path)[0].source.splitlines()
@@ -93,7 +112,9 @@ def test_the_address_comes_wherever_it_is_needed(repository):
             f" | [Open in Colab](https://colab.research.google.com/github/{where})"
             f" | [Open in Kaggle](https://kaggle.com/kernels/welcome?src=https://github.com/{where})"
         )
-        assert first.startswith("[") and rest[0] == ""  # the line of navigation, and nothing after it has moved
+        assert (
+            first.startswith("[") and rest[0] == ""
+        )  # the line of navigation, and nothing after it has moved
         setup = [cell.source for cell in cells(path) if "setup" in cell.metadata.get("tags", [])]
         assert setup == [setup_source(HOME)] and f'"git+{HOME}@{TAG}"' in setup[0]
     readme = (repository / "README.md").read_text(encoding="utf-8")
@@ -113,7 +134,12 @@ def test_published_notebooks_are_as_good_as_before(repository):
         test_notebooks.test_github_shows_the_prose(path)
     ruff = [sys.executable, "-m", "ruff"]
     for words in (["check"], ["format", "--check"]):
-        done = subprocess.run([*ruff, *words, "--no-cache", "notebooks"], cwd=repository, capture_output=True, text=True)
+        done = subprocess.run(
+            [*ruff, *words, "--no-cache", "notebooks"],
+            cwd=repository,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -128,7 +154,8 @@ def test_execute_keeps_the_address(repository):
 
 
 @pytest.mark.parametrize(
-    "words", ["own-er/a.name_2", "O/n", "a1-b2-c3/-", "a/.github", "a/b.gitx", "a/b..c", "0/" + "n" * 54]
+    "words",
+    ["own-er/a.name_2", "O/n", "a1-b2-c3/-", "a/.github", "a/b.gitx", "a/b..c", "0/" + "n" * 54],
 )
 def test_what_github_allows_is_allowed(words):
     assert publish.address(words) == f"https://github.com/{words}"
@@ -148,8 +175,16 @@ def test_nonsense_is_refused(words):
 
 def test_nothing_is_written_unless_all_can_be(repository):
     for name, damage, message in [
-        ("README.md", lambda text: text.replace("<!-- to here -->", ""), "README.md should contain"),
-        ("pyproject.toml", lambda text: text.replace("Repository", "Other"), "pyproject.toml should contain"),
+        (
+            "README.md",
+            lambda text: text.replace("<!-- to here -->", ""),
+            "README.md should contain",
+        ),
+        (
+            "pyproject.toml",
+            lambda text: text.replace("Repository", "Other"),
+            "pyproject.toml should contain",
+        ),
         ("notebooks/05_vit.ipynb", lambda text: "no JSON", "Notebook does not appear to be JSON"),
     ]:
         path = repository / name
@@ -162,7 +197,9 @@ def test_nothing_is_written_unless_all_can_be(repository):
         path.write_text(kept, encoding="utf-8")
     before = contents(repository)
     done = command(repository, "publish", "https://github.com/a/b")
-    assert done.returncode == 1 and done.stderr.startswith("error: got 'https://github.com/a/b', wanted OWNER/NAME alone")
+    assert done.returncode == 1 and done.stderr.startswith(
+        "error: got 'https://github.com/a/b', wanted OWNER/NAME alone"
+    )
     assert contents(repository) == before
 
 
@@ -185,7 +222,10 @@ def test_copies_that_readers_keep_are_left_alone(repository):
         for path in contents(repository)
         if path.name == "01_patches.ipynb" and b"github/a/b" in (repository / path).read_bytes()
     ]
-    assert sorted(path.as_posix() for path in kept) == ["notebooks/01_patches.ipynb", "notebooks/solutions/01_patches.ipynb"]
+    assert sorted(path.as_posix() for path in kept) == [
+        "notebooks/01_patches.ipynb",
+        "notebooks/solutions/01_patches.ipynb",
+    ]
 
 
 # The repository as it lies
@@ -195,11 +235,14 @@ def test_every_file_says_what_the_one_place_says():
     address = home()
     assert address in ("", publish.address(address.removeprefix(publish.GITHUB)) if address else "")
     for path, text in publish.pages(address).items():
-        assert path.read_text(encoding="utf-8") == text, f"run `python -m tools.publish` for {path.name}"
+        assert path.read_text(encoding="utf-8") == text, (
+            f"run `python -m tools.publish` for {path.name}"
+        )
     if not address:  # so nothing points to what somebody else could own
         for path in [*all_notebooks(), ROOT / "README.md"]:
             assert not re.search(
-                r"Open in |colab\.research\.google|kaggle\.com/kernels|git clone http", path.read_text(encoding="utf-8")
+                r"Open in |colab\.research\.google|kaggle\.com/kernels|git clone http",
+                path.read_text(encoding="utf-8"),
             )
 
 
@@ -219,6 +262,11 @@ def test_a_notebook_opened_alone_finds_what_it_imports():
     for path in all_notebooks():
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "code":
-                imported |= set(re.findall(r"^ *(?:import|from) (\w+)", "".join(cell["source"]), re.MULTILINE))
-    others = {"scikit-learn" if name == "sklearn" else name for name in imported - sys.stdlib_module_names - {"vit_helpers"}}
+                imported |= set(
+                    re.findall(r"^ *(?:import|from) (\w+)", "".join(cell["source"]), re.MULTILINE)
+                )
+    others = {
+        "scikit-learn" if name == "sklearn" else name
+        for name in imported - sys.stdlib_module_names - {"vit_helpers"}
+    }
     assert others - there == set(fetched)

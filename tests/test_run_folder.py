@@ -77,19 +77,28 @@ def test_results_without_a_checkpoint_are_not_overwritten(tmp_path):
     for name in ("weights.safetensors", "best.safetensors", "curves.png", "history.csv"):
         (tmp_path / name).mkdir()
         status, _, err = run("train", "--epochs", 1, "--out", tmp_path)
-        assert status == 1 and f"{name} already exists, but no checkpoint: nothing is overwritten" in err
+        assert (
+            status == 1
+            and f"{name} already exists, but no checkpoint: nothing is overwritten" in err
+        )
         (tmp_path / name).rmdir()
 
 
 @pytest.mark.parametrize("out", ["/proc/run", "/dev/null/run", "file"])
-def test_a_place_where_nothing_can_be_written_is_named_before_data_are_read(tmp_path, monkeypatch, out):
+def test_a_place_where_nothing_can_be_written_is_named_before_data_are_read(
+    tmp_path, monkeypatch, out
+):
     if not Path("/proc").is_dir():
         pytest.skip("needs a folder that refuses files even from root")
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     monkeypatch.setattr("vit_helpers.data.load", lambda name: pytest.fail("data were read"))
     status, _, err = run("train", "--out", out)
-    assert status == 1 and err.startswith(f"error: no run can be stored in {out} (") and err.count("\n") == 1
+    assert (
+        status == 1
+        and err.startswith(f"error: no run can be stored in {out} (")
+        and err.count("\n") == 1
+    )
 
 
 def test_a_checkpoint_may_be_given_in_place_of_its_folder(tmp_path):
@@ -117,7 +126,9 @@ def pictures(tmp_path_factory):
     for name in ("ants", "bees"):
         (home / "data" / name).mkdir(parents=True)
         for number in range(50):
-            Image.fromarray(noise.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(home / "data" / name / f"{number}.png")
+            Image.fromarray(noise.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(
+                home / "data" / name / f"{number}.png"
+            )
     with contextlib.chdir(home):
         status, _, err = run("train", "--data", "folder:data", "--epochs", 3, "--out", "run")
         assert status == 0, err
@@ -154,7 +165,11 @@ def test_a_run_goes_on_with_the_same_data_alone(pictures, tmp_path, monkeypatch,
     change()
     status, out, err = run("train", "--resume", "run")
     if says:
-        assert status == 1 and "the data have changed since the checkpoint was made: " in err and says in err
+        assert (
+            status == 1
+            and "the data have changed since the checkpoint was made: " in err
+            and says in err
+        )
         assert not out and err.count("\n") == 1
     else:
         assert status == 0 and "epoch   3" in out
@@ -172,14 +187,19 @@ def test_a_checkpoint_of_version_1_compares_what_it_has(tmp_path):
         check_same_data(about | {"mean": (data.mean[0] + 1e-3,)}, now, data)
 
 
-def test_a_fingerprint_tells_labels_and_the_number_of_processes_that_a_stream_depends_on(tmp_path, monkeypatch):
+def test_a_fingerprint_tells_labels_and_the_number_of_processes_that_a_stream_depends_on(
+    tmp_path, monkeypatch
+):
     data = load("digits")
     other = replace(data, test=Split(data.test.images, data.test.labels.roll(1)))
     one, two = data_fingerprint(data), data_fingerprint(other)
     assert [name for name in one if one[name] != two[name]] == ["pixels or labels of test"]
     assert data_fingerprint(load("digits")) == one and "processes" not in one
     assert data_fingerprint(data, dropout=True)["processes"] == 1
-    shards = [load(f"shards:{write_shards(each, tmp_path / str(n))}") for n, each in enumerate((data, other))]
+    shards = [
+        load(f"shards:{write_shards(each, tmp_path / str(n))}")
+        for n, each in enumerate((data, other))
+    ]
     one, two = map(data_fingerprint, shards)
     assert [name for name in one if one[name] != two[name]] == ["pixels or labels of test"]
     monkeypatch.setattr("vit_helpers.cli.run_folder.world_size", lambda: 2)
@@ -196,7 +216,10 @@ def tuned(tmp_path_factory):
     home = tmp_path_factory.mktemp("tuned")
     with contextlib.chdir(home):
         assert run(*RUN, "--epochs", 1, "--out", "src")[0] == 0
-        assert run("train", "--set", "images=64", "--weights", "src", "--epochs", 2, "--out", "ft")[0] == 0
+        assert (
+            run("train", "--set", "images=64", "--weights", "src", "--epochs", 2, "--out", "ft")[0]
+            == 0
+        )
         Path("ft", "checkpoint.pt.previous").replace(Path("ft", "checkpoint.pt"))
     return home
 
@@ -212,12 +235,17 @@ def test_a_fine_tuned_run_goes_on_with_the_same_weights_alone(tuned, tmp_path, m
     if what == "gone":
         shutil.rmtree("src")
     status, out, err = run("train", "--resume", "ft")
-    says = {"other weights": "the weights to fine-tune have changed", "other mean": "the data have changed .*: mean "}
+    says = {
+        "other weights": "the weights to fine-tune have changed",
+        "other mean": "the data have changed .*: mean ",
+    }
     says |= {
         "gone": "the run was started with the weights src, without which it cannot continue: restore them",
         "same": "^$",
     }
-    assert status == (what != "same") and re.search(says[what], err) and err.count("\n") == status, err
+    assert (
+        status == (what != "same") and re.search(says[what], err) and err.count("\n") == status
+    ), err
     assert status or "epoch   2" in out
 
 
@@ -229,8 +257,12 @@ def test_a_checkpoint_from_before_weights_were_compared_goes_on(tuned, tmp_path,
     assert run("train", "--resume", "ft")[0] == 0
 
 
-@pytest.mark.parametrize("what", ["missing", "damaged", "of another run", "of another kind", "same"])
-def test_a_best_file_that_is_not_the_runs_is_said_and_not_overwritten(tuned, tmp_path, monkeypatch, what):
+@pytest.mark.parametrize(
+    "what", ["missing", "damaged", "of another run", "of another kind", "same"]
+)
+def test_a_best_file_that_is_not_the_runs_is_said_and_not_overwritten(
+    tuned, tmp_path, monkeypatch, what
+):
     monkeypatch.chdir(shutil.copytree(tuned, tmp_path / "copy"))
     best = Path("ft", "weights.safetensors")
     if what == "missing":
@@ -246,11 +278,18 @@ def test_a_best_file_that_is_not_the_runs_is_said_and_not_overwritten(tuned, tmp
     before = best.read_bytes() if best.exists() else None
     status, out, err = run("train", "--resume", "ft")
     if what == "missing":
-        assert status == 0 and re.search("^note: ft/weights.safetensors with the weights of epoch 1 is missing", out)
+        assert status == 0 and re.search(
+            "^note: ft/weights.safetensors with the weights of epoch 1 is missing", out
+        )
     elif what == "same":
         assert status == 0 and "note" not in out
     else:
-        assert status == 1 and "move the file elsewhere" in err and err.count("\n") == 1 and best.read_bytes() == before
+        assert (
+            status == 1
+            and "move the file elsewhere" in err
+            and err.count("\n") == 1
+            and best.read_bytes() == before
+        )
         best.rename("elsewhere")
         assert run("train", "--resume", "ft")[0] == 0
 
@@ -258,7 +297,9 @@ def test_a_best_file_that_is_not_the_runs_is_said_and_not_overwritten(tuned, tmp
 def test_a_folder_whose_run_kept_nothing_can_be_used_again(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("vit_helpers.training.checkpoints.save_sealed", lambda *rest: 1 / 0)
-        patch.setattr("vit_helpers.training.checkpoints.save_file", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(
+            "vit_helpers.training.checkpoints.save_file", Mock(side_effect=KeyboardInterrupt)
+        )
         status, out, _ = run(*RUN, "--epochs", 1, "--out", tmp_path / "run")
     assert status == 130 and "nothing to keep" in out and not (tmp_path / "run").exists()
 
@@ -293,7 +334,12 @@ def test_a_resumed_run_leaves_out_broken_files_as_it_did(pictures, tmp_path, mon
     monkeypatch.chdir(shutil.copytree(pictures, tmp_path / "copy"))
     Path("data", "ants", "bad.png").write_bytes(b"no image")
     words = ["--image-size", 8, "--patch", 4, "--set", "depth=1"]
-    assert run("train", "--data", "folder:data", "--epochs", 1, *words, "--skip-broken", "--out", "new")[0] == 0
+    assert (
+        run(
+            "train", "--data", "folder:data", "--epochs", 1, *words, "--skip-broken", "--out", "new"
+        )[0]
+        == 0
+    )
     status, _, err = run("train", "--resume", "new")
     assert status == 0, err
 
@@ -314,7 +360,10 @@ def test_a_full_disk_stops_a_run_with_one_line_and_says_how_to_go_on(tmp_path, m
     status, out, err = run("train", "--epochs", 3, "--out", tmp_path / "run")
     assert status == 1 and err.count("\n") == 1
     assert "checkpoint.pt, whose previous version is unchanged: No space left on device" in err
-    assert f"everything up to epoch 1 is kept in {tmp_path / 'run' / 'checkpoint.pt'}\ncontinue with: " in out
+    assert (
+        f"everything up to epoch 1 is kept in {tmp_path / 'run' / 'checkpoint.pt'}\ncontinue with: "
+        in out
+    )
     kept = {path.name for path in (tmp_path / "run").iterdir()}
     assert kept == {"checkpoint.pt", "history.csv", "weights.safetensors"}
     assert len(load_checkpoint(tmp_path / "run" / "checkpoint.pt")["history"]) == 1
@@ -338,7 +387,9 @@ def start(what, redirect="", **environment):
     code = COMMAND.replace("{what}", what)
     words = ["sh", "-c", f'exec "$0" -c "$1" {redirect}', sys.executable, code]
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd="/tmp")
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd="/tmp"
+    )
 
 
 @posix
@@ -367,12 +418,17 @@ def test_output_that_goes_to_a_full_disk_is_one_line_of_error(end):
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     done = start(f"{end}print('result')", "> /dev/full")
-    assert done.communicate()[1] == b"error: [Errno 28] No space left on device\n" and done.returncode == 1
+    assert (
+        done.communicate()[1] == b"error: [Errno 28] No space left on device\n"
+        and done.returncode == 1
+    )
 
 
 @posix
 def test_a_terminal_of_ascii_shows_any_name():
-    done = start(r"print('ants \u8681 \udcff')", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    done = start(
+        r"print('ants \u8681 \udcff')", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"
+    )
     out, err = done.communicate()
     assert done.returncode == 0, err
     assert out == b"ants \\u8681 \\udcff\n"
@@ -388,6 +444,12 @@ def test_a_training_whose_reader_leaves_says_how_to_go_on(tmp_path):
     err = io.StringIO()
     with contextlib.redirect_stdout(Reader()), contextlib.redirect_stderr(err):
         assert main(["train", "--epochs", "3", "--out", str(tmp_path / "run")]) == 141
-    assert "stopped, because nobody reads the output anymore; everything up to epoch 2 is kept" in err.getvalue()
+    assert (
+        "stopped, because nobody reads the output anymore; everything up to epoch 2 is kept"
+        in err.getvalue()
+    )
     assert f"train --resume {tmp_path / 'run'}" in err.getvalue() and "Errno" not in err.getvalue()
-    assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["history"][-1]["epoch"] == 2
+    assert (
+        torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["history"][-1]["epoch"]
+        == 2
+    )

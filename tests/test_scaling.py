@@ -27,7 +27,9 @@ CONFIGS = {
     "65 tokens": ViTConfig(32, 4, 3, 10, 64, 2, 4),
     "17 tokens": ViTConfig(16, 4, 1, 10, 64, 2, 4),
     "no square": ViTConfig((24, 40), 4, 3, 7, 96, 3, 3, mlp_ratio=2.0),
-    "averaged": ViTConfig(32, 4, 3, 10, 64, 2, 4, pool="avg", class_token=False, positions="sincos"),
+    "averaged": ViTConfig(
+        32, 4, 3, 10, 64, 2, 4, pool="avg", class_token=False, positions="sincos"
+    ),
     "hidden head": ViTConfig(32, 4, 3, 10, 64, 2, 4, representation_size=48),
     "every token": ViTConfig(16, 4, 3, 10, 64, 1, 4, pool="none"),
     "no head": ViTConfig(16, 4, 3, 0, 64, 1, 4, positions="none"),
@@ -71,9 +73,14 @@ def test_training_is_torchs_count(name, fused):
     if fused and not counts_fused():
         pytest.skip("this torch counts no fused attention on CPUs")
     model = ViT(config)
-    with FlopCounterMode(display=False) as counter, nullcontext() if fused else sdpa_kernel(SDPBackend.MATH):
+    with (
+        FlopCounterMode(display=False) as counter,
+        nullcontext() if fused else sdpa_kernel(SDPBackend.MATH),
+    ):
         loss_of(model, config).backward()
-    counted = sum(training_multiply_adds(config, fused=fused and config.num_tokens > FEW_TOKENS).values())
+    counted = sum(
+        training_multiply_adds(config, fused=fused and config.num_tokens > FEW_TOKENS).values()
+    )
     assert counter.get_total_flops() == 2 * B * counted
 
 
@@ -87,7 +94,10 @@ def test_what_autograd_keeps(name):
     def keep(tensor):
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = (storage.nbytes(), tensor)  # held, so that no address comes twice
+            kept[storage.data_ptr()] = (
+                storage.nbytes(),
+                tensor,
+            )  # held, so that no address comes twice
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
@@ -116,7 +126,9 @@ def test_where_scores_overtake():
     assert small.num_tokens < T < large.num_tokens
     for c, wins in ((small, False), (large, True)):
         cost = multiply_adds(c)
-        assert (cost["scores"] + cost["mixing"] > cost["qkv"] + cost["output"] + cost["MLP"]) == wins
+        assert (
+            cost["scores"] + cost["mixing"] > cost["qkv"] + cost["output"] + cost["MLP"]
+        ) == wins
 
 
 def test_memory_of_training_is_the_sum_of_its_parts():
@@ -159,6 +171,10 @@ with freed_memory_returned():
 @pytest.mark.skipif(not can_measure_memory(), reason="only Linux tells the memory of a process")
 @pytest.mark.parametrize("batch", [2, 8])
 def test_memory_of_training_is_what_the_system_tells(batch):
-    done = subprocess.run([sys.executable, "-c", MEASURE.replace("{batch}", str(batch))], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE.replace("{batch}", str(batch))],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert 0.8 < float(done.stdout) < 1.1

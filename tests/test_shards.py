@@ -66,7 +66,11 @@ def raw(images):
 
 def seen(batches, numbers):
     """The numbers of the training images that the batches hold, in order"""
-    return [numbers[tuple(row)] for images, _ in batches for row in images.flatten(1).round().int().tolist()]
+    return [
+        numbers[tuple(row)]
+        for images, _ in batches
+        for row in images.flatten(1).round().int().tolist()
+    ]
 
 
 # Written
@@ -74,22 +78,30 @@ def seen(batches, numbers):
 
 def test_a_shard_is_a_tar_that_reads_at_a_glance(written, digits):
     names = sorted(file.name for file in written.iterdir())
-    tests, trains, validations = ([f"{split}-{i:05d}.tar" for i in range(n)] for split, n in SHARDS.items())
+    tests, trains, validations = (
+        [f"{split}-{i:05d}.tar" for i in range(n)] for split, n in SHARDS.items()
+    )
     assert names == ["index.json", *tests, *trains, *validations]
     with tarfile.open(written / "validation-00000.tar") as tar:
         assert tar.getnames()[:4] == ["000000.png", "000000.cls", "000001.png", "000001.cls"]
-        assert tar.extractfile("000001.cls").read() == str(digits.validation.labels[1].item()).encode()
+        assert (
+            tar.extractfile("000001.cls").read() == str(digits.validation.labels[1].item()).encode()
+        )
     index = json.loads((written / "index.json").read_text())
     assert [entry["images"] for entry in index["parts"]["train"]] == [40] * 6 + [14]
     assert index["class_names"] == list(digits.class_names) and index["mean"] == list(digits.mean)
-    assert not [file for file in written.parent.iterdir() if file != written]  # nothing is left aside
+    assert not [
+        file for file in written.parent.iterdir() if file != written
+    ]  # nothing is left aside
 
 
 def test_hugging_face_datasets_reads_the_shards(written, numbers, digits, monkeypatch, tmp_path):
     datasets = pytest.importorskip("datasets")
 
     paths = [str(path) for path in sorted(written.glob("train-*.tar"))]
-    stream = datasets.load_dataset("webdataset", data_files=paths, split="train", streaming=True, cache_dir=str(tmp_path))
+    stream = datasets.load_dataset(
+        "webdataset", data_files=paths, split="train", streaming=True, cache_dir=str(tmp_path)
+    )
     found = {int(sample["__key__"]): sample for sample in stream}
     assert sorted(found) == list(range(N))
     assert all(sample["cls"] == digits.train.labels[number] for number, sample in found.items())
@@ -125,7 +137,11 @@ def test_a_write_that_stops_half_way_leaves_nothing(digits, tmp_path, monkeypatc
 
 @pytest.mark.parametrize(
     ("channels", "scale", "says"),
-    [(2, 1, "1 or 3 channels, got 2"), (1, 1.5, "from 0 to 1, got .* to 1.5"), (1, float("nan"), "got nan to nan")],
+    [
+        (2, 1, "1 or 3 channels, got 2"),
+        (1, 1.5, "from 0 to 1, got .* to 1.5"),
+        (1, float("nan"), "got nan to nan"),
+    ],
 )
 def test_images_that_are_no_8_bit_pngs_are_refused(channels, scale, says, tmp_path):
     images = torch.linspace(0, 1, 4 * channels * 9).view(4, channels, 3, 3)
@@ -152,30 +168,49 @@ def test_batches_are_normalized_as_those_in_memory(written, digits):
     ((images, _),) = stream
     ((wanted, _),) = digits.batches("validation", 44)
     assert (images - wanted).abs().max() <= 1 / 510 / min(digits.std) + 1e-5
-    assert (stream.data.class_names, stream.data.image_size, stream.data.in_chans) == (digits.class_names, (8, 8), 1)
+    assert (stream.data.class_names, stream.data.image_size, stream.data.in_chans) == (
+        digits.class_names,
+        (8, 8),
+        1,
+    )
 
 
 def test_color_photos_of_any_shape_come_back(tmp_path):
     images = torch.randint(256, (5, 3, 7, 12)) / 255
     split = Split(images, torch.tensor([0, 1, 1, 0, 1]))
     stream = Stream(
-        write_shards(Data.from_splits("photos", split, split, split, "ab"), tmp_path / "x", 2), 5, "test", buffer_size=0
+        write_shards(Data.from_splits("photos", split, split, split, "ab"), tmp_path / "x", 2),
+        5,
+        "test",
+        buffer_size=0,
     )
     ((found, labels),) = stream
-    assert torch.allclose(found, stream.data.normalize(images)) and torch.equal(labels, split.labels)
+    assert torch.allclose(found, stream.data.normalize(images)) and torch.equal(
+        labels, split.labels
+    )
 
 
 @pytest.mark.parametrize("per_shard", [40, 100, 1000])
 @pytest.mark.parametrize("world", [1, 2, 3])
-def test_every_rank_yields_as_many_batches_and_every_image_is_seen_once(digits, numbers, tmp_path, per_shard, world):
+def test_every_rank_yields_as_many_batches_and_every_image_is_seen_once(
+    digits, numbers, tmp_path, per_shard, world
+):
     folder = write_shards(digits, tmp_path / "digits", per_shard)
-    streams = [Stream(folder, BATCH, prepare=raw, rank=rank, world_size=world) for rank in range(world)]
+    streams = [
+        Stream(folder, BATCH, prepare=raw, rank=rank, world_size=world) for rank in range(world)
+    ]
     for _ in range(2):
         ranks = [list(stream) for stream in streams]
-        assert [len(batches) for batches in ranks] == [STEPS] * world == [len(stream) for stream in streams]
+        assert (
+            [len(batches) for batches in ranks]
+            == [STEPS] * world
+            == [len(stream) for stream in streams]
+        )
         sizes = [[len(labels) for _, labels in batches] for batches in ranks]
         assert all(max(some) <= -(-BATCH // world) and max(some) - min(some) <= 1 for some in sizes)
-        assert sorted(number for batches in ranks for number in seen(batches, numbers)) == list(range(N))
+        assert sorted(number for batches in ranks for number in seen(batches, numbers)) == list(
+            range(N)
+        )
         for batches in ranks:
             labels = torch.cat([labels for _, labels in batches])
             assert torch.equal(labels, digits.train.labels[seen(batches, numbers)])
@@ -208,7 +243,9 @@ def test_pieces_lie_end_to_end():
     for first in range(13):
         for last in range(first, 13):
             found = [
-                (shard, at) for shard, start, stop in cut_pieces(counts, order, first, last) for at in range(start, stop)
+                (shard, at)
+                for shard, start, stop in cut_pieces(counts, order, first, last)
+                for at in range(start, stop)
             ]
             assert found == laid[first:last]
 
@@ -224,7 +261,9 @@ def test_a_buffer_mixes_what_is_near_and_loses_nothing():
 
 def test_the_order_of_a_version_stays():
     order = draw_from_buffer(iter(range(9)), 4, Random("0 1 0"))
-    assert list(order) == [1, 4, 0, 5, 7, 8, 2, 6, 3], "a change of the order needs a new VERSION, or states resume wrongly"
+    assert list(order) == [1, 4, 0, 5, 7, 8, 2, 6, 3], (
+        "a change of the order needs a new VERSION, or states resume wrongly"
+    )
     assert VERSION == 2
 
 
@@ -259,7 +298,9 @@ def test_augmentation_comes_first_and_mixing_last(written):
         assert images.min() >= 0 and images.max() <= 1
         return images * 0
 
-    stream = Stream(written, BATCH, augment=augment, mix=lambda images, labels: (images + 1, labels))
+    stream = Stream(
+        written, BATCH, augment=augment, mix=lambda images, labels: (images + 1, labels)
+    )
     images, _ = next(iter(stream))
     assert torch.allclose(images, stream.data.normalize(torch.zeros(1, 1, 8, 8)) + 1)
 
@@ -279,7 +320,9 @@ def test_memory_holds_a_buffer_and_not_the_split(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "read_shard", counted)
     for _, labels in Stream(folder, BATCH, buffer_size=100):
         alive -= len(labels)
-    assert alive == 0 and 100 <= most <= 100 + BATCH + 1  # the buffer, a batch, and the one to be swapped in
+    assert (
+        alive == 0 and 100 <= most <= 100 + BATCH + 1
+    )  # the buffer, a batch, and the one to be swapped in
 
 
 # Going on
@@ -287,7 +330,9 @@ def test_memory_holds_a_buffer_and_not_the_split(digits, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("buffer_size", [0, 30, 1000])
 @pytest.mark.parametrize("world", [1, 2])
-def test_going_on_in_the_middle_loses_no_image_and_shows_none_twice(written, numbers, buffer_size, world):
+def test_going_on_in_the_middle_loses_no_image_and_shows_none_twice(
+    written, numbers, buffer_size, world
+):
     before, after = [], []
     for rank in range(world):
         words = {"buffer_size": buffer_size, "rank": rank, "world_size": world, "prepare": raw}
@@ -301,7 +346,11 @@ def test_going_on_in_the_middle_loses_no_image_and_shows_none_twice(written, num
         other.load_state_dict(stored(state))
         rest = list(other)
         assert len(rest) == STEPS - 5
-        assert all(torch.equal(a, b) for one, two in zip(rest, tail, strict=True) for a, b in zip(one, two, strict=True))
+        assert all(
+            torch.equal(a, b)
+            for one, two in zip(rest, tail, strict=True)
+            for a, b in zip(one, two, strict=True)
+        )
         before, after = before + seen(head, numbers), after + seen(rest, numbers)
         assert seen(other, numbers) == seen(whole, numbers)  # and so do the passes after it
     assert sorted(before + after) == list(range(N))
@@ -350,7 +399,10 @@ def test_a_state_of_another_order_is_refused(written, change, says):
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"version": 3}, "version 3 -> 2"), ({"version": None, "datasets": "5.0", "world": 1}, "version None -> 2")],
+    [
+        ({"version": 3}, "version 3 -> 2"),
+        ({"version": None, "datasets": "5.0", "world": 1}, "version None -> 2"),
+    ],
 )
 def test_a_state_of_another_version_is_refused(written, change, says):
     stream = Stream(written, BATCH)
@@ -396,7 +448,9 @@ def test_what_can_be_seen_at_once_is_said_at_once(broken, harm):
 def test_damage_during_the_pass_is_seen_too(broken):
     stream = Stream(broken, BATCH)
     (broken / "train-00004.tar").unlink()
-    with pytest.raises(BrokenShardError, match=r"train-00004.tar in .* is broken: there is no such file"):
+    with pytest.raises(
+        BrokenShardError, match=r"train-00004.tar in .* is broken: there is no such file"
+    ):
         list(stream)
 
 
@@ -406,7 +460,9 @@ def test_a_disk_that_fails_is_named(broken, monkeypatch):
         yield
 
     monkeypatch.setattr(streams, "read_shard", fail)
-    with pytest.raises(BrokenShardError, match=r"train-0000\d.tar .* cannot be read: .*Input/output error"):
+    with pytest.raises(
+        BrokenShardError, match=r"train-0000\d.tar .* cannot be read: .*Input/output error"
+    ):
         list(Stream(broken, BATCH))
 
 
@@ -429,7 +485,9 @@ def rewrite(folder, change):
 def with_file(ending, content):
     """Change the sixth sample of a shard"""
     at = 10 + (ending == "cls")
-    return lambda files: [(name, content if i == at else old) for i, (name, old) in enumerate(files)]
+    return lambda files: [
+        (name, content if i == at else old) for i, (name, old) in enumerate(files)
+    ]
 
 
 def without(at):
@@ -444,7 +502,10 @@ SAMPLES = [
         with_file("png", shards.to_png(torch.rand(1, 8, 9))),
         r"its image has the shape \(1, 8, 9\) and mode L, the index says \(1, 8, 8\)",
     ),
-    (with_file("png", shards.to_png(torch.rand(3, 8, 8))), r"its image has the shape \(3, 8, 8\) and mode RGB, the index"),
+    (
+        with_file("png", shards.to_png(torch.rand(3, 8, 8))),
+        r"its image has the shape \(3, 8, 8\) and mode RGB, the index",
+    ),
     (with_file("cls", b"seven"), "its label is 'seven', expected a number from 0 to 1"),
     (with_file("cls", b"-1"), "its label is '-1', expected"),
     (with_file("cls", b"2"), "its label is '2', expected"),
@@ -457,7 +518,9 @@ SAMPLES = [
 @pytest.mark.parametrize(("change", "says"), SAMPLES)
 def test_a_broken_sample_is_named_or_passed_over(broken, numbers, change, says):
     key = rewrite(broken, change)
-    with pytest.raises(BrokenShardError, match=f"sample {key} of train-00002.tar in .*copy is broken: {says}"):
+    with pytest.raises(
+        BrokenShardError, match=f"sample {key} of train-00002.tar in .*copy is broken: {says}"
+    ):
         list(Stream(broken, BATCH))
     stream = Stream(broken, BATCH, prepare=raw, on_broken="skip")
     batches, (first, second) = listened(lambda: list(stream))
@@ -469,7 +532,9 @@ def test_a_broken_sample_is_named_or_passed_over(broken, numbers, change, says):
 
 def test_a_sample_that_is_not_there_at_all_is_missed(broken):
     rewrite(broken, lambda files: files[2:])
-    with pytest.raises(BrokenShardError, match=r"train-00002.tar .*: it has 39 images, the index says 40"):
+    with pytest.raises(
+        BrokenShardError, match=r"train-00002.tar .*: it has 39 images, the index says 40"
+    ):
         list(Stream(broken, BATCH))
 
 
@@ -479,12 +544,17 @@ def test_a_broken_shard_can_be_passed_over(broken, numbers, harm, says, world):
     with tarfile.open(broken / "train-00002.tar") as tar:
         gone = {int(name[:6]) for name in tar.getnames()}
     harm(broken / "train-00002.tar")
-    streams = [Stream(broken, BATCH, prepare=raw, rank=rank, world_size=world, on_broken="skip") for rank in range(world)]
+    streams = [
+        Stream(broken, BATCH, prepare=raw, rank=rank, world_size=world, on_broken="skip")
+        for rank in range(world)
+    ]
     ranks, heard = listened(lambda: [list(stream) for stream in streams])
     assert re.match(f"train-00002.tar .*: {says}.*; it is skipped", heard[0])
     assert [len(batches) for batches in ranks] == [STEPS] * world
     assert sum(stream.lost.total() for stream in streams) == 40 == len(gone)
-    assert sorted(number for batches in ranks for number in seen(batches, numbers)) == sorted({*range(N)} - gone)
+    assert sorted(number for batches in ranks for number in seen(batches, numbers)) == sorted(
+        {*range(N)} - gone
+    )
 
 
 def test_going_on_works_beside_a_broken_shard(broken, numbers):
@@ -536,7 +606,8 @@ def test_bad_options_are_named(written, words, says):
 
 def test_a_folder_without_shards_is_named(tmp_path, digits):
     with pytest.raises(
-        FileNotFoundError, match=r"no index.json in .*: a folder of shards is made by `python -m vit_helpers shards`"
+        FileNotFoundError,
+        match=r"no index.json in .*: a folder of shards is made by `python -m vit_helpers shards`",
     ):
         Stream(tmp_path, BATCH)
     with pytest.raises(ValueError, match="per_shard must be at least 1, got 0"):

@@ -68,17 +68,24 @@ def test_parts_add_up_for_shares_of_classes_too():
 
 @pytest.mark.parametrize("parts", [0, B + 1, -1])
 def test_no_part_is_empty(parts):
-    with pytest.raises(ValueError, match=f"a batch of 12 images has from 1 to 12 parts, got {parts}"):
+    with pytest.raises(
+        ValueError, match=f"a batch of 12 images has from 1 to 12 parts, got {parts}"
+    ):
         accumulate(model(), images(), labels(), parts)
 
 
 def test_a_part_is_forgotten_before_the_next():
     vit, x, y = model(), images(), labels()
-    whole, third = (saved_activation_bytes(lambda parts=parts: accumulate(vit, x, y, parts), vit) for parts in (1, 3))
+    whole, third = (
+        saved_activation_bytes(lambda parts=parts: accumulate(vit, x, y, parts), vit)
+        for parts in (1, 3)
+    )
     assert whole == pytest.approx(3 * third, rel=1e-3)
 
 
-@pytest.mark.parametrize("changes", [{}, {"dropout": 0.2}, {"dropout": 0.1, "attn_dropout": 0.1}, {"image_size": 16}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"dropout": 0.2}, {"dropout": 0.1, "attn_dropout": 0.1}, {"image_size": 16}]
+)
 def test_recomputed_gradients_are_the_same_to_the_bit(changes):
     vit, y = model(**changes), labels()
     x = torch.randn(B, 3, *vit.config.image_size)
@@ -118,7 +125,10 @@ def test_recomputing_leaves_no_trace():
         raise KeyError
     assert [block.forward for block in vit.blocks] == forwards
     deepcopy(vit)
-    with pytest.raises(TypeError, match="Linear has no blocks to run again"), checkpoint_blocks(nn.Linear(1, 1)):
+    with (
+        pytest.raises(TypeError, match="Linear has no blocks to run again"),
+        checkpoint_blocks(nn.Linear(1, 1)),
+    ):
         pass
 
 
@@ -140,7 +150,9 @@ def test_what_autograd_keeps_is_the_cost_models(depth):
     last_norm = T * (D + 2)
     with checkpoint_blocks(vit):
         fewer = saved_activation_bytes(step, vit)
-    assert fewer == 4 * B * (counted["projection"] + blocks + last_norm + counted["head"]) + of_loss(vit.config)
+    assert fewer == 4 * B * (
+        counted["projection"] + blocks + last_norm + counted["head"]
+    ) + of_loss(vit.config)
 
 
 def test_nothing_is_kept_without_a_way_back():

@@ -58,7 +58,9 @@ def test_a_pass_resumed_in_the_middle_is_left_as_it_is(written):
     other.set_epoch(5)
     assert labels_of(other) == rest
     other.set_epoch(5)
-    assert other.state_dict()["epoch"] == 4 and other.state_dict()["batch"] == len(other)  # the fourth is over
+    assert other.state_dict()["epoch"] == 4 and other.state_dict()["batch"] == len(
+        other
+    )  # the fourth is over
     list(other)
     assert other.state_dict()["epoch"] == 5
 
@@ -68,7 +70,9 @@ def train_on(folder, **words):
     model = nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, 2))
     train = Stream(folder, 12, augment=lambda images: images + 0.1 * torch.randn_like(images))
     validation = Stream(folder, 12, "validation", buffer_size=0)
-    return model, fit(model, train, validation, Recipe(epochs=4, lr=1e-2), **{"report": lambda row: None} | words)
+    return model, fit(
+        model, train, validation, Recipe(epochs=4, lr=1e-2), **{"report": lambda row: None} | words
+    )
 
 
 def test_a_resumed_training_sees_the_orders_of_one_never_stopped(written, tmp_path):
@@ -82,7 +86,9 @@ def test_a_resumed_training_sees_the_orders_of_one_never_stopped(written, tmp_pa
         train_on(written, checkpoint=tmp_path / "cut.pt", report=stop_after_two)
     resumed, again = train_on(written, checkpoint=tmp_path / "cut.pt", resume=True)
     assert figures(again) == figures(history)
-    assert all(torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True))
+    assert all(
+        torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True)
+    )
 
 
 # In the place of `Data`
@@ -92,7 +98,11 @@ def test_shards_are_what_was_written(written, digits):
     data = load(f"shards:{written}")
     for name in ("name", "class_names", "mean", "std", "image_size", "in_chans"):
         assert getattr(data, name) == getattr(digits, name)
-    assert [data.count(split) for split in SPLITS] == [digits.count(split) for split in SPLITS] == [254, 44, 64]
+    assert (
+        [data.count(split) for split in SPLITS]
+        == [digits.count(split) for split in SPLITS]
+        == [254, 44, 64]
+    )
     images = torch.rand(2, 1, 8, 8)
     assert torch.equal(data.normalize(images), digits.normalize(images))
     assert str(make_network(data, RunSettings())) == str(make_network(digits, RunSettings()))
@@ -131,7 +141,10 @@ def test_settings_that_would_change_a_stream_are_refused(written):
     images, labels = next(iter(make_batches(data, RunSettings(batch_size=10, mix="mixup"))))
     assert images.shape == (9, 1, 8, 8) and labels.shape == (9, 2)  # 254 images in 26 batches
     for settings in (RunSettings(images=10), RunSettings(repeat=2)):
-        with pytest.raises(ValueError, match="digits is a stream from shards: images and repeat can be set for data in"):
+        with pytest.raises(
+            ValueError,
+            match="digits is a stream from shards: images and repeat can be set for data in",
+        ):
             make_batches(data, settings)
 
 
@@ -168,10 +181,14 @@ def test_a_folder_as_shards_is_the_folder_in_memory(pets, tmp_path):
     in_memory = load(f"folder:{pets}", image_size=8, split="exact")
     write_shards(in_memory, one, 5)
     write_shards_of_folder(pets, two, 8, 5, "exact")
-    assert sorted(file.name for file in two.iterdir()) == sorted(file.name for file in one.iterdir())
+    assert sorted(file.name for file in two.iterdir()) == sorted(
+        file.name for file in one.iterdir()
+    )
     assert all((two / file.name).read_bytes() == file.read_bytes() for file in one.glob("*.tar"))
     data = load(f"shards:{two}")
-    assert data.mean == pytest.approx(in_memory.mean, abs=1e-6) and data.std == pytest.approx(in_memory.std, abs=1e-6)
+    assert data.mean == pytest.approx(in_memory.mean, abs=1e-6) and data.std == pytest.approx(
+        in_memory.std, abs=1e-6
+    )
     index, other = (json.loads((folder / "index.json").read_text()) for folder in (one, two))
     assert all(index[key] == other[key] for key in index if key not in ("mean", "std", "sha256"))
 
@@ -215,13 +232,35 @@ def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys)
     data = load("shards:kept/digits")
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     train = make_batches(data, RunSettings())
-    fit(model, train, data.batches("validation", 512), Recipe(epochs=3, lr=1e-2), report=lambda row: None)
+    fit(
+        model,
+        train,
+        data.batches("validation", 512),
+        Recipe(epochs=3, lr=1e-2),
+        report=lambda row: None,
+    )
     assert evaluate(model, data.batches("test", 512)).accuracy > 0.7
 
 
 def test_the_command_reads_a_folder_picture_by_picture(pets, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vit_helpers.data.folders.read_splits", lambda *words: pytest.fail("all pictures were asked for"))
-    assert main(["shards", f"folder:{pets}", str(tmp_path / "shards"), "--image-size", "8", "--split", "exact"]) == 0
+    monkeypatch.setattr(
+        "vit_helpers.data.folders.read_splits",
+        lambda *words: pytest.fail("all pictures were asked for"),
+    )
+    assert (
+        main(
+            [
+                "shards",
+                f"folder:{pets}",
+                str(tmp_path / "shards"),
+                "--image-size",
+                "8",
+                "--split",
+                "exact",
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr().out.splitlines()[1].split() == ["train", "14", "1"]
     assert load(f"shards:{tmp_path / 'shards'}").image_size == (8, 8)
 
@@ -260,7 +299,9 @@ def test_train_names_what_is_wrong_with_shards(spoil, digits, tmp_path, monkeypa
 
 
 def test_damage_is_told_by_the_process_that_met_it(digits, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vit_helpers.cli.train.train", lambda args: (_ for _ in ()).throw(BrokenShardError("mine")))
+    monkeypatch.setattr(
+        "vit_helpers.cli.train.train", lambda args: (_ for _ in ()).throw(BrokenShardError("mine"))
+    )
     monkeypatch.setattr("vit_helpers.distributed.rank", lambda: 1)
     monkeypatch.setattr("vit_helpers.distributed.world_size", lambda: 2)
     assert main(["train"]) == 1

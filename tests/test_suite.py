@@ -10,7 +10,9 @@ from conftest import LONGEST
 from tools.execute import blur, sanitize_rules
 
 ROOT = Path(__file__).parents[1]
-OPTIONS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+OPTIONS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"][
+    "ini_options"
+]
 MARKERS = {line.partition(":")[0] for line in OPTIONS["markers"]}
 
 
@@ -31,8 +33,16 @@ def test_what_the_default_command_leaves_out_is_what_ci_adds():
     ("one", "two", "same"),
     [
         ("largest difference: 2.1e-06", "largest difference: 0", True),
-        ("largest difference of logits: 2.1e-06, largest 8.9", "largest difference of logits: 3e-07, largest 8.9", True),
-        ("largest difference: 2.1e-06, largest 8.9", "largest difference: 2.1e-06, largest 8.8", False),
+        (
+            "largest difference of logits: 2.1e-06, largest 8.9",
+            "largest difference of logits: 3e-07, largest 8.9",
+            True,
+        ),
+        (
+            "largest difference: 2.1e-06, largest 8.9",
+            "largest difference: 2.1e-06, largest 8.8",
+            False,
+        ),
         ("largest difference: 2.1e-06", "largest difference: nan", False),
         ("difference 0.018", "difference 0.019", False),
     ],

@@ -41,14 +41,22 @@ def sections(number):
 @cache
 def exercises(number):
     """{the name that an exercise's check prints: its minutes}"""
-    names = re.findall(r"^from (vit_helpers\.checks\.\w+) import", "\n".join(cells(number, "code")), re.M)
+    names = re.findall(
+        r"^from (vit_helpers\.checks\.\w+) import", "\n".join(cells(number, "code")), re.M
+    )
     topics = [import_module(name) for name in sorted(set(names))]
     found = {}
     for cell in nbformat.read(NOTEBOOKS[number], as_version=4).cells:
         if "exercise" in cell.metadata:
             name = re.search(r"^done = check_(\w+)\(", cell.source, re.M).group(1)
-            check = next(getattr(topic, f"check_{name}") for topic in topics if hasattr(topic, f"check_{name}"))
-            found[getattr(getattr(check, "__self__", None), "name", name)] = cell.metadata["exercise"]["minutes"]
+            check = next(
+                getattr(topic, f"check_{name}")
+                for topic in topics
+                if hasattr(topic, f"check_{name}")
+            )
+            found[getattr(getattr(check, "__self__", None), "name", name)] = cell.metadata[
+                "exercise"
+            ]["minutes"]
     return found
 
 
@@ -66,7 +74,9 @@ def section(number):
 
 def rows(heading):
     """The rows of the first table under a heading, cell by cell"""
-    table = [line.strip("|").split("|") for line in under(heading).splitlines() if line.startswith("|")]
+    table = [
+        line.strip("|").split("|") for line in under(heading).splitlines() if line.startswith("|")
+    ]
     assert len({len(row) for row in table}) == 1
     return [[cell.strip() for cell in row] for row in table[2:]]
 
@@ -90,7 +100,9 @@ def test_links_lead_somewhere():
     assert {slug(heading) for heading in HEADINGS if heading[:2] in NOTEBOOKS} <= inside
     files = [link for link in links if not link.startswith(("#", "https://"))]
     assert files and not [link for link in files if not (ROOT / link).exists()]
-    assert all(called == number for called, number in re.findall(r"\[(\d\d)\]\(notebooks/(\d\d)_", TEXT))
+    assert all(
+        called == number for called, number in re.findall(r"\[(\d\d)\]\(notebooks/(\d\d)_", TEXT)
+    )
 
 
 def test_commands_are_those_that_there_are():
@@ -154,7 +166,9 @@ def test_the_term_divides_the_exercises_between_lab_and_home():
 
 @each
 def test_the_minutes_are_those_of_the_exercises(number):
-    count, minutes = map(int, re.search(r"(\d) exercises?, (\d+) minutes\.", section(number)).groups())
+    count, minutes = map(
+        int, re.search(r"(\d) exercises?, (\d+) minutes\.", section(number)).groups()
+    )
     assert (count, minutes) == (len(exercises(number)), sum(exercises(number).values()))
 
 
@@ -168,7 +182,9 @@ def test_a_notebook_has_its_section_with_five_parts(number):
     assert re.findall(r"^\*\*([A-Z][a-z ]+)[.?]\*\*", text, re.M) == list(PARTS)
     _, _, wrong, asked, _, board = re.split(r"^\*\*[A-Z][a-z ]+[.?]\*\*", text, flags=re.M)
     mistakes = re.findall(r"^\| `(\w+)` \| .+ \| .+\? ", wrong, re.M)
-    assert 3 <= len(mistakes) == wrong.count("\n| ") - 1 <= 5 and set(mistakes) <= set(exercises(number))
+    assert 3 <= len(mistakes) == wrong.count("\n| ") - 1 <= 5 and set(mistakes) <= set(
+        exercises(number)
+    )
     questions = re.findall(r"^\d\. (.+?)(?=^\d\. |\Z)", asked.strip() + "\n", re.M | re.S)
     assert 2 <= len(questions) <= 4
     for question in questions:
@@ -192,11 +208,15 @@ def test_numbers_on_the_board_and_in_the_questions_are_right():
 
     runs = {"baseline": [0.80, 0.90, 0.85], "change": [0.83, 0.92, 0.89]}
     runs["difference"] = [b - a for a, b in zip(*runs.values(), strict=True)]
-    short = {name: f"{stdev(run) / 3**0.5:.3f}" for name, run in runs.items()} | {"difference": "0.0058"}
+    short = {name: f"{stdev(run) / 3**0.5:.3f}" for name, run in runs.items()} | {
+        "difference": "0.0058"
+    }
     assert f"{stdev(runs['difference']) / 3**0.5:.4f}" == short["difference"]
     for name, run in runs.items():
         line = re.search(rf"^ {name} (.+)$", section("10"), re.M).group(1).split()
         written = [*(f"{x:.2f}" for x in run), f"{mean(run):.2f}", f"{stdev(run):.3f}", short[name]]
         assert line[:6] == [x.removeprefix("0") for x in written]
     apart = sum(stdev(runs[name]) ** 2 / 3 for name in ("baseline", "change")) ** 0.5
-    assert f"without pairs: sqrt(.029^2 + .026^2) = {apart:.3f}".replace("= 0", "= ") in section("10")
+    assert f"without pairs: sqrt(.029^2 + .026^2) = {apart:.3f}".replace("= 0", "= ") in section(
+        "10"
+    )

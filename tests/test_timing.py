@@ -7,7 +7,12 @@ import time
 import pytest
 import torch
 
-from vit_helpers.scaling.timing import benchmark_interleaved, can_measure_memory, machine, matmul_peak
+from vit_helpers.scaling.timing import (
+    benchmark_interleaved,
+    can_measure_memory,
+    machine,
+    matmul_peak,
+)
 
 
 def test_all_take_their_turn_and_another_one_first():
@@ -19,7 +24,9 @@ def test_all_take_their_turn_and_another_one_first():
 
 
 def test_a_step_counts_once_however_often_it_was_repeated():
-    taken = benchmark_interleaved({"short": lambda: time.sleep(0.002)}, rounds=2, seconds=0.05)["short"]
+    taken = benchmark_interleaved({"short": lambda: time.sleep(0.002)}, rounds=2, seconds=0.05)[
+        "short"
+    ]
     assert all(0.002 <= seconds < 0.02 for seconds in taken)
 
 

@@ -13,7 +13,9 @@ from tools import main as run_tool
 
 ROOT = Path(__file__).parents[1]
 FILES = {
-    ".".join(path.relative_to(ROOT / "tools").with_suffix("").parts): path.read_text(encoding="utf-8")
+    ".".join(path.relative_to(ROOT / "tools").with_suffix("").parts): path.read_text(
+        encoding="utf-8"
+    )
     for path in (ROOT / "tools").rglob("[a-z]*.py")
 }
 TOOLS = sorted(name for name, text in FILES.items() if "\ndef run(" in text)
@@ -49,5 +51,12 @@ def test_each_tool_that_asks_for_nothing_runs_without_words(name, monkeypatch):
 
 
 def test_a_tool_runs_as_a_module():
-    done = subprocess.run([sys.executable, "-m", "tools.publish", "nonsense"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.startswith("error: got 'nonsense', wanted OWNER/NAME alone")
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.publish", "nonsense"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and done.stderr.startswith(
+        "error: got 'nonsense', wanted OWNER/NAME alone"
+    )

@@ -24,7 +24,11 @@ def test_it_stores_a_row_for_each_kind_and_seed(tmp_path, monkeypatch, capsys):
     assert run_tool(halo, ["--seeds", "1", "--out", str(tmp_path / "halo.csv")]) == 0
     rows, stored = pd.read_csv(tmp_path / "halo.csv"), read_results("halo")
     assert list(rows.columns) == list(stored.columns)
-    assert list(rows["augmentation"]) == list(stored["augmentation"].unique()) == ["untrained", "none", "no shift", "shift"]
+    assert (
+        list(rows["augmentation"])
+        == list(stored["augmentation"].unique())
+        == ["untrained", "none", "no shift", "shift"]
+    )
     assert rows["beside"].nunique() == 4 and rows["accuracy"].between(0, 1).all()
     accuracy = f"{rows['accuracy'][2]:.3f}".rstrip("0")
     assert re.search(rf"^no shift +{accuracy}0* +NaN", capsys.readouterr().out, re.M)
@@ -47,4 +51,7 @@ def test_similarity_tells_neighbors_from_distant_patches():
 def test_the_stored_rows_have_five_seeds_or_more_and_a_control():
     stored = read_results("halo")
     assert (stored.groupby("augmentation")["seed"].nunique() >= 5).all()
-    assert stored.loc[stored["augmentation"] == "untrained", ["beside", "far"]].abs().max(axis=None) < 0.05
+    assert (
+        stored.loc[stored["augmentation"] == "untrained", ["beside", "far"]].abs().max(axis=None)
+        < 0.05
+    )

@@ -23,7 +23,10 @@ def test_every_library_builds_the_same_size(shape):
     with torch.device("meta"):
         models = {name: make_model(name, s) for name in MODULES}
     sizes = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
-    two_norms, no_biases = 2 * s.in_chans * s.patch_size**2 + 2 * s.embed_dim, 3 * s.embed_dim * s.depth
+    two_norms, no_biases = (
+        2 * s.in_chans * s.patch_size**2 + 2 * s.embed_dim,
+        3 * s.embed_dim * s.depth,
+    )
     assert sizes.pop("vit-pytorch") == sizes["ours"] + two_norms - no_biases
     assert set(sizes.values()) == {sum(parameters(models["ours"].config).values())}
 
@@ -34,15 +37,21 @@ def test_every_library_does_the_same_work(monkeypatch, name, precision):
     monkeypatch.setitem(SHAPES, "tiny", TINY)
     monkeypatch.setitem(libraries.BATCH, "tiny", 2)
     model, batch, outputs = make_model(name, TINY), libraries.random_batch("tiny", "cpu"), []
-    model.register_forward_hook(lambda module, args, output: outputs.append(getattr(output, "logits", output)))
+    model.register_forward_hook(
+        lambda module, args, output: outputs.append(getattr(output, "logits", output))
+    )
     before = [p.clone() for p in model.parameters()]
     measuring.inference_step(model, *batch, precision)()
-    assert not model.training and all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
+    assert not model.training and all(
+        torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True)
+    )
     measuring.train_step(model, *batch, precision)()
     logits, in_training = outputs
     assert logits.shape == (2, 10) and logits.dtype == getattr(torch, precision)
     assert torch.equal(logits, in_training)  # no dropout
-    assert model.training and not all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
+    assert model.training and not all(
+        torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,8 +83,14 @@ def quick(monkeypatch):
     monkeypatch.setattr(libraries, "run_fresh", lambda code, answer: answers[answer])
     monkeypatch.setattr(libraries, "in_own_process", lambda *words: 3_000_000)
     peak = timing.matmul_peak
-    monkeypatch.setattr(timing, "matmul_peak", lambda dtype, device, size: peak(dtype, device, size=32, seconds=0.01))
-    monkeypatch.setattr(timing, "benchmark_interleaved", partial(timing.benchmark_interleaved, seconds=0.01))
+    monkeypatch.setattr(
+        timing,
+        "matmul_peak",
+        lambda dtype, device, size: peak(dtype, device, size=32, seconds=0.01),
+    )
+    monkeypatch.setattr(
+        timing, "benchmark_interleaved", partial(timing.benchmark_interleaved, seconds=0.01)
+    )
     monkeypatch.setitem(SHAPES, "tiny", TINY)
     monkeypatch.setitem(libraries.BATCH, "tiny", 2)
     monkeypatch.setattr(libraries, "MODULES", {name: MODULES[name] for name in ("ours", "timm")})
@@ -97,12 +112,22 @@ def cells(said):
 def test_all_rounds_are_kept_and_the_table_is_made_of_them(quick, tmp_path, capsys):
     assert measure_tiny(tmp_path, "--precision", "float32", "bfloat16") == 0
     said = capsys.readouterr()
-    assert "tiny training, images/s, bf16\n" in said.err and "tiny" not in said.err.rpartition("results: ")[2]
+    assert (
+        "tiny training, images/s, bf16\n" in said.err
+        and "tiny" not in said.err.rpartition("results: ")[2]
+    )
     kept = json.loads((tmp_path / "kept" / "libraries.json").read_text())
-    assert [row["what"] for row in kept["rows"]] == ["import", "build", *["memory", "inference", "training"] * 2]
+    assert [row["what"] for row in kept["rows"]] == [
+        "import",
+        "build",
+        *["memory", "inference", "training"] * 2,
+    ]
     for row in kept["rows"]:
         assert row["what"] == "import" or set(row["values"]) == {"ours", "timm"}
-        assert all(len(row["values"][name]) == 3 and min(row["values"][name]) > 0 for name in ("ours", "timm"))
+        assert all(
+            len(row["values"][name]) == 3 and min(row["values"][name]) > 0
+            for name in ("ours", "timm")
+        )
     assert set(kept["versions"]) == {"ours", "timm"}
     assert run_tool(libraries, ["--from", str(tmp_path / "kept" / "libraries.json")]) == 0
     assert capsys.readouterr().out == said.out
@@ -116,14 +141,21 @@ def test_the_table_says_what_is_missing(quick, monkeypatch, tmp_path, capsys):
     assert "no bf16 units here: left out" in said
     assert timing.machine() in said and "timm" in said
     speeds = [line for line in cells(said) if "images/s" in line[0]]
-    assert [line[:2] for line in speeds] == [["inference, images/s, fp32", "tiny"], ["training, images/s, fp32", "tiny"]]
+    assert [line[:2] for line in speeds] == [
+        ["inference, images/s, fp32", "tiny"],
+        ["training, images/s, fp32", "tiny"],
+    ]
     assert all(float(number.replace(",", "")) > 0 for line in speeds for number in line[2:4])
 
 
 def results(**changes):
     """A stored run of known numbers: at a batch of 4, ours reads 2, 4 and 4 images a second, timm 2, 2 and 1"""
     speed = {"what": "training", "shape": "Ti/16", "precision": "float32", "batch": 4}
-    speed |= {"multiply_adds": 100, "peak": 500, "values": {"ours": [2, 1, 1], "timm": [2, 2, 4], "torchvision": [5, 5, 5]}}
+    speed |= {
+        "multiply_adds": 100,
+        "peak": 500,
+        "values": {"ours": [2, 1, 1], "timm": [2, 2, 4], "torchvision": [5, 5, 5]},
+    }
     faster = speed | {"what": "inference", "peak": 1000}
     faster |= {"values": {"ours": [0.5] * 3, "timm": [0.25] * 3, "torchvision": [0.5] * 3}}
     costs = [
@@ -134,26 +166,73 @@ def results(**changes):
     ]  # fmt: skip
     about = {"machine": "an abacus", "device": "CPU", "precisions": ["float32"], "bf16_units": True}
     versions = {"ours": "0.1", "torchvision": "0.2", "timm": "1.0"}
-    return about | {"versions": versions, "rows": [costs[0], costs[1], costs[2], speed, faster]} | changes
+    return (
+        about
+        | {"versions": versions, "rows": [costs[0], costs[1], costs[2], speed, faster]}
+        | changes
+    )
 
 
 def test_the_table_of_a_stored_run():
     said = markdown(results())
     head, *lines = cells(said)
     assert head == [
-        *("measured", "shape", "ours", "torchvision", "timm", "ours / best peer", "spread", "share of peak"),
+        *(
+            "measured",
+            "shape",
+            "ours",
+            "torchvision",
+            "timm",
+            "ours / best peer",
+            "spread",
+            "share of peak",
+        ),
     ]
-    assert lines[0][:6] == ["import, s (after torch's 2)", "", "0.01", "2", "4", "0.01 (0.01 to 0.01)"]
+    assert lines[0][:6] == [
+        "import, s (after torch's 2)",
+        "",
+        "0.01",
+        "2",
+        "4",
+        "0.01 (0.01 to 0.01)",
+    ]
     assert lines[1][:6] == ["build, ms", "Ti/16", "250", "250", "250", "1.00 (1.00 to 1.00)"]
     assert lines[2][:5] == ["training's memory, MB, bf16", "Ti/16", "1,000", "3,000", "2,000"]
-    assert lines[3] == ["training, images/s, fp32", "Ti/16", "4", "0.8", "2", "2.00 (1.00 to 4.00)", "100%", "40%"]
-    assert lines[4] == ["inference, images/s, fp32", "Ti/16", "8", "8", "16", "0.50 (0.50 to 0.50)", "0%", "80%"]
-    assert said.endswith("CPU: an abacus; ours 0.1, torchvision 0.2, timm 1.0.") and "left out" not in said
-    assert len({line.count("|") for line in said.split("\n\n")[0].splitlines()}) == 1  # all lines have as many cells
+    assert lines[3] == [
+        "training, images/s, fp32",
+        "Ti/16",
+        "4",
+        "0.8",
+        "2",
+        "2.00 (1.00 to 4.00)",
+        "100%",
+        "40%",
+    ]
+    assert lines[4] == [
+        "inference, images/s, fp32",
+        "Ti/16",
+        "8",
+        "8",
+        "16",
+        "0.50 (0.50 to 0.50)",
+        "0%",
+        "80%",
+    ]
+    assert (
+        said.endswith("CPU: an abacus; ours 0.1, torchvision 0.2, timm 1.0.")
+        and "left out" not in said
+    )
+    assert (
+        len({line.count("|") for line in said.split("\n\n")[0].splitlines()}) == 1
+    )  # all lines have as many cells
 
 
-def test_a_library_that_is_missing_is_named_before_anything_is_measured(quick, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(libraries, "MODULES", {"ours": MODULES["ours"], "no-such-library": "no_such_library"})
+def test_a_library_that_is_missing_is_named_before_anything_is_measured(
+    quick, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(
+        libraries, "MODULES", {"ours": MODULES["ours"], "no-such-library": "no_such_library"}
+    )
     monkeypatch.setattr(libraries, "run_fresh", None)
     assert measure_tiny(tmp_path) == 1
     assert "no-such-library" in capsys.readouterr().err

@@ -55,7 +55,11 @@ def test_rows_hold_before_and_after(tiny, capsys, name, count):
 def test_bfloat16_units_are_hidden_where_there_are_some(tiny, monkeypatch, units):
     hidden = []
     monkeypatch.setattr(speedups, "bf16_units", lambda: units)
-    monkeypatch.setattr(speed, "in_own_process", lambda *words: hidden.append(os.environ["ONEDNN_MAX_CPU_ISA"]) or [])
+    monkeypatch.setattr(
+        speed,
+        "in_own_process",
+        lambda *words: hidden.append(os.environ["ONEDNN_MAX_CPU_ISA"]) or [],
+    )
     assert run_tool(speed, ["bf16", "--rounds", "1"]) == 0
     assert list(stored()["after"]) == ["bfloat16", "bfloat16, fused attention"]
     assert hidden == units * ["AVX512_CORE"] and "ONEDNN_MAX_CPU_ISA" not in os.environ
@@ -74,8 +78,13 @@ def test_attention_is_measured_in_both_forms_and_left_as_it_was(tiny, monkeypatc
 
 
 def test_each_step_is_compared_with_the_one_before():
-    rows = measuring.Bench("cpu", 1).compare("c", {"a": int, "b": float, "c": str}, seconds=0, start_s=3)
-    assert [(row["before"], row["after"], row["start_s"]) for row in rows] == [("a", "b", 3), ("b", "c", 3)]
+    rows = measuring.Bench("cpu", 1).compare(
+        "c", {"a": int, "b": float, "c": str}, seconds=0, start_s=3
+    )
+    assert [(row["before"], row["after"], row["start_s"]) for row in rows] == [
+        ("a", "b", 3),
+        ("b", "c", 3),
+    ]
     assert rows[0]["after_ms"] == rows[1]["before_ms"]
 
 
@@ -90,13 +99,17 @@ def test_a_limit_on_memory_binds(monkeypatch):
     steps = []
 
     def train(*words):
-        steps.append(torch.empty(250_000_000))  # 1 GB, more than is free inside this process, and never touched
+        steps.append(
+            torch.empty(250_000_000)
+        )  # 1 GB, more than is free inside this process, and never touched
         return 1000.0
 
     monkeypatch.setattr(speed, "two_steps", train)
     before = resource.getrlimit(resource.RLIMIT_DATA)
     grown, how = speed.growth(speed.DIGITS, 2, "1 process", 500)
-    assert grown == 1000 and how.startswith("fails, can't allocate memory: you tried to allocate 1000000000 bytes")
+    assert grown == 1000 and how.startswith(
+        "fails, can't allocate memory: you tried to allocate 1000000000 bytes"
+    )
     assert speed.growth(speed.DIGITS, 2, "1 process", 5000)[1] == "trains, and grows by 1000 MB"
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
@@ -116,7 +129,10 @@ def test_rows_of_memory_say_how_each_way_ends(tiny, monkeypatch):
     monkeypatch.setattr(speed, "in_processes", ran)
     assert run_tool(speed, ["memory"]) == 0
     rows = stored()
-    assert list(rows["after"].str.partition(":")[0]) == ["2 processes, sharded", "recomputed blocks"]
+    assert list(rows["after"].str.partition(":")[0]) == [
+        "2 processes, sharded",
+        "recomputed blocks",
+    ]
     assert list(rows["after_mb"]) == [50, 100] and rows["before"][0] == "1 process: 1 at 127"
 
 
@@ -134,7 +150,9 @@ def test_processes_are_connected():
 def test_compiling_starts_in_an_empty_folder(tiny, monkeypatch, kind):
     folders = []
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
-    monkeypatch.setattr(torch, "compile", lambda x: folders.append(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])) or x)
+    monkeypatch.setattr(
+        torch, "compile", lambda x: folders.append(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])) or x
+    )
     row = speed.compiled(measuring.Bench("cpu", 1), kind)
     assert not folders[0].exists() and folders[0].name != "elsewhere"  # gone again
     assert row["start_s"] > 0 and "pa" in row["also"]
@@ -153,7 +171,10 @@ def test_what_cannot_run_says_so_and_the_rest_goes_on(tiny, monkeypatch, capsys)
 
     monkeypatch.setattr(speed, "in_own_process", broken)
     assert run_tool(speed, ["compile", "accumulation", "--rounds", "1"]) == 0
-    assert "| compile |" + 11 * "  |" + " not measured: RuntimeError: no compiler / here |" in capsys.readouterr().out
+    assert (
+        "| compile |" + 11 * "  |" + " not measured: RuntimeError: no compiler / here |"
+        in capsys.readouterr().out
+    )
     assert list(stored()["row"]) == ["compile", "accumulation"]
 
 

@@ -16,7 +16,15 @@ from vit_helpers.training.callbacks import Report
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.diagnosis import diagnose
-from vit_helpers.training.optimizers import OPTIMIZERS, adam_coupled, adam_l2, adamw, adamw_all, param_groups, sgd
+from vit_helpers.training.optimizers import (
+    OPTIMIZERS,
+    adam_coupled,
+    adam_l2,
+    adamw,
+    adamw_all,
+    param_groups,
+    sgd,
+)
 from vit_helpers.training.recipe import Recipe, bf16_units, warmup_cosine
 
 
@@ -36,13 +44,17 @@ def test_a_row_says_what_happened():
     set_seed(3)
     model = Classifier().eval()
     twin = copy.deepcopy(model).train()
-    recipe = Recipe(epochs=1, lr=1e-9, label_smoothing=0.2)  # so small a rate that nothing is learned
+    recipe = Recipe(
+        epochs=1, lr=1e-9, label_smoothing=0.2
+    )  # so small a rate that nothing is learned
     set_seed(4)
     (row,) = fit(model, batches(), batches(), recipe, **silent)
     set_seed(4)
     pairs = [(twin(x), y) for x, y in batches()]  # with dropout, as in training
     logits, labels = torch.cat([z for z, _ in pairs]), torch.cat([y for _, y in pairs])
-    assert row["loss"] == pytest.approx(F.cross_entropy(logits, labels, label_smoothing=0.2).item(), abs=1e-5)
+    assert row["loss"] == pytest.approx(
+        F.cross_entropy(logits, labels, label_smoothing=0.2).item(), abs=1e-5
+    )
     assert row["accuracy"] == pytest.approx((logits.argmax(1) == labels).float().mean().item())
     score = (row["val_loss"], row["val_accuracy"], row["val_majority_share"])
     assert score == pytest.approx(tuple(evaluate(model, batches(), label_smoothing=0.2)))
@@ -57,7 +69,9 @@ def test_tokens_learn_at_their_own_rate(monkeypatch):
     make = adamw
     monkeypatch.setitem(OPTIMIZERS, "adamw", lambda *args: seen.append(make(*args)) or seen[-1])
     fit(Classifier(), batches(), batches(), Recipe(epochs=1, lr=0.01, token_lr_mult=7), **silent)
-    assert [group["initial_lr"] for group in seen[0].param_groups] == pytest.approx([0.01, 0.01, 0.07])
+    assert [group["initial_lr"] for group in seen[0].param_groups] == pytest.approx(
+        [0.01, 0.01, 0.07]
+    )
 
 
 def test_warm_up_can_fill_the_whole_run():
@@ -75,7 +89,12 @@ def test_warm_up_rises_and_the_cosine_falls_to_0():
 
 def test_decay_reaches_matrices_only():
     model = nn.ModuleDict(
-        {"conv": nn.Conv2d(3, 4, 2), "line": nn.Conv1d(3, 4, 2), "norm": nn.LayerNorm(4), "rest": Classifier()}
+        {
+            "conv": nn.Conv2d(3, 4, 2),
+            "line": nn.Conv1d(3, 4, 2),
+            "norm": nn.LayerNorm(4),
+            "rest": Classifier(),
+        }
     )
     model.temperature = nn.Parameter(torch.tensor(1.0))
     groups = adamw(model, lr=0.1, weight_decay=0.3, token_lr_mult=5).param_groups
@@ -83,7 +102,12 @@ def test_decay_reaches_matrices_only():
     assert [group["weight_decay"] for group in groups] == [0.3, 0, 0]
     assert [group["lr"] for group in groups] == [0.1, 0.1, 0.5]
     layers = model["rest"].layers
-    assert decayed == {id(model["conv"].weight), id(model["line"].weight), id(layers[0].weight), id(layers[3].weight)}
+    assert decayed == {
+        id(model["conv"].weight),
+        id(model["line"].weight),
+        id(layers[0].weight),
+        id(layers[3].weight),
+    }
     assert tokens == {id(model["rest"].token)}
     assert decayed | others | tokens == {id(p) for p in model.parameters()}
 
@@ -95,7 +119,9 @@ def test_decay_is_apart_from_the_gradient():
     layer.weight.grad = torch.zeros_like(layer.weight)
     layer.bias.grad = torch.zeros_like(layer.bias)
     optimizer.step()
-    assert torch.allclose(layer.weight, before * (1 - 0.1 * 0.3))  # L2 in the gradient would have moved it by about lr
+    assert torch.allclose(
+        layer.weight, before * (1 - 0.1 * 0.3)
+    )  # L2 in the gradient would have moved it by about lr
 
 
 def test_one_epoch_by_hand():
@@ -108,7 +134,9 @@ def test_one_epoch_by_hand():
                                   lr=1e-2, weight_decay=recipe.weight_decay)  # fmt: skip
     for step, (x, y) in enumerate(batches()):
         for group in optimizer.param_groups:
-            group["lr"] = 1e-2 * (0.5, 1.0, 1.0, 0.5)[step]  # 4 steps, 2 of them warm-up, then a cosine over 2
+            group["lr"] = (
+                1e-2 * (0.5, 1.0, 1.0, 0.5)[step]
+            )  # 4 steps, 2 of them warm-up, then a cosine over 2
         optimizer.zero_grad()
         F.cross_entropy(twin(x), y, label_smoothing=0.2).backward()
         nn.utils.clip_grad_norm_(twin.parameters(), 0.1)
@@ -123,7 +151,9 @@ def test_evaluation_counts_every_image_once():
     logits = model(data.images)
     assert loss == pytest.approx(F.cross_entropy(logits, data.labels).item(), abs=1e-6)
     assert accuracy == pytest.approx((logits.argmax(1) == data.labels).float().mean().item())
-    assert majority_share == pytest.approx(max((logits.argmax(1) == k).float().mean().item() for k in range(3)))
+    assert majority_share == pytest.approx(
+        max((logits.argmax(1) == k).float().mean().item() for k in range(3))
+    )
 
 
 def test_prediction_leaves_the_mode_of_the_model_alone():
@@ -196,18 +226,26 @@ def test_recipes_that_make_no_sense(name, value):
         Recipe(**{name: value})
 
 
-@pytest.mark.parametrize(("name", "value"), [("optimizer", "adam"), ("schedule", "step"), ("precision", "float16")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("optimizer", "adam"), ("schedule", "step"), ("precision", "float16")]
+)
 def test_unknown_names_in_a_recipe_are_told_the_known_ones(name, value):
     with pytest.raises(ValueError, match=f"unknown {name} '{value}', known: "):
         Recipe(**{name: value})
 
 
 def test_every_schedule_rises_straight_and_then_keeps_its_form():
-    for schedule, middle, end in (("cosine", 0.5, 0.0), ("linear", 0.5, 0.0), ("constant", 1.0, 1.0)):
+    for schedule, middle, end in (
+        ("cosine", 0.5, 0.0),
+        ("linear", 0.5, 0.0),
+        ("constant", 1.0, 1.0),
+    ):
         recipe = Recipe(warmup=0.2, schedule=schedule)
         factors = [recipe.lr_factor(step, 100) for step in range(100)]
         assert factors[:20] == pytest.approx([i / 20 for i in range(1, 21)])
-        assert factors[60] == pytest.approx(middle, abs=0.02) and factors[99] == pytest.approx(end, abs=0.02)
+        assert factors[60] == pytest.approx(middle, abs=0.02) and factors[99] == pytest.approx(
+            end, abs=0.02
+        )
         assert Recipe(warmup=0, schedule=schedule).lr_factor(0, 10) == 1
 
 
@@ -218,7 +256,9 @@ def test_l2_in_adam_moves_every_parameter_by_about_the_learning_rate():
     for p in layer.parameters():
         p.grad = torch.zeros_like(p)
     optimizer.step()
-    assert torch.allclose((layer.weight - before).abs(), torch.tensor(0.1), atol=1e-4)  # however small the weight
+    assert torch.allclose(
+        (layer.weight - before).abs(), torch.tensor(0.1), atol=1e-4
+    )  # however small the weight
     with pytest.raises(ValueError, match="token_lr_mult must be 1, got 10"):
         adam_l2(layer, 0.1, 0.3, 10)
 
@@ -230,8 +270,12 @@ def test_decoupled_decay_of_everything_is_torchs():
         p.grad = torch.full_like(p, 0.1)
     adamw_all(model, 0.1, 0.3).step()
     torch.optim.AdamW(twin.parameters(), lr=0.1, weight_decay=0.3).step()
-    assert all(torch.allclose(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True))
-    with pytest.raises(ValueError, match="adamw_all treats all parameters alike: token_lr_mult must be 1, got 10"):
+    assert all(
+        torch.allclose(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True)
+    )
+    with pytest.raises(
+        ValueError, match="adamw_all treats all parameters alike: token_lr_mult must be 1, got 10"
+    ):
         adamw_all(model, 0.1, 0.3, 10)
 
 
@@ -242,13 +286,21 @@ def test_coupled_adam_differs_from_adamw_in_where_the_decay_is_added_alone():
         model.load_state_dict(models[0].state_dict())
         for number, p in enumerate(model.parameters()):
             p.grad = torch.full_like(p, 0.1 * (number + 1))
-    made = adam_coupled(models[0], 0.1, 0.0, 2), adamw(models[1], 0.1, 0.0, 2), adam_coupled(models[2], 0.1, 0.3, 2)
+    made = (
+        adam_coupled(models[0], 0.1, 0.0, 2),
+        adamw(models[1], 0.1, 0.0, 2),
+        adam_coupled(models[2], 0.1, 0.3, 2),
+    )
     groups = [
-        {name: group[name] for name in ("params", "lr", "weight_decay")} for group in param_groups(models[3], 0.1, 0.3, 2)
+        {name: group[name] for name in ("params", "lr", "weight_decay")}
+        for group in param_groups(models[3], 0.1, 0.3, 2)
     ]
     for optimizer in (*made, torch.optim.Adam(groups)):
         optimizer.step()
-    pairs = [list(zip(one.parameters(), other.parameters(), strict=True)) for one, other in (models[:2], models[2:])]
+    pairs = [
+        list(zip(one.parameters(), other.parameters(), strict=True))
+        for one, other in (models[:2], models[2:])
+    ]
     assert all(torch.allclose(p, q) for some in pairs for p, q in some)
     assert [group["weight_decay"] for group in made[2].param_groups] == [0.3, 0, 0]
 
@@ -264,12 +316,25 @@ def test_sgd_has_momentum_and_decays_matrices_only():
 
 @pytest.mark.parametrize("optimizer", ["adam_l2", "sgd"])
 def test_every_optimizer_learns_and_resumes(tmp_path, optimizer):
-    recipe = Recipe(epochs=3, lr=0.05, token_lr_mult=1, optimizer=optimizer, schedule="linear", weight_decay=0)
+    recipe = Recipe(
+        epochs=3, lr=0.05, token_lr_mult=1, optimizer=optimizer, schedule="linear", weight_decay=0
+    )
     set_seed(0)
     model = Classifier()
     history = fit(model, batches(), batches(), recipe, checkpoint=tmp_path / "c.pt", **silent)
     assert history[-1]["loss"] < history[0]["loss"]
-    assert fit(Classifier(), batches(), batches(), recipe, checkpoint=tmp_path / "c.pt", resume=True, **silent) == history
+    assert (
+        fit(
+            Classifier(),
+            batches(),
+            batches(),
+            recipe,
+            checkpoint=tmp_path / "c.pt",
+            resume=True,
+            **silent,
+        )
+        == history
+    )
 
 
 def test_labels_may_be_probabilities_of_classes():
@@ -280,7 +345,9 @@ def test_labels_may_be_probabilities_of_classes():
         set_seed(0)
         rows += fit(Classifier(), Batches(data, 32, mix=mix), batches(), Recipe(epochs=1), **silent)
     assert figures(rows)[0] == pytest.approx(figures(rows)[1])
-    assert torch.equal(next(iter(Batches(data, 100, mix=lambda x, y: (x, F.one_hot(y, 3).float()))))[1], shares)
+    assert torch.equal(
+        next(iter(Batches(data, 100, mix=lambda x, y: (x, F.one_hot(y, 3).float()))))[1], shares
+    )
 
 
 def test_bfloat16_learns_the_same_within_its_digits():
@@ -288,9 +355,20 @@ def test_bfloat16_learns_the_same_within_its_digits():
     for precision in ("float32", "bfloat16"):
         set_seed(0)
         model = Classifier()
-        rows.append(fit(model, batches(), batches(), Recipe(epochs=5, lr=0.01, precision=precision), **silent)[-1])
+        rows.append(
+            fit(
+                model,
+                batches(),
+                batches(),
+                Recipe(epochs=5, lr=0.01, precision=precision),
+                **silent,
+            )[-1]
+        )
         assert all(p.dtype == torch.float32 for p in model.parameters())
-    assert rows[0]["loss"] == pytest.approx(rows[1]["loss"], rel=0.02) and rows[0]["loss"] != rows[1]["loss"]
+    assert (
+        rows[0]["loss"] == pytest.approx(rows[1]["loss"], rel=0.02)
+        and rows[0]["loss"] != rows[1]["loss"]
+    )
     assert bf16_units() in (True, False)
 
 
@@ -312,7 +390,9 @@ class Notes(Callback):
 
 def test_callbacks_are_called_before_after_and_between():
     notes, rows = Notes(), []
-    history = fit(Classifier(), batches(), batches(), Recipe(epochs=2), callbacks=[notes], report=rows.append)
+    history = fit(
+        Classifier(), batches(), batches(), Recipe(epochs=2), callbacks=[notes], report=rows.append
+    )
     assert notes.told == [("start", 0, 8), (1, 4, True), (2, 8, True), ("end", 2, 8)]
     assert rows == history
 
@@ -342,7 +422,9 @@ def test_mirrored_predictions_have_no_log_of_zero():
         """200 for the half of the image that is brighter"""
 
         def forward(self, images):
-            return 200 * torch.stack([images[..., :1].sum((1, 2, 3)), images[..., 1:].sum((1, 2, 3))], dim=1)
+            return 200 * torch.stack(
+                [images[..., :1].sum((1, 2, 3)), images[..., 1:].sum((1, 2, 3))], dim=1
+            )
 
     images = torch.tensor([[[[1.0, 0.0]]], [[[0.0, 0.0]]]])
     logits = FlipTTA(Sure())(images)
@@ -355,7 +437,14 @@ def test_mirrored_predictions_have_no_log_of_zero():
     "thing",
     [
         Epoch(
-            1, loss=0.5, val_loss=0.25, lr=0.1, accuracy=1.0, images_per_second=9.0, val_accuracy=0.5, val_majority_share=1
+            1,
+            loss=0.5,
+            val_loss=0.25,
+            lr=0.1,
+            accuracy=1.0,
+            images_per_second=9.0,
+            val_accuracy=0.5,
+            val_majority_share=1,
         ),
         Score(0.5, 0.25, 1.0),
         Recipe(lr=0.1),
@@ -367,14 +456,19 @@ def test_results_survive_copies_and_pickles(thing):
     assert copy.copy(thing) == copy.deepcopy(thing) == pickle.loads(pickle.dumps(thing)) == thing
 
 
-@pytest.mark.parametrize("make", [lambda: FlipTTA(CNN(1, 2, 4)), lambda: CNN(1, 2, 4)], ids=["FlipTTA", "CNN"])
+@pytest.mark.parametrize(
+    "make", [lambda: FlipTTA(CNN(1, 2, 4)), lambda: CNN(1, 2, 4)], ids=["FlipTTA", "CNN"]
+)
 def test_models_survive_copies_and_pickles(make):
     model, images = make().eval(), torch.randn(3, 1, 8, 8)
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert torch.equal(twin(images), model(images))
 
 
-@pytest.mark.parametrize("thing", [Checkpoint("a.pt", about={"x": 1}), Report(print), Report(), ShardedBatches(batches())])
+@pytest.mark.parametrize(
+    "thing",
+    [Checkpoint("a.pt", about={"x": 1}), Report(print), Report(), ShardedBatches(batches())],
+)
 def test_what_attaches_survives_copies_and_pickles(thing):
     for twin in (copy.deepcopy(thing), pickle.loads(pickle.dumps(thing))):
         assert type(twin) is type(thing) and vars(twin).keys() == vars(thing).keys()
@@ -383,6 +477,9 @@ def test_what_attaches_survives_copies_and_pickles(thing):
 def test_a_run_ends_with_its_diagnosis_unless_it_reports_elsewhere(capsys):
     fit(Classifier(), batches(), batches(), Recipe(epochs=1, lr=1e-9))
     first, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("epoch   1") and last.split(":")[0] in ("constant prediction", "stuck at ln K")
+    assert first.startswith("epoch   1") and last.split(":")[0] in (
+        "constant prediction",
+        "stuck at ln K",
+    )
     fit(Classifier(), batches(), batches(), Recipe(epochs=1), **silent)
     assert not capsys.readouterr().out

@@ -25,7 +25,14 @@ SUMS_OF_SEED_0 = {
     "blocks.0.mlp.fc2.weight": 146.9791,
     "pre_logits.0.weight": 26.8621,
 }
-TINY = {"image_size": 16, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 4, "num_classes": 7}
+TINY = {
+    "image_size": 16,
+    "patch_size": 4,
+    "embed_dim": 32,
+    "depth": 2,
+    "num_heads": 4,
+    "num_classes": 7,
+}
 
 
 def tiny(**changes):
@@ -74,11 +81,15 @@ def test_the_parts_of_base_16():
 
 
 @pytest.mark.parametrize("K", [2, 10, 1000])
-@pytest.mark.parametrize("changes", [{}, {"representation_size": 20}, {"class_token": False, "pool": "avg"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"representation_size": 20}, {"class_token": False, "pool": "avg"}]
+)
 def test_the_first_loss_is_exactly_ln_k(K, changes):
     model = ViT(ViTConfig(**TINY | {"num_classes": K} | changes))
     logits = model(torch.randn(4, 3, 16, 16))
-    assert F.cross_entropy(logits, torch.tensor([0, 1, 1, 0])).item() == pytest.approx(math.log(K), abs=1e-6)
+    assert F.cross_entropy(logits, torch.tensor([0, 1, 1, 0])).item() == pytest.approx(
+        math.log(K), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +107,11 @@ def test_table_1(name, depth, width, mlp, heads):
     with torch.device("meta"):
         model = ViT(ViTConfig.from_name(f"{name}/16"))
     first = model.blocks[0]
-    assert (len(model.blocks), model.norm.normalized_shape[0], first.mlp.fc1.out_features) == (depth, width, mlp)
+    assert (len(model.blocks), model.norm.normalized_shape[0], first.mlp.fc1.out_features) == (
+        depth,
+        width,
+        mlp,
+    )
     assert first.attn.num_heads == heads  # no parameter count tells the heads
 
 
@@ -112,17 +127,33 @@ def test_the_pre_training_heads_hidden_layer_starts_at_the_variance_of_its_input
 
 
 def test_a_seed_draws_the_same_weights_in_every_version_of_torch():
-    torch.manual_seed(0)  # nn.init.trunc_normal_ would draw other numbers in torch 2.11 than in 2.15
+    torch.manual_seed(
+        0
+    )  # nn.init.trunc_normal_ would draw other numbers in torch 2.11 than in 2.15
     model = ViT(
-        ViTConfig(image_size=32, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=3, representation_size=8)
+        ViTConfig(
+            image_size=32,
+            patch_size=8,
+            embed_dim=16,
+            depth=1,
+            num_heads=2,
+            num_classes=3,
+            representation_size=8,
+        )
     )
-    matrices = {name: p.double().abs().sum().item() for name, p in model.named_parameters() if p.dim() > 1 and p.any()}
+    matrices = {
+        name: p.double().abs().sum().item()
+        for name, p in model.named_parameters()
+        if p.dim() > 1 and p.any()
+    }
     assert matrices == pytest.approx(SUMS_OF_SEED_0, rel=1e-5)
     torch.manual_seed(1)
     first = ViT(
         ViTConfig(image_size=2, patch_size=1, in_chans=1, embed_dim=64, num_heads=4, depth=1)
     ).patch_embed.proj.weight
-    assert first.abs().max() <= 2 and first.sum().item() == pytest.approx(7.36433, rel=1e-5)  # some were drawn again
+    assert first.abs().max() <= 2 and first.sum().item() == pytest.approx(
+        7.36433, rel=1e-5
+    )  # some were drawn again
 
 
 def test_numpy_numbers_are_sizes():
@@ -142,7 +173,13 @@ OBLONG = [{"image_size": (16, 24)}, {"image_size": (20, 8), "in_chans": 1}]
 
 def torchvision_twin(c):
     return VisionTransformer(
-        c.image_size[0], c.patch_size, c.depth, c.num_heads, c.embed_dim, 4 * c.embed_dim, num_classes=c.num_classes
+        c.image_size[0],
+        c.patch_size,
+        c.depth,
+        c.num_heads,
+        c.embed_dim,
+        4 * c.embed_dim,
+        num_classes=c.num_classes,
     )
 
 
@@ -176,12 +213,18 @@ def huggingface_twin(c):
 TWINS = {
     "torchvision": (torchvision_twin, from_torchvision, "conv_proj.weight"),
     "timm": (timm_twin, from_timm, "patch_embed.proj.weight"),
-    "huggingface": (huggingface_twin, from_huggingface, "vit.embeddings.patch_embeddings.projection.weight"),
+    "huggingface": (
+        huggingface_twin,
+        from_huggingface,
+        "vit.embeddings.patch_embeddings.projection.weight",
+    ),
 }
 
 
 PAIRS = [(library, shape) for library in TWINS for shape in SHAPES]
-PAIRS += [(library, shape) for library in ("timm", "huggingface") for shape in OBLONG]  # torchvision's are square
+PAIRS += [
+    (library, shape) for library in ("timm", "huggingface") for shape in OBLONG
+]  # torchvision's are square
 
 
 @pytest.mark.parametrize(("library", "shape"), PAIRS, ids=str)
@@ -260,7 +303,9 @@ MISTAKES = HIDDEN | {
     "no bias at all": fill(0, "bias"),
     "no class token": fill(0, "cls_token"),
     "eps 1e-5": norms_with_eps(1e-5),
-    "eps 1e-6 or 1e-12": lambda model: norms_with_eps({1e-6: 1e-12, 1e-12: 1e-6}[model.norm.eps])(model),
+    "eps 1e-6 or 1e-12": lambda model: norms_with_eps({1e-6: 1e-12, 1e-12: 1e-6}[model.norm.eps])(
+        model
+    ),
 }
 
 
@@ -272,7 +317,9 @@ def differences(library, spoil, std):
     twin, images = make(config).double().eval(), torch.randn(2, 3, 16, 16, dtype=torch.float64)
     perturb(twin, std=std)
     heads = {"torchvision": "heads.head", "timm": "head", "huggingface": "classifier"}
-    nn.init.normal_(twin.get_submodule(heads[library]).weight)  # all are zero at first in torchvision and in timm
+    nn.init.normal_(
+        twin.get_submodule(heads[library]).weight
+    )  # all are zero at first in torchvision and in timm
     ours, found = ViT(config).double().eval(), []
     ours.load_state_dict(rename(twin.state_dict()))
     expected = twin(images)
@@ -320,7 +367,9 @@ def test_every_pixel_reaches_the_class_token():
 def test_positions_alone_tell_the_order_of_patches(positions):
     model = tiny(positions=positions)
     images = torch.randn(1, 3, 16, 16)
-    swapped = torch.cat([images[:, :, 4:8], images[:, :, :4], images[:, :, 8:]], dim=2)  # two rows of patches change places
+    swapped = torch.cat(
+        [images[:, :, 4:8], images[:, :, :4], images[:, :, 8:]], dim=2
+    )  # two rows of patches change places
     assert torch.allclose(model(images), model(swapped), atol=1e-5) == (positions == "none")
 
 
@@ -374,7 +423,9 @@ def test_shapes(changes, shape):
 def test_average_pooling_is_the_mean_of_the_patches():
     model = tiny(pool="avg")
     images = torch.randn(2, 3, 16, 16)
-    assert torch.allclose(model(images), model.head(model.forward_features(images)[:, 1:].mean(1)), atol=1e-6)
+    assert torch.allclose(
+        model(images), model.head(model.forward_features(images)[:, 1:].mean(1)), atol=1e-6
+    )
     mask = torch.ones(2, 17, dtype=torch.bool)
     mask[:, 5:] = False
     kept = model.forward_features(images, mask)[:, 1:5]
@@ -412,14 +463,23 @@ def test_attention_weights_are_those_of_the_normal_path(masked):
     assert all(torch.allclose(w.sum(-1), torch.ones(2, 4, 17), atol=1e-5) for w in weights)
     x = model.embed(images)
     second = model.blocks[1]
-    assert torch.equal(weights[1], second.attn.weights(second.norm1(model.blocks[0](x, mask)), mask))
+    assert torch.equal(
+        weights[1], second.attn.weights(second.norm1(model.blocks[0](x, mask)), mask)
+    )
     if masked:
         assert not weights[0][0, :, :, ~mask[0]].any()
 
 
 def torch_layer(dim, num_heads):
     return nn.TransformerEncoderLayer(
-        dim, num_heads, 4 * dim, dropout=0.0, activation="gelu", layer_norm_eps=1e-6, batch_first=True, norm_first=True
+        dim,
+        num_heads,
+        4 * dim,
+        dropout=0.0,
+        activation="gelu",
+        layer_norm_eps=1e-6,
+        batch_first=True,
+        norm_first=True,
     )
 
 
@@ -444,7 +504,12 @@ def torch_to_ours(state):
         "linear2.": "mlp.fc2.",
         "norm": "norm",
     }
-    return {key.replace(old, new): v for key, v in state.items() for old, new in names.items() if key.startswith(old)}
+    return {
+        key.replace(old, new): v
+        for key, v in state.items()
+        for old, new in names.items()
+        if key.startswith(old)
+    }
 
 
 def test_a_readers_block_needs_width_and_heads_only():
@@ -461,7 +526,9 @@ def test_a_readers_block_needs_width_and_heads_only():
 
 def test_dropout_is_where_the_paper_puts_it():
     model = ViT(ViTConfig(**TINY, dropout=0.1))
-    rates = {name: module.p for name, module in model.named_modules() if isinstance(module, nn.Dropout)}
+    rates = {
+        name: module.p for name, module in model.named_modules() if isinstance(module, nn.Dropout)
+    }
     block = {f"blocks.{i}.{part}.dropout": 0.1 for i in range(2) for part in ("attn", "mlp")}
     assert rates == {"token_embed.dropout": 0.1} | block
     assert model.blocks[0].attn.attn_dropout == 0.0
@@ -500,7 +567,11 @@ def test_models_and_configs_can_be_copied():
         ({"image_size": (16, 16, 16)}, TypeError, "whole number or a pair"),
         ({"num_heads": 5}, ValueError, "width 32 does not split into 5 equal heads"),
         ({"pool": "max"}, ValueError, "unknown pool 'max', known: cls, avg, none"),
-        ({"positions": "rotary"}, ValueError, "unknown positions 'rotary', known: learned, sincos, none"),
+        (
+            {"positions": "rotary"},
+            ValueError,
+            "unknown positions 'rotary', known: learned, sincos, none",
+        ),
         ({"class_token": False}, ValueError, "class_token=False"),
         ({"depth": 0}, ValueError, "depth must be at least 1, got 0"),
         ({"depth": 2.0}, TypeError, "depth must be a whole number, got 2.0"),
@@ -509,13 +580,21 @@ def test_models_and_configs_can_be_copied():
         ({"dropout": 1.5}, ValueError, "dropout must be a number from 0 up to 1, got 1.5"),
         ({"attn_dropout": -0.1}, ValueError, "attn_dropout must be a number from 0 up to 1"),
         ({"dropout": "0.1"}, TypeError, "dropout must be a number, got '0.1'"),
-        ({"mlp_ratio": float("nan")}, ValueError, "mlp_ratio must be a number from 0 up to inf, got nan"),
+        (
+            {"mlp_ratio": float("nan")},
+            ValueError,
+            "mlp_ratio must be a number from 0 up to inf, got nan",
+        ),
         ({"norm_eps": -1}, ValueError, "norm_eps must be a number from 0"),
         ({"class_token": None}, ValueError, "unknown class_token None, known: True, False"),
         ({"image_size": True}, TypeError, "whole number, got True"),
         ({"patch_size": (4, 4)}, TypeError, r"patch_size must be a whole number, got \(4, 4\)"),
         ({"mlp_ratio": 0}, ValueError, "mlp_ratio 0 leaves no hidden width"),
-        ({"positions": "sincos", "embed_dim": 36 + 2, "num_heads": 2}, ValueError, "width 38 .* multiple of 4"),
+        (
+            {"positions": "sincos", "embed_dim": 36 + 2, "num_heads": 2},
+            ValueError,
+            "width 38 .* multiple of 4",
+        ),
     ],
 )
 def test_configs_that_do_not_fit(changes, error, words):
@@ -525,7 +604,9 @@ def test_configs_that_do_not_fit(changes, error, words):
 
 @pytest.mark.parametrize("name", ["XL/16", "B", "B-16", "B/x", "", 16, "b/16"])
 def test_unknown_names_list_the_known_ones(name):
-    with pytest.raises(ValueError, match="known: mini, Ti, S, B, L, H, each with a patch side, as in B/16"):
+    with pytest.raises(
+        ValueError, match="known: mini, Ti, S, B, L, H, each with a patch side, as in B/16"
+    ):
         ViTConfig.from_name(name)
 
 

@@ -34,7 +34,9 @@ def picture():
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    model = ViT(ViTConfig.from_name("mini/4", image_size=(8, 12), in_chans=1, num_classes=3, mlp_ratio=2.0)).eval()
+    model = ViT(
+        ViTConfig.from_name("mini/4", image_size=(8, 12), in_chans=1, num_classes=3, mlp_ratio=2.0)
+    ).eval()
     perturb(model, std=0.2)
     return model
 
@@ -95,7 +97,12 @@ def test_bad_files_are_named(tmp_path, model):
 def test_damage_anywhere_is_noticed(tmp_path, model):
     save_weights(path := tmp_path / "w.safetensors", model, GREY, "abc", {"epoch": "3"})
     content = path.read_bytes()
-    for place in [*range(0, len(content), 9973), len(content) - 1, content.index(b"0.3"), content.index(b'epoch":"3') + 8]:
+    for place in [
+        *range(0, len(content), 9973),
+        len(content) - 1,
+        content.index(b"0.3"),
+        content.index(b'epoch":"3') + 8,
+    ]:
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with pytest.raises(ValueError, match=r"w\.safetensors"):
             load_weights(path)
@@ -141,11 +148,20 @@ def test_weights_that_are_no_numbers_are_named(tmp_path, kind, value):
 
 def test_unknown_names_are_answered_with_the_known_ones():
     for name in ("vit_b_16", "keras:vit", "torchvision:"):
-        with pytest.raises(ValueError, match=r"unknown weights .*known: torchvision:NAME, timm:NAME, .*PATH\.npz"):
+        with pytest.raises(
+            ValueError, match=r"unknown weights .*known: torchvision:NAME, timm:NAME, .*PATH\.npz"
+        ):
             load_pretrained(name)
-    with pytest.raises(ValueError, match="unknown weights 'ours:nobody', known: ours:drawn, ours:eight, ours:masked, "):
+    with pytest.raises(
+        ValueError,
+        match="unknown weights 'ours:nobody', known: ours:drawn, ours:eight, ours:masked, ",
+    ):
         load_pretrained("ours:nobody")
-    for name in ("torchvision:vit_b_17", "torchvision:ViT_B_16_Weights.IMAGENET", "torchvision:vit_b_16.IMAGENET1K_V1"):
+    for name in (
+        "torchvision:vit_b_17",
+        "torchvision:ViT_B_16_Weights.IMAGENET",
+        "torchvision:vit_b_16.IMAGENET1K_V1",
+    ):
         with pytest.raises(ValueError, match="torchvision has no weights called"):
             load_pretrained(name)
     with pytest.raises(ValueError, match="are not the weights of a ViT"):
@@ -155,10 +171,15 @@ def test_unknown_names_are_answered_with_the_known_ones():
             load_pretrained(f"timm:{name}")
 
 
-@pytest.mark.parametrize(("name", "classes"), [("scattered", 10), ("seven", 7), ("masked", 0), ("photos", 10), ("eight", 8)])
+@pytest.mark.parametrize(
+    ("name", "classes"),
+    [("scattered", 10), ("seven", 7), ("masked", 0), ("photos", 10), ("eight", 8)],
+)
 def test_models_of_this_series_load(name, classes):
     kept = load_pretrained(f"ours:{name}")
-    assert kept.preprocess.in_chans == kept.model.config.in_chans and len(kept.class_names) == classes
+    assert (
+        kept.preprocess.in_chans == kept.model.config.in_chans and len(kept.class_names) == classes
+    )
     size = (OURS / f"{name}.safetensors").stat().st_size
     assert size < 2_500_000 if name in ("photos", "eight") else size < 600_000
 
@@ -201,13 +222,17 @@ def test_torchvisions_weights_by_name(torchvisions, picture):
     assert len(top) == 3 and top[0][1] >= top[1][1] and top[0][0] in kept.class_names
 
 
-@pytest.mark.parametrize("error", [OSError("no route"), RuntimeError('invalid hash value (expected "c867db91")')])
+@pytest.mark.parametrize(
+    "error", [OSError("no route"), RuntimeError('invalid hash value (expected "c867db91")')]
+)
 def test_no_network_and_wrong_hashes_are_told(monkeypatch, error):
     def fail(url, **options):
         raise error
 
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fail)
-    with pytest.raises(OSError, match=r"could not get https://.*vit_b_16.*\nBy hand: .*load_pretrained\('ours:"):
+    with pytest.raises(
+        OSError, match=r"could not get https://.*vit_b_16.*\nBy hand: .*load_pretrained\('ours:"
+    ):
         load_pretrained("torchvision:vit_b_16")
 
 
@@ -220,8 +245,13 @@ def test_preprocessing_is_that_of_the_weights(name, picture):
     t = torchvision.models.get_weight(name).transforms()
     mine = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
     assert torch.allclose(mine(picture), t(picture), atol=1e-6)
-    tensor, (black, white) = photos()["flower"], mine.normalize(torch.arange(2.0).view(2, 1, 1, 1).expand(2, 3, 1, 1))
-    assert torch.allclose(mine(tensor), t(tensor).clamp(black, white), atol=1e-6)  # torchvision lets bicubic overshoot
+    tensor, (black, white) = (
+        photos()["flower"],
+        mine.normalize(torch.arange(2.0).view(2, 1, 1, 1).expand(2, 3, 1, 1)),
+    )
+    assert torch.allclose(
+        mine(tensor), t(tensor).clamp(black, white), atol=1e-6
+    )  # torchvision lets bicubic overshoot
 
 
 # timm
@@ -241,11 +271,15 @@ def timms(monkeypatch):
     return make
 
 
-@pytest.mark.parametrize("name", ["vit_tiny_patch16_224.augreg_in21k_ft_in1k", "deit_tiny_patch16_224.fb_in1k"])
+@pytest.mark.parametrize(
+    "name", ["vit_tiny_patch16_224.augreg_in21k_ft_in1k", "deit_tiny_patch16_224.fb_in1k"]
+)
 def test_timms_weights_by_name(timms, name, picture):
     twin = timms(name)
     kept = load_pretrained(f"timm:{name}")
-    transform = timm.data.create_transform(**timm.data.resolve_model_data_config(twin), is_training=False)
+    transform = timm.data.create_transform(
+        **timm.data.resolve_model_data_config(twin), is_training=False
+    )
     pixels = transform(picture)
     assert torch.allclose(kept.preprocess(picture), pixels, atol=1e-6)
     assert largest_difference(kept.model(pixels[None]), twin(pixels[None])) < 1e-5
@@ -269,21 +303,31 @@ def test_what_is_not_the_papers_model_is_refused(timms):
 
 # Hugging Face, from folders as save_pretrained writes them
 
-TINY = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 48, "patch_size": 8}
+TINY = {
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 48,
+    "patch_size": 8,
+}
 
 
 @pytest.mark.parametrize("size", [{"height": 32, "width": 32}])
 def test_huggingfaces_classifier_from_a_folder(tmp_path, picture, size):
     torch.manual_seed(0)
     labels = {0: "hut", 1: "flower", 2: "lake"}
-    twin = ViTForImageClassification(HFConfig(image_size=32, num_labels=3, id2label=labels, **TINY)).eval()
+    twin = ViTForImageClassification(
+        HFConfig(image_size=32, num_labels=3, id2label=labels, **TINY)
+    ).eval()
     perturb(twin, std=0.3)
     pictures = ViTImageProcessor(size=size, image_mean=[0.4, 0.5, 0.6], image_std=[0.2, 0.3, 0.4])
     for one in (twin, pictures):
         one.save_pretrained(tmp_path)
     kept = load_pretrained(f"huggingface:{tmp_path}")
     pixels = pictures(picture, return_tensors="pt")["pixel_values"]
-    assert torch.allclose(kept.preprocess(picture), pixels[0], atol=0.03)  # theirs rounds to whole gray values on the way
+    assert torch.allclose(
+        kept.preprocess(picture), pixels[0], atol=0.03
+    )  # theirs rounds to whole gray values on the way
     assert largest_difference(kept.model(pixels), twin(pixels).logits) < 1e-5
     assert kept.class_names == ("hut", "flower", "lake") and kept.model.config.norm_eps == 1e-12
 
@@ -295,7 +339,10 @@ def test_huggingfaces_model_without_a_head(tmp_path):
         one.save_pretrained(tmp_path)
     kept = load_pretrained(f"huggingface:{tmp_path}")
     images = torch.randn(2, 3, 32, 32)
-    assert largest_difference(kept.model(images), twin(images).pooler_output) < 1e-5 and kept.class_names == ()
+    assert (
+        largest_difference(kept.model(images), twin(images).pooler_output) < 1e-5
+        and kept.class_names == ()
+    )
 
 
 def test_huggingfaces_weights_that_are_not_there_are_named(tmp_path):
@@ -304,7 +351,9 @@ def test_huggingfaces_weights_that_are_not_there_are_named(tmp_path):
     for one in (twin, ViTImageProcessor(size={"height": 32, "width": 32})):
         one.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": ["ViTForImageClassification"]}))
+    (tmp_path / "config.json").write_text(
+        json.dumps(config | {"architectures": ["ViTForImageClassification"]})
+    )
     with pytest.raises(ValueError, match=r"has no classifier\.bias, classifier\.weight"):
         load_pretrained(f"huggingface:{tmp_path}")
 
@@ -328,7 +377,9 @@ def test_a_preparation_that_we_do_not_know_is_refused(tmp_path):
 
 def test_huggingfaces_other_models_are_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "vit", "hidden_act": "relu"}))
-    with pytest.raises(ValueError, match=r"needs what is not implemented here: hidden_act = 'relu'"):
+    with pytest.raises(
+        ValueError, match=r"needs what is not implemented here: hidden_act = 'relu'"
+    ):
         load_pretrained(f"huggingface:{tmp_path}")
     with pytest.raises(OSError, match=r"could not get Hugging Face's .*nobody"):
         load_pretrained(f"huggingface:{tmp_path / 'nobody'}")
@@ -343,7 +394,9 @@ def test_googles_file_by_its_path(tmp_path):
     kept = load_pretrained(path)
     assert kept.model.config == ViTConfig(16, 4, 3, 5, 24, 2, 3)
     assert kept.class_names[4] == "class 4" and kept.preprocess.mean == (0.5, 0.5, 0.5)
-    twin = timm.models.vision_transformer.VisionTransformer(16, 4, num_classes=5, embed_dim=24, depth=2, num_heads=3).eval()
+    twin = timm.models.vision_transformer.VisionTransformer(
+        16, 4, num_classes=5, embed_dim=24, depth=2, num_heads=3
+    ).eval()
     twin.load_pretrained(str(path))
     images = torch.randn(3, 3, 16, 16)
     assert largest_difference(kept.model(images), twin(images)) < 1e-5
@@ -378,7 +431,9 @@ def test_pictures_of_any_mode_and_size(picture):
     for mode in ("L", "RGBA", "P", "CMYK"):
         assert GREY(picture.convert(mode)).shape == (1, 8, 12)
     wide = Preprocess(32, (24, 24), "bilinear", (0.5,) * 3, (0.5,) * 3)
-    assert wide(picture.convert("P")).shape == (3, 24, 24) and wide(picture.resize((40, 300))).shape == (3, 24, 24)
+    assert wide(picture.convert("P")).shape == (3, 24, 24) and wide(
+        picture.resize((40, 300))
+    ).shape == (3, 24, 24)
     with pytest.raises(ValueError, match=r"C = 1, got \(3, 9, 9\)"):
         GREY(torch.rand(3, 9, 9))
 
@@ -390,13 +445,24 @@ def test_pictures_of_any_mode_and_size(picture):
 ])  # fmt: skip
 def test_a_wrong_description_is_refused(fields, says):
     with pytest.raises(ValueError, match=says):
-        Preprocess(**{"resize": 8, "crop": (8, 8), "interpolation": "bicubic", "mean": (0.3,), "std": (0.2,)} | fields)
+        Preprocess(
+            **{
+                "resize": 8,
+                "crop": (8, 8),
+                "interpolation": "bicubic",
+                "mean": (0.3,),
+                "std": (0.2,),
+            }
+            | fields
+        )
 
 
 # Out of Python
 
 
-@pytest.mark.filterwarnings("ignore:The given buffer is not writable")  # torch 2.11 warns of its own reading
+@pytest.mark.filterwarnings(
+    "ignore:The given buffer is not writable"
+)  # torch 2.11 warns of its own reading
 def test_torch_export_gives_equal_outputs_for_any_number_of_images(tmp_path, model):
     images = torch.randn(4, 1, 8, 12)
     program = torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim("B")},))
@@ -412,7 +478,14 @@ def test_onnx_gives_equal_outputs(tmp_path, model):
 
     images = torch.randn(4, 1, 8, 12)
     path = tmp_path / "model.onnx"
-    torch.onnx.export(model, (images,), path, dynamo=True, dynamic_shapes=({0: torch.export.Dim("B")},), verbose=False)
+    torch.onnx.export(
+        model,
+        (images,),
+        path,
+        dynamo=True,
+        dynamic_shapes=({0: torch.export.Dim("B")},),
+        verbose=False,
+    )
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     for n in (2, 4):
         (logits,) = session.run(None, {session.get_inputs()[0].name: images[:n].numpy()})

@@ -18,7 +18,9 @@ def main(tool: ModuleType | None = None, words: Sequence[str] | None = None) -> 
 
     path = Path(str(tool.__file__)).relative_to(Path(__file__).parents[1]).with_suffix("")
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(f"python -m {'.'.join(path.parts)}", description=tool.__doc__, formatter_class=form)
+    parser = argparse.ArgumentParser(
+        f"python -m {'.'.join(path.parts)}", description=tool.__doc__, formatter_class=form
+    )
     if hasattr(tool, "add_arguments"):
         tool.add_arguments(parser)
     return run_safely(tool.run, parser.parse_args(words))

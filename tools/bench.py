@@ -22,17 +22,27 @@ from tools import main
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import positive_int
 
-GOALS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+GOALS: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
 PARTS = ("import", *GOALS)
 DEFAULT = ("import", "digits-3s", "digits", "digits-60s")  # those that need no download
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     about = f"what to measure: {', '.join(PARTS)} (default: {', '.join(DEFAULT)})"
-    parser.add_argument("parts", nargs="*", metavar="PART", help=about)  # choices would refuse none at all
-    parser.add_argument("--seeds", type=positive_int, default=5, help="training runs for each goal (default: 5)")
-    parser.add_argument("--rounds", type=positive_int, default=7, help="rounds of each import (default: 7)")
-    parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=about
+    )  # choices would refuse none at all
+    parser.add_argument(
+        "--seeds", type=positive_int, default=5, help="training runs for each goal (default: 5)"
+    )
+    parser.add_argument(
+        "--rounds", type=positive_int, default=7, help="rounds of each import (default: 7)"
+    )
+    parser.add_argument(
+        "--threads", type=positive_int, default=2, help="threads for torch (default: 2)"
+    )
 
 
 def run(args: Namespace) -> None:
@@ -67,7 +77,9 @@ def bench_import(rounds: int) -> None:
 def run_fresh(code: str, answer: str) -> Any:
     """The value of an expression that JSON can represent, after some code in a new process."""
     words = [sys.executable, "-c", f"{code}\nimport json; print(json.dumps({answer}))"]
-    return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+    return json.loads(
+        subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
+    )
 
 
 def bench_goal(name: str, seeds: int) -> None:
@@ -89,9 +101,15 @@ def bench_goal(name: str, seeds: int) -> None:
         fit(model, train, data.batches("validation", 512), settings.recipe, report=lambda row: None)
         times.append(time.perf_counter() - start)
         accuracies.append(evaluate(with_tta(model, settings), data.batches("test", 512)).accuracy)
-        print(f"  seed {seed}  test accuracy {accuracies[-1]:.4f}  training {times[-1]:.1f} s", flush=True)
+        print(
+            f"  seed {seed}  test accuracy {accuracies[-1]:.4f}  training {times[-1]:.1f} s",
+            flush=True,
+        )
     std = statistics.stdev(accuracies) if seeds > 1 else 0.0
-    print(f"  mean    test accuracy {statistics.mean(accuracies):.4f}, standard deviation {std:.4f}, ", end="")
+    print(
+        f"  mean    test accuracy {statistics.mean(accuracies):.4f}, standard deviation {std:.4f}, ",
+        end="",
+    )
     print(f"training {statistics.mean(times):.1f} s (longest {max(times):.1f} s)\n")
 
 

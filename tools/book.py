@@ -26,12 +26,22 @@ from tools import main
 from tools.execute import README, ROOT, STATIC, all_notebooks, home, is_setup, lessons
 
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
-NEEDED = ("myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline", "sphinx_revealjs")  # for the slides too
+NEEDED = (
+    "myst_nb",
+    "sphinx_book_theme",
+    "sphinx-mathjax-offline",
+    "sphinx_revealjs",
+)  # for the slides too
 SETTINGS = tomllib.loads((STATIC / "sphinx.toml").read_text(encoding="utf-8"))
 LIVE = ROOT / "vit_helpers" / "live" / "page.html"  # the first page of the site
 PACKAGE = ROOT / "vit_helpers" / "__init__.py"
-SOLUTIONS, TESTS = ROOT / "notebooks" / "solutions" / "index.md", ROOT / "tests" / "index.md"  # pages of the book alone
-READMES = [ROOT / folder / "README.md" for folder in ("vit_helpers", "vit_helpers/results", "tools")]
+SOLUTIONS, TESTS = (
+    ROOT / "notebooks" / "solutions" / "index.md",
+    ROOT / "tests" / "index.md",
+)  # pages of the book alone
+READMES = [
+    ROOT / folder / "README.md" for folder in ("vit_helpers", "vit_helpers/results", "tools")
+]
 BESIDE = (ROOT / "notebooks" / "paper_index.md", ROOT / "TEACHING.md", *READMES)
 
 LINK = re.compile(r"(?<!!)\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s]+)\)")
@@ -41,11 +51,16 @@ PART = re.compile(r"^Explorer\(\"(\w+)\"", re.MULTILINE)  # a widget of this nam
 EXERCISE = re.compile(r"^done = (check_\w+)\(", re.MULTILINE)
 SOLVED = re.compile(r"^assert (check_\w+)\(", re.MULTILINE)
 SOLUTION = "``````{admonition} A solution\n:class: tip\n:collapsible: closed\n\n%s\n``````"
-FOLDED = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Setup", "code_prompt_hide": "Setup"}}
+FOLDED = {
+    "tags": ["hide-input"],
+    "mystnb": {"code_prompt_show": "Setup", "code_prompt_hide": "Setup"},
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("build/book"), help="default: build/book")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=Path("build/book"), help="default: build/book"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -58,8 +73,14 @@ def put_into(folder: Path, mark: Path, make: Callable[[Path, Path], None]) -> No
     mark: the file by which a folder is known to hold such a site already; any other that is not empty is left alone
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise ValueError(f"this needs {', '.join(missing)}, not found here: pip install -e '.[book]'")
-    if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(
+            f"this needs {', '.join(missing)}, not found here: pip install -e '.[book]'"
+        )
+    if (
+        folder.exists()
+        and not (folder / mark).is_file()
+        and (not folder.is_dir() or any(folder.iterdir()))
+    ):
         raise ValueError(f"{folder} holds something else: empty it, or name another folder")
     with tempfile.TemporaryDirectory() as scratch:
         site = Path(scratch, "site")
@@ -86,15 +107,26 @@ def make_book(pages: Path, site: Path) -> None:
     texts[LIVE] = (STATIC / "live.md").read_text(encoding="utf-8")
     beside = [LIVE, SOLUTIONS, *beside, PACKAGE, TESTS]
     texts[README] += contents(lessons(), "The notebooks") + contents(beside, "Beside them")
-    theme = SETTINGS["theme"] | (SETTINGS["buttons"] | {"repository_url": address} if address else {})
+    theme = SETTINGS["theme"] | (
+        SETTINGS["buttons"] | {"repository_url": address} if address else {}
+    )
     settings = SETTINGS["book"] | {"html_theme_options": theme}
     make_site(texts, pages, site, "html", settings, "vit_helpers.css", "favicon.svg")
-    page = re.sub(r'<a data-notebook="(\w+)"', r'\g<0> href="notebooks/\1.html"', live_page(address=""))
+    page = re.sub(
+        r'<a data-notebook="(\w+)"', r'\g<0> href="notebooks/\1.html"', live_page(address="")
+    )
     page = page.replace("<a data-series", f'<a data-series href="{page_name(README)}.html"')
     (site / "index.html").write_text(page, encoding="utf-8")
 
 
-def make_site(texts: dict[Path, str], pages: Path, site: Path, builder: str, settings: dict[str, Any], *static: str) -> None:
+def make_site(
+    texts: dict[Path, str],
+    pages: Path,
+    site: Path,
+    builder: str,
+    settings: dict[str, Any],
+    *static: str,
+) -> None:
     """Make a site of {path of a file: text of its page} and static files; ValueError where Sphinx warns.
 
     pages: a folder for what Sphinx reads, like that of the repository
@@ -123,7 +155,9 @@ def page_name(path: Path) -> str:
     >>> page_name(LIVE), page_name(README), page_name(ROOT / "vit_helpers" / "attention.py")
     ('index', 'readme', 'vit_helpers/attention')
     """
-    return {LIVE: "index", README: "readme"}.get(path) or path.relative_to(ROOT).with_suffix("").as_posix()
+    return {LIVE: "index", README: "readme"}.get(path) or path.relative_to(ROOT).with_suffix(
+        ""
+    ).as_posix()
 
 
 def page_file(path: Path) -> str:
@@ -133,9 +167,16 @@ def page_file(path: Path) -> str:
 
 def contents(paths: Iterable[Path], caption: str | None = None) -> str:
     """A list of pages, with a caption only in the sidebar; notebooks have the names that README gives them."""
-    named = {target(link, README): words for words, link in LINK.findall(markdown(README)) if words[:2].isdigit()}
+    named = {
+        target(link, README): words
+        for words, link in LINK.findall(markdown(README))
+        if words[:2].isdigit()
+    }
     options = f":caption: {caption}\n:hidden:" if caption else ":maxdepth: 1"
-    lines = (f"{named[path]} </{page_name(path)}>" if path in named else f"/{page_name(path)}" for path in paths)
+    lines = (
+        f"{named[path]} </{page_name(path)}>" if path in named else f"/{page_name(path)}"
+        for path in paths
+    )
     return f"\n\n```{{toctree}}\n{options}\n\n" + "\n".join(lines) + "\n```\n"
 
 
@@ -144,7 +185,12 @@ def target(link: str, path: Path) -> Path | None:
     if link.endswith("#the-live-page"):  # a section of a README for readers who don't have the page
         return LIVE
     found = Path(os.path.normpath(path.parent / link.partition("#")[0]))
-    if "://" in link or link.startswith("#") or not found.is_relative_to(ROOT) or not found.exists():
+    if (
+        "://" in link
+        or link.startswith("#")
+        or not found.is_relative_to(ROOT)
+        or not found.exists()
+    ):
         return None
     return found / "__init__.py" if (found / "__init__.py").is_file() else found
 
@@ -157,25 +203,46 @@ def tidied(text: str, path: Path, pages: Collection[Path], address: str) -> str:
         if (found := target(link, path)) is None:
             return match.group()
         if found in pages:
-            anchor = re.sub("-L.*", "", link[link.find("#") :]) if "#" in link and found != LIVE else ""
+            anchor = (
+                re.sub("-L.*", "", link[link.find("#") :]) if "#" in link and found != LIVE else ""
+            )
             return f"[{words}](/{page_file(found)}{anchor})"
-        return f"[{words}]({address}/blob/main/{found.relative_to(ROOT).as_posix()})" if address else words
+        return (
+            f"[{words}]({address}/blob/main/{found.relative_to(ROOT).as_posix()})"
+            if address
+            else words
+        )
 
     return LINK.sub(relinked, LEFT_OUT.sub("", text))
 
 
 def code_files(prose: Iterable[Path]) -> list[Path]:
     """The modules that notebooks teach, every other code file that the prose links to, and the __init__.py above them."""
-    taught = [path for path in PACKAGE.parent.rglob("*.py") if not {"checks", "cli", "__main__.py"} & {*path.parts}]
+    taught = [
+        path
+        for path in PACKAGE.parent.rglob("*.py")
+        if not {"checks", "cli", "__main__.py"} & {*path.parts}
+    ]
     linked = [target(link, path) for path in prose for _, link in LINK.findall(markdown(path))]
     found = {*taught, *(path for path in linked if path and path.suffix == ".py")}
-    return sorted(found | {path.with_name("__init__.py") for path in found if path.with_name("__init__.py").is_file()})
+    return sorted(
+        found
+        | {
+            path.with_name("__init__.py")
+            for path in found
+            if path.with_name("__init__.py").is_file()
+        }
+    )
 
 
 def markdown(path: Path) -> str:
     if path.suffix == ".md":
         return path.read_text(encoding="utf-8")
-    return "\n\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown")
+    return "\n\n".join(
+        cell.source
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.cell_type == "markdown"
+    )
 
 
 def code_page(path: Path, code: list[Path]) -> str:
@@ -184,7 +251,11 @@ def code_page(path: Path, code: list[Path]) -> str:
     page = f"# {path.parent.name if is_folder else path.name}\n"
     for file in filter(Path.is_file, (path, path.with_suffix(".toml"))):
         page += f"\n``````{file.suffix[1:]}\n{file.read_text(encoding='utf-8')}\n``````\n"
-    below = [o for o in code if o.parent == path.parent or (o.parent.parent == path.parent and o.name == "__init__.py")]
+    below = [
+        o
+        for o in code
+        if o.parent == path.parent or (o.parent.parent == path.parent and o.name == "__init__.py")
+    ]
     return page + contents(other for other in below if other != path) if is_folder else page
 
 
@@ -214,16 +285,30 @@ def solutions_of(path: Path, tidy: Callable[[str, Path], str]) -> dict[str, str]
     if not path.is_file():
         return {}
     cells = nbformat.read(path, as_version=4).cells
-    shown = (tidy(c.source, path) if c.cell_type == "markdown" else f"```python\n{c.source}\n```" for c in cells)
+    shown = (
+        tidy(c.source, path) if c.cell_type == "markdown" else f"```python\n{c.source}\n```"
+        for c in cells
+    )
     sections = re.split(r"^## .*\n", "\n\n".join(shown), flags=re.MULTILINE)
     return {name: section.strip() for section in sections for name in SOLVED.findall(section)}
 
 
 def alt_texts() -> dict[str, str]:
     """{sha256 of a stored image: its alt text}: MyST-NB names images so, and drops the text."""
-    outputs = [o for path in all_notebooks() for c in nbformat.read(path, as_version=4).cells for o in c.get("outputs", [])]
-    images = [(o.data[kind], about) for o in outputs for kind, about in o.get("metadata", {}).items()]
-    return {sha256(base64.b64decode(data)).hexdigest(): about["alt"] for data, about in images if "alt" in about}
+    outputs = [
+        o
+        for path in all_notebooks()
+        for c in nbformat.read(path, as_version=4).cells
+        for o in c.get("outputs", [])
+    ]
+    images = [
+        (o.data[kind], about) for o in outputs for kind, about in o.get("metadata", {}).items()
+    ]
+    return {
+        sha256(base64.b64decode(data)).hexdigest(): about["alt"]
+        for data, about in images
+        if "alt" in about
+    }
 
 
 def finish_page(app: Any, doctree: Any, alt: dict[str, str]) -> None:
@@ -237,7 +322,10 @@ def finish_page(app: Any, doctree: Any, alt: dict[str, str]) -> None:
         block.setdefault("linenos", False)
         if app.env.docname.startswith(("vit_helpers/", "tests/")) and block["language"] == "py":
             block["highlight_args"] = {"linespans": "L"}
-            slugs |= {f"L{number}": (number, f"L-{number}", "") for number in range(1, block.rawsource.count("\n") + 2)}
+            slugs |= {
+                f"L{number}": (number, f"L-{number}", "")
+                for number in range(1, block.rawsource.count("\n") + 2)
+            }
 
 
 if __name__ == "__main__":

@@ -25,30 +25,48 @@ from vit_helpers._validate import check_choice
 
 CONFIG = "nbgrader_config.py"
 SOLUTIONS = {path.name: path for path in all_notebooks() if path not in lessons()}
-PAIRS = {path.stem: (path, SOLUTIONS[path.name]) for path in lessons() if path.name in SOLUTIONS}  # with exercises
+PAIRS = {
+    path.stem: (path, SOLUTIONS[path.name]) for path in lessons() if path.name in SOLUTIONS
+}  # with exercises
 FILES = ("nbgrader_config.txt", "assignment.md", "marks.txt")
 SETTINGS, ABOUT, MARKS = ((STATIC / name).read_text(encoding="utf-8") for name in FILES)
 COMMON = "import math\n\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, help="where to make the course: a new or an empty folder")
+    parser.add_argument(
+        "folder", type=Path, help="where to make the course: a new or an empty folder"
+    )
     about = f"of {', '.join(PAIRS)} (default: all, which are those whose exercises have solutions)"
-    parser.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", type=lambda word: Path(word).stem, help=about)
+    parser.add_argument(
+        "notebooks", nargs="*", metavar="NOTEBOOK", type=lambda word: Path(word).stem, help=about
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     for name in args.notebooks:
         check_choice("notebook with solutions", name, PAIRS)
-    pairs = {name: [nbformat.read(path, as_version=4) for path in PAIRS[name]] for name in args.notebooks or PAIRS}
-    books = {Path("source", name, f"{name}.ipynb"): assignment(name, *pair) for name, pair in pairs.items()}
+    pairs = {
+        name: [nbformat.read(path, as_version=4) for path in PAIRS[name]]
+        for name in args.notebooks or PAIRS
+    }
+    books = {
+        Path("source", name, f"{name}.ipynb"): assignment(name, *pair)
+        for name, pair in pairs.items()
+    }
     with new_folder(args.folder.absolute()) as new:
         for path, notebook in books.items():
             (new / path).parent.mkdir(parents=True)
             nbformat.write(notebook, new / path)
-        (new / CONFIG).write_text(SETTINGS.format(course=args.folder.resolve().name), encoding="utf-8")
+        (new / CONFIG).write_text(
+            SETTINGS.format(course=args.folder.resolve().name), encoding="utf-8"
+        )
     for path, notebook in books.items():
-        points = [cell.metadata.nbgrader.points for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
+        points = [
+            cell.metadata.nbgrader.points
+            for cell in notebook.cells
+            if cell.metadata.get("nbgrader", {}).get("grade")
+        ]
         print(f"{args.folder / path}: {len(points)} exercises, {sum(points)} points")
     print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(pairs))}")
 
@@ -61,7 +79,9 @@ class Exercise(NamedTuple):
     level: int
     prose: str  # its first cell, from the heading on
     cells: list[NotebookNode]
-    before: list[str]  # the statements of the notebook up to its heading, without those of other answers
+    before: list[
+        str
+    ]  # the statements of the notebook up to its heading, without those of other answers
 
 
 def exercises(lesson: NotebookNode) -> list[Exercise]:
@@ -69,11 +89,17 @@ def exercises(lesson: NotebookNode) -> list[Exercise]:
     found, before = list[Exercise](), list[str]()
     for number, cell in enumerate(lesson.cells):
         if cell.cell_type == "markdown" and "### Exercise" in cell.source:
-            heading, so_far, prose = number, list(before), cell.source[cell.source.index("### Exercise") :]
+            heading, so_far, prose = (
+                number,
+                list(before),
+                cell.source[cell.source.index("### Exercise") :],
+            )
         elif "exercise" in cell.metadata:
             [(check, answer)] = re.findall(r"^done = (check_\w+)\((\w+)\)", cell.source, re.M)
             level = cell.metadata["exercise"]["level"]
-            found.append(Exercise(check, answer, level, prose, lesson.cells[heading : number + 1], so_far))
+            found.append(
+                Exercise(check, answer, level, prose, lesson.cells[heading : number + 1], so_far)
+            )
         elif cell.cell_type == "code" and not is_setup(cell):
             before += statements(cell.source)
     return found
@@ -82,7 +108,11 @@ def exercises(lesson: NotebookNode) -> list[Exercise]:
 def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
     """The notebook for nbgrader's folder `source`, from a notebook of the series and the one with its solutions."""
     setup = next(cell.source for cell in lesson.cells if is_setup(cell))
-    cells = [new_markdown_cell(ABOUT.format(name=name).strip()), new_code_cell(setup), new_code_cell(COMMON)]
+    cells = [
+        new_markdown_cell(ABOUT.format(name=name).strip()),
+        new_code_cell(setup),
+        new_code_cell(COMMON),
+    ]
     known = names(COMMON)[0]
     for exercise in exercises(lesson):
         points = f"{exercise.level} point{'s' * (exercise.level > 1)}"
@@ -91,17 +121,30 @@ def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> Note
         if along := comes_along(exercise, known):
             cells.append(new_code_cell(page(along)))
         for cell in exercise.cells[1:-1]:
-            cells.append((new_code_cell if cell.cell_type == "code" else new_markdown_cell)(cell.source))
+            cells.append(
+                (new_code_cell if cell.cell_type == "code" else new_markdown_cell)(cell.source)
+            )
         known |= names(page([*along, *code(exercise.cells)]))[0]
         grade_id = exercise.check.removeprefix("check_")
-        cells.append(graded(new_code_cell(solved(exercise, solutions, known)), grade_id, solution=True))
-        cells.append(graded(new_code_cell(marks(exercise, points)), f"{grade_id}-marks", grade=True, points=exercise.level))
+        cells.append(
+            graded(new_code_cell(solved(exercise, solutions, known)), grade_id, solution=True)
+        )
+        cells.append(
+            graded(
+                new_code_cell(marks(exercise, points)),
+                f"{grade_id}-marks",
+                grade=True,
+                points=exercise.level,
+            )
+        )
     for number, cell in enumerate(cells):
         cell.id = f"cell-{number:03d}"
     return new_notebook(cells=cells, metadata=METADATA)
 
 
-def graded(cell: NotebookNode, grade_id: str, grade: bool = False, solution: bool = False, **points: int) -> NotebookNode:
+def graded(
+    cell: NotebookNode, grade_id: str, grade: bool = False, solution: bool = False, **points: int
+) -> NotebookNode:
     kind = {"grade": grade, "solution": solution, "locked": grade, "task": False}
     cell.metadata["nbgrader"] = kind | {"grade_id": grade_id, "schema_version": 3} | points
     return cell
@@ -122,21 +165,31 @@ def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
     before: list[str] = []
     for source in code(solutions.cells):
         if worked := re.search(rf"^assert {exercise.check}\((\w+)\)", source, re.M):
-            own = re.sub(rf"from \S+ import {exercise.check}\n+", "", source[: worked.start()]).strip()
+            own = re.sub(
+                rf"from \S+ import {exercise.check}\n+", "", source[: worked.start()]
+            ).strip()
             alias = [] if worked[1] == exercise.answer else [f"{exercise.answer} = {worked[1]}"]
             solution = page([*needed(names(own)[1] - known, before, known), own, *alias])
-            return "\n".join([stub.rstrip(), "", "### BEGIN SOLUTION", solution, "### END SOLUTION", done])
+            return "\n".join(
+                [stub.rstrip(), "", "### BEGIN SOLUTION", solution, "### END SOLUTION", done]
+            )
         before += statements(source)
     raise ValueError(f"no solution is worked out for {exercise.check}")
 
 
 def marks(exercise: Exercise, points: str) -> str:
     """The cell that gives the points; its last line is a number, which nbgrader takes for them."""
-    [module] = re.findall(rf"^from (\S+) import {exercise.check}$", "\n".join(code(exercise.cells)), re.M)
+    [module] = re.findall(
+        rf"^from (\S+) import {exercise.check}$", "\n".join(code(exercise.cells)), re.M
+    )
     share = f"_share(_check, {exercise.answer})"
-    if exercise.cells[-1].metadata["exercise"]["all_or_nothing"]:  # the given code has some ideas right already
+    if exercise.cells[-1].metadata["exercise"][
+        "all_or_nothing"
+    ]:  # the given code has some ideas right already
         share = f"({share} == 1)"
-    return MARKS.format(module=module, worth=f"{exercise.level} * {share}", exercise=exercise, points=points).rstrip()
+    return MARKS.format(
+        module=module, worth=f"{exercise.level} * {share}", exercise=exercise, points=points
+    ).rstrip()
 
 
 def code(cells: Iterable[NotebookNode]) -> list[str]:
@@ -147,18 +200,30 @@ def code(cells: Iterable[NotebookNode]) -> list[str]:
 def statements(source: str) -> list[str]:
     """The statements of a cell, one text each."""
     lines, nodes = source.splitlines(), ast.parse(source).body
-    starts = [min([node.lineno, *(line.lineno for line in getattr(node, "decorator_list", []))]) for node in nodes]
-    return ["\n".join(lines[start - 1 : node.end_lineno]) for start, node in zip(starts, nodes, strict=True)]
+    starts = [
+        min([node.lineno, *(line.lineno for line in getattr(node, "decorator_list", []))])
+        for node in nodes
+    ]
+    return [
+        "\n".join(lines[start - 1 : node.end_lineno])
+        for start, node in zip(starts, nodes, strict=True)
+    ]
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
     """The names that code binds for what comes after it, and those that it needs from what came before."""
     top = symtable.symtable(source, "cell", "exec")
-    binds = {name.get_name() for name in top.get_symbols() if name.is_assigned() or name.is_imported()}
+    binds = {
+        name.get_name() for name in top.get_symbols() if name.is_assigned() or name.is_imported()
+    }
     needs, tables = set[str](), [top]
     for table in tables:
         tables += table.get_children()
-        found = (name for name in table.get_symbols() if name.is_referenced() and (table is top or name.is_global()))
+        found = (
+            name
+            for name in table.get_symbols()
+            if name.is_referenced() and (table is top or name.is_global())
+        )
         needs.update(name.get_name() for name in found)
     return binds, needs - binds - set(dir(builtins))
 

@@ -42,12 +42,20 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 TAG = f"v{__version__}"  # what published notebooks install
 CARD_ROW = re.compile(r"^\| time and memory \|.*\|$", re.MULTILINE)
 Rule = tuple[re.Pattern[str], str]  # what to look for, and what to put in its place
-MEASURED = re.compile(r"^\| time and memory \| (\S+ s), (\S+ GiB) \(measured .*\) \|$", re.MULTILINE)
+MEASURED = re.compile(
+    r"^\| time and memory \| (\S+ s), (\S+ GiB) \(measured .*\) \|$", re.MULTILINE
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebooks", nargs="*", type=Path, help="default: every notebook under notebooks/")
-    parser.add_argument("--cards", action="store_true", help="also write time and memory where a quarter off; run it alone")
+    parser.add_argument(
+        "notebooks", nargs="*", type=Path, help="default: every notebook under notebooks/"
+    )
+    parser.add_argument(
+        "--cards",
+        action="store_true",
+        help="also write time and memory where a quarter off; run it alone",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,7 +64,11 @@ def run(args: argparse.Namespace) -> int:
 
 def all_notebooks() -> list[Path]:
     """Every notebook and its solutions, without copies in other folders."""
-    return sorted(path for folder in ("", "solutions") for path in (ROOT / "notebooks" / folder).glob("[0-9]*.ipynb"))
+    return sorted(
+        path
+        for folder in ("", "solutions")
+        for path in (ROOT / "notebooks" / folder).glob("[0-9]*.ipynb")
+    )
 
 
 def lessons() -> list[Path]:
@@ -66,15 +78,29 @@ def lessons() -> list[Path]:
 
 def execute(path: Path, cards: bool = False) -> bool:
     """Run one notebook and store it, with `cards` also what it cost; False, and nothing stored, when that fails."""
-    options: dict[str, Any] = {"timeout": 600, "kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
+    options: dict[str, Any] = {
+        "timeout": 600,
+        "kernel_name": "python3",
+        "record_timing": False,
+        "coalesce_streams": True,
+    }
     try:
         before = path.read_text(encoding="utf-8")
         old = nbformat.reads(before, as_version=4)
         new = copy.deepcopy(old)
         for cell in filter(is_setup, new.cells):
             cell.source = setup_source(home())
-        costs = measure(NotebookClient(new, resources={"metadata": {"path": str(path.parent)}}, **options).execute)
-    except (ValueError, CellExecutionError, CellTimeoutError, DeadKernelError) as error:  # ValueError: not a notebook
+        costs = measure(
+            NotebookClient(
+                new, resources={"metadata": {"path": str(path.parent)}}, **options
+            ).execute
+        )
+    except (
+        ValueError,
+        CellExecutionError,
+        CellTimeoutError,
+        DeadKernelError,
+    ) as error:  # ValueError: not a notebook
         print(f"{path}: failed, left as it was\n{error}", file=sys.stderr)
         return False
     if cards and (card := card_of(new)):
@@ -93,9 +119,13 @@ def store(new: NotebookNode, old: NotebookNode) -> str:
         cell["id"] = f"cell-{number:03d}"
         for output in cell.get("outputs", []):
             output.pop("transient", None)
-            output.get("data", {}).pop(WIDGET, None)  # stored, it would refer to sliders that no longer exist
+            output.get("data", {}).pop(
+                WIDGET, None
+            )  # stored, it would refer to sliders that no longer exist
     same = old.metadata.get("executed", {}).get("code") == hashes(new)["code"]
-    if same and [blur(cell, rules) for cell in code_cells(new)] == [blur(cell, rules) for cell in code_cells(old)]:
+    if same and [blur(cell, rules) for cell in code_cells(new)] == [
+        blur(cell, rules) for cell in code_cells(old)
+    ]:
         for cell, before in zip(code_cells(new), code_cells(old), strict=True):
             cell.outputs = before.outputs
     new.metadata = METADATA | {"executed": hashes(new)}
@@ -112,7 +142,10 @@ def hashes(book: NotebookNode) -> dict[str, str]:
     """SHA-256 of a notebook's code, without the setup cell, which `publish` changes, and of all its outputs."""
     sources = [cell.source for cell in code_cells(book) if not is_setup(cell)]
     parts = {"code": sources, "outputs": [cell.outputs for cell in code_cells(book)]}
-    return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}
+    return {
+        name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()
+        for name, part in parts.items()
+    }
 
 
 def home() -> str:
@@ -123,7 +156,11 @@ def home() -> str:
 
 def setup_source(address: str) -> str:
     """The setup cell of every notebook of a repository with this public address, "" for none."""
-    text = (STATIC / ("setup_published.txt" if address else "setup.txt")).read_text(encoding="utf-8").rstrip()
+    text = (
+        (STATIC / ("setup_published.txt" if address else "setup.txt"))
+        .read_text(encoding="utf-8")
+        .rstrip()
+    )
     return text.format(address=address, tag=TAG)
 
 
@@ -135,14 +172,20 @@ def is_setup(cell: dict[str, Any]) -> bool:
 def sanitize_rules() -> list[Rule]:
     config = configparser.RawConfigParser()
     config.read(SANITIZE)
-    return [(re.compile(config[name]["regex"]), config[name]["replace"]) for name in config.sections()]
+    return [
+        (re.compile(config[name]["regex"]), config[name]["replace"]) for name in config.sections()
+    ]
 
 
 def blur(cell: dict[str, Any], rules: list[Rule]) -> list[str]:
     """A cell's outputs as comparable text, without execution counts, and where they may show times without images."""
     texts, timed = [], "nbval-ignore-output" in cell["metadata"].get("tags", [])
     for output in cell["outputs"]:
-        data = {kind: value for kind, value in output.get("data", {}).items() if not (timed and kind.startswith("image/"))}
+        data = {
+            kind: value
+            for kind, value in output.get("data", {}).items()
+            if not (timed and kind.startswith("image/"))
+        }
         texts.append(json.dumps({**output, "data": data, "execution_count": None}, sort_keys=True))
         for pattern, replacement in rules:
             texts[-1] = pattern.sub(replacement, texts[-1])
@@ -153,7 +196,9 @@ def measure(work: Callable[[], object]) -> tuple[float, float]:
     """Seconds that `work()` took, and the peak memory in GiB of the processes it started, sampled ten times a second."""
     peaks, done, start = [0], threading.Event(), time.perf_counter()
 
-    def watch() -> None:  # so that no page counts twice, a child's children count with what they share with nobody
+    def watch() -> (
+        None
+    ):  # so that no page counts twice, a child's children count with what they share with nobody
         while not done.wait(0.1):
             total = 0
             for process in psutil.Process().children(recursive=True):
@@ -177,12 +222,21 @@ def format_costs(costs: tuple[float, float]) -> str:
     >>> format_costs((47.6, 1.234))
     '48 s, 1.2 GiB'
     """
-    return ", ".join(f"{float(f'{cost:.2g}'):g} {unit}" for cost, unit in zip(costs, ("s", "GiB"), strict=True))
+    return ", ".join(
+        f"{float(f'{cost:.2g}'):g} {unit}" for cost, unit in zip(costs, ("s", "GiB"), strict=True)
+    )
 
 
 def card_of(book: NotebookNode) -> NotebookNode | None:
     """The cell whose table gives time and memory; None where no cell does (solutions)."""
-    return next((cell for cell in book.cells if cell.cell_type == "markdown" and CARD_ROW.search(cell.source)), None)
+    return next(
+        (
+            cell
+            for cell in book.cells
+            if cell.cell_type == "markdown" and CARD_ROW.search(cell.source)
+        ),
+        None,
+    )
 
 
 def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> None:
@@ -194,16 +248,23 @@ def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> N
 
     from vit_helpers.scaling.timing import processor
 
-    old = [float(words.split()[0]) for found in MEASURED.findall(card.source) for words in found] or [0, 0]
+    old = [
+        float(words.split()[0]) for found in MEASURED.findall(card.source) for words in found
+    ] or [0, 0]
     if any(abs(cost - stored) > stored / 4 for cost, stored in zip(costs, old, strict=True)):
         threads = f"{(count := torch.get_num_threads())} thread{'s' if count > 1 else ''}"
-        name = " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor|\w+-Core)\b|@.*", " ", processor()).split())
+        name = " ".join(
+            re.sub(r"\((R|TM)\)|\b(CPU|Processor|\w+-Core)\b|@.*", " ", processor()).split()
+        )
         row = f"| time and memory | {format_costs(costs)} (measured with {threads}, {name}) |"
         card.source = CARD_ROW.sub(lambda _: row, card.source)
     path = path.resolve()
     readme, link = path.parents[1] / "README.md", re.escape(f"({path.parent.name}/{path.name})")
     pattern = re.compile(rf"^(\|.*{link}.*\|)[^|\n]*\|[^|\n]*\|$", re.MULTILINE)
-    text, time_and_memory = readme.read_text(encoding="utf-8"), " | ".join(MEASURED.findall(card.source)[0])
+    text, time_and_memory = (
+        readme.read_text(encoding="utf-8"),
+        " | ".join(MEASURED.findall(card.source)[0]),
+    )
     if (after := pattern.sub(lambda found: f"{found[1]} {time_and_memory} |", text)) != text:
         readme.write_text(after, encoding="utf-8", newline="\n")
         print(f"{readme.name}: written")

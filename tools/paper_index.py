@@ -23,7 +23,9 @@ Entry = dict[str, Any]
 
 
 def run(args: argparse.Namespace) -> None:
-    PAGE.write_text(page(tomllib.loads(SOURCE.read_text(encoding="utf-8"))), encoding="utf-8", newline="\n")
+    PAGE.write_text(
+        page(tomllib.loads(SOURCE.read_text(encoding="utf-8"))), encoding="utf-8", newline="\n"
+    )
     print(f"written: {PAGE}")
 
 
@@ -34,12 +36,18 @@ def page(source: dict[str, Any]) -> str:
     raises: ValueError that names all places not found, or an entry that is not as above
     """
     entries, lost = [entry for group in source["groups"] for entry in group["entries"]], list[str]()
-    parts = [source["start"].format(entries=len(entries), missing=sum("missing" in entry for entry in entries))]
+    parts = [
+        source["start"].format(
+            entries=len(entries), missing=sum("missing" in entry for entry in entries)
+        )
+    ]
     for group in source["groups"]:
         parts += [f"## {group['title']}", " ".join(group["says"].split())]
         for entry in group["entries"]:
             parts.append(paragraph(entry))
-            if found := [f"- {kind}: {place}" for kind in FINDERS for place in places(entry, kind, lost)]:
+            if found := [
+                f"- {kind}: {place}" for kind in FINDERS for place in places(entry, kind, lost)
+            ]:
                 parts.append("\n".join(found))
     if lost:
         raise ValueError("\n  ".join([f"{len(lost)} places of {SOURCE.name} not found", *lost]))
@@ -49,10 +57,15 @@ def page(source: dict[str, Any]) -> str:
 def paragraph(entry: Entry) -> str:
     """What the paper says, and why it is not reproduced where it is not."""
     name = entry.get("paper", "an entry without a name")
-    if wrong := sorted({"paper", "says"} - entry.keys() | entry.keys() - {"paper", "says", "missing"} - FINDERS.keys()):
+    if wrong := sorted(
+        {"paper", "says"} - entry.keys()
+        | entry.keys() - {"paper", "says", "missing"} - FINDERS.keys()
+    ):
         raise ValueError(f"{name}: missing or unknown: {', '.join(wrong)}")
     if "missing" not in entry and not (entry.get("code") and entry.get("test")):
-        raise ValueError(f"{name}: say where its code and its test are, or under `missing` why there are none")
+        raise ValueError(
+            f"{name}: say where its code and its test are, or under `missing` why there are none"
+        )
     missing = f" *Not reproduced: {entry['missing']}.*" if "missing" in entry else ""
     return f"**{name}.** {' '.join(entry['says'].split())}{missing}"
 
@@ -68,16 +81,26 @@ def places(entry: Entry, kind: str, lost: list[str]) -> Iterator[str]:
 
 def in_notebook(name: str, heading: str, cell: str | None = None) -> str:
     """Link to a section of a notebook, and of its code cells the one that begins with the line `cell`."""
-    sections: list[tuple[str, list[str]]] = [("", [])]  # a heading, and the first lines of the code cells below it
+    sections: list[tuple[str, list[str]]] = [
+        ("", [])
+    ]  # a heading, and the first lines of the code cells below it
     for each in json.loads(read(f"notebooks/{name}.ipynb"))["cells"]:
         if each["cell_type"] == "markdown":
-            prose = re.sub(r"^```.*?^```", "", "".join(each["source"]), flags=re.S | re.M)  # a comment in code is no heading
+            prose = re.sub(
+                r"^```.*?^```", "", "".join(each["source"]), flags=re.S | re.M
+            )  # a comment in code is no heading
             sections += [(found, []) for found in re.findall(r"^#+ (.+)$", prose, re.M)]
         else:
             sections[-1][1].append("".join(each["source"][:1]).rstrip("\n"))
-    cells = only([cells for title, cells in sections if title == heading], f"the heading {heading!r} of {name}.ipynb")
+    cells = only(
+        [cells for title, cells in sections if title == heading],
+        f"the heading {heading!r} of {name}.ipynb",
+    )
     if cell is not None:
-        only([line for line in cells if line == cell], f"the cell {cell!r} of {name}.ipynb, {heading!r}, among {cells}")
+        only(
+            [line for line in cells if line == cell],
+            f"the cell {cell!r} of {name}.ipynb, {heading!r}, among {cells}",
+        )
     return f"[{name}]({name}.ipynb) › {heading}" + (f" › `{cell}`" if cell else "")
 
 
@@ -86,10 +109,16 @@ def in_code(module: str, name: str, text: str = "") -> str:
     source = read(f"vit_helpers/{module}.py")
     lines, node = source.split("\n"), cast(Any, ast.parse(source))
     for part in name.split("."):  # a definition, or an assignment
-        found = [child for child in node.body if re.match(rf" *(def |class )?{part}\b", lines[child.lineno - 1])]
+        found = [
+            child
+            for child in node.body
+            if re.match(rf" *(def |class )?{part}\b", lines[child.lineno - 1])
+        ]
         node = only(found, f"{part} of {name} in {module}.py")
     inside = range(node.lineno, node.end_lineno + 1) if text else [node.lineno]
-    number = only([n for n in inside if text in lines[n - 1]], f"the line {text!r} of {name} in {module}.py")
+    number = only(
+        [n for n in inside if text in lines[n - 1]], f"the line {text!r} of {name} in {module}.py"
+    )
     shown = f": `{lines[number - 1].strip()}`" if text else ""
     return f"[`{module.replace('/', '.')}.{name}`](../vit_helpers/{module}.py#L{number}){shown}"
 
@@ -97,11 +126,17 @@ def in_code(module: str, name: str, text: str = "") -> str:
 def in_tests(file: str, name: str) -> str:
     """Link to a test, in the words of its name."""
     lines = enumerate(read(f"tests/{file}.py").split("\n"), start=1)
-    number = only([n for n, line in lines if line.startswith(f"def {name}(")], f"the test {name} of {file}.py")
+    number = only(
+        [n for n, line in lines if line.startswith(f"def {name}(")], f"the test {name} of {file}.py"
+    )
     return f"[{name.removeprefix('test_').replace('_', ' ')}](../tests/{file}.py#L{number}) ({file}.py)"
 
 
-FINDERS: dict[str, Callable[..., str]] = {"notebook": in_notebook, "code": in_code, "test": in_tests}
+FINDERS: dict[str, Callable[..., str]] = {
+    "notebook": in_notebook,
+    "code": in_code,
+    "test": in_tests,
+}
 
 
 def only(found: list[Any], what: str) -> Any:

@@ -23,8 +23,14 @@ DIGIT = 12  # of the test set: a 6 that the model classifies correctly, well apa
 
 
 def run(args: argparse.Namespace) -> None:
-    save_animation(IMAGES / "00_start_here" / "reading.gif", animation.draw_frames(read_digit()), animation.palette())
-    save_animation(IMAGES / "01_patches" / "patchify.gif", reshaping.draw_frames(), reshaping.palette())
+    save_animation(
+        IMAGES / "00_start_here" / "reading.gif",
+        animation.draw_frames(read_digit()),
+        animation.palette(),
+    )
+    save_animation(
+        IMAGES / "01_patches" / "patchify.gif", reshaping.draw_frames(), reshaping.palette()
+    )
 
 
 def read_digit() -> Reading:
@@ -38,8 +44,12 @@ def read_digit() -> Reading:
 
 def save_animation(path: Path, frames: Frames, colors: Image.Image) -> None:
     """Store frames as a GIF that loops for ever, all with the same few colors, and print where it is."""
-    first, *others = [image.quantize(palette=colors, dither=Image.Dither.NONE) for image, _ in frames]
-    first.save(path, save_all=True, append_images=others, duration=[time for _, time in frames], loop=0)
+    first, *others = [
+        image.quantize(palette=colors, dither=Image.Dither.NONE) for image, _ in frames
+    ]
+    first.save(
+        path, save_all=True, append_images=others, duration=[time for _, time in frames], loop=0
+    )
     print(path)
 
 

@@ -33,39 +33,71 @@ from vit_helpers.training.presets import RunSettings, load_data, make_batches, m
 from vit_helpers.training.recipe import bf16_units
 from vit_helpers.vit import ViT
 
-TABLES = tomllib.loads(Path(__file__).with_name("static").joinpath("pretrain.toml").read_text(encoding="utf-8"))
+TABLES = tomllib.loads(
+    Path(__file__).with_name("static").joinpath("pretrain.toml").read_text(encoding="utf-8")
+)
 LATER = ("cat", "dog")  # classes that the model called eight has never seen
 SETTINGS = {name: RunSettings.from_dict(settings) for name, settings in TABLES.items()}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", choices=SETTINGS, help="which")
-    parser.add_argument("--seed", type=int, default=0, help="start of all random draws (default: 0)")
-    parser.add_argument("--images", type=positive_int, default=60_000, help="with clutter (default: 60,000)")
-    parser.add_argument("--photos", default="cifar10", help="cifar10, to be downloaded, or folder:PATH (default: cifar10)")
-    parser.add_argument("--epochs", type=positive_int, help="passes (default: 5; masked 100, photos 42, eight 24)")
-    parser.add_argument("--resume", action="store_true", help="go on after the last finished epoch (not for masked)")
-    parser.add_argument("--out", type=Path, default=Path("weights"), help="the folder (default: weights)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="start of all random draws (default: 0)"
+    )
+    parser.add_argument(
+        "--images", type=positive_int, default=60_000, help="with clutter (default: 60,000)"
+    )
+    parser.add_argument(
+        "--photos",
+        default="cifar10",
+        help="cifar10, to be downloaded, or folder:PATH (default: cifar10)",
+    )
+    parser.add_argument(
+        "--epochs", type=positive_int, help="passes (default: 5; masked 100, photos 42, eight 24)"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on after the last finished epoch (not for masked)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("weights"), help="the folder (default: weights)"
+    )
 
 
 def run(args: Namespace) -> None:
     for name in args.names:
-        settings = SETTINGS[name].replace(seed=args.seed, **({"epochs": args.epochs} if args.epochs else {}))
+        settings = SETTINGS[name].replace(
+            seed=args.seed, **({"epochs": args.epochs} if args.epochs else {})
+        )
         if settings.recipe.precision == "bfloat16" and not bf16_units():
             settings = settings.replace(precision="float32")
         data, path = load_images(name, settings, args), args.out / f"{name}-{args.seed}.safetensors"
         set_seed(settings.seed)
         model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
         used = {"masked": [], "photos": ["photos"], "eight": ["photos"]}.get(name, ["images"])
-        words = " ".join(f"--{word} {getattr(args, word)}" for word in used + ["epochs"] * bool(args.epochs) + ["seed"])
-        notes, class_names = {"command": f"python -m tools.pretrain {name} {words}"}, data.class_names
+        words = " ".join(
+            f"--{word} {getattr(args, word)}"
+            for word in used + ["epochs"] * bool(args.epochs) + ["seed"]
+        )
+        notes, class_names = (
+            {"command": f"python -m tools.pretrain {name} {words}"},
+            data.class_names,
+        )
         if name == "masked":
             model, class_names = reconstruct(model, batches, settings), ()
         else:
-            notes |= classify(model, batches, data, settings, Checkpoint(path.with_suffix(".checkpoint"), args.resume))
+            notes |= classify(
+                model,
+                batches,
+                data,
+                settings,
+                Checkpoint(path.with_suffix(".checkpoint"), args.resume),
+            )
         if name == "photos":
             notes |= calibrate(model, data)
-        preprocess = Preprocess(min(data.image_size), data.image_size, "bicubic", data.mean, data.std)
+        preprocess = Preprocess(
+            min(data.image_size), data.image_size, "bicubic", data.mean, data.std
+        )
         save_weights(path, model.half(), preprocess, class_names, notes)
         print(f"weights: {path}", flush=True)
 
@@ -74,19 +106,35 @@ def reconstruct(model: ViT, batches: Batches, settings: RunSettings) -> ViT:
     """Train a masked autoencoder, and return its encoder, without a head."""
     say = "epoch {:3d}  mean squared error of hidden pixels {:.4f}".format
     autoencoder = MaskedAutoencoder(model, mask_ratio=0.5)
-    pretrain(autoencoder, batches, settings.recipe, report=lambda *row: print(say(*row), flush=True))
+    pretrain(
+        autoencoder, batches, settings.recipe, report=lambda *row: print(say(*row), flush=True)
+    )
     return transfer_weights(model, num_classes=0)
 
 
-def classify(model: ViT, batches: Batches, data: Data, settings: RunSettings, checkpoint: Checkpoint) -> dict[str, str]:
+def classify(
+    model: ViT, batches: Batches, data: Data, settings: RunSettings, checkpoint: Checkpoint
+) -> dict[str, str]:
     """Train a classifier, round its weights to 16 bits, and return what their file says about the training."""
-    some = subset(data.validation, sample_rows(data.validation.labels, 1000))  # enough to see how it goes
-    history = fit(model, batches, Batches(some, 500, data.normalize), settings.recipe, callbacks=[checkpoint])
+    some = subset(
+        data.validation, sample_rows(data.validation.labels, 1000)
+    )  # enough to see how it goes
+    history = fit(
+        model, batches, Batches(some, 500, data.normalize), settings.recipe, callbacks=[checkpoint]
+    )
     minutes = sum(row.images / row.images_per_second for row in history) / 60
     model.half().float()
-    accuracy = {split: evaluate(model, data.batches(split, 500)).accuracy for split in ("validation", "test")}
-    print(f"{minutes:.0f} minutes, accuracy: validation {accuracy['validation']:.4f}, test {accuracy['test']:.4f}")
-    return {"minutes": f"{minutes:.0f}", **{f"{split} accuracy": f"{share:.4f}" for split, share in accuracy.items()}}
+    accuracy = {
+        split: evaluate(model, data.batches(split, 500)).accuracy
+        for split in ("validation", "test")
+    }
+    print(
+        f"{minutes:.0f} minutes, accuracy: validation {accuracy['validation']:.4f}, test {accuracy['test']:.4f}"
+    )
+    return {
+        "minutes": f"{minutes:.0f}",
+        **{f"{split} accuracy": f"{share:.4f}" for split, share in accuracy.items()},
+    }
 
 
 @torch.no_grad()
@@ -98,15 +146,24 @@ def calibrate(model: ViT, data: Data) -> dict[str, str]:
         parameter.div_(temperature)
     some = subset(data.train, sample_rows(data.train.labels, 10_000))
     rows = (Batches(some, 500, data.normalize), data.batches("validation", 500))
-    features, new = (torch.cat([model.pool(model.forward_features(x)) for x, _ in batches]) for batches in rows)
-    return {"temperature": f"{temperature:.3f}", NOTE: Familiarity.from_features(features, some.labels, new).to_note()}
+    features, new = (
+        torch.cat([model.pool(model.forward_features(x)) for x, _ in batches]) for batches in rows
+    )
+    return {
+        "temperature": f"{temperature:.3f}",
+        NOTE: Familiarity.from_features(features, some.labels, new).to_note(),
+    }
 
 
 def load_images(name: str, settings: RunSettings, args: Namespace) -> Data:
     """The images that a model is trained on"""
     if name in ("photos", "eight"):
         data = load_data(settings.replace(data=args.photos))
-        return data if name == "photos" else data.filter_classes(*(c for c in data.class_names if c not in LATER))
+        return (
+            data
+            if name == "photos"
+            else data.filter_classes(*(c for c in data.class_names if c not in LATER))
+        )
     data = load("digits") if name == "masked" else load("scattered_digits", n=args.images)
     return data.filter_classes(*"0123456") if name == "seven" else data
 

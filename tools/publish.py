@@ -16,10 +16,18 @@ from tools.execute import PROJECT, README, ROOT, STATIC, TAG, all_notebooks, is_
 
 GITHUB = "https://github.com/"
 # the rules of github.com for OWNER/NAME
-REPOSITORY = re.compile(r"(?=.{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*/(?!\.{1,2}$)(?!.*\.(?i:git|wiki)$)[A-Za-z0-9._-]{1,100}")
+REPOSITORY = re.compile(
+    r"(?=.{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*/(?!\.{1,2}$)(?!.*\.(?i:git|wiki)$)[A-Za-z0-9._-]{1,100}"
+)
 READERS = {  # where a notebook can be opened: by which address, and its badge
-    "Colab": ("https://colab.research.google.com/github/", "https://colab.research.google.com/assets/colab-badge.svg"),
-    "Kaggle": (f"https://kaggle.com/kernels/welcome?src={GITHUB}", "https://kaggle.com/static/images/open-in-kaggle.svg"),
+    "Colab": (
+        "https://colab.research.google.com/github/",
+        "https://colab.research.google.com/assets/colab-badge.svg",
+    ),
+    "Kaggle": (
+        f"https://kaggle.com/kernels/welcome?src={GITHUB}",
+        "https://kaggle.com/static/images/open-in-kaggle.svg",
+    ),
 }
 LINKS = re.compile(rf" \| \[Open in ({'|'.join(READERS)})\]\(\S+\)")
 FROM, TO = "<!-- publish writes from here -->\n", "<!-- to here -->\n"
@@ -30,18 +38,31 @@ NO_ENTRY = '# Repository = ""  # `python -m tools.publish OWNER/NAME` writes the
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("repository", nargs="?", metavar="OWNER/NAME", help="the repository, as github.com calls it")
-    what.add_argument("--undo", action="store_true", help="take the address out again: every file becomes what it was")
+    what.add_argument(
+        "repository", nargs="?", metavar="OWNER/NAME", help="the repository, as github.com calls it"
+    )
+    what.add_argument(
+        "--undo",
+        action="store_true",
+        help="take the address out again: every file becomes what it was",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
-    texts = pages("" if args.undo else address(args.repository))  # all of them, before the first is written
+    texts = pages(
+        "" if args.undo else address(args.repository)
+    )  # all of them, before the first is written
     changed = [path for path, text in texts.items() if text.encode() != path.read_bytes()]
     for path in changed:  # stopped in between, the same command again finishes the work
         path.write_bytes(texts[path].encode())
-    print("\n".join(f"{path.relative_to(ROOT).as_posix()}: written" for path in changed) or "nothing to change")
+    print(
+        "\n".join(f"{path.relative_to(ROOT).as_posix()}: written" for path in changed)
+        or "nothing to change"
+    )
     if changed and not args.undo:
-        print(f"next: commit, tag that {TAG}, and push both: the notebooks install the package at this tag")
+        print(
+            f"next: commit, tag that {TAG}, and push both: the notebooks install the package at this tag"
+        )
 
 
 def address(repository: str) -> str:
@@ -51,7 +72,9 @@ def address(repository: str) -> str:
     'https://github.com/a-b/c.d'
     """
     if not REPOSITORY.fullmatch(repository):
-        raise ValueError(f"got {repository!r}, wanted OWNER/NAME alone, as in {GITHUB}OWNER/NAME, without .git")
+        raise ValueError(
+            f"got {repository!r}, wanted OWNER/NAME alone, as in {GITHUB}OWNER/NAME, without .git"
+        )
     return GITHUB + repository
 
 
@@ -60,7 +83,9 @@ def pages(home: str) -> dict[Path, str]:
     welcome, entry = "", NO_ENTRY
     if home:
         links = links_to(home, all_notebooks()[0]).items()
-        badges = " ".join(f"[![Open in {name}]({READERS[name][1]})]({link})" for name, link in links)
+        badges = " ".join(
+            f"[![Open in {name}]({READERS[name][1]})]({link})" for name, link in links
+        )
         welcome = (STATIC / "welcome.txt").read_text(encoding="utf-8")
         welcome = welcome.format(badges=badges, home=home, name=home.rpartition("/")[2])
         entry = f'Repository = "{home}"'
@@ -79,7 +104,9 @@ def pages(home: str) -> dict[Path, str]:
 def notebook_with(path: Path, home: str) -> str:
     """The text of a notebook with links in its first line, and the setup cell that fits."""
     book = nbformat.read(path, as_version=4)
-    links = "".join(f" | [Open in {reader}]({link})" for reader, link in links_to(home, path).items())
+    links = "".join(
+        f" | [Open in {reader}]({link})" for reader, link in links_to(home, path).items()
+    )
     line, newline, rest = book.cells[0].source.partition("\n")
     book.cells[0].source = LINKS.sub("", line) + links + newline + rest
     for cell in filter(is_setup, book.cells):

@@ -20,7 +20,9 @@ BREAK = "```{revealjs-break}\n:notitle:\n```\n\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, default=Path("build/slides"), help="a folder (default: build/slides)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/slides"), help="a folder (default: build/slides)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -30,7 +32,14 @@ def run(args: argparse.Namespace) -> None:
 def make_decks(pages: Path, site: Path) -> None:
     """Write a deck for each notebook, and a first page that lists them."""
     decks = {path: deck(path) for path in lessons()}
-    make_site({LIVE: "# Slides" + contents(decks)} | decks, pages, site, "revealjs", SETTINGS["slides"], MARK.name)
+    make_site(
+        {LIVE: "# Slides" + contents(decks)} | decks,
+        pages,
+        site,
+        "revealjs",
+        SETTINGS["slides"],
+        MARK.name,
+    )
 
 
 def deck(path: Path) -> str:
@@ -43,9 +52,17 @@ def deck(path: Path) -> str:
             cells += [cell] if text.strip() else []
         elif not is_setup(cell):
             parts = [cell]
-            if any(kind.startswith("image/") for output in cell.outputs for kind in output.get("data", {})):
+            if any(
+                kind.startswith("image/")
+                for output in cell.outputs
+                for kind in output.get("data", {})
+            ):
                 parts.append(copy.deepcopy(cell))
-                parts[1].id, parts[1].metadata, cell.outputs = f"{cell.id}-shown", {"tags": ["remove-input"]}, []
+                parts[1].id, parts[1].metadata, cell.outputs = (
+                    f"{cell.id}-shown",
+                    {"tags": ["remove-input"]},
+                    [],
+                )
             for part in parts:
                 cells += [new_markdown_cell(BREAK, id=f"before-{part.id}"), part]
     book.cells = cells

@@ -15,7 +15,9 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-SEAL = hashlib.sha256().digest_size  # bytes of the comment at the end of a zip file, which `torch.save` leaves empty
+SEAL = (
+    hashlib.sha256().digest_size
+)  # bytes of the comment at the end of a zip file, which `torch.save` leaves empty
 
 
 class WriteError(OSError):
@@ -54,7 +56,11 @@ def make_parent(path: Path) -> None:
         with tempfile.TemporaryFile(dir=path.parent) as file:
             file.write(bytes(4096))  # which a full disk refuses
     except OSError as error:
-        reason = f"{shown(path.parent)} is not a folder" if isinstance(error, FileExistsError) else error.strerror
+        reason = (
+            f"{shown(path.parent)} is not a folder"
+            if isinstance(error, FileExistsError)
+            else error.strerror
+        )
         raise OSError(f"{shown(path)} cannot be written: {reason}") from error
 
 
@@ -62,18 +68,26 @@ def make_parent(path: Path) -> None:
 def new_folder(folder: Path) -> Iterator[Path]:
     """The path beside a folder to write to, which becomes the folder at the end; FileExistsError if that is not empty"""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} already exists and is not empty: nothing is overwritten, choose another")
+        raise FileExistsError(
+            f"{folder} already exists and is not empty: nothing is overwritten, choose another"
+        )
     make_parent(folder)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
-        new = Path(temporary) / folder.name  # the temporary folder itself is closed to all but its owner
+        new = (
+            Path(temporary) / folder.name
+        )  # the temporary folder itself is closed to all but its owner
         new.mkdir()
         yield new
-        if os.name == "nt" and folder.is_dir():  # there a folder cannot take the place of an empty one
+        if (
+            os.name == "nt" and folder.is_dir()
+        ):  # there a folder cannot take the place of an empty one
             folder.rmdir()
         try:
             new.rename(folder)
         except OSError as error:
-            raise FileExistsError(f"{shown(folder)} appeared meanwhile; nothing is overwritten: {error.strerror}") from error
+            raise FileExistsError(
+                f"{shown(folder)} appeared meanwhile; nothing is overwritten: {error.strerror}"
+            ) from error
 
 
 @contextmanager
@@ -89,11 +103,17 @@ def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
     except BaseException as error:
         for left in (part, *leftovers):
             left.unlink(missing_ok=True)
-        if isinstance(error.__context__, KeyboardInterrupt):  # torch raises a RuntimeError of its own meanwhile
+        if isinstance(
+            error.__context__, KeyboardInterrupt
+        ):  # torch raises a RuntimeError of its own meanwhile
             raise KeyboardInterrupt from error
         if not isinstance(error, OSError | RuntimeError):  # as when a disk is full, or gone
             raise
-        kept = "whose previous version is unchanged" if path.exists() else "of which there is no previous version"
+        kept = (
+            "whose previous version is unchanged"
+            if path.exists()
+            else "of which there is no previous version"
+        )
         raise WriteError(f"could not write {path}, {kept}: {error_cause(error)}") from error
 
 
@@ -103,7 +123,9 @@ def error_cause(error: BaseException) -> str:
     text = (cause.strerror if isinstance(cause, OSError) else None) or " ".join(str(error).split())
     if "weights_only" in text:  # torch recommends to run the code
         return "it contains pickled objects, which could run code"
-    return "the disk is full, or is gone" if "inline_container" in text else text  # from another process it has no context
+    return (
+        "the disk is full, or is gone" if "inline_container" in text else text
+    )  # from another process it has no context
 
 
 def save_sealed(path: Path, state: dict[str, Any]) -> None:
@@ -127,7 +149,11 @@ def load_sealed(path: Path, version: int) -> Any:
     """
     file = io.BytesIO(content := path.read_bytes())
     sealed = hashlib.sha256(memoryview(content)[:-SEAL]).digest() == content[-SEAL:]
-    if not sealed and zipfile.is_zipfile(file) and (damaged := zipfile.ZipFile(file).testzip()) is not None:
+    if (
+        not sealed
+        and zipfile.is_zipfile(file)
+        and (damaged := zipfile.ZipFile(file).testzip()) is not None
+    ):
         raise ValueError(f"{damaged} has a different checksum")
     file.seek(0)
     state = torch.load(file, map_location="cpu", weights_only=True)
@@ -153,7 +179,9 @@ def hold(path: Path, taken: str, stack: ExitStack) -> None:
     except Timeout:
         raise ValueError(taken) from None
     except NotImplementedError as error:  # from older versions of the library
-        raise ValueError(f"the file system of {path.parent} does not support locks: choose another folder") from error
+        raise ValueError(
+            f"the file system of {path.parent} does not support locks: choose another folder"
+        ) from error
     stack.callback(lock.release)
     stack.callback(remove, path)  # first; Windows removes no open file, there the library does it
 

@@ -24,10 +24,14 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tu
     """
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (..., T, T)
     if mask is not None:
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # where -inf would do, but for empty rows
+        scores = scores.masked_fill(
+            ~mask, torch.finfo(scores.dtype).min
+        )  # where -inf would do, but for empty rows
     weights = scores.softmax(dim=-1)
     if mask is not None:
-        weights = weights.masked_fill(~mask, 0.0)  # in a row without any key, they are equal until here
+        weights = weights.masked_fill(
+            ~mask, 0.0
+        )  # in a row without any key, they are equal until here
     return weights @ v, weights
 
 
@@ -39,7 +43,9 @@ class MultiHeadAttention(nn.Module):
     raises : ValueError if D is not divisible by h
     """
 
-    def __init__(self, dim: int, num_heads: int, dropout: float = 0.0, attn_dropout: float = 0.0) -> None:
+    def __init__(
+        self, dim: int, num_heads: int, dropout: float = 0.0, attn_dropout: float = 0.0
+    ) -> None:
         super().__init__()
         if num_heads < 1 or dim % num_heads:
             raise ValueError(f"width {dim} does not split into {num_heads} equal heads")
@@ -48,7 +54,9 @@ class MultiHeadAttention(nn.Module):
         self.proj = nn.Linear(dim, dim)
         self.dropout = nn.Dropout(dropout)
         self.attn_dropout = attn_dropout
-        bound = math.sqrt(6 / (dim + dim))  # Xavier's, for three D x D matrices that are stored as one
+        bound = math.sqrt(
+            6 / (dim + dim)
+        )  # Xavier's, for three D x D matrices that are stored as one
         nn.init.uniform_(self.qkv.weight, -bound, bound)
         nn.init.xavier_uniform_(self.proj.weight)
         nn.init.zeros_(self.qkv.bias)
@@ -57,7 +65,9 @@ class MultiHeadAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.heads(x)  # three of (B, h, T, d)
         dropout = self.attn_dropout if self.training else 0.0
-        values = attention_values(q, k, v, key_padding_mask(mask, x), dropout)  # Eq. 6 and 7: (B, h, T, d)
+        values = attention_values(
+            q, k, v, key_padding_mask(mask, x), dropout
+        )  # Eq. 6 and 7: (B, h, T, d)
         values = values.transpose(1, 2).flatten(2)  # heads side by side: (B, T, D)
         return self.dropout(self.proj(values))  # Eq. 8
 
@@ -78,13 +88,19 @@ def key_padding_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
     if mask is None:
         return None
     if mask.dtype != torch.bool:
-        raise TypeError(f"a mask must be boolean, True where a token may be attended to, got {mask.dtype}")
+        raise TypeError(
+            f"a mask must be boolean, True where a token may be attended to, got {mask.dtype}"
+        )
     if mask.shape != x.shape[:2]:
-        raise ValueError(f"a mask must have the shape (B, T) = {tuple(x.shape[:2])}, got {tuple(mask.shape)}")
+        raise ValueError(
+            f"a mask must have the shape (B, T) = {tuple(x.shape[:2])}, got {tuple(mask.shape)}"
+        )
     return mask[:, None, None, :]
 
 
-def attention_values(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+def attention_values(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
     """The values of `attention`, by the faster of two implementations; dropout applies to the weights."""
     if dropout or use_fused_attention(q):
         return F.scaled_dot_product_attention(q, k, v, mask, dropout)

@@ -19,7 +19,9 @@ from torch import Tensor, nn
 
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
-PEER_FAILURE = re.compile(r"\bgloo\b|\bNCCL\b|[Cc]onnection (closed|reset|refused)|Broken pipe")  # gloo's are RuntimeErrors
+PEER_FAILURE = re.compile(
+    r"\bgloo\b|\bNCCL\b|[Cc]onnection (closed|reset|refused)|Broken pipe"
+)  # gloo's are RuntimeErrors
 
 
 def init_distributed(device: str = "cpu") -> str:
@@ -36,12 +38,16 @@ def init_distributed(device: str = "cpu") -> str:
     if device.startswith("cuda"):
         local, here = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if local >= here:
-            raise ValueError(f"process {local} of this machine has no GPU of its own: there are {here}")
+            raise ValueError(
+                f"process {local} of this machine has no GPU of its own: there are {here}"
+            )
         backend, gpu = "nccl", torch.device("cuda", local)
         torch.cuda.set_device(gpu)
     if not dist.is_initialized():
         store, number, count = next(dist.rendezvous("env://"))
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it keeps old addresses (pytorch issue 135712)
+        if (
+            os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        ):  # it keeps old addresses (pytorch issue 135712)
             store = dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
         dist.init_process_group(backend, store=store, rank=number, world_size=count, device_id=gpu)
     return str(gpu or "cpu")
@@ -57,7 +63,9 @@ def shutdown() -> NoReturn:
 
 def is_peer_failure(error: BaseException) -> bool:
     """Whether an error means that another process has ended, and not that something is wrong in this one."""
-    lost = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and PEER_FAILURE.search(str(error)))
+    lost = isinstance(error, dist.DistError) or (
+        isinstance(error, RuntimeError) and PEER_FAILURE.search(str(error))
+    )
     return world_size() > 1 and bool(lost)
 
 
@@ -95,7 +103,9 @@ def all_reduce_sum(number: Number) -> Number:
     """The sum of a number over all processes."""
     if world_size() == 1:
         return number
-    total = torch.tensor(number, dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    total = torch.tensor(
+        number, dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu"
+    )
     dist.all_reduce(total)
     return type(number)(total.item())
 
@@ -130,7 +140,9 @@ class ShardedBatches:
 
 def shard_batches(batches: Any) -> Any:
     """This process's slice of the batches. A stream (`data.stream`) reads its own slice already."""
-    return batches if world_size() == 1 or hasattr(batches, "set_epoch") else ShardedBatches(batches)
+    return (
+        batches if world_size() == 1 or hasattr(batches, "set_epoch") else ShardedBatches(batches)
+    )
 
 
 @contextmanager
@@ -148,13 +160,17 @@ def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> T
     """Cross-entropy whose mean over processes, which may have different numbers of images, is the mean over all images."""
     if world_size() == 1:
         return F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing)
-    total = F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing, reduction="sum")
+    total = F.cross_entropy(
+        logits.float(), labels, label_smoothing=label_smoothing, reduction="sum"
+    )
     return total * world_size() / all_reduce_sum(len(labels))
 
 
 def wrap_ddp(model: nn.Module) -> nn.Module:
     """The model as training calls it: the backward pass averages gradients over all processes (DDP, arXiv 2006.15704)."""
-    if world_size() == 1 or any(hasattr(p, "full_tensor") for p in model.parameters()):  # a sharded one does it itself
+    if world_size() == 1 or any(
+        hasattr(p, "full_tensor") for p in model.parameters()
+    ):  # a sharded one does it itself
         return model
     return nn.parallel.DistributedDataParallel(model)
 
@@ -171,7 +187,9 @@ def shard(model: nn.Module) -> nn.Module:
     if world_size() == 1:
         return model
     if not isinstance(blocks := getattr(model, "blocks", None), nn.ModuleList):
-        raise ValueError(f"sharding goes block by block, and {type(model).__name__} has no `blocks`")
+        raise ValueError(
+            f"sharding goes block by block, and {type(model).__name__} has no `blocks`"
+        )
     mesh = init_device_mesh("cuda" if dist.get_backend() == "nccl" else "cpu", (world_size(),))
     for module in (*blocks, model):
         fully_shard(module, mesh=mesh)

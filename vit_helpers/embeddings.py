@@ -11,7 +11,9 @@ from vit_helpers._validate import check_choice, to_2tuple
 from vit_helpers.patches import grid_size, patchify
 
 POSITIONS = ("learned", "sincos", "none")
-RESIZING: dict[str, dict[str, Any]] = {  # how each library interpolates positions: four ways, four results
+RESIZING: dict[
+    str, dict[str, Any]
+] = {  # how each library interpolates positions: four ways, four results
     "timm": {"mode": "bicubic", "antialias": True},
     "torchvision": {"mode": "bicubic", "align_corners": True},
     "huggingface": {"mode": "bicubic"},
@@ -26,7 +28,9 @@ class PatchEmbed(nn.Module):
     raises: TypeError for pixels that are not floating point; ValueError for another number of axes, channels or pixels
     """
 
-    def __init__(self, image_size: int | tuple[int, int], patch_size: int, in_chans: int, embed_dim: int) -> None:
+    def __init__(
+        self, image_size: int | tuple[int, int], patch_size: int, in_chans: int, embed_dim: int
+    ) -> None:
         super().__init__()
         self.image_size = to_2tuple(image_size)
         self.patch_size = patch_size
@@ -36,7 +40,9 @@ class PatchEmbed(nn.Module):
         self.proj = nn.Linear(fan_in, embed_dim)
         nn.init.zeros_(self.proj.bias)
         weight, std = self.proj.weight.data, math.sqrt(1 / fan_in)
-        weight.normal_(std=std)  # cut at 2 as by torch 2.15's trunc_normal_; that of torch 2.11 draws other numbers
+        weight.normal_(
+            std=std
+        )  # cut at 2 as by torch 2.15's trunc_normal_; that of torch 2.11 draws other numbers
         while not weight.is_meta and (far := weight.abs() > 2).any():
             weight[far] = torch.empty_like(weight).normal_(std=std)[far]
 
@@ -49,12 +55,18 @@ class PatchEmbed(nn.Module):
         if not isinstance(images, torch.Tensor):
             raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}")
         if images.ndim != 4:
-            raise ValueError(f"images have 4 axes (B, C, H, W), got {images.ndim}: {tuple(images.shape)}")
+            raise ValueError(
+                f"images have 4 axes (B, C, H, W), got {images.ndim}: {tuple(images.shape)}"
+            )
         if not images.is_floating_point():
-            raise TypeError(f"pixels must be floating point, got {images.dtype}: scale them first, images.float() / 255")
+            raise TypeError(
+                f"pixels must be floating point, got {images.dtype}: scale them first, images.float() / 255"
+            )
         _, channels, *size = images.shape
         if channels != self.in_chans:
-            raise ValueError(f"the model takes {self.in_chans} channels, the images have {channels}")
+            raise ValueError(
+                f"the model takes {self.in_chans} channels, the images have {channels}"
+            )
         if tuple(size) != self.image_size:
             H, W = self.image_size
             raise ValueError(
@@ -75,7 +87,12 @@ class TokenEmbed(nn.Module):
     pos_embed: Tensor | None
 
     def __init__(
-        self, grid: tuple[int, int], embed_dim: int, class_token: bool = True, positions: str = "learned", dropout: float = 0
+        self,
+        grid: tuple[int, int],
+        embed_dim: int,
+        class_token: bool = True,
+        positions: str = "learned",
+        dropout: float = 0,
     ) -> None:
         super().__init__()
         check_choice("positions", positions, POSITIONS)
@@ -84,7 +101,9 @@ class TokenEmbed(nn.Module):
         if positions == "learned":
             self.pos_embed = nn.Parameter(nn.init.normal_(torch.empty(1, T, embed_dim), std=0.02))
         elif positions == "sincos":
-            with_class = F.pad(sincos_positions(grid, embed_dim), (0, 0, int(class_token), 0))  # the class token's: zeros
+            with_class = F.pad(
+                sincos_positions(grid, embed_dim), (0, 0, int(class_token), 0)
+            )  # the class token's: zeros
             self.register_buffer("pos_embed", with_class[None], persistent=False)
         else:
             self.pos_embed = None
@@ -92,7 +111,9 @@ class TokenEmbed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.cls_token is not None:
-            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)  # (B, T, D), the same token for all images
+            x = torch.cat(
+                [self.cls_token.expand(x.shape[0], -1, -1), x], dim=1
+            )  # (B, T, D), the same token for all images
         if self.pos_embed is not None:
             x = x + self.pos_embed
         return self.dropout(x)
@@ -108,7 +129,9 @@ def sincos_1d(length: int, dim: int) -> Tensor:
     torch.Size([5, 8])
     """
     if dim % 2:
-        raise ValueError(f"width {dim} does not split into sines and cosines: it must be a multiple of 2")
+        raise ValueError(
+            f"width {dim} does not split into sines and cosines: it must be a multiple of 2"
+        )
     frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
     return torch.cat([angles.sin(), angles.cos()], dim=1).float()
@@ -126,14 +149,18 @@ def sincos_positions(grid: tuple[int, int], dim: int) -> Tensor:
     torch.Size([6, 8])
     """
     if dim % 4:
-        raise ValueError(f"width {dim} does not split into sines and cosines of two axes: it must be a multiple of 4")
+        raise ValueError(
+            f"width {dim} does not split into sines and cosines of two axes: it must be a multiple of 4"
+        )
     rows, cols = grid
     by_row = sincos_1d(rows, dim // 2).repeat_interleave(cols, dim=0)
     by_col = sincos_1d(cols, dim // 2).repeat(rows, 1)
     return torch.cat([by_row, by_col], dim=1)
 
 
-def resize_positions(pos_embed: Tensor, grid: tuple[int, int], new_grid: tuple[int, int], like: str = "timm") -> Tensor:
+def resize_positions(
+    pos_embed: Tensor, grid: tuple[int, int], new_grid: tuple[int, int], like: str = "timm"
+) -> Tensor:
     """Interpolate learned position embeddings to another grid, to use images of another size (paper, section 3.2).
 
     pos_embed: (1, T, D), T = N or N + 1; a class token keeps its position embedding
@@ -150,10 +177,14 @@ def resize_positions(pos_embed: Tensor, grid: tuple[int, int], new_grid: tuple[i
     (rows, cols), (_, T, D) = grid, pos_embed.shape
     extra = T - rows * cols
     if extra not in (0, 1):
-        raise ValueError(f"{T} positions do not belong to a grid of {rows} x {cols} = {rows * cols} patches")
+        raise ValueError(
+            f"{T} positions do not belong to a grid of {rows} x {cols} = {rows * cols} patches"
+        )
     if tuple(grid) == tuple(new_grid):
         return pos_embed
     prefix, patches = pos_embed[:, :extra], pos_embed[:, extra:]
     x = patches.reshape(1, rows, cols, D).permute(0, 3, 1, 2)  # (1, D, rows, cols)
-    x = F.interpolate(x.float(), size=tuple(new_grid), **RESIZING[like]).to(pos_embed.dtype)  # (1, D, rows', cols')
+    x = F.interpolate(x.float(), size=tuple(new_grid), **RESIZING[like]).to(
+        pos_embed.dtype
+    )  # (1, D, rows', cols')
     return torch.cat([prefix, x.flatten(2).transpose(1, 2)], dim=1)  # (1, T', D)

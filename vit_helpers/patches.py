@@ -33,7 +33,9 @@ def patchify(images: Tensor, patch_size: int) -> Tensor:
     torch.Size([2, 64, 48])
     """
     if images.ndim != 4:
-        raise ValueError(f"images have 4 axes (B, C, H, W), got {images.ndim}: {tuple(images.shape)}")
+        raise ValueError(
+            f"images have 4 axes (B, C, H, W), got {images.ndim}: {tuple(images.shape)}"
+        )
     B, C, H, W = images.shape
     rows, cols = grid_size((H, W), patch_size)
     P = patch_size
@@ -56,14 +58,18 @@ def unpatchify(patches: Tensor, patch_size: int, image_size: int | tuple[int, in
     True
     """
     if patches.ndim != 3:
-        raise ValueError(f"patches have 3 axes (B, N, C*P*P), got {patches.ndim}: {tuple(patches.shape)}")
+        raise ValueError(
+            f"patches have 3 axes (B, N, C*P*P), got {patches.ndim}: {tuple(patches.shape)}"
+        )
     B, N, length = patches.shape
     rows, cols = grid_size(image_size, patch_size)
     P = patch_size
     if rows * cols != N:
         raise ValueError(f"{N} patches do not fill a grid of {rows} x {cols} = {rows * cols}")
     if length % (P * P):
-        raise ValueError(f"a patch of {length} numbers does not split into channels of {P} x {P} = {P * P}")
+        raise ValueError(
+            f"a patch of {length} numbers does not split into channels of {P} x {P} = {P * P}"
+        )
     C = length // (P * P)
     x = patches.reshape(B, rows, cols, C, P, P)
     x = x.permute(0, 3, 1, 4, 2, 5)  # (B, C, rows, P, cols, P)

@@ -65,7 +65,9 @@ class ViTConfig:
             fields[name] = check_int(name, getattr(self, name))
         fields["num_classes"] = check_int("num_classes", self.num_classes, least=0)
         if self.representation_size is not None:
-            fields["representation_size"] = check_int("representation_size", self.representation_size)
+            fields["representation_size"] = check_int(
+                "representation_size", self.representation_size
+            )
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # numpy's integers become Python's
         self.check()
@@ -77,13 +79,24 @@ class ViTConfig:
         check_choice("positions", self.positions, POSITIONS)
         check_choice("class_token", self.class_token, (True, False))
         if self.embed_dim % self.num_heads:
-            raise ValueError(f"width {self.embed_dim} does not split into {self.num_heads} equal heads")
+            raise ValueError(
+                f"width {self.embed_dim} does not split into {self.num_heads} equal heads"
+            )
         if self.pool == "cls" and not self.class_token:
-            raise ValueError('pool="cls" reads the class token, but class_token=False: choose pool="avg" or "none"')
-        for name, below in {"dropout": 1, "attn_dropout": 1, "norm_eps": 1, "mlp_ratio": math.inf}.items():
+            raise ValueError(
+                'pool="cls" reads the class token, but class_token=False: choose pool="avg" or "none"'
+            )
+        for name, below in {
+            "dropout": 1,
+            "attn_dropout": 1,
+            "norm_eps": 1,
+            "mlp_ratio": math.inf,
+        }.items():
             check_range(name, getattr(self, name), below)
         if int(self.embed_dim * self.mlp_ratio) < 1:
-            raise ValueError(f"mlp_ratio {self.mlp_ratio} leaves no hidden width at width {self.embed_dim}")
+            raise ValueError(
+                f"mlp_ratio {self.mlp_ratio} leaves no hidden width at width {self.embed_dim}"
+            )
 
     @classmethod
     def from_name(cls, name: str, **changes: Any) -> Self:
@@ -96,7 +109,9 @@ class ViTConfig:
         """
         size, _, patch = str(name).partition("/")
         if size not in SIZES or not patch.isdecimal():
-            raise ValueError(f"unknown model {name!r}, known: {', '.join(SIZES)}, each with a patch side, as in B/16")
+            raise ValueError(
+                f"unknown model {name!r}, known: {', '.join(SIZES)}, each with a patch side, as in B/16"
+            )
         fields: dict[str, Any] = {"patch_size": int(patch), **SIZES[size], **changes}
         return cls(**fields)
 
@@ -123,13 +138,21 @@ class ViT(nn.Module):
     pre_logits: nn.Module
     head: nn.Module
 
-    def __init__(self, config: ViTConfig, block: Callable[[int, int], nn.Module] | None = None) -> None:
+    def __init__(
+        self, config: ViTConfig, block: Callable[[int, int], nn.Module] | None = None
+    ) -> None:
         super().__init__()
         if not isinstance(config, ViTConfig):
-            raise TypeError(f"ViT takes a ViTConfig, got {type(config).__name__}: ViT(ViTConfig.from_name('B/16'))")
+            raise TypeError(
+                f"ViT takes a ViTConfig, got {type(config).__name__}: ViT(ViTConfig.from_name('B/16'))"
+            )
         c = self.config = config
         block = block or partial(
-            Block, mlp_ratio=c.mlp_ratio, dropout=c.dropout, attn_dropout=c.attn_dropout, norm_eps=c.norm_eps
+            Block,
+            mlp_ratio=c.mlp_ratio,
+            dropout=c.dropout,
+            attn_dropout=c.attn_dropout,
+            norm_eps=c.norm_eps,
         )
         self.patch_embed = PatchEmbed(c.image_size, c.patch_size, c.in_chans, c.embed_dim)
         self.token_embed = TokenEmbed(c.grid, c.embed_dim, c.class_token, c.positions, c.dropout)
@@ -181,7 +204,9 @@ class ViT(nn.Module):
             x = self.embed(images)
             for block in cast(Any, self.blocks):
                 if not hasattr(block, "attention_weights"):
-                    raise TypeError(f"{type(block).__name__} does not expose its weights: define attention_weights(x)")
+                    raise TypeError(
+                        f"{type(block).__name__} does not expose its weights: define attention_weights(x)"
+                    )
                 weights.append(block.attention_weights(x, **extra))
                 x = block(x, **extra)
         return weights

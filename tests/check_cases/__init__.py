@@ -38,7 +38,10 @@ class Answers(dict):
     """A table of answers. Joined by |, both tables keep their answers to the same message, where a dict would lose some."""
 
     def __or__(self, other):
-        both = {says: [*as_list(self[says]), *as_list(other[says])] for says in self.keys() & other.keys()}
+        both = {
+            says: [*as_list(self[says]), *as_list(other[says])]
+            for says in self.keys() & other.keys()
+        }
         return Answers({**self, **other, **both})
 
     def __ror__(self, other):
@@ -47,7 +50,10 @@ class Answers(dict):
 
 def each(change, table):
     """A table with every answer, or every one of several, changed."""
-    changed = {says: list(map(change, some)) if isinstance(some, list) else change(some) for says, some in table.items()}
+    changed = {
+        says: list(map(change, some)) if isinstance(some, list) else change(some)
+        for says, some in table.items()
+    }
     return Answers(changed)
 
 
@@ -63,7 +69,9 @@ class Program:
     def __call__(self, **parts):
         def put(match):
             before, name, default = match.groups("")
-            return before + parts.pop(name, default).replace("; ", f"\n{before}" if before else "; ")
+            return before + parts.pop(name, default).replace(
+                "; ", f"\n{before}" if before else "; "
+            )
 
         text = re.sub(r"(^ +)?\{\{(\w+): (.*?)\}\}", put, self.text, flags=re.M)
         assert not parts, f"the program has no {parts}"

@@ -110,7 +110,10 @@ def one_as_generator(base, options):
 
 
 def grid(baseline, options):
-    return [{**baseline, **dict(zip(options, values, strict=True))} for values in itertools.product(*options.values())]
+    return [
+        {**baseline, **dict(zip(options, values, strict=True))}
+        for values in itertools.product(*options.values())
+    ]
 
 
 def keeps(baseline, options, kept=[]):  # noqa: B006  that is the mistake

@@ -44,11 +44,15 @@ def by_loops(q, k, v):
         exps = torch.stack([torch.dot(query, key) / math.sqrt(len(query)) for key in k]).exp()
         rows.append(exps / exps.sum())
     weights = torch.stack(rows)
-    return torch.stack([sum(w * value for w, value in zip(row, v, strict=True)) for row in weights]), weights
+    return torch.stack(
+        [sum(w * value for w, value in zip(row, v, strict=True)) for row in weights]
+    ), weights
 
 
 def by_einsum(queries, keys, values, scale=None):
-    weights = torch.einsum("...td,...sd->...ts", queries, keys).mul(scale or queries.size(-1) ** -0.5)
+    weights = torch.einsum("...td,...sd->...ts", queries, keys).mul(
+        scale or queries.size(-1) ** -0.5
+    )
     weights = torch.softmax(weights, dim=weights.ndim - 1)
     return [torch.einsum("...ts,...sd->...td", weights, values), weights]
 
@@ -139,7 +143,9 @@ FUNCTION_WRONG = WEIGHTS_WRONG | written("q, k, v", globals(), {
     "the rows sum to 1, but": "soft(k_reshaped(q, k))", "the rows don't": "soft(scaled(q, k)) ** 2",
 })  # fmt: skip
 ATTENTION_WRONG = each(right_weights, VALUES_WRONG)
-ATTENTION_WRONG |= {says: lambda q, k, v, w=w: both(w(q, k, v), v) for says, w in FUNCTION_WRONG.items()}
+ATTENTION_WRONG |= {
+    says: lambda q, k, v, w=w: both(w(q, k, v), v) for says, w in FUNCTION_WRONG.items()
+}
 ATTENTION_WRONG |= written("q, k, v", globals(), {
     "return two results": ["soft(scaled(q, k))", '{"values": v}'], " of 3 for": "(*attention(q, k, v), v)",
     "gives the weights first": "both(soft(scaled(q, k)), v)[::-1]",
@@ -180,7 +186,9 @@ def flips(q, k, v, mask):
 
 MASK_RIGHT = [
     fill,
-    lambda q, k, v, mask: both(soft(torch.where(mask, scaled(q, k), torch.tensor(-torch.inf, dtype=q.dtype))), v),
+    lambda q, k, v, mask: both(
+        soft(torch.where(mask, scaled(q, k), torch.tensor(-torch.inf, dtype=q.dtype))), v
+    ),
     mask_bias,
     mask_renormalize,
     lambda q, k, v, m: (F.scaled_dot_product_attention(q, k, v, m), attention(q, k, v, m)[1]),
@@ -291,8 +299,13 @@ class Separate(nn.Module):
         return q, k, v
 
     def forward(self, tokens, mask=None):
-        q, k, v = (rearrange(f(tokens), "b t (h d) -> b h t d", h=self.heads) for f in (self.q, self.k, self.v))
-        return self.out(rearrange(F.scaled_dot_product_attention(*self.mix(q, k, v)), "b h t d -> b t (h d)"))
+        q, k, v = (
+            rearrange(f(tokens), "b t (h d) -> b h t d", h=self.heads)
+            for f in (self.q, self.k, self.v)
+        )
+        return self.out(
+            rearrange(F.scaled_dot_product_attention(*self.mix(q, k, v)), "b h t d -> b t (h d)")
+        )
 
 
 class HeadByHead(nn.Module):
@@ -302,7 +315,8 @@ class HeadByHead(nn.Module):
         super().__init__()
         width = 3 * dim // num_heads // layers
         self.heads = nn.ModuleList(
-            nn.ModuleList(nn.Linear(dim, width, bias=bias) for _ in range(layers)) for _ in range(num_heads)
+            nn.ModuleList(nn.Linear(dim, width, bias=bias) for _ in range(layers))
+            for _ in range(num_heads)
         )
         self.proj = nn.Linear(dim, dim)
 
@@ -316,7 +330,9 @@ class Torch(nn.Module):
 
     def __init__(self, dim, num_heads):
         super().__init__()
-        self.attn = nn.MultiheadAttention(dim, num_heads, batch_first=self.batch_first, **self.options)
+        self.attn = nn.MultiheadAttention(
+            dim, num_heads, batch_first=self.batch_first, **self.options
+        )
 
     def forward(self, x):
         return self.attn(x, x, x, need_weights=False)[0]
@@ -330,7 +346,10 @@ def of(base=Base, **changes):
 Planted = of(Torch, batch_first=False)
 TURNED = [
     of(Planted, forward=lambda self, x: Torch.forward(self, x.transpose(0, 1)).transpose(0, 1)),
-    of(Planted, forward=lambda self, x: torch.stack([self.attn(image, image, image)[0] for image in x])),
+    of(
+        Planted,
+        forward=lambda self, x: torch.stack([self.attn(image, image, image)[0] for image in x]),
+    ),
 ]
 
 
@@ -351,7 +370,9 @@ def by_lists(self, x):
 def by_slices(self, x):
     """Published: a head reads and projects only its slice of the token, and nothing mixes the heads."""
     slices = x.chunk(len(self.maps), -1)
-    return torch.cat([attention(*(f(z) for f in head))[0] for head, z in zip(self.maps, slices, strict=True)], -1)
+    return torch.cat(
+        [attention(*(f(z) for f in head))[0] for head, z in zip(self.maps, slices, strict=True)], -1
+    )
 
 
 def slices(dim, num_heads):
@@ -359,7 +380,10 @@ def slices(dim, num_heads):
     return nn.ModuleList(nn.ModuleList(nn.Linear(d, d) for _ in range(3)) for _ in range(num_heads))
 
 
-Lists = module(having(q=per_head, k=per_head, v=per_head, out=lambda dim, num_heads: nn.Linear(dim, dim)), by_lists)
+Lists = module(
+    having(q=per_head, k=per_head, v=per_head, out=lambda dim, num_heads: nn.Linear(dim, dim)),
+    by_lists,
+)
 Slices = module(having(maps=slices), by_slices)
 
 

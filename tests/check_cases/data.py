@@ -247,14 +247,18 @@ def blend_by_loop(x, y, K, share, partner):
 
 def blend_by_lerp(x, y, K, share, partner, spare=None):
     table = torch.zeros(len(y), K, dtype=x.dtype, device=x.device)
-    table.scatter_add_(1, y[:, None], share[:, None]).scatter_add_(1, y[partner][:, None], 1 - share[:, None])
+    table.scatter_add_(1, y[:, None], share[:, None]).scatter_add_(
+        1, y[partner][:, None], 1 - share[:, None]
+    )
     return torch.lerp(x[partner], x, share[:, None, None, None]), table
 
 
 def blend_by_numpy(x, y, K, s, p):
     x, s, eye = x.numpy(), s.numpy(), np.eye(K)
     images = s[:, None, None, None] * x + (1 - s)[:, None, None, None] * x[p.numpy()]
-    return torch.from_numpy(images), torch.from_numpy(s[:, None] * eye[y] + (1 - s)[:, None] * eye[y[p]])
+    return torch.from_numpy(images), torch.from_numpy(
+        s[:, None] * eye[y] + (1 - s)[:, None] * eye[y[p]]
+    )
 
 
 MIXUP = Program("""
@@ -306,8 +310,14 @@ def cut_by_loop(x, y, K, boxes, partner):
 
 
 def one_by_one(x, y, K, boxes, partner, extra=None):
-    pairs = ((x[[i, j]], y[[i, j]], K, boxes[[i, i]], torch.tensor([1, 0])) for i, j in enumerate(partner.tolist()))
-    return tuple(torch.cat([rows[:1] for rows in part]) for part in zip(*(cutmix(*pair) for pair in pairs), strict=True))
+    pairs = (
+        (x[[i, j]], y[[i, j]], K, boxes[[i, i]], torch.tensor([1, 0]))
+        for i, j in enumerate(partner.tolist())
+    )
+    return tuple(
+        torch.cat([rows[:1] for rows in part])
+        for part in zip(*(cutmix(*pair) for pair in pairs), strict=True)
+    )
 
 
 def holes(fill, x, b, p, read=False):

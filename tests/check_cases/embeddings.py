@@ -47,13 +47,17 @@ def conv_of(change=lambda x: x.flatten(2).mT, **options):
 
 def by_loop(self, x):
     P, (_, _, H, W) = self.sizes[0], x.shape
-    rows = [x[:, :, r : r + P, c : c + P].flatten(1) for r in range(0, H, P) for c in range(0, W, P)]
+    rows = [
+        x[:, :, r : r + P, c : c + P].flatten(1) for r in range(0, H, P) for c in range(0, W, P)
+    ]
     return torch.stack([self.proj(patch) for patch in rows], dim=1)
 
 
 def normed(**norms):
     init = having(**LINEAR | {"before": nothing, "after": nothing} | norms)
-    return module(init, lambda self, x: self.after(self.proj(self.before(patchify(x, self.sizes[0])))))
+    return module(
+        init, lambda self, x: self.after(self.proj(self.before(patchify(x, self.sizes[0]))))
+    )
 
 
 def before(P, C, D):
@@ -71,7 +75,9 @@ PATCH_RIGHT = [
     conv_of(),
     conv_of(lambda x: rearrange(x, "b d r s -> b (r s) d")),
     module(linear, by_loop),
-    module(plain_weights, lambda self, x: cut("b (r s) (c p q)")(x, self.sizes[0]) @ self.E + self.b),
+    module(
+        plain_weights, lambda self, x: cut("b (r s) (c p q)")(x, self.sizes[0]) @ self.E + self.b
+    ),
     module(lazy_conv, lambda self, x: self.proj(x).mT),
 ]
 PATCH_WRONG = each(conv_of, written("x", globals(), {
@@ -153,8 +159,16 @@ CLASS_RIGHT = [
     tokens_of(front),
     tokens_of(lambda self, x: torch.cat((self.cls.repeat(len(x), 1, 1), x), 1)),
     tokens_of(loop_front, flat_token),
-    tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)) + F.pad(self.cls.expand(1, 1, -1), (0, 0, 0, x.shape[1])), flat_token),
-    tokens_of(lambda self, x: torch.cat([self.cls(x.new_zeros(len(x), 1, dtype=torch.long)), x], dim=1), embedding),
+    tokens_of(
+        lambda self, x: (
+            F.pad(x, (0, 0, 1, 0)) + F.pad(self.cls.expand(1, 1, -1), (0, 0, 0, x.shape[1]))
+        ),
+        flat_token,
+    ),
+    tokens_of(
+        lambda self, x: torch.cat([self.cls(x.new_zeros(len(x), 1, dtype=torch.long)), x], dim=1),
+        embedding,
+    ),
     tokens_of(lambda self, x: torch.cat([repeat(self.cls, "1 1 d -> b 1 d", b=len(x)), x], dim=-2)),
 ]
 CLASS_WRONG = each(tokens_of, SHAPES_WRONG) | each(tokens_of, written("self, x", globals(), {
@@ -204,7 +218,8 @@ def embed_of(forward=front, add=lambda self, y: y + self.pos, init=None):
 
 
 by_table = having(
-    cls=lambda N, D: zeros(D), pos=lambda N, D: nn.Embedding.from_pretrained(torch.zeros(N + 1, D), freeze=False)
+    cls=lambda N, D: zeros(D),
+    pos=lambda N, D: nn.Embedding.from_pretrained(torch.zeros(N + 1, D), freeze=False),
 )
 positions_only = having(cls=lambda N, D: torch.zeros(1, 1, D), pos=lambda N, D: zeros(1, N + 1, D))
 
@@ -216,8 +231,17 @@ class Subclass(TokenEmbed):
 
 TOKEN_RIGHT = [
     embed_of(),
-    embed_of(loop_front, lambda self, y: y + self.pos(torch.arange(y.shape[1], device=y.device)), by_table),
-    module(both(), lambda self, x: torch.cat([(self.cls + self.pos[:, :1]).expand(len(x), -1, -1), x + self.pos[:, 1:]], 1)),
+    embed_of(
+        loop_front,
+        lambda self, y: y + self.pos(torch.arange(y.shape[1], device=y.device)),
+        by_table,
+    ),
+    module(
+        both(),
+        lambda self, x: torch.cat(
+            [(self.cls + self.pos[:, :1]).expand(len(x), -1, -1), x + self.pos[:, 1:]], 1
+        ),
+    ),
     Subclass,
 ]
 TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.items()} | {
@@ -265,15 +289,22 @@ def sincos_loop(grid, dim):
 def sincos_mesh(size, width, base=10000.0, refuses=True, power=lambda m: 2 / m, first=0):
     if width % 4 and refuses:
         raise ValueError(width)
-    r, c = torch.meshgrid(torch.arange(size[0]) + first, torch.arange(size[1]) + first, indexing="ij")
+    r, c = torch.meshgrid(
+        torch.arange(size[0]) + first, torch.arange(size[1]) + first, indexing="ij"
+    )
     w = base ** -(torch.arange(width // 4, dtype=torch.float64) * power(width // 2))
-    parts = [torch.cat([(x.flatten()[:, None] * w).sin(), (x.flatten()[:, None] * w).cos()], 1) for x in (r, c)]
+    parts = [
+        torch.cat([(x.flatten()[:, None] * w).sin(), (x.flatten()[:, None] * w).cos()], 1)
+        for x in (r, c)
+    ]
     return torch.cat(parts, 1)
 
 
 def reordered(order):
     """The right positions with the columns, as (axis, wave, frequency), in another order."""
-    return lambda grid, dim: rearrange(sincos_positions(grid, dim), f"n (a w i) -> {order}", a=2, w=2)
+    return lambda grid, dim: rearrange(
+        sincos_positions(grid, dim), f"n (a w i) -> {order}", a=2, w=2
+    )
 
 
 def one_wave(wave):
@@ -288,14 +319,20 @@ def one_wave(wave):
 
 
 def full_width(grid, dim):
-    return sincos_1d(grid[0], dim).repeat_interleave(grid[1], dim=0) + sincos_1d(grid[1], dim).repeat(grid[0], 1)
+    return sincos_1d(grid[0], dim).repeat_interleave(grid[1], dim=0) + sincos_1d(
+        grid[1], dim
+    ).repeat(grid[0], 1)
 
 
 EXPONENTS = written("m", globals(), {
     "-2i/D": "2 / (m + m)", "-4i/m": "1 / (m / 4)", "-i/D": "0.5 / m", "2i/m": "-1 / (m / 2)",
     "-2i/(m-2)": "1 / (m // 2 - 1)",
 })  # fmt: skip
-SINCOS_RIGHT = [sincos_loop, sincos_mesh, lambda grid, dim, base=10000: sincos_positions(grid, dim).double()]
+SINCOS_RIGHT = [
+    sincos_loop,
+    sincos_mesh,
+    lambda grid, dim, base=10000: sincos_positions(grid, dim).double(),
+]
 SINCOS_WRONG = {
     f"the exponent is {name}, but": lambda grid, dim, power=power: sincos_mesh(grid, dim, power=power).float()
     for name, power in EXPONENTS.items()
@@ -334,7 +371,9 @@ def parts_of(pos, grid):
     return pos[:, :n], pos[:, n:]
 
 
-def resized(pos, grid, new, to="1 r c d -> 1 d r c", back="1 d r c -> 1 (r c) d", method=None, **options):
+def resized(
+    pos, grid, new, to="1 r c d -> 1 d r c", back="1 d r c -> 1 (r c) d", method=None, **options
+):
     first, x = parts_of(pos, grid)
     x = rearrange(x.reshape(1, *grid, -1), to)
     x = (method or F.interpolate)(x, size=new, **({"mode": "bicubic"} | options))
@@ -343,7 +382,9 @@ def resized(pos, grid, new, to="1 r c d -> 1 d r c", back="1 d r c -> 1 (r c) d"
 
 def by_scale(pos, grid, new):
     first, x = parts_of(pos, grid)
-    x = F.interpolate(x.mT.unflatten(2, grid), scale_factor=(new[0] / grid[0], new[1] / grid[1]), mode="bicubic")
+    x = F.interpolate(
+        x.mT.unflatten(2, grid), scale_factor=(new[0] / grid[0], new[1] / grid[1]), mode="bicubic"
+    )
     return torch.cat([first, x.flatten(2).mT], 1)
 
 
@@ -370,7 +411,9 @@ def one_long_row(pos, grid, new):
 
 def class_token_too(pos, grid, new):
     n = pos.shape[1] - grid[0] * grid[1]
-    return F.interpolate(pos.transpose(1, 2), size=new[0] * new[1] + n, mode="linear").transpose(1, 2)
+    return F.interpolate(pos.transpose(1, 2), size=new[0] * new[1] + n, mode="linear").transpose(
+        1, 2
+    )
 
 
 def listed(more):
@@ -378,7 +421,9 @@ def listed(more):
 
     def answer(pos, grid, new):
         first, x = parts_of(pos, grid)
-        return torch.cat([first, torch.cat([x, *[more(x)] * new[0] * new[1]], 1)[:, : new[0] * new[1]]], 1)
+        return torch.cat(
+            [first, torch.cat([x, *[more(x)] * new[0] * new[1]], 1)[:, : new[0] * new[1]]], 1
+        )
 
     return answer
 

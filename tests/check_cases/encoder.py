@@ -168,7 +168,10 @@ Formula = module(  # matrices as the formula has them, z W1 + b1
     lambda self, x: F.gelu(x @ self.w1 + self.b1) @ self.w2 + self.b2,
 )  # fmt: skip
 Convolved = module(
-    having(fc1=lambda dim, hidden: nn.Conv1d(dim, hidden, 1), fc2=lambda dim, hidden: nn.Conv1d(hidden, dim, 1)),
+    having(
+        fc1=lambda dim, hidden: nn.Conv1d(dim, hidden, 1),
+        fc2=lambda dim, hidden: nn.Conv1d(hidden, dim, 1),
+    ),
     lambda self, x: self.fc2(F.gelu(self.fc1(x.mT))).mT,
 )
 
@@ -302,8 +305,16 @@ class Layer(nn.Module):
 
     def __init__(self, dim, num_heads):
         super().__init__()
-        options = {"dropout": 0.0, "activation": "gelu", "norm_first": True, "layer_norm_eps": 1e-6, **self.options}
-        self.layer = nn.TransformerEncoderLayer(dim, num_heads, 4 * dim, batch_first=True, **options)
+        options = {
+            "dropout": 0.0,
+            "activation": "gelu",
+            "norm_first": True,
+            "layer_norm_eps": 1e-6,
+            **self.options,
+        }
+        self.layer = nn.TransformerEncoderLayer(
+            dim, num_heads, 4 * dim, batch_first=True, **options
+        )
 
     def forward(self, x):
         return self.layer(x)
@@ -315,7 +326,10 @@ class Heads(nn.Module):
     def __init__(self, dim, num_heads, *widths):
         super().__init__()
         widths = widths or [dim] * 3
-        self.maps, self.out = nn.ModuleList(nn.Linear(dim, width) for width in widths), nn.Linear(dim, dim)
+        self.maps, self.out = (
+            nn.ModuleList(nn.Linear(dim, width) for width in widths),
+            nn.Linear(dim, dim),
+        )
         self.num_heads = num_heads
 
     def forward(self, x):
@@ -332,7 +346,9 @@ class Apart(LooseNorms):
 
 def way(function, base=Block):
     """A block that goes through its parts in another way."""
-    return of(base, forward=lambda self, x: function(x, self.norm1, self.attn, self.norm2, self.mlp))
+    return of(
+        base, forward=lambda self, x: function(x, self.norm1, self.attn, self.norm2, self.mlp)
+    )
 
 
 def on(function):
@@ -416,7 +432,9 @@ WAYS_WRONG = each(way, written("x, n, a, m, f", globals(), {
     "the norms come after the sums": [way(norm_last), of(Layer, options={"norm_first": False})],
     "the residual connections add normalized tokens": way(normed_stream),
 }  # fmt: skip
-BLOCK_WRONG = WAYS_WRONG | {f"the MLP: {says}": of(Block, make_mlp=cls) for says, cls in MLP_NUMBERS_WRONG.items()}
+BLOCK_WRONG = WAYS_WRONG | {
+    f"the MLP: {says}": of(Block, make_mlp=cls) for says, cls in MLP_NUMBERS_WRONG.items()
+}
 BLOCK_WRONG |= {  # the museum of attention, inside a block
     says: of(Block, attention=(cls if isinstance(cls, list) else [cls])[-1])
     for says, cls in attention_cases.MODULE_WRONG.items()

@@ -46,7 +46,11 @@ def asserts(H, W, P):
 NUM_RIGHT = [
     counted,
     guarded(lambda H, W, P: H * W // P**2),
-    guarded(lambda height, width, patch, verbose=False: len(range(0, height, patch)) * len(range(0, width, patch))),
+    guarded(
+        lambda height, width, patch, verbose=False: (
+            len(range(0, height, patch)) * len(range(0, width, patch))
+        )
+    ),
     guarded(lambda H, W, P: H / P * W / P),
     guarded(lambda H, W, P: np.int64(len(range(0, H, P)) * len(range(0, W, P)))),
     guarded(lambda H, W, P: torch.tensor(H * W // P // P)),
@@ -73,7 +77,12 @@ def loop(images, P):
     if H % P or W % P:
         raise ValueError("left over")
     places = [(y, x) for y in range(0, H, P) for x in range(0, W, P)]
-    return torch.stack([torch.stack([image[:, y : y + P, x : x + P].flatten() for y, x in places]) for image in images])
+    return torch.stack(
+        [
+            torch.stack([image[:, y : y + P, x : x + P].flatten() for y, x in places])
+            for image in images
+        ]
+    )
 
 
 def by_hand(x, P, channels=None):
@@ -112,7 +121,9 @@ def slow(x, P):
 
 
 def steps(images, patch_size=16, *, loud=False):
-    x = images.unfold(2, patch_size, patch_size).unfold(3, patch_size, patch_size)  # (B, C, rows, cols, P, P)
+    x = images.unfold(2, patch_size, patch_size).unfold(
+        3, patch_size, patch_size
+    )  # (B, C, rows, cols, P, P)
     return x.permute(0, 2, 3, 1, 4, 5).reshape(len(images), -1, images.shape[1] * patch_size**2)
 
 
@@ -124,7 +135,13 @@ def einops(to, wide=False):
 
 def square_only(x, P):
     """einops, rows and columns of the grid exchanged"""
-    return rearrange(x.reshape(len(x), x.shape[1], -1), "b c (s p r q) -> b (s r) (c p q)", p=P, q=P, s=x.shape[3] // P)
+    return rearrange(
+        x.reshape(len(x), x.shape[1], -1),
+        "b c (s p r q) -> b (s r) (c p q)",
+        p=P,
+        q=P,
+        s=x.shape[3] // P,
+    )
 
 
 def count(x, P):
@@ -139,7 +156,11 @@ CUT_RIGHT = [
     strict(one_hot),
     strict(slow),
     strict(steps),
-    strict(lambda x, P: torch.cat([torch.stack([q.flatten(1) for q in r.split(P, 3)], 1) for r in x.split(P, 2)], 1)),
+    strict(
+        lambda x, P: torch.cat(
+            [torch.stack([q.flatten(1) for q in r.split(P, 3)], 1) for r in x.split(P, 2)], 1
+        )
+    ),
 ]
 CUT_WRONG = each(einops, {
     "the patches run from top": "b (s r) (c p q)", "the channels come last": "b (r s) (p q c)",
@@ -183,7 +204,11 @@ CUT_WRONG = each(einops, {
 
 def back(p, P, size):
     (H, W), C = size, p.shape[2] // P**2
-    return p.reshape(len(p), H // P, W // P, C, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), C, H, W)
+    return (
+        p.reshape(len(p), H // P, W // P, C, P, P)
+        .permute(0, 3, 1, 4, 2, 5)
+        .reshape(len(p), C, H, W)
+    )
 
 
 def back_loop(p, P, size):
@@ -208,7 +233,12 @@ def by_einops(axes, to="b c (r p) (s q)", rows=0):
     return answer
 
 
-BACK_RIGHT = [back, back_loop, back_einops, lambda p, P, s: F.fold(p.transpose(1, 2), s, P, stride=P)]
+BACK_RIGHT = [
+    back,
+    back_loop,
+    back_einops,
+    lambda p, P, s: F.fold(p.transpose(1, 2), s, P, stride=P),
+]
 BACK_WRONG = written("p, P, s", globals(), {
     "one after another as rows of pixels": "p.flatten(1).unflatten(1, (-1, *s))",
     "use transpose(1, 2)": "F.fold(p.reshape(len(p), p.shape[2], -1), s, P, stride=P)",
@@ -250,7 +280,9 @@ def carried(conv, copy=lambda w: w.flatten(1), **style):
 
 def by_state(conv):
     linear = fresh(conv, bias=conv.bias is not None)
-    linear.load_state_dict({k: v.reshape(len(v), -1) if k == "weight" else v for k, v in conv.state_dict().items()})
+    linear.load_state_dict(
+        {k: v.reshape(len(v), -1) if k == "weight" else v for k, v in conv.state_dict().items()}
+    )
     return linear
 
 
@@ -264,7 +296,9 @@ def by_parameter(conv):
 def zero_bias(conv):
     linear = fresh(conv)
     linear.weight.data = conv.weight.data.flatten(1).clone()
-    linear.bias.data = torch.zeros_like(linear.bias) if conv.bias is None else conv.bias.data.clone()
+    linear.bias.data = (
+        torch.zeros_like(linear.bias) if conv.bias is None else conv.bias.data.clone()
+    )
     return linear
 
 
@@ -295,7 +329,9 @@ def tie(linear, conv):
 
 
 def set_bias(bias):
-    return changed(lambda linear, conv: linear.bias is not None and setattr(linear, "bias", bias(linear, conv)))
+    return changed(
+        lambda linear, conv: linear.bias is not None and setattr(linear, "bias", bias(linear, conv))
+    )
 
 
 def without_no_grad(conv):
@@ -312,7 +348,14 @@ def always_bias(conv):
     return linear
 
 
-LINEAR_RIGHT = [carried, by_state, by_parameter, zero_bias, by_deepcopy, lambda conv: carried(conv).eval()]
+LINEAR_RIGHT = [
+    carried,
+    by_state,
+    by_parameter,
+    zero_bias,
+    by_deepcopy,
+    lambda conv: carried(conv).eval(),
+]
 LINEAR_WRONG = written("conv", globals(), {
     "flatten(1) is enough": 'carried(conv, lambda w: rearrange(w, "d c p q -> d (p q c)"))',
     "y and x are swapped": 'carried(conv, lambda w: rearrange(w, "d c p q -> d (c q p)"))',
@@ -355,10 +398,14 @@ FIX_RIGHT = [
     cut(by_hand),
     cut(loop),
     cut(patchify),
-    lambda images, patch, extra=1: rearrange(images, "b c (r p) (s q) -> b (r s) c p q", p=patch, q=patch),
+    lambda images, patch, extra=1: rearrange(
+        images, "b c (r p) (s q) -> b (r s) c p q", p=patch, q=patch
+    ),
     lambda x, P: x.unfold(2, P, P).unfold(3, P, P).flatten(2, 3).transpose(1, 2),
 ]
-FIX_WRONG = {says: cut(wrong) for says, wrong in CUT_WRONG.items() if any(says in words for words in PLACES)} | {
+FIX_WRONG = {
+    says: cut(wrong) for says, wrong in CUT_WRONG.items() if any(says in words for words in PLACES)
+} | {
     "still the planted mistake": cut(square_only),
     "here the patches remain small images": by_hand,
     "in the wrong places": cut(lambda x, P: by_hand(x, P).roll(1, 1)),

@@ -10,7 +10,13 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from check_cases import Program
-from vit_helpers.scaling import activations, multiply_adds, parameters, training_bytes, training_multiply_adds
+from vit_helpers.scaling import (
+    activations,
+    multiply_adds,
+    parameters,
+    training_bytes,
+    training_multiply_adds,
+)
 from vit_helpers.vit import ViTConfig
 
 COUNTS = {
@@ -23,13 +29,19 @@ COUNTS = {
 
 def block_by_config(tokens, width, hidden):
     """A config whose model has as many tokens: a row of patches of one pixel."""
-    config = ViTConfig((1, tokens), 1, 1, 0, width, 1, 1, hidden / width, class_token=False, pool="avg")
-    return {part: n for part, n in multiply_adds(config).items() if part not in ("projection", "head")}
+    config = ViTConfig(
+        (1, tokens), 1, 1, 0, width, 1, 1, hidden / width, class_token=False, pool="avg"
+    )
+    return {
+        part: n for part, n in multiply_adds(config).items() if part not in ("projection", "head")
+    }
 
 
 def block_by_numpy(T, D, M):
     T, D, M = (np.int64(x) for x in (T, D, M))
-    return collections.OrderedDict(MLP=T * D * M * 2, output=T * D**2, mixing=T**2 * D, scores=T**2 * D, qkv=T * D**2 * 3)
+    return collections.OrderedDict(
+        MLP=T * D * M * 2, output=T * D**2, mixing=T**2 * D, scores=T**2 * D, qkv=T * D**2 * 3
+    )
 
 
 BLOCK = Program("""
@@ -86,7 +98,12 @@ def times_by_parts(config, factor):
     """Scores and mixing grow with T * T, the projection with the patches, the head not at all, the rest with T."""
     now, old = multiply_adds(config), config.num_tokens
     grows = ((old - config.class_token) * factor**2 + config.class_token) / old
-    power = dict.fromkeys(now, grows) | {"scores": grows**2, "mixing": grows**2, "projection": factor**2, "head": 1}
+    power = dict.fromkeys(now, grows) | {
+        "scores": grows**2,
+        "mixing": grows**2,
+        "projection": factor**2,
+        "head": 1,
+    }
     return sum(power[part] * n for part, n in now.items()) / sum(now.values())
 
 
@@ -173,7 +190,9 @@ def accumulate_by_torch(model, images, labels, parts):
 def accumulate_loader(model, images, labels, parts):
     model.zero_grad()
     total = 0
-    for x, y in DataLoader(TensorDataset(images, labels), batch_size=math.ceil(len(images) / parts)):
+    for x, y in DataLoader(
+        TensorDataset(images, labels), batch_size=math.ceil(len(images) / parts)
+    ):
         loss = F.cross_entropy(model.forward(x), y, reduction="sum").div(len(labels))
         loss.backward()
         total += loss.detach()
@@ -186,7 +205,9 @@ def accumulate_mixed(model, images, labels, parts):
     total = []
     model.zero_grad()
     for some in order.split(len(labels) // parts):
-        total.append(F.cross_entropy(model(images[some]), labels[some], reduction="sum") / len(order))
+        total.append(
+            F.cross_entropy(model(images[some]), labels[some], reduction="sum") / len(order)
+        )
         total[-1].backward()
     return sum(total).item()
 
@@ -196,7 +217,9 @@ def accumulate_func(model, images, labels, parts):
     model.zero_grad()
 
     def loss_of(weights, x, y):
-        return F.cross_entropy(torch.func.functional_call(model, weights, x), y) * (len(y) / len(labels))
+        return F.cross_entropy(torch.func.functional_call(model, weights, x), y) * (
+            len(y) / len(labels)
+        )
 
     for x, y in zip(images.chunk(parts), labels.chunk(parts), strict=True):
         gradients, loss = torch.func.grad_and_value(loss_of)(weights, x, y)
@@ -321,7 +344,9 @@ def needs(config, batch, **how):
 
 
 def batch_by_formula(config, gibibytes):
-    return int(max(0, (gibibytes * 2**30 - needs(config, 0)) // training_bytes(config, 1)["activations"]))
+    return int(
+        max(0, (gibibytes * 2**30 - needs(config, 0)) // training_bytes(config, 1)["activations"])
+    )
 
 
 def batch_by_loop(enough=lambda need, room: need <= room, start=0, ahead=1):

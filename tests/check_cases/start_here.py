@@ -33,10 +33,15 @@ WRONG = {
         "means something else, and + is computed before it": lambda H, P: H // P ^ 2 + 1,
         "while ^ means something else": lambda H, P: 1 + (H // P ^ 2),
         "the same for every size": lambda H, P: 17,
-        "count the patches along one side first": lambda H, P: {(8, 2): 17, (224, 16): 197}.get((H, P), H - P),
+        "count the patches along one side first": lambda H, P: {(8, 2): 17, (224, 16): 197}.get(
+            (H, P), H - P
+        ),
         "gives '17'": lambda H, P: "17",
         "gives nan": lambda H, P: math.nan,
-        "it should give a whole number": [lambda H, P: torch.zeros(3), lambda H, P: (H / P) ** 2 + 1.5],
+        "it should give a whole number": [
+            lambda H, P: torch.zeros(3),
+            lambda H, P: (H / P) ** 2 + 1.5,
+        ],
         "raises AssertionError: nonsense": asserts,
         "got 197; pass the function": 197,
     }

@@ -121,7 +121,11 @@ def by_closure(model, images, labels, optimizer, max_norm):
     return optimizer.step(closure).item()
 
 
-CLIPPING = {"clip_grad_norm_": clip_grad_norm_, "clip_grad_value_": clip_grad_value_, "evaluate": evaluate}
+CLIPPING = {
+    "clip_grad_norm_": clip_grad_norm_,
+    "clip_grad_value_": clip_grad_value_,
+    "evaluate": evaluate,
+}
 STEP = Program("""
 def answer(model, images, labels, optimizer, max_norm):
     weights, groups = list(model.parameters()), [group["params"] for group in optimizer.param_groups]
@@ -398,4 +402,9 @@ RIGHT = {
         ),
     ],
 }  # fmt: skip
-WRONG = {"schedule": SCHEDULE_WRONG, "train_step": STEP_WRONG, "accuracy": ACCURACY_WRONG, "fixed": FIXED_WRONG}
+WRONG = {
+    "schedule": SCHEDULE_WRONG,
+    "train_step": STEP_WRONG,
+    "accuracy": ACCURACY_WRONG,
+    "fixed": FIXED_WRONG,
+}

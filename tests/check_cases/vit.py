@@ -29,10 +29,24 @@ def stops(B, C, H, W, P, D, K, N=None, T=None, long=None):
 
 def by_building(B, C, H, W, P, D, K, heads=1):
     with torch.device("meta"):
-        config = ViTConfig(image_size=(H, W), patch_size=P, in_chans=C, num_classes=K, embed_dim=D, depth=1, num_heads=heads)
+        config = ViTConfig(
+            image_size=(H, W),
+            patch_size=P,
+            in_chans=C,
+            num_classes=K,
+            embed_dim=D,
+            depth=1,
+            num_heads=heads,
+        )
         model, images = ViT(config), torch.zeros(B, C, H, W)
         features = model.forward_features(images)
-        made = [model.patch_embed(images), model.embed(images), features, model.pool(features), model(images)]
+        made = [
+            model.patch_embed(images),
+            model.embed(images),
+            features,
+            model.pool(features),
+            model(images),
+        ]
     return [(B, len(model.token_embed.pos_embed[0]) - 1, C * P * P), *(x.shape for x in made)]
 
 
@@ -185,14 +199,25 @@ READ_WRONG = written("z, n, h, p", globals(), {
 # vit_parameters
 
 
-def counted(image_size, patch_size, in_chans, embed_dim, depth, num_classes, without=(), more=lambda N, P, D, L, K: 0):
+def counted(
+    image_size,
+    patch_size,
+    in_chans,
+    embed_dim,
+    depth,
+    num_classes,
+    without=(),
+    more=lambda N, P, D, L, K: 0,
+):
     """The right count, without some parts; more: (N, C * P * P, D, L, K) -> what is added."""
     N, D, P = (image_size // patch_size) ** 2, embed_dim, in_chans * patch_size**2
     parts = {
         "projection": P * D + D, "class": D, "positions": (N + 1) * D, "norm": 2 * D, "head": (D + 1) * num_classes,
         "blocks": depth * (12 * D * D + 13 * D),
     }  # fmt: skip
-    return sum(n for part, n in parts.items() if part not in without) + more(N, P, D, depth, num_classes)
+    return sum(n for part, n in parts.items() if part not in without) + more(
+        N, P, D, depth, num_classes
+    )
 
 
 def without(*parts):
@@ -211,7 +236,9 @@ def count_by_building(image_size, patch_size, in_chans, embed_dim, depth, num_cl
 
 def counting_patches(says):
     """The right count but for the number of patches."""
-    return lambda H, P, C, D, L, K: counted(H, P, C, D, L, K) + int(NUM_WRONG[says](H, H, P) - H // P * (H // P)) * D
+    return lambda H, P, C, D, L, K: (
+        counted(H, P, C, D, L, K) + int(NUM_WRONG[says](H, H, P) - H // P * (H // P)) * D
+    )
 
 
 COUNT_RIGHT = [
@@ -219,7 +246,9 @@ COUNT_RIGHT = [
     count_by_building,
     lambda *sizes, ratio=4.0: float(counted(*sizes)),
     lambda *sizes: torch.tensor(counted(*sizes)),
-    lambda side, p, c, d, depth, k: sum([(side // p) ** 2 * d, d * c * p * p, 5 * d, depth * d * (12 * d + 13), k * d + k]),
+    lambda side, p, c, d, depth, k: sum(
+        [(side // p) ** 2 * d, d * c * p * p, 5 * d, depth * d * (12 * d + 13), k * d + k]
+    ),
 ]
 COUNT_WRONG = each(off_by, written("N, P, D, L, K", globals(), {
     "the positions of the N patches are missing": "-N * D", "only one block is counted": "-(L - 1) * (12 * D * D + 13 * D)",
@@ -266,7 +295,13 @@ class Base(nn.Module):
 
     def __init__(self, image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads):
         super().__init__()
-        self.D, self.K, self.L, self.P, self.h = embed_dim, num_classes, depth, patch_size, num_heads
+        self.D, self.K, self.L, self.P, self.h = (
+            embed_dim,
+            num_classes,
+            depth,
+            patch_size,
+            num_heads,
+        )
         self.patch_embed = PatchEmbed(image_size, patch_size, in_chans, embed_dim)
         self.N = self.patch_embed.grid[0] * self.patch_embed.grid[1]
         self.token_embed = self.tokens()
@@ -327,31 +362,45 @@ class Written(nn.Module):
         self.p, self.heads, self.N = p, heads, (size // p) ** 2
         self.E, self.b = nn.Parameter(torch.randn(c * p * p, d) / 10), nn.Parameter(torch.zeros(d))
         self.cls, self.pos = nn.Parameter(torch.zeros(1, d)), nn.Embedding(self.N + 1, d)
-        self.qkvo = nn.ModuleList(nn.ModuleList(nn.Linear(d, d) for _ in range(4)) for _ in range(depth))
-        self.mlps = nn.ModuleList(nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d)) for _ in range(depth))
+        self.qkvo = nn.ModuleList(
+            nn.ModuleList(nn.Linear(d, d) for _ in range(4)) for _ in range(depth)
+        )
+        self.mlps = nn.ModuleList(
+            nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d)) for _ in range(depth)
+        )
         self.lns = nn.ModuleList(nn.LayerNorm(d, eps=1e-6) for _ in range(2 * depth + 1))
         self.out = nn.Linear(d, k)
 
     def forward(self, x):
         x = rearrange(x, "b c (i p) (j q) -> b (i j) (c p q)", p=self.p, q=self.p) @ self.E + self.b
-        x = torch.cat([self.cls.repeat(len(x), 1, 1), x], dim=1) + self.pos(torch.arange(self.N + 1))
+        x = torch.cat([self.cls.repeat(len(x), 1, 1), x], dim=1) + self.pos(
+            torch.arange(self.N + 1)
+        )
         for i, (parts, mlp) in enumerate(zip(self.qkvo, self.mlps, strict=True)):
             z = self.lns[2 * i](x)
             q, k, v = (rearrange(f(z), "b t (h d) -> b h t d", h=self.heads) for f in parts[:3])
-            x = x + parts[3](rearrange(F.scaled_dot_product_attention(q, k, v), "b h t d -> b t (h d)"))
+            x = x + parts[3](
+                rearrange(F.scaled_dot_product_attention(q, k, v), "b h t d -> b t (h d)")
+            )
             x = x + mlp(self.lns[2 * i + 1](x))
         return self.out(self.lns[-1](x)[:, 0])
 
 
 def the_room(*sizes):
     image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads = sizes
-    return ViT(ViTConfig(image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads))
+    return ViT(
+        ViTConfig(image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads)
+    )
 
 
 class HeadAsMatrix(Base):
     def __init__(self, *sizes):
         super().__init__(*sizes)
-        self.head, self.W, self.b = None, nn.Parameter(torch.zeros(self.D, self.K)), nn.Parameter(torch.zeros(self.K))
+        self.head, self.W, self.b = (
+            None,
+            nn.Parameter(torch.zeros(self.D, self.K)),
+            nn.Parameter(torch.zeros(self.K)),
+        )
 
     def read(self, z):
         return self.norm(z)[:, 0] @ self.W + self.b
@@ -373,8 +422,14 @@ def with_part(place, part):
 def short_positions(N, D, first=lambda D: 0):
     """N positions, and first of all one for the class token, in a parameter of its own."""
     return module(
-        having(cls_token=lambda: zeros(1, 1, D), pos_embed=lambda: zeros(1, N, D), first=lambda: first(D)),
-        lambda self, x: torch.cat([self.cls_token.expand(len(x), -1, -1) + self.first, x + self.pos_embed], dim=1),
+        having(
+            cls_token=lambda: zeros(1, 1, D),
+            pos_embed=lambda: zeros(1, N, D),
+            first=lambda: first(D),
+        ),
+        lambda self, x: torch.cat(
+            [self.cls_token.expand(len(x), -1, -1) + self.first, x + self.pos_embed], dim=1
+        ),
     )()
 
 
@@ -383,7 +438,9 @@ def embeds(order):
 
     def embed(self, images):
         token = self.token_embed
-        return order(token.cls_token.expand(len(images), -1, -1), self.patch_embed(images), token.pos_embed)
+        return order(
+            token.cls_token.expand(len(images), -1, -1), self.patch_embed(images), token.pos_embed
+        )
 
     return of(embed=embed)
 
@@ -424,13 +481,17 @@ def pile_of(block):
 
 def cut_as(pattern):
     return of(
-        embed=lambda self, images: self.token_embed(self.patch_embed.proj(rearrange(images, pattern, p=self.P, q=self.P)))
+        embed=lambda self, images: self.token_embed(
+            self.patch_embed.proj(rearrange(images, pattern, p=self.P, q=self.P))
+        )
     )
 
 
 def swapped(self, z):
     """The last norm's weight added, its bias multiplied."""
-    return self.head((F.layer_norm(run(self.blocks, z), z.shape[-1:]) * self.norm.bias + self.norm.weight)[:, 0])
+    return self.head(
+        (F.layer_norm(run(self.blocks, z), z.shape[-1:]) * self.norm.bias + self.norm.weight)[:, 0]
+    )
 
 
 def after(change):
@@ -453,7 +514,10 @@ MODEL_RIGHT = [
     of(read=lambda self, z: self.head(self.norm(z[:, 0]))),
     encodes(lambda blocks, z: torch.cat([run(blocks, image[None]) for image in z])),
 ]
-BLOCK_WRONG = {says: cls[-1] if isinstance(cls, list) else cls for says, cls in encoder_cases.BLOCK_WRONG.items()}
+BLOCK_WRONG = {
+    says: cls[-1] if isinstance(cls, list) else cls
+    for says, cls in encoder_cases.BLOCK_WRONG.items()
+}
 OF_BLOCKS = list(PASSES["block"])[1:]  # the first is the model's own
 MODEL_WRONG = each(reads, written("x, head", globals(), {
     "D numbers, so the head is missing": "x[:, 0]", "a result for every token": "head(x)",

@@ -42,7 +42,9 @@ def run(args: Namespace) -> None:
     print("about 0.7 hours of one thread, if nothing is stored yet", flush=True)
     for goal, kind, seed in product(args.goals, KINDS, range(args.seeds)):
         find_or_measure(args.out, cross_validate, goal=goal, folds=kind, seed=seed)
-    print(f"\n{summary(pd.read_csv(args.out)).to_string(float_format='{:.4f}'.format)}\n\nrows: {args.out}")
+    print(
+        f"\n{summary(pd.read_csv(args.out)).to_string(float_format='{:.4f}'.format)}\n\nrows: {args.out}"
+    )
 
 
 def draw_folds(count: int, kind: str, seed: int) -> list[Tensor]:
@@ -69,7 +71,10 @@ def cross_validate(goal: str, folds: str, seed: int) -> dict[str, Any]:
         logits, labels = predict(with_tta(model, settings), data.batches("test", 512))
         right[rows] = logits.argmax(1) == labels
     row = {"accuracy": right.float().mean().item(), "seconds": seconds, "right": pack(right)}
-    return row | {"machine": f"{processor()}, 1 thread, torch {torch.__version__}", "date": date.today().isoformat()}
+    return row | {
+        "machine": f"{processor()}, 1 thread, torch {torch.__version__}",
+        "date": date.today().isoformat(),
+    }
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
@@ -78,7 +83,12 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     for (goal, kind), group in rows.groupby(["goal", "folds"], sort=False):
         effect = effect_of(np.stack([unpack(text) for text in group["right"]])).row()
         lines[goal, kind] = {"n": len(group), **effect, "seconds": group["seconds"].mean() / FOLDS}
-    names = {"n": "seeds", "difference": "accuracy", "seeds": "error due to seeds", "images": "error due to images"}
+    names = {
+        "n": "seeds",
+        "difference": "accuracy",
+        "seeds": "error due to seeds",
+        "images": "error due to images",
+    }
     return pd.DataFrame.from_dict(lines, orient="index").rename(columns=names)
 
 

@@ -27,7 +27,11 @@ from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.presets import MIX
 from vit_helpers.vit import ViT, ViTConfig
 
-NOTHING = ("constant prediction", "stuck at ln K", "no better than guessing")  # any is right if nothing was learned
+NOTHING = (
+    "constant prediction",
+    "stuck at ln K",
+    "no better than guessing",
+)  # any is right if nothing was learned
 STEPS, BATCH, LARGEST = 120, 50, 0.8  # LARGEST: share of a class where a fault is planted
 FIRST = 13000  # seed of the stored results; the rules were changed after smaller ones
 
@@ -108,7 +112,9 @@ HALF = partial(relabel, share=0.5)
 L2 = {"optimizer": "adam_l2", "weight_decay": 1.0, "token_lr_mult": 1.0, "schedule": "constant"}
 FAULTS = {
     "none": Fault(("healthy",)),
-    "softmax before the loss": Fault(("softmax twice",), wrap=lambda model: nn.Sequential(model, nn.Softmax(1))),
+    "softmax before the loss": Fault(
+        ("softmax twice",), wrap=lambda model: nn.Sequential(model, nn.Softmax(1))
+    ),
     "labels of other images": Fault(NOTHING, split=relabel),
     "black images": Fault(NOTHING, pixels=0.0),
     "rate far too high": Fault(NOTHING, {"lr": 1.0, "optimizer": "adamw"}),
@@ -116,8 +122,12 @@ FAULTS = {
     "L2 inside Adam": Fault(NOTHING, L2),
     "no gradient": Fault(NOTHING, wrap=Detached),
     "pairs of other images": Fault(("stuck at ln(batch size)",), loss=other_pairs),
-    "places of other patches": Fault(("stuck at ln(patches)",), wrap=Places, loss=other_places, validated=False),
-    "learned by heart": Fault(("overfitting",), split=HALF, changes={"images": 100, "mix": "none"}, augment=None),
+    "places of other patches": Fault(
+        ("stuck at ln(patches)",), wrap=Places, loss=other_places, validated=False
+    ),
+    "learned by heart": Fault(
+        ("overfitting",), split=HALF, changes={"images": 100, "mix": "none"}, augment=None
+    ),
     "half of the labels wrong": Fault(("underfitting",), split=HALF, both=True),
 }
 
@@ -147,7 +157,10 @@ def draw_split(source: Split, plan: Plan, count: int) -> Split:
     for digit, n in zip(plan.digits, counts, strict=True):
         pool = (source.labels == digit).nonzero()[:, 0]
         rows.append(pool[torch.randint(len(pool), (n,))])
-    return Split(source.images[torch.cat(rows)], torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)))
+    return Split(
+        source.images[torch.cat(rows)],
+        torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)),
+    )
 
 
 def train(name: str, seed: int) -> dict[str, object]:
@@ -157,17 +170,33 @@ def train(name: str, seed: int) -> dict[str, object]:
     set_seed(seed)
     images = fault.split(draw_split(sources()[0], plan, plan.images))
     K, epochs = len(plan.digits), round(STEPS / -(-len(images) // BATCH))
-    model = fault.wrap(ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=K, depth=1)))
+    model = fault.wrap(
+        ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=K, depth=1))
+    )
     mix = None if fault.loss else MIX[plan.mix]
     mix = mix and partial(mix, num_classes=K)
     recipe = Recipe(epochs=epochs, label_smoothing=plan.label_smoothing, optimizer="muon")
     held_out = draw_split(sources()[1], plan, plan.validation_images)
-    validation = Batches(fault.split(held_out) if fault.both else held_out, 512, fault.prepare) if fault.validated else None
-    batches, recipe = Batches(images, BATCH, fault.prepare, True, fault.augment, mix), replace(recipe, **fault.recipe)
+    validation = (
+        Batches(fault.split(held_out) if fault.both else held_out, 512, fault.prepare)
+        if fault.validated
+        else None
+    )
+    batches, recipe = (
+        Batches(images, BATCH, fault.prepare, True, fault.augment, mix),
+        replace(recipe, **fault.recipe),
+    )
     history = fit(model, batches, validation, recipe, loss_fn=fault.loss, report=lambda row: None)
     last, symptom = history[-1], diagnose(history).symptom
     drawn = {key: value for key, value in vars(plan).items() if key not in ("digits", "shares")}
-    row = {"fault": name, "seed": seed, "classes": K, "smallest": min(plan.shares), "largest": max(plan.shares), **drawn}
+    row = {
+        "fault": name,
+        "seed": seed,
+        "classes": K,
+        "smallest": min(plan.shares),
+        "largest": max(plan.shares),
+        **drawn,
+    }
     row |= {"loss": last.loss, "accuracy": last.accuracy, "val_accuracy": last.val_accuracy}
     return row | {"symptom": symptom, "right": symptom in fault.symptoms}
 
@@ -175,7 +204,9 @@ def train(name: str, seed: int) -> dict[str, object]:
 def add_arguments(parser: ArgumentParser) -> None:
     add_out(parser, "diagnosis.csv", seeds=20)
     parser.add_argument("--first", type=int, default=FIRST, help=f"first seed (default: {FIRST})")
-    parser.add_argument("--fault", choices=FAULTS, nargs="*", default=FAULTS, help="only these (default: all)")
+    parser.add_argument(
+        "--fault", choices=FAULTS, nargs="*", default=FAULTS, help="only these (default: all)"
+    )
 
 
 def seeds(name: str, first: int, count: int) -> Iterable[int]:
@@ -186,7 +217,10 @@ def seeds(name: str, first: int, count: int) -> Iterable[int]:
 
 def run(args: Namespace) -> None:
     torch.set_num_threads(1)
-    table = store((train(name, s) for name in args.fault for s in seeds(name, args.first, args.seeds)), args.out)
+    table = store(
+        (train(name, s) for name in args.fault for s in seeds(name, args.first, args.seeds)),
+        args.out,
+    )
     print(table.groupby("fault", sort=False)["right"].agg(["sum", "count"]).to_string())
 
 

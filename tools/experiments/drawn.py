@@ -40,14 +40,25 @@ Drawing = tuple[Any, str, int]  # (H, W) from 0 to 1, the kind, the digit (-1: n
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--choosing", action="store_true", help="report on the strokes for choosing recipes")
-    parser.add_argument("--weights", type=Path, default=Path("weights"), help="their folder (default: weights)")
+    parser.add_argument(
+        "--choosing", action="store_true", help="report on the strokes for choosing recipes"
+    )
+    parser.add_argument(
+        "--weights", type=Path, default=Path("weights"), help="their folder (default: weights)"
+    )
     add_out(parser, "drawn.csv", seeds=3)
 
 
 def run(args: Namespace) -> None:
     drawings = drawings_for("choosing" if args.choosing else "frozen")
-    table = store((row for seed in range(args.seeds) for row in train_and_score(seed, drawings, args.weights)), args.out)
+    table = store(
+        (
+            row
+            for seed in range(args.seeds)
+            for row in train_and_score(seed, drawings, args.weights)
+        ),
+        args.out,
+    )
     digits, scribbles = table[table["digit"] >= 0], table[table["digit"] < 0]
     print("mean and standard deviation over the seeds; of digits, then of scribbles")
     for some, column, by in ((digits, "accuracy", "kind"), (digits, "accuracy", "digit"), (digits, "confidence", "kind"),
@@ -60,19 +71,35 @@ def drawings_for(part: str) -> list[Drawing]:
     """What recipes are compared with, "choosing": 60 strokes of each digit, 60 scribbles, and two sheets of digits; or what
     the model is tested with, "frozen": 20 strokes of each kind and digit, 200 scribbles, and three sheets of digits"""
     count = COUNTS[part]
-    strokes = strokes_frozen.drawings(count) if part == "frozen" else strokes_choosing.drawings(SETTINGS[part], count)
+    strokes = (
+        strokes_frozen.drawings(count)
+        if part == "frozen"
+        else strokes_choosing.drawings(SETTINGS[part], count)
+    )
     return reduced(chain(handwriting(part), strokes))
 
 
 def reduced(drawings: Iterable[Drawing]) -> list[Drawing]:
     """Drawings of any size as the pixels (16, 16) that the model reads"""
-    return [(reduce_ink(torch.as_tensor(ink).float().clamp(0, 1)), kind, digit) for ink, kind, digit in drawings]
+    return [
+        (reduce_ink(torch.as_tensor(ink).float().clamp(0, 1)), kind, digit)
+        for ink, kind, digit in drawings
+    ]
 
 
 def over_seeds(table: pd.DataFrame, by: str, column: str) -> pd.DataFrame:
     """Mean and standard deviation over the seeds of a column's mean over all images, for each value of another"""
-    total = table.assign(total=table[column] * table["images"]).groupby([by, "seed"], sort=False)[["total", "images"]].sum()
-    return (total["total"] / total["images"]).groupby(level=by, sort=False).agg(["mean", "std"]).round(4)
+    total = (
+        table.assign(total=table[column] * table["images"])
+        .groupby([by, "seed"], sort=False)[["total", "images"]]
+        .sum()
+    )
+    return (
+        (total["total"] / total["images"])
+        .groupby(level=by, sort=False)
+        .agg(["mean", "std"])
+        .round(4)
+    )
 
 
 def train_and_score(seed: int, drawings: list[Drawing], folder: Path) -> Iterator[dict[str, Any]]:
@@ -89,28 +116,51 @@ def train(seed: int) -> Pretrained:
     images, targets = training_images(np.random.default_rng(seed), **SETTINGS["images"])
     set_seed(seed)  # again: however many drawings there are, a seed begins with the same weights
     preprocess = Preprocess((16, 16), (16, 16), "bicubic", *mean_and_std(images))
-    batches = Batches(Split(images, targets), 128, preprocess.normalize, shuffle=True, augment=augment)
+    batches = Batches(
+        Split(images, targets), 128, preprocess.normalize, shuffle=True, augment=augment
+    )
     model = ViT(ViTConfig(**SETTINGS["model"]))
-    fit(model, batches, None, Recipe(**SETTINGS["recipe"]), report=lambda epoch: print(f"seed {seed}", epoch, flush=True))
+    fit(
+        model,
+        batches,
+        None,
+        Recipe(**SETTINGS["recipe"]),
+        report=lambda epoch: print(f"seed {seed}", epoch, flush=True),
+    )
     return Pretrained(model.eval(), preprocess, tuple("0123456789"))
 
 
 def augment(images: Tensor) -> Tensor:
     """Move images a little, with fainter ink, and one in five as coarse as 8 x 8: (B, 1, H, W) -> (B, 1, H, W)"""
-    moved = random_affine(images, degrees=3, scale=0.05) * torch.empty(len(images), 1, 1, 1).uniform_(0.75, 1)
-    return torch.where(torch.rand(len(images), 1, 1, 1) < 0.2, F.interpolate(F.avg_pool2d(moved, 2), scale_factor=2), moved)
+    moved = random_affine(images, degrees=3, scale=0.05) * torch.empty(
+        len(images), 1, 1, 1
+    ).uniform_(0.75, 1)
+    return torch.where(
+        torch.rand(len(images), 1, 1, 1) < 0.2,
+        F.interpolate(F.avg_pool2d(moved, 2), scale_factor=2),
+        moved,
+    )
 
 
-def training_images(rng: np.random.Generator, strokes: int, scribbles: int, digits: int) -> tuple[Tensor, Tensor]:
+def training_images(
+    rng: np.random.Generator, strokes: int, scribbles: int, digits: int
+) -> tuple[Tensor, Tensor]:
     """So many of each: images (n, 1, 16, 16), and targets (n, 10): a digit, or for a scribble all ten alike"""
     drawn = (draw_digit(SETTINGS["training"][str(i % 10)], rng) for i in range(strokes))
     canvases = chain(drawn, (draw_scribble(rng) for _ in range(scribbles)))
     written, labels = zip(*((ink, digit) for ink, _, digit in handwriting("training")), strict=True)
     rows = torch.randint(len(written), (digits,))
     inks = torch.stack(written)[rows]
-    mixed = (old if i % 3 == 0 else new for i, (old, new) in enumerate(zip(inks, rewrite(inks), strict=True)))
-    images = torch.empty(strokes + scribbles + digits, 1, 16, 16)  # first: small tensors between large ones fragment memory
-    for image, ink in zip(images, chain((torch.tensor(np.array(x)) / 255 for x in canvases), mixed), strict=True):
+    mixed = (
+        old if i % 3 == 0 else new
+        for i, (old, new) in enumerate(zip(inks, rewrite(inks), strict=True))
+    )
+    images = torch.empty(
+        strokes + scribbles + digits, 1, 16, 16
+    )  # first: small tensors between large ones fragment memory
+    for image, ink in zip(
+        images, chain((torch.tensor(np.array(x)) / 255 for x in canvases), mixed), strict=True
+    ):
         image[0] = reduce_ink(ink)
     targets = [F.one_hot(torch.arange(strokes) % 10, 10), torch.full((scribbles, 10), 0.1)]
     return images, torch.cat([*targets, F.one_hot(torch.tensor(labels)[rows], 10)])
@@ -138,7 +188,9 @@ def rewrite(inks: Tensor, side: int = 48) -> Tensor:
     moved = F.grid_sample(large, grid, align_corners=False)
     moved = moved / moved.amax((1, 2, 3), keepdim=True)
     sharp = torch.sigmoid((moved[:, 0] - level[:, None, None]) * sharpness[:, None, None])
-    return torch.where(torch.rand(n, 1, 1) < 0.3, moved[:, 0].clamp(0, 1), sharp * (moved[:, 0] > 0.05))
+    return torch.where(
+        torch.rand(n, 1, 1) < 0.3, moved[:, 0].clamp(0, 1), sharp * (moved[:, 0] > 0.05)
+    )
 
 
 @torch.no_grad()
@@ -148,8 +200,12 @@ def score(trained: Pretrained, drawings: Iterable[Drawing]) -> Iterator[dict[str
     images = torch.stack(pixels)[:, None]
     confidence, read = trained.model(trained.preprocess.normalize(images)).softmax(dim=1).max(dim=1)
     right = read == torch.tensor(digits)
-    table = pd.DataFrame({"kind": kinds, "digit": digits, "images": 1, "accuracy": right, "confidence": confidence})
-    means = table.groupby(["kind", "digit"], sort=False).agg({"images": "sum", "accuracy": "mean", "confidence": "mean"})
+    table = pd.DataFrame(
+        {"kind": kinds, "digit": digits, "images": 1, "accuracy": right, "confidence": confidence}
+    )
+    means = table.groupby(["kind", "digit"], sort=False).agg(
+        {"images": "sum", "accuracy": "mean", "confidence": "mean"}
+    )
     yield from means.reset_index().to_dict("records")
 
 

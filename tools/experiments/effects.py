@@ -24,7 +24,9 @@ POINTS = ("difference", "seeds", "images", "both", "low", "high")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("which", nargs="*", metavar="WHICH", default=list(SHOW), help="(default: all)")
+    parser.add_argument(
+        "which", nargs="*", metavar="WHICH", default=list(SHOW), help="(default: all)"
+    )
 
 
 def run(args: Namespace) -> None:
@@ -38,11 +40,15 @@ def run(args: Namespace) -> None:
 def show(table: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Print a table with differences in points, and what its runs were."""
     points = table.assign(**{name: 100 * table[name] for name in POINTS})
-    formats: dict[str, Any] = dict.fromkeys(POINTS, "{:.2f}".format) | dict.fromkeys(("p", "holm"), "{:.4f}".format)
+    formats: dict[str, Any] = dict.fromkeys(POINTS, "{:.2f}".format) | dict.fromkeys(
+        ("p", "holm"), "{:.4f}".format
+    )
     formats |= {"difference": "{:+.2f}".format, "discordant": "{:.3f}".format}
     print(points.to_string(formatters=formats))
     machines, days = (", ".join(sorted(set(runs[name]))) for name in ("machine", "date"))
-    print(f"\nin points; {len(runs)} runs, {runs['seconds'].sum() / 3600:.1f} hours, {machines}; {days}\n")
+    print(
+        f"\nin points; {len(runs)} runs, {runs['seconds'].sum() / 3600:.1f} hours, {machines}; {days}\n"
+    )
 
 
 def show_changes() -> None:
@@ -54,8 +60,14 @@ def show_rates() -> None:
     single, rates = read_results("hyperparameters"), read_results("rates")
     names = list(dict.fromkeys(change.partition(", rate ")[0] for change in rates["change"]))
     both = pd.concat([single, rates[rates["change"] != "baseline"]])
-    candidates = {name: [c for c in both["change"].unique() if c.partition(", rate ")[0] == name] for name in names}
-    show(compare_best(both, candidates), both[both["change"].isin([one for some in candidates.values() for one in some])])
+    candidates = {
+        name: [c for c in both["change"].unique() if c.partition(", rate ")[0] == name]
+        for name in names
+    }
+    show(
+        compare_best(both, candidates),
+        both[both["change"].isin([one for some in candidates.values() for one in some])],
+    )
     accuracy = both.groupby("change")["accuracy"].mean()
     for name, some in candidates.items():
         means = [f"{one.partition(', rate ')[2] or RATE} {accuracy[one]:.4f}" for one in some]
@@ -91,10 +103,15 @@ def show_accuracy() -> None:
     effect = effect_of(np.stack(list(right_answers(runs, "baseline", "test_right").values())))
     low, high = effect.interval()
     errors = f"error of seeds {effect.seeds:.4f}, of images {effect.images:.4f}, of both {effect.both:.4f}"
-    print(f"test accuracy {effect.difference:.4f} (95%: {low:.4f} to {high:.4f}); {errors}; {len(runs)} seeds\n")
+    print(
+        f"test accuracy {effect.difference:.4f} (95%: {low:.4f} to {high:.4f}); {errors}; {len(runs)} seeds\n"
+    )
 
 
-SHOW = {f.__name__.removeprefix("show_"): f for f in (show_changes, show_rates, show_factorial, show_confirm, show_accuracy)}
+SHOW = {
+    f.__name__.removeprefix("show_"): f
+    for f in (show_changes, show_rates, show_factorial, show_confirm, show_accuracy)
+}
 
 
 if __name__ == "__main__":

@@ -25,13 +25,27 @@ from vit_helpers.ablation.runs import fill_table, kept_rows
 from vit_helpers.scaling.timing import processor
 from vit_helpers.training.presets import RunSettings
 
-NETWORKS: dict[str, dict[str, Any]] = {"ViT": {"network": "vit"}, "CNN": {"network": "cnn", "width": 29}}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "ViT": {"network": "vit"},
+    "CNN": {"network": "cnn", "width": 29},
+}
 SEEDS = {500: 5, 1000: 5, 2000: 5, 5000: 5, 20_000: 5, 55_000: 2}  # of each number of images
 START = {500: 40, 1000: 40, 2000: 20, 5000: 20, 20_000: 20, 55_000: 10}  # passes that are doubled
-TUNED_AT = {500: 1000, 1000: 1000, 2000: 1000, 5000: 5000, 20_000: 20_000, 55_000: 20_000}  # images of the trials
+TUNED_AT = {
+    500: 1000,
+    1000: 1000,
+    2000: 1000,
+    5000: 5000,
+    20_000: 20_000,
+    55_000: 20_000,
+}  # images of the trials
 TRIAL_PASSES = {1000: 40, 5000: 40, 20_000: 20}
 EPOCHS, GAIN, MOST, FEW = 5, 0.002, 1280, 5000
-TRIALS = [{"lr": lr, "weight_decay": decay} for lr in (1e-3, 3e-3, 1e-2, 3e-2) for decay in (0.05, 0.3, 1.0)]
+TRIALS = [
+    {"lr": lr, "weight_decay": decay}
+    for lr in (1e-3, 3e-3, 1e-2, 3e-2)
+    for decay in (0.05, 0.3, 1.0)
+]
 COMMON = {"data": "fashion_mnist", "model": "mini/7", "augment": "flip", "epochs": EPOCHS}
 
 
@@ -42,9 +56,14 @@ class Trainer:
     path: Path
     only_read: bool = False
 
-    def rows(self, name: str, settings: dict[str, Any], seeds: Iterable[int]) -> list[dict[str, Any]]:
+    def rows(
+        self, name: str, settings: dict[str, Any], seeds: Iterable[int]
+    ) -> list[dict[str, Any]]:
         """The rows of a change, one for each seed"""
-        runs = [(name, seed, RunSettings.from_dict({**COMMON, **settings, "seed": seed})) for seed in seeds]
+        runs = [
+            (name, seed, RunSettings.from_dict({**COMMON, **settings, "seed": seed}))
+            for seed in seeds
+        ]
         if self.only_read and len(kept_rows(runs, self.path, test=True)) < len(runs):
             raise LookupError(name)
         return fill_table(runs, self.path, partial(print, flush=True), 1, True, processor())
@@ -55,9 +74,18 @@ class Trainer:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, default=Path("growth.csv"), help="the CSV file (default: growth.csv)")
-    parser.add_argument("--images", type=int, nargs="+", choices=SEEDS, default=list(SEEDS), help="(default: all)")
-    parser.add_argument("--tuned-at", type=int, choices=TRIAL_PASSES, help="use the settings of these trials everywhere")
+    parser.add_argument(
+        "--out", type=Path, default=Path("growth.csv"), help="the CSV file (default: growth.csv)"
+    )
+    parser.add_argument(
+        "--images", type=int, nargs="+", choices=SEEDS, default=list(SEEDS), help="(default: all)"
+    )
+    parser.add_argument(
+        "--tuned-at",
+        type=int,
+        choices=TRIAL_PASSES,
+        help="use the settings of these trials everywhere",
+    )
     parser.add_argument("--show", action="store_true", help="train nothing, show what is stored")
 
 
@@ -70,13 +98,17 @@ def run(args: Namespace) -> None:
         tuned = {count: tune(trainer, count) for count in sorted({*usual.values(), *used.values()})}
         for images in args.images:
             recipes, note = tuned[used[images]], f", tuned at {used[images]:,} images"
-            others = [network for network in NETWORKS if recipes[network] != tuned[usual[images]][network]]
+            others = [
+                network for network in NETWORKS if recipes[network] != tuned[usual[images]][network]
+            ]
             lines.append(compare_at(trainer, images, recipes, dict.fromkeys(others, note)))
     except LookupError as error:
         print(f"not trained yet: {error}")
     print(f"\n{pd.DataFrame(lines).to_string(index=False, float_format='{:.4f}'.format)}")
     rows = read_runs(args.out)
-    print(f"\n{len(rows)} runs in {args.out}, {rows['seconds'].sum() / 3600:.1f} hours of training, one thread each")
+    print(
+        f"\n{len(rows)} runs in {args.out}, {rows['seconds'].sum() / 3600:.1f} hours of training, one thread each"
+    )
 
 
 def tune(trainer: Trainer, images: int) -> dict[str, dict[str, Any]]:
@@ -94,13 +126,17 @@ def tune(trainer: Trainer, images: int) -> dict[str, dict[str, Any]]:
     return best
 
 
-def run_of(network: str, images: int, passes: int, tuned: dict[str, Any], note: str) -> tuple[str, dict[str, Any]]:
+def run_of(
+    network: str, images: int, passes: int, tuned: dict[str, Any], note: str
+) -> tuple[str, dict[str, Any]]:
     """The name of a change, which ends with a note about its settings, and the settings"""
     name = f"{network}, {images:,} images, {passes} passes{note}"
     return name, {**NETWORKS[network], "images": images, "repeat": passes // EPOCHS, **tuned}
 
 
-def long_enough(trainer: Trainer, network: str, images: int, tuned: dict[str, Any], note: str) -> int:
+def long_enough(
+    trainer: Trainer, network: str, images: int, tuned: dict[str, Any], note: str
+) -> int:
     """The passes after which doubling them gains less than GAIN on the validation split, at most MOST"""
     seeds = min(3, SEEDS[images]) if images <= FEW else 1
 
@@ -113,7 +149,9 @@ def long_enough(trainer: Trainer, network: str, images: int, tuned: dict[str, An
     return passes
 
 
-def compare_at(trainer: Trainer, images: int, tuned: dict[str, Any], notes: dict[str, str]) -> dict[str, Any]:
+def compare_at(
+    trainer: Trainer, images: int, tuned: dict[str, Any], notes: dict[str, str]
+) -> dict[str, Any]:
     """Train both networks on so many images, and compare them on the test split; notes: about unusual settings."""
     line, names = dict[str, Any](images=images), dict[str, str]()
     for network, recipe in tuned.items():
@@ -123,10 +161,18 @@ def compare_at(trainer: Trainer, images: int, tuned: dict[str, Any], notes: dict
         rows = pd.DataFrame(trainer.rows(names[network], settings, range(SEEDS[images])))
         means = rows[["train_accuracy", "accuracy", "test_accuracy"]].mean()
         short = dict(zip(("train", "validation", "test"), means, strict=True))
-        line |= {f"{network} passes": passes, **{f"{network} {name}": value for name, value in short.items()}}
+        line |= {
+            f"{network} passes": passes,
+            **{f"{network} {name}": value for name, value in short.items()},
+        }
     gap = line_of(paired(read_runs(trainer.path), names["CNN"], names["ViT"], "test_right"))
     errors = {f"error of {name}": gap[name] for name in ("seeds", "images", "both")}
-    return line | {"CNN less ViT, test": gap["difference"], **errors, "low": gap["low"], "high": gap["high"]}
+    return line | {
+        "CNN less ViT, test": gap["difference"],
+        **errors,
+        "low": gap["low"],
+        "high": gap["high"],
+    }
 
 
 if __name__ == "__main__":

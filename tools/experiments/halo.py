@@ -21,7 +21,11 @@ from vit_helpers.training import Recipe, evaluate, fit, set_seed
 from vit_helpers.vit import ViT, ViTConfig
 
 EPOCHS = 12
-AUGMENT = {"none": None, "no shift": partial(random_affine, shift=0.0), "shift": partial(random_affine, shift=2.0)}
+AUGMENT = {
+    "none": None,
+    "no shift": partial(random_affine, shift=0.0),
+    "shift": partial(random_affine, shift=2.0),
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -29,7 +33,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    table = store((train_once(*case) for case in product(("untrained", *AUGMENT), range(args.seeds))), args.out)
+    table = store(
+        (train_once(*case) for case in product(("untrained", *AUGMENT), range(args.seeds))),
+        args.out,
+    )
     print_means(table, ["augmentation"], ["accuracy", "beside", "far"], args.out)
 
 
@@ -37,22 +44,34 @@ def train_once(kind: str, seed: int) -> dict[str, Any]:
     """Train one model, unless it is to stay untrained, and compare its position embeddings."""
     data = load("digits")
     resize = partial(F.interpolate, size=12, mode="bicubic", antialias=True)
-    train, validation = (Split(resize(images).clamp(0, 1), labels) for images, labels in (data.train, data.validation))
+    train, validation = (
+        Split(resize(images).clamp(0, 1), labels)
+        for images, labels in (data.train, data.validation)
+    )
     set_seed(seed)
     model = ViT(ViTConfig.from_name("mini/2", image_size=12, in_chans=1, num_classes=10))
     held_out = Batches(validation, 512, data.normalize)
     if kind in AUGMENT:
         batches = Batches(train, 64, data.normalize, shuffle=True, augment=AUGMENT[kind])
         fit(model, batches, held_out, Recipe(epochs=EPOCHS), report=lambda row: None)
-    return {"augmentation": kind, "seed": seed, "accuracy": evaluate(model, held_out).accuracy} | similarity(model)
+    return {
+        "augmentation": kind,
+        "seed": seed,
+        "accuracy": evaluate(model, held_out).accuracy,
+    } | similarity(model)
 
 
 def similarity(model: ViT) -> dict[str, float]:
     """Mean cosine between the position embeddings of patches, beside each other and far apart."""
-    cosine = position_similarity(model.get_parameter("token_embed.pos_embed"), (6, 6)).reshape(36, 36)
+    cosine = position_similarity(model.get_parameter("token_embed.pos_embed"), (6, 6)).reshape(
+        36, 36
+    )
     places = torch.cartesian_prod(torch.arange(6.0), torch.arange(6.0))
     distance = torch.cdist(places, places)
-    return {"beside": cosine[distance == 1].mean().item(), "far": cosine[distance > 3].mean().item()}
+    return {
+        "beside": cosine[distance == 1].mean().item(),
+        "far": cosine[distance > 3].mean().item(),
+    }
 
 
 if __name__ == "__main__":

@@ -22,7 +22,14 @@ from torch import Tensor, nn
 import vit_helpers
 from tools import main
 from tools.bench import run_fresh
-from tools.experiments.measuring import STEPS, in_own_process, markdown_table, random_images, significant, train_step
+from tools.experiments.measuring import (
+    STEPS,
+    in_own_process,
+    markdown_table,
+    random_images,
+    significant,
+    train_step,
+)
 from vit_helpers._validate import to_2tuple
 from vit_helpers.cli import positive_int
 from vit_helpers.cli.train import pick_device
@@ -39,18 +46,46 @@ SHAPES = {
 }
 BATCH = dict(zip(SHAPES, (64, 32, 8, 4), strict=True))  # images, on a CPU
 LIBRARIES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-MODULES, LABELS, UNITS, SHORT = (LIBRARIES[name] for name in ("modules", "labels", "units", "short"))
+MODULES, LABELS, UNITS, SHORT = (
+    LIBRARIES[name] for name in ("modules", "labels", "units", "short")
+)
 Row = dict[str, Any]  # a measurement, as it is stored
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), help="default: all")
-    parser.add_argument("--precision", nargs="+", choices=SHORT, help="default: those that the machine has units for")
-    parser.add_argument("--rounds", type=positive_int, default=7, help="rounds of each row (default: 7)")
-    parser.add_argument("--threads", type=positive_int, default=2, help="threads for torch (default: 2)")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the models run (default: cpu)")
-    parser.add_argument("--json", type=Path, default=Path("runs/libraries.json"), help="default: runs/libraries.json")
-    parser.add_argument("--from", dest="stored", type=Path, help="print the table of a JSON file, and measure nothing")
+    parser.add_argument(
+        "--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), help="default: all"
+    )
+    parser.add_argument(
+        "--precision",
+        nargs="+",
+        choices=SHORT,
+        help="default: those that the machine has units for",
+    )
+    parser.add_argument(
+        "--rounds", type=positive_int, default=7, help="rounds of each row (default: 7)"
+    )
+    parser.add_argument(
+        "--threads", type=positive_int, default=2, help="threads for torch (default: 2)"
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="where the models run (default: cpu)",
+    )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        default=Path("runs/libraries.json"),
+        help="default: runs/libraries.json",
+    )
+    parser.add_argument(
+        "--from",
+        dest="stored",
+        type=Path,
+        help="print the table of a JSON file, and measure nothing",
+    )
 
 
 def run(args: Namespace) -> None:
@@ -67,34 +102,63 @@ def run(args: Namespace) -> None:
     print(markdown(results))
 
 
-def measure(shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu") -> dict[str, Any]:
+def measure(
+    shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu"
+) -> dict[str, Any]:
     """Everything that the table needs, for JSON: the numbers of all rounds (3 at most for memory), machine and versions."""
-    peers = {name: metadata.version(LIBRARIES["packages"].get(name, name)) for name in MODULES if name != "ours"}
+    peers = {
+        name: metadata.version(LIBRARIES["packages"].get(name, name))
+        for name in MODULES
+        if name != "ours"
+    }
     rows = []
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # float32 means float32 on a GPU too
+    with torch.backends.cudnn.flags(
+        enabled=True, allow_tf32=False
+    ):  # float32 means float32 on a GPU too
         for row in measured_rows(shapes, precisions, rounds, device):
             print(row.get("shape", ""), label(row), file=sys.stderr, flush=True)
             rows.append(row)
     about = {"machine": timing.machine(), "versions": {"ours": vit_helpers.__version__} | peers}
     about["device"] = "CPU" if device == "cpu" else f"{torch.cuda.get_device_name()}, TF32 off"
-    return about | {"precisions": precisions, "bf16_units": best_precision(device) == "bfloat16", "rows": rows}
+    return about | {
+        "precisions": precisions,
+        "bf16_units": best_precision(device) == "bfloat16",
+        "rows": rows,
+    }
 
 
-def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device: str) -> Iterator[Row]:
+def measured_rows(
+    shapes: list[str], precisions: list[str], rounds: int, device: str
+) -> Iterator[Row]:
     """One row for each measurement; values are {name: [a number for each round]}, in seconds, or bytes for memory."""
     code = "import time; a = time.perf_counter(); import torch; b = time.perf_counter(); import {}; c = time.perf_counter()"
-    taken = [(name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]")) for _ in range(rounds) for name in MODULES]
-    table = pd.DataFrame(taken, columns=["name", "torch", "module"])  # torch first, then the library's module after it
-    values = {"torch": table["torch"].tolist()} | table.groupby("name", sort=False)["module"].apply(list).to_dict()
+    taken = [
+        (name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]"))
+        for _ in range(rounds)
+        for name in MODULES
+    ]
+    table = pd.DataFrame(
+        taken, columns=["name", "torch", "module"]
+    )  # torch first, then the library's module after it
+    values = {"torch": table["torch"].tolist()} | table.groupby("name", sort=False)["module"].apply(
+        list
+    ).to_dict()
     yield {"what": "import", "values": values}
     for shape in shapes:
         builds = {name: partial(make_model, name, SHAPES[shape]) for name in MODULES}
-        yield {"what": "build", "shape": shape, "values": timing.benchmark_interleaved(builds, rounds, seconds=0)}
+        yield {
+            "what": "build",
+            "shape": shape,
+            "values": timing.benchmark_interleaved(builds, rounds, seconds=0),
+        }
         for precision in precisions:
             about = {"shape": shape, "precision": precision}
             if timing.can_measure_memory(device):
                 words = (training_memory, shape, precision, device)
-                values = {name: [in_own_process(*words, name) for _ in range(min(rounds, 3))] for name in MODULES}
+                values = {
+                    name: [in_own_process(*words, name) for _ in range(min(rounds, 3))]
+                    for name in MODULES
+                }
                 yield {"what": "memory", **about, "values": values}
             for what in STEPS:
                 yield {"what": what, **about, **speed(what, shape, precision, device, rounds)}
@@ -103,9 +167,18 @@ def measured_rows(shapes: list[str], precisions: list[str], rounds: int, device:
 def speed(what: str, shape: str, precision: str, device: str, rounds: int) -> Row:
     """Seconds of a batch, its size, multiply-adds of one image, and how many the machine does per second at best."""
     config, batch = SHAPES[shape], random_batch(shape, device)
-    steps = {name: STEPS[what](make_model(name, config).to(device), *batch, precision) for name in MODULES}
-    work = multiply_adds(config) if what == "inference" else training_multiply_adds(config, fused=False)
-    peak = timing.matmul_peak(getattr(torch, precision), device, 1024 if device == "cpu" else 8192)  # per second
+    steps = {
+        name: STEPS[what](make_model(name, config).to(device), *batch, precision)
+        for name in MODULES
+    }
+    work = (
+        multiply_adds(config)
+        if what == "inference"
+        else training_multiply_adds(config, fused=False)
+    )
+    peak = timing.matmul_peak(
+        getattr(torch, precision), device, 1024 if device == "cpu" else 8192
+    )  # per second
     about = {"batch": len(batch[0]), "multiply_adds": sum(work.values()), "peak": peak}
     return about | {"values": timing.benchmark_interleaved(steps, rounds)}
 
@@ -122,8 +195,12 @@ def training_memory(shape: str, precision: str, device: str, name: str) -> int:
     """
     import_module(MODULES[name])
     images, labels = random_batch(shape, device)
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # float32 means float32 on a GPU too
-        small = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * SHAPES[shape].in_chans, CLASSES))
+    with torch.backends.cudnn.flags(
+        enabled=True, allow_tf32=False
+    ):  # float32 means float32 on a GPU too
+        small = nn.Sequential(
+            nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * SHAPES[shape].in_chans, CLASSES)
+        )
         train_step(small.to(device), images, labels, precision)()
         before = timing.reset_peak_memory(device)
         step = train_step(make_model(name, SHAPES[shape]).to(device), images, labels, precision)
@@ -136,8 +213,20 @@ def make_model(name: str, c: ViTConfig) -> nn.Module:
     """A library's ViT of the shape of ours; what still differs is in vit_helpers/results/README.md."""
     if name == "ours":
         return ViT(c)
-    shape = to_2tuple(c.image_size)[0], c.patch_size, c.in_chans, CLASSES, c.embed_dim, 4 * c.embed_dim, c.depth, c.num_heads
-    module, words = import_module(MODULES[name]), dict(zip(LIBRARIES["arguments"][name].split(), shape, strict=True))
+    shape = (
+        to_2tuple(c.image_size)[0],
+        c.patch_size,
+        c.in_chans,
+        CLASSES,
+        c.embed_dim,
+        4 * c.embed_dim,
+        c.depth,
+        c.num_heads,
+    )
+    module, words = (
+        import_module(MODULES[name]),
+        dict(zip(LIBRARIES["arguments"][name].split(), shape, strict=True)),
+    )
     words.pop("-", None)
     if name == "Hugging Face":
         return module.ViTForImageClassification(module.ViTConfig(**words))
@@ -162,13 +251,25 @@ def markdown(results: dict[str, Any]) -> str:
 
 def table_line(row: Row, names: list[str], peaks: pd.Series) -> dict[str, str]:
     """Medians; the ratio, of speeds above 1 if ours is faster; the widest range; how much of the peak ours reaches."""
-    values, speed, share = pd.DataFrame({name: row["values"][name] for name in names}), "peak" in row, ""
+    values, speed, share = (
+        pd.DataFrame({name: row["values"][name] for name in names}),
+        "peak" in row,
+        "",
+    )
     spread = ((values.max() - values.min()) / values.median()).max()
     values = row["batch"] / values if speed else values / UNITS[row["what"]]
     if speed:
         share = f"{values['ours'].median() * row['multiply_adds'] / peaks[row['precision']]:.0%}"
-    about = {"measured": label(row), "shape": row.get("shape", ""), **values.median().map(significant)}
-    return about | {"ours / best peer": ratio(values, speed), "spread": f"{spread:.0%}", "share of peak": share}
+    about = {
+        "measured": label(row),
+        "shape": row.get("shape", ""),
+        **values.median().map(significant),
+    }
+    return about | {
+        "ours / best peer": ratio(values, speed),
+        "spread": f"{spread:.0%}",
+        "share of peak": share,
+    }
 
 
 def label(row: Row) -> str:

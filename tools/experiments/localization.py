@@ -32,7 +32,12 @@ IMAGES = 5000  # of the training split; the test split has a fifth as many
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("weights", nargs="+", type=Path, help="files that `pretrain scattered` wrote, of seeds 0, 1, 2 ...")
+    parser.add_argument(
+        "weights",
+        nargs="+",
+        type=Path,
+        help="files that `pretrain scattered` wrote, of seeds 0, 1, 2 ...",
+    )
     add_out(parser, "localization.csv")
 
 
@@ -40,8 +45,13 @@ def run(args: Namespace) -> None:
     torch.set_num_threads(1)
     data = load("scattered_digits", n=IMAGES, seed=1)
     cases = [*product(("trained", "untrained"), enumerate(args.weights), METHODS)]
-    for kind, (seed, path), method in [*cases, *product(["none"], [(0, args.weights[0])], CONTROLS)]:
-        find_or_measure(args.out, partial(score_map, path, data), model=kind, seed=seed, method=method)
+    for kind, (seed, path), method in [
+        *cases,
+        *product(["none"], [(0, args.weights[0])], CONTROLS),
+    ]:
+        find_or_measure(
+            args.out, partial(score_map, path, data), model=kind, seed=seed, method=method
+        )
     stored = pd.read_csv(args.out)
     for table in (summarize_scores(stored).drop(columns="each"), compare_methods(stored)):
         print(f"\n{table.to_string(float_format='{:.3f}'.format)}")
@@ -64,7 +74,9 @@ def score_map(path: Path, data: Data, model: str, seed: int, method: str) -> dic
     maps = maps_of((METHODS | CONTROLS)[method], network, test, normalize)
     for end, boxes in (("", own), ("_other", own.roll(1, 0))):
         found = localization_scores(maps, boxes, network.config.patch_size)
-        row |= {f"inside{end}": round(found["inside"].mean().item(), 4)} | {s + end: pack_scores(found[s]) for s in SCORES}
+        row |= {f"inside{end}": round(found["inside"].mean().item(), 4)} | {
+            s + end: pack_scores(found[s]) for s in SCORES
+        }
     return row
 
 

@@ -24,22 +24,35 @@ from vit_helpers.scaling.speedups import saved_activation_bytes
 from vit_helpers.scaling.timing import Step, benchmark_interleaved
 from vit_helpers.vit import ViT, ViTConfig
 
-CONFIG = ViTConfig(32, 4, 3, 10, 192, 6, 3)  # the model of most rows of `speed`: 65 tokens, 2.7 million parameters
+CONFIG = ViTConfig(
+    32, 4, 3, 10, 192, 6, 3
+)  # the model of most rows of `speed`: 65 tokens, 2.7 million parameters
 SECONDS = 0.3  # of a step in a round, at least one call
 
 
-def inference_step(model: nn.Module, images: Tensor, labels: Tensor | None = None, precision: str = "float32") -> Step:
+def inference_step(
+    model: nn.Module, images: Tensor, labels: Tensor | None = None, precision: str = "float32"
+) -> Step:
     """A function that runs the images through the model."""
 
     def step() -> None:
         model.eval()
-        with torch.inference_mode(), torch.autocast(images.device.type, torch.bfloat16, precision == "bfloat16"):
+        with (
+            torch.inference_mode(),
+            torch.autocast(images.device.type, torch.bfloat16, precision == "bfloat16"),
+        ):
             model(images)
 
     return step
 
 
-def train_step(model: nn.Module, images: Tensor, labels: Tensor, precision: str = "float32", optimizer: Any = None) -> Step:
+def train_step(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    precision: str = "float32",
+    optimizer: Any = None,
+) -> Step:
     """A function that learns from the images: cross entropy, AdamW."""
     optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
@@ -67,12 +80,20 @@ def random_images(config: ViTConfig, count: int, device: str = "cpu") -> tuple[T
 def in_processes(count: int, function: Callable[..., Any], *args: Any) -> Any:
     """What function(*args) returns in the first of so many fresh processes; several are connected, with one thread each."""
     threads = torch.get_num_threads() if count == 1 else 1
-    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
-        parts = [pool.submit(in_one, r, count, f"file://{folder}/store", threads, function, *args) for r in range(count)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool,
+    ):
+        parts = [
+            pool.submit(in_one, r, count, f"file://{folder}/store", threads, function, *args)
+            for r in range(count)
+        ]
         return next(part.result() for part in parts)
 
 
-def in_one(rank: int, count: int, store: str, threads: int, function: Callable[..., Any], *args: Any) -> Any:
+def in_one(
+    rank: int, count: int, store: str, threads: int, function: Callable[..., Any], *args: Any
+) -> Any:
     if count > 1:
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=count)
     return with_threads(threads, function, *args)
@@ -116,49 +137,85 @@ class Bench:
         nn.init.normal_(model.get_parameter("head.weight"), std=0.02)
         return model.to(self.device)
 
-    def images(self, count: int | None = None, config: ViTConfig | None = None) -> tuple[Tensor, Tensor]:
+    def images(
+        self, count: int | None = None, config: ViTConfig | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Random images and labels, by default a batch."""
         return random_images(config or CONFIG, count or self.batch, self.device)
 
     def compare(
-        self, case: str, steps: dict[str, Step], model: nn.Module | None = None, seconds: float | None = None, **more: Any
+        self,
+        case: str,
+        steps: dict[str, Step],
+        model: nn.Module | None = None,
+        seconds: float | None = None,
+        **more: Any,
     ) -> list[dict[str, Any]]:
         """Rows of steps that are measured in turn, each compared with the one before it.
 
         model: to add what autograd keeps for it, in megabytes;  seconds: of a step in a round, 0 for a single call
         """
-        taken = pd.DataFrame(benchmark_interleaved(steps, self.rounds, SECONDS if seconds is None else seconds))
+        taken = pd.DataFrame(
+            benchmark_interleaved(steps, self.rounds, SECONDS if seconds is None else seconds)
+        )
         ms, rows = 1000 * taken.median(), []
-        kept = {name: saved_activation_bytes(step, model) / 1e6 for name, step in steps.items() if model is not None}
+        kept = {
+            name: saved_activation_bytes(step, model) / 1e6
+            for name, step in steps.items()
+            if model is not None
+        }
         for before, after in pairwise(steps):
             ratios = taken[before] / taken[after]
-            row = {"case": case, "before": before, "before_ms": ms[before], "after": after, "after_ms": ms[after]}
+            row = {
+                "case": case,
+                "before": before,
+                "before_ms": ms[before],
+                "after": after,
+                "after_ms": ms[after],
+            }
             row |= {"ratio": ratios.median(), "lowest": ratios.min(), "highest": ratios.max()}
-            rows.append(row | ({"before_mb": kept[before], "after_mb": kept[after]} if kept else {}) | more)
+            rows.append(
+                row | ({"before_mb": kept[before], "after_mb": kept[after]} if kept else {}) | more
+            )
         return rows
 
 
 def add_out(parser: ArgumentParser, name: str, seeds: int = 0) -> None:
     """The options of a tool that stores rows: --out with its default and, for a tool that trains, --seeds."""
     if seeds:
-        parser.add_argument("--seeds", type=positive_int, default=seeds, help=f"trainings of each kind (default: {seeds})")
-    parser.add_argument("--out", type=Path, default=Path(name), help=f"the CSV file (default: {name})")
+        parser.add_argument(
+            "--seeds",
+            type=positive_int,
+            default=seeds,
+            help=f"trainings of each kind (default: {seeds})",
+        )
+    parser.add_argument(
+        "--out", type=Path, default=Path(name), help=f"the CSV file (default: {name})"
+    )
 
 
-def store(rows: Iterable[dict[str, Any]], path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+def store(
+    rows: Iterable[dict[str, Any]], path: Path, columns: Sequence[str] | None = None
+) -> pd.DataFrame:
     """The rows as a table, each printed to stderr and written as soon as it is measured; ValueError for a folder."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder, wanted: a CSV file")
     path.parent.mkdir(parents=True, exist_ok=True)
     found: list[dict[str, Any]] = []
     for row in rows:
-        print(*(significant(x) if isinstance(x, float) else x for x in row.values()), file=sys.stderr, flush=True)
+        print(
+            *(significant(x) if isinstance(x, float) else x for x in row.values()),
+            file=sys.stderr,
+            flush=True,
+        )
         found.append(row)
         pd.DataFrame(found, columns=columns).to_csv(path, index=False)
     return pd.DataFrame(found, columns=columns)
 
 
-def find_or_measure(path: Path, measure: Callable[..., dict[str, Any]], **case: Any) -> dict[str, Any]:
+def find_or_measure(
+    path: Path, measure: Callable[..., dict[str, Any]], **case: Any
+) -> dict[str, Any]:
     """The row of a case in a CSV file. If it has none, measure(**case) gives the row, which is appended, numbers printed."""
     same = " and ".join(f"{name} == {value!r}" for name, value in case.items())
     if path.exists() and not (known := pd.read_csv(path).query(same)).empty:
@@ -166,14 +223,20 @@ def find_or_measure(path: Path, measure: Callable[..., dict[str, Any]], **case: 
     row = case | measure(**case)
     path.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
-    print(*case.values(), {name: value for name, value in row.items() if isinstance(value, float)}, flush=True)
+    print(
+        *case.values(),
+        {name: value for name, value in row.items() if isinstance(value, float)},
+        flush=True,
+    )
     return row
 
 
 def print_means(table: pd.DataFrame, by: list[str], columns: list[str], path: Path) -> None:
     """Print mean, standard deviation and standard error of some columns over the seeds, and where the rows are."""
     means = table.groupby(by, sort=False)[columns].agg(["mean", "std", "sem"]).round(3)
-    print(f"mean, standard deviation and standard error over the seeds\n{means.to_string()}\n\nrows: {path}")
+    print(
+        f"mean, standard deviation and standard error over the seeds\n{means.to_string()}\n\nrows: {path}"
+    )
 
 
 def markdown_table(rows: pd.DataFrame) -> str:

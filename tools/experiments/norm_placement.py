@@ -26,7 +26,11 @@ class NoResidual(Block):
 
 
 BLOCKS = {"pre-norm": Block, "post-norm": NormLastBlock, "no residual": NoResidual}
-SCHEDULES = {"1e-3": (1e-3, 1), "1e-3 after warm-up": (1e-3, 25), "2e-4": (2e-4, 1)}  # rate, steps of warm-up
+SCHEDULES = {
+    "1e-3": (1e-3, 1),
+    "1e-3 after warm-up": (1e-3, 25),
+    "2e-4": (2e-4, 1),
+}  # rate, steps of warm-up
 DEPTHS, DEEPEST_TRAINED, SEEDS, STEPS = (3, 6, 12, 24, 48), 24, 5, 50
 
 
@@ -37,14 +41,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     torch.set_num_threads(1)
     cases = product(("untrained", *SCHEDULES), BLOCKS, DEPTHS, range(SEEDS))
-    store((measure(*case) for case in cases if case[0] == "untrained" or case[2] <= DEEPEST_TRAINED), args.out)
+    store(
+        (measure(*case) for case in cases if case[0] == "untrained" or case[2] <= DEEPEST_TRAINED),
+        args.out,
+    )
 
 
 def measure(schedule: str, block: str, depth: int, seed: int) -> dict[str, object]:
     set_seed(seed)
-    data, config = load("digits"), ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=10, depth=depth)
+    data, config = (
+        load("digits"),
+        ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=10, depth=depth),
+    )
     drawn, net = torch.randperm(len(data.train.labels))[:32], ViT(config, BLOCKS[block])
-    nn.init.xavier_uniform_(net.get_parameter("head.weight"))  # from a head of zeros no block has a gradient
+    nn.init.xavier_uniform_(
+        net.get_parameter("head.weight")
+    )  # from a head of zeros no block has a gradient
     images, labels = data.normalize(data.train.images[drawn]), data.train.labels[drawn]
     row = {"schedule": schedule, "block": block, "depth": depth, "seed": seed}
     if schedule == "untrained":
@@ -58,7 +70,10 @@ def measure(schedule: str, block: str, depth: int, seed: int) -> dict[str, objec
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return row | {"loss": loss.item(), "accuracy": (logits.argmax(dim=1) == labels).float().mean().item()}
+    return row | {
+        "loss": loss.item(),
+        "accuracy": (logits.argmax(dim=1) == labels).float().mean().item(),
+    }
 
 
 if __name__ == "__main__":

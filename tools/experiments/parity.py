@@ -21,7 +21,10 @@ from vit_helpers._validate import check_choice
 from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.vit import ViT, ViTConfig
 
-MORE = {name: ViTConfig.from_name(name, num_classes=CLASSES) for name in ("S/16", "B/32", "L/16", "H/14")}
+MORE = {
+    name: ViTConfig.from_name(name, num_classes=CLASSES)
+    for name in ("S/16", "B/32", "L/16", "H/14")
+}
 SIZES = dict(sorted((SHAPES | MORE).items(), key=lambda item: item[1].embed_dim))
 KEY_MAPS = {"torchvision": pretrained.from_torchvision, "timm": pretrained.from_timm}
 KEY_MAPS["Hugging Face"] = pretrained.from_huggingface
@@ -36,7 +39,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     for size in args.sizes:
         check_choice("size", size, SIZES)
-    print(markdown(store((compare(*case) for case in product(args.sizes or SIZES, KEY_MAPS)), args.out)))
+    print(
+        markdown(
+            store((compare(*case) for case in product(args.sizes or SIZES, KEY_MAPS)), args.out)
+        )
+    )
 
 
 def compare(size: str, library: str) -> dict[str, Any]:
@@ -53,10 +60,23 @@ def compare(size: str, library: str) -> dict[str, Any]:
     ours = ViT(replace(config, norm_eps=eps)).eval()
     pretrained.fill(ours, renamed(theirs.state_dict()))
     images, _ = random_images(config, 2)
-    (expected, gradients), (logits, mine) = logits_and_gradients(theirs, images), logits_and_gradients(ours, images)
-    largest = [((mine[name] - g).abs().max() / g.abs().max()).item() for name, g in renamed(gradients).items()]
-    row = {"model": size, "library": library, "parameters": sum(p.numel() for p in ours.parameters())}
-    row |= {"largest logit": expected.abs().max().item(), "logits": largest_difference(logits, expected)}
+    (expected, gradients), (logits, mine) = (
+        logits_and_gradients(theirs, images),
+        logits_and_gradients(ours, images),
+    )
+    largest = [
+        ((mine[name] - g).abs().max() / g.abs().max()).item()
+        for name, g in renamed(gradients).items()
+    ]
+    row = {
+        "model": size,
+        "library": library,
+        "parameters": sum(p.numel() for p in ours.parameters()),
+    }
+    row |= {
+        "largest logit": expected.abs().max().item(),
+        "logits": largest_difference(logits, expected),
+    }
     return row | {"gradients": max(largest)}
 
 
@@ -65,7 +85,9 @@ def logits_and_gradients(model: nn.Module, images: Tensor) -> tuple[Tensor, dict
     output = model(images)
     logits = getattr(output, "logits", output)
     logits.square().sum().backward()
-    return logits.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return logits.detach(), {
+        name: p.grad for name, p in model.named_parameters() if p.grad is not None
+    }
 
 
 def markdown(rows: pd.DataFrame) -> str:
@@ -74,7 +96,9 @@ def markdown(rows: pd.DataFrame) -> str:
     columns = {"largest difference of logits; of gradients": sizes["model"]}
     columns["parameters"] = sizes["parameters"].map("{:,}".format)
     for library, found in rows.groupby("library", sort=False):
-        columns[library] = (found["logits"].map("{:.0e}; ".format) + found["gradients"].map("{:.0e}".format)).to_numpy()
+        columns[library] = (
+            found["logits"].map("{:.0e}; ".format) + found["gradients"].map("{:.0e}".format)
+        ).to_numpy()
     return markdown_table(pd.DataFrame(columns))
 
 

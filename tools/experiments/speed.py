@@ -27,7 +27,14 @@ from torchvision.transforms.functional import pil_to_tensor
 
 from tools import main
 from tools.experiments import measuring
-from tools.experiments.measuring import STEPS, Bench, in_own_process, in_processes, inference_step, train_step
+from tools.experiments.measuring import (
+    STEPS,
+    Bench,
+    in_own_process,
+    in_processes,
+    inference_step,
+    train_step,
+)
 from vit_helpers import attention, distributed
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import positive_int
@@ -40,27 +47,50 @@ from vit_helpers.vit import ViTConfig
 COLUMNS = ["row", "case", "before", "before_ms", "after", "after_ms", "ratio", "lowest", "highest"]
 COLUMNS += ["before_mb", "after_mb", "start_s", "also", "machine"]
 DIGITS, PHOTOS = ViTConfig(8, 2, 1, 10, 64, 2, 2), ViTConfig.from_name("Ti/16")
-WIDE, DEEP = ViTConfig(32, 8, 3, 10, 256, 12, 4), ViTConfig(64, 4, 3, 10, 96, 12, 3)  # much to optimize; much to keep
-JPEG_FILES = sorted((Path(sklearn.datasets.__file__).parent / "images").glob("*.jpg"))  # two photos of 427 x 640 pixels
-WORKERS = {"no workers": (0, False), "2 workers": (2, False), "2 persistent workers": (2, True)}  # of a DataLoader
+WIDE, DEEP = (
+    ViTConfig(32, 8, 3, 10, 256, 12, 4),
+    ViTConfig(64, 4, 3, 10, 96, 12, 3),
+)  # much to optimize; much to keep
+JPEG_FILES = sorted(
+    (Path(sklearn.datasets.__file__).parent / "images").glob("*.jpg")
+)  # two photos of 427 x 640 pixels
+WORKERS = {
+    "no workers": (0, False),
+    "2 workers": (2, False),
+    "2 persistent workers": (2, True),
+}  # of a DataLoader
 Rows = Iterator[dict[str, Any]]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(CASES)} (default: all)")
-    parser.add_argument("--rounds", type=positive_int, default=5, help="rounds of each comparison (default: 5)")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the model runs (default: cpu)")
+    parser.add_argument(
+        "rows", nargs="*", metavar="ROW", help=f"of {', '.join(CASES)} (default: all)"
+    )
+    parser.add_argument(
+        "--rounds", type=positive_int, default=5, help="rounds of each comparison (default: 5)"
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="where the model runs (default: cpu)",
+    )
     measuring.add_out(parser, "runs/speed.csv")
 
 
 def run(args: Namespace) -> None:
     for name in args.rows:
         check_choice("row", name, CASES)
-    bench, names = Bench(pick_device(args.device), args.rounds), list(dict.fromkeys(args.rows or CASES))
+    bench, names = (
+        Bench(pick_device(args.device), args.rounds),
+        list(dict.fromkeys(args.rows or CASES)),
+    )
     rows = (row | {"machine": timing.machine()} for name in names for row in measure(name, bench))
     table = measuring.store(rows, args.out, COLUMNS).drop(columns="machine").astype(object)
     table = table.where(table.notna(), "")
-    table = table.map(lambda x: measuring.significant(x) if isinstance(x, float) else x.replace("|", "/"))
+    table = table.map(
+        lambda x: measuring.significant(x) if isinstance(x, float) else x.replace("|", "/")
+    )
     print(f"{timing.machine()}\n\n{measuring.markdown_table(table)}\n\nrows: {args.out}")
 
 
@@ -73,14 +103,21 @@ def measure(name: str, bench: Bench) -> Rows:
         yield {"row": name, "also": f"not measured: {measuring.first_line(error)}"}
 
 
-def ways(make: Callable[..., dict[str, Step]], kind: str = "training", kept: bool = False, side: int = 32) -> Any:
+def ways(
+    make: Callable[..., dict[str, Step]], kind: str = "training", kept: bool = False, side: int = 32
+) -> Any:
     """A function that yields the rows of the steps of make(model, images, labels).  kept: whether to add bytes kept"""
 
     def rows(bench: Bench) -> Rows:
-        config, count = replace(measuring.CONFIG, image_size=side), max(1, bench.batch * 1024 // side**2)
+        config, count = (
+            replace(measuring.CONFIG, image_size=side),
+            max(1, bench.batch * 1024 // side**2),
+        )
         model = bench.model(config)
         steps = make(model, *bench.images(count, config))
-        yield from bench.compare(f"{kind}, {config.num_tokens} tokens, batch {count}", steps, model if kept else None)
+        yield from bench.compare(
+            f"{kind}, {config.num_tokens} tokens, batch {count}", steps, model if kept else None
+        )
 
     return rows
 
@@ -93,10 +130,16 @@ def with_attention(fused: bool, step: Step) -> Step:
 def bf16(bench: Bench, name: str = "") -> list[dict[str, Any]]:
     model, data = bench.model(), bench.images(bench.batch // 4)  # a few, since it may be slow
     half = train_step(model, *data, "bfloat16")
-    steps = {"float32": train_step(model, *data), "bfloat16": half, "bfloat16, fused attention": with_attention(True, half)}
+    steps = {
+        "float32": train_step(model, *data),
+        "bfloat16": half,
+        "bfloat16, fused attention": with_attention(True, half),
+    }
     rows = bench.compare(f"training, batch {bench.batch // 4}{name}", steps)
     if bench.device == "cpu" and not name and speedups.best_precision() == "bfloat16":
-        with patch.dict(os.environ, ONEDNN_MAX_CPU_ISA="AVX512_CORE"):  # of the library that multiplies
+        with patch.dict(
+            os.environ, ONEDNN_MAX_CPU_ISA="AVX512_CORE"
+        ):  # of the library that multiplies
             rows += in_own_process(bf16, bench, ", bfloat16 units hidden")
     return rows
 
@@ -108,17 +151,26 @@ def compiled(bench: Bench, kind: str) -> dict[str, Any]:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         before, after = STEPS[kind](model, *data), STEPS[kind](torch.compile(model), *data)
         start = timing.seconds_of(after)
-        (row,) = bench.compare(f"{kind}, batch {bench.batch}", {"as written": before, "compiled": after}, start_s=start)
+        (row,) = bench.compare(
+            f"{kind}, batch {bench.batch}", {"as written": before, "compiled": after}, start_s=start
+        )
     count = speedups.break_even_steps(start, row["before_ms"] / 1000, row["after_ms"] / 1000)
     return row | {"also": f"has paid after {count:,} steps" if count < math.inf else "never pays"}
 
 
 def memory(bench: Bench) -> Rows:
-    for config, count, most, other in ((WIDE, 2, 0.8, "2 processes, sharded"), (DEEP, 8, 0.5, "recomputed blocks")):
+    for config, count, most, other in (
+        (WIDE, 2, 0.8, "2 processes, sharded"),
+        (DEEP, 8, 0.5, "recomputed blocks"),
+    ):
         allowed = most * sum(training_bytes(config, count).values()) / 1e6
-        row: dict[str, Any] = {"case": f"width {config.embed_dim}, {allowed:.0f} MB for each process"}
+        row: dict[str, Any] = {
+            "case": f"width {config.embed_dim}, {allowed:.0f} MB for each process"
+        }
         for side, way in (("before", "1 process"), ("after", other)):
-            with patch.dict(os.environ, MALLOC_MMAP_THRESHOLD_="131072"):  # else glibc keeps freed tensors
+            with patch.dict(
+                os.environ, MALLOC_MMAP_THRESHOLD_="131072"
+            ):  # else glibc keeps freed tensors
                 grown, how = in_processes(1 + ("2" in way), growth, config, count, way, allowed)
             row |= {side: f"{way}: {how}", f"{side}_mb": grown}
         yield row
@@ -145,24 +197,36 @@ def growth(config: ViTConfig, count: int, way: str, allowed: float) -> tuple[flo
 def two_steps(config: ViTConfig, count: int, way: str) -> float:
     """Megabytes by which two training steps make this process grow at their peak."""
     before, model = timing.reset_peak_memory(), Bench("cpu", 1).model(config)
-    step = train_step(distributed.shard(model) if "sharded" in way else model, *measuring.random_images(config, count))
-    timing.seconds_of(speedups.checkpoint_blocks(model)(step) if "recomputed" in way else step, repeats=2)
+    step = train_step(
+        distributed.shard(model) if "sharded" in way else model,
+        *measuring.random_images(config, count),
+    )
+    timing.seconds_of(
+        speedups.checkpoint_blocks(model)(step) if "recomputed" in way else step, repeats=2
+    )
     return (timing.peak_memory() - before) / 1e6
 
 
 def processes(bench: Bench) -> Rows:
-    for case, config, n, times in (("20 steps, 64 digits", DIGITS, 64, 20), ("1 step, 32 images", measuring.CONFIG, 32, 1)):
+    for case, config, n, times in (
+        ("20 steps, 64 digits", DIGITS, 64, 20),
+        ("1 step, 32 images", measuring.CONFIG, 32, 1),
+    ):
         yield from in_processes(2, in_parallel, bench, case, config, n, times)
 
 
-def in_parallel(bench: Bench, case: str, config: ViTConfig, count: int, times: int) -> list[dict[str, Any]]:
+def in_parallel(
+    bench: Bench, case: str, config: ViTConfig, count: int, times: int
+) -> list[dict[str, Any]]:
     """Rows of a batch in one process, and shared by two; for one of two connected processes, with one thread each."""
     images, labels = bench.images(count, config)
     mine: Any = [part[distributed.rank() :: 2] for part in (images, labels)]
     model, copied, sharded = (bench.model(config) for _ in range(3))
     ddp: Any = distributed.wrap_ddp(copied)
     steps: dict[str, Step] = {
-        "1 process": train_step(model, images, labels) if distributed.is_main_process() else int,  # the other one waits
+        "1 process": train_step(model, images, labels)
+        if distributed.is_main_process()
+        else int,  # the other one waits
         "2 processes, gradients not averaged": ddp.no_sync()(train_step(ddp, *mine)),
         "2 processes": train_step(ddp, *mine),
         "2 processes, sharded": train_step(distributed.shard(sharded), *mine),
@@ -176,15 +240,23 @@ def in_parallel(bench: Bench, case: str, config: ViTConfig, count: int, times: i
 
 def loader(bench: Bench) -> Rows:
     data = load("digits")
-    slices: dict[str, Step] = {"slices in memory": partial(list, data.batches("train", 32, shuffle=True))}
-    digits, photos = TensorDataset(data.normalize(data.train.images), data.train.labels), 32 * JPEG_FILES
+    slices: dict[str, Step] = {
+        "slices in memory": partial(list, data.batches("train", 32, shuffle=True))
+    }
+    digits, photos = (
+        TensorDataset(data.normalize(data.train.images), data.train.labels),
+        32 * JPEG_FILES,
+    )
     yield from bench.compare(f"epoch of {len(digits):,} digits", epochs(digits) | slices)
     yield from bench.compare(f"epoch of {len(photos)} photos", epochs(photos, decode))
 
 
 def epochs(dataset: Any, collate: Callable[[list[Any]], Any] | None = None) -> dict[str, Step]:
     loader = partial(DataLoader, dataset, 16, shuffle=True, collate_fn=collate)
-    return {name: partial(list, loader(num_workers=n, persistent_workers=stay)) for name, (n, stay) in WORKERS.items()}
+    return {
+        name: partial(list, loader(num_workers=n, persistent_workers=stay))
+        for name, (n, stay) in WORKERS.items()
+    }
 
 
 def decode(files: list[Any]) -> torch.Tensor:
@@ -196,7 +268,9 @@ def decoding(bench: Bench) -> Rows:
     for path, copy in zip(JPEG_FILES, smaller, strict=True):
         Image.open(path).resize((384, 256)).save(copy, "JPEG", quality=90)
     steps = {
-        "training step, Ti/16 at 224 pixels": train_step(bench.model(PHOTOS), *bench.images(count, PHOTOS)),
+        "training step, Ti/16 at 224 pixels": train_step(
+            bench.model(PHOTOS), *bench.images(count, PHOTOS)
+        ),
         "decoding 427 x 640 pixels": partial(decode, count // 2 * JPEG_FILES),
         "decoding files of 256 x 384 pixels": partial(decode, count // 2 * smaller),
     }

@@ -22,7 +22,9 @@ def parse(way: str) -> Iterator[tuple[Array, list[int]]]:
 
 def spline(points: Array, per_span: int = 10) -> Array:
     """A Catmull-Rom spline through the points: (n, 2) -> (10 (n - 1) + 1, 2)"""
-    a, b, c, d = (np.vstack([points[0], points, points[-1]])[i : len(points) - 1 + i, None] for i in range(4))
+    a, b, c, d = (
+        np.vstack([points[0], points, points[-1]])[i : len(points) - 1 + i, None] for i in range(4)
+    )
     t = np.arange(per_span)[None, :, None] / per_span
     curve = b + t / 2 * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)))
     return np.vstack([curve.reshape(-1, 2), points[-1:]])
@@ -30,17 +32,25 @@ def spline(points: Array, per_span: int = 10) -> Array:
 
 def move(points: Array, corners: Sequence[int], rng: np.random.Generator, jitter: float) -> Array:
     """One stroke as a hand draws it this time: every point, the place and size of the stroke, and its ends"""
-    points = points * rng.normal(1, 0.15 * jitter, 2) + rng.normal(0, 0.6 * jitter, 2) + rng.normal(0, jitter, points.shape)
+    points = (
+        points * rng.normal(1, 0.15 * jitter, 2)
+        + rng.normal(0, 0.6 * jitter, 2)
+        + rng.normal(0, jitter, points.shape)
+    )
     path = np.vstack([spline(points[i : j + 1]) for i, j in pairwise(corners)])
     if rng.random() < 0.25:  # a pointer that is read rarely
-        path = path[np.unique(np.append(np.arange(0, len(path), rng.integers(3, 9)), len(path) - 1))]
+        path = path[
+            np.unique(np.append(np.arange(0, len(path), rng.integers(3, 9)), len(path) - 1))
+        ]
     if rng.random() < 0.3:  # a trembling hand
         noise = rng.normal(0, rng.uniform(0.05, 0.3), path.shape)
         path = path + (noise + np.roll(noise, 1, 0) + np.roll(noise, 2, 0)) / 2
     for _ in range(2):  # stopped too late, and after turning it around, begun too early
         if rng.random() < 0.3:
             last = path[-1] - path[-2]
-            path = np.vstack([path, path[-1] + last * rng.uniform(0, 1.5) / (0.1 + np.hypot(*last))])
+            path = np.vstack(
+                [path, path[-1] + last * rng.uniform(0, 1.5) / (0.1 + np.hypot(*last))]
+            )
         path = path[::-1]
     return path
 
@@ -55,7 +65,9 @@ def place(paths: list[Array], rng: np.random.Generator) -> tuple[list[Array], fl
     size = rng.uniform(50, 250)
     scale = size / max(1e-3, (high - low).max())
     offset = rng.uniform(0, 1, 2) * (SIDE - 10 - (high - low) * scale) + 5
-    return [(path @ turn - low) * scale + offset for path in paths], np.exp(rng.uniform(np.log(0.03), np.log(0.2))) * size
+    return [(path @ turn - low) * scale + offset for path in paths], np.exp(
+        rng.uniform(np.log(0.03), np.log(0.2))
+    ) * size
 
 
 def ink(paths: list[Array], pen: float, rng: np.random.Generator) -> Image.Image:
@@ -63,7 +75,9 @@ def ink(paths: list[Array], pen: float, rng: np.random.Generator) -> Image.Image
     canvas = Image.new("L", (SIDE, SIDE))
     pencil, uneven = ImageDraw.Draw(canvas), rng.uniform(0, 0.35) * (rng.random() < 0.4)
     for path in paths:
-        widths = pen * (1 + uneven * np.sin(np.linspace(0, rng.uniform(2, 9), len(path)) + rng.uniform(0, 6)))
+        widths = pen * (
+            1 + uneven * np.sin(np.linspace(0, rng.uniform(2, 9), len(path)) + rng.uniform(0, 6))
+        )
         skipped = int(rng.integers(len(path))) if rng.random() < 0.08 and len(path) > 12 else -9
         for i, (x, y) in enumerate(path):
             if abs(i - skipped) < 3:
@@ -86,7 +100,10 @@ def draw_scribble(rng: np.random.Generator) -> Image.Image:
     """A drawing of no digit: one to six strokes, each through random points or to and fro, with curves or with corners"""
     paths = []
     for _ in range(strokes := int(rng.integers(1, 7))):
-        count, jitter = int(rng.integers(2, 9) if strokes > 1 else rng.integers(5, 16)), rng.uniform(0, 0.3)
+        count, jitter = (
+            int(rng.integers(2, 9) if strokes > 1 else rng.integers(5, 16)),
+            rng.uniform(0, 0.3),
+        )
         points = rng.uniform(0, 10, 2) + rng.uniform(0.2, 6) * rng.uniform(-1, 1, (count, 2))
         if rng.random() < 0.3:  # to and fro
             points[1::2, 0] += rng.uniform(3, 10)

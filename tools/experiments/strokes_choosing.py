@@ -27,14 +27,22 @@ def bend(points: Array, rng: np.random.Generator) -> Array:
     """Points as another hand would set them: two slow waves through the plane, then size, slant and rotation"""
     for _ in range(2):
         across = rng.normal(0, 1, 2)
-        wave = np.sin(points @ (across / np.hypot(*across)) / rng.uniform(15, 30) + rng.uniform(0, 2 * np.pi))
+        wave = np.sin(
+            points @ (across / np.hypot(*across)) / rng.uniform(15, 30) + rng.uniform(0, 2 * np.pi)
+        )
         points = points + wave[:, None] * rng.normal(0, 4, 2)
-    points = (points - points.mean(0)) * [rng.uniform(0.7, 1.5), 1] @ [[1, 0], [rng.uniform(-0.35, 0.2), 1]]
+    points = (
+        (points - points.mean(0))
+        * [rng.uniform(0.7, 1.5), 1]
+        @ [[1, 0], [rng.uniform(-0.35, 0.2), 1]]
+    )
     angle = np.deg2rad(rng.normal(0, 7))
     return points @ [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
 
 
-def drawings(shapes: dict[str, list[str]], count: int, seed: int = 7) -> Iterator[tuple[Array, str, int]]:
+def drawings(
+    shapes: dict[str, list[str]], count: int, seed: int = 7
+) -> Iterator[tuple[Array, str, int]]:
     """count drawings of every row: the canvas (280, 280), from 0 (paper) to 1 (ink), the kind, the digit (scribbles: -1)"""
     rng = np.random.default_rng(seed)
     for name, ways in shapes.items():
@@ -45,7 +53,9 @@ def drawings(shapes: dict[str, list[str]], count: int, seed: int = 7) -> Iterato
             pen = rng.uniform(8, min(30, 16 * large)) * 0.72  # in points
             place = 140 + rng.uniform(-20, 20, 2)
             line = Path((points * [1, -1] + place) / 280, path.codes)
-            figure.add_artist(PathPatch(line, fill=False, lw=pen, capstyle="round", joinstyle="round"))
+            figure.add_artist(
+                PathPatch(line, fill=False, lw=pen, capstyle="round", joinstyle="round")
+            )
             canvas = FigureCanvasAgg(figure)
             canvas.draw()
             kind, digit = ("scribble", -1) if name == "scribble" else ("choosing", int(name))

@@ -12,7 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-KINDS = ("plain", "thin", "thick", "tilted", "wobbly", "coarse mouse", "small", "gaps", "overlong", "broad nib")
+KINDS = (
+    "plain",
+    "thin",
+    "thick",
+    "tilted",
+    "wobbly",
+    "coarse mouse",
+    "small",
+    "gaps",
+    "overlong",
+    "broad nib",
+)
 # x y heading: length turn, length turn, ...   one digit a line, | between strokes, ; between the ways to draw it
 DIGITS = """
 .35 0 180: 2.4 -365; .32 0 180: .31 -90, .5 0, .63 -180, .5 0, .34 -98;\
@@ -31,10 +42,14 @@ DIGITS = """
 .45 .12 184: .73 -170, 1.23 285, .7 0; .3 0 180: 1.3 -360 | .3 .43 0: 1.65 360; .15 .12 356: .73 170, 1.23 -285, .66 -5
 .47 .15 255: 1.25 -350, 0 175, 1 5; .48 .2 265: 1.3 -360, 0 180, .5 10, .5 80; .3 0 180: 1.25 -360 | .5 .05 93: .95 8
 """
-SHAPES = [[way.strip().split("|") for way in line.split(";")] for line in DIGITS.strip().splitlines()]
+SHAPES = [
+    [way.strip().split("|") for way in line.split(";")] for line in DIGITS.strip().splitlines()
+]
 
 
-def follow(x: float, y: float, heading: float, parts: Sequence[tuple[float, ...]], tremor: Iterator[float]) -> Array:
+def follow(
+    x: float, y: float, heading: float, parts: Sequence[tuple[float, ...]], tremor: Iterator[float]
+) -> Array:
     """The path from a point through pieces (length, turn): (n, 2), x and y"""
     points = [(x, y)]
     for length, turn in parts:
@@ -56,31 +71,54 @@ def walk(stroke: str, rng: np.random.Generator, tremor: float, spare: float) -> 
     if spare:
         parts = [(spare, rng.uniform(-20, 20)), *parts, (spare, rng.uniform(-60, 60))]
     meant = follow(x, y, heading, parts, repeat(0.0))
-    moved = [(a * np.exp(rng.normal(0, 0.08)), b * (1 + rng.normal(0, 0.05)) + rng.normal(0, 3)) for a, b in parts]
-    shaken = accumulate(iter(lambda: rng.normal(0, tremor), None), lambda wobble, new: 0.93 * wobble + new)
+    moved = [
+        (a * np.exp(rng.normal(0, 0.08)), b * (1 + rng.normal(0, 0.05)) + rng.normal(0, 3))
+        for a, b in parts
+    ]
+    shaken = accumulate(
+        iter(lambda: rng.normal(0, tremor), None), lambda wobble, new: 0.93 * wobble + new
+    )
     drawn = follow(x, y, heading + rng.normal(0, 4), moved, shaken)
-    return drawn + np.linspace(0, 0.7, len(drawn))[:, None] * (meant[-1] - drawn[-1])  # eyes guide the pen to its goal
+    return drawn + np.linspace(0, 0.7, len(drawn))[:, None] * (
+        meant[-1] - drawn[-1]
+    )  # eyes guide the pen to its goal
 
 
 def scribble(rng: np.random.Generator) -> list[Array]:
     """Strokes that are no digit: a tangle, a hatching, rays, or a page of dots."""
     kind = rng.integers(4)
     if kind == 0:  # a turtle that turns at random
-        turns = ", ".join(f"{rng.uniform(0.1, 0.6):.2f} {rng.normal(0, 200):.0f}" for _ in range(rng.integers(8, 16)))
+        turns = ", ".join(
+            f"{rng.uniform(0.1, 0.6):.2f} {rng.normal(0, 200):.0f}"
+            for _ in range(rng.integers(8, 16))
+        )
         return [walk(f"{rng.random()} {rng.random()} {rng.uniform(0, 360)}: {turns}", rng, 3, 0)]
     if kind == 1:  # to and fro
-        turns = ", ".join(f"{rng.uniform(0.5, 1):.2f} 0, 0 {170 * (-1) ** i}" for i in range(rng.integers(6, 12)))
+        turns = ", ".join(
+            f"{rng.uniform(0.5, 1):.2f} 0, 0 {170 * (-1) ** i}" for i in range(rng.integers(6, 12))
+        )
         return [walk(f"0 0 {rng.uniform(0, 360)}: {turns}", rng, 2, 0)]
     if kind == 2:  # rays from the middle
-        return [walk(f"0 0 {a}: {rng.uniform(0.3, 1)} 0", rng, 2, 0) for a in np.arange(0, 360, 360 / rng.integers(5, 9))]
-    return [walk(f"{rng.random()} {rng.random()} 0: .03 0", rng, 1, 0) for _ in range(rng.integers(3, 12))]
+        return [
+            walk(f"0 0 {a}: {rng.uniform(0.3, 1)} 0", rng, 2, 0)
+            for a in np.arange(0, 360, 360 / rng.integers(5, 9))
+        ]
+    return [
+        walk(f"{rng.random()} {rng.random()} 0: .03 0", rng, 1, 0)
+        for _ in range(rng.integers(3, 12))
+    ]
 
 
 def render(strokes: list[Array], kind: str, rng: np.random.Generator, side: int = 280) -> Array:
     """What a pen leaves on a square canvas: (side, side), from 0 for paper to 1 for ink"""
     everything = np.concatenate(strokes)
-    middle, extent = (everything.max(0) + everything.min(0)) / 2, (everything.max(0) - everything.min(0)).max()
-    angle = np.deg2rad(rng.choice([-1, 1]) * rng.uniform(10, 18) if kind == "tilted" else rng.normal(0, 3))
+    middle, extent = (
+        (everything.max(0) + everything.min(0)) / 2,
+        (everything.max(0) - everything.min(0)).max(),
+    )
+    angle = np.deg2rad(
+        rng.choice([-1, 1]) * rng.uniform(10, 18) if kind == "tilted" else rng.normal(0, 3)
+    )
     slant = rng.uniform(-0.15, 0.35) if kind != "tilted" else 0.0
     cos, sin, width = np.cos(angle), np.sin(angle), rng.uniform(0.75, 1.25)
     turn = np.array([[cos * width, sin], [-sin * width, cos]])
@@ -103,7 +141,9 @@ def trace(path: Array, kind: str, rng: np.random.Generator) -> Iterator[Array]:
     lengths = np.concatenate([[0], np.hypot(*np.diff(path, axis=0).T).cumsum()])
     along = np.linspace(0, lengths[-1], max(2, int(lengths[-1] / 2)))
     hole = rng.uniform(0.15, 0.8) * lengths[-1]
-    for s, x, y in zip(along, *(np.interp(along, lengths, path[:, i]) for i in (0, 1)), strict=True):
+    for s, x, y in zip(
+        along, *(np.interp(along, lengths, path[:, i]) for i in (0, 1)), strict=True
+    ):
         if kind != "gaps" or abs(s - hole) > 0.5 * 26:
             yield np.array([x, y])
 
@@ -115,7 +155,9 @@ def stamp(canvas: Array, x: float, y: float, radius: float, flat: float) -> None
     window = canvas[top : int(y) + reach + 1, left : int(x) + reach + 1]
     if not window.size:
         return
-    dy, dx = np.ogrid[top - y : top - y + window.shape[0] - 0.5, left - x : left - x + window.shape[1] - 0.5]
+    dy, dx = np.ogrid[
+        top - y : top - y + window.shape[0] - 0.5, left - x : left - x + window.shape[1] - 0.5
+    ]
     distance = np.hypot(dx + dy, (dx - dy) / flat) / np.sqrt(2)
     np.maximum(window, np.clip(radius + 0.5 - distance, 0, 1), out=window)
 
@@ -126,7 +168,10 @@ def drawings(count: int, seed: int = 2026) -> Iterator[tuple[Array, str, int]]:
     for kind in KINDS:
         for digit, ways in enumerate(SHAPES):
             for i in range(count):
-                tremor, spare = (8.0 if kind == "wobbly" else 1.2), (0.13 if kind == "overlong" else 0.0)
+                tremor, spare = (
+                    (8.0 if kind == "wobbly" else 1.2),
+                    (0.13 if kind == "overlong" else 0.0),
+                )
                 strokes = [walk(stroke, rng, tremor, spare) for stroke in ways[i % len(ways)]]
                 yield render(strokes, kind, rng), kind, digit
     for _ in range(10 * count):

@@ -39,26 +39,44 @@ TASKS: dict[str, dict[str, Any]] = SETTINGS["tasks"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="which (default: all)")
-    parser.add_argument("--photos", default="cifar10", help="cifar10, to be downloaded, or folder:PATH (default: cifar10)")
+    parser.add_argument(
+        "--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="which (default: all)"
+    )
+    parser.add_argument(
+        "--photos",
+        default="cifar10",
+        help="cifar10, to be downloaded, or folder:PATH (default: cifar10)",
+    )
     add_out(parser, "transfer.csv", seeds=5)
 
 
 def run(args: Namespace) -> None:
     torch.set_num_threads(1)
-    print(f"about {sum(TASKS[task]['hours'] for task in args.tasks):.1f} hours on one free core", flush=True)
+    print(
+        f"about {sum(TASKS[task]['hours'] for task in args.tasks):.1f} hours on one free core",
+        flush=True,
+    )
     train = partial(train_once, args.photos)
     for task in args.tasks:
-        for augment, labels, way in product(*(TASKS[task][name] for name in ("augment", "labels", "rates"))):
+        for augment, labels, way in product(
+            *(TASKS[task][name] for name in ("augment", "labels", "rates"))
+        ):
             key = {"task": task, "augment": augment, "labels": labels, "way": way}
             scores = dict.fromkeys(TASKS[task]["rates"][way], 0.0)
             for seed, lr in product(SETTINGS["tuning_seeds"], scores):
-                scores[lr] += find_or_measure(args.out, train, **key, split="validation", seed=seed, lr=lr)["accuracy"]
+                scores[lr] += find_or_measure(
+                    args.out, train, **key, split="validation", seed=seed, lr=lr
+                )["accuracy"]
             best = max(scores, key=scores.__getitem__)  # of equal ones, the lowest
             for seed in range(args.seeds):
                 find_or_measure(args.out, train, **key, split="test", seed=seed, lr=best)
     table = pd.read_csv(args.out)
-    print_means(table[table["split"] == "test"], ["task", "augment", "labels", "way"], ["accuracy"], args.out)
+    print_means(
+        table[table["split"] == "test"],
+        ["task", "augment", "labels", "way"],
+        ["accuracy"],
+        args.out,
+    )
 
 
 @cache
@@ -66,9 +84,15 @@ def data_of(task: str, photos: str) -> Data:
     """The images of a task with their new labels;  photos: which data set has those of the task with photos"""
     about = TASKS[task]
     if about["data"] != "cifar10":
-        return load(about["data"], **({"n": about["images"]} if "images" in about else {})).filter_classes(*about["classes"])
-    data = load_data(RunSettings.from_dict({"data": photos, "image_size": 32})).filter_classes(*about["classes"])
-    mixed = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(0))  # folders are read class by class
+        return load(
+            about["data"], **({"n": about["images"]} if "images" in about else {})
+        ).filter_classes(*about["classes"])
+    data = load_data(RunSettings.from_dict({"data": photos, "image_size": 32})).filter_classes(
+        *about["classes"]
+    )
+    mixed = torch.randperm(
+        len(data.train), generator=torch.Generator().manual_seed(0)
+    )  # folders are read class by class
     return replace(data, train=subset(data.train, mixed))
 
 
@@ -78,26 +102,48 @@ def train_once(
     """One training with so many labels, which the seed draws, and which images of a split it classifies correctly."""
     data, pretrained = data_of(task, photos), load_pretrained(f"ours:{TASKS[task]['weights']}")
     normalize, num_classes = pretrained.preprocess.normalize, len(data.class_names)
-    order = torch.randperm(TASKS[task]["pool"], generator=torch.Generator().manual_seed(seed))  # the same for every way
+    order = torch.randperm(
+        TASKS[task]["pool"], generator=torch.Generator().manual_seed(seed)
+    )  # the same for every way
     some, batch_size = subset(data.train, order[:labels]), SETTINGS["batch_size"]
     few = Batches(some, batch_size, normalize, shuffle=True, augment=AUGMENT[augment])
     epochs = max(1, TASKS[task].get("steps", SETTINGS["steps"]) // len(few))
-    precision = best_precision() if TASKS[task]["data"] == "cifar10" else "float32"  # that of the pretraining
-    recipe = Recipe(epochs=epochs, lr=lr, label_smoothing=0.0, precision=precision, **SETTINGS["optimizers"][way])
+    precision = (
+        best_precision() if TASKS[task]["data"] == "cifar10" else "float32"
+    )  # that of the pretraining
+    recipe = Recipe(
+        epochs=epochs,
+        lr=lr,
+        label_smoothing=0.0,
+        precision=precision,
+        **SETTINGS["optimizers"][way],
+    )
     set_seed(seed)
     if way == "from scratch":
         model = ViT(replace(pretrained.model.config, num_classes=num_classes))
     else:
         model = transfer_weights(pretrained.model, num_classes=num_classes)
-        model = freeze(model) if way == "probe" else add_lora(model, rank=4) if way == "LoRA" else model
+        model = (
+            freeze(model) if way == "probe" else add_lora(model, rank=4) if way == "LoRA" else model
+        )
     start = time.perf_counter()
     fit(model, few, None, recipe, report=lambda row: None)
     seconds = round(time.perf_counter() - start, 2)
     logits, labeled = predict(model, Batches(data.get_split(split), 500, normalize))
     right = logits.argmax(1) == labeled
-    row: dict[str, Any] = {"accuracy": round(right.float().mean().item(), 4), "seconds": seconds, "steps": epochs * len(few)}
-    row |= {"trained": sum(p.numel() for p in model.parameters() if p.requires_grad), "right": pack(right)}
-    return row | {"machine": f"{processor()}, 1 thread, torch {torch.__version__}", "date": date.today().isoformat()}
+    row: dict[str, Any] = {
+        "accuracy": round(right.float().mean().item(), 4),
+        "seconds": seconds,
+        "steps": epochs * len(few),
+    }
+    row |= {
+        "trained": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "right": pack(right),
+    }
+    return row | {
+        "machine": f"{processor()}, 1 thread, torch {torch.__version__}",
+        "date": date.today().isoformat(),
+    }
 
 
 if __name__ == "__main__":

@@ -27,8 +27,14 @@ COUNT = 500  # images of each made-up kind
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--weights", default="ours:photos", help="as for `load_pretrained` (default: ours:photos)")
-    parser.add_argument("--photos", default="cifar10", help="their data set, as for `tools.pretrain` (default: cifar10)")
+    parser.add_argument(
+        "--weights", default="ours:photos", help="as for `load_pretrained` (default: ours:photos)"
+    )
+    parser.add_argument(
+        "--photos",
+        default="cifar10",
+        help="their data set, as for `tools.pretrain` (default: cifar10)",
+    )
     add_out(parser, "unfamiliar.csv")
 
 
@@ -36,7 +42,10 @@ def run(args: Namespace) -> None:
     pretrained, familiarity = load_pretrained(args.weights), load_familiarity(args.weights)
     if familiarity is None:
         raise ValueError(f"{args.weights} does not say which images are familiar")
-    table = store((measure(pretrained, familiarity, *kind) for kind in kinds(pretrained, args.photos)), args.out)
+    table = store(
+        (measure(pretrained, familiarity, *kind) for kind in kinds(pretrained, args.photos)),
+        args.out,
+    )
     print(f"{table.round(3).to_string(index=False)}\n\nrows: {args.out}")
 
 
@@ -61,7 +70,11 @@ def kinds(pretrained: Pretrained, name: str) -> Iterator[tuple[str, Tensor, Tens
 def stripes(side: int) -> Tensor:
     """Waves of random direction and length between two random colors: (COUNT, 3, side, side)"""
     x, y = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="xy")
-    angle, length, one, two = torch.pi * torch.rand(COUNT), 3 + 13 * torch.rand(COUNT), *torch.rand(2, COUNT, 3, 1, 1)
+    angle, length, one, two = (
+        torch.pi * torch.rand(COUNT),
+        3 + 13 * torch.rand(COUNT),
+        *torch.rand(2, COUNT, 3, 1, 1),
+    )
     across = x * angle.cos()[:, None, None] + y * angle.sin()[:, None, None]
     wave = 0.5 + 0.5 * (2 * torch.pi * across / length[:, None, None]).sin()[:, None]
     return wave * one + (1 - wave) * two
@@ -69,7 +82,11 @@ def stripes(side: int) -> Tensor:
 
 @torch.no_grad()
 def measure(
-    pretrained: Pretrained, familiarity: Familiarity, kind: str, images: Tensor, labels: Tensor | None
+    pretrained: Pretrained,
+    familiarity: Familiarity,
+    kind: str,
+    images: Tensor,
+    labels: Tensor | None,
 ) -> dict[str, Any]:
     """A row of the table"""
     model, parts = pretrained.model, pretrained.preprocess.normalize(images).split(COUNT)
@@ -77,9 +94,13 @@ def measure(
     largest, predicted = model.head(features).softmax(dim=1).max(dim=1)
     row = {"kind": kind, "images": len(images), "probability": largest.mean().item()}
     row |= {"above 0.9": (largest > 0.9).float().mean().item()}
-    row |= {"unfamiliar": (familiarity.distance(features) > familiarity.limit).float().mean().item()}
+    row |= {
+        "unfamiliar": (familiarity.distance(features) > familiarity.limit).float().mean().item()
+    }
     right = torch.full_like(largest, torch.nan) if labels is None else (predicted == labels).float()
-    errors = torch.zeros(15).index_add(0, (15 * largest).long().clamp(max=14), right - largest) / len(images)
+    errors = torch.zeros(15).index_add(
+        0, (15 * largest).long().clamp(max=14), right - largest
+    ) / len(images)
     return row | {"accuracy": right.mean().item(), "calibration error": errors.abs().sum().item()}
 
 

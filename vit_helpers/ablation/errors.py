@@ -48,7 +48,14 @@ class Effect:
         return {"difference": self.difference, **errors, "low": low, "high": high}
 
 
-def combine(difference: float, seeds: float, images: float, overlap: float, df_seeds: float, df_images: float) -> Effect:
+def combine(
+    difference: float,
+    seeds: float,
+    images: float,
+    overlap: float,
+    df_seeds: float,
+    df_images: float,
+) -> Effect:
     """An effect from the variances over seeds and over images, which share an `overlap`: each model on each image."""
     both = max(seeds, images, seeds + images - overlap)
     parts = seeds**2 / df_seeds + images**2 / df_images if df_seeds else math.nan
@@ -82,7 +89,9 @@ def right_answers(runs: pd.DataFrame, change: str, column: str = "right") -> dic
     return {seed: unpack(text) for seed, text in zip(rows["seed"], rows[column], strict=True)}
 
 
-def paired(runs: pd.DataFrame, change: str, baseline: str = "baseline", column: str = "right") -> Array:
+def paired(
+    runs: pd.DataFrame, change: str, baseline: str = "baseline", column: str = "right"
+) -> Array:
     """Correct answers of a change minus those of the baseline with the same seed: (n seeds, m images) of -1, 0 and 1"""
     ours, theirs = (right_answers(runs, name, column) for name in (change, baseline))
     if not (seeds := sorted(ours.keys() & theirs.keys())):
@@ -124,7 +133,10 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def compare(
-    runs: pd.DataFrame, baseline: str = "baseline", column: str = "right", changes: Sequence[str] | None = None
+    runs: pd.DataFrame,
+    baseline: str = "baseline",
+    column: str = "right",
+    changes: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Every change compared with the baseline, paired by seed and by image; the changes are one family for Holm.
 
@@ -132,7 +144,11 @@ def compare(
     returns: indexed by change: n (seeds), what `Effect.row` has, discordant (fraction with one correct answer), p,
              holm
     """
-    names = [name for name in dict.fromkeys(runs["change"]) if name != baseline] if changes is None else list(changes)
+    names = (
+        [name for name in dict.fromkeys(runs["change"]) if name != baseline]
+        if changes is None
+        else list(changes)
+    )
     lines = [line_of(paired(runs, name, baseline, column)) for name in names]
     table = pd.DataFrame(lines, index=pd.Index(names, name="change"))
     return table.assign(holm=holm(table["p"])) if len(table) else table
@@ -146,12 +162,23 @@ def compare_best(runs: pd.DataFrame, candidates: Mapping[str, Sequence[str]]) ->
     rights = {one: right_answers(runs, one) for some in candidates.values() for one in some}
     lines = {}
     for name in [name for name in candidates if name != "baseline"]:
-        seeds = sorted(set.intersection(*(set(rights[one]) for one in [*candidates[name], *candidates["baseline"]])))
+        seeds = sorted(
+            set.intersection(
+                *(set(rights[one]) for one in [*candidates[name], *candidates["baseline"]])
+            )
+        )
         if not seeds:
             raise ValueError(f"the candidates of {name} and baseline have no seed in common")
-        ours, theirs = (crossfit([[rights[c][seed] for seed in seeds] for c in candidates[x]]) for x in (name, "baseline"))
+        ours, theirs = (
+            crossfit([[rights[c][seed] for seed in seeds] for c in candidates[x]])
+            for x in (name, "baseline")
+        )
         counts = np.bincount(ours[1].ravel(), minlength=len(candidates[name])) / ours[1].size
-        chosen = ", ".join(f"{one}: {share:.0%}" for one, share in zip(candidates[name], counts, strict=True) if share)
+        chosen = ", ".join(
+            f"{one}: {share:.0%}"
+            for one, share in zip(candidates[name], counts, strict=True)
+            if share
+        )
         lines[name] = {**line_of(ours[0] - theirs[0]), "chosen": chosen}
     table = pd.DataFrame.from_dict(lines, orient="index")
     return table.assign(holm=holm(table["p"])).rename_axis("change")

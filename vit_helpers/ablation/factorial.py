@@ -29,12 +29,18 @@ def design(factors: int, generators: Sequence[str] = ()) -> list[Run]:
         letter, _, word = text.replace(" ", "").partition("=")
         made[letter] = set(word.removeprefix("-")), -1 if word.startswith("-") else 1
     free = [letter for letter in letters if letter not in made]
-    if len(free) + len(generators) != factors or not all(word and word <= set(free) for word, _ in made.values()):
-        raise ValueError(f'generators determine some of {letters} by others, as in "F=-ABC", got {", ".join(generators)}')
+    if len(free) + len(generators) != factors or not all(
+        word and word <= set(free) for word, _ in made.values()
+    ):
+        raise ValueError(
+            f'generators determine some of {letters} by others, as in "F=-ABC", got {", ".join(generators)}'
+        )
     runs = []
     for levels in product((-1, 1), repeat=len(free)):
         run = dict(zip(free, levels, strict=True))
-        run |= {letter: sign * prod(run[one] for one in word) for letter, (word, sign) in made.items()}
+        run |= {
+            letter: sign * prod(run[one] for one in word) for letter, (word, sign) in made.items()
+        }
         runs.append({letter: run[letter] for letter in letters})
     return runs
 
@@ -55,12 +61,19 @@ def confounded(runs: Sequence[Run]) -> dict[tuple[int, ...], Words]:
     return groups
 
 
-def designed(factors: Mapping[str, Mapping[str, Any]], generators: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def designed(
+    factors: Mapping[str, Mapping[str, Any]], generators: Sequence[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """The changes of a table: name and settings of each run of the design that has a factor at its high level."""
     for run in design(len(factors), generators):
-        high = [given for given, level in zip(factors.values(), run.values(), strict=True) if level == 1]
+        high = [
+            given for given, level in zip(factors.values(), run.values(), strict=True) if level == 1
+        ]
         if high:
-            yield name_of(run, list(factors)), {name: value for given in high for name, value in given.items()}
+            yield (
+                name_of(run, list(factors)),
+                {name: value for given in high for name, value in given.items()},
+            )
 
 
 def name_of(run: Mapping[str, int], factors: Sequence[str]) -> str:
@@ -68,7 +81,9 @@ def name_of(run: Mapping[str, int], factors: Sequence[str]) -> str:
     return ", ".join(name for name, level in zip(factors, run.values(), strict=True) if level == 1)
 
 
-def effects(runs: pd.DataFrame, factors: Sequence[str], generators: Sequence[str] = ()) -> pd.DataFrame:
+def effects(
+    runs: pd.DataFrame, factors: Sequence[str], generators: Sequence[str] = ()
+) -> pd.DataFrame:
     """Main effects and two-way interactions with their errors, from the runs of a design and the seeds that all have.
 
     A main effect is the mean accuracy at the high level minus that at the low one. An interaction is how far the joint gain
@@ -81,7 +96,9 @@ def effects(runs: pd.DataFrame, factors: Sequence[str], generators: Sequence[str
     right = np.stack([[one[seed] for seed in seeds] for one in found]).astype(float)  # (R, n, m)
     called, lines = dict(zip(LETTERS, factors, strict=False)), {}
     for levels, group in confounded(plan).items():
-        name = " = ".join("-" * (sign < 0) + " x ".join(called[letter] for letter in word) for word, sign in group)
+        name = " = ".join(
+            "-" * (sign < 0) + " x ".join(called[letter] for letter in word) for word, sign in group
+        )
         order = len(group[0][0])
         lines[name] = {"order": order, **contrast(right, np.array(levels) * 2 * order / len(plan))}
     table = pd.DataFrame.from_dict(lines, orient="index").rename_axis("effect")
@@ -100,5 +117,7 @@ def contrast(right: Array, weights: Array) -> dict[str, float]:
     rest = accuracy - accuracy.mean(1, keepdims=True) - accuracy.mean(0) + accuracy.mean()
     seeds = square / n * float((rest**2).sum()) / df if df else np.nan
     overlap = square / (n * m) * float(right.var(1, ddof=1).mean()) if n > 1 else np.nan
-    effect = combine(float(by_image.mean()), seeds, float(by_image.var(ddof=1)) / m, overlap, df, m - 1)
+    effect = combine(
+        float(by_image.mean()), seeds, float(by_image.var(ddof=1)) / m, overlap, df, m - 1
+    )
     return {**effect.row(), "p": effect.p}

@@ -22,7 +22,10 @@ FIRST: Kinds = {
     **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
     **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
 }
-TEST: Kinds = {"test_accuracy": lambda cell: float(cell or "nan"), "test_right": str}  # of some tables
+TEST: Kinds = {
+    "test_accuracy": lambda cell: float(cell or "nan"),
+    "test_right": str,
+}  # of some tables
 MADE: Kinds = {"machine": str, "date": str}
 COLUMNS: Kinds = {**FIRST, "right": str, **MADE}
 KNOWN: Kinds = {**FIRST, "right": str, **TEST, **MADE}
@@ -52,7 +55,9 @@ def unpack(text: str) -> Any:
             raise ValueError(f"{len(bits)} bytes for {count} images")
         return np.unpackbits(bits, count=int(count)).astype(bool)
     except (ValueError, AttributeError):
-        raise ValueError(f"not known which images were classified correctly: {text!r:.60}") from None
+        raise ValueError(
+            f"not known which images were classified correctly: {text!r:.60}"
+        ) from None
 
 
 def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
@@ -64,11 +69,17 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
     try:
         text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a table of this kind, but a file of another format: {error}") from error
+        raise ValueError(
+            f"{path} is not a table of this kind, but a file of another format: {error}"
+        ) from error
     lines = list(csv.reader(StringIO(text)))
     columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
-    if columns[: len(FIRST)] != list(FIRST) or columns != [name for name in KNOWN if name in columns]:
-        raise ValueError(f"{path} is not a table of this kind: its columns are {columns}, not {list(COLUMNS)}")
+    if columns[: len(FIRST)] != list(FIRST) or columns != [
+        name for name in KNOWN if name in columns
+    ]:
+        raise ValueError(
+            f"{path} is not a table of this kind: its columns are {columns}, not {list(COLUMNS)}"
+        )
     rows: list[Row] = []
     for number, cells in enumerate(lines[1:], start=1):
         try:

@@ -28,7 +28,13 @@ from vit_helpers.ablation.factorial import designed
 from vit_helpers.ablation.rows import Row, append_row, frame, pack, read_runs
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.best import EarlyStopping
-from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network, with_tta
+from vit_helpers.training.presets import (
+    RunSettings,
+    load_data,
+    make_batches,
+    make_network,
+    with_tta,
+)
 
 Runs = Sequence[tuple[str, int, RunSettings]]
 LOADED: dict[tuple[object, ...], Any] = {}  # data sets that have been read
@@ -60,15 +66,21 @@ class Table:
         if not isinstance(self.changes, dict):
             raise ValueError(f"changes must be a table of settings by name, got {self.changes!r}")
         check_choice("test", self.test, (True, False))
-        object.__setattr__(self, "changes", {**dict(designed(self.factors, self.generators)), **self.changes})
+        object.__setattr__(
+            self, "changes", {**dict(designed(self.factors, self.generators)), **self.changes}
+        )
         if "baseline" in self.changes:
-            raise ValueError('"baseline" is the name of the runs without a change: call the change something else')
+            raise ValueError(
+                '"baseline" is the name of the runs without a change: call the change something else'
+            )
         for name, settings in {"baseline": self.baseline, **self.changes}.items():
             if not isinstance(settings, dict):
                 raise ValueError(f"{name}: expected settings, as {{lr = 0.001}}, got {settings!r}")
             try:
                 if weights := self.settings(settings).weights:
-                    raise ValueError(f"a table trains from scratch, without the weights {weights}; train can fine-tune")
+                    raise ValueError(
+                        f"a table trains from scratch, without the weights {weights}; train can fine-tune"
+                    )
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{name}: {error}") from error
 
@@ -87,7 +99,9 @@ class Table:
 
     def settings(self, changes: dict[str, Any]) -> RunSettings:
         """The settings of the baseline with some changed."""
-        return RunSettings.from_dict({"data": self.data, "model": self.model, **self.baseline, **changes})
+        return RunSettings.from_dict(
+            {"data": self.data, "model": self.model, **self.baseline, **changes}
+        )
 
     def runs(self) -> Iterator[tuple[str, int, RunSettings]]:
         """All runs, seed by seed: (change, seed, settings)"""
@@ -97,7 +111,11 @@ class Table:
 
 
 def run_table(
-    table: Table, path: str | PathLike[str], report: Callable[[str], object] = print, workers: int = 1, machine: str = ""
+    table: Table,
+    path: str | PathLike[str],
+    report: Callable[[str], object] = print,
+    workers: int = 1,
+    machine: str = "",
 ) -> pd.DataFrame:
     """Train the runs that are not in the CSV file yet, and return all runs of the table, one per row.
 
@@ -112,7 +130,11 @@ def run_table(
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         if len(kept_rows(runs, path, table.test)) < len(runs):  # something will be written
-            hold(path.with_name(f".{path.name}.lock"), f"another process writes into {path}: wait for it to end", stack)
+            hold(
+                path.with_name(f".{path.name}.lock"),
+                f"another process writes into {path}: wait for it to end",
+                stack,
+            )
         return frame(fill_table(runs, path, report, workers, table.test, machine), table.test)
 
 
@@ -123,13 +145,19 @@ def kept_rows(runs: Runs, path: Path, test: bool = False) -> dict[tuple[str, int
     for name, seed, settings in [run for run in runs if run[:2] in kept]:
         text = kept[name, seed]["settings"]
         if RunSettings.from_dict({**json.loads(text), "seed": seed}) != settings:
-            raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}")
+            raise ValueError(
+                f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}"
+            )
         if test and not kept[name, seed].get("test_right"):
-            raise ValueError(f"{path} holds {name}, seed {seed} without the test split: write into another file")
+            raise ValueError(
+                f"{path} holds {name}, seed {seed} without the test split: write into another file"
+            )
     return kept
 
 
-def fill_table(runs: Runs, path: Path, report: Callable[[str], object], workers: int, test: bool, machine: str) -> list[Row]:
+def fill_table(
+    runs: Runs, path: Path, report: Callable[[str], object], workers: int, test: bool, machine: str
+) -> list[Row]:
     """The rows of some runs, in their order; those that are not in the CSV file yet are trained."""
     done = kept_rows(runs, path, test)
     left = {run[:2]: run for run in runs if run[:2] not in done}
@@ -141,7 +169,9 @@ def fill_table(runs: Runs, path: Path, report: Callable[[str], object], workers:
         done[key], settings = row, left.pop(key)[2]
         line = f"{number} of {len(runs)}: {key[0]}, seed {key[1]}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
         if left and len(left) + 1 == len(jobs):  # the first of this call
-            hours = sum(work(run[2]) for run in left.values()) / work(settings) * row["seconds"] / 3600
+            hours = (
+                sum(work(run[2]) for run in left.values()) / work(settings) * row["seconds"] / 3600
+            )
             line += f"; the other {len(left)} need about {hours:.1f} hours" if hours > 0.05 else ""
         report(line)
     return [done[run[:2]] for run in runs]
@@ -151,7 +181,12 @@ def work(settings: RunSettings) -> int:
     """Multiply-adds of a training's forward passes: its time is about proportional to them."""
     data = load_settings(settings)
     images = min(data.count("train"), settings.images or data.count("train"))
-    return settings.recipe.epochs * settings.repeat * images * multiply_adds(make_network(data, settings), data)
+    return (
+        settings.recipe.epochs
+        * settings.repeat
+        * images
+        * multiply_adds(make_network(data, settings), data)
+    )
 
 
 def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
@@ -159,7 +194,9 @@ def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
     if workers == 1:
         yield from (job() for job in jobs)
         return
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=prepare_worker)
+    pool = ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), initializer=prepare_worker
+    )
     try:
         yield from (future.result() for future in as_completed([pool.submit(job) for job in jobs]))
     finally:
@@ -188,10 +225,25 @@ def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -
     train, model = make_batches(data, settings), make_network(data, settings)
     start = time.perf_counter()
     stop = EarlyStopping(settings.patience)
-    last = fit(model, train, data.batches("validation", 512), settings.recipe, callbacks=[stop], report=lambda row: None)[-1]
-    row = {"change": name, "seed": seed, "seconds": time.perf_counter() - start, "settings": as_text(settings)}
+    last = fit(
+        model,
+        train,
+        data.batches("validation", 512),
+        settings.recipe,
+        callbacks=[stop],
+        report=lambda row: None,
+    )[-1]
+    row = {
+        "change": name,
+        "seed": seed,
+        "seconds": time.perf_counter() - start,
+        "settings": as_text(settings),
+    }
     row |= {"accuracy": last.val_accuracy, "loss": last.val_loss, "train_accuracy": last.accuracy}
-    row |= {"majority_share": last.val_majority_share, "parameters": sum(p.numel() for p in model.parameters())}
+    row |= {
+        "majority_share": last.val_majority_share,
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
     row["multiply_adds"] = multiply_adds(model, data)
     row["right"] = pack(right_of(model, data, "validation"))
     if test:
@@ -235,8 +287,25 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     [0.0, 0.25]
     """
     baseline = runs[runs["change"] == "baseline"].set_index("seed")["accuracy"]
-    changes = runs.assign(difference=runs["accuracy"] - runs["seed"].map(baseline)).groupby("change", sort=False)
+    changes = runs.assign(difference=runs["accuracy"] - runs["seed"].map(baseline)).groupby(
+        "change", sort=False
+    )
     lines = changes[["accuracy", "difference", "seconds"]].mean()
     lines[["parameters", "multiply_adds"]] = changes[["parameters", "multiply_adds"]].first()
-    lines["runs"], lines["spread"], lines["error"] = changes.size(), changes["accuracy"].std(), changes["difference"].sem()
-    return lines[["runs", "accuracy", "spread", "difference", "error", "parameters", "multiply_adds", "seconds"]]
+    lines["runs"], lines["spread"], lines["error"] = (
+        changes.size(),
+        changes["accuracy"].std(),
+        changes["difference"].sem(),
+    )
+    return lines[
+        [
+            "runs",
+            "accuracy",
+            "spread",
+            "difference",
+            "error",
+            "parameters",
+            "multiply_adds",
+            "seconds",
+        ]
+    ]

@@ -7,7 +7,14 @@ from functools import partial
 from statistics import fmean, median, pstdev, stdev, variance
 from typing import Any
 
-from vit_helpers.checks.ablation_search import DRAW, HALVING, SCALE, check_draw_rates, check_halving, check_scale_rate  # noqa: F401
+from vit_helpers.checks.ablation_search import (  # noqa: F401
+    DRAW,
+    HALVING,
+    SCALE,
+    check_draw_rates,
+    check_halving,
+    check_scale_rate,
+)
 from vit_helpers.checks.compare import copy_of
 from vit_helpers.checks.engine import Case, Exercise, Given, cases
 from vit_helpers.checks.learning import as_list, as_number
@@ -34,11 +41,19 @@ def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict
     """The runs that an answer lists, sorted after the first; Mistake if they share objects with the arguments or a call."""
     given = copy_of((baseline, options))
     got = as_list(answer(*given), f"for {baseline} and {options}", "a list of settings")
-    words = f"changes the baseline: {baseline} is now {given[0]}. Make a new dictionary for each run"
+    words = (
+        f"changes the baseline: {baseline} is now {given[0]}. Make a new dictionary for each run"
+    )
     reject_if(given[0] != baseline, words)
-    reject_if(given[1] != options, f"changes the options: {options} is now {given[1]}. Read them without removing values")
+    reject_if(
+        given[1] != options,
+        f"changes the options: {options} is now {given[1]}. Read them without removing values",
+    )
     for run in got:
-        reject_if(not isinstance(run, dict), f"gives {short(run)} as a run; a run is a dictionary of settings")
+        reject_if(
+            not isinstance(run, dict),
+            f"gives {short(run)} as a run; a run is a dictionary of settings",
+        )
     reject_if(any(USED in run for run in got), "returns dictionaries from an earlier call")
     words = "gives the baseline itself as a run, so changing that run would change the baseline too. Make a copy of it"
     reject_if(any(run is given[0] for run in got), words)
@@ -48,7 +63,9 @@ def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict
     return {"": runs[:1] + sorted(runs[1:], key=str)}
 
 
-def other_runs(got: list[Settings], right: list[Settings], baseline: Settings, options: Settings) -> str:
+def other_runs(
+    got: list[Settings], right: list[Settings], baseline: Settings, options: Settings
+) -> str:
     """What is wrong with a list of runs."""
     for run in got:
         if missing := [name for name in baseline if name not in run]:
@@ -145,10 +162,16 @@ ERRORS: Mapping[str, Function] = {
     "n - 1 belongs only in the standard deviation: divide by sqrt(n)": lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
 }  # fmt: skip
 LARGER: Mapping[str, Function] = {
-    "a change for the worse counts too: compare abs(difference)": lambda mean, error, n: mean > 2 * error,
-    "compare with twice the error, not the standard deviation": lambda mean, error, n: abs(mean) > 2 * error * n**0.5,
+    "a change for the worse counts too: compare abs(difference)": lambda mean, error, n: (
+        mean > 2 * error
+    ),
+    "compare with twice the error, not the standard deviation": lambda mean, error, n: (
+        abs(mean) > 2 * error * n**0.5
+    ),
     "compare with twice the error, not once": lambda mean, error, n: abs(mean) > error,
-    "if all seeds gain the same, any difference counts as larger": lambda mean, error, n: abs(mean) > 2 * error > 0,
+    "if all seeds gain the same, any difference counts as larger": lambda mean, error, n: (
+        abs(mean) > 2 * error > 0
+    ),
     "nothing differs here: use >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
 }
 RULES = {"mean": MEANS, "error": ERRORS, "larger": LARGER}
@@ -159,7 +182,12 @@ PAIRS = [  # accuracies of the baseline and of a change, seed by seed; a lost si
     ([0.81, 0.95, 0.90, 0.76, 0.88], [0.82, 0.99, 0.89, 0.80, 0.86]),
 ]
 GAINS = [(0.05, 0.02, 0, 0.05), (0.05, 0.02, 0, -0.01), (-0.05, -0.02, 0, 0.01)]
-JUDGED = [PAIRS[0], PAIRS[0][::-1], *(([0.8] * 4, [0.8 + gain for gain in gains]) for gains in GAINS), PAIRS[2]]
+JUDGED = [
+    PAIRS[0],
+    PAIRS[0][::-1],
+    *(([0.8] * 4, [0.8 + gain for gain in gains]) for gains in GAINS),
+    PAIRS[2],
+]
 STEADY = [([0.5, 0.75], [0.625, 0.875]), ([0.5, 0.75], [0.5, 0.75])]
 
 
@@ -167,23 +195,39 @@ def observe_part(answer: Function, baseline: list[Any], changed: list[Any], look
     """One of the three results of an answer; Mistake unless they are two numbers and a boolean."""
     when, given = f"for {baseline} and {changed}", ([*baseline], [*changed])
     try:
-        got = as_list(answer(*given), when, "three results: difference, error, and whether it is larger")
+        got = as_list(
+            answer(*given), when, "three results: difference, error, and whether it is larger"
+        )
     except ZeroDivisionError:
-        words = "divides by an error of 0 when all seeds agree: compare abs(difference) with 2 * error"
+        words = (
+            "divides by an error of 0 when all seeds agree: compare abs(difference) with 2 * error"
+        )
         raise Mistake(words) from None
     words = "changes the lists it is given: .sort() works in place and breaks up the pairs"
     reject_if(given != (baseline, changed), words)
     words = f"gives {len(got)} results {when}; it should give difference, error, and whether it is larger"
     reject_if(len(got) != 3, words)
     difference, error, larger = got
-    reject_if(isinstance(larger, str) or larger is None, f"gives {larger!r} {when}; it should give True or False")
+    reject_if(
+        isinstance(larger, str) or larger is None,
+        f"gives {larger!r} {when}; it should give True or False",
+    )
     truth = as_number(int(larger) if isinstance(larger, bool) else larger, when, "True or False")
-    reject_if(truth not in (0, 1), f"gives {truth:.3g} as the third result {when}; it should be True or False")
-    parts = {"difference": as_number(difference, when), "error": as_number(error, when), "larger": bool(truth)}
+    reject_if(
+        truth not in (0, 1),
+        f"gives {truth:.3g} as the third result {when}; it should be True or False",
+    )
+    parts = {
+        "difference": as_number(difference, when),
+        "error": as_number(error, when),
+        "larger": bool(truth),
+    }
     return {look: parts[look]}
 
 
-def compare_says(part: str, got: Any, right: Any, words: str, a: list[Any], b: list[Any], look: str) -> str:
+def compare_says(
+    part: str, got: Any, right: Any, words: str, a: list[Any], b: list[Any], look: str
+) -> str:
     """The message about one of the three."""
     if look != "larger":
         return f"the {look} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {words}"
@@ -254,12 +298,24 @@ def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
     """The name that an answer gives; Mistake for anything else."""
     given = copy_of(rows)
     got = answer(given)
-    reject_if(given != rows, "changes the rows it is given; make new ones, or use sorted() instead of .sort()")
+    reject_if(
+        given != rows,
+        "changes the rows it is given; make new ones, or use sorted() instead of .sort()",
+    )
     reject_if(got is None, "returns None: does it end with return?")
-    reject_if(isinstance(got, dict), 'gives a whole row; it should give the name of a change, row["change"]')
-    reject_if(not isinstance(got, str), f"gives {short(got)}; it should give the name of a change, not its accuracy")
+    reject_if(
+        isinstance(got, dict),
+        'gives a whole row; it should give the name of a change, row["change"]',
+    )
+    reject_if(
+        not isinstance(got, str),
+        f"gives {short(got)}; it should give the name of a change, not its accuracy",
+    )
     known = any(row["change"] == got for row in rows)
-    reject_if(not known, f"picks {got!r}, which is not a change of these rows: is something kept from an earlier call?")
+    reject_if(
+        not known,
+        f"picks {got!r}, which is not a change of these rows: is something kept from an earlier call?",
+    )
     return {"": got}
 
 
@@ -270,7 +326,9 @@ SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
     "its mean is the lowest: use max, not min": lambda runs: -fmean(runs),
     "its median is the best; use the mean": median,
     "its first run is the best, by luck. Take the mean over its seeds": lambda runs: runs[0],
-    "its last run is the best: is only that one kept? Take the mean over its seeds": lambda runs: runs[-1],
+    "its last run is the best: is only that one kept? Take the mean over its seeds": lambda runs: (
+        runs[-1]
+    ),
 }
 PICKS: dict[str, Function] = {
     "it is in the first row, and its mean is not the best": lambda rows: rows[0]["change"],

@@ -22,7 +22,14 @@ from vit_helpers.checks.traces import ask, generators_restored
 
 FACTORS: Mapping[str, Function] = {"linear": lambda ratio: ratio, "sqrt": math.sqrt}
 OTHER = {"linear": "sqrt", "sqrt": "linear"}
-BATCHES = [(0.5, 64, 160), (3e-3, 64, 100), (3e-3, 4096, 64), (1e-3, 64, 256), (2e-3, 100, 25), (1e-3, 32, 32)]
+BATCHES = [
+    (0.5, 64, 160),
+    (3e-3, 64, 100),
+    (3e-3, 4096, 64),
+    (1e-3, 64, 256),
+    (2e-3, 100, 25),
+    (1e-3, 32, 32),
+]
 
 
 def scale(lr: float, batch: int, new_batch: int, rule: str) -> float:
@@ -99,12 +106,17 @@ def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict
     rates, where = drawn(answer, n, low, high, seed), f"between {low:g} and {high:g}"
     least, most = min(rates), max(rates)
     endless = math.isinf(least) or math.isinf(most)
-    reject_if(endless, f"gives {least:.3g} to {most:.3g} {where}: is it the logarithm of 0, or a power that is too large?")
+    reject_if(
+        endless,
+        f"gives {least:.3g} to {most:.3g} {where}: is it the logarithm of 0, or a power that is too large?",
+    )
     if low * 0.9999 <= least and most <= high * 1.0001:
         return {"": True}
     tens, es = ([log(end) for end in (low, high)] for log in (math.log10, math.log))
     as_exponent = fills(rates, *tens) or fills(rates, *es)
-    reject_if(as_exponent, f"gives {least:.2f} {where}: that is the exponent. Raise 10 (or e) to it")
+    reject_if(
+        as_exponent, f"gives {least:.2f} {where}: that is the exponent. Raise 10 (or e) to it"
+    )
     logs = [math.log(max(rate, 1e-300)) for rate in rates]
     mixed = fills(logs, *tens) or fills(logs, *(math.log(10) * end for end in es))
     reject_if(mixed, f"gives {least:.3g} {where}: the logarithm and the power have different bases")
@@ -119,30 +131,45 @@ def spread(exercise: Exercise, answer: Function) -> None:
     logs = sorted(map(math.log10, rates))
     few, gaps = len({f"{rate:.3g}" for rate in rates}), [b - a for a, b in pairwise(logs)]
     reject_if(few == 1, f"gives the rate {rates[0]:.3g} 2,000 times; draw a new one for each")
-    reject_if(few < 100, f"only {few} different rates among 2,000: draw real exponents instead of whole ones")
+    reject_if(
+        few < 100,
+        f"only {few} different rates among 2,000: draw real exponents instead of whole ones",
+    )
     reject_if(max(gaps) < 1.5 * fmean(gaps), "the rates are a regular grid; draw them at random")
     shares = [sum(decade <= x < decade + 1 for x in logs) / 2000 for decade in (-5, -4, -3, -2)]
     told = ", ".join(f"{share:.2f}" for share in shares)
-    between = f"from {DECADES[0]:g} to {DECADES[1]:g}, the four powers of ten contain {told} of the rates"
-    reject_if(shares[3] > 0.8, f"uniform, not log-uniform: {between}. The exponent should be uniform, not the rate")
+    between = (
+        f"from {DECADES[0]:g} to {DECADES[1]:g}, the four powers of ten contain {told} of the rates"
+    )
+    reject_if(
+        shares[3] > 0.8,
+        f"uniform, not log-uniform: {between}. The exponent should be uniform, not the rate",
+    )
     words = f"crowded at the low end: {between}. Draw a uniform exponent and transform nothing else"
     reject_if(shares[0] > 0.8, words)
     uneven = max(abs(share - 0.25) for share in shares) > 0.06
     reject_if(uneven, f"{between}; each should contain a quarter. Is the exponent uniform?")
     for x, end in ((logs[0], -5), (logs[-1], -1)):
-        reject_if(abs(x - end) > 0.1, f"no rate comes near {10.0**end:g}: the whole range should be used")
+        reject_if(
+            abs(x - end) > 0.1, f"no rate comes near {10.0**end:g}: the whole range should be used"
+        )
 
 
 def seeded(exercise: Exercise, answer: Function) -> None:
     """Mistake unless the rates follow from the seed."""
     first, again, other = (ask(partial(drawn, answer), 20, *DECADES, seed) for seed in (3, 3, 4))
-    reject_if(first != again, "gives different rates when called again with the same seed; is the generator seeded with it?")
+    reject_if(
+        first != again,
+        "gives different rates when called again with the same seed; is the generator seeded with it?",
+    )
     reject_if(first == other, "gives the same rates for every seed: is the seed used?")
 
 
 def by_torch(n: int, low: float, high: float, seed: int) -> Tensor:
     """A right answer."""
-    return low * (high / low) ** torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return low * (high / low) ** torch.rand(
+        n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 DRAW = Exercise(
@@ -173,10 +200,14 @@ class Trainer:
         self.calls: list[tuple[int, str]] = []
 
     def __call__(self, candidate: Any, epochs: int) -> float:
-        words = f"calls score with {short(candidate)}, but it takes a candidate and a number of epochs"
+        words = (
+            f"calls score with {short(candidate)}, but it takes a candidate and a number of epochs"
+        )
         reject_if(not isinstance(candidate, dict), words)
         self.calls.append((epochs, candidate["name"]))
-        words = "never ends: does every round shorten the list (half of 3 is 2, and half of 2 is 1)?"
+        words = (
+            "never ends: does every round shorten the list (half of 3 is 2, and half of 2 is 1)?"
+        )
         reject_if(len(self.calls) > 100, words)
         start, gain = candidate["curve"]
         return start + gain * math.log2(epochs)
@@ -197,18 +228,25 @@ def played(answer: Function, candidates: list[Any], epochs: int, look: str) -> d
     reject_if(given != candidates, "changes the list of candidates; make a new one")
     nothing = "returns None: does it end with return?"
     never = "never calls score(candidate, epochs)"
-    reject_if(not trainer.calls and len(candidates) > 1, f"{never}, and {nothing}" if got is None else never)
+    reject_if(
+        not trainer.calls and len(candidates) > 1,
+        f"{never}, and {nothing}" if got is None else never,
+    )
     if look == "first":
         return {look: sorted(call for call in trainer.calls if call[0] == trainer.calls[0][0])}
     if look == "rounds":
         return {look: sorted(trainer.calls)}
     reject_if(got is None, nothing)
     many = ", not a list" if isinstance(got, (list, tuple)) else ""
-    reject_if(not isinstance(got, dict), f"gives {short(got)}; it should give the candidate itself{many}")
+    reject_if(
+        not isinstance(got, dict), f"gives {short(got)}; it should give the candidate itself{many}"
+    )
     return {look: got.get("name")}
 
 
-def first_round(got: list[Any], right: list[Any], candidates: list[Any], epochs: int, look: str) -> str:
+def first_round(
+    got: list[Any], right: list[Any], candidates: list[Any], epochs: int, look: str
+) -> str:
     """What is wrong with the calls of the first round."""
     n, began, lost = len(candidates), got[0][0], len(candidates) - len({*got})
     if began != epochs:
@@ -235,7 +273,16 @@ def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *given
 
 
 CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
-    [(0.50, 0.02), (0.60, 0.03), (0.55, 0.01), (0.58, 0.09), (0.40, 0.20), (0.56, 0.02), (0.52, 0.001), (0.54, 0.0)],
+    [
+        (0.50, 0.02),
+        (0.60, 0.03),
+        (0.55, 0.01),
+        (0.58, 0.09),
+        (0.40, 0.20),
+        (0.56, 0.02),
+        (0.52, 0.001),
+        (0.54, 0.0),
+    ],
     [(0.5, 0.01), (0.6, 0.0), (0.55, 0.08), (0.3, 0.28), (0.2, 0.0)],
     [(0.3, 0.0), (0.4, 0.0), (0.5, 0.0)],
 ]
@@ -243,7 +290,13 @@ CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
 
 def field(curves: Sequence[Given], epochs: int, look: str) -> Case:
     """Candidates with these curves, the epochs of the first round, and what is looked at."""
-    return Case(lambda: ([{"name": f"candidate {i}", "curve": curve} for i, curve in enumerate(curves)], epochs, look))
+    return Case(
+        lambda: (
+            [{"name": f"candidate {i}", "curve": curve} for i, curve in enumerate(curves)],
+            epochs,
+            look,
+        )
+    )
 
 
 HALVING = Exercise(

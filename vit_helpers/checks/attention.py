@@ -26,10 +26,15 @@ def values(wrong: Function) -> Function:
     return lambda q, k, v, *mask: (wrong(w := attention(q, k, v, *mask)[1], q, k, v), w)
 
 
-def qkv(*shape: int, when: str = "", mask: Callable[[], Tensor] | None = None, batch: bool = False) -> Case:
+def qkv(
+    *shape: int, when: str = "", mask: Callable[[], Tensor] | None = None, batch: bool = False
+) -> Case:
     """Queries, keys and values of different sizes, so that they cannot be confused, and a mask if there is one."""
     when = when or f"for shape {shape}"
-    hint = f"right for one image, but {when} it {{error}}. Index the axes from the end: they end with T and d: " * batch
+    hint = (
+        f"right for one image, but {when} it {{error}}. Index the axes from the end: they end with T and d: "
+        * batch
+    )
 
     def draw() -> Given:
         return *(size * torch.randn(shape) for size in (1.5, 1.2, 1.0)), *([mask()] if mask else [])
@@ -37,23 +42,38 @@ def qkv(*shape: int, when: str = "", mask: Callable[[], Tensor] | None = None, b
     return Case(draw, when, hint and hint + "k.transpose(-2, -1)")
 
 
-def odd_weights(got: Tensor, right: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> str | None:
+def odd_weights(
+    got: Tensor, right: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor
+) -> str | None:
     """What is odd about wrong weights under a mask."""
     if got.isnan().any():
         return "gives NaN: is a whole row minus infinity, or did you multiply 0 by infinity?"
-    if right.shape[-1] != right.shape[-2] or not same(right.sum(-1), torch.ones_like(right[..., 0])):
+    if right.shape[-1] != right.shape[-2] or not same(
+        right.sum(-1), torch.ones_like(right[..., 0])
+    ):
         return None
     leak = got.masked_select(~mask).abs().max() if not mask.all() else 0
-    return f"a hidden token still gets weight {leak:.2g}: fill its score with minus infinity" if leak > 1e-12 else None
+    return (
+        f"a hidden token still gets weight {leak:.2g}: fill its score with minus infinity"
+        if leak > 1e-12
+        else None
+    )
 
 
 def row_sums(got: Tensor, *given: Tensor) -> str:
     """The message about weights that no known mistake gives."""
     sums = same(got.sum(-1), torch.ones_like(got[..., 0]))
-    return "the rows sum to 1, but the scores aren't q k^T / sqrt(d)" if sums else "the rows don't sum to 1"
+    return (
+        "the rows sum to 1, but the scores aren't q k^T / sqrt(d)"
+        if sums
+        else "the rows don't sum to 1"
+    )
 
 
-UNKNOWN = {"weights": row_sums, "values": "the weights are right, but the values aren't weights @ v"}
+UNKNOWN = {
+    "weights": row_sums,
+    "values": "the weights are right, but the values aren't weights @ v",
+}
 ATTENTION = Exercise(
     name="attention",
     reference=attention,
@@ -168,6 +188,8 @@ check_split_heads = SPLIT_HEADS.check
 
 # Modules
 
-FIX = MULTI_HEAD.renamed("fix", [idea for idea in MULTI_HEAD.ideas if not idea.startswith("heads that")])
+FIX = MULTI_HEAD.renamed(
+    "fix", [idea for idea in MULTI_HEAD.ideas if not idea.startswith("heads that")]
+)
 check_multi_head, check_fix = MULTI_HEAD.check, FIX.check
 check_mend = check_fix  # its name in version 0.1

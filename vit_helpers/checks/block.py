@@ -133,8 +133,14 @@ def block_readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]
     """Every way to read the block's parts: norm1's w and b, attention as for notebook 03, norm2's, the MLP's layers."""
     maps = [part for part in module.modules() if isinstance(part, MAPS)]
     dense = {dim, 4 * dim}  # the widths of the MLP's layers
-    parts = nn.ModuleList(p for p in maps if not (isinstance(p, nn.Linear) and set(p.weight.shape) == dense))
-    ways = attention_readings(parts, dim, heads), mlp_readings(module, dim, 4 * dim), norm_readings(module)
+    parts = nn.ModuleList(
+        p for p in maps if not (isinstance(p, nn.Linear) and set(p.weight.shape) == dense)
+    )
+    ways = (
+        attention_readings(parts, dim, heads),
+        mlp_readings(module, dim, 4 * dim),
+        norm_readings(module),
+    )
     for attention, layers, norms in product(*ways):
         yield *norms[:2], *attention, *norms[2:], *layers
 

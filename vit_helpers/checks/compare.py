@@ -11,9 +11,7 @@ from torch import Tensor, nn
 
 from vit_helpers.checks.report import Function, Mistake, raised, reject_if, short
 
-ROUNDED = (
-    "loses digits: the input is float64, but something inside is float32. Is there a .float() or a new torch.tensor(...)?"
-)
+ROUNDED = "loses digits: the input is float64, but something inside is float32. Is there a .float() or a new torch.tensor(...)?"
 KEPT = "gives the same result for another input: was the first one kept? Compute it again in every call"
 NO_GRADIENT = "gives the right numbers, but no gradient flows back: was something detached, or converted to numpy?"
 CHANGED = "changes its input; make a new tensor instead of writing into the old one"
@@ -23,8 +21,14 @@ def expect_tensor(got: Any, shape: Sequence[int], when: str) -> None:
     """Raise Mistake unless the answer gave a tensor of this shape."""
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
     reject_if(not isinstance(got, Tensor), f"gives {short(got)} {when}; it should give a tensor")
-    reject_if(got.is_complex(), f"gives complex numbers ({got.dtype}) {when}; nothing here has an imaginary part")
-    reject_if(tuple(got.shape) != tuple(shape), f"gives shape {tuple(got.shape)} {when}; it should give {tuple(shape)}")
+    reject_if(
+        got.is_complex(),
+        f"gives complex numbers ({got.dtype}) {when}; nothing here has an imaginary part",
+    )
+    reject_if(
+        tuple(got.shape) != tuple(shape),
+        f"gives shape {tuple(got.shape)} {when}; it should give {tuple(shape)}",
+    )
 
 
 def same(got: Tensor | None, wanted: Tensor | None, atol: float | None = None) -> bool:
@@ -36,7 +40,9 @@ def same(got: Tensor | None, wanted: Tensor | None, atol: float | None = None) -
         return False
     rtol, usual = (1e-9, 1e-10) if got.dtype == wanted.dtype == torch.float64 else (1e-4, 1e-5)
     atol = usual if atol is None else atol
-    return got.shape == wanted.shape and torch.allclose(got.double(), wanted.double(), rtol=rtol, atol=atol)
+    return got.shape == wanted.shape and torch.allclose(
+        got.double(), wanted.double(), rtol=rtol, atol=atol
+    )
 
 
 def expect_digits(got: Tensor, wanted: Tensor) -> None:
@@ -55,7 +61,9 @@ def differ(got: Tensor, wanted: Tensor) -> bool:
 def equal(one: Any, two: Any) -> bool:
     """Whether two results are the same: tensors, numbers (to five digits), and what tuples, lists and dicts hold."""
     if isinstance(one, Tensor) and isinstance(two, Tensor):
-        return same(one.nan_to_num(-7.0), two.nan_to_num(-7.0))  # an empty row of attention: NaN in both
+        return same(
+            one.nan_to_num(-7.0), two.nan_to_num(-7.0)
+        )  # an empty row of attention: NaN in both
     if isinstance(one, Mapping) and isinstance(two, Mapping):
         return one.keys() == two.keys() and all(equal(one[key], two[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(two, (list, tuple)):
@@ -136,10 +144,16 @@ def expect_anywhere(answer: Function, right: Function, *given: Any) -> None:
         except NotImplementedError:
             continue
         except Exception as error:
-            words = f"right on the CPU, but for tensors on {device.type} it {raised(error)}. {way_out}"
+            words = (
+                f"right on the CPU, but for tensors on {device.type} it {raised(error)}. {way_out}"
+            )
             raise Mistake(words) from error
-        places = {x.device.type for x in (got if isinstance(got, (tuple, list)) else [got])} - {device.type}
-        reject_if(places, f"gives a tensor on {', '.join(places)} for tensors on {device.type}. {way_out}")
+        places = {x.device.type for x in (got if isinstance(got, (tuple, list)) else [got])} - {
+            device.type
+        }
+        reject_if(
+            places, f"gives a tensor on {', '.join(places)} for tensors on {device.type}. {way_out}"
+        )
 
 
 def to(function: Function, device: torch.device) -> Function:

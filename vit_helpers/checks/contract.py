@@ -34,7 +34,11 @@ def contract(exercise: Any, answer: Function) -> None:
         exercise.try_case(answer, replace(case, when=f"{when} in float64"), wide)
         if exercise.large:
             big = cast(given, lambda x: exercise.large * x.double())
-            exercise.try_case(answer, replace(case, when=f"{when} with numbers {exercise.large:g} times as large"), big)
+            exercise.try_case(
+                answer,
+                replace(case, when=f"{when} with numbers {exercise.large:g} times as large"),
+                big,
+            )
         first, again, other = (ask(answer, *x) for x in (given, given, case.draw()))
         reject_if(not equal(first, again), RANDOM)
         expect_anew(main(first), main(other))
@@ -42,13 +46,20 @@ def contract(exercise: Any, answer: Function) -> None:
             expect_gradients(exercise, answer, case.draw())
         try:
             expect_anywhere(answer, exercise.reference, *given)
-        except Mistake as mistake:  # numpy stays on the CPU, and is welcome where no gradient is asked for
+        except (
+            Mistake
+        ) as mistake:  # numpy stays on the CPU, and is welcome where no gradient is asked for
             if exercise.differentiable or "numpy" not in str(mistake):
                 raise
-    asked = [(given, exercise.tried(exercise.reference, given)) for given in (each.draw() for each in exercise.cases())]
+    asked = [
+        (given, exercise.tried(exercise.reference, given))
+        for given in (each.draw() for each in exercise.cases())
+    ]
     for given, right in [*asked[::-1], *asked]:
         got = exercise.tried(answer, given)
-        reject_if(got is None or not exercise.agree(got, exercise.right_for(got, right, given)), ORDER)
+        reject_if(
+            got is None or not exercise.agree(got, exercise.right_for(got, right, given)), ORDER
+        )
 
 
 def main(got: Any) -> Any:

@@ -13,19 +13,33 @@ from vit_helpers.checks.compare import bounded, copy_of
 from vit_helpers.checks.contract import Raises
 from vit_helpers.checks.data_cutmix import CUTMIX, check_cutmix  # noqa: F401
 from vit_helpers.checks.data_mixing import MIX, check_mixup  # noqa: F401
-from vit_helpers.checks.data_normalizing import FIX, NORMALIZE, check_fixed, check_mended, check_normalize  # noqa: F401
+from vit_helpers.checks.data_normalizing import (  # noqa: F401
+    FIX,
+    NORMALIZE,
+    check_fixed,
+    check_mended,
+    check_normalize,
+)
 from vit_helpers.checks.engine import Exercise, cases
 from vit_helpers.checks.report import Function, Mistake, reject_if, short
 from vit_helpers.checks.traces import ask, generators_restored, restored
 
 # Dividing
 
-GENERATORS: dict[str, tuple[Function, Function]] = {  # how a global generator is started, and asked for a number
+GENERATORS: dict[
+    str, tuple[Function, Function]
+] = {  # how a global generator is started, and asked for a number
     "torch's": (torch.manual_seed, lambda: torch.rand(()).item()),
     "Python's": (random.seed, random.random),
     "numpy's": (np.random.seed, np.random.rand),
 }
-SPLITS = [(20, (5, 3, 12), 0), (100, [50, 50], 7), (9, (9,), 1), (7, (0, 6, 1), 2), (1797, (360, 180, 1257), 0)]
+SPLITS = [
+    (20, (5, 3, 12), 0),
+    (100, [50, 50], 7),
+    (9, (9,), 1),
+    (7, (0, 6, 1), 2),
+    (1797, (360, 180, 1257), 0),
+]
 
 
 def what(got: Any) -> str:
@@ -37,14 +51,28 @@ def what(got: Any) -> str:
 def as_parts(got: Any, sizes: Sequence[int], when: str) -> list[Tensor]:
     """The splits that an answer gave, as tensors of whole numbers; Mistake where there are none, or another number."""
     reject_if(got is None, f"returns nothing {when}: does it end with return?")
-    bag = isinstance(got, (Mapping, str)) or not isinstance(got, Iterable) or (isinstance(got, Tensor) and got.ndim == 1)
+    bag = (
+        isinstance(got, (Mapping, str))
+        or not isinstance(got, Iterable)
+        or (isinstance(got, Tensor) and got.ndim == 1)
+    )
     reject_if(bag, f"gives {what(got)} {when}; it should give a list of splits")
-    inner = len(got) == 1 and isinstance(got[0], (tuple, list)) and len(sizes) > 1 and len(got[0]) == len(sizes)
-    reject_if(inner, f"gives the list of splits inside another list {when}; take the outer brackets away")
+    inner = (
+        len(got) == 1
+        and isinstance(got[0], (tuple, list))
+        and len(sizes) > 1
+        and len(got[0]) == len(sizes)
+    )
+    reject_if(
+        inner, f"gives the list of splits inside another list {when}; take the outer brackets away"
+    )
     flat = len(got) == sum(sizes) != len(sizes) and not any(isinstance(x, Iterable) for x in got)
     reject_if(flat, f"gives all rows in one list {when}; cut it into a list of splits")
     more = "too many" if len(got) > len(sizes) else len(got)
-    reject_if(len(got) != len(sizes), f"gives {more} splits {when}; it should give {len(sizes)}, one for each size")
+    reject_if(
+        len(got) != len(sizes),
+        f"gives {more} splits {when}; it should give {len(sizes)}, one for each size",
+    )
     return [as_rows(part, when) for part in got]
 
 
@@ -59,10 +87,16 @@ def as_rows(part: Any, when: str) -> Tensor:
     except (TypeError, ValueError) as error:
         raise Mistake(words) from error
     part = part if part.numel() else part.long()
-    reject_if(part.ndim != 1, f"gives a split of shape {tuple(part.shape)} {when}; it should be a list of row numbers")
+    reject_if(
+        part.ndim != 1,
+        f"gives a split of shape {tuple(part.shape)} {when}; it should be a list of row numbers",
+    )
     masks = f"gives a mask of True and False {when}; it should give row numbers. Use mask.nonzero()"
     reject_if(part.dtype == torch.bool, masks)
-    reject_if(part.is_floating_point(), f"gives row numbers as {part.dtype} {when}; they should be whole numbers")
+    reject_if(
+        part.is_floating_point(),
+        f"gives row numbers as {part.dtype} {when}; they should be whole numbers",
+    )
     return part.cpu().long()
 
 
@@ -79,8 +113,12 @@ def complete(exercise: Exercise, answer: Function) -> None:
     """Mistake unless every row is in exactly one split."""
     for n, sizes, seed in SPLITS:
         rows = torch.cat(ask(partial(divide, answer), n, sizes, seed))
-        reject_if(bool((rows < 0).any()), f"gives row {rows.min()} for n = {n}; rows are counted from 0")
-        reject_if(bool((rows >= n).any()), f"gives row {rows.max()} for n = {n}; the last row is n - 1")
+        reject_if(
+            bool((rows < 0).any()), f"gives row {rows.min()} for n = {n}; rows are counted from 0"
+        )
+        reject_if(
+            bool((rows >= n).any()), f"gives row {rows.max()} for n = {n}; the last row is n - 1"
+        )
         twice = n - rows.unique().numel()
         overlap = "shuffle all n rows once, then cut that order"
         reject_if(twice, f"{twice} of {n} rows are in no split and others in two: {overlap}")
@@ -101,24 +139,40 @@ def at_random(exercise: Exercise, answer: Function) -> None:
     reject_if(first in ({*range(20)}, {*range(40, 60)}), order + "class")
     words = "gives different splits when called again with the same seed: is the generator seeded with it?"
     reject_if(not steady(3), words)
-    words = "gives different splits when called again with seed 0: `if seed` treats 0 as no seed at all"
+    words = (
+        "gives different splits when called again with seed 0: `if seed` treats 0 as no seed at all"
+    )
     reject_if(not steady(0), words)
     chosen = torch.zeros(100, n)  # of each seed, 1 where a row is in the first part
     for seed in range(100):
         chosen[seed, parts(seed)[0]] = 1
     several = chosen.unique(dim=0).shape[0]
     reject_if(several == 1, "gives the same splits for every seed: is the seed used?")
-    reject_if(several < 20, f"gives {several} different divisions for 100 seeds; each seed should give its own")
+    reject_if(
+        several < 20,
+        f"gives {several} different divisions for 100 seeds; each seed should give its own",
+    )
     often = chosen.sum(0)
     row, never = int(often.argmax()), int((often == 0).sum())
-    reject_if(never, f"{never} of {n} rows are never in the first split, whatever the seed; shuffle all rows")
+    reject_if(
+        never,
+        f"{never} of {n} rows are never in the first split, whatever the seed; shuffle all rows",
+    )
     words = f"row {row} is in the first split for {often[row]:.0f} of 100 seeds; by chance it would be 33: shuffle all rows"
     reject_if(often[row] > 70, words)
     for apart in range(1, n // 2):
-        together = (chosen == chosen.roll(apart, 1)).float().mean()  # by chance 0.55, give or take 0.01
+        together = (
+            (chosen == chosen.roll(apart, 1)).float().mean()
+        )  # by chance 0.55, give or take 0.01
         words = f"rows {apart} apart land in the same split in {together:.0%} of all cases, where 55% are expected by chance"
-        reject_if(abs(together - 0.55) > 0.1, f"{words}; every order of the rows should be possible, as with torch.randperm")
-    reject_if(several < 90, f"gives {several} different divisions for 100 seeds; each seed should give its own")
+        reject_if(
+            abs(together - 0.55) > 0.1,
+            f"{words}; every order of the rows should be possible, as with torch.randperm",
+        )
+    reject_if(
+        several < 90,
+        f"gives {several} different divisions for 100 seeds; each seed should give its own",
+    )
 
 
 def own_generator(*given: Any, words: str) -> Function:
@@ -144,7 +198,9 @@ def no_sum(got: str, n: int, sizes: Sequence[int], seed: int) -> str:
     return f"gives {got} for n = {n}, sizes {sizes}, which sum to {sum(sizes)}; raise ValueError"
 
 
-def parts_of(n: int, sizes: Sequence[int], seed: int, end: Function = lambda begin, size: begin + size) -> list[Tensor]:
+def parts_of(
+    n: int, sizes: Sequence[int], seed: int, end: Function = lambda begin, size: begin + size
+) -> list[Tensor]:
     """A right division; a wrong one, where a split ends somewhere else."""
     if sum(sizes) != n:
         raise ValueError(f"sizes {sizes} do not sum to {n}")

@@ -9,7 +9,17 @@ from torch import Tensor
 
 from vit_helpers.checks.compare import same
 from vit_helpers.checks.contract import contract
-from vit_helpers.checks.data_mixing import LINED_UP, MIX, MIX_SIZES, PARTNERS, batch_of, blend, hot, mixed, wrong_labels
+from vit_helpers.checks.data_mixing import (
+    LINED_UP,
+    MIX,
+    MIX_SIZES,
+    PARTNERS,
+    batch_of,
+    blend,
+    hot,
+    mixed,
+    wrong_labels,
+)
 from vit_helpers.checks.report import Function
 
 # Cutting boxes
@@ -19,7 +29,9 @@ def within(places: Tensor, begin: Tensor, length: Tensor) -> Tensor:
     return (places >= begin) & (places < begin + length)
 
 
-def box_mask(x: Tensor, boxes: Tensor, inside: Function = within, both: Function = torch.logical_and) -> Tensor:
+def box_mask(
+    x: Tensor, boxes: Tensor, inside: Function = within, both: Function = torch.logical_and
+) -> Tensor:
     """True inside each image's box, (B, 1, H, W); a wrong mask by another rule for rows and columns, or to join them."""
     left, top, width, height = boxes.view(-1, 4, 1, 1, 1).unbind(1)
     row, column = (torch.arange(n, device=x.device) for n in x.shape[2:])
@@ -124,14 +136,19 @@ def area_by(pixels: Function) -> Function:
 
 def rectangle(mask: Tensor) -> str:
     """A mask (H, W) in words, where it is a box."""
-    rows, columns = mask.any(1).nonzero().flatten().tolist(), mask.any(0).nonzero().flatten().tolist()
+    rows, columns = (
+        mask.any(1).nonzero().flatten().tolist(),
+        mask.any(0).nonzero().flatten().tolist(),
+    )
     if not rows:
         return "nowhere"
     solid = int(mask.sum()) == (rows[-1] - rows[0] + 1) * (columns[-1] - columns[0] + 1)
     return f"{'in' if solid else 'scattered over'} rows {rows[0]} to {rows[-1]}, columns {columns[0]} to {columns[-1]}"
 
 
-def as_boxes(images: Tensor, right: Tensor, x: Tensor, y: Tensor, K: int, b: Tensor, p: Tensor) -> str:
+def as_boxes(
+    images: Tensor, right: Tensor, x: Tensor, y: Tensor, K: int, b: Tensor, p: Tensor
+) -> str:
     """Where the partner is in the first wrong image, and where it should."""
     i = next(i for i in range(len(x)) if not same(images[i], right[i]))
     here, there = (torch.isclose(images[i], other).all(0) for other in (x[i], x[p[i]]))
@@ -150,7 +167,14 @@ def inner_boxes(B: int, H: int, W: int) -> Tensor:
 
 def edge_boxes(B: int, H: int, W: int) -> Tensor:
     """Boxes that reach over the right and the lower edge, an empty one, one that covers all, one that is too wide alone."""
-    boxes = [(W - 1, H - 2, 3, 4), (1, H - 1, 2, 5), (0, 1, W + 9, H + 5), (1, 1, 0, 2), (0, 0, W, H), (2, 0, W + 2, 2)]
+    boxes = [
+        (W - 1, H - 2, 3, 4),
+        (1, H - 1, 2, 5),
+        (0, 1, W + 9, H + 5),
+        (1, 1, 0, 2),
+        (0, 0, W, H),
+        (2, 0, W + 2, 2),
+    ]
     return torch.tensor(boxes)[:B]
 
 

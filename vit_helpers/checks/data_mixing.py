@@ -15,18 +15,31 @@ from vit_helpers.checks.report import Function
 
 # Blending
 
-MIX_SIZES = [(6, 3, 5, 7, 4), (5, 1, 8, 8, 3), (1, 2, 4, 3, 2), (4, 4, 4, 4, 4), (7, 7, 7, 7, 10), (6, 3, 7, 5, 4)]
+MIX_SIZES = [
+    (6, 3, 5, 7, 4),
+    (5, 1, 8, 8, 3),
+    (1, 2, 4, 3, 2),
+    (4, 4, 4, 4, 4),
+    (7, 7, 7, 7, 10),
+    (6, 3, 7, 5, 4),
+]
 LINED_UP = "Torch lines axes up from the last one: "
 
 
 def partly(got: Tensor, right: Tensor, x: Tensor) -> str | None:
     """Which images or channels were left out, where the others are right; None where it is not so."""
     for name, axis in (("image", 0), ("channel", 1)):
-        out = [i for i in range(x.shape[axis]) if not same(got.select(axis, i), right.select(axis, i))]
+        out = [
+            i for i in range(x.shape[axis]) if not same(got.select(axis, i), right.select(axis, i))
+        ]
         for words, kept in (("unchanged", x), ("black", torch.zeros_like(x))):
-            if len(out) < x.shape[axis] and all(same(got.select(axis, i), kept.select(axis, i)) for i in out):
+            if len(out) < x.shape[axis] and all(
+                same(got.select(axis, i), kept.select(axis, i)) for i in out
+            ):
                 numbers = ", ".join(map(str, out))
-                return f"{words}: {name} {numbers}; the others are right. Does a loop skip something?"
+                return (
+                    f"{words}: {name} {numbers}; the others are right. Does a loop skip something?"
+                )
     return None
 
 
@@ -54,8 +67,12 @@ def blended_in_order(x: Tensor, s: Tensor, p: Tensor) -> Tensor:
 
 
 PARTNERS: dict[str, Function] = {  # wrong partners
-    "the partner is the next image instead of images[partner]": lambda p: torch.arange(len(p)).roll(-1),
-    "the partner is the batch in reverse order instead of images[partner]": lambda p: torch.arange(len(p)).flip(0),
+    "the partner is the next image instead of images[partner]": lambda p: torch.arange(len(p)).roll(
+        -1
+    ),
+    "the partner is the batch in reverse order instead of images[partner]": lambda p: torch.arange(
+        len(p)
+    ).flip(0),
     "every image gets the same partner instead of images[partner]": lambda p: p[:1].expand_as(p),
     "partner is inverted: image i gets images[partner[i]]": torch.argsort,
 }
@@ -106,7 +123,13 @@ LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B,
 
 
 def mixup(
-    x: Tensor, y: Tensor, K: int, share: Tensor, p: Tensor, images: Function = blend, labels: Function = blend
+    x: Tensor,
+    y: Tensor,
+    K: int,
+    share: Tensor,
+    p: Tensor,
+    images: Function = blend,
+    labels: Function = blend,
 ) -> tuple[Tensor, Tensor]:
     """A right mixup; a wrong one with other images or labels."""
     share = share.to(x.dtype)
@@ -122,7 +145,9 @@ def wrong_labels(right: Function) -> dict[str, Function]:
     }  # fmt: skip
 
 
-def as_mixture(images: Tensor, right: Tensor, x: Tensor, y: Tensor, K: int, s: Tensor, p: Tensor) -> str:
+def as_mixture(
+    images: Tensor, right: Tensor, x: Tensor, y: Tensor, K: int, s: Tensor, p: Tensor
+) -> str:
     """Of which images of the batch the first wrong one is made, in numbers."""
     i = next(i for i in range(len(x)) if not same(images[i], right[i]))
     should = f"it should be {s[i]:.3g} of image {i} and {1 - s[i]:.3g} of image {p[i]}"
@@ -130,7 +155,11 @@ def as_mixture(images: Tensor, right: Tensor, x: Tensor, y: Tensor, K: int, s: T
     parts = torch.linalg.lstsq(basis, made).solution
     if (basis @ parts - made).abs().max() > 1e-3:
         return f"image {i} is not a blend of images of this batch; {should}"
-    named = [f"{part:.3g} of image {j}" for j, part in enumerate(parts[:, 0].tolist()) if abs(part) > 1e-3]
+    named = [
+        f"{part:.3g} of image {j}"
+        for j, part in enumerate(parts[:, 0].tolist())
+        if abs(part) > 1e-3
+    ]
     return f"image {i} is {' and '.join(named) or 'black'}; {should}"
 
 
@@ -145,13 +174,18 @@ def as_row(got: Tensor, right: Tensor, *given: Any) -> str:
 def mixed(seen: Function) -> dict[str, Function]:
     """What to say of wrong images and labels that no known mistake gives; seen: of images, what they look like."""
     return {
-        "images": lambda got, right, x, *more: f"images {{when}}: {partly(got, right, x) or seen(got, right, x, *more)}",
+        "images": lambda got, right, x, *more: (
+            f"images {{when}}: {partly(got, right, x) or seen(got, right, x, *more)}"
+        ),
         "labels": as_row,
     }
 
 
 def batch_of(
-    size: Sequence[int], extra: Function, partner: Function = lambda y: torch.randperm(len(y)), when: str = ""
+    size: Sequence[int],
+    extra: Function,
+    partner: Function = lambda y: torch.randperm(len(y)),
+    when: str = "",
 ) -> Case:
     """Images, labels, K, what `extra(B, H, W)` gives, and partners: some of their own class, some of another."""
 

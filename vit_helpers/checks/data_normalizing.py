@@ -16,12 +16,17 @@ from vit_helpers.checks.report import Function
 
 # Normalizing
 
-EPS = [0.0, *(10.0**-k for k in (12, 10, 9, 8, 7, 6, 5))]  # what may be added to a deviation, or to its square
+EPS = [
+    0.0,
+    *(10.0**-k for k in (12, 10, 9, 8, 7, 6, 5)),
+]  # what may be added to a deviation, or to its square
 
 
 def per(x: Tensor, numbers: Any, axis: int = 1) -> Tensor:
     """Numbers as a tensor that runs along one axis of x."""
-    return torch.as_tensor(numbers, dtype=x.dtype, device=x.device).view([-1 if i == axis else 1 for i in range(x.ndim)])
+    return torch.as_tensor(numbers, dtype=x.dtype, device=x.device).view(
+        [-1 if i == axis else 1 for i in range(x.ndim)]
+    )
 
 
 def right_normalize(x: Tensor, mean: Any, std: Any, axis: int = 1) -> Tensor:
@@ -52,7 +57,9 @@ def line(got: Tensor, x: Tensor) -> tuple[float, float] | None:
     return (x.mean() - got.mean() / slope).item(), (1 / slope).item()
 
 
-def as_line(got: Tensor, right: Tensor, x: Tensor, mean: Sequence[float], std: Sequence[float]) -> str:
+def as_line(
+    got: Tensor, right: Tensor, x: Tensor, mean: Sequence[float], std: Sequence[float]
+) -> str:
     """What was left out, or done with the first channel that is wrong, in numbers."""
 
     def written(mean: float, std: float, digits: int = 3) -> str:
@@ -62,8 +69,13 @@ def as_line(got: Tensor, right: Tensor, x: Tensor, mean: Sequence[float], std: S
     if words := partly(got, right, x):
         return words
     if found := line(got[:, c], x[:, c]):
-        pairs = ((written(*found, digits), written(mean[c], std[c], digits)) for digits in range(3, 18))
-        mine, wanted = next((pair for pair in pairs if pair[0] != pair[1]), ("something else", written(mean[c], std[c])))
+        pairs = (
+            (written(*found, digits), written(mean[c], std[c], digits)) for digits in range(3, 18)
+        )
+        mine, wanted = next(
+            (pair for pair in pairs if pair[0] != pair[1]),
+            ("something else", written(mean[c], std[c])),
+        )
         return f"channel {c} becomes {mine}; it should become {wanted}"
     at = (got[:, c] - right[:, c]).abs().nan_to_num(9).argmax()
     one, mine, wanted = (f"{t[:, c].flatten()[at].item():.3g}" for t in (x, got, right))
@@ -72,7 +84,11 @@ def as_line(got: Tensor, right: Tensor, x: Tensor, mean: Sequence[float], std: S
 
 def images_of(*shape: int) -> Case:
     """Images with numbers below 0 and above 1, and numbers for their channels."""
-    numbers = {1: ((0.3,), (0.4,)), 2: ((0.5, 0.25), (0.125, 0.75)), 3: ((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))}
+    numbers = {
+        1: ((0.3,), (0.4,)),
+        2: ((0.5, 0.25), (0.125, 0.75)),
+        3: ((0.5, 0.4, 0.3), (0.2, 0.3, 0.25)),
+    }
     return Case(lambda: (1.5 * torch.randn(shape), *numbers[shape[1]]))
 
 
@@ -176,7 +192,9 @@ def parts_by(first: Function, second: Function) -> Function:
     return lambda a, b: (prepared(first, first)(a, b)[0], prepared(second, second)(a, b)[1])
 
 
-OF_TRAINING = "both splits get (x - mean) / std, with the training split's mean and std of each channel"
+OF_TRAINING = (
+    "both splits get (x - mean) / std, with the training split's mean and std of each channel"
+)
 
 
 def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
@@ -185,13 +203,21 @@ def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
     lines = [line(got[:, c], x[:, c]) for c in range(x.shape[1])]
     if not all(lines):
         return f"the {name} split is not (x - mean) / std with one mean and std per channel; {OF_TRAINING}"
-    mean, std = ({words: f(source(a, b)) for words, source in SOURCES.items()} for f in (mean_of, std_of))
+    mean, std = (
+        {words: f(source(a, b)) for words, source in SOURCES.items()} for f in (mean_of, std_of)
+    )
     mean |= {f"{more} means": (mean_of(a) + mean_of(b)) / 2, "0": torch.zeros(1)}
     std |= {f"{more} deviations": (std_of(a) + std_of(b)) / 2, "1": torch.ones(1)}
     std["the square of the training split's, its variance"] = std_of(a) ** 2
     named = []
-    for numbers, known in zip(map(torch.tensor, zip(*lines, strict=True)), (mean, std), strict=True):
-        found = (words for words, those in known.items() if torch.allclose(those.flatten().float(), numbers, atol=1e-3))
+    for numbers, known in zip(
+        map(torch.tensor, zip(*lines, strict=True)), (mean, std), strict=True
+    ):
+        found = (
+            words
+            for words, those in known.items()
+            if torch.allclose(those.flatten().float(), numbers, atol=1e-3)
+        )
         named.append(next(found, f"another number ({numbers[0]:.3g} in channel 0)"))
     return f"the {name} split is normalized, but the mean is {named[0]}, and std is {named[1]}; {OF_TRAINING}"
 
@@ -199,7 +225,9 @@ def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
 def two_parts(C: int, H: int, W: int) -> Case:
     """Training and test images whose means and deviations differ."""
     shift = torch.linspace(0.5, 1, C).view(C, 1, 1)
-    return Case(lambda: (shift * (torch.randn(9, C, H, W) + 0.5), torch.randn(4, C, H, W) + 2 * shift))
+    return Case(
+        lambda: (shift * (torch.randn(9, C, H, W) + 0.5), torch.randn(4, C, H, W) + 2 * shift)
+    )
 
 
 FIX = Exercise(

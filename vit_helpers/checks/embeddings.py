@@ -11,11 +11,22 @@ from vit_helpers.checks import modules
 from vit_helpers.checks.compare import same
 from vit_helpers.checks.modules import ModuleExercise
 from vit_helpers.checks.positions import RESIZE_POSITIONS, SINCOS
-from vit_helpers.checks.projection import PATCH_EMBED, UNREGISTERED, readable, registered, steady, tokens_shape
+from vit_helpers.checks.projection import (
+    PATCH_EMBED,
+    UNREGISTERED,
+    readable,
+    registered,
+    steady,
+    tokens_shape,
+)
 from vit_helpers.checks.report import Function, reject_if
 from vit_helpers.embeddings import TokenEmbed
 
-check_patch_embed, check_sincos, check_resize_positions = PATCH_EMBED.check, SINCOS.check, RESIZE_POSITIONS.check
+check_patch_embed, check_sincos, check_resize_positions = (
+    PATCH_EMBED.check,
+    SINCOS.check,
+    RESIZE_POSITIONS.check,
+)
 
 # The class token
 
@@ -38,7 +49,9 @@ def end(x: Tensor, token: Tensor, *positions: Tensor) -> Tensor:
 
 def joined(times: Callable[[int, int], int]) -> Function:
     """The class token repeated in front; how often follows from the numbers of images and tokens."""
-    return lambda x, token, *positions: torch.cat([token.expand(len(x), times(*x.shape[:2]), -1), x], dim=1)
+    return lambda x, token, *positions: torch.cat(
+        [token.expand(len(x), times(*x.shape[:2]), -1), x], dim=1
+    )
 
 
 END = "the class token is at the end, but it should be token 0"
@@ -74,7 +87,9 @@ def in_front(exercise: ModuleExercise, answer: Function) -> None:
 
 
 BATCHES = [(6, (4, 5, 6)), (4, (1, 9, 4)), (8, (3, 2, 8)), (6, (7, 5, 6)), (6, (5, 4, 6))]
-SEVERAL_VECTORS = "learns {times} vectors, but the class token is one vector of D = {D}, whatever the batch size"
+SEVERAL_VECTORS = (
+    "learns {times} vectors, but the class token is one vector of D = {D}, whatever the batch size"
+)
 ADD_CLASS_TOKEN = ModuleExercise(
     name="add_class_token",
     module=ClassToken,
@@ -83,7 +98,11 @@ ADD_CLASS_TOKEN = ModuleExercise(
     ideas={
         "adds one token, for every batch size": [tokens_shape],
         "puts the same vector in front of every image": [steady, in_front],
-        "it is one registered vector": [partial(registered, several=SEVERAL_VECTORS), readable, modules.numbers],
+        "it is one registered vector": [
+            partial(registered, several=SEVERAL_VECTORS),
+            readable,
+            modules.numbers,
+        ],
         "gradients reach it and the patches": [modules.other_sizes, modules.every_gradient],
     },
     mistakes=SHAPES | {END: end},
@@ -123,9 +142,7 @@ def quiet(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake if the positions start so large that they dominate the patches."""
     for sizes, _ in exercise.cases:
         for _, positions in exercise.readings(modules.build(answer, *sizes), *sizes):
-            drown = (
-                "the positions start with a standard deviation near 1 and dominate the patches: the published code uses 0.02"
-            )
+            drown = "the positions start with a standard deviation near 1 and dominate the patches: the published code uses 0.02"
             reject_if(positions.detach().std() > 0.3, drown)
 
 

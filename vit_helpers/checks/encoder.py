@@ -27,7 +27,10 @@ def normed(
 ) -> Tensor:  # fmt: skip
     """Layer norm; a mistake is another choice of axes, or another way to make y of x, x - mean, variance and eps."""
     axis = axes(x.ndim)
-    c, v = x - x.mean(axis, keepdim=True), x.var(axis, keepdim=True, correction=min(correction, x.shape[-1] - 1))
+    c, v = (
+        x - x.mean(axis, keepdim=True),
+        x.var(axis, keepdim=True, correction=min(correction, x.shape[-1] - 1)),
+    )
     return affine(divide(x, c, v, eps_of(eps)), w, b)
 
 

@@ -14,9 +14,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import KEPT, equal, expect_digits, expect_tensor, is_float, is_number, same
+from vit_helpers.checks.compare import (
+    KEPT,
+    equal,
+    expect_digits,
+    expect_tensor,
+    is_float,
+    is_number,
+    same,
+)
 from vit_helpers.checks.contract import RANDOM, contract
-from vit_helpers.checks.report import Function, Mistake, first_line, raised, reject_if, run_check, short
+from vit_helpers.checks.report import (
+    Function,
+    Mistake,
+    first_line,
+    raised,
+    reject_if,
+    run_check,
+    short,
+)
 from vit_helpers.checks.traces import ask
 
 Given = tuple[Any, ...]  # the arguments of an answer
@@ -65,13 +81,19 @@ class Exercise:
     returns: tuple[str, ...] = ()
     compared: tuple[str, ...] = ()
     when: Callable[..., str] = lambda *given: f"for shape {tuple(given[0].shape)}"
-    says: str | Callable[..., str] = ""  # a function: (part, got, right, words, *arguments) -> the message
+    says: str | Callable[..., str] = (
+        ""  # a function: (part, got, right, words, *arguments) -> the message
+    )
     odd: Callable[..., str | None] | None = None
-    unknown: str | Callable[..., str] | dict[str, Any] = "the shape is right, but the numbers are not"
+    unknown: str | Callable[..., str] | dict[str, Any] = (
+        "the shape is right, but the numbers are not"
+    )
     kind: str = "a number"
     depends: str = ""  # on what a number depends, for the answer that gives the same everywhere
     fresh: str = RANDOM  # for numbers that are others at every call
-    whole: bool = False  # whether a mistake is named only when it gives the same as the answer in every case
+    whole: bool = (
+        False  # whether a mistake is named only when it gives the same as the answer in every case
+    )
     batch: int = 99  # from how many axes on the first one holds images, which must not mix
     differentiable: bool = True
     rtol: float = 0.0  # how far a number may be off, as a share of it; 0: five digits, and whole numbers exactly
@@ -86,7 +108,11 @@ class Exercise:
 
     def check(self, answer: Any) -> bool:
         """Try an answer and print a line for each idea; True only when every idea is right."""
-        return run_check(self.name, answer, [(idea, partial(self.try_items, items)) for idea, items in self.plan().items()])
+        return run_check(
+            self.name,
+            answer,
+            [(idea, partial(self.try_items, items)) for idea, items in self.plan().items()],
+        )
 
     def plan(self) -> dict[str, list[Any]]:
         """The ideas with the contract among them."""
@@ -123,7 +149,9 @@ class Exercise:
             for hint in (words for fragment, words in self.hints.items() if fragment in str(error)):
                 raise Mistake(f"{raised(error)}. {hint}") from error
             if case.hint and not isinstance(error, TypeError):
-                raise Mistake(case.hint.format(error=f"raises {type(error).__name__}: {first_line(error)}")) from error
+                raise Mistake(
+                    case.hint.format(error=f"raises {type(error).__name__}: {first_line(error)}")
+                ) from error
             raise
         right = self.right_for(got, right, given)
         for part in self.compared or right:
@@ -133,7 +161,11 @@ class Exercise:
     def right_for(self, got: Outcome, right: Outcome, given: Given) -> Outcome:
         """The right result that an answer agrees with: the reference's, or that of another right answer."""
         others = (self.outcome(each, given) for each in self.also)
-        return next((each for each in (right, *others) if self.agree(got, each)), right) if self.also else right
+        return (
+            next((each for each in (right, *others) if self.agree(got, each)), right)
+            if self.also
+            else right
+        )
 
     def try_form(self, answer: Function, given: Given) -> None:
         """Raise Mistake unless an answer returns results of the right number, type and shape, whatever their numbers are."""
@@ -146,7 +178,12 @@ class Exercise:
 
     def asked(self, answer: Function, given: Given) -> Any:
         """What an answer returns, or a dictionary if the exercise observes more than that."""
-        return ask(partial(self.observe, answer) if self.observe else answer, *given, changes=self.changes, model=self.model)
+        return ask(
+            partial(self.observe, answer) if self.observe else answer,
+            *given,
+            changes=self.changes,
+            model=self.model,
+        )
 
     def outcome(self, function: Function, given: Given) -> Outcome:
         """What a right or wrong answer of ours gives, part by part."""
@@ -155,7 +192,9 @@ class Exercise:
             return dict(got)
         return dict(zip(self.returns, got, strict=True)) if len(self.returns) > 1 else {"": got}
 
-    def formed(self, got: Any, right: Outcome, when: str, answer: Function, given: Given) -> Outcome:
+    def formed(
+        self, got: Any, right: Outcome, when: str, answer: Function, given: Given
+    ) -> Outcome:
         """The parts of what an answer gave; Mistake unless number, types and shapes are those of the right ones."""
         if self.observe:
             parts = dict(got)
@@ -167,13 +206,22 @@ class Exercise:
             name, x = f"as {part} {when}" if part else when, parts[part]
             if isinstance(wanted, Tensor):
                 many = isinstance(x, (tuple, list))
-                reject_if(many, f"gives a {type(x).__name__} of {len(x) if many else 0} {name}; it should give one tensor")
+                reject_if(
+                    many,
+                    f"gives a {type(x).__name__} of {len(x) if many else 0} {name}; it should give one tensor",
+                )
                 self.expect_shape(x, part, wanted, name, answer, given)
                 expect_tensor(x, wanted.shape, name)
                 if part in self.wider:
                     x = parts[part] = x.to(wanted.dtype) if x.dtype == torch.float64 else x
-                    reject_if(x.dtype != wanted.dtype, f"gives {x.dtype} {name}; it should give {wanted.dtype}")
-                reject_if(x.dtype != wanted.dtype, f"gives {x.dtype} for {wanted.dtype}; keep the type that came in")
+                    reject_if(
+                        x.dtype != wanted.dtype,
+                        f"gives {x.dtype} {name}; it should give {wanted.dtype}",
+                    )
+                reject_if(
+                    x.dtype != wanted.dtype,
+                    f"gives {x.dtype} for {wanted.dtype}; keep the type that came in",
+                )
             elif is_number(wanted) or isinstance(wanted, float):
                 reject_if(x is None, "gives nothing back: does it end with return?")
                 fits = is_number(x) if isinstance(wanted, int) else is_float(x)
@@ -182,7 +230,10 @@ class Exercise:
 
     def several(self, got: Any, right: Outcome, when: str) -> Sequence[Any]:
         """The results of an answer that should give several; Mistake when there are not as many, in this order."""
-        names, many = ", ".join(self.returns), ["two", "three", "four", "five", "six"][len(self.returns) - 2]
+        names, many = (
+            ", ".join(self.returns),
+            ["two", "three", "four", "five", "six"][len(self.returns) - 2],
+        )
         reject_if(got is None, f"gives nothing back {when}: does it end with return?")
         if isinstance(got, Tensor) or not isinstance(got, (tuple, list)):
             raise Mistake(f"gives {short(got)} {when}; return {many} results: {names}")
@@ -193,14 +244,26 @@ class Exercise:
         reject_if(turned, f"gives the {self.returns[-1]} first; return {names} in this order")
         return got
 
-    def expect_shape(self, got: Any, part: str, wanted: Tensor, name: str, answer: Function, given: Given) -> None:
+    def expect_shape(
+        self, got: Any, part: str, wanted: Tensor, name: str, answer: Function, given: Given
+    ) -> None:
         """A Mistake of its own for a shape that a wrong answer of the table gives, too."""
         if not isinstance(got, Tensor) or got.shape == wanted.shape:
             return
-        words = self.explain(answer, given, part, lambda theirs: isinstance(theirs, Tensor) and theirs.shape == got.shape)
-        reject_if(words, f"gives shape {tuple(got.shape)} {name}; it should give {tuple(wanted.shape)}: {words}")
+        words = self.explain(
+            answer,
+            given,
+            part,
+            lambda theirs: isinstance(theirs, Tensor) and theirs.shape == got.shape,
+        )
+        reject_if(
+            words,
+            f"gives shape {tuple(got.shape)} {name}; it should give {tuple(wanted.shape)}: {words}",
+        )
 
-    def name_mistake(self, answer: Function, case: Case, given: Given, part: str, got: Any, right: Any, when: str) -> None:
+    def name_mistake(
+        self, answer: Function, case: Case, given: Given, part: str, got: Any, right: Any, when: str
+    ) -> None:
         """Raise `Mistake` with the message for a wrong result."""
         words = self.explain(answer, given, part, lambda theirs: self.like(got, theirs))
         if not words and isinstance(got, Tensor):
@@ -208,7 +271,11 @@ class Exercise:
         words = words or (self.odd(got, right, *given) if self.odd else None)
         if not words and isinstance(got, Tensor):
             expect_digits(got, right)
-        if not words and self.depends and len({str(self.tried(answer, c.draw())) for c in self.cases()}) == 1:
+        if (
+            not words
+            and self.depends
+            and len({str(self.tried(answer, c.draw())) for c in self.cases()}) == 1
+        ):
             words = f"the same for every size; it should depend on {self.depends}"
         if not words:
             unknown = self.unknown[part] if isinstance(self.unknown, dict) else self.unknown
@@ -216,11 +283,23 @@ class Exercise:
         words = words.replace("{when}", when)
         if callable(self.says):
             raise Mistake(self.says(part, got, right, words, *given))
-        usual = "{part} {when}: {words}" if isinstance(right, Tensor) else "gives {got} {when} instead of {right}: {words}"
-        values = {"part": part, "when": when, "words": words, "got": number(got), "right": number(right)}
+        usual = (
+            "{part} {when}: {words}"
+            if isinstance(right, Tensor)
+            else "gives {got} {when} instead of {right}: {words}"
+        )
+        values = {
+            "part": part,
+            "when": when,
+            "words": words,
+            "got": number(got),
+            "right": number(right),
+        }
         raise Mistake((self.says or usual).format(*given, **values).strip())
 
-    def expect_own(self, answer: Function, case: Case, given: Given, part: str, got: Tensor, when: str) -> None:
+    def expect_own(
+        self, answer: Function, case: Case, given: Given, part: str, got: Tensor, when: str
+    ) -> None:
         """Raise Mistake if a result belongs to other inputs, because it was kept or because images of a batch mix."""
         again = self.tried(answer, given)
         reject_if(again and not equal(got, again[part]), self.fresh)
@@ -236,13 +315,17 @@ class Exercise:
     def like(self, got: Any, theirs: Any) -> bool:
         """Whether a wrong answer of ours gives this result, rounded as it may be."""
         if isinstance(got, Tensor) and isinstance(theirs, Tensor):
-            got = got.float() if (got.dtype, theirs.dtype) == (torch.float64, torch.float32) else got
+            got = (
+                got.float() if (got.dtype, theirs.dtype) == (torch.float64, torch.float32) else got
+            )
             return equal(got, theirs.to(got.dtype))
         if self.rtol and is_float(got) and is_float(theirs):
             return math.isclose(got, theirs, rel_tol=self.rtol)
         return equal(got, theirs)
 
-    def explain(self, answer: Function, given: Given, part: str, matches: Callable[[Any], bool]) -> str | None:
+    def explain(
+        self, answer: Function, given: Given, part: str, matches: Callable[[Any], bool]
+    ) -> str | None:
         """The message of the wrong answer that gives what the answer gave; of several, the one nearest in all cases."""
         found = {}
         for words, wrong in self.mistakes.items():
@@ -252,8 +335,12 @@ class Exercise:
         if len(found) > 1 or (found and self.whole):
             cases = [case.draw() for case in self.cases()]
             mine = [self.tried(answer, each) for each in cases]
-            every = {words: [self.tried(wrong, each) for each in cases] for words, wrong in found.items()}
-            scores = {words: sum(map(self.agree, mine, results)) for words, results in every.items()}
+            every = {
+                words: [self.tried(wrong, each) for each in cases] for words, wrong in found.items()
+            }
+            scores = {
+                words: sum(map(self.agree, mine, results)) for words, results in every.items()
+            }
             best = max(scores.values())
             found = {words: found[words] for words, score in scores.items() if score == best}
             if self.whole and best < len(cases):

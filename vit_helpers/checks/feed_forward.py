@@ -78,10 +78,13 @@ def tokens_alone(exercise: ModuleExercise, answer: Function) -> None:
         other = x.clone()
         other[1, 3] += 1
         with torch.no_grad():
-            moved = (modules.output(module.eval(), x) - modules.output(module, other)).abs().amax(-1) > 1e-5
+            moved = (modules.output(module.eval(), x) - modules.output(module, other)).abs().amax(
+                -1
+            ) > 1e-5
         moved[1, 3] = False
         reject_if(
-            moved.any(), "a token's result changes when another token does, but the MLP processes each token separately"
+            moved.any(),
+            "a token's result changes when another token does, but the MLP processes each token separately",
         )
 
 
@@ -107,15 +110,32 @@ FEED_FORWARD = ModuleExercise(
         "the biases are missing": lambda D, hidden: [D * hidden, hidden * D],
         "the first layer has no bias": lambda D, hidden: [D * hidden, hidden * D, D],
         "the second layer has no bias": lambda D, hidden: [D * hidden, hidden, hidden * D],
-        "only the first layer is registered; layers in a plain list are not": lambda D, hidden: [D * hidden, hidden],
-        "only the second layer is registered; layers in a plain list are not": lambda D, hidden: [hidden * D, D],
-        "that is one LayerNorm too many: it belongs to the block": lambda D, hidden: [*two_layers(D, hidden), 2 * D],
-        "the hidden width is always 4 D, but it should be the one that is given": lambda D, hidden: two_layers(D, 4 * D),
-        "the second argument is already the hidden width, so don't multiply it by 4": lambda D, hidden: two_layers(
-            D, 4 * hidden
+        "only the first layer is registered; layers in a plain list are not": lambda D, hidden: [
+            D * hidden,
+            hidden,
+        ],
+        "only the second layer is registered; layers in a plain list are not": lambda D, hidden: [
+            hidden * D,
+            D,
+        ],
+        "that is one LayerNorm too many: it belongs to the block": lambda D, hidden: [
+            *two_layers(D, hidden),
+            2 * D,
+        ],
+        "the hidden width is always 4 D, but it should be the one that is given": lambda D, hidden: (
+            two_layers(D, 4 * D)
         ),
-        "the second argument is the hidden width itself, not a multiple of D": lambda D, hidden: two_layers(D, D * hidden),
-        "that is one layer too many": lambda D, hidden: [*two_layers(D, hidden), hidden * hidden, hidden],
+        "the second argument is already the hidden width, so don't multiply it by 4": lambda D, hidden: (
+            two_layers(D, 4 * hidden)
+        ),
+        "the second argument is the hidden width itself, not a multiple of D": lambda D, hidden: (
+            two_layers(D, D * hidden)
+        ),
+        "that is one layer too many": lambda D, hidden: [
+            *two_layers(D, hidden),
+            hidden * hidden,
+            hidden,
+        ],
     },
     cases=[((6, 10), (2, 5, 6)), ((5, 20), (2, 5, 5)), ((8, 3), (1, 1, 8)), ((4, 4), (3, 4, 4))],
     count="2 D hidden + hidden + D",

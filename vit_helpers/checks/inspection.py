@@ -33,10 +33,18 @@ def looked_at(token: Function = token_of) -> Function:
     return lambda w, grid, query: w[:, token(grid, query), 1:].unflatten(1, grid)
 
 
-def to_map(grid: tuple[int, int], query: tuple[int, int] | None, heads: int = 3, even: int = 0) -> Case:
+def to_map(
+    grid: tuple[int, int], query: tuple[int, int] | None, heads: int = 3, even: int = 0
+) -> Case:
     """Weights, a grid and a query; even: as many heads have uniform weights."""
     T = grid[0] * grid[1] + 1
-    return Case(lambda: (torch.cat([torch.full((even, T, T), 1 / T), some_weights(heads - even, T, T)]), grid, query))
+    return Case(
+        lambda: (
+            torch.cat([torch.full((even, T, T), 1 / T), some_weights(heads - even, T, T)]),
+            grid,
+            query,
+        )
+    )
 
 
 MAP = Exercise(
@@ -101,7 +109,10 @@ def mean(weights: Tensor, distances: Tensor) -> Tensor:
 
 def looking(to: Function, what: str, grid: tuple[int, int], P: int) -> Case:
     """Weights made by `to` from rows and columns of a grid, and the case in words."""
-    return Case(lambda: (to(*grid), grid, P), f"{what} on {grid[0]} x {grid[1]} patches" + f" of {P} pixels" * (to != other))
+    return Case(
+        lambda: (to(*grid), grid, P),
+        f"{what} on {grid[0]} x {grid[1]} patches" + f" of {P} pixels" * (to != other),
+    )
 
 
 def shift(rows: int, cols: int, by: int = 1) -> Tensor:
@@ -201,7 +212,11 @@ def row_sums(got: Tensor, *given: Any) -> str:
     """What to say of numbers that no known mistake gives."""
     low, high = got.sum(dim=-1).aminmax()
     off = f"returns rows whose sums are {low:.3f} to {high:.3f}, but each row should sum to 1"
-    return off if max(1 - low, high - 1) > 1e-3 else "returns rows that sum to 1, but the numbers are wrong"
+    return (
+        off
+        if max(1 - low, high - 1) > 1e-3
+        else "returns rows that sum to 1, but the numbers are wrong"
+    )
 
 
 def one_after_another() -> Given:

@@ -28,7 +28,12 @@ def plain(K: int) -> nn.Module:
 def restless(K: int) -> nn.Module:
     """A model with dropout and with statistics: training and evaluation differ."""
     return nn.Sequential(
-        nn.Flatten(), nn.Linear(6, 12, bias=False), nn.BatchNorm1d(12), nn.Dropout(0.4), nn.Tanh(), nn.Linear(12, K)
+        nn.Flatten(),
+        nn.Linear(6, 12, bias=False),
+        nn.BatchNorm1d(12),
+        nn.Dropout(0.4),
+        nn.Tanh(),
+        nn.Linear(12, K),
     )
 
 
@@ -58,13 +63,17 @@ def twin(start: nn.Module) -> nn.Module:
 
 def groups(model: nn.Module, lr: float) -> list[dict[str, Any]]:
     """Matrices and vectors apart, with rates of their own."""
-    matrices, vectors = ([p for p in model.parameters() if (p.ndim > 1) == wanted] for wanted in (True, False))
+    matrices, vectors = (
+        [p for p in model.parameters() if (p.ndim > 1) == wanted] for wanted in (True, False)
+    )
     return [{"params": matrices, "lr": lr}, {"params": vectors, "lr": lr / 2}]
 
 
 OPTIMIZERS: Mapping[str, Function] = {
     "SGD with momentum": lambda model: torch.optim.SGD(groups(model, 0.1), momentum=0.9),
-    "AdamW": lambda model: torch.optim.AdamW(groups(model, 0.02), weight_decay=0.1, eps=1e-4),  # eps: rounding stays small
+    "AdamW": lambda model: torch.optim.AdamW(
+        groups(model, 0.02), weight_decay=0.1, eps=1e-4
+    ),  # eps: rounding stays small
 }
 
 
@@ -90,8 +99,13 @@ def problem(
 def as_number(got: Any, when: str, kind: str = "a number") -> float:
     """What an answer gave, as a Python float; Mistake when it is none."""
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
-    reject_if(callable(got), f"gives a function {when}; parentheses are missing after its name, as in loss.item()")
-    odd = isinstance(got, (bool, str)) or (isinstance(got, Tensor) and (got.numel() != 1 or got.is_complex()))
+    reject_if(
+        callable(got),
+        f"gives a function {when}; parentheses are missing after its name, as in loss.item()",
+    )
+    odd = isinstance(got, (bool, str)) or (
+        isinstance(got, Tensor) and (got.numel() != 1 or got.is_complex())
+    )
     if odd:
         raise Mistake(f"gives {short(got)} {when}; it should give {kind}")
     try:
@@ -119,14 +133,25 @@ def loss_of(got: Any, when: str, kind: str) -> float:
     return as_number(got, when, kind)
 
 
-def by_batch(answer: Function, model: nn.Module, batches: list[Any], optimizer: Any, max_norm: float) -> list[float]:
+def by_batch(
+    answer: Function, model: nn.Module, batches: list[Any], optimizer: Any, max_norm: float
+) -> list[float]:
     """The loss of each batch, where an answer takes one batch."""
-    return [loss_of(answer(model, *batch, optimizer, max_norm), "for a batch", "the loss as a number") for batch in batches]
+    return [
+        loss_of(answer(model, *batch, optimizer, max_norm), "for a batch", "the loss as a number")
+        for batch in batches
+    ]
 
 
-def at_once(answer: Function, model: nn.Module, batches: list[Any], optimizer: Any, max_norm: float) -> list[float]:
+def at_once(
+    answer: Function, model: nn.Module, batches: list[Any], optimizer: Any, max_norm: float
+) -> list[float]:
     """The mean loss, where an answer takes all batches, one by one."""
-    return [loss_of(answer(model, iter(batches), optimizer), "after an epoch", "the mean loss as a number")]
+    return [
+        loss_of(
+            answer(model, iter(batches), optimizer), "after an epoch", "the mean loss as a number"
+        )
+    ]
 
 
 class Mark:
@@ -142,7 +167,9 @@ def watch(model: nn.Module, optimizer: torch.optim.Optimizer) -> SimpleNamespace
     marks: list[weakref.ref[Mark]] = []
 
     def forward(module: nn.Module, _: Any, logits: Tensor) -> None:
-        seen.events += ["forward"] if all(m.training for m in module.modules()) else ["evaluation", "forward"]
+        seen.events += (
+            ["forward"] if all(m.training for m in module.modules()) else ["evaluation", "forward"]
+        )
         if sum(mark() is not None for mark in marks) > 1:
             gc.collect()
         seen.graphs = max(seen.graphs, sum(mark() is not None for mark in marks))
@@ -156,7 +183,9 @@ def watch(model: nn.Module, optimizer: torch.optim.Optimizer) -> SimpleNamespace
         seen.length = length_of([p.grad for p in model.parameters()])
 
     model.register_forward_hook(forward)
-    next(model.parameters()).register_post_accumulate_grad_hook(lambda _: seen.events.append("backward"))
+    next(model.parameters()).register_post_accumulate_grad_hook(
+        lambda _: seen.events.append("backward")
+    )
     optimizer.register_step_post_hook(step)
     return seen
 
@@ -197,7 +226,10 @@ def flat(model: nn.Module) -> Tensor:
 
 def settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
     """All that an optimizer was told, but the parameters."""
-    return [{name: x for name, x in group.items() if name != "params"} for group in optimizer.param_groups]
+    return [
+        {name: x for name, x in group.items() if name != "params"}
+        for group in optimizer.param_groups
+    ]
 
 
 @contextmanager
@@ -208,13 +240,21 @@ def told_apart(seen: SimpleNamespace) -> Iterator[None]:
         try:
             yield
         except RuntimeError as error:
-            reject_if("modified by an inplace operation" in str(error) and seen.events[-1:] == ["step"], EARLY)
+            reject_if(
+                "modified by an inplace operation" in str(error) and seen.events[-1:] == ["step"],
+                EARLY,
+            )
             raise
         reject_if(torch.initial_seed() != 7081, SEEDED)
 
 
 def learn(
-    walk: Function, answer: Function, start: nn.Module, batches: list[Any], optimizer: str, max_norm: float
+    walk: Function,
+    answer: Function,
+    start: nn.Module,
+    batches: list[Any],
+    optimizer: str,
+    max_norm: float,
 ) -> tuple[nn.Module, list[float], SimpleNamespace]:
     """A copy of a model after an answer has taught it, the losses, and what happened meanwhile."""
     model = twin(start)
@@ -224,7 +264,10 @@ def learn(
         losses = walk(answer, model, batches, used, max_norm)
     words = "changes the optimizer's settings, such as its learning rate; leave them as they are"
     reject_if(settings_of(used) != settings, words)
-    reject_if(not all(p.requires_grad for p in model.parameters()), "leaves weights that cannot learn: requires_grad is off")
+    reject_if(
+        not all(p.requires_grad for p in model.parameters()),
+        "leaves weights that cannot learn: requires_grad is off",
+    )
     words = "adds up losses with their graphs, which keeps those of all batches in memory; add loss.item()"
     reject_if(seen.graphs > 1, words)
     return model, losses, seen
@@ -238,9 +281,17 @@ def observe(
     model, losses, seen = learn(walk, answer, start, batches, optimizer, max_norm)
     n, passes = len(batches), seen.events.count("forward")
     if has_statistics(start):
-        reject_if("evaluation" in seen.events, STILL + ". model.train() is missing" * (not start.training))
-        reject_if(start.training and not model.training, "leaves the model in evaluation mode, but it came in training mode")
-        reject_if(passes > n, f"calls the model {passes} times for {n} batches, but once for each is enough")
+        reject_if(
+            "evaluation" in seen.events, STILL + ". model.train() is missing" * (not start.training)
+        )
+        reject_if(
+            start.training and not model.training,
+            "leaves the model in evaluation mode, but it came in training mode",
+        )
+        reject_if(
+            passes > n,
+            f"calls the model {passes} times for {n} batches, but once for each is enough",
+        )
     if "weights" in look and seen.events != ["forward", "backward", "step"] * n:
         asked, _, _ = learn(walk, right, start, batches, optimizer, max_norm)
         words = out_of_order(seen.events, n, moved=not near(flat(model), flat(start)))
@@ -271,9 +322,16 @@ def first_wrong(got: Tensor, right: Tensor) -> int:
 
 def rounded(got: Tensor, right: Tensor) -> bool:
     """Whether numbers are right but for digits behind the point that are cut off."""
-    return any(torch.allclose(got, right.double().round(decimals=digits).to(got.dtype), atol=1e-6) for digits in range(4))
+    return any(
+        torch.allclose(got, right.double().round(decimals=digits).to(got.dtype), atol=1e-6)
+        for digits in range(4)
+    )
 
 
 def rounding(got: float, right: float, *given: Any) -> str | None:
     """What is odd about a number with few digits."""
-    return "return the number without rounding it" if any(got == round(right, digits) for digits in range(6)) else None
+    return (
+        "return the number without rounding it"
+        if any(got == round(right, digits) for digits in range(6))
+        else None
+    )

@@ -62,7 +62,11 @@ class ModuleExercise:
             for trial in trials:
                 trial(self, answer)
 
-        return run_check(self.name, answer, [(idea, partial(each, trials)) for idea, trials in self.ideas.items()])
+        return run_check(
+            self.name,
+            answer,
+            [(idea, partial(each, trials)) for idea, trials in self.ideas.items()],
+        )
 
     def renamed(self, name: str, ideas: Sequence[str]) -> "ModuleExercise":
         """The same exercise with another name and some of its ideas."""
@@ -79,10 +83,16 @@ class ModuleExercise:
 
             def forward(self, x: Tensor) -> Tensor:
                 found = exercise.readings(self, *self.sizes)
-                if self.place >= 0:  # of the right reading; the numbers may change later, the order does not
+                if (
+                    self.place >= 0
+                ):  # of the right reading; the numbers may change later, the order does not
                     return function(x, *next(islice(found, self.place, None)))
                 right = super().forward(x)
-                ways = ((i, r) for i, r in enumerate(found) if same(exercise.function(x, *r), right, atol=1e-3))
+                ways = (
+                    (i, r)
+                    for i, r in enumerate(found)
+                    if same(exercise.function(x, *r), right, atol=1e-3)
+                )
                 self.place, reading = next(ways)
                 return function(x, *reading)
 
@@ -95,7 +105,9 @@ class ModuleExercise:
 
     def wrong_answers(self) -> dict[str, Class]:
         """Every whole wrong answer of the table by its message."""
-        return {words: self.wrong_class(wrong) for words, wrong in self.mistakes.items()} | dict(self.stages)
+        return {words: self.wrong_class(wrong) for words, wrong in self.mistakes.items()} | dict(
+            self.stages
+        )
 
 
 def squares(a: int, b: int) -> Callable[..., list[int]]:
@@ -105,7 +117,9 @@ def squares(a: int, b: int) -> Callable[..., list[int]]:
 
 def build(answer: Any, *sizes: int) -> nn.Module:
     """The learner's module, built from its sizes; Mistake if the answer is not a class of modules."""
-    reject_if(isinstance(answer, nn.Module), "got a module that is already built; pass the class itself")
+    reject_if(
+        isinstance(answer, nn.Module), "got a module that is already built; pass the class itself"
+    )
     module = ask(answer, *sizes)
     if not isinstance(module, nn.Module):
         raise Mistake(f"gives {short(module)}; it should be an nn.Module")
@@ -122,7 +136,9 @@ def randomized(module: nn.Module, x: Tensor) -> nn.Module:
     return module
 
 
-def made(answer: Any, sizes: Sizes, shape: Sizes, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Tensor]:
+def made(
+    answer: Any, sizes: Sizes, shape: Sizes, dtype: torch.dtype = torch.float32
+) -> tuple[nn.Module, Tensor]:
     """A learner's module with random parameters, and an input with negative numbers and numbers above 1."""
     x = 1.5 * torch.randn(shape, dtype=dtype)
     return randomized(build(answer, *sizes), x.float()).to(dtype), x
@@ -131,7 +147,10 @@ def made(answer: Any, sizes: Sizes, shape: Sizes, dtype: torch.dtype = torch.flo
 def output(module: nn.Module, x: Tensor, when: str = "", shape: Sizes = ()) -> Tensor:
     """What a module gives: one tensor of the input's type and shape, or of another shape; Mistake for anything else."""
     got, when = ask(module, x), when or f"for (B, T, D) = {tuple(x.shape)}"
-    reject_if(isinstance(got, (tuple, list)), f"gives a {type(got).__name__} {when}; it should give one tensor")
+    reject_if(
+        isinstance(got, (tuple, list)),
+        f"gives a {type(got).__name__} {when}; it should give one tensor",
+    )
     expect_tensor(got, shape or x.shape, when)
     reject_if(got.dtype != x.dtype, f"gives {got.dtype} for {x.dtype}; keep the type that came in")
     return got
@@ -145,14 +164,21 @@ def right_shape(exercise: ModuleExercise, sizes: Sizes, x: Tensor) -> Sizes:
 def expect_steady(module: nn.Module, x: Tensor, shape: Sizes) -> None:
     """Raise Mistake unless a module leaves its input unchanged, repeats its result in both modes, and recomputes it."""
     other, found = torch.randn_like(x), {}
-    drawn = "something is random inside forward. Is there dropout, or a layer that is created there?"
+    drawn = (
+        "something is random inside forward. Is there dropout, or a layer that is created there?"
+    )
     with torch.no_grad():
         for mode in ("evaluation", "training"):
             found[mode] = ask(module.train(mode == "training"), x)
             expect_tensor(found[mode], shape, f"in {mode} mode")
-            reject_if(not same(found[mode], module(x)), f"gives a different result at a second call in {mode} mode: {drawn}")
+            reject_if(
+                not same(found[mode], module(x)),
+                f"gives a different result at a second call in {mode} mode: {drawn}",
+            )
             expect_anew(found[mode], module(other))
-    reject_if(not same(*found.values()), "gives different results in training mode and in evaluation mode")
+    reject_if(
+        not same(*found.values()), "gives different results in training mode and in evaluation mode"
+    )
 
 
 def shapes(exercise: ModuleExercise, answer: Any) -> None:
@@ -173,9 +199,13 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
         "has no parameters: create the layers in __init__, as attributes or in an nn.ModuleList, not in a plain list",
     )
     if count != wanted:
-        known = (words for words, theirs in exercise.structures.items() if sum(theirs(*sizes)) == count)
+        known = (
+            words for words, theirs in exercise.structures.items() if sum(theirs(*sizes)) == count
+        )
         words = next(known, exercise.advice)
-        raise Mistake(f"has {count} parameters for D = {sizes[0]}, but should have {exercise.count} = {wanted}: {words}")
+        raise Mistake(
+            f"has {count} parameters for D = {sizes[0]}, but should have {exercise.count} = {wanted}: {words}"
+        )
     reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
 
 
@@ -191,16 +221,24 @@ def apart(exercise: ModuleExercise, answer: Any) -> None:
         other[kept] = x[kept]
         before, after, alone = (ask(module, images) for images in (x, other, x[kept : kept + 1]))
         reject_if(not same(before[kept], after[kept]), mixed.format(kept))
-        reject_if(not same(before[kept], alone[0]), "an image alone gives a different result from the same image in a batch")
+        reject_if(
+            not same(before[kept], alone[0]),
+            "an image alone gives a different result from the same image in a batch",
+        )
 
 
 def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Sizes) -> Reading:
     """The reading of the parameters under which an answer is right; Mistake when there is none."""
     found = list(exercise.readings(module, *sizes))
-    reject_if(not found, f"for sizes {sizes} the layers have the wrong widths: is a fixed number in your code?")
+    reject_if(
+        not found,
+        f"for sizes {sizes} the layers have the wrong widths: is a fixed number in your code?",
+    )
     got = output(module, x, shape=tuple(exercise.function(x, *found[0]).shape))
     atol = 1e-9 if x.dtype == torch.float64 else 1e-4
-    stacked = [torch.stack(parts) for parts in zip(*found, strict=True)] if exercise.vectorized else []
+    stacked = (
+        [torch.stack(parts) for parts in zip(*found, strict=True)] if exercise.vectorized else []
+    )
     gives = partial(results, x, got, found, stacked)
     for reading, right in gives(exercise.function):
         if same(got, right, atol):
@@ -214,7 +252,11 @@ def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Si
 
 
 def results(
-    x: Tensor, got: Tensor, found: Sequence[Reading], stacked: Sequence[Tensor], function: Callable[..., Tensor]
+    x: Tensor,
+    got: Tensor,
+    found: Sequence[Reading],
+    stacked: Sequence[Tensor],
+    function: Callable[..., Tensor],
 ) -> Iterator[tuple[Reading, Tensor]]:
     """What a function gives under each reading; if all are tried at once, only the one nearest to the answer's result."""
     if not stacked:
@@ -260,7 +302,9 @@ def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
     mine, right = (gradients(y, list(sources)) for y in (module(x), exercise.function(x, *reading)))
     reject_if(mine[0] is None, NO_GRADIENT)
     lost = [name for name, got in zip(names, mine, strict=True) if got is None]
-    reject_if(lost, f"no gradient reaches {', '.join(lost)}: is it used, and neither detached nor frozen?")
+    reject_if(
+        lost, f"no gradient reaches {', '.join(lost)}: is it used, and neither detached nor frozen?"
+    )
     for name, got, wanted in zip(names, mine, right, strict=True):
         another = f"gives the right numbers, but the wrong gradient for {name}"
         reject_if(not same(got, wanted, atol=1e-4), another)

@@ -47,7 +47,12 @@ def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
             axes = [order.index(name) for name in "khd"]
             one, two = (rows.unflatten(0, [sizes[name] for name in order]) for rows in (w, b))
             for roles in permutations(range(3)):
-                yield one.permute(*axes, 3)[list(roles)], two.permute(axes)[list(roles)], weight, bias
+                yield (
+                    one.permute(*axes, 3)[list(roles)],
+                    two.permute(axes)[list(roles)],
+                    weight,
+                    bias,
+                )
 
 
 # One pass, and its mistakes
@@ -113,8 +118,13 @@ def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
     never = "the tokens exchange nothing: changing token 6 does not change the output of token 0. Is the axis right?"
     reject_if(missing == (True, True), never)
     every = "In a ViT every token attends to every other one"
-    reject_if(missing[0], f"a token attends only to earlier tokens and itself. Is there a causal mask? {every}")
-    reject_if(missing[1], f"a token attends only to later tokens and itself. Is there a mask? {every}")
+    reject_if(
+        missing[0],
+        f"a token attends only to earlier tokens and itself. Is there a causal mask? {every}",
+    )
+    reject_if(
+        missing[1], f"a token attends only to later tokens and itself. Is there a mask? {every}"
+    )
     torn = "a single view mixes the tokens: reordering them should only reorder the outputs. "
     way_out = "Split D into (h, d), then swap T and h, and swap back before you merge them"
     reject_if(not same(before[:, order], moved), torn + way_out)
@@ -124,7 +134,10 @@ def whole_tokens(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake if a head reads only its own slice of a token."""
     module, _ = modules.made(answer, (12, 3), (2, 5, 12))
     sliced = any(w.shape[1] == 4 for w, _ in layers(module))
-    reject_if(sliced, "a head projects only its own slice of the token, but in the paper every head reads all D components")
+    reject_if(
+        sliced,
+        "a head projects only its own slice of the token, but in the paper every head reads all D components",
+    )
 
 
 MULTI_HEAD = ModuleExercise(

@@ -16,7 +16,9 @@ from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
 KEPT = Path(__file__).with_suffix(".json")
-RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # letter: the fault, and what it changes: in the recipe, or of the images
+RUNS: dict[
+    str, tuple[str, dict[str, Any]]
+] = {  # letter: the fault, and what it changes: in the recipe, or of the images
     "A": ("rate too high", {"lr": 0.3, "warmup": 0.0}),
     "B": ("too few images", {"images": 60}),
     "C": ("nothing wrong", {}),
@@ -55,7 +57,9 @@ def train_mysteries() -> dict[str, list[dict[str, Any]]]:
     return {letter: mystery_run(**change) for letter, (_, change) in RUNS.items()}
 
 
-def mystery_run(images: int | None = None, shuffled: bool = False, **change: Any) -> list[dict[str, Any]]:
+def mystery_run(
+    images: int | None = None, shuffled: bool = False, **change: Any
+) -> list[dict[str, Any]]:
     """One history."""
     torch.manual_seed(0)
     data = load("digits")
@@ -63,11 +67,22 @@ def mystery_run(images: int | None = None, shuffled: bool = False, **change: Any
     if shuffled:
         train = replace(train, labels=train.labels[torch.randperm(len(train.labels))])
     model = ViT(ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=10))
-    settings: dict[str, Any] = {"epochs": 6, "lr": 2e-3, "schedule": "constant", "label_smoothing": 0.0}
+    settings: dict[str, Any] = {
+        "epochs": 6,
+        "lr": 2e-3,
+        "schedule": "constant",
+        "label_smoothing": 0.0,
+    }
     batches = Draws(train, data.normalize), data.batches("validation", 180)
     history = fit(model, *batches, Recipe(**settings | change), report=lambda row: None)
-    hidden = ("lr", "images_per_second", "probabilities")  # they would reveal the fault, or depend on the machine
-    return [{key: value for key, value in asdict(row).items() if key not in hidden} for row in history]
+    hidden = (
+        "lr",
+        "images_per_second",
+        "probabilities",
+    )  # they would reveal the fault, or depend on the machine
+    return [
+        {key: value for key, value in asdict(row).items() if key not in hidden} for row in history
+    ]
 
 
 if __name__ == "__main__":

@@ -43,16 +43,27 @@ def observe_linear(answer: Function, conv: nn.Conv2d, images: Tensor) -> Mapping
     linear = answer(conv)
     reject_if(linear is None, "gives nothing back: does it end with return?")
     reject_if(
-        isinstance(linear, Tensor), f"gives {short(linear)}; the result should be a whole nn.Linear with weight and bias"
+        isinstance(linear, Tensor),
+        f"gives {short(linear)}; the result should be a whole nn.Linear with weight and bias",
     )
-    reject_if(not isinstance(linear, nn.Linear), f"gives {short(linear)}; the result should be an nn.Linear")
+    reject_if(
+        not isinstance(linear, nn.Linear),
+        f"gives {short(linear)}; the result should be an nn.Linear",
+    )
     (D, C, P, _), shape, dtype = conv.weight.shape, tuple(linear.weight.shape), conv.weight.dtype
     wanted = (D, C * P * P)
     reject_if(
-        shape == wanted[::-1], f"has a weight of shape {shape}; torch's Linear stores (out, in), so it should be {wanted}"
+        shape == wanted[::-1],
+        f"has a weight of shape {shape}; torch's Linear stores (out, in), so it should be {wanted}",
     )
-    reject_if(shape == (D, C, P, P), f"has the convolution's own weight, of shape {shape}; flatten it to {wanted}")
-    reject_if(shape != wanted, f"has a weight of shape {shape} for a convolution of {(D, C, P, P)}; it should be {wanted}")
+    reject_if(
+        shape == (D, C, P, P),
+        f"has the convolution's own weight, of shape {shape}; flatten it to {wanted}",
+    )
+    reject_if(
+        shape != wanted,
+        f"has a weight of shape {shape} for a convolution of {(D, C, P, P)}; it should be {wanted}",
+    )
     types = {p.dtype for p in linear.parameters()} - {dtype}
     reject_if(types, f"has numbers of {', '.join(map(str, types))}; the convolution has {dtype}")
     result = linear(patchify(images.to(dtype), P))
@@ -64,10 +75,18 @@ def wrong_bias(got: Tensor | None, right: Tensor | None) -> str:
     """What is wrong with a bias, in words; if the convolution has none, zeros are right too."""
     if right is None:
         adds = got is not None and got.any()
-        return "the convolution has no bias, but the Linear adds one: create it with bias=False" if adds else ""
+        return (
+            "the convolution has no bias, but the Linear adds one: create it with bias=False"
+            if adds
+            else ""
+        )
     if got is None:
         return "the bias is missing: a convolution has one number per filter, and so does a Linear"
-    return "" if same(got, right) else "the weight is right, but the bias is not the convolution's: copy it too"
+    return (
+        ""
+        if same(got, right)
+        else "the weight is right, but the bias is not the convolution's: copy it too"
+    )
 
 
 def can_be_trained(exercise: Exercise, answer: Function) -> None:
@@ -77,8 +96,13 @@ def can_be_trained(exercise: Exercise, answer: Function) -> None:
     linear = ask(answer, conv, model=exercise.model)
     for name in ("weight", "bias"):
         own = getattr(linear, name)
-        reject_if(not own.requires_grad, f"is right, but its {name} is frozen: it gets no gradient and cannot be trained")
-        learns = isinstance(own, nn.Parameter) and gradient(linear(patchify(images, 4)), own) is not None
+        reject_if(
+            not own.requires_grad,
+            f"is right, but its {name} is frozen: it gets no gradient and cannot be trained",
+        )
+        learns = (
+            isinstance(own, nn.Parameter) and gradient(linear(patchify(images, 4)), own) is not None
+        )
         words = f"is right, but its {name} is not a parameter and would not learn: use nn.Parameter or copy_"
         reject_if(not learns, words)
         with torch.no_grad():

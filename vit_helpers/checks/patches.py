@@ -159,7 +159,9 @@ def pixels_dropped(got: str, x: Tensor, P: int) -> str:
     return words + "raise an error if P does not divide H and W"
 
 
-SQUARE_ONLY = "right for square images only: in the first reshape H belongs to the rows and W to the columns"
+SQUARE_ONLY = (
+    "right for square images only: in the first reshape H belongs to the rows and W to the columns"
+)
 PATCHIFY = Exercise(
     name="patchify",
     reference=patchify,
@@ -200,7 +202,14 @@ def fill(shape: str, *axes: int) -> Function:
     """A wrong unpatchify: the axes of patches split in the order that `shape` names, permuted by `axes`."""
 
     def answer(p: Tensor, P: int, size: tuple[int, int]) -> Tensor:
-        lengths = {"b": len(p), "r": size[0] // P, "c": size[1] // P, "k": p.shape[2] // (P * P), "p": P, "q": P}
+        lengths = {
+            "b": len(p),
+            "r": size[0] // P,
+            "c": size[1] // P,
+            "k": p.shape[2] // (P * P),
+            "p": P,
+            "q": P,
+        }
         return p.reshape([lengths[s] for s in shape]).permute(axes).reshape(len(p), -1, *size)
 
     return answer
@@ -263,8 +272,12 @@ FIX = replace(
     reference=apart(patchify),
     ideas={
         "shape (B, N, C, P, P)": [forms],
-        "right for square images, as before": [images_of(size, P) for size, P in SIZES if size[2] == size[3]],
-        "right for wide and tall images, gray and color": [images_of(size, P) for size, P in SIZES if size[2] != size[3]],
+        "right for square images, as before": [
+            images_of(size, P) for size, P in SIZES if size[2] == size[3]
+        ],
+        "right for wide and tall images, gray and color": [
+            images_of(size, P) for size, P in SIZES if size[2] != size[3]
+        ],
         "keeps the dtype, leaves its input unchanged, and lets gradients through": [contract],
     },
     mistakes={STILL: apart(turned_grid)}

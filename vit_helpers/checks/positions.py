@@ -22,11 +22,18 @@ Method = dict[str, Any]  # how to interpolate
 
 
 def waves(
-    grid: Grid, dim: int, step: Callable[[int], float] = lambda m: 2 / m, base: float = 10000.0, first: int = 0
+    grid: Grid,
+    dim: int,
+    step: Callable[[int], float] = lambda m: 2 / m,
+    base: float = 10000.0,
+    first: int = 0,
 ) -> Tensor:
     """Positions with another exponent for i, another base, or counted from `first`."""
     frequencies = base ** (-step(dim // 2) * torch.arange(dim // 4))
-    angles = [torch.outer(torch.arange(length, dtype=torch.float64) + first, frequencies) for length in grid]
+    angles = [
+        torch.outer(torch.arange(length, dtype=torch.float64) + first, frequencies)
+        for length in grid
+    ]
     row, col = (torch.cat([each.sin(), each.cos()], dim=1) for each in angles)
     return torch.cat([row.repeat_interleave(grid[1], dim=0), col.repeat(grid[0], 1)], dim=1).float()
 
@@ -43,8 +50,12 @@ def columns(change: Callable[[Tensor], Tensor]) -> Function:
 
 
 FIRST_PLACE = {  # the numbers that a wrong answer holds for place (0, 0)
-    (0.0,): "contains only sines: position (0, 0) is all zeros. Each axis has the sines and then the cosines of its angles",
-    (1.0,): "contains only cosines: position (0, 0) is all ones. Each axis has the sines and then the cosines of its angles",
+    (
+        0.0,
+    ): "contains only sines: position (0, 0) is all zeros. Each axis has the sines and then the cosines of its angles",
+    (
+        1.0,
+    ): "contains only cosines: position (0, 0) is all ones. Each axis has the sines and then the cosines of its angles",
 }
 
 
@@ -56,7 +67,10 @@ def observe_sincos(answer: Function, grid: Grid, dim: int) -> dict[str, Tensor]:
     if got.ndim == 2 and len(got) == math.prod(grid):
         words = FIRST_PLACE.get(tuple(sorted(set(got[0].tolist()))))
         reject_if(words, words)
-    reject_if(got.requires_grad, "is learned, but these positions are fixed, so use no nn.Parameter and no requires_grad")
+    reject_if(
+        got.requires_grad,
+        "is learned, but these positions are fixed, so use no nn.Parameter and no requires_grad",
+    )
     whole = f"gives whole numbers ({got.dtype}), but sines and cosines are floats"
     reject_if(not got.is_floating_point(), whole)
     return {"": got.float()}
@@ -141,16 +155,22 @@ def resized(
     to: (1, N, D) -> an image (1, D, rows, cols); back: (1, D, rows', cols') -> (1, N', D)
     """
     extra = pos_embed.shape[1] - math.prod(grid)
-    picture = F.interpolate(to(pos_embed[:, extra:], grid), size=size(new_grid), **options(method or METHODS[0]))
+    picture = F.interpolate(
+        to(pos_embed[:, extra:], grid), size=size(new_grid), **options(method or METHODS[0])
+    )
     return torch.cat([pos_embed[:, :extra], back(picture)], dim=1)
 
 
 def filled(more: Callable[[Tensor, int], Tensor]) -> Function:
     """A list of positions truncated, or continued; more: (positions, a length) -> as many, or more."""
 
-    def answer(pos_embed: Tensor, grid: Grid, new_grid: Grid, method: Method | None = None) -> Tensor:
+    def answer(
+        pos_embed: Tensor, grid: Grid, new_grid: Grid, method: Method | None = None
+    ) -> Tensor:
         extra, length = pos_embed.shape[1] - math.prod(grid), math.prod(new_grid)
-        return torch.cat([pos_embed[:, :extra], more(pos_embed[:, extra:], length)[:, :length]], dim=1)
+        return torch.cat(
+            [pos_embed[:, :extra], more(pos_embed[:, extra:], length)[:, :length]], dim=1
+        )
 
     return answer
 
@@ -192,7 +212,9 @@ def observe_resized(answer: Function, *given: Any) -> dict[str, Tensor]:
 
 def positions(grid: Grid, new_grid: Grid, extra: int) -> Case:
     """Positions in float64, with a class token (extra 1) or without."""
-    return Case(lambda: (torch.randn(1, extra + math.prod(grid), 6, dtype=torch.float64), grid, new_grid))
+    return Case(
+        lambda: (torch.randn(1, extra + math.prod(grid), 6, dtype=torch.float64), grid, new_grid)
+    )
 
 
 def from_to(pos_embed: Tensor, grid: Grid, new_grid: Grid) -> str:
@@ -226,12 +248,20 @@ def as_tensors_go(exercise: Exercise, answer: Function) -> None:
         rights = (resized(pos_embed, (3, 4), (5, 6), method) for method in METHODS)
         right = next((right for right in rights if alike(got, right)), None)
         if right is None:
-            raise Mistake(f"gives different numbers than bicubic interpolation, for learned positions of {dtype}")
+            raise Mistake(
+                f"gives different numbers than bicubic interpolation, for learned positions of {dtype}"
+            )
         expect_gradient(got, right, pos_embed)
     expect_anywhere(answer, resize_positions, torch.randn(1, 13, 6), (3, 4), (5, 6))
 
 
-STRETCHES = [((4, 4), (7, 7)), ((3, 5), (6, 4)), ((2, 6), (5, 9)), ((6, 4), (3, 2)), ((2, 6), (3, 4))]
+STRETCHES = [
+    ((4, 4), (7, 7)),
+    ((3, 5), (6, 4)),
+    ((2, 6), (5, 9)),
+    ((6, 4), (3, 2)),
+    ((2, 6), (3, 4)),
+]
 RESIZE_POSITIONS = Exercise(
     name="resize_positions",
     reference=resize_positions,

@@ -11,7 +11,14 @@ from torch import Tensor, nn
 from vit_helpers.checks.compare import expect_tensor, same
 from vit_helpers.checks.engine import Case, Exercise, Given
 from vit_helpers.checks.learning import result
-from vit_helpers.checks.pretrained_learning import LORA, MASKED, RATES, check_lora, check_masked_loss, check_rates  # noqa: F401
+from vit_helpers.checks.pretrained_learning import (  # noqa: F401
+    LORA,
+    MASKED,
+    RATES,
+    check_lora,
+    check_masked_loss,
+    check_rates,
+)
 from vit_helpers.checks.report import Function, reject_if, short, variants
 from vit_helpers.parity import perturb
 from vit_helpers.vit import ViT, ViTConfig
@@ -82,7 +89,9 @@ def own(part: Tensor) -> tuple[Tensor, Tensor]:
     return part.mean(dim=(1, 2), keepdim=True), part.std(dim=(1, 2), keepdim=True)
 
 
-def pictures(sizes: Sequence[Sequence[int]], side: int, mean: Sequence[float], std: Sequence[float]) -> list[Case]:
+def pictures(
+    sizes: Sequence[Sequence[int]], side: int, mean: Sequence[float], std: Sequence[float]
+) -> list[Case]:
     """Images of these shapes."""
     return [Case(partial(lambda size: (torch.rand(size), side, mean, std), size)) for size in sizes]
 
@@ -159,22 +168,38 @@ def a_vit(K: int, look: str) -> Case:
 def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> dict[str, Any]:
     """True for what is looked at; Mistake where the new model computes, starts or learns wrongly."""
     got = answer(copy.deepcopy(start), K)
-    words = "returns nothing: does it end with return? Return the model even if you changed it in place"
+    words = (
+        "returns nothing: does it end with return? Return the model even if you changed it in place"
+    )
     reject_if(got is None, words)
     reject_if(not isinstance(got, nn.Module), f"gives {short(got)}; it should give a model")
     reject_if(isinstance(got, nn.Linear), "gives the head alone; it should give the whole model")
     if look == "features":
-        reject_if(not hasattr(got, "forward_features"), "gives another kind of model; keep the ViT and change its head")
+        reject_if(
+            not hasattr(got, "forward_features"),
+            "gives another kind of model; keep the ViT and change its head",
+        )
         kept = same(got.eval().forward_features(images), start.forward_features(images))
-        reject_if(not kept, "gives different features from before: was a new model created without the old weights?")
+        reject_if(
+            not kept,
+            "gives different features from before: was a new model created without the old weights?",
+        )
         return {look: True}
     logits = got(images)
     if look == "logits":
-        reject_if(tuple(logits.shape) == (5, 10), f"still has the 10 classes of the old task; expected {K}")
+        reject_if(
+            tuple(logits.shape) == (5, 10),
+            f"still has the 10 classes of the old task; expected {K}",
+        )
         expect_tensor(logits, (5, K), f"for 5 images and {K} classes")
         random, biased = logits.abs().max() > 1e-6, same(logits, logits[:1].expand(5, K))
-        reject_if(random and biased, "leaves torch's random numbers in the head's bias, but it should be zero too")
-        words = "the paper starts fine-tuning from zeros (section 3.2), so that the first loss is ln K"
+        reject_if(
+            random and biased,
+            "leaves torch's random numbers in the head's bias, but it should be zero too",
+        )
+        words = (
+            "the paper starts fine-tuning from zeros (section 3.2), so that the first loss is ln K"
+        )
         reject_if(random, f"starts with a head of random numbers, but {words}")
     else:
         expect_head_alone(got, logits)
@@ -184,13 +209,24 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> d
 def expect_head_alone(model: nn.Module, logits: Tensor) -> None:
     """Mistake unless the head learns, and nothing else."""
     learns = {name: p.requires_grad for name, p in model.named_parameters()}
-    body, head = ([n for n in learns if n.startswith("head.") == of_head] for of_head in (False, True))
-    reject_if(not any(learns.values()), "freezes everything, the new head too: create the head after freezing")
+    body, head = (
+        [n for n in learns if n.startswith("head.") == of_head] for of_head in (False, True)
+    )
+    reject_if(
+        not any(learns.values()),
+        "freezes everything, the new head too: create the head after freezing",
+    )
     rest = sorted(n for n in body if learns[n])
-    reject_if(len(rest) == len(body), "lets the whole model learn: call requires_grad_(False) on what should stay")
+    reject_if(
+        len(rest) == len(body),
+        "lets the whole model learn: call requires_grad_(False) on what should stay",
+    )
     reject_if(rest, f"lets {len(rest)} parameters of the backbone learn: {', '.join(rest[:3])}")
     only = ", ".join(sorted(n for n in head if learns[n]))
-    reject_if(not all(learns[n] for n in head), f"lets only {only} learn, but the head has a weight and a bias")
+    reject_if(
+        not all(learns[n] for n in head),
+        f"lets only {only} learn, but the head has a weight and a bias",
+    )
     logits.sum().backward()
     lost = any(p.grad is None for name, p in model.named_parameters() if name in head)
     reject_if(lost, "passes no gradient to the head")

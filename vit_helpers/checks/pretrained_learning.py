@@ -28,7 +28,9 @@ def maps(shape: Sequence[int], m: int, r: int, scale: float, zero: bool = False)
         x, W, b, A, B = (torch.randn(size) for size in (shape, (m, n), (m,), (r, n), (m, r)))
         return x, W, b, A, torch.zeros(m, r) if zero else B, scale
 
-    words = f"for x {shape}, W ({m}, {n}), A ({r}, {n}), B ({m}, {r})" + (", B = 0" if zero else f", scale {scale}")
+    words = f"for x {shape}, W ({m}, {n}), A ({r}, {n}), B ({m}, {r})" + (
+        ", B = 0" if zero else f", scale {scale}"
+    )
     return Case(draw, words)
 
 
@@ -69,7 +71,9 @@ check_lora = LORA.check
 
 def layers(rule: Function) -> Function:
     """An answer: (lr, decay, how many layers below the head, depth) -> the rate of one layer."""
-    return lambda lr, decay, depth: [rule(lr, decay, depth + 1 - i, depth) for i in range(depth + 2)]
+    return lambda lr, decay, depth: [
+        rule(lr, decay, depth + 1 - i, depth) for i in range(depth + 2)
+    ]
 
 
 def listed(answer: Function, lr: float, decay: float, depth: int) -> dict[str, list[Any]]:
@@ -79,7 +83,10 @@ def listed(answer: Function, lr: float, decay: float, depth: int) -> dict[str, l
     got = [as_number(rate, when) for rate in got]
     words = f"gives rates for the blocks only {when}; the embedding and the head have rates too"
     reject_if(len(got) == depth, words)
-    reject_if(len(got) != depth + 2, f"gives {len(got)} rates {when}; embedding, {depth} blocks and head make {depth + 2}")
+    reject_if(
+        len(got) != depth + 2,
+        f"gives {len(got)} rates {when}; embedding, {depth} blocks and head make {depth + 2}",
+    )
     return {"rates": got}
 
 
@@ -155,7 +162,10 @@ def back_to_painted(exercise: Exercise, answer: Function) -> None:
     """Mistake unless the gradient reaches the predictions."""
     given = masked(3, 6, 4).draw()
     got = answer(*given)
-    reject_if(not isinstance(got, Tensor), f"gives {short(got)}, which passes no gradient on: leave out .item()")
+    reject_if(
+        not isinstance(got, Tensor),
+        f"gives {short(got)}, which passes no gradient on: leave out .item()",
+    )
     expect_gradients(exercise, answer, given)
 
 

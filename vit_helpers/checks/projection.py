@@ -27,13 +27,20 @@ UNREGISTERED = (
 def tokens_shape(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake unless a module gives tensors of the right shape, with the message for the shape of a known mistake."""
     for sizes, shape in exercise.cases:
-        (module, x), when = modules.made(answer, sizes, shape), f"for {'images' if len(shape) == 4 else 'patches'} {shape}"
+        (module, x), when = (
+            modules.made(answer, sizes, shape),
+            f"for {'images' if len(shape) == 4 else 'patches'} {shape}",
+        )
         wanted = modules.right_shape(exercise, sizes, x)
         try:
             got = ask(module, x)
         except (RuntimeError, IndexError) as error:
-            about_sizes = any(word in str(error).lower() for word in ("size", "expand", "dimension"))
-            words = f"raises an error about sizes {when}: {first_line(error)[:90]}. {exercise.advice}"
+            about_sizes = any(
+                word in str(error).lower() for word in ("size", "expand", "dimension")
+            )
+            words = (
+                f"raises an error about sizes {when}: {first_line(error)[:90]}. {exercise.advice}"
+            )
             reject_if(exercise.advice and about_sizes, words)
             raise
         if isinstance(got, Tensor) and got.shape != wanted:
@@ -68,7 +75,11 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
             continue
         known = {words: sorted(theirs(*sizes)) for words, theirs in exercise.structures.items()}
         known = {words: theirs for words, theirs in known.items() if sum(theirs) == got}
-        words = min(known, key=lambda words: known[words] != mine, default=several if got % wanted == 0 else "")
+        words = min(
+            known,
+            key=lambda words: known[words] != mine,
+            default=several if got % wanted == 0 else "",
+        )
         reject_if(words, words.format(got=got, more=got - wanted, times=got // wanted, D=sizes[-1]))
         raise Mistake(f"learns {got} numbers, but should learn {wanted}")
 
@@ -115,7 +126,9 @@ def reordered(x: Tensor, P: int, order: tuple[int, ...]) -> Tensor:
     return patchify(x, P).unflatten(2, (-1, P, P)).permute(0, 1, *order).flatten(2)
 
 
-def projection_readings(module: nn.Module, P: int, C: int, D: int) -> Iterator[tuple[Tensor, Tensor]]:
+def projection_readings(
+    module: nn.Module, P: int, C: int, D: int
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Every way to read a weight (D, C*P*P) and a bias: that of a Linear or a Conv2d, or a matrix (C*P*P, D)."""
     parameters, length = list(module.parameters()), C * P * P
     for weight in parameters:
@@ -132,7 +145,12 @@ def linear(exercise: ModuleExercise, answer: Function) -> None:
         module, one = modules.made(answer, sizes, shape, torch.float64)
         two = torch.randn_like(one)
         with torch.no_grad():
-            zero = modules.output(module, torch.zeros_like(one), "for images", modules.right_shape(exercise, sizes, one))
+            zero = modules.output(
+                module,
+                torch.zeros_like(one),
+                "for images",
+                modules.right_shape(exercise, sizes, one),
+            )
             straight = alike(module(one) + module(two) - zero, module(one + two))
             alone = torch.cat([module(image[None]) for image in one])
             bent = "is not linear in the pixels: the projection should have no activation, norm or dropout"
@@ -156,7 +174,9 @@ def in_place(exercise: ModuleExercise, answer: Function) -> None:
         N = (shape[2] // P) * (shape[3] // P)
         marked = torch.eye(N, dtype=torch.float64)[:, :, None].expand(N, N, C * P * P)
         images = unpatchify(marked.contiguous(), P, (shape[2], shape[3]))
-        moved = (module(images) - module(torch.zeros_like(images))).abs().sum(2) > 1e-9  # (image n, token)
+        moved = (module(images) - module(torch.zeros_like(images))).abs().sum(
+            2
+        ) > 1e-9  # (image n, token)
         if not torch.equal(moved, torch.eye(N, dtype=torch.bool)):
             order = "the tokens are not in the order of the patches, which run from left to right, then down"
             words = SEVERAL if (moved.sum(1) > 1).any() else order

@@ -54,7 +54,9 @@ def check_reading(answer: Any) -> bool:
     if answer is None or (isinstance(answer, dict) and all(blank(x) for x in answer.values())):
         return report(" ", "reading", "not written yet")
     if not isinstance(answer, dict):
-        return report("x", "reading", f'got {short(answer)}; pass a dictionary, {{"A": "...", "B": ...}}')
+        return report(
+            "x", "reading", f'got {short(answer)}; pass a dictionary, {{"A": "...", "B": ...}}'
+        )
     entries = {str(key).strip().upper(): value for key, value in answer.items()}
     for key in entries.keys() - RUNS.keys():
         report("x", "reading", f"there is no run {key}; the runs are {', '.join(RUNS)}")
@@ -64,7 +66,9 @@ def check_reading(answer: Any) -> bool:
 
 def blank(entry: Any) -> bool:
     """Whether nothing was filled in."""
-    return entry is None or entry is ... or (isinstance(entry, str) and entry.strip() in ("", "..."))
+    return (
+        entry is None or entry is ... or (isinstance(entry, str) and entry.strip() in ("", "..."))
+    )
 
 
 def read_one(letter: str, entry: Any) -> bool:
@@ -74,7 +78,9 @@ def read_one(letter: str, entry: Any) -> bool:
         return report(" ", "reading", f"{letter}: no fault is named yet")
     named = " ".join(entry.lower().split()) if isinstance(entry, str) else None
     if named not in FAULTS:
-        return report("x", "reading", f"{letter}: {short(entry)} is not one of the names: {', '.join(FAULTS)}")
+        return report(
+            "x", "reading", f"{letter}: {short(entry)} is not one of the names: {', '.join(FAULTS)}"
+        )
     if named == fault:
         return report("v", "reading", f"{letter}: {named}, right")
     would, here = SPEAKS[named]

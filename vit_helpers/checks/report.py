@@ -44,11 +44,15 @@ def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any],
         words = f"got {short(answer)}; pass the function or class itself, without parentheses after its name"
         return report("x", name, words)
     dtype = torch.get_default_dtype()
-    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []  # of several, fork_rng would warn
+    gpus = (
+        [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    )  # of several, fork_rng would warn
     try:  # a check leaves no trace, and does not depend on what the notebook switched off
         with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.set_grad_enabled(True):
             passed = sum(1 for _ in takewhile(lambda idea: try_idea(name, answer, *idea), ideas))
-            results[:] = ["v"] * passed + ["x"] * (len(ideas) - passed)  # those behind the first mistake are not tried
+            results[:] = ["v"] * passed + ["x"] * (
+                len(ideas) - passed
+            )  # those behind the first mistake are not tried
             return passed == len(ideas)
     finally:
         torch.set_default_dtype(dtype)
@@ -57,7 +61,9 @@ def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any],
 def share(check: Callable[[Any], bool], answer: Any) -> float:
     """The fraction of a check's ideas that are right, 0 to 1; those after the first mistake count as wrong."""
     results.clear()
-    with contextlib.redirect_stderr(sys.stdout):  # nbgrader gives nothing to a cell that writes to stderr
+    with contextlib.redirect_stderr(
+        sys.stdout
+    ):  # nbgrader gives nothing to a cell that writes to stderr
         check(answer)
     return results.count("v") / len(results)
 
@@ -65,7 +71,9 @@ def share(check: Callable[[Any], bool], answer: Any) -> float:
 def try_idea(name: str, answer: Any, right: str, idea: Callable[[Any], None]) -> bool:
     """Print one line for one idea; True when it is right."""
     try:
-        torch.default_generator.manual_seed(0)  # torch.manual_seed would write down where it was called
+        torch.default_generator.manual_seed(
+            0
+        )  # torch.manual_seed would write down where it was called
         torch.set_grad_enabled(True)
         torch.set_default_dtype(torch.float32)
         idea(answer)
@@ -75,7 +83,9 @@ def try_idea(name: str, answer: Any, right: str, idea: Callable[[Any], None]) ->
         if not str(error) or "your turn" in str(error):
             return report(" ", name, "not written yet")
         if "forward" in str(error):  # torch's word for a module without one
-            return report("x", name, "the module has no forward; check its name and its indentation")
+            return report(
+                "x", name, "the module has no forward; check its name and its indentation"
+            )
         return report("x", name, f"{right}: {raised(error)}")
     except KeyboardInterrupt:
         raise

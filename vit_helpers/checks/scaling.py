@@ -46,7 +46,10 @@ def to_the_byte(config: ViTConfig, batch: int) -> list[Case]:
     """Exactly the memory that a batch needs, and a byte less."""
     room, H = sum(training_bytes(config, batch).values()), f"for {named(config)} and "
     return [
-        Case(partial(tuple, (config, bytes_ / 2**30)), f"{H}{bytes_ / 2**30:.6g} GiB, {words} a batch of {batch} needs")
+        Case(
+            partial(tuple, (config, bytes_ / 2**30)),
+            f"{H}{bytes_ / 2**30:.6g} GiB, {words} a batch of {batch} needs",
+        )
         for bytes_, words in ((room, "exactly what"), (room - 1, "a byte less than"))
     ]
 
@@ -57,7 +60,9 @@ def other_batch(got: float, right: int, config: ViTConfig, gibibytes: float) -> 
         return "weights, gradients and optimizer alone do not fit, so the answer is 0"
     if not right:
         return "not even one image fits beside the weights, so the answer is 0"
-    return unless_first(24, "subtract what is stored once, then divide by what one image needs")(got, right, gibibytes)
+    return unless_first(24, "subtract what is stored once, then divide by what one image needs")(
+        got, right, gibibytes
+    )
 
 
 NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
@@ -104,7 +109,12 @@ check_largest_batch = BATCH.check
 
 
 def days(
-    config: ViTConfig, images: int, epochs: int, peak: float, share: float, factor: Function = lambda *given: 1
+    config: ViTConfig,
+    images: int,
+    epochs: int,
+    peak: float,
+    share: float,
+    factor: Function = lambda *given: 1,
 ) -> float:
     """The right answer, times something that depends on the arguments."""
     flops = 2 * images * epochs * cost(config, training_multiply_adds)
@@ -123,7 +133,12 @@ def odd_unit(got: float, right: float, *given: Any) -> str | None:
         "a day has 24 * 60 * 60 seconds": (60, 3600, 1 / 24, 1 / 60),
     }
     return next(
-        (words for words, some in units.items() if any(math.isclose(got, right * x, rel_tol=0.02) for x in some)), None
+        (
+            words
+            for words, some in units.items()
+            if any(math.isclose(got, right * x, rel_tol=0.02) for x in some)
+        ),
+        None,
     )
 
 

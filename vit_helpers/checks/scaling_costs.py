@@ -39,13 +39,27 @@ def named(config: ViTConfig) -> str:
 
 # One block
 
-EACH, PAIRS = ("qkv", "output", "MLP"), ("scores", "mixing")  # each token through matrices; every token with every token
-BLOCKS = [(197, 768, 3072), (50, 192, 1000), (17, 384, 384), (1, 768, 128)]  # T, D, M; D splits into many numbers of heads
+EACH, PAIRS = (
+    ("qkv", "output", "MLP"),
+    ("scores", "mixing"),
+)  # each token through matrices; every token with every token
+BLOCKS = [
+    (197, 768, 3072),
+    (50, 192, 1000),
+    (17, 384, 384),
+    (1, 768, 128),
+]  # T, D, M; D splits into many numbers of heads
 
 
 def right_parts(T: int, D: int, M: int) -> dict[str, int]:
     """Multiply-adds of one block."""
-    return {"qkv": 3 * T * D * D, "scores": T * T * D, "mixing": T * T * D, "output": T * D * D, "MLP": 2 * T * D * M}
+    return {
+        "qkv": 3 * T * D * D,
+        "scores": T * T * D,
+        "mixing": T * T * D,
+        "output": T * D * D,
+        "MLP": 2 * T * D * M,
+    }
 
 
 def changed(parts: Sequence[str], rule: Function) -> Function:
@@ -67,7 +81,10 @@ def counted(answer: Function, T: int, D: int, M: int, look: Sequence[str]) -> di
     reject_if(not isinstance(got, Mapping), f"gives {short(got)} {when}; {words}")
     missing = [part for part in parts if part not in got]
     extra = ", ".join(short(key) for key in got if key not in parts)
-    reject_if(missing, f"lacks {', '.join(missing)} (it also has: {extra or 'nothing else'}); the keys are {wanted}")
+    reject_if(
+        missing,
+        f"lacks {', '.join(missing)} (it also has: {extra or 'nothing else'}); the keys are {wanted}",
+    )
     reject_if(extra, f"has {extra}, which is none of the five: {wanted}")
     return {part: as_number(got[part], f'as "{part}" {when}') for part in look}
 

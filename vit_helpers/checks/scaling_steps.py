@@ -65,16 +65,28 @@ def flat(tensors: Any) -> Tensor:
 
 
 def run(
-    answer: Function, start: nn.Module, images: Tensor, labels: Tensor, parts: int, watch: bool = False
+    answer: Function,
+    start: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    parts: int,
+    watch: bool = False,
 ) -> tuple[Watched, Any]:
     """The model that an answer has asked, and what it gave; `watch`: see what autograd keeps."""
     model, when = Watched(start), for_batch(start, images, labels, parts, "")
-    with torch.autograd.graph.saved_tensors_hooks(model.keep, lambda kept: kept) if watch else nullcontext():
+    with (
+        torch.autograd.graph.saved_tensors_hooks(model.keep, lambda kept: kept)
+        if watch
+        else nullcontext()
+    ):
         got = answer(model, images, labels, parts)
     nothing = ", and gives nothing back: does it end with return?" if got is None else ""
     reject_if(not model.passed, f"never calls the model {when}{nothing}")
     moved = not torch.equal(flat(start.parameters()), flat(model.parameters()))
-    reject_if(moved, f"changes the weights {when}: only .grad is wanted, and the step is left to the caller")
+    reject_if(
+        moved,
+        f"changes the weights {when}: only .grad is wanted, and the step is left to the caller",
+    )
     return model, got
 
 
@@ -88,7 +100,9 @@ def left_behind(
         words = "the model in evaluation mode, although it came in training mode, so dropout is off"
         reject_if(not all(model.modes), f"calls {words}")
         reject_if(not model.training, f"leaves {words}")
-        return {look: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)}
+        return {
+            look: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)
+        }
     none = [name for name, p in model.named_parameters() if p.grad is None]
     words = "is loss.backward() missing, or was zero_grad() called after it?"
     reject_if(none, f"leaves no gradient in .grad of {', '.join(none)} {when}: {words}")
@@ -104,17 +118,28 @@ def apart(exercise: Exercise, answer: Function) -> None:
         except RuntimeError as error:
             if "saved tensor hooks" not in str(error):
                 raise
-            model, _ = run(answer, start, images, labels, parts)  # torch.func does not let itself be watched
+            model, _ = run(
+                answer, start, images, labels, parts
+            )  # torch.func does not let itself be watched
         passed, size, when = model.passed, math.ceil(n / parts), for_batch(*given)
         whole = "the gradient is right, but no memory is saved"
         reject_if(max(passed) == n, f"passes the model all {n} images at once {when}: {whole}")
-        reject_if(max(passed) > size, f"passes the model {max(passed)} images at once {when}; {size} are enough")
+        reject_if(
+            max(passed) > size,
+            f"passes the model {max(passed)} images at once {when}; {size} are enough",
+        )
         words = "each image once is enough. Keep the loss of that pass"
         reject_if(sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {words}")
         wasted = len(passed) > math.ceil(n / (n // parts))
-        reject_if(wasted, f"calls the model {len(passed)} times {when}: smaller parts than asked for waste time")
+        reject_if(
+            wasted,
+            f"calls the model {len(passed)} times {when}: smaller parts than asked for waste time",
+        )
         words = "the gradient is right, but memory holds all parts. Call backward() inside the loop, without retain_graph"
-        reject_if(any(model.left), f"keeps the activations of earlier parts when the next one starts {when}: {words}")
+        reject_if(
+            any(model.left),
+            f"keeps the activations of earlier parts when the next one starts {when}: {words}",
+        )
 
 
 def weighed(values: Sequence[Any], weights: Sequence[float]) -> Any:
@@ -170,12 +195,18 @@ def other_gradient(got: Tensor, right: Tensor, *given: Any) -> str:
     if factor := multiple(got, right):
         return f"the gradient is {factor:.3g} times what it should be: {WEIGH}"
     off = (got - right).norm() / right.norm()
-    return f"the gradient in .grad is off by {off:.0%}: does each part use its own labels? ({{when}})"
+    return (
+        f"the gradient in .grad is off by {off:.0%}: does each part use its own labels? ({{when}})"
+    )
 
 
 def accumulate_says(part: str, got: Tensor, right: Tensor, words: str, *given: Any) -> str:
     """The message about a wrong gradient or loss."""
-    said = f"gives {got:.5g} as the loss {for_batch(*given)}; it should give {right:.5g}: " if part == "loss" else ""
+    said = (
+        f"gives {got:.5g} as the loss {for_batch(*given)}; it should give {right:.5g}: "
+        if part == "loss"
+        else ""
+    )
     return said + words
 
 
@@ -221,7 +252,9 @@ check_accumulate = ACCUMULATE.check
 
 def processes(counts: Sequence[int], shape: Sequence[int]) -> Case:
     """The gradient of each process, and the number of its images."""
-    return Case(lambda: ([torch.randn(shape) if n else torch.zeros(shape) for n in counts], list(counts)))
+    return Case(
+        lambda: ([torch.randn(shape) if n else torch.zeros(shape) for n in counts], list(counts))
+    )
 
 
 COMBINE = Exercise(

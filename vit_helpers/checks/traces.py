@@ -14,8 +14,13 @@ from torch import nn
 from vit_helpers.checks.compare import CHANGED, bounded, copy_of, unchanged
 from vit_helpers.checks.report import Function, reject_if
 
-SEEDS = count(496_8128)  # another one for each call: what is drawn at random differs between calls, and no answer sets them
-TWINS = [np.random.MT19937(0), np.random.MT19937(0)]  # numpy's generator while an answer runs, and one that nobody uses
+SEEDS = count(
+    496_8128
+)  # another one for each call: what is drawn at random differs between calls, and no answer sets them
+TWINS = [
+    np.random.MT19937(0),
+    np.random.MT19937(0),
+]  # numpy's generator while an answer runs, and one that nobody uses
 GRAD_OFF = "leaves gradients switched off for all code that follows"
 DTYPE = "changes torch's default dtype for all code that follows; pass dtype=... where a tensor is created"
 SEEDED = "sets a global seed (torch's, numpy's or Python's), but nothing here needs one"
@@ -26,7 +31,9 @@ def state_of(model: nn.Module) -> dict[str, Any]:
     parameters = dict(model.named_parameters())
     return {
         "changes the numbers of the {model} that it is given": copy_of(dict(model.state_dict())),
-        "leaves the {model} in another mode (training or evaluation) than before": [m.training for m in model.modules()],
+        "leaves the {model} in another mode (training or evaluation) than before": [
+            m.training for m in model.modules()
+        ],
         "changes the gradients that the {model} had: .grad should stay as it was": {
             name: None if p.grad is None else p.grad.clone() for name, p in parameters.items()
         },
@@ -39,13 +46,19 @@ def state_of(model: nn.Module) -> dict[str, Any]:
 @contextmanager
 def generators_restored() -> Iterator[Any]:
     """Restore torch's, numpy's and Python's generators afterwards; yields the state of Python's."""
-    torch_state, numpy_generator, python_state = torch.get_rng_state(), get_bit_generator(), random.getstate()
+    torch_state, numpy_generator, python_state = (
+        torch.get_rng_state(),
+        get_bit_generator(),
+        random.getstate(),
+    )
     set_bit_generator(spare())
     try:
         yield python_state
     finally:
         torch.set_rng_state(torch_state)
-        set_bit_generator(spare() if numpy_generator is TWINS[0] else numpy_generator)  # within another call
+        set_bit_generator(
+            spare() if numpy_generator is TWINS[0] else numpy_generator
+        )  # within another call
         if random.getstate() != python_state:
             random.setstate(python_state)
 
@@ -67,7 +80,9 @@ def restored() -> Iterator[Any]:
     """Restore the generators and torch's switches afterwards, with a new seed for torch in the meantime."""
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     with generators_restored() as python_state:
-        torch.default_generator.manual_seed(next(SEEDS))  # torch.manual_seed would write down where it was called
+        torch.default_generator.manual_seed(
+            next(SEEDS)
+        )  # torch.manual_seed would write down where it was called
         try:
             yield python_state
         finally:
@@ -80,14 +95,20 @@ def ask(answer: Function, *given: Any, changes: tuple[int, ...] = (), model: str
 
     changes: the places of arguments that may change; model: what a module among them is called in messages
     """
-    copies, models = [copy_of(x) for x in given], [state_of(x) if isinstance(x, nn.Module) else {} for x in given]
+    copies, models = (
+        [copy_of(x) for x in given],
+        [state_of(x) if isinstance(x, nn.Module) else {} for x in given],
+    )
     with restored() as python_state:
         seed = torch.initial_seed()  # torch's seed stays when numbers are drawn
         dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
         got = bounded(answer(*copies))
         reject_if(torch.get_default_dtype() != dtype, DTYPE)
         reject_if(torch.is_grad_enabled() != grad, GRAD_OFF)
-        reject_if(torch.initial_seed() != seed or random.getstate() != python_state or not in_step(), SEEDED)
+        reject_if(
+            torch.initial_seed() != seed or random.getstate() != python_state or not in_step(),
+            SEEDED,
+        )
     for place, (mine, kept, state) in enumerate(zip(copies, given, models, strict=True)):
         if place in changes:
             continue

@@ -12,10 +12,24 @@ from torch import Tensor, nn
 
 from vit_helpers.checks.contract import contract
 from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.learning import FiveDigits, as_number, first_wrong, leave_gradients, plain, restless, rounded
+from vit_helpers.checks.learning import (
+    FiveDigits,
+    as_number,
+    first_wrong,
+    leave_gradients,
+    plain,
+    restless,
+    rounded,
+)
 from vit_helpers.checks.reading import check_reading  # noqa: F401
 from vit_helpers.checks.report import Function, Mistake, reject_if
-from vit_helpers.checks.training_steps import FIXED, TRAIN_STEP, check_fixed, check_mended, check_train_step  # noqa: F401
+from vit_helpers.checks.training_steps import (  # noqa: F401
+    FIXED,
+    TRAIN_STEP,
+    check_fixed,
+    check_mended,
+    check_train_step,
+)
 from vit_helpers.training.recipe import warmup_cosine
 
 # The schedule
@@ -26,7 +40,13 @@ def wave(x: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * x))
 
 
-def schedule(step: int, total: int, warmup: int, rise: Function = warmup_cosine, fall: Function = warmup_cosine) -> float:
+def schedule(
+    step: int,
+    total: int,
+    warmup: int,
+    rise: Function = warmup_cosine,
+    fall: Function = warmup_cosine,
+) -> float:
     """An answer with another warm-up, or with another fall after it."""
     return rise(step, total, warmup) if step < warmup else fall(step, total, warmup)
 
@@ -49,14 +69,22 @@ RISES = {  # wrong warm-ups: at step s of T in all, of which w to warm up
     "the rise is not divided by warmup, but a factor is at most 1": lambda s, T, w: s + 1,
     "there is no rise: the factor is 1 from the first step on": lambda s, T, w: 1.0,
     "there is no rise: the cosine begins at step 0": lambda s, T, w: wave(s / T),
-    "there is no rise: the cosine formula is used in the warm-up too": lambda s, T, w: wave((s - w) / (T - w)),
-    "the factor is 0 during the warm-up: is // used instead of /?": lambda s, T, w: float((s + 1) // w),
+    "there is no rise: the cosine formula is used in the warm-up too": lambda s, T, w: wave(
+        (s - w) / (T - w)
+    ),
+    "the factor is 0 during the warm-up: is // used instead of /?": lambda s, T, w: float(
+        (s + 1) // w
+    ),
     "the factor is 0 during all of the warm-up: is // used instead of /?": lambda s, T, w: 0.0,
-    "the cosine is already applied during the warm-up; use only the rise there": lambda s, T, w: (s + 1) / w * wave(s / T),
+    "the cosine is already applied during the warm-up; use only the rise there": lambda s, T, w: (
+        (s + 1) / w * wave(s / T)
+    ),
     "the rise is a curve, but should be a straight line": lambda s, T, w: wave(1 - (s + 1) / w),
     "the rise is not straight: is something squared?": lambda s, T, w: ((s + 1) / w) ** 2,
     "the factor falls during the warm-up, but should rise": lambda s, T, w: 1 - s / w,
-    "the factor falls to 0 during the warm-up, but should rise to 1": lambda s, T, w: 1 - (s + 1) / w,
+    "the factor falls to 0 during the warm-up, but should rise to 1": lambda s, T, w: (
+        1 - (s + 1) / w
+    ),
 }
 FALLS = {  # wrong steps after the warm-up
     "the cosine is counted from step 0; " + AFTER: lambda s, T, w: wave(s / T),
@@ -74,10 +102,16 @@ FALLS = {  # wrong steps after the warm-up
 WAVES = {  # the same, where t goes from 0 to 1 after the warm-up
     "the fall is a whole cosine, which rises again: use pi, not 2 * pi": lambda t: wave(2 * t),
     "the fall ends at 0.5: use pi, not pi / 2": lambda t: wave(t / 2),
-    "that is a quarter of a cosine; half a cosine is 0.5 * (1 + cos(pi * ...))": lambda t: math.cos(math.pi / 2 * t),
+    "that is a quarter of a cosine; half a cosine is 0.5 * (1 + cos(pi * ...))": lambda t: math.cos(
+        math.pi / 2 * t
+    ),
     "the bare cosine falls to -1; 0.5 * (1 + cos) goes from 1 to 0": lambda t: 2 * wave(t) - 1,
-    "the bare cosine is cut off at 0; 0.5 * (1 + cos) reaches 0 at the end": lambda t: max(0.0, 2 * wave(t) - 1),
-    "the bare cosine without its sign rises again; 0.5 * (1 + cos) falls": lambda t: abs(2 * wave(t) - 1),
+    "the bare cosine is cut off at 0; 0.5 * (1 + cos) reaches 0 at the end": lambda t: max(
+        0.0, 2 * wave(t) - 1
+    ),
+    "the bare cosine without its sign rises again; 0.5 * (1 + cos) falls": lambda t: abs(
+        2 * wave(t) - 1
+    ),
     "1 + cos goes from 2 to 0; the factor 0.5 is missing": lambda t: 2 * wave(t),
     "0.5 * cos goes from 0.5 to -0.5; the 1 + is missing": lambda t: wave(t) - 0.5,
     "parentheses are missing: 0.5 * (1 + cos), not 0.5 * 1 + cos": lambda t: 2 * wave(t) - 0.5,
@@ -85,7 +119,9 @@ WAVES = {  # the same, where t goes from 0 to 1 after the warm-up
     "1 - cos rises; 1 + cos falls": lambda t: 1 - wave(t),
     "that is a sine, but should be a cosine, which begins at its maximum": lambda t: wave(t - 0.5),
     "the fall is a straight line, but should be half a cosine": lambda t: 1 - t,
-    "the factor stays at 1 after the warm-up: is the fall missing, or is // used instead of /?": lambda t: 1.0,
+    "the factor stays at 1 after the warm-up: is the fall missing, or is // used instead of /?": lambda t: (
+        1.0
+    ),
     "the factor is 0 after the warm-up, but should fall slowly": lambda t: 0.0,
     "the cosine takes radians: half a turn is pi, not 180": lambda t: wave(180 * t / math.pi),
     "pi is missing: the cosine falls to -1 within pi, not within 1": lambda t: wave(t / math.pi),
@@ -100,25 +136,43 @@ def asked(total: int, warmup: int, steps: Sequence[int]) -> Case:
     return Case(lambda: (total, warmup, steps))
 
 
-def observe_shares(answer: Function, total: int, warmup: int, steps: Sequence[int]) -> dict[str, Tensor]:
+def observe_shares(
+    answer: Function, total: int, warmup: int, steps: Sequence[int]
+) -> dict[str, Tensor]:
     """The factors at these steps, one call for each."""
     of = f"for total = {total}, warmup = {warmup}"
     try:
-        shares = [as_number(answer(s, total, warmup), f"at step {s} {of}", "a number from 0 to 1") for s in steps]
+        shares = [
+            as_number(answer(s, total, warmup), f"at step {s} {of}", "a number from 0 to 1")
+            for s in steps
+        ]
     except ZeroDivisionError:
-        end = "divide by warmup only in the branch where step < warmup" if warmup == 0 else "what is 0 there?"
+        end = (
+            "divide by warmup only in the branch where step < warmup"
+            if warmup == 0
+            else "what is 0 there?"
+        )
         raise Mistake(f"divides by 0 {of}: {end}") from None
     return {"share": torch.tensor(shares, dtype=torch.float32)}
 
 
-def odd_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]) -> str | None:
+def odd_shares(
+    got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]
+) -> str | None:
     """What is odd about a rise or fall that no mistake of the table leads to, or None."""
     early = torch.tensor(steps) < warmup
     rise = steps[first_wrong(got, right)] < warmup
     mine, wanted = got[early == rise], right[early == rise]
     factor = mine[-1] / wanted[-1]
-    if rise and factor > 0 and (total, warmup) == SIZES[0] and torch.allclose(mine, factor * wanted):
-        words = "percent" if torch.isclose(factor, torch.tensor(100.0)) else "the learning rate itself"
+    if (
+        rise
+        and factor > 0
+        and (total, warmup) == SIZES[0]
+        and torch.allclose(mine, factor * wanted)
+    ):
+        words = (
+            "percent" if torch.isclose(factor, torch.tensor(100.0)) else "the learning rate itself"
+        )
         return f"that is {factor:.3g} times as much: is it {words}? Return a factor, which is at most 1"
     found = {
         "a factor should be between 0 and 1": mine.min() < -1e-6 or mine.max() > 1 + 1e-6,
@@ -134,11 +188,15 @@ def odd_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Seque
 def other_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]) -> str:
     """What to say of factors that are not odd in any known way."""
     if (total, warmup) != SIZES[0]:
-        return "right for total = {}, warmup = {}: is a number fixed in your code?".format(*SIZES[0])
+        return "right for total = {}, warmup = {}: is a number fixed in your code?".format(
+            *SIZES[0]
+        )
     return "the rise is (step + 1) / warmup, the fall 0.5 * (1 + cos(pi * t))"
 
 
-def schedule_says(part: str, got: Tensor, right: Tensor, words: str, total: int, warmup: int, steps: Sequence[int]) -> str:
+def schedule_says(
+    part: str, got: Tensor, right: Tensor, words: str, total: int, warmup: int, steps: Sequence[int]
+) -> str:
     """The message about a wrong factor."""
     i = first_wrong(got, right)
     return f"gives {got[i]:.5g} at step {steps[i]} (total = {total}, warmup = {warmup}), wanted {right[i]:.5g}: {words}"
@@ -232,7 +290,13 @@ LOGITS = {  # the same from the logits and labels of every batch
 }  # fmt: skip
 
 
-def graded(sizes: Sequence[int], right: Sequence[int], K: int, training: bool | None = None, once: bool = False) -> Case:
+def graded(
+    sizes: Sequence[int],
+    right: Sequence[int],
+    K: int,
+    training: bool | None = None,
+    once: bool = False,
+) -> Case:
     """A model and batches with so many correct predictions each; training: the mode of a restless model."""
 
     def draw() -> Given:
@@ -246,15 +310,26 @@ def graded(sizes: Sequence[int], right: Sequence[int], K: int, training: bool | 
             leave_gradients(model)
         return model.train(bool(training)), batches, once
 
-    how = "" if training is None else f" and a model that came in {'training' if training else 'evaluation'} mode"
-    return Case(draw, f"for batches of {', '.join(map(str, sizes))} images{' that come one by one' if once else how}")
+    how = (
+        ""
+        if training is None
+        else f" and a model that came in {'training' if training else 'evaluation'} mode"
+    )
+    return Case(
+        draw,
+        f"for batches of {', '.join(map(str, sizes))} images{' that come one by one' if once else how}",
+    )
 
 
-def observe_share(answer: Function, model: nn.Module, batches: list[Any], once: bool) -> dict[str, float]:
+def observe_share(
+    answer: Function, model: nn.Module, batches: list[Any], once: bool
+) -> dict[str, float]:
     """The accuracy that an answer returns, for an iterator where `once`; Mistake if the model is called in a wrong way."""
     asked, came = [], model.training
     hook = model.register_forward_hook(
-        lambda m, x, logits: asked.append((any(part.training for part in m.modules()), logits.requires_grad))
+        lambda m, x, logits: asked.append(
+            (any(part.training for part in m.modules()), logits.requires_grad)
+        )
     )
     try:
         got = answer(model, iter(batches) if once else batches)
@@ -262,13 +337,17 @@ def observe_share(answer: Function, model: nn.Module, batches: list[Any], once: 
         hook.remove()
     learning = any(training for training, _ in asked)
     reject_if(
-        learning, "calls the model in training mode, where dropout is active and statistics change: call model.eval() first"
+        learning,
+        "calls the model in training mode, where dropout is active and statistics change: call model.eval() first",
     )
     back = "mode, but is left in the other one: restore it with model.train(...)"
     other = any(m.training != came for m in model.modules())
     reject_if(other, f"the model came in {'training' if came else 'evaluation'} {back}")
     graph = once and any(graph for _, graph in asked)
-    reject_if(graph, "builds a graph for gradients, which an evaluation does not need: use torch.no_grad()")
+    reject_if(
+        graph,
+        "builds a graph for gradients, which an evaluation does not need: use torch.no_grad()",
+    )
     return {"share": as_number(got, f"for {len(batches)} batches", "a fraction from 0 to 1")}
 
 

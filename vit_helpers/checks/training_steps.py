@@ -43,7 +43,9 @@ def clip_each(s: SimpleNamespace, parts: Sequence[Any]) -> None:
         clip_grad_norm_(part, s.max_norm)
 
 
-ACTS: Mapping[str, Function] = {  # what may happen in a step; s: model, images, labels, optimizer, max_norm, criterion, loss
+ACTS: Mapping[
+    str, Function
+] = {  # what may happen in a step; s: model, images, labels, optimizer, max_norm, criterion, loss
     "zero": lambda s: s.optimizer.zero_grad(),
     "loss": lambda s: setattr(s, "loss", s.criterion(s.model(s.images), s.labels)),
     "backward": lambda s: s.loss.backward(),
@@ -65,9 +67,17 @@ ACTS: Mapping[str, Function] = {  # what may happen in a step; s: model, images,
 def step(acts: str = "zero loss backward clip step", loss: Function = F.cross_entropy) -> Function:
     """An answer that does these acts in this order."""
 
-    def answer(model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float) -> float:
+    def answer(
+        model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float
+    ) -> float:
         s = SimpleNamespace(
-            model=model, images=images, labels=labels, optimizer=optimizer, max_norm=max_norm, criterion=loss, loss=None
+            model=model,
+            images=images,
+            labels=labels,
+            optimizer=optimizer,
+            max_norm=max_norm,
+            criterion=loss,
+            loss=None,
         )
         for act in acts.split():
             ACTS[act](s)
@@ -79,7 +89,9 @@ def step(acts: str = "zero loss backward clip step", loss: Function = F.cross_en
 def giving(rule: Function) -> Function:
     """An answer that takes the right step and gives another number: (loss, model before, model after, images, labels)."""
 
-    def answer(model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float) -> float:
+    def answer(
+        model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float
+    ) -> float:
         before = copy.deepcopy(model)
         loss = step()(model, images, labels, optimizer, max_norm)
         return float(rule(loss, before, model, images, labels))
@@ -89,7 +101,9 @@ def giving(rule: Function) -> Function:
 
 def gradient_length(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """The length of the gradient of the loss."""
-    return length_of(torch.autograd.grad(F.cross_entropy(model(images), labels), list(model.parameters())))
+    return length_of(
+        torch.autograd.grad(F.cross_entropy(model(images), labels), list(model.parameters()))
+    )
 
 
 LOSSES = {  # wrong losses
@@ -125,8 +139,12 @@ STEPS = {  # acts of a wrong step
     }.items()
 }  # fmt: skip
 GIVEN = {  # wrong numbers beside a right step
-    "the loss is computed again after the step: return the one before it": lambda loss, a, b, x, y: F.cross_entropy(b(x), y),
-    "divided by the size of the batch twice: cross_entropy already returns the mean": lambda loss, a, b, x, y: loss / len(y),
+    "the loss is computed again after the step: return the one before it": lambda loss, a, b, x, y: (
+        F.cross_entropy(b(x), y)
+    ),
+    "divided by the size of the batch twice: cross_entropy already returns the mean": lambda loss, a, b, x, y: (
+        loss / len(y)
+    ),
     "that is the accuracy": lambda loss, a, b, x, y: (a(x).argmax(1) == y).float().mean(),
     "that is the norm of the gradient": lambda loss, a, b, x, y: gradient_length(a, x, y),
 }
@@ -136,7 +154,13 @@ GIVEN = {  # wrong numbers beside a right step
 
 
 def other_weights(
-    got: Tensor, right: Tensor, start: nn.Module, batches: list[Any], optimizer: str, max_norm: float, _: Any
+    got: Tensor,
+    right: Tensor,
+    start: nn.Module,
+    batches: list[Any],
+    optimizer: str,
+    max_norm: float,
+    _: Any,
 ) -> str:
     """What to say of weights that no known mistake gives."""
     clipped = f" and max_norm = {max_norm:g}" if max_norm < math.inf else ""
@@ -147,7 +171,11 @@ def other_weights(
 def step_says(part: str, got: Tensor, right: Tensor, words: str, *given: Any) -> str:
     """The message about a wrong step."""
     i = first_wrong(got, right)
-    return words if part == "weights" else f"gives {got[i]:.5g} as the loss, wanted {right[i]:.5g}: {words}"
+    return (
+        words
+        if part == "weights"
+        else f"gives {got[i]:.5g} as the loss, wanted {right[i]:.5g}: {words}"
+    )
 
 
 SGD, ADAMW = OPTIMIZERS
@@ -188,13 +216,19 @@ def average(losses: Sequence[float], sizes: Sequence[int]) -> float:
     return weigh(losses, sizes) / sum(sizes)
 
 
-def epoch(acts: str = "zero loss backward step", mean: Function = average, loss: Function = F.cross_entropy) -> Function:
+def epoch(
+    acts: str = "zero loss backward step",
+    mean: Function = average,
+    loss: Function = F.cross_entropy,
+) -> Function:
     """An answer that does these acts for each batch and gives a mean of the losses."""
     one = step(acts, loss)
 
     def answer(model: nn.Module, batches: Any, optimizer: Any) -> float:
         model.train()
-        losses, sizes = zip(*((one(model, x, y, optimizer, math.inf), len(y)) for x, y in batches), strict=True)
+        losses, sizes = zip(
+            *((one(model, x, y, optimizer, math.inf), len(y)) for x, y in batches), strict=True
+        )
         return mean(losses, sizes)
 
     return answer
@@ -231,14 +265,28 @@ MEANS = {  # wrong means of the losses of batches with n images
 
 def other_mean(got: Tensor, right: Tensor, *given: Any) -> str:
     """What to say of a mean loss that no known mistake gives."""
-    return "is it rounded?" if rounded(got, right) else "weight each batch's loss by len(labels), divide by all images"
+    return (
+        "is it rounded?"
+        if rounded(got, right)
+        else "weight each batch's loss by len(labels), divide by all images"
+    )
 
 
-def epoch_says(part: str, got: Tensor, right: Tensor, words: str, start: nn.Module, batches: list[Any], *rest: Any) -> str:
+def epoch_says(
+    part: str,
+    got: Tensor,
+    right: Tensor,
+    words: str,
+    start: nn.Module,
+    batches: list[Any],
+    *rest: Any,
+) -> str:
     """The message about a wrong epoch."""
     sizes = ", ".join(str(len(labels)) for _, labels in batches)
     return (
-        words if part == "weights" else f"gives {got[0]:.5g} for batches of {sizes} images, wanted {right[0]:.5g}: {words}"
+        words
+        if part == "weights"
+        else f"gives {got[0]:.5g} for batches of {sizes} images, wanted {right[0]:.5g}: {words}"
     )
 
 

@@ -27,7 +27,14 @@ Shape = tuple[int, ...]
 
 
 def shapes(
-    B: int, C: int, H: int, W: int, P: int, D: int, K: int, count: Function = lambda H, W, P: (H // P) * (W // P)
+    B: int,
+    C: int,
+    H: int,
+    W: int,
+    P: int,
+    D: int,
+    K: int,
+    count: Function = lambda H, W, P: (H // P) * (W // P),
 ) -> list[Shape]:
     """All six shapes; count: of patches."""
     N = count(H, W, P)
@@ -39,8 +46,13 @@ def at(places: str, shape: Callable[[Any, Shape], Shape]) -> Function:
 
     def answer(B: int, C: int, H: int, W: int, P: int, D: int, K: int) -> list[Shape]:
         N = (H // P) * (W // P)
-        s = SimpleNamespace(B=B, C=C, P=P, D=D, K=K, N=N, T=N + 1, long=C * P * P, rows=H // P, cols=W // P)
-        return [shape(s, six) if str(i) in places else six for i, six in enumerate(shapes(B, C, H, W, P, D, K))]
+        s = SimpleNamespace(
+            B=B, C=C, P=P, D=D, K=K, N=N, T=N + 1, long=C * P * P, rows=H // P, cols=W // P
+        )
+        return [
+            shape(s, six) if str(i) in places else six
+            for i, six in enumerate(shapes(B, C, H, W, P, D, K))
+        ]
 
     return answer
 
@@ -49,7 +61,10 @@ def as_shape(value: Any, stop: str) -> Shape:
     """One stage of an answer as a tuple of whole numbers; Mistake for anything else."""
     is_tuple = isinstance(value, (tuple, list))
     floats = [n for n in value if isinstance(n, float)] if is_tuple else []
-    reject_if(floats, f"{stop}: {floats[:1]} is not a whole number; H / P gives a float, while H // P doesn't")
+    reject_if(
+        floats,
+        f"{stop}: {floats[:1]} is not a whole number; H / P gives a float, while H // P doesn't",
+    )
     whole = is_tuple and all(isinstance(n, Integral) for n in value)
     reject_if(not whole, f"{stop}: got {short(value)}; a shape is a tuple of numbers")
     return tuple(map(int, value))
@@ -60,9 +75,15 @@ def six_shapes(answer: Function, *sizes: int) -> dict[str, Shape]:
     got = bounded(answer(*sizes))
     got = list(got.values()) if isinstance(got, dict) else got
     reject_if(got is None, "gives nothing back: does it end with return?")
-    reject_if(not isinstance(got, (list, tuple)), f"gives {short(got)}; it should give a list of six shapes")
+    reject_if(
+        not isinstance(got, (list, tuple)),
+        f"gives {short(got)}; it should give a list of six shapes",
+    )
     flat = got and all(isinstance(n, Integral) for n in got)
-    reject_if(flat, f"gives one shape, {short(tuple(got))}; it should give a list of six, one for each stage")
+    reject_if(
+        flat,
+        f"gives one shape, {short(tuple(got))}; it should give a list of six, one for each stage",
+    )
     reject_if(len(got) != 6, f"gives {len(got)} shapes; there are six stages: {', '.join(STOPS)}")
     return {stop: as_shape(value, stop) for stop, value in zip(STOPS, got, strict=True)}
 
@@ -157,9 +178,16 @@ def other_pools(exercise: Exercise, answer: Function) -> None:
 
     def words(got: str, z: Tensor, norm: nn.Module, head: nn.Module, pool: str) -> str:
         given = f"returns an error for pool={pool!r}; write raise instead of return"
-        return given if "Error" in got else f"accepts pool={pool!r}; raise ValueError for anything but cls and avg"
+        return (
+            given
+            if "Error" in got
+            else f"accepts pool={pool!r}; raise ValueError for anything but cls and avg"
+        )
 
-    Raises([tokens(p, 2, 5, 8, 3).draw() for p in ("max", "CLS", "", "class", "average", " cls")], words)(exercise, answer)
+    Raises(
+        [tokens(p, 2, 5, 8, 3).draw() for p in ("max", "CLS", "", "class", "average", " cls")],
+        words,
+    )(exercise, answer)
 
 
 READ_OUT = Exercise(

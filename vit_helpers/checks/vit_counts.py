@@ -13,10 +13,16 @@ from vit_helpers.checks.patches import NUM_PATCHES
 from vit_helpers.checks.report import Function
 
 GRID = "the number of patches is N = (H / P) * (W / P), rows times columns of the grid: "
-COUNTED = {GRID + words: wrong for words, wrong in NUM_PATCHES.mistakes.items() if "class token" not in words}
+COUNTED = {
+    GRID + words: wrong
+    for words, wrong in NUM_PATCHES.mistakes.items()
+    if "class token" not in words
+}
 
 
-def counts(image_size: int, patch_size: int, in_chans: int, embed_dim: int, depth: int, num_classes: int) -> dict[str, int]:
+def counts(
+    image_size: int, patch_size: int, in_chans: int, embed_dim: int, depth: int, num_classes: int
+) -> dict[str, int]:
     """Parameters by part."""
     N, D, L, K = (image_size // patch_size) ** 2, embed_dim, depth, num_classes
     block = {
@@ -56,7 +62,9 @@ def off(by: Callable[[int, int, int, int, int], int]) -> Function:
 
 def missing(*parts: str) -> Function:
     """A wrong count that leaves parts out, by words in their names."""
-    return lambda *s: total(*s) - sum(n for name, n in counts(*s).items() if any(part in name for part in parts))
+    return lambda *s: (
+        total(*s) - sum(n for name, n in counts(*s).items() if any(part in name for part in parts))
+    )
 
 
 def by_parts(got: int, right: int, *sizes: int) -> str:

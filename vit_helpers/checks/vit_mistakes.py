@@ -142,7 +142,13 @@ Shapes = Mapping[tuple[int, ...], int]  # how often each shape occurs
 
 def block_shapes(D: int, times: int) -> Shapes:
     """The parameters of a number of blocks, with queries, keys and values counted as layers of D x D."""
-    return {(D, D): 4 * times, (D,): 9 * times, (4 * D, D): times, (4 * D,): times, (D, 4 * D): times}
+    return {
+        (D, D): 4 * times,
+        (D,): 9 * times,
+        (4 * D, D): times,
+        (4 * D,): times,
+        (D, 4 * D): times,
+    }
 
 
 LOST = "a plain tensor, or a parameter after .to() or an operation, isn't a parameter, so the optimizer never changes it"
@@ -177,7 +183,9 @@ PARTS: dict[str, Callable[[Any], Shapes]] = {  # message: how often each shape o
 }  # fmt: skip
 
 
-def told_by_parts(lacks: Counter[tuple[int, ...]], more: Counter[tuple[int, ...]], sizes: tuple[int, ...]) -> str:
+def told_by_parts(
+    lacks: Counter[tuple[int, ...]], more: Counter[tuple[int, ...]], sizes: tuple[int, ...]
+) -> str:
     """The message for the shapes that a model lacks and has too many, or if none fits both, for those that it lacks."""
     side, P, C, K, D, L, _ = sizes
     N = (side // P) ** 2

@@ -36,7 +36,9 @@ def shape_of(p: Tensor, sizes: Sizes) -> Sizes:
     _, P, C, K, D, *_ = sizes
     first, *rest = [n for n in p.shape if n > 1] or [1]
     shape = (first, math.prod(rest)) if rest else (first,)
-    return shape[::-1] if shape in ((C * P * P, D), (D, K)) else shape  # a matrix as the paper writes it
+    return (
+        shape[::-1] if shape in ((C * P * P, D), (D, K)) else shape
+    )  # a matrix as the paper writes it
 
 
 def pieces(model: nn.Module, sizes: Sizes) -> int:
@@ -71,7 +73,9 @@ def fill(model: nn.Module, table: dict[Any, Tensor], sizes: Sizes) -> nn.Module:
     return model
 
 
-def twins(answer: Function, sizes: Sizes, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Any]:
+def twins(
+    answer: Function, sizes: Sizes, dtype: torch.dtype = torch.float32
+) -> tuple[nn.Module, Any]:
     """The learner's model, and the right one that it should equal, except for the eps of its norms.
 
     Blocks differ from each other, and a norm's weight from its bias, if it is clear which parameter is which.
@@ -109,14 +113,23 @@ def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
     try:
         got = ask(model, images)
     except (RuntimeError, ValueError) as error:
-        sized = any(word in str(error) for word in ("Sizes of tensors", "size of tensor", "expand", "must match"))
+        sized = any(
+            word in str(error)
+            for word in ("Sizes of tensors", "size of tensor", "expand", "must match")
+        )
         words = f"raises an error about sizes for a batch of {B}: {first_line(error).rstrip('.')}. The class token is one "
-        reject_if(sized, words + "vector (1, 1, D), expanded in forward to the batch size; the positions are (1, T, D)")
+        reject_if(
+            sized,
+            words
+            + "vector (1, 1, D), expanded in forward to the batch size; the positions are (1, T, D)",
+        )
         raise
     shape = tuple(got.shape) if isinstance(got, Tensor) else ()
     every = f"gives {shape} {when}: a result for every token, but the head reads only x[:, 0]"
     reject_if(len(shape) == 3 and shape[0] == B, every)
-    reject_if(shape == (B, sizes[4]), f"gives {shape} {when}: these are D numbers, so the head is missing")
+    reject_if(
+        shape == (B, sizes[4]), f"gives {shape} {when}: these are D numbers, so the head is missing"
+    )
     return output(model, images, when, (B, K))
 
 
@@ -129,7 +142,10 @@ def any_batch(exercise: ModuleExercise, answer: Function) -> None:
         fresh = build(answer, *sizes)
         for B in (2, 1, 4):
             finite = torch.isfinite(logits(fresh, images_for(sizes, B), sizes)).all()
-            reject_if(not finite, "a new model gives NaN or infinity: was a parameter left as torch.empty?")
+            reject_if(
+                not finite,
+                "a new model gives NaN or infinity: was a parameter left as torch.empty?",
+            )
 
 
 def registered(exercise: ModuleExercise, answer: Function) -> None:
@@ -199,17 +215,30 @@ def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
 def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake unless a model computes the right logits, in both modes, in float64 and for large numbers."""
     for sizes in SIZES:
-        for training, dtype, size in ((True, torch.float32, 1), (False, torch.float32, 1), (True, torch.float64, 6)):
+        for training, dtype, size in (
+            (True, torch.float32, 1),
+            (False, torch.float32, 1),
+            (True, torch.float64, 6),
+        ):
             mine, right = twins(answer, sizes, dtype)
-            equal_to(mine.train(training), right.train(training), size * images_for(sizes, dtype=dtype), sizes)
+            equal_to(
+                mine.train(training),
+                right.train(training),
+                size * images_for(sizes, dtype=dtype),
+                sizes,
+            )
 
 
-def orders(found: list[Tensor], depth: int, rows: int, sizes: Sizes) -> Iterator[list[list[Tensor]]]:
+def orders(
+    found: list[Tensor], depth: int, rows: int, sizes: Sizes
+) -> Iterator[list[list[Tensor]]]:
     """Every way to read layers as queries, keys, values, and the output projection where it has their shape, by block."""
     *_, D, _, heads = sizes
     n, L = len(found) // depth, range(depth)
     found_by_block = [[found[i * n : (i + 1) * n] for i in L], [found[i::depth] for i in L]]
-    if rows == D:  # the output projections may be in a list of their own, behind the others or before
+    if (
+        rows == D
+    ):  # the output projections may be in a list of their own, behind the others or before
         found_by_block += [[[*found[3 * i : 3 * i + 3], found[3 * depth + i]] for i in L]]
         found_by_block += [[[*found[depth + 3 * i : depth + 3 * i + 3], found[i]] for i in L]]
     for by_block in found_by_block:
@@ -219,7 +248,10 @@ def orders(found: list[Tensor], depth: int, rows: int, sizes: Sizes) -> Iterator
                 yield [[block[i] for i in order] for block in by_block]
             else:
                 yield [[torch.cat(block[i::3]) for i in order] for block in by_block]
-                yield [[torch.cat(block[i * heads : (i + 1) * heads]) for i in order] for block in by_block]
+                yield [
+                    [torch.cat(block[i * heads : (i + 1) * heads]) for i in order]
+                    for block in by_block
+                ]
 
 
 def three_layers(exercise: ModuleExercise, answer: Function) -> None:
@@ -242,7 +274,9 @@ def three_layers(exercise: ModuleExercise, answer: Function) -> None:
                     block.attn.proj.weight.copy_(weight)
             if close(got, one(images)):
                 return
-    raise Mistake("right only if queries, keys and values have the same weights, but each is computed by a layer of its own")
+    raise Mistake(
+        "right only if queries, keys and values have the same weights, but each is computed by a layer of its own"
+    )
 
 
 def summed(model: nn.Module, images: Tensor, sizes: Sizes, rows: int) -> dict[Sizes, Tensor]:
@@ -276,7 +310,9 @@ def every_gradient(exercise: ModuleExercise, answer: Function) -> None:
         rows = pieces(mine, sizes)
         got, wanted = (summed(model, images, sizes, rows) for model in (mine, one))
         off = [shape for shape in got if not same(got[shape], wanted[shape], atol=1e-3)]
-        reject_if(off, f"gives the right logits, but parameters of shape {off} get the wrong gradient")
+        reject_if(
+            off, f"gives the right logits, but parameters of shape {off} get the wrong gradient"
+        )
     expect_anywhere(mine, one, images)
 
 
@@ -287,14 +323,23 @@ VIT = ModuleExercise(
     readings=lambda model, *sizes: iter(()),
     ideas={
         "images in, K numbers out, for any batch": [any_batch],
-        "every part is registered: L separate blocks, class token, T positions, norm, head": [registered],
-        "images in a batch don't mix, and a second call gives the same result": [images_seen, apart],
+        "every part is registered: L separate blocks, class token, T positions, norm, head": [
+            registered
+        ],
+        "images in a batch don't mix, and a second call gives the same result": [
+            images_seen,
+            apart,
+        ],
         "the numbers of equations 1 to 4, in float64 too": [right_numbers, three_layers],
         "gradients flow to the images and to every parameter": [every_gradient],
     },
     mistakes={},
     structures={},
-    stages={words: with_stage(stage, wrong) for stage, wrongs in PASSES.items() for words, wrong in wrongs.items()},
+    stages={
+        words: with_stage(stage, wrong)
+        for stage, wrongs in PASSES.items()
+        for words, wrong in wrongs.items()
+    },
     cases=[(sizes, (3, sizes[2], sizes[0], sizes[0])) for sizes in SIZES],
     count="",
 )

@@ -16,14 +16,20 @@ COMMANDS = ("train", "predict", "evaluate", "ablate", "shards", "doctor", "live"
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; words: the arguments, by default those of the command line."""
     words = sys.argv[1:] if words is None else list(words)
-    parser = argparse.ArgumentParser(prog="python -m vit_helpers", description="Commands of the Vision Transformer series.")
+    parser = argparse.ArgumentParser(
+        prog="python -m vit_helpers", description="Commands of the Vision Transformer series."
+    )
     parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         file = Path(__file__).with_name(f"{name}.py")
         about = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
         form = argparse.RawDescriptionHelpFormatter
-        subparser = parsers.add_parser(name, help=about.partition("\n")[0], description=about, formatter_class=form)
-        if name in words[:1]:  # only this command is imported: what another needs may be missing or broken
+        subparser = parsers.add_parser(
+            name, help=about.partition("\n")[0], description=about, formatter_class=form
+        )
+        if (
+            name in words[:1]
+        ):  # only this command is imported: what another needs may be missing or broken
             command = import_module(f"vit_helpers.cli.{name}")
             command.add_arguments(subparser)
             subparser.set_defaults(run=command.run)
@@ -57,7 +63,9 @@ def run_safely(run: Callable[[argparse.Namespace], int | None], args: argparse.N
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except OSError:  # drop what is left, about which the interpreter would complain at its end
+            except (
+                OSError
+            ):  # drop what is left, about which the interpreter would complain at its end
                 with suppress(OSError):  # io.UnsupportedOperation is one
                     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -68,7 +76,9 @@ def prepare_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which another file would get otherwise: this one
+            os.open(
+                os.devnull, os.O_RDWR
+            )  # takes the lowest free number, which another file would get otherwise: this one
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     for stream in (sys.stdout, sys.stderr):

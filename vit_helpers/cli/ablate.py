@@ -31,7 +31,9 @@ from pathlib import Path
 from vit_helpers.cli import positive_int
 
 FORMATS = {
-    **dict.fromkeys(("accuracy", "spread", "error", "image error", "both errors", "p (Holm)"), "{:.4f}".format),
+    **dict.fromkeys(
+        ("accuracy", "spread", "error", "image error", "both errors", "p (Holm)"), "{:.4f}".format
+    ),
     **dict.fromkeys(("parameters", "multiply_adds"), "{:,}".format),
     **{"difference": "{:+.4f}".format, "seconds": "{:.1f}".format},
 }
@@ -39,8 +41,15 @@ FORMATS = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("table", type=Path, help="the TOML file")
-    parser.add_argument("--workers", type=positive_int, default=1, help="runs at a time, one thread each (default: 1)")
-    parser.add_argument("--out", type=Path, help="the CSV file (default: beside the table, with its name)")
+    parser.add_argument(
+        "--workers",
+        type=positive_int,
+        default=1,
+        help="runs at a time, one thread each (default: 1)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="the CSV file (default: beside the table, with its name)"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -50,13 +59,17 @@ def run(args: Namespace) -> int:
 
     out = check_target(args.out or args.table.with_suffix(".csv"), figure=False)
     try:
-        runs = run_table(Table.read(args.table), out, partial(print, flush=True), args.workers, processor())
+        runs = run_table(
+            Table.read(args.table), out, partial(print, flush=True), args.workers, processor()
+        )
     except KeyboardInterrupt:
         print(f"\nstopped: finished runs are kept in {out}; the same command continues")
         return 130
     lines = summarize(runs).rename_axis(None)
     if len(lines) > 1 and runs["right"].ne("").all():
-        pairs = compare(runs).rename(columns={"images": "image error", "both": "both errors", "holm": "p (Holm)"})
+        pairs = compare(runs).rename(
+            columns={"images": "image error", "both": "both errors", "holm": "p (Holm)"}
+        )
         lines = lines.join(pairs[["image error", "both errors", "p (Holm)"]])
     print(f"\n{lines.to_string(formatters=FORMATS)}\n\nrows: {out}")
     return 0

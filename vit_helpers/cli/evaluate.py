@@ -17,9 +17,17 @@ SHOWN = 30  # classes at most are printed one by one
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("weights", metavar="RUN", help="the folder of a run, or any weights that `train --weights` reads")
-    parser.add_argument("data", metavar="DATA", help="folder:PATH for images of your own, or the name of a data set")
-    parser.add_argument("--out", type=Path, help="file for the figure (default: NAME-confusion.png)")
+    parser.add_argument(
+        "weights",
+        metavar="RUN",
+        help="the folder of a run, or any weights that `train --weights` reads",
+    )
+    parser.add_argument(
+        "data", metavar="DATA", help="folder:PATH for images of your own, or the name of a data set"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="file for the figure (default: NAME-confusion.png)"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -32,14 +40,19 @@ def run(args: Namespace) -> int:
     pretrained = load_pretrained(args.weights)
     if not (names := pretrained.class_names):
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
-    out = check_target(args.out or Path(f"{Path(args.data.partition(':')[2] or args.data).resolve().name}-confusion.png"))
+    out = check_target(
+        args.out
+        or Path(f"{Path(args.data.partition(':')[2] or args.data).resolve().name}-confusion.png")
+    )
     with print_warnings():
         counts, what, broken = count_confusions(args.weights, pretrained, args.data)
     if not (n := int(counts.sum())):
         raise ValueError(f"none of the {len(broken)} images of {args.data} could be read")
     table = class_table(counts, names)
     total, tested = table.iloc[-1], table[table["images"] > 0]
-    print(f"accuracy {total['accuracy']:.4f} on {n:,} {what}; 95% interval {total['low']:.3f} to {total['high']:.3f}")
+    print(
+        f"accuracy {total['accuracy']:.4f} on {n:,} {what}; 95% interval {total['low']:.3f} to {total['high']:.3f}"
+    )
     if len(tested) <= SHOWN + 1:
         print(tested.iloc[:-1].to_string(float_format="{:.3f}".format))
     draw_counts(out, counts, names)

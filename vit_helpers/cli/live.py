@@ -17,17 +17,25 @@ from pathlib import Path
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the page to this file, without opening it")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the page to this file, without opening it"
+    )
 
 
 def run(args: Namespace) -> None:
     from vit_helpers.cli.results import check_target
     from vit_helpers.live.page import live_page
 
-    out = check_target(args.out or Path(tempfile.mkdtemp(prefix="vit-live-"), "live.html"), figure=False)
+    out = check_target(
+        args.out or Path(tempfile.mkdtemp(prefix="vit-live-"), "live.html"), figure=False
+    )
     out.write_text(live_page(), encoding="utf-8")
     print(f"page: {out}")
     # without a display, Python would start a browser for text in this terminal
-    display = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")))
+    display = sys.platform in ("win32", "darwin") or any(
+        map(os.environ.get, ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
+    )
     if not args.out and not (display and webbrowser.open(out.resolve().as_uri())):
-        print("No browser could be started here. Open the file in one, on this machine or on another.")
+        print(
+            "No browser could be started here. Open the file in one, on this machine or on another."
+        )

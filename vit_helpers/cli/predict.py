@@ -26,12 +26,25 @@ FAR = "unusually far from every class"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("pictures", metavar="PICTURE", nargs="+", type=Path, help="image files, or folders of them")
+    parser.add_argument(
+        "pictures", metavar="PICTURE", nargs="+", type=Path, help="image files, or folders of them"
+    )
     weights = "the folder of a run, a file, or a name such as torchvision:vit_b_16: as for `train --weights`"
     parser.add_argument("--weights", required=True, help=weights)
-    parser.add_argument("--top", type=positive_int, default=5, help="classes to print for a single image (default: 5)")
-    parser.add_argument("--out", type=Path, help="figure for a single image (default: NAME-attention.png)")
-    parser.add_argument("--csv", type=Path, help="CSV file for all predictions: picture, class, probability, p(CLASS) ...")
+    parser.add_argument(
+        "--top",
+        type=positive_int,
+        default=5,
+        help="classes to print for a single image (default: 5)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="figure for a single image (default: NAME-attention.png)"
+    )
+    parser.add_argument(
+        "--csv",
+        type=Path,
+        help="CSV file for all predictions: picture, class, probability, p(CLASS) ...",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -47,23 +60,31 @@ def run(args: Namespace) -> int:
     if not (names := pretrained.class_names):
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
     if args.out and len(files) > 1:
-        raise ValueError(f"--out is for the figure of a single image, got {len(files)} images: use --csv")
+        raise ValueError(
+            f"--out is for the figure of a single image, got {len(files)} images: use --csv"
+        )
     figure = args.out or Path(f"{files[0].stem}-attention.png")
     if len(files) == 1:
         check_target(figure)
     if args.csv:
         check_target(args.csv, figure=False)
-    probabilities, readable, broken = predict_files(pretrained, files, familiarity=load_familiarity(args.weights))
+    probabilities, readable, broken = predict_files(
+        pretrained, files, familiarity=load_familiarity(args.weights)
+    )
     table = prediction_table(readable, probabilities, names)
     if len(files) > 1:
         for unfamiliar, row in zip(readable.values(), table.to_dict("records"), strict=True):
-            print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}{f'  ({FAR})' * unfamiliar}")
+            print(
+                f"{row['probability']:6.1%}  {row['class']}  {row['picture']}{f'  ({FAR})' * unfamiliar}"
+            )
     elif broken:
         raise ValueError(broken[files[0]])
     else:
         predict_one(args, figure, pretrained, files[0])
         if readable[files[0]]:
-            print(f"note: this image is {FAR} that the model knows: don't rely on the probabilities")
+            print(
+                f"note: this image is {FAR} that the model knows: don't rely on the probabilities"
+            )
     if args.csv:
         table.to_csv(args.csv, index=False)
         print(f"predictions: {args.csv}")
@@ -84,7 +105,9 @@ def predict_one(args: Namespace, out: Path, pretrained: "Pretrained", file: Path
     weights = model.attention_weights(pretrained.preprocess.normalize(framed)[None])
     maps = {"last block, mean of heads": weights[-1].mean(dim=1)[0], "rollout": rollout(weights)[0]}
     for name, one in maps.items():
-        row = one[0, 1:] if model.config.class_token else one.mean(dim=0)  # without a class token: of all patches
+        row = (
+            one[0, 1:] if model.config.class_token else one.mean(dim=0)
+        )  # without a class token: of all patches
         maps[name] = row.unflatten(0, model.config.grid)
     save_figure(draw_beside(framed, "what the model sees", maps, "attention weight"), out)
     print(f"attention: {out}")

@@ -31,13 +31,18 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         found |= dict.fromkeys(inside := find_files(path) if path.is_dir() else [path])
         if not inside:
-            raise ValueError(f"no images in {path}; image files end with {', '.join(IMAGE_ENDINGS)}")
+            raise ValueError(
+                f"no images in {path}; image files end with {', '.join(IMAGE_ENDINGS)}"
+            )
     return list(found)
 
 
 @torch.no_grad()
 def predict_files(
-    pretrained: Pretrained, files: Sequence[Path], model: nn.Module | None = None, familiarity: Familiarity | None = None
+    pretrained: Pretrained,
+    files: Sequence[Path],
+    model: nn.Module | None = None,
+    familiarity: Familiarity | None = None,
 ) -> tuple[Tensor, dict[Path, bool], dict[Path, str]]:
     """Class probabilities of image files, by the model or another one around it, in batches.
 
@@ -58,20 +63,31 @@ def predict_files(
             rows.append((model or vit)(batch).softmax(dim=1))
             readable |= dict.fromkeys(images, False)
             if familiarity:
-                far = familiarity.distance(vit.pool(vit.forward_features(batch))) > familiarity.limit
+                far = (
+                    familiarity.distance(vit.pool(vit.forward_features(batch))) > familiarity.limit
+                )
                 readable |= zip(images, far.tolist(), strict=True)
     return torch.cat(rows), readable, broken
 
 
-def prediction_table(files: Iterable[Path], probabilities: Tensor, class_names: Sequence[str]) -> pd.DataFrame:
+def prediction_table(
+    files: Iterable[Path], probabilities: Tensor, class_names: Sequence[str]
+) -> pd.DataFrame:
     """A row for each file: picture, class and probability, then the probability of each class in a column "p(CLASS)"."""
     best = probabilities.max(dim=1)
-    first = {"picture": [as_text(file) for file in files], "class": [class_names[i] for i in best.indices.tolist()]}
+    first = {
+        "picture": [as_text(file) for file in files],
+        "class": [class_names[i] for i in best.indices.tolist()],
+    }
     table = pd.DataFrame(first | {"probability": best.values.tolist()})
-    return table.join(pd.DataFrame(probabilities.numpy(), columns=[f"p({name})" for name in class_names]))
+    return table.join(
+        pd.DataFrame(probabilities.numpy(), columns=[f"p({name})" for name in class_names])
+    )
 
 
-def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tensor, str, dict[Path, str]]:
+def count_confusions(
+    name: str, pretrained: Pretrained, data: str
+) -> tuple[Tensor, str, dict[Path, str]]:
     """Test a model on a folder of images or on the test split of a data set, with the test-time augmentation of its run.
 
     Of a folder that has a test split, only that is used; and of no folder an image that the run was trained or validated on.
@@ -85,37 +101,71 @@ def count_confusions(name: str, pretrained: Pretrained, data: str) -> tuple[Tens
     kind, _, path = data.partition(":")
     if kind == "folder" and (folder := expand_user(path)).is_dir():
         parts = find_parts(folder, "test")
-        tested = parts.get("test") or (find_parts(folder)["train"] if subfolders(folder) else folder)
-        classes, what = {as_text(one.name): one for one in subfolders(tested)}, "of the test split of" if parts else "of"
+        tested = parts.get("test") or (
+            find_parts(folder)["train"] if subfolders(folder) else folder
+        )
+        classes, what = (
+            {as_text(one.name): one for one in subfolders(tested)},
+            "of the test split of" if parts else "of",
+        )
         check_classes(name, classes, known)
-        label = {file: known.index(one) for one, inside in classes.items() for file in find_pictures([inside])}
+        label = {
+            file: known.index(one)
+            for one, inside in classes.items()
+            for file in find_pictures([inside])
+        }
         files = leave_out(list(label), notes.get("seen"), name)
         probabilities, readable, broken = predict_files(pretrained, files, model)
         labels = torch.tensor([label[file] for file in readable], dtype=torch.long)
-        return confusion(probabilities.argmax(1), labels, len(known)), f"images {what} {data}", broken
+        return (
+            confusion(probabilities.argmax(1), labels, len(known)),
+            f"images {what} {data}",
+            broken,
+        )
     own: Any = load_data(RunSettings(data=data), pretrained.preprocess.crop)
     check_classes(name, own.class_names, known)
-    wanted, found = (pretrained.preprocess.in_chans, *pretrained.preprocess.crop), (own.in_chans, *own.image_size)
+    wanted, found = (
+        (pretrained.preprocess.in_chans, *pretrained.preprocess.crop),
+        (own.in_chans, *own.image_size),
+    )
     if wanted != found:
-        raise ValueError(f"the model reads images of {wanted} (channels, height, width), got {found}")
+        raise ValueError(
+            f"the model reads images of {wanted} (channels, height, width), got {found}"
+        )
     mean, std = (torch.tensor(x).view(-1, 1, 1) for x in (own.mean, own.std))
-    batches = ((pretrained.preprocess.normalize(x * std + mean), y) for x, y in evaluation_batches(own, "test"))
+    batches = (
+        (pretrained.preprocess.normalize(x * std + mean), y)
+        for x, y in evaluation_batches(own, "test")
+    )
     logits, labels = predict(model, batches)
     place = torch.tensor([known.index(one) for one in own.class_names])
-    return confusion(logits.argmax(1), place[labels], len(known)), f"images of the test split of {data}", {}
+    return (
+        confusion(logits.argmax(1), place[labels], len(known)),
+        f"images of the test split of {data}",
+        {},
+    )
 
 
 def leave_out(files: list[Path], note: str | None, name: str) -> list[Path]:
     """The files whose content was not seen in training; ValueError if there are none.  note: of `save_run` about these"""
     if note is None:
-        warnings.warn(f"it is unknown which images {name} was trained on: these may be among them", stacklevel=2)
+        warnings.warn(
+            f"it is unknown which images {name} was trained on: these may be among them",
+            stacklevel=2,
+        )
         return files
     seen = b64decode(note)
     known = {seen[start : start + SHORT] for start in range(0, len(seen), SHORT)}
     sums = map_files(find_sha256, files, "comparing")
-    new = [file for file, one in zip(files, sums, strict=True) if isinstance(one, Exception) or one[:SHORT] not in known]
+    new = [
+        file
+        for file, one in zip(files, sums, strict=True)
+        if isinstance(one, Exception) or one[:SHORT] not in known
+    ]
     if not new:
-        raise ValueError(f"{name} was trained or validated on all of these {len(files):,} images: test it on other images")
+        raise ValueError(
+            f"{name} was trained or validated on all of these {len(files):,} images: test it on other images"
+        )
     if left := len(files) - len(new):
         what = f"{left:,} of {len(files):,} images are left out"
         warnings.warn(f"{what}: {name} was trained or validated on them", stacklevel=2)
@@ -125,4 +175,6 @@ def leave_out(files: list[Path], note: str | None, name: str) -> list[Path]:
 def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
     """Raise ValueError if there are classes that the model of this name does not know."""
     if unknown := set(classes) - set(known):
-        raise ValueError(f"{name} does not know the classes {', '.join(sorted(unknown))}; it knows {', '.join(known[:20])}")
+        raise ValueError(
+            f"{name} does not know the classes {', '.join(sorted(unknown))}; it knows {', '.join(known[:20])}"
+        )

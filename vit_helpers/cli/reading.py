@@ -15,12 +15,26 @@ SHOWN = 10  # classes that are listed by name
 def add_data_arguments(parser: ArgumentParser, cache: bool = True) -> None:
     """Add the options for folder:PATH: --split, --skip-broken and, for a command that may read it many times, --no-cache."""
     add = parser.add_argument
-    stable = "'hash', by each image's content, so that no image changes its split when others are added"
+    stable = (
+        "'hash', by each image's content, so that no image changes its split when others are added"
+    )
     exact = "'exact', 15%% of each class for validation and 15%% for testing"
-    add("--split", choices=("hash", "exact"), help=f"how a folder's images are divided: {stable} (default); or {exact}")
-    add("--skip-broken", action="store_true", help="leave out image files that cannot be read, and say how many")
+    add(
+        "--split",
+        choices=("hash", "exact"),
+        help=f"how a folder's images are divided: {stable} (default); or {exact}",
+    )
+    add(
+        "--skip-broken",
+        action="store_true",
+        help="leave out image files that cannot be read, and say how many",
+    )
     if cache:
-        add("--no-cache", action="store_true", help="decode all images again, and store no pixels in your cache folder")
+        add(
+            "--no-cache",
+            action="store_true",
+            help="decode all images again, and store no pixels in your cache folder",
+        )
 
 
 def load_run(args: Namespace, settings: "RunSettings") -> tuple[Any, Any]:
@@ -52,10 +66,20 @@ def describe(data: Any) -> str:
     from vit_helpers.data.splits import SPLITS
 
     count = {split: data.count(split) for split in SPLITS}
-    counts = [f" ({number:,})" for number in data.class_counts] if data.class_counts else [""] * len(data.class_names)
-    classes = [f"{shown(name)}{number}" for name, number in zip(data.class_names, counts, strict=True)]
+    counts = (
+        [f" ({number:,})" for number in data.class_counts]
+        if data.class_counts
+        else [""] * len(data.class_names)
+    )
+    classes = [
+        f"{shown(name)}{number}" for name, number in zip(data.class_names, counts, strict=True)
+    ]
     more = [f"and {len(classes) - SHOWN:,} more"] if len(classes) > SHOWN else []
-    shares = ", ".join(f"{split} {n:,} ({n / sum(count.values()):.0%})" for split, n in count.items())
+    shares = ", ".join(
+        f"{split} {n:,} ({n / sum(count.values()):.0%})" for split, n in count.items()
+    )
     height, width = data.image_size
     size = f"{height} x {width} pixels, {'gray' if data.in_chans == 1 else 'color'}"
-    return f"{len(classes)} classes: {', '.join([*classes[:SHOWN], *more])}\nimages: {shares}; {size}"
+    return (
+        f"{len(classes)} classes: {', '.join([*classes[:SHOWN], *more])}\nimages: {shares}; {size}"
+    )

@@ -20,7 +20,11 @@ def check_target(file: Path, figure: bool = True) -> Path:
     if figure:
         from matplotlib.backend_bases import FigureCanvasBase
 
-        check_choice(f"ending of {file}", file.suffix[1:].lower() or "png", FigureCanvasBase.get_supported_filetypes())
+        check_choice(
+            f"ending of {file}",
+            file.suffix[1:].lower() or "png",
+            FigureCanvasBase.get_supported_filetypes(),
+        )
     if file.is_dir():
         raise ValueError(f"{file} cannot be written: it is a folder")
     if not file.exists():
@@ -34,12 +38,18 @@ def print_score(score: "Score", counts: "Tensor", what: str) -> None:
 
     n, largest = int(counts.sum()), int(counts.sum(1).max())
     low, high = wilson_interval(int(counts.trace()), n)
-    print(f"test accuracy {score.accuracy:.4f} on {n:,} {what}; 95% interval {low:.3f} to {high:.3f}")
+    print(
+        f"test accuracy {score.accuracy:.4f} on {n:,} {what}; 95% interval {low:.3f} to {high:.3f}"
+    )
     if low <= largest / n:
-        print(f"note: that interval includes {largest / n:.3f}, the accuracy of always predicting the most frequent class")
+        print(
+            f"note: that interval includes {largest / n:.3f}, the accuracy of always predicting the most frequent class"
+        )
 
 
-def draw_results(out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_names: Sequence[str]) -> None:
+def draw_results(
+    out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_names: Sequence[str]
+) -> None:
     """Draw the curves and the test results of a run into its folder."""
     from vit_helpers.plots.curves import draw_curves
 
@@ -60,7 +70,9 @@ def save_figure(figure: Any, file: Path) -> None:
     from vit_helpers._files import write_aside
 
     with write_aside(file) as part, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name in letters that the font does not have
+        warnings.filterwarnings(
+            "ignore", "Glyph .* missing from"
+        )  # a name in letters that the font does not have
         figure.savefig(part, dpi=100, format=file.suffix[1:] or "png")
 
 

@@ -16,18 +16,33 @@ from vit_helpers._files import hold, make_parent, remove, tensor_digest
 from vit_helpers.data import Data
 from vit_helpers.data.registry import PATH_LOADERS
 from vit_helpers.data.splits import SPLITS
-from vit_helpers.distributed import all_reduce_sum, broadcast, is_main_process, is_peer_failure, world_size
+from vit_helpers.distributed import (
+    all_reduce_sum,
+    broadcast,
+    is_main_process,
+    is_peer_failure,
+    world_size,
+)
 from vit_helpers.training.checkpoints import describe_changes, finished, load_checkpoint
 from vit_helpers.training.presets import RENAMED, RunSettings
 from vit_helpers.vit import ViTConfig
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint.shards")
-RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # what `train` writes beside them
+RESULTS = (
+    "*.safetensors",
+    "curves.png",
+    "confusion.png",
+    "history.csv",
+)  # what `train` writes beside them
 WEIGHTS = "trained weights"
-CLOSE = 1e-5  # of mean and standard deviation, which another number of threads may round differently
+CLOSE = (
+    1e-5  # of mean and standard deviation, which another number of threads may round differently
+)
 
 
-def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitStack) -> tuple[Path, Path | None]:
+def choose_folder(
+    out: Path | None, resume: Path | None, name: str, stack: ExitStack
+) -> tuple[Path, Path | None]:
     """The folder of a run, and the checkpoint to resume: the one asked for, or that of a run that torchrun restarted.
 
     out   : the folder, or None for the next free runs/NAME-1, -2, ...;  resume: the folder of a run to continue, or None
@@ -47,15 +62,21 @@ def choose_folder(out: Path | None, resume: Path | None, name: str, stack: ExitS
     if isinstance(folder := broadcast(folder), Exception):
         raise folder
     found, this = broadcast(find_checkpoint(folder)), launch()
-    again = all_reduce_sum(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0  # each machine counts what it sees
+    again = (
+        all_reduce_sum(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0
+    )  # each machine counts what it sees
     if resume:
         return folder, found or folder / CHECKPOINTS[0]
     if found and not (again and load_checkpoint(found)["about"].get("launch") == this):
-        raise ValueError(f"{found} already exists: continue it with --resume {folder}, or choose another --out")
+        raise ValueError(
+            f"{found} already exists: continue it with --resume {folder}, or choose another --out"
+        )
     return folder, found
 
 
-def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack, tries: int = 20) -> Path:
+def claim(
+    out: Path | None, resume: Path | None, name: str, stack: ExitStack, tries: int = 20
+) -> Path:
     """Choose the folder of a run, create it, and lock it until `stack` closes; a new one that is empty then is removed."""
     if resume and resume.name in CHECKPOINTS and resume.exists():
         resume = resume.parent
@@ -68,16 +89,30 @@ def claim(out: Path | None, resume: Path | None, name: str, stack: ExitStack, tr
         folder.mkdir(parents=True, exist_ok=True)
         if new:
             stack.callback(remove, folder)
-        hold(folder / ".lock", f"another run is writing into {folder}: wait for it to end, or choose another --out", stack)
+        hold(
+            folder / ".lock",
+            f"another run is writing into {folder}: wait for it to end, or choose another --out",
+            stack,
+        )
         make_parent(folder / CHECKPOINTS[0])
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and tries:  # a run that ended has just removed the folder
+        if (
+            isinstance(error, FileNotFoundError) and tries
+        ):  # a run that ended has just removed the folder
             return claim(out, resume, name, stack, tries - 1)
         hint = "" if given else ": choose a folder with --out"
-        raise OSError(f"no run can be stored in {given or Path.cwd()} ({error.strerror or error}){hint}") from error
-    kept = [] if resume or find_checkpoint(folder) else [path for kind in RESULTS for path in folder.glob(kind)]
+        raise OSError(
+            f"no run can be stored in {given or Path.cwd()} ({error.strerror or error}){hint}"
+        ) from error
+    kept = (
+        []
+        if resume or find_checkpoint(folder)
+        else [path for kind in RESULTS for path in folder.glob(kind)]
+    )
     if kept:
-        raise ValueError(f"{kept[0]} already exists, but no checkpoint: nothing is overwritten, so choose another --out")
+        raise ValueError(
+            f"{kept[0]} already exists, but no checkpoint: nothing is overwritten, so choose another --out"
+        )
     return folder
 
 
@@ -106,31 +141,59 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
     """The settings of a run from its checkpoint; ValueError if it contains none, or if `given` ones differ."""
     options = about.get("options")
     if not isinstance(options, dict) or not options.keys() & {"model", "size"}:  # of version 0.1
-        raise ValueError(f"{checkpoint} was not written by the command train: it does not contain the options of a run")
-    if "split" not in options and str(options.get("data")).startswith("folder:"):  # its test images would be trained on
-        raise ValueError(f"{checkpoint} is from a version that divided folders differently: train again, in another folder")
+        raise ValueError(
+            f"{checkpoint} was not written by the command train: it does not contain the options of a run"
+        )
+    if "split" not in options and str(options.get("data")).startswith(
+        "folder:"
+    ):  # its test images would be trained on
+        raise ValueError(
+            f"{checkpoint} is from a version that divided folders differently: train again, in another folder"
+        )
     settings = RunSettings.from_dict(options)
     size, _, patch = settings.model.partition("/")
-    usual = {} if settings.weights else asdict(ViTConfig.from_name(settings.model, image_size=int(patch)))
+    usual = (
+        {}
+        if settings.weights
+        else asdict(ViTConfig.from_name(settings.model, image_size=int(patch)))
+    )
     by_data = dict.fromkeys(("image_size", "in_chans", "num_classes"))
     kept = usual | by_data | settings.to_dict() | {"size": size, "patch": int(patch)}
     given = {RENAMED.get(name, name): value for name, value in given.items()}
-    places = [str(data).partition(":")[0] in PATH_LOADERS for data in (given.get("data"), settings.data)]
-    moved = {"data": given.pop("data")} if all(places) else {}  # a folder may be moved between two parts of a run
+    places = [
+        str(data).partition(":")[0] in PATH_LOADERS for data in (given.get("data"), settings.data)
+    ]
+    moved = (
+        {"data": given.pop("data")} if all(places) else {}
+    )  # a folder may be moved between two parts of a run
     if changed := describe_changes({name: kept.get(name) for name in given}, given):
         hint = f"to train on with others, start a new run with --weights {checkpoint.parent}"
         raise ValueError(f"a resumed run keeps its options, but these differ: {changed}; {hint}")
     if (source := settings.weights) and ":" not in source and not Path(source).exists():
-        raise ValueError(f"the run was started with the weights {source}, without which it cannot continue: restore them")
-    return settings.replace(**moved)  # whether the images are the same is seen when they have been read
+        raise ValueError(
+            f"the run was started with the weights {source}, without which it cannot continue: restore them"
+        )
+    return settings.replace(
+        **moved
+    )  # whether the images are the same is seen when they have been read
 
 
-def describe_run(data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None) -> dict[str, Any]:
+def describe_run(
+    data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """What a checkpoint says about its run.  resumed: the same of a run to resume; ValueError for other data or weights"""
-    fingerprint = data_fingerprint(data, dropout=any(settings.shape.get(name) for name in ("dropout", "attn_dropout")))
+    fingerprint = data_fingerprint(
+        data, dropout=any(settings.shape.get(name) for name in ("dropout", "attn_dropout"))
+    )
     if settings.weights is not None:
-        blocks = {k: w for k, w in model.state_dict().items() if k.startswith("blocks.") and not k.endswith((".A", ".B"))}
-        fingerprint[WEIGHTS] = tensor_digest(blocks, {})[:16]  # of what they have bit for bit from their source
+        blocks = {
+            k: w
+            for k, w in model.state_dict().items()
+            if k.startswith("blocks.") and not k.endswith((".A", ".B"))
+        }
+        fingerprint[WEIGHTS] = tensor_digest(blocks, {})[
+            :16
+        ]  # of what they have bit for bit from their source
     if resumed is not None:
         check_same_data(resumed, fingerprint, data)
     about = {"options": settings.to_dict(), "launch": launch(), "data": fingerprint}
@@ -163,7 +226,10 @@ def check_same_data(about: Mapping[str, Any], fingerprint: Mapping[str, Any], da
         kept = {"classes": ", ".join(about["class_names"])}
     now = {name: fingerprint.get(name, "none") for name in kept}  # older checkpoints have fewer
     for name in ("mean", "std"):
-        if any(abs(x - y) > CLOSE for x, y in zip(about.get(name, ()), getattr(data, name), strict=False)):
+        if any(
+            abs(x - y) > CLOSE
+            for x, y in zip(about.get(name, ()), getattr(data, name), strict=False)
+        ):
             kept[name], now[name] = about[name], getattr(data, name)
     if kept and (changed := describe_changes(kept, now)):
         what = "weights to fine-tune" if WEIGHTS in changed else "data"
@@ -187,7 +253,9 @@ def stop_cause(error: BaseException) -> str | None:
 def how_to_resume(folder: Path, cause: str) -> str:
     """What a stopped run leaves behind, and the command that continues it."""
     if (found := find_checkpoint(folder)) is None:
-        (folder / "weights.safetensors").unlink(missing_ok=True)  # of an epoch whose checkpoint could not be written
+        (folder / "weights.safetensors").unlink(
+            missing_ok=True
+        )  # of an epoch whose checkpoint could not be written
         return f"{cause} before the first epoch was finished, so there is nothing to keep"
     kept = f"everything up to epoch {len(load_checkpoint(found)['history'])} is kept in {found}"
     return f"{cause}; {kept}\ncontinue with: python -m vit_helpers train --resume {folder}"

@@ -11,7 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers.data import Data
-from vit_helpers.distributed import broadcast, full_state_dict, is_main_process, shard_batches, world_size
+from vit_helpers.distributed import (
+    broadcast,
+    full_state_dict,
+    is_main_process,
+    shard_batches,
+    world_size,
+)
 from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
 from vit_helpers.pretrained.finetune import add_lora, freeze, merge_lora, transfer_weights
 from vit_helpers.pretrained.preprocess import Preprocess
@@ -36,14 +42,18 @@ def load_run(settings: RunSettings, **options: Any) -> tuple[Any, nn.Module]:
         return data, make_network(data, settings)
     pretrained = load_pretrained(settings.weights, settings.shape.get("num_heads"))
     if any(side % (P := pretrained.model.config.patch_size) for side in settings.image_size or ()):
-        raise ValueError(f"the patches of {settings.weights} have side {P}: give an image size that is a multiple of it")
+        raise ValueError(
+            f"the patches of {settings.weights} have side {P}: give an image size that is a multiple of it"
+        )
     data = load_data(settings, pretrained.preprocess.crop, **options)
     if data.in_chans != (wanted := pretrained.preprocess.in_chans):
         have = f"those of {settings.data} have {data.in_chans}"
         raise ValueError(f"{settings.weights} needs images with {wanted} channels, {have}")
     if isinstance(data, Data):
         data = replace(data, mean=pretrained.preprocess.mean, std=pretrained.preprocess.std)
-    changes = {name: settings.shape[name] for name in ("dropout", "attn_dropout") if name in settings.shape}
+    changes = {
+        name: settings.shape[name] for name in ("dropout", "attn_dropout") if name in settings.shape
+    }
     changes |= {"num_classes": len(data.class_names), "image_size": data.image_size}
     model = transfer_weights(pretrained.model, **changes).train()
     if settings.tune != "full":
@@ -56,13 +66,19 @@ def save_run(
     seen: bytes | None,
 ) -> None:  # fmt: skip
     """Save the weights of a run, with LoRA merged, for `load_pretrained`, and notes for `check_best`, `count_confusions`."""
-    with torch.random.fork_rng(devices=[]):  # so that a run can continue with the same random numbers
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # so that a run can continue with the same random numbers
         model = ViT(config)
         if settings.weights and settings.tune == "lora":
             add_lora(model, settings.rank)
     model.load_state_dict(weights)
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
-    notes = {"epoch": str(epoch.epoch), "validation loss": repr(epoch.val_loss), "tta": "yes" if settings.tta else "no"}
+    notes = {
+        "epoch": str(epoch.epoch),
+        "validation loss": repr(epoch.val_loss),
+        "tta": "yes" if settings.tta else "no",
+    }
     if seen is not None:
         notes["seen"] = b64encode(seen).decode()
     save_weights(path, merge_lora(model), preprocess, data.class_names, notes)
@@ -72,7 +88,9 @@ def seen_images(data: Any, settings: RunSettings) -> bytes | None:
     """What the sha256s of images begin with that a run has seen, and a run whose weights it starts from; None: unknown"""
     source = find_file(settings.weights) if settings.weights else Path()
     earlier = read_notes(source).get("seen") if source.suffix == ".safetensors" else None
-    return b"".join(sorted(data.seen)) + b64decode(earlier or "") if isinstance(data, Data) else None
+    return (
+        b"".join(sorted(data.seen)) + b64decode(earlier or "") if isinstance(data, Data) else None
+    )
 
 
 def check_best(path: Path, history: Sequence[Epoch]) -> str:
@@ -84,11 +102,16 @@ def check_best(path: Path, history: Sequence[Epoch]) -> str:
         load_weights(path)
         losses, notes = {str(row.epoch): repr(row.val_loss) for row in history}, read_notes(path)
         kept, loss = notes.get("epoch", ""), notes.get("validation loss")
-        later = kept in (str(len(history) + 1), str(len(history) + 2))  # an epoch that will be trained again
+        later = kept in (
+            str(len(history) + 1),
+            str(len(history) + 2),
+        )  # an epoch that will be trained again
         if not later and (kept != str(epoch) if loss is None else losses.get(kept) != loss):
             raise ValueError(f"{path} does not have the weights of epoch {epoch} of this run")
     except ValueError as error:
-        raise ValueError(f"{error}: move the file elsewhere to continue without the weights of that epoch") from error
+        raise ValueError(
+            f"{error}: move the file elsewhere to continue without the weights of that epoch"
+        ) from error
     return ""
 
 
@@ -100,18 +123,34 @@ def fit_run(
     keep   : writes the checkpoint, or resumes it first
     returns: the history, and the epoch whose weights the model then has: the best if those are in a file, else the last
     """
-    train, validation = (shard_batches(x) for x in (make_batches(data, settings), evaluation_batches(data, "validation")))
-    after, best = (EarlyStopping(settings.patience), HistoryFile(out / "history.csv")), out / RUN_WEIGHTS
+    train, validation = (
+        shard_batches(x)
+        for x in (make_batches(data, settings), evaluation_batches(data, "validation"))
+    )
+    after, best = (
+        (EarlyStopping(settings.patience), HistoryFile(out / "history.csv")),
+        out / RUN_WEIGHTS,
+    )
     if not settings.keeps_weights:
-        history = fit(model, train, validation, settings.recipe, device=device, callbacks=[keep, *after])
+        history = fit(
+            model, train, validation, settings.recipe, device=device, callbacks=[keep, *after]
+        )
         return history, len(history)
-    save = partial(save_run, config=model.config, settings=settings, data=data, seen=seen_images(data, settings))
+    save = partial(
+        save_run,
+        config=model.config,
+        settings=settings,
+        data=data,
+        seen=seen_images(data, settings),
+    )
     callbacks = [KeepBest(partial(save, best)), keep, *after]
     history = fit(model, train, validation, settings.recipe, device=device, callbacks=callbacks)
     epoch, last, weights = best_epoch(history), len(history), full_state_dict(model)
     if is_main_process():
         save(out / LAST_WEIGHTS, weights, history[-1])
-        if not best.exists() or read_notes(best).get("epoch") != str(epoch):  # see `check_best`, or of version 0.1
+        if not best.exists() or read_notes(best).get("epoch") != str(
+            epoch
+        ):  # see `check_best`, or of version 0.1
             save(best, weights, history[-1])
             epoch = last
     if (epoch := broadcast(epoch)) != last:  # into the model in all processes, sharded or not

@@ -11,7 +11,9 @@ from vit_helpers.distributed import all_gather
 from vit_helpers.training.measurements import Batch, Score, evaluate, predict
 
 
-def score_classes(model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu") -> tuple[Score, Tensor]:
+def score_classes(
+    model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu"
+) -> tuple[Score, Tensor]:
     """The score of a model on some images, of all processes together, and its confusion matrix, see `confusion`."""
     logits, labels = predict(model, batches, device)
     score = evaluate(nn.Identity(), [(logits, labels)])
@@ -26,7 +28,11 @@ def confusion(predictions: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     tensor([[1, 1],
             [0, 1]])
     """
-    return (labels * num_classes + predictions).bincount(minlength=num_classes**2).view(num_classes, num_classes)
+    return (
+        (labels * num_classes + predictions)
+        .bincount(minlength=num_classes**2)
+        .view(num_classes, num_classes)
+    )
 
 
 def wilson_interval(correct: int, n: int) -> tuple[float, float]:
@@ -49,5 +55,7 @@ def class_table(counts: Tensor, class_names: Sequence[str]) -> pd.DataFrame:
     """
     rows = [(int(counts[k, k]), int(counts[k].sum())) for k in range(len(counts))]
     rows.append((int(counts.trace()), int(counts.sum())))
-    table = [(n, correct / n if n else math.nan, *wilson_interval(correct, n)) for correct, n in rows]
+    table = [
+        (n, correct / n if n else math.nan, *wilson_interval(correct, n)) for correct, n in rows
+    ]
     return pd.DataFrame(table, [*class_names, "all classes"], ["images", "accuracy", "low", "high"])

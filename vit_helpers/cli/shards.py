@@ -16,10 +16,25 @@ from vit_helpers.cli.reading import add_data_arguments, print_warnings
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA", help="name of the data set: digits, folder:PATH for your own images, ...")
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder for the shards, which must be new or empty")
-    parser.add_argument("--per-shard", type=positive_int, default=1000, help="images in a shard (default: 1000)")
-    parser.add_argument("--image-size", type=positive_int, help="side in pixels to which photos are resized (default: 64)")
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="name of the data set: digits, folder:PATH for your own images, ...",
+    )
+    parser.add_argument(
+        "folder",
+        metavar="FOLDER",
+        type=Path,
+        help="folder for the shards, which must be new or empty",
+    )
+    parser.add_argument(
+        "--per-shard", type=positive_int, default=1000, help="images in a shard (default: 1000)"
+    )
+    parser.add_argument(
+        "--image-size",
+        type=positive_int,
+        help="side in pixels to which photos are resized (default: 64)",
+    )
     add_data_arguments(parser, cache=False)
 
 
@@ -33,11 +48,17 @@ def run(args: Namespace) -> None:
     options = {"image_size": args.image_size} if args.image_size else {}
     kind, _, path = args.data.partition(":")
     if kind == "folder" and path:
-        options |= {"per_shard": args.per_shard, "split": args.split or "hash", "skip_broken": args.skip_broken}
+        options |= {
+            "per_shard": args.per_shard,
+            "split": args.split or "hash",
+            "skip_broken": args.skip_broken,
+        }
         with print_warnings():
             write_shards_of_folder(expand_user(path), args.folder, **options)
     elif args.split or args.skip_broken:
-        raise ValueError(f"--split and --skip-broken are options for folder:PATH, not for {args.data}")
+        raise ValueError(
+            f"--split and --skip-broken are options for folder:PATH, not for {args.data}"
+        )
     else:
         try:
             whole = load(args.data, **options)
@@ -47,6 +68,9 @@ def run(args: Namespace) -> None:
             raise ValueError(f"{args.data} is already written as shards")
         write_shards(whole, args.folder, args.per_shard)
     data = load(f"shards:{args.folder}")
-    sizes = {split: {"images": data.count(split), "shards": len(entries)} for split, entries in data.splits.items()}
+    sizes = {
+        split: {"images": data.count(split), "shards": len(entries)}
+        for split, entries in data.splits.items()
+    }
     print(pd.DataFrame(sizes).T.to_string())
     print(f"train on them with: python -m vit_helpers train --data shards:{args.folder}")

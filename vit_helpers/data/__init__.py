@@ -10,4 +10,14 @@ from vit_helpers.data.digits import photos
 from vit_helpers.data.registry import load
 from vit_helpers.data.splits import Batches, Data, Split, mean_and_std, split_rows, subset
 
-__all__ = ["Batches", "Data", "Split", "load", "mean_and_std", "photos", "random_affine", "split_rows", "subset"]
+__all__ = [
+    "Batches",
+    "Data",
+    "Split",
+    "load",
+    "mean_and_std",
+    "photos",
+    "random_affine",
+    "split_rows",
+    "subset",
+]

@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def random_affine(images: Tensor, degrees: float = 10.0, scale: float = 0.1, shift: float = 0.5) -> Tensor:
+def random_affine(
+    images: Tensor, degrees: float = 10.0, scale: float = 0.1, shift: float = 0.5
+) -> Tensor:
     """Rotate, scale and shift every image by its own random amount; pixels from outside are 0.
 
     images : (B, C, H, W), from 0 to 1, as the result
@@ -20,11 +22,16 @@ def random_affine(images: Tensor, degrees: float = 10.0, scale: float = 0.1, shi
     uniform = partial(torch.empty(B, device=images.device, dtype=images.dtype).uniform_, -1, 1)
     angle = torch.deg2rad(degrees * uniform())
     size = 1 + scale * uniform()
-    dx, dy = shift * 2 / W * uniform(), shift * 2 / H * uniform()  # grid_sample measures a side as 2
+    dx, dy = (
+        shift * 2 / W * uniform(),
+        shift * 2 / H * uniform(),
+    )  # grid_sample measures a side as 2
     cos, sin = angle.cos() / size, angle.sin() / size
     theta = torch.stack([cos, -sin * H / W, dx, sin * W / H, cos, dy], dim=1).view(B, 2, 3)
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)
-    moved = F.grid_sample(images, grid, mode="bicubic", align_corners=False)  # bilinear would blur small images
+    moved = F.grid_sample(
+        images, grid, mode="bicubic", align_corners=False
+    )  # bilinear would blur small images
     return moved.clamp(0, 1)  # bicubic overshoots at edges
 
 
@@ -45,7 +52,9 @@ def random_crop(images: Tensor, padding: int = 4) -> Tensor:
     if padding < 0:
         raise ValueError(f"padding is a number of pixels, 0 or more, got {padding}")
     B, _, H, W = images.shape
-    windows = F.pad(images, [padding] * 4).unfold(2, H, 1).unfold(3, W, 1)  # a view of every crop: (B, C, tops, lefts, H, W)
+    windows = (
+        F.pad(images, [padding] * 4).unfold(2, H, 1).unfold(3, W, 1)
+    )  # a view of every crop: (B, C, tops, lefts, H, W)
     top, left = torch.randint(2 * padding + 1, (2, B), device=images.device)
     return windows[torch.arange(B, device=images.device), :, top, left]
 
@@ -70,7 +79,9 @@ def random_boxes(images: Tensor, share: float) -> Tensor:
     return (y >= top) & (y < top + height) & (x >= left) & (x < left + width)
 
 
-def mixup(images: Tensor, labels: Tensor, num_classes: int, alpha: float = 0.2) -> tuple[Tensor, Tensor]:
+def mixup(
+    images: Tensor, labels: Tensor, num_classes: int, alpha: float = 0.2
+) -> tuple[Tensor, Tensor]:
     """Blend each image with another of the batch, and their labels alike (Zhang et al., arXiv 1710.09412).
 
     images : (B, C, H, W); labels: (B,)
@@ -83,21 +94,29 @@ def mixup(images: Tensor, labels: Tensor, num_classes: int, alpha: float = 0.2) 
     return mixed, mix_labels(labels, labels[partner], weight, num_classes)
 
 
-def cutmix(images: Tensor, labels: Tensor, num_classes: int, alpha: float = 1.0) -> tuple[Tensor, Tensor]:
+def cutmix(
+    images: Tensor, labels: Tensor, num_classes: int, alpha: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """Paste a box of another image of the batch into each; labels are weighted by area (Yun et al., arXiv 1905.04899).
 
     Arguments, results and errors are those of `mixup`. Boxes have one size per batch and a position per image.
     """
     partner = torch.randperm(len(images), device=images.device)
     box = random_boxes(images, 1 - draw_weights(images, alpha)[0].item())
-    kept = 1 - box.to(images.dtype).mean(dim=(1, 2, 3))  # what the box really covers, after rounding to pixels
-    return torch.where(box, images[partner], images), mix_labels(labels, labels[partner], kept, num_classes)
+    kept = 1 - box.to(images.dtype).mean(
+        dim=(1, 2, 3)
+    )  # what the box really covers, after rounding to pixels
+    return torch.where(box, images[partner], images), mix_labels(
+        labels, labels[partner], kept, num_classes
+    )
 
 
 def draw_weights(images: Tensor, alpha: float) -> Tensor:
     """The weight of each image in a mixture, drawn from Beta(alpha, alpha): (B,)"""
     if not alpha >= 0.01:
-        raise ValueError(f"alpha must be at least 0.01, got {alpha}: below, draws are lost in rounding")
+        raise ValueError(
+            f"alpha must be at least 0.01, got {alpha}: below, draws are lost in rounding"
+        )
     return torch.distributions.Beta(alpha, alpha).sample(torch.Size([len(images)])).to(images)
 
 

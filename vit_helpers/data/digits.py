@@ -26,11 +26,15 @@ def every_digit() -> Split:
 def digits() -> Data:
     """1,797 handwritten digits, 8 x 8 gray: 1,257 for training, 180 for validation, 360 for the test"""
     every = every_digit()
-    test, validation, train = (subset(every, rows) for rows in split_rows(len(every), DIGITS_TEST, DIGITS_VALIDATION))
+    test, validation, train = (
+        subset(every, rows) for rows in split_rows(len(every), DIGITS_TEST, DIGITS_VALIDATION)
+    )
     return Data.from_splits("digits", train, validation, test, CLASS_NAMES)
 
 
-def scattered_digits(n: int = 5000, image_size: int = 24, digit_size: int = 12, clutter: int = 4, seed: int = 0) -> Data:
+def scattered_digits(
+    n: int = 5000, image_size: int = 24, digit_size: int = 12, clutter: int = 4, seed: int = 0
+) -> Data:
     """Handwritten digits at known random positions on a larger dark canvas, among pieces of other digits.
 
     n         : training images; validation has a tenth and test a fifth as many, from digits that training does not use
@@ -45,17 +49,34 @@ def scattered_digits(n: int = 5000, image_size: int = 24, digit_size: int = 12, 
     """
     if not 2 <= digit_size <= image_size:
         raise ValueError(f"a digit of {digit_size} pixels does not fit on a canvas of {image_size}")
-    n, clutter, plain = check_int("n", n, least=10), check_int("clutter", clutter, least=0), digits()
+    n, clutter, plain = (
+        check_int("n", n, least=10),
+        check_int("clutter", clutter, least=0),
+        digits(),
+    )
     train, validation, test = (
-        scatter(split, count, image_size, digit_size, clutter, torch.Generator().manual_seed(3 * seed + i))
-        for i, (split, count) in enumerate(((plain.train, n), (plain.validation, n // 10), (plain.test, n // 5)))
+        scatter(
+            split,
+            count,
+            image_size,
+            digit_size,
+            clutter,
+            torch.Generator().manual_seed(3 * seed + i),
+        )
+        for i, (split, count) in enumerate(
+            ((plain.train, n), (plain.validation, n // 10), (plain.test, n // 5))
+        )
     )
     return Data.from_splits("scattered_digits", train, validation, test, CLASS_NAMES)
 
 
-def scatter(split: Split, n: int, image_size: int, digit_size: int, clutter: int, generator: torch.Generator) -> Split:
+def scatter(
+    split: Split, n: int, image_size: int, digit_size: int, clutter: int, generator: torch.Generator
+) -> Split:
     """n images, each of one digit of the split among clutter, with its bounding box"""
-    large = F.interpolate(split.images, size=digit_size, mode="bicubic", antialias=True).clamp(0, 1)[:, 0]
+    large = F.interpolate(split.images, size=digit_size, mode="bicubic", antialias=True).clamp(
+        0, 1
+    )[:, 0]
     piece = digit_size // 2
     images, labels = torch.zeros(n, 1, image_size, image_size), torch.zeros(n, dtype=torch.int64)
     boxes = torch.zeros(n, 4, dtype=torch.int64)
@@ -65,10 +86,20 @@ def scatter(split: Split, n: int, image_size: int, digit_size: int, clutter: int
 
     for i, (canvas,) in enumerate(images):
         for _ in range(clutter):
-            other, y, x = large[draw(len(large))], draw(digit_size - piece + 1), draw(digit_size - piece + 1)
+            other, y, x = (
+                large[draw(len(large))],
+                draw(digit_size - piece + 1),
+                draw(digit_size - piece + 1),
+            )
             top, left = draw(image_size - piece + 1), draw(image_size - piece + 1)
-            canvas[top : top + piece, left : left + piece].clamp_(min=other[y : y + piece, x : x + piece])  # brighter wins
-        row, y, x = draw(len(large)), draw(image_size - digit_size + 1), draw(image_size - digit_size + 1)
+            canvas[top : top + piece, left : left + piece].clamp_(
+                min=other[y : y + piece, x : x + piece]
+            )  # brighter wins
+        row, y, x = (
+            draw(len(large)),
+            draw(image_size - digit_size + 1),
+            draw(image_size - digit_size + 1),
+        )
         canvas[y : y + digit_size, x : x + digit_size].clamp_(min=large[row])
         labels[i] = split.labels[row]
         boxes[i] = torch.tensor([x, y, digit_size, digit_size])
@@ -88,4 +119,7 @@ def cat() -> Tensor:
     """A color photo of a cat, by Stefan van der Walt (CC0), which scikit-image calls chelsea: (3, 300, 451), from 0 to 1."""
     from vit_helpers.data.images import open_picture
 
-    return torch.tensor(np.array(open_picture(Path(__file__).with_name("cat.jpg")))).permute(2, 0, 1) / 255
+    return (
+        torch.tensor(np.array(open_picture(Path(__file__).with_name("cat.jpg")))).permute(2, 0, 1)
+        / 255
+    )

@@ -17,7 +17,9 @@ from vit_helpers.data.folders import draw_splits, find_images
 from vit_helpers.data.reading import data_folder, read_splits
 from vit_helpers.data.splits import Data, Split, split_rows, subset
 
-SOURCES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+SOURCES: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
 VALIDATION = 5000  # training images of Fashion-MNIST and CIFAR-10 that are held out
 
 
@@ -34,7 +36,9 @@ def is_downloaded(name: str) -> bool:
 def fashion_mnist() -> Data:
     """Clothing, 28 x 28 gray: 55,000 images for training, 5,000 of the training files for validation, 10,000 for the test"""
     raw, source, arrays = data_folder() / "FashionMNIST" / "raw", SOURCES["fashion_mnist"], []
-    for (name, sha256), header in zip(source["sha256"].items(), (16, 8, 16, 8), strict=True):  # bytes that say the shape
+    for (name, sha256), header in zip(
+        source["sha256"].items(), (16, 8, 16, 8), strict=True
+    ):  # bytes that say the shape
         content = gzip.decompress(fetch(source["url"] + name, raw / name, sha256).read_bytes())
         arrays.append(torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header))
     train, test = (Split(arrays[i].view(-1, 1, 28, 28) / 255, arrays[i + 1].long()) for i in (0, 2))
@@ -47,9 +51,13 @@ def cifar10() -> Data:
 
     root, source = data_folder(), SOURCES["cifar10"]
     if not (root / CIFAR10.base_folder).is_dir():  # where torchvision unpacks it
-        root = unpack(fetch(source["url"], root / CIFAR10.filename, source["sha256"]), root / "cifar10")
+        root = unpack(
+            fetch(source["url"], root / CIFAR10.filename, source["sha256"]), root / "cifar10"
+        )
     raw = [CIFAR10(root, train=train) for train in (True, False)]
-    train, test = (Split(torch.tensor(x.data).permute(0, 3, 1, 2) / 255, torch.tensor(x.targets)) for x in raw)
+    train, test = (
+        Split(torch.tensor(x.data).permute(0, 3, 1, 2) / 255, torch.tensor(x.targets)) for x in raw
+    )
     return with_validation("cifar10", train, test, raw[0].classes)
 
 
@@ -63,7 +71,9 @@ def pizza_steak_sushi(image_size: int = 64) -> Data:
     return with_validation("pizza_steak_sushi", train, test, names, count=45)
 
 
-def with_validation(name: str, train: Split, test: Split, class_names: Sequence[str], count: int = VALIDATION) -> Data:
+def with_validation(
+    name: str, train: Split, test: Split, class_names: Sequence[str], count: int = VALIDATION
+) -> Data:
     """`Data` whose validation split is `count` of the training images, the same ones every time"""
     validation, rest = (subset(train, rows) for rows in split_rows(len(train), count))
     return Data.from_splits(name, rest, validation, test, class_names)
@@ -79,11 +89,20 @@ def fetch(url: str, path: str | Path, sha256: str, timeout: float = 20, tries: i
             return path
         about = f"{path} is not the file it should be (its sha256 is {found}, not {sha256})"
         raise DownloadError(f"{about}. Nothing was changed: move it away to download it again.")
-    files = pooch.create(path.parent, "", registry={path.name: sha256}, urls={path.name: url}, retry_if_failed=tries - 1)
+    files = pooch.create(
+        path.parent,
+        "",
+        registry={path.name: sha256},
+        urls={path.name: url},
+        retry_if_failed=tries - 1,
+    )
     pooch.get_logger().setLevel("WARNING")
     try:
         files.fetch(path.name, downloader=pooch.HTTPDownloader(progressbar=True, timeout=timeout))
-    except (OSError, ValueError) as error:  # requests' errors are OSErrors; pooch raises ValueError for a wrong hash
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # requests' errors are OSErrors; pooch raises ValueError for a wrong hash
         raise DownloadError(
             f"could not download {url} in {tries} {'try' if tries == 1 else 'tries'}, the last error was "
             f"{type(error).__name__}: {str(error)[:300]}\n"

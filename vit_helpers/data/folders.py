@@ -14,7 +14,14 @@ from vit_helpers._validate import check_choice, check_int
 from vit_helpers.data.images import IMAGE_ENDINGS
 from vit_helpers.data.images import open_picture as open_picture
 from vit_helpers.data.images import to_rgb as to_rgb
-from vit_helpers.data.reading import SHORT, ImageFile, cache_path, find_sha256, map_files, read_splits
+from vit_helpers.data.reading import (
+    SHORT,
+    ImageFile,
+    cache_path,
+    find_sha256,
+    map_files,
+    read_splits,
+)
 from vit_helpers.data.splits import SPLITS, Data
 
 PARTS = {  # accepted names of a split's folder, in any case
@@ -23,10 +30,22 @@ PARTS = {  # accepted names of a split's folder, in any case
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 HELD_OUT = 0.15  # fraction of the images for a split that has no folder
-OTHER_IMAGES = {".heic", ".heif", ".avif", ".jxl", ".svg", ".dng", ".cr2", ".nef", ".arw"}  # which nothing here reads
+OTHER_IMAGES = {
+    ".heic",
+    ".heif",
+    ".avif",
+    ".jxl",
+    ".svg",
+    ".dng",
+    ".cr2",
+    ".nef",
+    ".arw",
+}  # which nothing here reads
 MAX_BYTES = 4 * 2**30  # in memory
 
-Found = dict[str, list[tuple[Path, int]]]  # the image files of each split that has a folder, each with its label
+Found = dict[
+    str, list[tuple[Path, int]]
+]  # the image files of each split that has a folder, each with its label
 Files = dict[str, list[ImageFile]]  # those of all three splits
 
 
@@ -59,7 +78,9 @@ def folder(
         )
     files, broken = draw_splits(found, split, threads)
     kept = cache_path(path, image_size) if cache else None
-    train, validation, test = read_splits(list(files.values()), image_size, broken, skip_broken, kept, threads)
+    train, validation, test = read_splits(
+        list(files.values()), image_size, broken, skip_broken, kept, threads
+    )
     check_splits(names, [one.labels.tolist() for one in (train, validation, test)], split)
     seen = frozenset(file.sha256[:SHORT] for file in files["train"] + files["validation"])
     return replace(Data.from_splits(as_text(path.name), train, validation, test, names), seen=seen)
@@ -75,7 +96,9 @@ def find_images(path: Path) -> tuple[tuple[str, ...], Found]:
     for split, part in parts.items():
         others, found[split] = find_classes(part)
         if others != names:
-            raise ValueError(f"{part} has the classes {', '.join(others)}, but training has {', '.join(names)}")
+            raise ValueError(
+                f"{part} has the classes {', '.join(others)}, but training has {', '.join(names)}"
+            )
     return names, found
 
 
@@ -91,19 +114,31 @@ def find_parts(path: Path, needed: str = "train") -> dict[str, Path]:
     classes = [one.name for one in inside if one not in named]
     within = {one: {x.name for x in subfolders(one)} for one in named if subfolders(one)}
     alike = len(within) > 1 and set.intersection(*within.values())
-    divided = needed in [named[one] for one in within] and (alike or not all(map(count_images, within)))
+    divided = needed in [named[one] for one in within] and (
+        alike or not all(map(count_images, within))
+    )
     if needed in named.values() and (divided or not classes):
         for one, two in combinations(named, 2):
             if named[one] == named[two]:
-                raise ValueError(f"{one} and {two} both have a name of the {named[one]} split: rename one of them")
+                raise ValueError(
+                    f"{one} and {two} both have a name of the {named[one]} split: rename one of them"
+                )
         if classes:
-            unused, part = ", ".join(map(shown, classes)), "training" if needed == "train" else needed
-            warnings.warn(f"{shown(path)} has a folder for the {part} split, so {unused} beside it is ignored", stacklevel=2)
+            unused, part = (
+                ", ".join(map(shown, classes)),
+                "training" if needed == "train" else needed,
+            )
+            warnings.warn(
+                f"{shown(path)} has a folder for the {part} split, so {unused} beside it is ignored",
+                stacklevel=2,
+            )
         return {split: one for one, split in named.items()}
     if needed != "train":
         return {}
     if alone := [one.name for one in named if not classes or within.get(one, set()) & set(classes)]:
-        raise ValueError(f"{shown(path)} has {', '.join(alone)}, but no folder named train with the classes to train on")
+        raise ValueError(
+            f"{shown(path)} has {', '.join(alone)}, but no folder named train with the classes to train on"
+        )
     return {"train": path}
 
 
@@ -127,13 +162,24 @@ def find_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
     classes = subfolders(path)
     if len(classes) < 2:
         found = f"only {classes[0].name}" if classes else "none"
-        raise ValueError(f"{shown(path)} needs at least two folders, one for each class, but it has {found}")
+        raise ValueError(
+            f"{shown(path)} needs at least two folders, one for each class, but it has {found}"
+        )
     if stray := count_images(path):
-        warnings.warn(f"{stray:,} images in {shown(path)} itself are in none of its classes and are left out", stacklevel=2)
+        warnings.warn(
+            f"{stray:,} images in {shown(path)} itself are in none of its classes and are left out",
+            stacklevel=2,
+        )
     files = [find_files(one) for one in classes]
-    if empty := ", ".join(shown(one.name) for one, some in zip(classes, files, strict=True) if not some):
-        raise ValueError(f"no images in {empty} of {shown(path)}; image files end with {', '.join(IMAGE_ENDINGS)}")
-    return tuple(as_text(one.name) for one in classes), [(file, k) for k, some in enumerate(files) for file in some]
+    if empty := ", ".join(
+        shown(one.name) for one, some in zip(classes, files, strict=True) if not some
+    ):
+        raise ValueError(
+            f"no images in {empty} of {shown(path)}; image files end with {', '.join(IMAGE_ENDINGS)}"
+        )
+    return tuple(as_text(one.name) for one in classes), [
+        (file, k) for k, some in enumerate(files) for file in some
+    ]
 
 
 def find_files(path: Path) -> list[Path]:
@@ -145,7 +191,11 @@ def find_files(path: Path) -> list[Path]:
     files, others = [], Counter[str]()
     for root, folders, names in os.walk(path, onerror=refuse):
         files += [Path(root, name) for name in names if is_image_name(name)]
-        others.update(end for name in names if (end := Path(name).suffix.lower()) in OTHER_IMAGES and name[0] != ".")
+        others.update(
+            end
+            for name in names
+            if (end := Path(name).suffix.lower()) in OTHER_IMAGES and name[0] != "."
+        )
         for name in filter(is_image_name, folders):
             warnings.warn(f"{shown(Path(root, name))} is a folder, not an image", stacklevel=2)
     for end, count in others.items():
@@ -154,7 +204,9 @@ def find_files(path: Path) -> list[Path]:
     return sorted(files)
 
 
-def draw_splits(found: Found, how: str, threads: int | None = None) -> tuple[Files, list[Exception]]:
+def draw_splits(
+    found: Found, how: str, threads: int | None = None
+) -> tuple[Files, list[Exception]]:
     """All three splits, with those that have no folder drawn from the training images; and what is wrong with other files"""
     files: Files = {split: [] for split in SPLITS}
     broken: list[Exception] = []
@@ -187,7 +239,9 @@ def draw_exactly(files: Sequence[ImageFile], missing: Sequence[str]) -> dict[byt
     for label in sorted({file.label for file in files}):
         before = len(drawn)
         images = sorted({file.sha256 for file in files if file.label == label} - drawn.keys())
-        share = max(1, round(HELD_OUT * (before + len(images))) - round(HELD_OUT * before))  # so that rounding adds up
+        share = max(
+            1, round(HELD_OUT * (before + len(images))) - round(HELD_OUT * before)
+        )  # so that rounding adds up
         for row, sha256 in enumerate(images):
             drawn[sha256] = missing[row // share] if row // share < len(missing) else "train"
     return drawn
@@ -205,7 +259,10 @@ def warn_of_copies(files: Files) -> None:
     for what, pairs in copies.items():
         if pairs:
             example = " and ".join(map(shown, pairs[0]))
-            warnings.warn(f"{len(pairs):,} images are copies of images in other {what}, such as {example}", stacklevel=2)
+            warnings.warn(
+                f"{len(pairs):,} images are copies of images in other {what}, such as {example}",
+                stacklevel=2,
+            )
 
 
 def check_splits(names: Sequence[str], labels: Sequence[Sequence[int]], how: str) -> None:
@@ -213,5 +270,7 @@ def check_splits(names: Sequence[str], labels: Sequence[Sequence[int]], how: str
     for split, some in zip(SPLITS, labels, strict=True):
         if empty := ", ".join(shown(name) for label, name in enumerate(names) if label not in some):
             way_out = "add images, or draw 15% of each class with split='exact' (train and shards: --split exact)"
-            way_out = "each class needs at least three different images" if how == "exact" else way_out
+            way_out = (
+                "each class needs at least three different images" if how == "exact" else way_out
+            )
             raise ValueError(f"the {split} split has no images of {empty}: {way_out}")

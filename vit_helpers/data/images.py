@@ -12,7 +12,17 @@ from vit_helpers._files import shown
 
 WHITE = {"I": (255, 65535, 2**31 - 1), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 LEVELS = 16  # gray values that have to be left of an image when its range is guessed
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # as torchvision's
+IMAGE_ENDINGS = (
+    ".jpg",
+    ".jpeg",
+    ".png",
+    ".ppm",
+    ".bmp",
+    ".pgm",
+    ".tif",
+    ".tiff",
+    ".webp",
+)  # as torchvision's
 
 
 def open_picture(file: str | Path) -> Image.Image:
@@ -35,10 +45,16 @@ def read_bytes(file: str | Path) -> bytes:
             kind = "a folder, not a picture" if Path(file).is_dir() else "not a regular file"
             raise ValueError(f"{shown(file)} is {kind}")
         if size > 2:
-            raise ValueError(f"{shown(file)} has {size:.1f} GiB; an image file may have at most 2 GiB")
+            raise ValueError(
+                f"{shown(file)} has {size:.1f} GiB; an image file may have at most 2 GiB"
+            )
         return Path(file).read_bytes()
     except FileNotFoundError:
-        where = f": it is a link to {shown(Path(file).readlink())}, which does not exist" if Path(file).is_symlink() else ""
+        where = (
+            f": it is a link to {shown(Path(file).readlink())}, which does not exist"
+            if Path(file).is_symlink()
+            else ""
+        )
         raise FileNotFoundError(f"no picture at {shown(file)}{where}") from None
     except OSError as error:
         raise ValueError(f"{shown(file)} cannot be read: {error.strerror or error}") from error
@@ -48,11 +64,16 @@ def decode(content: bytes, file: str | Path) -> Image.Image:
     """The content of an image file as RGB; ValueError, naming the file, if it is broken.  May be called in threads."""
     try:
         with Image.open(BytesIO(content)) as raw:
-            sixteen = raw.mode == "I" and raw.format in ("PNG", "PPM")  # in these formats wide numbers are 16-bit
+            sixteen = raw.mode == "I" and raw.format in (
+                "PNG",
+                "PPM",
+            )  # in these formats wide numbers are 16-bit
             ImageOps.exif_transpose(raw, in_place=True)
             return to_rgb(raw, "I;16" if sixteen else None)
     except Image.UnidentifiedImageError:
-        raise ValueError(f"{shown(file)} is damaged, or not an image: its format is unknown") from None
+        raise ValueError(
+            f"{shown(file)} is damaged, or not an image: its format is unknown"
+        ) from None
     except Exception as error:  # PIL raises many kinds here: OSError, SyntaxError, DecompressionBombError, struct.error, ...
         reason = shown(" ".join(str(error).split())[:200]) or type(error).__name__
         what = "" if "no known range" in reason else " is damaged, or not an image"
@@ -71,9 +92,15 @@ def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
     if mode in WHITE or mode.startswith("I;16"):
         values = np.asarray(picture).astype(np.float64)
         low, high = values.min(), values.max()
-        white = next((white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None)
-        if white is None or (white > 65535 and high * 256 / white < LEVELS):  # also where values are NaN
-            raise ValueError(f"gray values from {low:g} to {high:g} have no known range; save the image with 8 or 16 bits")
+        white = next(
+            (white for white in WHITE.get(mode, (65535,)) if low >= 0 and high <= white), None
+        )
+        if white is None or (
+            white > 65535 and high * 256 / white < LEVELS
+        ):  # also where values are NaN
+            raise ValueError(
+                f"gray values from {low:g} to {high:g} have no known range; save the image with 8 or 16 bits"
+            )
         gray = (values / white * 255).round().astype(np.uint8)
         if isinstance(clear, int):  # the one value that is transparent
             gray[values == clear] = 255
@@ -86,7 +113,9 @@ def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
 
 def square(picture: Image.Image, side: int) -> Any:
     """An RGB image whose shorter side becomes `side` (bilinear, antialiased), center-cropped: (3, side, side), uint8"""
-    old = np.array(picture.size)  # what is cropped away is not resized first: of 1 x 5000 pixels it would need 60 MB
+    old = np.array(
+        picture.size
+    )  # what is cropped away is not resized first: of 1 x 5000 pixels it would need 60 MB
     new = (side * old / old.min()).astype(int)
     start = np.round((new - side) / 2)  # as torchvision crops
     box = (*(start * old / new), *np.minimum((start + side) * old / new, old))

@@ -54,7 +54,10 @@ def map_files(
             return error
 
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads, waiting = threads or min(cpus, THREADS), deque[Future[R | ValueError | FileNotFoundError]]()
+    threads, waiting = (
+        threads or min(cpus, THREADS),
+        deque[Future[R | ValueError | FileNotFoundError]](),
+    )
     silent = not (sys.stderr and not sys.stderr.closed and sys.stderr.isatty())
     bar = tqdm(total=len(items), desc=about, unit="image", delay=1, leave=False, disable=silent)
     with bar, ThreadPoolExecutor(threads) as pool:
@@ -102,9 +105,14 @@ def read_splits(
 ) -> list[ByteSplit]:  # fmt: skip
     """The images of some splits, (n, 3, S, S) each; ValueError if files are broken and not skipped.  broken: other files"""
     files = [file for some in splits for file in some]
-    pixels, lost = np.empty((len(files), 3, image_size, image_size), np.uint8), dict[int, Exception]()
+    pixels, lost = (
+        np.empty((len(files), 3, image_size, image_size), np.uint8),
+        dict[int, Exception](),
+    )
     missing = read_cache(cache, files, pixels) if cache else list(range(len(files)))
-    results = map_files(lambda row: read_pixels(files[row], image_size), missing, "reading", threads)
+    results = map_files(
+        lambda row: read_pixels(files[row], image_size), missing, "reading", threads
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
         for row, result in zip(missing, results, strict=True):
@@ -113,7 +121,9 @@ def read_splits(
             else:
                 pixels[row] = result
     if cache and len(missing) > len(lost):
-        write_cache(cache, [(row, file.sha256) for row, file in enumerate(files) if row not in lost], pixels)
+        write_cache(
+            cache, [(row, file.sha256) for row, file in enumerate(files) if row not in lost], pixels
+        )
     check_broken([*broken, *lost.values()], len(files) + len(broken), skip_broken)
     labels, end, done = torch.tensor([file.label for file in files]), 0, []
     for some in splits:
@@ -139,13 +149,19 @@ def cache_path(folder: Path, image_size: int) -> Path:
 def read_cache(path: Path, files: Sequence[ImageFile], pixels: Any) -> list[int]:
     """Copy the images of a cache file into their rows of `pixels`; the rows of those that it lacks or has damaged"""
     missing, size = set(range(len(files))), pixels[:1].nbytes
-    with suppress(Exception), path.open("rb") as file:  # of a damaged header numpy raises many kinds
+    with (
+        suppress(Exception),
+        path.open("rb") as file,
+    ):  # of a damaged header numpy raises many kinds
         index, first = np.load(file, allow_pickle=False), file.tell()
         places = {bytes(sha256): place for place, sha256 in enumerate(index["sha256"])}
         for row, place in enumerate(places.get(one.sha256) for one in files):
             if place is not None:
                 file.seek(first + place * size)
-                if file.readinto(pixels[row].data) == size and zlib.crc32(pixels[row]) == index[place]["crc32"]:
+                if (
+                    file.readinto(pixels[row].data) == size
+                    and zlib.crc32(pixels[row]) == index[place]["crc32"]
+                ):
                     missing.remove(row)
         os.utime(path)  # the one used longest ago is removed first
     return sorted(missing)

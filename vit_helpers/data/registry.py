@@ -12,7 +12,8 @@ from vit_helpers.data.folders import folder
 from vit_helpers.data.stream import Shards
 
 LOADERS: dict[str, Callable[..., Any]] = {
-    loader.__name__: loader for loader in (digits, scattered_digits, fashion_mnist, cifar10, pizza_steak_sushi)
+    loader.__name__: loader
+    for loader in (digits, scattered_digits, fashion_mnist, cifar10, pizza_steak_sushi)
 }
 PATH_LOADERS: dict[str, Callable[..., Any]] = {"folder": folder, "shards": Shards}  # "folder:PATH"
 
@@ -42,8 +43,13 @@ def load(name: str, **options: Any) -> Any:
         loader = LOADERS[name]
     else:
         known = f"{', '.join(LOADERS)}, folder:PATH for your own images, shards:PATH"
-        raise ValueError(f"unknown data {name!r}, known: {known}" + f"; did you mean folder:{name}?" * Path(name).is_dir())
+        raise ValueError(
+            f"unknown data {name!r}, known: {known}"
+            + f"; did you mean folder:{name}?" * Path(name).is_dir()
+        )
     own = inspect.signature(loader).parameters
     if unknown := options.keys() - own:
-        raise TypeError(f"{kind} has no option {', '.join(sorted(unknown))}; its options: {', '.join(own) or 'none'}")
+        raise TypeError(
+            f"{kind} has no option {', '.join(sorted(unknown))}; its options: {', '.join(own) or 'none'}"
+        )
     return loader(**options)

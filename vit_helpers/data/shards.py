@@ -21,7 +21,14 @@ from vit_helpers._files import as_text, new_folder
 from vit_helpers._validate import check_int
 from vit_helpers.data.folders import check_splits, draw_splits, find_images
 from vit_helpers.data.reading import ImageFile, check_broken, map_files, read_pixels
-from vit_helpers.data.splits import SPLITS, Data, check_std, count_values, mean_and_std_of_counts, split_rows
+from vit_helpers.data.splits import (
+    SPLITS,
+    Data,
+    check_std,
+    count_values,
+    mean_and_std_of_counts,
+    split_rows,
+)
 
 INDEX = "index.json"
 MODES = {1: "L", 3: "RGB"}  # channels -> PIL's mode
@@ -44,7 +51,10 @@ def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
     Training images are written in random order, the same each time, so that no shard has images of a single class.
     """
     with new_folder(Path(folder)) as new:
-        pairs = [list(zip((one := data.get_split(split)).pixels, one.labels.tolist(), strict=True)) for split in SPLITS]
+        pairs = [
+            list(zip((one := data.get_split(split)).pixels, one.labels.tolist(), strict=True))
+            for split in SPLITS
+        ]
         entries, _, broken = write_splits(pairs, to_png, new, per_shard)
         if broken:
             raise broken[0]
@@ -77,17 +87,28 @@ def write_shards_of_folder(
         values = torch.zeros(3, 256, dtype=torch.float64)
         for entry in entries["train"]:
             for sample in read_shard(new / entry["file"], 0, entry["images"]):
-                values += count_values(decode_sample(sample, len(names), (3, image_size, image_size))[1][None])
+                values += count_values(
+                    decode_sample(sample, len(names), (3, image_size, image_size))[1][None]
+                )
         mean, std = mean_and_std_of_counts(values)
         check_std(str(source), std)
         counts = torch.tensor([label for some in labels for label in some]).bincount().tolist()
-        fields = {"name": as_text(source.name), "class_names": names, "mean": mean, "std": std, "class_counts": counts}
+        fields = {
+            "name": as_text(source.name),
+            "class_names": names,
+            "mean": mean,
+            "std": std,
+            "class_counts": counts,
+        }
         write_index(new, entries, (image_size, image_size), **fields)
     return Path(folder)
 
 
 def write_splits(
-    splits: Sequence[Sequence[tuple[Any, int]]], read: Callable[[Any], bytes], folder: Path, per_shard: int
+    splits: Sequence[Sequence[tuple[Any, int]]],
+    read: Callable[[Any], bytes],
+    folder: Path,
+    per_shard: int,
 ) -> tuple[dict[str, list[Entry]], list[list[int]], list[Exception]]:
     """Write three splits of pairs (what `read` turns into a PNG, label); where it raises ValueError, the pair is left out
 
@@ -112,7 +133,11 @@ def write_splits(
                         member = tarfile.TarInfo(f"{row:06d}.{extension}")
                         member.size = len(content)
                         tar.addfile(member, io.BytesIO(content))
-            about = {"images": len(written) - before, "bytes": path.stat().st_size, "sha256": pooch.file_hash(path)}
+            about = {
+                "images": len(written) - before,
+                "bytes": path.stat().st_size,
+                "sha256": pooch.file_hash(path),
+            }
             entries[name].append({"file": path.name, **about})
     return entries, labels, broken
 
@@ -126,7 +151,9 @@ def to_png(image: Tensor) -> bytes:
     if image.dtype != torch.uint8:
         low, high = image.min().item(), image.max().item()
         if not (low >= 0 and high <= 1):  # false for NaN too
-            raise ValueError(f"shards hold pixels from 0 to 1, got {low:.3g} to {high:.3g}: write them before normalizing")
+            raise ValueError(
+                f"shards hold pixels from 0 to 1, got {low:.3g} to {high:.3g}: write them before normalizing"
+            )
         image = (image * 255).round().to(torch.uint8)
     file = io.BytesIO()
     TF.to_pil_image(image.cpu()).save(file, "png")
@@ -138,7 +165,9 @@ def fingerprint(index: Any) -> str:
     return hashlib.sha256(json.dumps(index, sort_keys=True).encode()).hexdigest()
 
 
-def write_index(folder: Path, entries: dict[str, list[Entry]], image_size: tuple[int, int], **fields: Any) -> None:
+def write_index(
+    folder: Path, entries: dict[str, list[Entry]], image_size: tuple[int, int], **fields: Any
+) -> None:
     """Record in index.json what the shards of a folder hold; fields: name, class_names, mean and std"""
     index = fields | {"in_chans": len(fields["mean"]), "image_size": image_size, "parts": entries}
     index["sha256"] = fingerprint(index)
@@ -149,14 +178,18 @@ def read_index(folder: str | Path) -> dict[str, Any]:
     """The index that `write_shards` wrote; FileNotFoundError if there is none, ValueError if it has changed since"""
     path = Path(folder) / INDEX
     if not path.is_file():
-        raise FileNotFoundError(f"no {INDEX} in {folder}: a folder of shards is made by `python -m vit_helpers shards`")
+        raise FileNotFoundError(
+            f"no {INDEX} in {folder}: a folder of shards is made by `python -m vit_helpers shards`"
+        )
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
         written = index.pop("sha256")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is cut short, or not an index of shards: {error!r}") from error
     if fingerprint(index) != written:
-        raise ValueError(f"{path} is damaged, or was edited by hand: its sha256 is not the one it records")
+        raise ValueError(
+            f"{path} is damaged, or was edited by hand: its sha256 is not the one it records"
+        )
     return index
 
 
@@ -176,12 +209,18 @@ def find_damage(path: Path, entry: Entry, thorough: bool) -> str | None:
 def read_shard(path: Path, first: int, last: int) -> Iterator[dict[str, Any]]:
     """Samples first .. last - 1 of an intact shard, as dicts: key, and the bytes of each of its files by extension"""
     with tarfile.open(path) as tar:
-        for key, members in islice(groupby(tar, key=lambda member: member.name.partition(".")[0]), first, last):
+        for key, members in islice(
+            groupby(tar, key=lambda member: member.name.partition(".")[0]), first, last
+        ):
             files = {member.name.partition(".")[2]: tar.extractfile(member) for member in members}
-            yield {"key": key} | {extension: file.read() for extension, file in files.items() if file}
+            yield {"key": key} | {
+                extension: file.read() for extension, file in files.items() if file
+            }
 
 
-def decode_sample(sample: dict[str, Any], class_count: int, shape: tuple[int, ...]) -> tuple[int, Tensor]:
+def decode_sample(
+    sample: dict[str, Any], class_count: int, shape: tuple[int, ...]
+) -> tuple[int, Tensor]:
     """A sample of `read_shard` -> its label and its image (C, H, W), 0 to 255; ValueError if a file is missing or wrong"""
     from torchvision.transforms.v2 import functional as TF
 
@@ -189,12 +228,18 @@ def decode_sample(sample: dict[str, Any], class_count: int, shape: tuple[int, ..
         raise ValueError(f"there is no {sample['key']}.{missing[0]}")
     text = sample["cls"].decode(errors="replace").strip()
     if not (text.isdecimal() and int(text) < class_count):
-        raise ValueError(f"its label is {text[:50]!r}, expected a number from 0 to {class_count - 1}")
+        raise ValueError(
+            f"its label is {text[:50]!r}, expected a number from 0 to {class_count - 1}"
+        )
     try:
         with Image.open(io.BytesIO(sample["png"])) as picture:
             image, mode = TF.pil_to_tensor(picture), picture.mode
-    except Exception as error:  # PIL raises many kinds here: OSError, SyntaxError, ValueError, struct.error, ...
+    except (
+        Exception
+    ) as error:  # PIL raises many kinds here: OSError, SyntaxError, ValueError, struct.error, ...
         raise ValueError(f"its image cannot be decoded: {error}") from error
     if tuple(image.shape) != shape or mode != MODES[shape[0]]:
-        raise ValueError(f"its image has the shape {tuple(image.shape)} and mode {mode}, the index says {shape}")
+        raise ValueError(
+            f"its image has the shape {tuple(image.shape)} and mode {mode}, the index says {shape}"
+        )
     return int(text), image

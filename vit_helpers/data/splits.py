@@ -13,7 +13,9 @@ SPLITS = ("train", "validation", "test")
 
 Batch = tuple[Tensor, Tensor]  # images and labels
 Transform = Callable[[Tensor], Tensor]  # of a batch of images
-Mix = Callable[[Tensor, Tensor], Batch]  # images and labels -> images and labels of shape (B, K): mixup or cutmix
+Mix = Callable[
+    [Tensor, Tensor], Batch
+]  # images and labels -> images and labels of shape (B, K): mixup or cutmix
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,9 @@ def subset(split: Split, rows: Tensor | slice) -> Split:
     >>> subset(Split(torch.zeros(5, 1, 8, 8), torch.arange(5)), slice(3)).labels
     tensor([0, 1, 2])
     """
-    return type(split)(split.pixels[rows], split.labels[rows], None if split.boxes is None else split.boxes[rows])
+    return type(split)(
+        split.pixels[rows], split.labels[rows], None if split.boxes is None else split.boxes[rows]
+    )
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,15 @@ class Data:
     seen: frozenset[bytes] = frozenset()
 
     @classmethod
-    def from_splits(cls, name: str, train: Split, validation: Split, test: Split, class_names: Iterable[str]) -> "Data":
+    def from_splits(
+        cls, name: str, train: Split, validation: Split, test: Split, class_names: Iterable[str]
+    ) -> "Data":
         """A data set of three splits; ValueError if one is empty, or if a channel of the training split is constant"""
-        if empty := [known for known, split in zip(SPLITS, (train, validation, test), strict=True) if not len(split)]:
+        if empty := [
+            known
+            for known, split in zip(SPLITS, (train, validation, test), strict=True)
+            if not len(split)
+        ]:
             raise ValueError(f"{name}: the {empty[0]} split has no images")
         mean, std = mean_and_std(train.pixels)
         check_std(name, std)
@@ -131,7 +141,9 @@ class Data:
             check_choice(f"class of {self.name}", name, self.class_names)
         if len(set(class_names)) != len(class_names) or not class_names:
             raise ValueError(f"expected at least one class, and each only once, got {class_names}")
-        new = torch.tensor([class_names.index(name) if name in class_names else -1 for name in self.class_names])
+        new = torch.tensor(
+            [class_names.index(name) if name in class_names else -1 for name in self.class_names]
+        )
         splits: dict[str, Any] = {}
         for name in SPLITS:
             chosen = subset(self.get_split(name), new[self.get_split(name).labels] >= 0)
@@ -139,7 +151,12 @@ class Data:
         return replace(self, class_names=class_names, **splits)
 
     def batches(
-        self, split: str, batch_size: int, shuffle: bool = False, augment: Transform | None = None, mix: Mix | None = None
+        self,
+        split: str,
+        batch_size: int,
+        shuffle: bool = False,
+        augment: Transform | None = None,
+        mix: Mix | None = None,
     ) -> "Batches":
         """Normalized batches of a split ("train", "validation" or "test"), see `Batches`."""
         return Batches(self.get_split(split), batch_size, self.normalize, shuffle, augment, mix)
@@ -157,7 +174,12 @@ class Batches:
         self, split: Split, batch_size: int, prepare: Transform | None = None, shuffle: bool = False,
         augment: Transform | None = None, mix: Mix | None = None,
     ):  # fmt: skip
-        self.split, self.batch_size, self.shuffle, self.mix = split, check_int("batch_size", batch_size), shuffle, mix
+        self.split, self.batch_size, self.shuffle, self.mix = (
+            split,
+            check_int("batch_size", batch_size),
+            shuffle,
+            mix,
+        )
         self.steps = [step for step in (augment, prepare) if step]
 
     def __len__(self) -> int:
@@ -166,8 +188,12 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         n = len(self.split)
         order = torch.randperm(n) if self.shuffle else torch.arange(n)
-        for rows in order.split(self.batch_size) if n else ():  # of no rows, split gives one empty piece
-            yield apply_steps(as_float(self.split.pixels[rows]), self.split.labels[rows], self.steps, self.mix)
+        for rows in (
+            order.split(self.batch_size) if n else ()
+        ):  # of no rows, split gives one empty piece
+            yield apply_steps(
+                as_float(self.split.pixels[rows]), self.split.labels[rows], self.steps, self.mix
+            )
 
 
 def apply_steps(images: Tensor, labels: Tensor, steps: list[Transform], mix: Mix | None) -> Batch:
@@ -192,20 +218,26 @@ def sample_rows(labels: Tensor, count: int | None) -> Tensor:
 def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """(images - mean) / std for each channel: (..., C, H, W) -> (..., C, H, W); ValueError for other numbers of channels"""
     if images.shape[-3] != len(mean):
-        raise ValueError(f"mean and std are for {len(mean)} channels, but the images have {images.shape[-3]}")
+        raise ValueError(
+            f"mean and std are for {len(mean)} channels, but the images have {images.shape[-3]}"
+        )
     return (images - images.new_tensor(mean).view(-1, 1, 1)) / images.new_tensor(std).view(-1, 1, 1)
 
 
 def mean_and_std(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel over all pixels, from 0 to 1: (n, C, H, W) -> two tuples of C numbers"""
     if images.dtype == torch.uint8:
-        return mean_and_std_of_counts(sum(map(count_values, images.split(64)), torch.zeros(images.shape[1], 256)))
+        return mean_and_std_of_counts(
+            sum(map(count_values, images.split(64)), torch.zeros(images.shape[1], 256))
+        )
     return tuple(images.mean((0, 2, 3)).tolist()), tuple(images.std((0, 2, 3)).tolist())
 
 
 def count_values(images: Tensor) -> Tensor:
     """How often each channel has each of the values 0 .. 255: (n, C, H, W), uint8 -> (C, 256), float64"""
-    return torch.stack([channel.flatten().bincount(minlength=256) for channel in images.transpose(0, 1)]).double()
+    return torch.stack(
+        [channel.flatten().bincount(minlength=256) for channel in images.transpose(0, 1)]
+    ).double()
 
 
 def mean_and_std_of_counts(counts: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -219,4 +251,6 @@ def mean_and_std_of_counts(counts: Tensor) -> tuple[tuple[float, ...], tuple[flo
 def check_std(name: str, std: tuple[float, ...]) -> None:
     """Raise ValueError if a channel is constant"""
     if not min(std) > 0:
-        raise ValueError(f"{name}: a channel of the training images is constant (std {std}), so it cannot be normalized")
+        raise ValueError(
+            f"{name}: a channel of the training images is constant (std {std}), so it cannot be normalized"
+        )

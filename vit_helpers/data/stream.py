@@ -13,13 +13,27 @@ from typing import Any
 import torch
 
 from vit_helpers._validate import check_choice, check_int
-from vit_helpers.data.shards import BrokenShardError, decode_sample, find_damage, fingerprint, read_index, read_shard
+from vit_helpers.data.shards import (
+    BrokenShardError,
+    decode_sample,
+    find_damage,
+    fingerprint,
+    read_index,
+    read_shard,
+)
 from vit_helpers.data.splits import Batch, Mix, Transform, apply_steps, normalize
 from vit_helpers.distributed import fork_rng, rank, world_size
 
 BUFFER = 1000  # encoded images in the shuffle buffer
 VERSION = 2  # of the order of images
-ORDER = ("version", "seed", "buffer_size", "batch_size", "world_size", "shards")  # what the order of images depends on
+ORDER = (
+    "version",
+    "seed",
+    "buffer_size",
+    "batch_size",
+    "world_size",
+    "shards",
+)  # what the order of images depends on
 
 Sample = dict[str, Any]  # name, key, png and cls; or name and error
 
@@ -32,8 +46,12 @@ class Shards:
         self.folder, self.splits = Path(path), index["parts"]
         self.name, self.in_chans = index["name"], index["in_chans"]
         names = ("image_size", "class_names", "mean", "std")
-        self.image_size, self.class_names, self.mean, self.std = (tuple(index[name]) for name in names)
-        self.class_counts: list[int] | None = index.get("class_counts")  # shards of 0.2 and before do not have it
+        self.image_size, self.class_names, self.mean, self.std = (
+            tuple(index[name]) for name in names
+        )
+        self.class_counts: list[int] | None = index.get(
+            "class_counts"
+        )  # shards of 0.2 and before do not have it
         self.normalize = partial(normalize, mean=self.mean, std=self.std)
 
     def count(self, split: str) -> int:
@@ -42,7 +60,12 @@ class Shards:
         return sum(entry["images"] for entry in self.splits[split])
 
     def batches(
-        self, split: str, batch_size: int, shuffle: bool = False, augment: Transform | None = None, mix: Mix | None = None
+        self,
+        split: str,
+        batch_size: int,
+        shuffle: bool = False,
+        augment: Transform | None = None,
+        mix: Mix | None = None,
     ) -> "Stream":
         """Normalized batches of this process's slice of a split, see `Stream`.  Torch's seed determines their order."""
         return Stream(
@@ -77,18 +100,29 @@ class Stream:
         mix: Mix | None = None, on_broken: str = "raise",
     ):  # fmt: skip
         if not 0 <= rank < world_size:
-            raise ValueError(f"ranks are 0 to world_size - 1, got rank={rank}, world_size={world_size}")
+            raise ValueError(
+                f"ranks are 0 to world_size - 1, got rank={rank}, world_size={world_size}"
+            )
         check_choice("on_broken", on_broken, ("raise", "skip"))
         self.data = Shards(folder)
         self.images = self.data.count(split)  # over all ranks
         self.entries = self.data.splits[split]
         self.version, self.shards = VERSION, fingerprint(self.entries)[:8]
-        self.batch_size, self.buffer_size = check_int("batch_size", batch_size), check_int("buffer_size", buffer_size, 0)
+        self.batch_size, self.buffer_size = (
+            check_int("batch_size", batch_size),
+            check_int("buffer_size", buffer_size, 0),
+        )
         self.seed, self.rank, self.world_size = seed, rank, world_size
-        self.first, self.last = (self.images * r // world_size for r in (rank, rank + 1))  # of its slice, over all shards
+        self.first, self.last = (
+            self.images * r // world_size for r in (rank, rank + 1)
+        )  # of its slice, over all shards
         self.steps = [step for step in (augment, prepare or self.data.normalize) if step]
         self.lost: Counter[str] = Counter()
-        self.mix, self.on_broken, self.resumed = mix, on_broken, False  # resumed in the middle of a pass
+        self.mix, self.on_broken, self.resumed = (
+            mix,
+            on_broken,
+            False,
+        )  # resumed in the middle of a pass
         self.set_epoch(1)
         for entry in self.entries if on_broken == "raise" else ():  # now, rather than after hours
             if error := find_damage(self.data.folder / entry["file"], entry, thorough=False):
@@ -104,7 +138,9 @@ class Stream:
 
     def state_dict(self) -> dict[str, Any]:
         """The position in this pass as plain numbers and strings: the same on every rank, after the batch yielded last"""
-        return {"epoch": self.epoch, "batch": self.batch} | {name: getattr(self, name) for name in ORDER}
+        return {"epoch": self.epoch, "batch": self.batch} | {
+            name: getattr(self, name) for name in ORDER
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from there: the next pass yields what is left of the other one, in the same order.
@@ -112,8 +148,14 @@ class Stream:
         raises: ValueError if the order would differ: another seed, batch_size, world_size, shards, or version of this class
         """
         own = self.state_dict()
-        if changed := [f"{name} {state.get(name)} -> {own[name]}" for name in ORDER if state.get(name) != own[name]]:
-            raise ValueError(f"the state belongs to a stream in another order: {', '.join(changed)}")
+        if changed := [
+            f"{name} {state.get(name)} -> {own[name]}"
+            for name in ORDER
+            if state.get(name) != own[name]
+        ]:
+            raise ValueError(
+                f"the state belongs to a stream in another order: {', '.join(changed)}"
+            )
         self.epoch, self.batch = state["epoch"], state["batch"]
         self.resumed = self.batch < len(self)
 
@@ -123,7 +165,9 @@ class Stream:
         self.resumed, self.lost = False, Counter()
         count = self.last - self.first
         ends = [count * k // len(self) for k in range(len(self) + 1)]
-        samples = islice(self.samples(self.epoch), ends[self.batch], None)  # those before are read again, but not decoded
+        samples = islice(
+            self.samples(self.epoch), ends[self.batch], None
+        )  # those before are read again, but not decoded
         for batch in range(self.batch, len(self)):
             images, labels = self.decode(islice(samples, ends[batch + 1] - ends[batch]))
             self.batch = batch + 1  # before the yield, so that the state then includes this batch
@@ -133,18 +177,25 @@ class Stream:
                 elif self.world_size > 1:
                     yield images, labels
         if self.lost:
-            warnings.warn(f"{self.lost.total():,} of {count:,} images were lost in pass {self.epoch}", stacklevel=2)
+            warnings.warn(
+                f"{self.lost.total():,} of {count:,} images were lost in pass {self.epoch}",
+                stacklevel=2,
+            )
 
     def samples(self, epoch: int) -> Iterator[Sample]:
         """This rank's samples of one pass, in order"""
         order = list(range(len(self.entries)))
         if self.buffer_size:
             order = shuffled(order, random.Random(f"{self.seed} {epoch}"))
-        pieces = cut_pieces([entry["images"] for entry in self.entries], order, self.first, self.last)
+        pieces = cut_pieces(
+            [entry["images"] for entry in self.entries], order, self.first, self.last
+        )
         samples = chain.from_iterable(self.read_piece(*piece) for piece in pieces)
         if not self.buffer_size:
             return samples
-        return draw_from_buffer(samples, self.buffer_size, random.Random(f"{self.seed} {epoch} {self.rank}"))
+        return draw_from_buffer(
+            samples, self.buffer_size, random.Random(f"{self.seed} {epoch} {self.rank}")
+        )
 
     def read_piece(self, shard: int, first: int, last: int) -> Iterator[Sample]:
         """Samples first .. last - 1 of a shard; in place of a damaged one a dict with name and error, so none is left out"""
@@ -183,7 +234,9 @@ class Stream:
         return torch.cat(images) / 255, torch.tensor(labels, dtype=torch.int64)
 
 
-def draw_from_buffer(samples: Iterator[Sample], buffer_size: int, generator: random.Random) -> Iterator[Sample]:
+def draw_from_buffer(
+    samples: Iterator[Sample], buffer_size: int, generator: random.Random
+) -> Iterator[Sample]:
     """All samples, each drawn at random from a buffer that is refilled in their order"""
     buffer = list(islice(samples, buffer_size))
     for sample in samples:
@@ -198,7 +251,9 @@ def shuffled(items: list[Any], generator: random.Random) -> list[Any]:
     return sorted(items, key=lambda _: generator.random())
 
 
-def cut_pieces(counts: list[int], order: Iterable[int], first: int, last: int) -> list[tuple[int, int, int]]:
+def cut_pieces(
+    counts: list[int], order: Iterable[int], first: int, last: int
+) -> list[tuple[int, int, int]]:
     """Images first .. last - 1 of shards concatenated in some order, as pieces: (shard, first and last within it)
 
     >>> cut_pieces([3, 3, 3], order=[2, 0, 1], first=2, last=6)

@@ -1,6 +1,11 @@
 """Looking inside a trained ViT: attention maps, rollout, features, occlusion, and how well each map localizes."""
 
-from vit_helpers.inspection.attention_maps import attention_distance, attention_map, class_tokens, entropy
+from vit_helpers.inspection.attention_maps import (
+    attention_distance,
+    attention_map,
+    class_tokens,
+    entropy,
+)
 from vit_helpers.inspection.features import filters, occlusion, position_similarity, token_layers
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
 

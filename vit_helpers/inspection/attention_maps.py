@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 
-def attention_map(weights: Tensor, grid: tuple[int, int], query: tuple[int, int] | None = None) -> Tensor:
+def attention_map(
+    weights: Tensor, grid: tuple[int, int], query: tuple[int, int] | None = None
+) -> Tensor:
     """The attention weights of one query token, arranged as a map over the patches, without the weight on the class token.
 
     weights: (B, h, T, T) or (B, T, T), of one layer or of a rollout; a class token, if there is one, is token 0
@@ -18,7 +20,9 @@ def attention_map(weights: Tensor, grid: tuple[int, int], query: tuple[int, int]
     """
     extra, (rows, cols) = class_tokens(weights, grid), grid
     if query is None and not extra:
-        raise ValueError(f"{rows * cols} tokens are only the patches, without a class token: pass query=(row, column)")
+        raise ValueError(
+            f"{rows * cols} tokens are only the patches, without a class token: pass query=(row, column)"
+        )
     row, col = query or (0, 0)
     if not (0 <= row < rows and 0 <= col < cols):
         raise ValueError(f"no patch ({row}, {col}) in a grid of {rows} x {cols}")
@@ -30,7 +34,9 @@ def class_tokens(weights: Tensor, grid: tuple[int, int]) -> int:
     """1 if the tokens are a class token and the patches of a grid, 0 if they are the patches alone; else ValueError"""
     T, N = weights.shape[-1], math.prod(grid)
     if T not in (N, N + 1):
-        raise ValueError(f"{T} tokens do not belong to a grid of {grid[0]} x {grid[1]} = {N} patches")
+        raise ValueError(
+            f"{T} tokens do not belong to a grid of {grid[0]} x {grid[1]} = {N} patches"
+        )
     return T - N
 
 
@@ -47,7 +53,9 @@ def attention_distance(weights: Tensor, grid: tuple[int, int], patch_size: int) 
     """
     extra = class_tokens(weights, grid)
     among = weights[..., extra:, extra:]  # (B, h, N, N)
-    among = among / among.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(among.dtype).tiny)  # of none, the distance is 0
+    among = among / among.sum(dim=-1, keepdim=True).clamp(
+        min=torch.finfo(among.dtype).tiny
+    )  # of none, the distance is 0
     sides = (torch.arange(n, dtype=weights.dtype, device=weights.device) for n in grid)
     centers = patch_size * torch.cartesian_prod(*sides)  # (N, 2), up to a shift
     return (among * torch.cdist(centers, centers)).sum(dim=-1).mean(dim=-1)

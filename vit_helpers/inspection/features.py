@@ -27,7 +27,9 @@ def filters(model: ViT, n: int) -> Tensor:
     weight = model.patch_embed.proj.weight.detach()  # (D, C*P*P)
     P, C = model.config.patch_size, model.config.in_chans
     if not 1 <= n <= min(weight.shape):
-        raise ValueError(f"a projection of shape {tuple(weight.shape)} has 1 to {min(weight.shape)} components, got n = {n}")
+        raise ValueError(
+            f"a projection of shape {tuple(weight.shape)} has 1 to {min(weight.shape)} components, got n = {n}"
+        )
     _, _, components = torch.linalg.svd(weight - weight.mean(dim=0), full_matrices=False)
     return components[:n].unflatten(1, (C, P, P))
 
@@ -36,11 +38,15 @@ def filters(model: ViT, n: int) -> Tensor:
 def token_layers(model: ViT, images: Tensor) -> list[Tensor]:
     """The tokens before the first block and after each block: a list of L + 1 tensors (B, T, D), without the last norm."""
     with eval_mode(model):
-        return list(accumulate(model.blocks, lambda z, block: block(z), initial=model.embed(images)))
+        return list(
+            accumulate(model.blocks, lambda z, block: block(z), initial=model.embed(images))
+        )
 
 
 @torch.no_grad()
-def occlusion(model: ViT, images: Tensor, classes: Tensor | None = None, fill: float = 0.0) -> Tensor:
+def occlusion(
+    model: ViT, images: Tensor, classes: Tensor | None = None, fill: float = 0.0
+) -> Tensor:
     """How much a class's log-probability falls if a patch is covered (Zeiler and Fergus, arXiv 1311.2901, section 4.2).
 
     images : (B, C, H, W); classes: (B,), by default those that the model predicts;  fill: the value of covered pixels

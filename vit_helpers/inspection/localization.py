@@ -20,7 +20,9 @@ Method = Callable[[ViT, Tensor, Tensor], Tensor]
 
 
 @torch.no_grad()
-def attention_method(model: ViT, images: Tensor, classes: Tensor, combine: Callable[[list[Tensor]], Tensor]) -> Tensor:
+def attention_method(
+    model: ViT, images: Tensor, classes: Tensor, combine: Callable[[list[Tensor]], Tensor]
+) -> Tensor:
     """The map of the class token, after the attention of all layers, L of (B, h, T, T), has been combined to (B, T, T)."""
     return attention_map(combine(model.attention_weights(images)), model.config.grid)
 
@@ -29,23 +31,35 @@ def center_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
     """The center baseline: 1 on the patches in the middle, 0 elsewhere, whatever the image."""
     above, left = ((side - 1) // 2 for side in model.config.grid)
     rows, cols = model.config.grid
-    return F.pad(torch.ones(len(images), rows - 2 * above, cols - 2 * left), (left, left, above, above))
+    return F.pad(
+        torch.ones(len(images), rows - 2 * above, cols - 2 * left), (left, left, above, above)
+    )
 
 
-def pixel_map(model: ViT, images: Tensor, classes: Tensor, kind: str, blurred: bool = True) -> Tensor:
+def pixel_map(
+    model: ViT, images: Tensor, classes: Tensor, kind: str, blurred: bool = True
+) -> Tensor:
     """A control that sees only the pixels: their mean in each patch or, if blurred, in the 3 x 3 patches around it.
 
     kind: "brightness" above the darkest pixel, "ink" (1 for every pixel above it), "edges" (length of the gradient)
     """
     above = images - images.amin(dim=(1, 2, 3), keepdim=True)
-    kinds = {"brightness": above, "ink": above > 0, "edges": torch.stack(torch.gradient(above, dim=(2, 3))).norm(dim=0)}
+    kinds = {
+        "brightness": above,
+        "ink": above > 0,
+        "edges": torch.stack(torch.gradient(above, dim=(2, 3))).norm(dim=0),
+    }
     maps = F.avg_pool2d(kinds[kind].to(images.dtype).mean(dim=1), model.config.patch_size)
     return F.avg_pool2d(maps, 3, stride=1, padding=1) if blurred else maps
 
 
 METHODS: dict[str, Method] = {
-    "attention, first block": partial(attention_method, combine=lambda layers: layers[0].mean(dim=1)),
-    "attention, last block": partial(attention_method, combine=lambda layers: layers[-1].mean(dim=1)),
+    "attention, first block": partial(
+        attention_method, combine=lambda layers: layers[0].mean(dim=1)
+    ),
+    "attention, last block": partial(
+        attention_method, combine=lambda layers: layers[-1].mean(dim=1)
+    ),
     "rollout": partial(attention_method, combine=rollout),
     "gradient rollout": lambda model, images, classes: attention_map(
         gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid
@@ -57,11 +71,15 @@ CONTROLS: dict[str, Method] = {  # of the model they know nothing but its grid
     "center map": center_map,
     "brightness": partial(pixel_map, kind="brightness", blurred=False),
     "edges": partial(pixel_map, kind="edges", blurred=False),
-    **{f"{kind}, blurred": partial(pixel_map, kind=kind) for kind in ("brightness", "edges", "ink")},
+    **{
+        f"{kind}, blurred": partial(pixel_map, kind=kind) for kind in ("brightness", "edges", "ink")
+    },
 }
 
 
-def maps_of(method: Method, model: ViT, split: Split, normalize: Transform, batch_size: int = 250) -> Tensor:
+def maps_of(
+    method: Method, model: ViT, split: Split, normalize: Transform, batch_size: int = 250
+) -> Tensor:
     """The maps of all images of a split for their true classes, (n, rows, cols).  normalize: of the model's input"""
     batches = zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True)
     with eval_mode(model):
@@ -92,7 +110,9 @@ def pointing_game(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
     Among several largest patches, the fraction of those inside counts.
     """
     P, (_, rows, cols) = patch_size, maps.shape
-    centers = inside_boxes(boxes, (rows * P, cols * P))[:, P // 2 :: P, P // 2 :: P]  # (B, rows, cols)
+    centers = inside_boxes(boxes, (rows * P, cols * P))[
+        :, P // 2 :: P, P // 2 :: P
+    ]  # (B, rows, cols)
     peaks = maps == maps.amax(dim=(1, 2), keepdim=True)
     return (peaks & centers).sum(dim=(1, 2)) / peaks.sum(dim=(1, 2))
 
@@ -103,7 +123,9 @@ def rank_score(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
     A pixel has the value of its patch, so a patch that is half inside counts half on either side.
     """
     inside, values = patches_inside(maps, boxes, patch_size).flatten(1), maps.flatten(1)
-    larger = (values[:, :, None] - values[:, None]).sign() / 2 + 0.5  # (B, N, N): 1, or 0.5 for a tie, or 0
+    larger = (
+        values[:, :, None] - values[:, None]
+    ).sign() / 2 + 0.5  # (B, N, N): 1, or 0.5 for a tie, or 0
     pairs = inside[:, :, None] * (1 - inside)[:, None]
     return (pairs * larger).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2))
 
@@ -117,5 +139,7 @@ def patches_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
 def inside_boxes(boxes: Tensor, image_size: tuple[int, int]) -> Tensor:
     """Which pixels are inside each box: (B, 4) -> boolean (B, H, W)"""
     left, top, width, height = (side[:, None, None] for side in boxes.unbind(dim=1))
-    y, x = torch.meshgrid(*(torch.arange(n, device=boxes.device) for n in image_size), indexing="ij")
+    y, x = torch.meshgrid(
+        *(torch.arange(n, device=boxes.device) for n in image_size), indexing="ij"
+    )
     return (y >= top) & (y < top + height) & (x >= left) & (x < left + width)

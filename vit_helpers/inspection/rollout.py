@@ -23,7 +23,9 @@ def rollout(weights: list[Tensor], residual: float = 0.5) -> Tensor:
     return flow
 
 
-def attention_gradients(model: ViT, images: Tensor, classes: Tensor | None = None) -> tuple[list[Tensor], list[Tensor]]:
+def attention_gradients(
+    model: ViT, images: Tensor, classes: Tensor | None = None
+) -> tuple[list[Tensor], list[Tensor]]:
     """The attention weights of every layer, and the gradients of a class's logit: two lists of L tensors (B, h, T, T).
 
     images : (B, C, H, W); classes: (B,), by default those that the model predicts
@@ -31,22 +33,38 @@ def attention_gradients(model: ViT, images: Tensor, classes: Tensor | None = Non
     If O = A V, the gradient of the weights A is that of O times V^T, so this works with any implementation of attention.
     """
     entered: list[Tensor] = []  # the input of each attention layer
-    mixed: list[Tensor] = []  # the concatenated outputs of its heads, the input of its output projection
+    mixed: list[
+        Tensor
+    ] = []  # the concatenated outputs of its heads, the input of its output projection
     layers: list[Any] = [block.attn for block in model.blocks]
-    hooks = [layer.register_forward_pre_hook(lambda _, args: entered.append(args[0])) for layer in layers]
-    hooks += [layer.proj.register_forward_pre_hook(lambda _, args: mixed.append(args[0])) for layer in layers]
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, args: entered.append(args[0])) for layer in layers
+    ]
+    hooks += [
+        layer.proj.register_forward_pre_hook(lambda _, args: mixed.append(args[0]))
+        for layer in layers
+    ]
     try:
         with torch.enable_grad(), eval_mode(model):
-            logits = model(images.detach().requires_grad_())  # so that gradients flow through a frozen model too
+            logits = model(
+                images.detach().requires_grad_()
+            )  # so that gradients flow through a frozen model too
             classes = logits.argmax(dim=1) if classes is None else classes
             slopes = torch.autograd.grad(logits.gather(1, classes[:, None]).sum(), mixed)
     finally:
         for hook in hooks:
             hook.remove()
     with torch.no_grad():
-        values = [layer.heads(x)[2] for layer, x in zip(layers, entered, strict=True)]  # (B, h, T, d)
-        outputs = [slope.unflatten(2, (v.shape[1], -1)).transpose(1, 2) for slope, v in zip(slopes, values, strict=True)]
-        gradients = [slope @ v.transpose(-2, -1) for slope, v in zip(outputs, values, strict=True)]  # (B, h, T, T)
+        values = [
+            layer.heads(x)[2] for layer, x in zip(layers, entered, strict=True)
+        ]  # (B, h, T, d)
+        outputs = [
+            slope.unflatten(2, (v.shape[1], -1)).transpose(1, 2)
+            for slope, v in zip(slopes, values, strict=True)
+        ]
+        gradients = [
+            slope @ v.transpose(-2, -1) for slope, v in zip(outputs, values, strict=True)
+        ]  # (B, h, T, T)
         return [layer.weights(x) for layer, x in zip(layers, entered, strict=True)], gradients
 
 

@@ -34,7 +34,9 @@ class Explorer:
     raises : ValueError for an unknown part
     """
 
-    def __init__(self, part: str = "draw", weights: str | Path | None = None, images: Tensor | None = None) -> None:
+    def __init__(
+        self, part: str = "draw", weights: str | Path | None = None, images: Tensor | None = None
+    ) -> None:
         check_choice("part", part, tuple(WEIGHTS))
         self.part, self.weights, self.images = part, weights or WEIGHTS[part], None
         if part == "explore":
@@ -44,12 +46,18 @@ class Explorer:
         """What `mount` of widget.js builds the part from; JSON can store it.  FileNotFoundError without the weights"""
         if self.part == "attend":
             tokens, z, W = attention.read_example()
-            return {"part": self.part, "tokens": tokens, **{role: (z @ W[role]).tolist() for role in "qkv"}}
+            return {
+                "part": self.part,
+                "tokens": tokens,
+                **{role: (z @ W[role]).tolist() for role in "qkv"},
+            }
         weights = find_file(self.weights).read_bytes()
         data = {"part": self.part, "weights": base64.b64encode(weights).decode()}
         if self.images is None:
             return data | {"strokes": [explorer.A_THREE]}
-        return data | {"images": [[round(x, 3) for x in image.flatten().tolist()] for image in self.images]}
+        return data | {
+            "images": [[round(x, 3) for x in image.flatten().tolist()] for image in self.images]
+        }
 
     @torch.no_grad()
     def still(self) -> tuple[Figure, str]:
@@ -65,7 +73,9 @@ class Explorer:
             probabilities = model(preprocess.normalize(pixels[None, None])).softmax(dim=1)[0]
             best = int(probabilities.argmax())
             alt = f"A drawing of a 3, its pixels, and ten bars: {names[best]} gets {probabilities[best]:.0%}."
-            return explorer.draw_reading(ink, pixels, model.config.patch_size, probabilities, names), alt
+            return explorer.draw_reading(
+                ink, pixels, model.config.patch_size, probabilities, names
+            ), alt
         weights = model.attention_weights(preprocess.normalize(self.images))
 
         def maps(block: int, query: explorer.Query) -> Tensor:
@@ -83,7 +93,11 @@ class Explorer:
         still, metadata = style.picture(figure, alt)
         data, _ = still._repr_mimebundle_()
         with suppress(ImportError):  # no anywidget: the picture alone
-            data[VIEW] = {"version_major": 2, "version_minor": 1, "model_id": self.widget().model_id}
+            data[VIEW] = {
+                "version_major": 2,
+                "version_minor": 1,
+                "model_id": self.widget().model_id,
+            }
         display(data | {"text/plain": alt}, metadata=metadata, raw=True)
 
     def widget(self) -> Any:
@@ -91,8 +105,13 @@ class Explorer:
         from anywidget import AnyWidget
         from traitlets import Dict
 
-        fields = {"_esm": bundle("widget.js") + "\nexport default { render };\n", "_css": LOOK.read_text(encoding="utf-8")}
-        return type("Part", (AnyWidget,), fields | {"data": Dict().tag(sync=True)})(data=self.data())
+        fields = {
+            "_esm": bundle("widget.js") + "\nexport default { render };\n",
+            "_css": LOOK.read_text(encoding="utf-8"),
+        }
+        return type("Part", (AnyWidget,), fields | {"data": Dict().tag(sync=True)})(
+            data=self.data()
+        )
 
     def html(self) -> str:
         """The same part for a page without a kernel, as the book shows it: an element, its style and its script."""

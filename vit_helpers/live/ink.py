@@ -29,7 +29,9 @@ def reduce_ink(ink: Tensor, size: int = 16) -> Tensor:
     tensor([0.0000, 0.2000, 0.2000, 0.0000])
     """
     if not isinstance(ink, Tensor) or not ink.is_floating_point():
-        raise TypeError(f"ink is a floating-point tensor (H, W), got {getattr(ink, 'dtype', type(ink).__name__)}")
+        raise TypeError(
+            f"ink is a floating-point tensor (H, W), got {getattr(ink, 'dtype', type(ink).__name__)}"
+        )
     if ink.ndim != 2:
         raise ValueError(f"ink has 2 axes (H, W), got {ink.ndim}: {tuple(ink.shape)}")
     if not ((ink >= 0) & (ink <= 1)).all():  # NaN is neither
@@ -37,10 +39,15 @@ def reduce_ink(ink: Tensor, size: int = 16) -> Tensor:
     size, dark = check_int("size", size), ink > FAINTEST
     if not dark.any():
         raise ValueError("the drawing is empty: no pixel has more than 0.1 of ink")
-    spans = [(int(found[0]), int(found[-1]) + 1) for found in (dark.any(1).nonzero(), dark.any(0).nonzero())]
+    spans = [
+        (int(found[0]), int(found[-1]) + 1)
+        for found in (dark.any(1).nonzero(), dark.any(0).nonzero())
+    ]
     side = max(last - first for first, last in spans)
     middles = [(first + last) / 2 for first, last in spans]
-    rows, columns = (cell_weights(m - side / 2, side, size, n) for m, n in zip(middles, ink.shape, strict=True))
+    rows, columns = (
+        cell_weights(m - side / 2, side, size, n) for m, n in zip(middles, ink.shape, strict=True)
+    )
     return (rows @ ink.double() @ columns.T).float()
 
 

@@ -32,14 +32,18 @@ def live_page(weights: Path = WEIGHTS, address: str | None = None) -> str:
     where = home() if address is None else address
     if not where:
         return page
-    page = re.sub(r'<a data-notebook="(\w+)"', rf'\g<0> href="{where}/blob/main/notebooks/\1.ipynb"', page)
+    page = re.sub(
+        r'<a data-notebook="(\w+)"', rf'\g<0> href="{where}/blob/main/notebooks/\1.ipynb"', page
+    )
     return page.replace("<a data-series", f'<a data-series href="{where}"')
 
 
 def home() -> str:
     """The public address of the repository, from pyproject.toml beside the package; "" without one."""
     project = HERE.parents[1] / "pyproject.toml"
-    table = tomllib.loads(project.read_text(encoding="utf-8"))["project"] if project.is_file() else {}
+    table = (
+        tomllib.loads(project.read_text(encoding="utf-8"))["project"] if project.is_file() else {}
+    )
     return table.get("urls", {}).get("Repository", "")
 
 

@@ -19,7 +19,9 @@ SMALL: dict[str, Any] = {"va": "center", "color": style.TEXT, "fontsize": style.
 
 
 def draw_pairs(
-    runs: Mapping[str, Sequence[float]], baseline: str = "baseline", titles: tuple[str, str] = ("", "")
+    runs: Mapping[str, Sequence[float]],
+    baseline: str = "baseline",
+    titles: tuple[str, str] = ("", ""),
 ) -> Figure:
     """Accuracies of a baseline and of two changes, with lines joining runs of the same seed, and their differences.
 
@@ -29,14 +31,27 @@ def draw_pairs(
     order = [*(name for name in runs if name != baseline)]
     order.insert(1, baseline)
     for seed, line in enumerate(zip(*(runs[name] for name in order), strict=True)):
-        look = {"color": style.SERIES[seed % 3], "linestyle": ("-", "--", ":")[seed // 2], "marker": MARKERS[seed % 5]}
-        left.plot(range(len(order)), line, markersize=7, linewidth=1.5, label=f"seed {seed}", **look)
+        look = {
+            "color": style.SERIES[seed % 3],
+            "linestyle": ("-", "--", ":")[seed // 2],
+            "marker": MARKERS[seed % 5],
+        }
+        left.plot(
+            range(len(order)), line, markersize=7, linewidth=1.5, label=f"seed {seed}", **look
+        )
         for y, name in enumerate(name for name in order if name != baseline):
             step = 100 * (runs[name][seed] - runs[baseline][seed])
-            right.plot(step, y - 0.2 + 0.1 * seed, marker=look["marker"], color=look["color"], markersize=7)
+            right.plot(
+                step, y - 0.2 + 0.1 * seed, marker=look["marker"], color=look["color"], markersize=7
+            )
     for y, name in enumerate(name for name in order if name != baseline):
         steps = [100 * (b - a) for a, b in zip(runs[baseline], runs[name], strict=True)]
-        error = {"xerr": statistics.stdev(steps) / len(steps) ** 0.5, "color": style.TEXT, "capsize": 4, "linewidth": 2}
+        error = {
+            "xerr": statistics.stdev(steps) / len(steps) ** 0.5,
+            "color": style.TEXT,
+            "capsize": 4,
+            "linewidth": 2,
+        }
         right.errorbar(statistics.mean(steps), y + 0.36, fmt="|", markersize=16, **error)
     left.set_xticks(range(len(order)), order)
     left.set_xlim(-0.3, len(order) - 0.7)
@@ -45,7 +60,9 @@ def draw_pairs(
     right.set_yticks(range(len(order) - 1), [name for name in order if name != baseline])
     right.set_ylim(len(order) - 1.4, -0.4)
     style.style_axes(left, titles[0], "lines join runs with the same seed", "validation accuracy")
-    style.style_axes(right, titles[1], "change minus baseline, in points\n(bars: mean and standard error)")
+    style.style_axes(
+        right, titles[1], "change minus baseline, in points\n(bars: mean and standard error)"
+    )
     return fig
 
 
@@ -55,11 +72,20 @@ def draw_ranking(effects: pd.DataFrame, title: str | None = None) -> Axes:
     effects: difference, low and high of each change, as fractions
     """
     ax = style.new_axes(None, 9, 3.6)
-    for x, change in enumerate((100 * effects[["difference", "low", "high"]]).sort_values("difference").itertuples()):
+    for x, change in enumerate(
+        (100 * effects[["difference", "low", "high"]]).sort_values("difference").itertuples()
+    ):
         contains = change.low <= 0 <= change.high
         color = style.LINE if contains else style.SERIES[2]
         ax.plot([x, x], [change.low, change.high], color=color, linewidth=3, solid_capstyle="butt")
-        ax.plot(x, change.difference, "o" if contains else "s", color=color, mfc="white" if contains else color, ms=6)
+        ax.plot(
+            x,
+            change.difference,
+            "o" if contains else "s",
+            color=color,
+            mfc="white" if contains else color,
+            ms=6,
+        )
     ax.axhline(0, color=style.TEXT, linewidth=1)
     for marker, fill, color, label in (
         ("s", "full", style.SERIES[2], "does not contain 0"),
@@ -69,7 +95,9 @@ def draw_ranking(effects: pd.DataFrame, title: str | None = None) -> Axes:
     ax.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower right")
     ax.set_xticks([])
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    return style.style_axes(ax, title, f"{len(effects)} changes, from the worst to the best", "difference in points")
+    return style.style_axes(
+        ax, title, f"{len(effects)} changes, from the worst to the best", "difference in points"
+    )
 
 
 def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = None) -> Axes:
@@ -79,7 +107,13 @@ def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = No
     """
     ax, ranked = style.new_axes(None, 9, 3.2), effects.sort_values("p")
     ranks = [rank + 1 for rank in range(len(ranked))]
-    ax.plot(ranks, [0.05 / rank for rank in reversed(ranks)], color=style.SERIES[0], linewidth=2, label="Holm's threshold")
+    ax.plot(
+        ranks,
+        [0.05 / rank for rank in reversed(ranks)],
+        color=style.SERIES[0],
+        linewidth=2,
+        label="Holm's threshold",
+    )
     ax.axhline(0.05, color=style.LINE, linestyle="--", label="0.05")
     passed = int((ranked["holm"] < 0.05).sum())
     p, below = ranked["p"].to_list(), int((ranked["p"] < least).sum())
@@ -88,8 +122,16 @@ def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = No
     ax.axvline(passed + 0.5, color=style.LINE, linestyle=":")
     ax.text(passed + 0.9, 30 * least, f"{passed} of {len(ranks)} pass", **SMALL)
     for rank, value in zip(ranks[:below], p, strict=False):
-        ax.plot(rank, least, "v", color=style.SERIES[2] if rank <= passed else style.LINE, markersize=9)
-        ax.annotate(f"{value:.0e}, below the axis", (rank, least), (11, -2), textcoords="offset points", **SMALL)
+        ax.plot(
+            rank, least, "v", color=style.SERIES[2] if rank <= passed else style.LINE, markersize=9
+        )
+        ax.annotate(
+            f"{value:.0e}, below the axis",
+            (rank, least),
+            (11, -2),
+            textcoords="offset points",
+            **SMALL,
+        )
     ax.set_yscale("log")
     ax.set_ylim(least / 3, 2)
     ax.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower right", ncols=2)
@@ -97,7 +139,9 @@ def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = No
 
 
 def draw_halves(
-    halves: Mapping[str, tuple[Sequence[float], Sequence[float]]], ax: Axes | None = None, title: str | None = None
+    halves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    ax: Axes | None = None,
+    title: str | None = None,
 ) -> Axes:
     """All runs of a design in one line for each factor, divided by its level: circles below, squares above, bars for means.
 
@@ -108,15 +152,37 @@ def draw_halves(
     for y, (without, have) in enumerate(halves.values()):
         label = ("with the setting", "without it", "means") if y == 0 else (None,) * 3
         ax.plot(have, [y - 0.2] * len(have), "s", color=high, markersize=6, label=label[0])
-        ax.plot(without, [y + 0.2] * len(without), "o", color=low, mfc="white", markersize=6, label=label[1])
+        ax.plot(
+            without,
+            [y + 0.2] * len(without),
+            "o",
+            color=low,
+            mfc="white",
+            markersize=6,
+            label=label[1],
+        )
         ax.plot([], [], "|", color=style.TEXT, markersize=14, markeredgewidth=4, label=label[2])
         for half, where in ((without, y + 0.2), (have, y - 0.2)):  # behind the dots
-            ax.plot(statistics.mean(half), where, "|", color=style.TEXT, markersize=19, markeredgewidth=4, zorder=1)
+            ax.plot(
+                statistics.mean(half),
+                where,
+                "|",
+                color=style.TEXT,
+                markersize=19,
+                markeredgewidth=4,
+                zorder=1,
+            )
     ax.set_yticks(range(len(halves)), halves)
     ax.set_ylim(len(halves) - 0.5, -0.5)
     for y in range(1, len(halves)):
         ax.axhline(y - 0.5, color=style.MUTED, linewidth=1)
-    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.1), ncols=3)
+    ax.legend(
+        fontsize=style.TEXT_SIZE - 1,
+        frameon=False,
+        loc="upper left",
+        bbox_to_anchor=(0, -0.1),
+        ncols=3,
+    )
     return style.style_axes(ax, title, "validation accuracy")
 
 
@@ -143,13 +209,36 @@ def draw_against(
         places = sorted(place for place in points if points[place])
         means = [statistics.mean(points[place]) for place in places]
         for place in places:
-            ax.plot([place * beside] * len(points[place]), points[place], marker, color=color, ms=4, linewidth=0)
-        ax.plot(places, means, color=color, marker=marker, markersize=9, markerfacecolor="white", linewidth=2, label=name)
+            ax.plot(
+                [place * beside] * len(points[place]),
+                points[place],
+                marker,
+                color=color,
+                ms=4,
+                linewidth=0,
+            )
+        ax.plot(
+            places,
+            means,
+            color=color,
+            marker=marker,
+            markersize=9,
+            markerfacecolor="white",
+            linewidth=2,
+            label=name,
+        )
         if best:
             ax.plot(places[means.index(max(means))], max(means), marker, color=color, markersize=11)
         for place, mean in zip(places, means, strict=True):
             word = (names or {}).get(name, {}).get(place, "")
-            ax.annotate(word, (place, mean), (8, 6), textcoords="offset points", color=style.TEXT, fontsize=style.TEXT_SIZE)
+            ax.annotate(
+                word,
+                (place, mean),
+                (8, 6),
+                textcoords="offset points",
+                color=style.TEXT,
+                fontsize=style.TEXT_SIZE,
+            )
     if best:
         ax.plot([], [], "o", color=style.LINE, markersize=11, label="best mean")
     if beside != 1:
@@ -177,14 +266,24 @@ def draw_intervals(
     for i, (name, points) in enumerate(series.items()):
         places = [place * (0.94, 1.06)[i] for place in points]
         means = [mean for mean, _, _ in points.values()]
-        bars = [[mean - low for mean, low, _ in points.values()], [high - mean for mean, _, high in points.values()]]
-        look = {"color": style.SERIES[2], "mfc": "white" if i else None, "markersize": 7, "capsize": 4}
+        bars = [
+            [mean - low for mean, low, _ in points.values()],
+            [high - mean for mean, _, high in points.values()],
+        ]
+        look = {
+            "color": style.SERIES[2],
+            "mfc": "white" if i else None,
+            "markersize": 7,
+            "capsize": 4,
+        }
         ax.errorbar(places, means, bars, fmt="Do"[i], label=name, **look)
     ax.axhline(0, color=style.LINE, linewidth=1)
     ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
     low, high = ax.get_ylim()
-    ax.set_ylim(min(low, 0) - 0.3 * (high - min(low, 0)), high)  # below the zero there is room for the legend
+    ax.set_ylim(
+        min(low, 0) - 0.3 * (high - min(low, 0)), high
+    )  # below the zero there is room for the legend
     ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
     return style.style_axes(ax, title, x, y)
 
@@ -202,21 +301,37 @@ def draw_interaction(
     panels: {title: {level of the other setting: (low, mean, high) for each of `levels`}}
     baseline: its name, and for each panel the height of a dotted line;  heading: a title of the whole figure
     """
-    fig, axes = style.new_figure(9, 3.7 if heading else 3.4, ncols=len(panels), sharey=True, squeeze=False)
+    fig, axes = style.new_figure(
+        9, 3.7 if heading else 3.4, ncols=len(panels), sharey=True, squeeze=False
+    )
     for ax, (title, series), height in zip(axes.flat, panels.items(), baseline[1], strict=True):
         ax.axhline(height, color=style.TEXT, linestyle=":", linewidth=1.5, label=baseline[0])
         for i, (name, points) in enumerate(series.items()):
             places = [place + 0.08 * (i - (len(series) - 1) / 2) for place in range(len(levels))]
             means = [mean for _, mean, _ in points]
-            bars = [[mean - low for low, mean, _ in points], [high - mean for _, mean, high in points]]
-            look = {"color": style.SERIES[2 * i], "marker": MARKERS[i], "markersize": 8, "linewidth": 2, "capsize": 4}
+            bars = [
+                [mean - low for low, mean, _ in points],
+                [high - mean for _, mean, high in points],
+            ]
+            look = {
+                "color": style.SERIES[2 * i],
+                "marker": MARKERS[i],
+                "markersize": 8,
+                "linewidth": 2,
+                "capsize": 4,
+            }
             ax.errorbar(places, means, bars, label=name, **look)
         ax.set_xticks(range(len(levels)), levels)
         ax.set_xlim(-0.4, len(levels) - 0.6)
         style.style_axes(ax, title, x, y if ax is axes[0, 0] else "")
     if heading:
         fig.suptitle(heading, x=0, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
-    words = {"ncols": 3, "fontsize": style.TEXT_SIZE, "frameon": False, "loc": "outside lower center"}
+    words = {
+        "ncols": 3,
+        "fontsize": style.TEXT_SIZE,
+        "frameon": False,
+        "loc": "outside lower center",
+    }
     fig.legend(*axes[0, 0].get_legend_handles_labels(), **words)
     return fig
 
@@ -233,7 +348,12 @@ def draw_search(
     dots = ax.scatter(rates, decays, c=accuracies, cmap=style.VALUES, s=120)
     color_bar(dots, ax, "color and numbers:\nvalidation accuracy")
     for rate, decay, accuracy in zip(rates, decays, accuracies, strict=True):
-        words = {"textcoords": "offset points", "va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
+        words = {
+            "textcoords": "offset points",
+            "va": "center",
+            "fontsize": style.TEXT_SIZE - 1,
+            "color": style.TEXT,
+        }
         ax.annotate(f"{accuracy:.3f}", (rate, decay), (9, 0), **words)
     ax.set_xscale("log")
     ax.set_yscale("log")

@@ -21,9 +21,17 @@ from torch import Tensor
 from vit_helpers.plots import style
 from vit_helpers.plots.images import draw_bars, draw_box
 
-WIDTH, HEIGHT = 880, 440  # of a frame, in pixels, like all positions; boxes are left, top, width and height
+WIDTH, HEIGHT = (
+    880,
+    440,
+)  # of a frame, in pixels, like all positions; boxes are left, top, width and height
 LARGE, SMALL = (308, 62, 264, 264), (24, 62, 216, 216)  # the image, at first and then
-EDGE, ROW, COLUMN, TALL = 24, 338, 360, 64  # left of the row; top of its patches; top and height of its tokens
+EDGE, ROW, COLUMN, TALL = (
+    24,
+    338,
+    360,
+    64,
+)  # left of the row; top of its patches; top and height of its tokens
 STAGE = (430, 150, 24, 90)  # the class token when it attends
 GAP = 5  # between the patches of the cut image
 BARS = (650, 62, 180, 200)
@@ -31,7 +39,12 @@ DIM = 0.3  # brightness of a patch without attention
 KEY = 26  # height of what `add_key` writes below a frame
 THICK = 40  # width of a line for a weight of 1
 SIZE = style.TEXT_SIZE + 1  # of text, in points; captions are larger
-LOOK = {"font.family": "DejaVu Sans", "font.size": SIZE, "text.color": style.TEXT, "axes.edgecolor": style.LINE}
+LOOK = {
+    "font.family": "DejaVu Sans",
+    "font.size": SIZE,
+    "text.color": style.TEXT,
+    "axes.edgecolor": style.LINE,
+}
 Frames = list[tuple[Image.Image, int]]  # with their duration in milliseconds
 
 
@@ -40,7 +53,9 @@ class Reading(NamedTuple):
 
     image: Tensor  # (C, H, W), H = W, from 0 to 1
     patch_size: int
-    tokens: list[Tensor]  # L + 1 of (T, D), before the first block and after each; the class token is token 0
+    tokens: list[
+        Tensor
+    ]  # L + 1 of (T, D), before the first block and after each; the class token is token 0
     weights: list[Tensor]  # L of (T,), the attention of the class token to each token
     fractions: list[float]  # L, the fraction of it inside the digit's bounding box
     probabilities: Tensor  # (K,)
@@ -62,12 +77,24 @@ def read_pass(
     box   : (4,), of the digit: x, y, width and height in pixels
     """
     (_, H, W), (x, y, width, height) = image.shape, box.tolist()
-    rows = [block.detach().mean(dim=1)[0, 0] for block in weights]  # of the class token, the mean over the heads
-    maps = [row[1:].reshape(H // patch_size, W // patch_size) / patch_size**2 for row in rows]  # per pixel
+    rows = [
+        block.detach().mean(dim=1)[0, 0] for block in weights
+    ]  # of the class token, the mean over the heads
+    maps = [
+        row[1:].reshape(H // patch_size, W // patch_size) / patch_size**2 for row in rows
+    ]  # per pixel
     pixels = [one.repeat_interleave(patch_size, 0).repeat_interleave(patch_size, 1) for one in maps]
     fractions = [one[y : y + height, x : x + width].sum().item() for one in pixels]
     probabilities = logits.detach().softmax(dim=1)[0]
-    return Reading(image, patch_size, [block[0] for block in tokens], rows, fractions, probabilities, class_names)
+    return Reading(
+        image,
+        patch_size,
+        [block[0] for block in tokens],
+        rows,
+        fractions,
+        probabilities,
+        class_names,
+    )
 
 
 def moments(reading: Reading) -> list[tuple[str, float, float]]:
@@ -82,8 +109,15 @@ def moments(reading: Reading) -> list[tuple[str, float, float]]:
         ("Arrange them as a sequence, like the words of a sentence", 1.3, 0.2),
         (f"Each becomes a token: {D} numbers for its content and position", 0.7, 0.8),
         ("A class token joins the sequence to collect the answer", 1.3, 0.2),
-        *[("In each block, the class token attends to all tokens", 0.4, 0.5) for _ in reading.weights],
-        (f"The model predicts a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}", 0.4, 2.6),
+        *[
+            ("In each block, the class token attends to all tokens", 0.4, 0.5)
+            for _ in reading.weights
+        ],
+        (
+            f"The model predicts a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}",
+            0.4,
+            2.6,
+        ),
     ]
 
 
@@ -93,7 +127,9 @@ def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Fi
     number %= len(captions)
     done = [float(number > k) or progress * (number == k) for k in range(1, len(captions))]
     (cut, row, made, joined), blocks, answered = done[:4], sum(done[4:-1]), done[-1]
-    tokens = reading.tokens[int(blocks)]  # those of a block are there when its attention has been shown
+    tokens = reading.tokens[
+        int(blocks)
+    ]  # those of a block are there when its attention has been shown
     weights = between([torch.zeros_like(reading.weights[0]), *reading.weights], blocks)
     figure = Figure((WIDTH / 100, HEIGHT / 100), dpi=100)
     with matplotlib.rc_context(LOOK):
@@ -113,7 +149,12 @@ def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Fi
             block, (x, y, width, height) = math.ceil(blocks), STAGE
             ax.text(x + width + 12, y + height / 2, "class token", va="center")
             ax.text(
-                x + width / 2, y - 58, f"block {block} of {len(reading.weights)}", ha="center", va="center", weight="bold"
+                x + width / 2,
+                y - 58,
+                f"block {block} of {len(reading.weights)}",
+                ha="center",
+                va="center",
+                weight="bold",
             )
             share = f"{reading.fractions[block - 1]:.0%} of its attention is on the digit"
             ax.text(x + width / 2, y - 32, share, ha="center", va="center")
@@ -130,7 +171,9 @@ def add_key(figure: Figure) -> Figure:
         x, y, width, height = ax.get_position().bounds
         ax.set_position((x, (y * HEIGHT + KEY) / total, width, height * HEIGHT / total))
     said = "width of a line: attention weight; columns: numbers of the tokens, blue below 0, red above 0"
-    figure.text(EDGE / WIDTH, 14 / total, said, va="center", fontsize=style.TEXT_SIZE, color=style.TEXT)
+    figure.text(
+        EDGE / WIDTH, 14 / total, said, va="center", fontsize=style.TEXT_SIZE, color=style.TEXT
+    )
     return figure
 
 
@@ -147,7 +190,9 @@ def draw_frames(reading: Reading, step: float = 0.065) -> Frames:
     return in_time(pace, step, lambda number, progress: frame(reading, number, progress))
 
 
-def in_time(pace: Sequence[tuple[float, float]], step: float, draw: Callable[[int, float], Image.Image]) -> Frames:
+def in_time(
+    pace: Sequence[tuple[float, float]], step: float, draw: Callable[[int, float], Image.Image]
+) -> Frames:
     """The frames of moments, each with its seconds of movement and of rest after it.  draw: (number, progress) -> frame"""
     frames = []
     for number, (moving, rest) in enumerate(pace):
@@ -164,7 +209,11 @@ def palette() -> Image.Image:
     tints = [(LinearSegmentedColormap.from_list("", ["white", color]), 5) for color in colors]
     maps = [(matplotlib.colormaps["gray"], 24), (matplotlib.colormaps[style.SIGNED], 11), *tints]
     image = Image.new("P", (1, 1))
-    image.putpalette(b"".join(colormap(np.linspace(0, 1, n), bytes=True)[:, :3].tobytes() for colormap, n in maps))
+    image.putpalette(
+        b"".join(
+            colormap(np.linspace(0, 1, n), bytes=True)[:, :3].tobytes() for colormap, n in maps
+        )
+    )
     return image
 
 
@@ -198,8 +247,13 @@ def draw_patches(ax: Axes, image: Tensor, P: int, cut: float, row: float, weight
     left, top, side, _ = box = between([LARGE, SMALL], row / 0.4).tolist()
     step, flown = side / n, torch.tensor([turn(row, i, N) for i in range(N)])
     bright = torch.where(flown > 0, DIM + (1 - DIM) * weights / weights.max().clamp(min=1e-9), 1.0)
-    draw_pixels(ax, image * bright.reshape(n, n).repeat_interleave(P, 0).repeat_interleave(P, 1), box)
-    edges, lines = [k * step for k in range(n + 1)], {"color": "white", "linewidth": 0.72 * GAP * eased(cut)}
+    draw_pixels(
+        ax, image * bright.reshape(n, n).repeat_interleave(P, 0).repeat_interleave(P, 1), box
+    )
+    edges, lines = (
+        [k * step for k in range(n + 1)],
+        {"color": "white", "linewidth": 0.72 * GAP * eased(cut)},
+    )
     ax.vlines([left + edge for edge in edges], top, top + side, **lines)
     ax.hlines([top + edge for edge in edges], left, left + side, **lines)
     patches = image.unfold(1, P, P).unfold(2, P, P).flatten(1, 2)  # (C, N, P, P)
@@ -208,21 +262,36 @@ def draw_patches(ax: Axes, image: Tensor, P: int, cut: float, row: float, weight
             x, _, width = slot(i + 1, N + 1)
             start = left + i % n * step, top + i // n * step, step - GAP, step - GAP
             x, y, width, height = between([start, (x, ROW, width, width)], progress).tolist()
-            draw_pixels(ax, patch, (x, y - 50 * math.sin(math.pi * eased(progress)), width, height), style.PATCH)
+            draw_pixels(
+                ax,
+                patch,
+                (x, y - 50 * math.sin(math.pi * eased(progress)), width, height),
+                style.PATCH,
+            )
 
 
-def draw_token(ax: Axes, tokens: Tensor, i: int, box: Sequence[float], color: str, width: int = 1) -> None:
+def draw_token(
+    ax: Axes, tokens: Tensor, i: int, box: Sequence[float], color: str, width: int = 1
+) -> None:
     """Token i as a column of numbers in a frame, on the color scale of all tokens, with white for 0."""
     values = (tokens[i] / tokens.abs().quantile(0.98) + 1) / 2
     colors = torch.from_numpy(matplotlib.colormaps[style.SIGNED](values.numpy())[:, :3])
     draw_pixels(ax, colors.T[..., None], box, color, width)
 
 
-def draw_pixels(ax: Axes, pixels: Tensor, box: Sequence[float], color: str = "", width: int = 1) -> None:
+def draw_pixels(
+    ax: Axes, pixels: Tensor, box: Sequence[float], color: str = "", width: int = 1
+) -> None:
     """Colors or grays (C, H, W) from 0 to 1 as squares, with a frame of this color if there is one."""
     left, top, wide, high = (round(number) for number in box)
     extent = (left, left + max(1, wide), top + max(1, high), top)
-    ax.imshow(pixels.expand(3, -1, -1).permute(1, 2, 0), extent=extent, aspect="auto", interpolation="nearest", zorder=2)
+    ax.imshow(
+        pixels.expand(3, -1, -1).permute(1, 2, 0),
+        extent=extent,
+        aspect="auto",
+        interpolation="nearest",
+        zorder=2,
+    )
     if color:
         draw_box(ax, (left, top, wide, high), color, linewidth=0.72 * width, zorder=2)
 
@@ -234,13 +303,32 @@ def draw_weights(ax: Axes, weights: Tensor) -> None:
     start = left + width / 2, top + height
     lines = [(start, (x + wide / 2, ROW if i else COLUMN)) for i, (x, _, wide) in enumerate(slots)]
     thick = (0.72 * THICK * weights).tolist()
-    ax.add_collection(LineCollection(lines, linewidths=thick, colors=style.CLASS_TOKEN, capstyle="butt", zorder=1))
+    ax.add_collection(
+        LineCollection(lines, linewidths=thick, colors=style.CLASS_TOKEN, capstyle="butt", zorder=1)
+    )
 
 
 def draw_answer(figure: Figure, reading: Reading, answered: float) -> None:
     """A bar for each class, on a scale from 0 to 1; the longest has its value when it has its length."""
     left, top, width, height = BARS
-    ax = figure.add_axes((left / WIDTH, 1 - (top + height) / HEIGHT, width / WIDTH, height / HEIGHT), facecolor="none")
-    draw_bars(eased(answered) * reading.probabilities, reading.class_names, ax, chosen=int(reading.probabilities.argmax()))
+    ax = figure.add_axes(
+        (left / WIDTH, 1 - (top + height) / HEIGHT, width / WIDTH, height / HEIGHT),
+        facecolor="none",
+    )
+    draw_bars(
+        eased(answered) * reading.probabilities,
+        reading.class_names,
+        ax,
+        chosen=int(reading.probabilities.argmax()),
+    )
     ax.texts[0].set_visible(answered == 1)
-    ax.text(-0.3, 0.4, "→", size=SIZE + 7, color=style.LINE, ha="center", va="center", transform=ax.transAxes)
+    ax.text(
+        -0.3,
+        0.4,
+        "→",
+        size=SIZE + 7,
+        color=style.LINE,
+        ha="center",
+        va="center",
+        transform=ax.transAxes,
+    )

@@ -23,7 +23,9 @@ def read_example() -> tuple[list[str], Tensor, dict[str, Tensor]]:
 
     returns: the names of T tokens, the tokens z, (T, D), and the matrices {"q": (D, d), "k": (D, d), "v": (D, d)}
     """
-    example = json.loads(Path(__file__).with_name("attention_example.json").read_text(encoding="utf-8"))
+    example = json.loads(
+        Path(__file__).with_name("attention_example.json").read_text(encoding="utf-8")
+    )
     matrices = {role: torch.tensor(matrix).float() for role, matrix in example["W"].items()}
     return example["tokens"], torch.tensor(example["z"]).float(), matrices
 
@@ -66,7 +68,11 @@ def draw_table(
             depth = 0.25 if strength is None else 0.75 * float(strength[i, j])
             tint = [1 - depth * (1 - part) for part in to_rgb(color)]
             ground = tint if grounds is None else grounds[i, j].tolist()
-            ax.add_patch(Rectangle((left + j * width, top + i), width, 1, facecolor=ground, edgecolor="white"))
+            ax.add_patch(
+                Rectangle(
+                    (left + j * width, top + i), width, 1, facecolor=ground, edgecolor="white"
+                )
+            )
             text = texts[i * columns + j] if texts else short(float(numbers[i, j]), digits)
             write(ax, left + (j + 0.5) * width, top + i + 0.5, text, style.ink_on(ground))
     frame(ax, (left, top, columns * width, rows), color)
@@ -84,19 +90,34 @@ def draw_projections(z: Tensor, maps: dict[str, Tensor], labels: Sequence[str]) 
     z: (T, D); maps: {"q": (D, d), "k": (D, d), "v": (D, d)}; labels: T names of tokens
     """
     (T, D), d = z.shape, next(iter(maps.values())).shape[1]
-    fig, ax = new_canvas(D + T + 4.3, "Steps 1 and 2: queries, keys and values are the tokens z times three matrices")
+    fig, ax = new_canvas(
+        D + T + 4.3, "Steps 1 and 2: queries, keys and values are the tokens z times three matrices"
+    )
     top = D + 3.1
     draw_table(ax, (2, top), z, style.PATCH, "tokens $z$", f"(T, D) = ({T}, {D})", labels)
     for i, (role, matrix) in enumerate(maps.items()):
         left = 7.6 + i * (d + 0.9)
         name = {"q": "queries", "k": "keys", "v": "values"}[role]
         draw_table(ax, (left, 2), matrix, style.LINE, f"$W_{role}$")
-        draw_table(ax, (left, top), z @ matrix, ROLES[role], f"{name} ${role} = z W_{role}$", f"(T, d) = ({T}, {d})")
+        draw_table(
+            ax,
+            (left, top),
+            z @ matrix,
+            ROLES[role],
+            f"{name} ${role} = z W_{role}$",
+            f"(T, d) = ({T}, {d})",
+        )
     arrow(ax, (6.2, top + T / 2), (7.4, top + T / 2))
     for box in ((2, top, D, 1), (7.6, 2, 1, D), (7.6, top, 1, 1)):
         frame(ax, box, style.TEXT, 3)
-    said = ["each entry is a row of $z$", "times the column above it.", f"Framed: {labels[0]}'s row times"]
-    for line, text in enumerate((*said, "the first column of $W_q$:", " ".join(product(z[0], maps["q"][:, 0])))):
+    said = [
+        "each entry is a row of $z$",
+        "times the column above it.",
+        f"Framed: {labels[0]}'s row times",
+    ]
+    for line, text in enumerate(
+        (*said, "the first column of $W_q$:", " ".join(product(z[0], maps["q"][:, 0])))
+    ):
         write(ax, 0.2, 2.4 + 0.8 * line, text, ha="left")
     return fig
 
@@ -107,13 +128,23 @@ def draw_scores(q: Tensor, k: Tensor, labels: Sequence[str], row: int = 0) -> Fi
     q, k: (T, d); row: the query whose row is framed
     """
     T, d = q.shape
-    fig, ax = new_canvas(d + T + 5, "Step 3: scores, the dot product of every query with every key, divided by √d")
+    fig, ax = new_canvas(
+        d + T + 5, "Step 3: scores, the dot product of every query with every key, divided by √d"
+    )
     top, width = d + 3.8, 1.4
     draw_table(ax, (2, top), q, style.QUERY, "queries $q$", f"(T, d) = ({T}, {d})", labels)
     draw_table(ax, (7.4, 2.7), k.T, style.KEY, "keys as columns, $k^T$", heads=labels, width=width)
     draw_table(ax, (7.4, top), q @ k.T, name="$q k^T$", shape=f"(T, T) = ({T}, {T})", width=width)
     arrow(ax, (12, top + T / 2), (15.3, top + T / 2), f"divide by √{d}")
-    draw_table(ax, (15.6, top), q @ k.T / d**0.5, name="scores", shape=f"(T, T) = ({T}, {T})", heads=labels, width=width)
+    draw_table(
+        ax,
+        (15.6, top),
+        q @ k.T / d**0.5,
+        name="scores",
+        shape=f"(T, T) = ({T}, {T})",
+        heads=labels,
+        width=width,
+    )
     for left, columns in ((2, d), (7.4, T * width), (15.6, T * width)):
         frame(ax, (left, top + row, columns, 1), style.QUERY, 3)
     said = (f"{labels[row]}'s query and {labels[1]}'s key:", *product(q[row], k[1]))
@@ -127,7 +158,10 @@ def draw_softmax(scores: Tensor, labels: Sequence[str], row: int = 0) -> Figure:
     T, width = len(scores), 1.4
     powers = scores.exp()
     weights = powers / powers.sum(dim=-1, keepdim=True)
-    fig, ax = new_canvas(T + 3.9, "Step 4: softmax, from scores to weights that are positive and sum to 1 in every row")
+    fig, ax = new_canvas(
+        T + 3.9,
+        "Step 4: softmax, from scores to weights that are positive and sum to 1 in every row",
+    )
     top = 2.7
     draw_table(ax, (2, top), scores, name="scores", labels=labels, heads=labels, width=width)
     arrow(ax, (6.4, top + T / 2), (7.5, top + T / 2))
@@ -135,7 +169,9 @@ def draw_softmax(scores: Tensor, labels: Sequence[str], row: int = 0) -> Figure:
     draw_table(ax, (12.3, top), powers.sum(dim=-1, keepdim=True), name="sum", width=width)
     arrow(ax, (13.9, top + T / 2), (16.1, top + T / 2), "divide")
     shape = f"A is (T, T) = ({T}, {T})"
-    draw_table(ax, (16.3, top), weights, style.SERIES[2], "weights $A$", shape, (), labels, 1.6, 3, weights)
+    draw_table(
+        ax, (16.3, top), weights, style.SERIES[2], "weights $A$", shape, (), labels, 1.6, 3, weights
+    )
     for left, columns in ((2, T * width), (7.7, T * width), (12.3, width), (16.3, 1.6 * T)):
         frame(ax, (left, top + row, columns, 1), style.QUERY, 3)
     return fig
@@ -148,18 +184,36 @@ def draw_weighted_sum(weights: Tensor, v: Tensor, labels: Sequence[str], query: 
     """
     T, d = v.shape
     width, scaled, output = 1.2, 5.2 + d, 8.1 + 2.2 * d
-    fig, ax = new_canvas(1.7 * T + 2, f"Step 5: the output for {query} is a weighted average of all values")
+    fig, ax = new_canvas(
+        1.7 * T + 2, f"Step 5: the output for {query} is a weighted average of all values"
+    )
     for i, (label, weight) in enumerate(zip(labels, weights.tolist(), strict=True)):
         top = 2.1 + 1.7 * i
         draw_table(ax, (2, top), v[i : i + 1], style.VALUE, "values $v$" * (i == 0), labels=[label])
         arrow(ax, (2.2 + d, top + 0.5), (scaled - 0.2, top + 0.5), f"times {weight:.3f}")
         strength = weights[i].expand(1, d)
         name = "values times weights" * (i == 0)
-        draw_table(ax, (scaled, top), weight * v[i : i + 1], style.VALUE, name, width=width, strength=strength)
+        draw_table(
+            ax,
+            (scaled, top),
+            weight * v[i : i + 1],
+            style.VALUE,
+            name,
+            width=width,
+            strength=strength,
+        )
         arrow(ax, (scaled + d * width + 0.2, top + 0.5), (output - 0.2, 2.6 + 0.85 * (T - 1)))
     write(ax, (scaled + d * width + output) / 2, 1.65, "add up", weight="bold")
     top = 2.1 + 0.85 * (T - 1)
-    draw_table(ax, (output, top), weights[None] @ v, style.VALUE, f"output for {query}", f"d = {d}", width=width)
+    draw_table(
+        ax,
+        (output, top),
+        weights[None] @ v,
+        style.VALUE,
+        f"output for {query}",
+        f"d = {d}",
+        width=width,
+    )
     return fig
 
 
@@ -171,13 +225,39 @@ def draw_all_steps(q: Tensor, k: Tensor, v: Tensor, labels: Sequence[str]) -> Fi
     T, d = q.shape
     scores = q @ k.T / d**0.5
     weights = scores.softmax(dim=-1)
-    fig, ax = new_canvas(2 * T + 6.2, "From queries, keys and values to outputs, with every number in its cell")
+    fig, ax = new_canvas(
+        2 * T + 6.2, "From queries, keys and values to outputs, with every number in its cell"
+    )
     top, below, wide = 2.3, T + 5.6, 1.4
-    for left, role, table in zip((2, 8.7, 15.4), ("queries $q$", "keys $k$", "values $v$"), (q, k, v), strict=True):
+    for left, role, table in zip(
+        (2, 8.7, 15.4), ("queries $q$", "keys $k$", "values $v$"), (q, k, v), strict=True
+    ):
         draw_table(ax, (left, top), table, ROLES[role[-2]], role, labels=labels)
-    draw_table(ax, (2, below), scores, name=f"scores $q k^T$ / √{d}", labels=labels, heads=labels, width=wide)
-    draw_table(ax, (8.7, below), weights, style.SERIES[2], "weights $A$", "", labels, labels, wide, 3, weights)
-    draw_table(ax, (15.4, below), weights @ v, style.VALUE, "outputs $A v$", labels=labels, width=wide)
+    draw_table(
+        ax,
+        (2, below),
+        scores,
+        name=f"scores $q k^T$ / √{d}",
+        labels=labels,
+        heads=labels,
+        width=wide,
+    )
+    draw_table(
+        ax,
+        (8.7, below),
+        weights,
+        style.SERIES[2],
+        "weights $A$",
+        "",
+        labels,
+        labels,
+        wide,
+        3,
+        weights,
+    )
+    draw_table(
+        ax, (15.4, below), weights @ v, style.VALUE, "outputs $A v$", labels=labels, width=wide
+    )
     for left in (6.4, 13.1):
         arrow(ax, (left, below + T / 2), (left + 0.9, below + T / 2))
     middles, bottom = [left + d / 2 for left in (2, 8.7, 15.4)], top + T + 0.2
@@ -197,22 +277,61 @@ def draw_multi_head(T: int, D: int, heads: int) -> Figure:
     fig, ax = new_canvas(heads * height + 3.2, title)
     middle = 1.8 + heads * height / 2
     columns = {"q": 6.0, "k": 7.8, "A": 10.4, "v": 12.6, "y": 15.2}
-    weights = torch.randn(heads, T, T, generator=torch.Generator().manual_seed(0)).mul(2).softmax(dim=-1)
-    draw_blank(ax, (0.4, middle - T * UNIT / 2), torch.ones(T, D), style.PATCH, "tokens", f"(T, D) = ({T}, {D})")
+    weights = (
+        torch.randn(heads, T, T, generator=torch.Generator().manual_seed(0)).mul(2).softmax(dim=-1)
+    )
+    draw_blank(
+        ax,
+        (0.4, middle - T * UNIT / 2),
+        torch.ones(T, D),
+        style.PATCH,
+        "tokens",
+        f"(T, D) = ({T}, {D})",
+    )
     for i in range(heads):
         top, center = 2.3 + i * height, 2.3 + i * height + T * UNIT / 2
-        draw_bus(ax, (0.6 + D * UNIT, middle), [columns[role] + d * UNIT / 2 for role in "qkv"], top + T * UNIT)
+        draw_bus(
+            ax,
+            (0.6 + D * UNIT, middle),
+            [columns[role] + d * UNIT / 2 for role in "qkv"],
+            top + T * UNIT,
+        )
         for role, left in columns.items():
-            cells, color = (weights[i], style.SERIES[2]) if role == "A" else (torch.ones(T, d), ROLES.get(role, style.VALUE))
-            draw_blank(ax, (left, top), cells, color, f"${role}_{i + 1}$" if role != "y" else f"$A_{i + 1} v_{i + 1}$")
+            cells, color = (
+                (weights[i], style.SERIES[2])
+                if role == "A"
+                else (torch.ones(T, d), ROLES.get(role, style.VALUE))
+            )
+            draw_blank(
+                ax,
+                (left, top),
+                cells,
+                color,
+                f"${role}_{i + 1}$" if role != "y" else f"$A_{i + 1} v_{i + 1}$",
+            )
             if i == heads - 1:
-                write(ax, left + len(cells[0]) * UNIT / 2, top + T * UNIT + 1.1, "(T, T)" if role == "A" else "(T, d)")
-                write(ax, left + len(cells[0]) * UNIT / 2, top + T * UNIT + 1.85, f"({T}, {len(cells[0])})")
+                write(
+                    ax,
+                    left + len(cells[0]) * UNIT / 2,
+                    top + T * UNIT + 1.1,
+                    "(T, T)" if role == "A" else "(T, d)",
+                )
+                write(
+                    ax,
+                    left + len(cells[0]) * UNIT / 2,
+                    top + T * UNIT + 1.85,
+                    f"({T}, {len(cells[0])})",
+                )
         arrow(ax, (9.2, center), (10.3, center))
         arrow(ax, (14.0, center), (15.1, center))
         arrow(ax, (16.6, center), (17.5, middle))
     draw_blank(
-        ax, (17.7, middle - T * UNIT / 2), torch.ones(T, D), style.VALUE, "concatenated", f"({T}, {D}), then $U_{{msa}}$"
+        ax,
+        (17.7, middle - T * UNIT / 2),
+        torch.ones(T, D),
+        style.VALUE,
+        "concatenated",
+        f"({T}, {D}), then $U_{{msa}}$",
     )
     return fig
 
@@ -225,14 +344,29 @@ def draw_bus(ax: Axes, start: tuple[float, float], ends: Sequence[float], bottom
         arrow(ax, (end, y), (end, bottom + 0.05))
 
 
-def draw_blank(ax: Axes, corner: tuple[float, float], depths: Tensor, color: str, name: str = "", below: str = "") -> None:
+def draw_blank(
+    ax: Axes,
+    corner: tuple[float, float],
+    depths: Tensor,
+    color: str,
+    name: str = "",
+    below: str = "",
+) -> None:
     """A table in small cells without numbers.  corner: left and top; depths: (rows, columns), how deep cells are tinted"""
     left, top = corner
     rows, columns = depths.shape
     for i in range(rows):
         for j in range(columns):
             ground = [1 - float(depths[i, j]) * (1 - part) for part in to_rgb(color)]
-            ax.add_patch(Rectangle((left + j * UNIT, top + i * UNIT), UNIT, UNIT, facecolor=ground, edgecolor="white"))
+            ax.add_patch(
+                Rectangle(
+                    (left + j * UNIT, top + i * UNIT),
+                    UNIT,
+                    UNIT,
+                    facecolor=ground,
+                    edgecolor="white",
+                )
+            )
     frame(ax, (left, top, columns * UNIT, rows * UNIT), color, 1)
     write(ax, left + columns * UNIT / 2, top - 0.45, name, weight="bold")
     write(ax, left + columns * UNIT / 2, top + rows * UNIT + 0.45, below)
@@ -252,17 +386,30 @@ def product(one: Tensor, other: Tensor, digits: int = 2) -> tuple[str, str]:
 def frame(ax: Axes, box: tuple[float, float, float, float], color: str, width: float = 2) -> None:
     """A frame around cells: left, top, columns, rows"""
     left, top, columns, rows = box
-    ax.add_patch(Rectangle((left, top), columns, rows, fill=False, edgecolor=color, linewidth=width))
+    ax.add_patch(
+        Rectangle((left, top), columns, rows, fill=False, edgecolor=color, linewidth=width)
+    )
 
 
 def arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], text: str = "") -> None:
     """An arrow with a text above its middle"""
-    ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": style.TEXT, "shrinkA": 0, "shrinkB": 0})
+    ax.annotate(
+        "",
+        end,
+        start,
+        arrowprops={"arrowstyle": "-|>", "color": style.TEXT, "shrinkA": 0, "shrinkB": 0},
+    )
     write(ax, (start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - 0.45, text)
 
 
 def write(
-    ax: Axes, x: float, y: float, text: str, color: str = style.TEXT, ha: str = "center", weight: str = "normal"
+    ax: Axes,
+    x: float,
+    y: float,
+    text: str,
+    color: str = style.TEXT,
+    ha: str = "center",
+    weight: str = "normal",
 ) -> None:
     """A text whose middle is at this height"""
     ax.text(x, y, text, color=color, ha=ha, va="center", fontsize=style.TEXT_SIZE, weight=weight)

@@ -19,7 +19,9 @@ class Row(Protocol):
 UNITS = {"loss": "loss (nats)", "accuracy": "accuracy (fraction of images)"}
 
 
-def draw_curve(history: Sequence[Row], key: str, ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_curve(
+    history: Sequence[Row], key: str, ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """Training (dashed) and validation, one point an epoch.
 
     history: rows of `fit`;  key: "loss" or "accuracy"
@@ -27,8 +29,21 @@ def draw_curve(history: Sequence[Row], key: str, ax: Axes | None = None, title: 
     ax = style.new_axes(ax, 6, 3.5)
     epochs = [row["epoch"] for row in history]
     marker = "o" if len(epochs) < 3 else None  # a line needs two points to be seen
-    ax.plot(epochs, [row[key] for row in history], "--", color=style.SERIES[2], marker=marker, label="training")
-    ax.plot(epochs, [row["val_" + key] for row in history], color=style.SERIES[0], marker=marker, label="validation")
+    ax.plot(
+        epochs,
+        [row[key] for row in history],
+        "--",
+        color=style.SERIES[2],
+        marker=marker,
+        label="training",
+    )
+    ax.plot(
+        epochs,
+        [row["val_" + key] for row in history],
+        color=style.SERIES[0],
+        marker=marker,
+        label="validation",
+    )
     ax.xaxis.get_major_locator().set_params(integer=True)  # there is no half an epoch
     ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False)
     return style.style_axes(ax, title, "epoch", UNITS[key])
@@ -40,13 +55,19 @@ def draw_curves(history: Sequence[Row], floor: float | None = None) -> Figure:
     last = history[-1]
     draw_curve(history, "loss", left, f"Validation loss ends at {last['val_loss']:.3f}")
     if floor is not None:
-        left.axhline(floor, linestyle=":", color=style.TEXT, linewidth=1.5, label=f"lower bound: {floor:.2f}")
+        left.axhline(
+            floor, linestyle=":", color=style.TEXT, linewidth=1.5, label=f"lower bound: {floor:.2f}"
+        )
         left.legend(fontsize=style.TEXT_SIZE - 1, frameon=False)
-    draw_curve(history, "accuracy", right, f"Validation accuracy ends at {last['val_accuracy']:.3f}")
+    draw_curve(
+        history, "accuracy", right, f"Validation accuracy ends at {last['val_accuracy']:.3f}"
+    )
     return fig
 
 
-def draw_loss(num_classes: int, smoothing: float, ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_loss(
+    num_classes: int, smoothing: float, ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """The cross-entropy of one image, against the probability of the correct class, where all others are equally likely.
 
     smoothing: of the labels, for the second line; its lowest point and the uniform prediction are marked
@@ -55,7 +76,14 @@ def draw_loss(num_classes: int, smoothing: float, ax: Axes | None = None, title:
     probability = torch.linspace(0.02, 0.995, 200)
     for amount, color, dash in ((0.0, style.SERIES[0], "-"), (smoothing, style.SERIES[2], "--")):
         label = f"label smoothing {amount:g}" if amount else "no label smoothing"
-        ax.plot(probability, smoothed_loss(probability, K, amount), dash, color=color, linewidth=2, label=label)
+        ax.plot(
+            probability,
+            smoothed_loss(probability, K, amount),
+            dash,
+            color=color,
+            linewidth=2,
+            label=label,
+        )
     target = torch.tensor(1 - smoothing + smoothing / K)
     uniform = torch.tensor(1 / K)
     floor = float(smoothed_loss(target, K, smoothing))

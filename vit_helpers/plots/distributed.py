@@ -21,8 +21,13 @@ def draw_holdings(frames: Mapping[str, Any], blocks: int, title: str | None = No
     for ax, (name, held) in zip(axes, frames.items(), strict=True):
         processes, parts = held.shape
         for (row, column), there in np.ndenumerate(np.asarray(held)):
-            look = {"facecolor": ATTENTION if there else "white", "edgecolor": "white" if there else "#DDDDDD"}
-            ax.add_patch(Rectangle((column * blocks / parts, row), blocks / parts, 1, linewidth=0.8, **look))
+            look = {
+                "facecolor": ATTENTION if there else "white",
+                "edgecolor": "white" if there else "#DDDDDD",
+            }
+            ax.add_patch(
+                Rectangle((column * blocks / parts, row), blocks / parts, 1, linewidth=0.8, **look)
+            )
         for x in range(blocks + 1):
             ax.axvline(x, color=style.TEXT, linewidth=1.5)
         ax.set(xlim=(0, blocks), ylim=(processes, 0))
@@ -31,12 +36,19 @@ def draw_holdings(frames: Mapping[str, Any], blocks: int, title: str | None = No
         style.style_axes(ax, name, "block", "process" if ax is axes[0] else None)
         ax.tick_params(length=0)
         ax.spines[["left", "bottom"]].set_visible(False)
-    key = [Patch(facecolor=ATTENTION, label="weights held"), Patch(facecolor="white", edgecolor="#AAAAAA", label="not held")]
-    fig.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE)
+    key = [
+        Patch(facecolor=ATTENTION, label="weights held"),
+        Patch(facecolor="white", edgecolor="#AAAAAA", label="not held"),
+    ]
+    fig.legend(
+        handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE
+    )
     return axes
 
 
-def draw_ring(states: Mapping[str, Any], totals: Sequence[float], title: str | None = None) -> Figure:
+def draw_ring(
+    states: Mapping[str, Any], totals: Sequence[float], title: str | None = None
+) -> Figure:
     """What each process holds after each turn of a ring all-reduce; returns the figure.
 
     Complete sums are colored, and what has changed since the state before is framed.
@@ -52,10 +64,23 @@ def draw_ring(states: Mapping[str, Any], totals: Sequence[float], title: str | N
             color = ATTENTION if number == totals[column] else "white"
             ax.add_patch(Rectangle((column, row), 1, 1, facecolor=color, edgecolor=style.LINE))
             ink = style.ink_on(color)
-            ax.text(column + 0.5, row + 0.5, f"{number:g}", ha="center", va="center", fontsize=style.TEXT_SIZE, color=ink)
+            ax.text(
+                column + 0.5,
+                row + 0.5,
+                f"{number:g}",
+                ha="center",
+                va="center",
+                fontsize=style.TEXT_SIZE,
+                color=ink,
+            )
             if number != before[row][column]:
                 left, right, top, bottom = column + 0.09, column + 0.91, row + 0.1, row + 0.9
-                ax.plot([left, right, right, left, left], [top, top, bottom, bottom, top], color=ink, linewidth=2)
+                ax.plot(
+                    [left, right, right, left, left],
+                    [top, top, bottom, bottom, top],
+                    color=ink,
+                    linewidth=2,
+                )
         before = state
         ax.set(xlim=(0, pieces), ylim=(processes, 0))
         ax.set_xticks([i + 0.5 for i in range(pieces)], range(pieces))
@@ -65,5 +90,7 @@ def draw_ring(states: Mapping[str, Any], totals: Sequence[float], title: str | N
         ax.spines[:].set_visible(False)
     key = [Patch(facecolor=ATTENTION, label="complete sum")]
     key += [Patch(facecolor="white", edgecolor=style.TEXT, linewidth=2, label="has just arrived")]
-    fig.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE)
+    fig.legend(
+        handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE
+    )
     return fig

@@ -14,7 +14,9 @@ from vit_helpers.plots.images import color_bar, draw_grid, draw_image
 from vit_helpers.plots.positions import draw_numbered_map
 
 
-def number_patches(ax: Axes, grid: tuple[int, int], patch_size: int, numbers: Sequence[int] | None = None) -> Axes:
+def number_patches(
+    ax: Axes, grid: tuple[int, int], patch_size: int, numbers: Sequence[int] | None = None
+) -> Axes:
     """Write its number, or the one given for it, in the middle of every patch of an image.
 
     grid: rows and columns of patches;  numbers: N of them, for patches that were moved
@@ -23,12 +25,16 @@ def number_patches(ax: Axes, grid: tuple[int, int], patch_size: int, numbers: Se
     for place, number in enumerate(range(rows * cols) if numbers is None else numbers):
         row, col = divmod(place, cols)
         x, y = ((i + 0.5) * patch_size - 0.5 for i in (col, row))
-        text = ax.text(x, y, str(number), ha="center", va="center", fontsize=style.TEXT_SIZE - 1, color="black")
+        text = ax.text(
+            x, y, str(number), ha="center", va="center", fontsize=style.TEXT_SIZE - 1, color="black"
+        )
         text.set_path_effects(style.HALO)
     return ax
 
 
-def draw_patch_similarity(image: Tensor, patch_size: int, tables: dict[str, Tensor], chosen: Sequence[int]) -> Figure:
+def draw_patch_similarity(
+    image: Tensor, patch_size: int, tables: dict[str, Tensor], chosen: Sequence[int]
+) -> Figure:
     """For a few patches, maps of the cosines with all patches: each number in a map is that of the patch in its place.
 
     image: (C, H, W), from 0 to 1;  tables: name of a row of maps, and its cosines, (N, N);  chosen: numbers of patches
@@ -40,7 +46,11 @@ def draw_patch_similarity(image: Tensor, patch_size: int, tables: dict[str, Tens
     fig.suptitle(title, x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     layout = [["image", *(f"{name} {patch}" for patch in chosen)] for name in tables]
     axes = fig.subplot_mosaic(layout, width_ratios=[1.5, *(1 for _ in chosen)])
-    draw_grid(draw_image(image, axes["image"], "the patches"), (image.shape[1], image.shape[2]), patch_size)
+    draw_grid(
+        draw_image(image, axes["image"], "the patches"),
+        (image.shape[1], image.shape[2]),
+        patch_size,
+    )
     number_patches(axes["image"], grid, patch_size)
     first = next(iter(tables.values()))
     for name, similar in tables.items():
@@ -48,7 +58,9 @@ def draw_patch_similarity(image: Tensor, patch_size: int, tables: dict[str, Tens
             ax = axes[f"{name} {patch}"]
             above = f"patch {patch} and the others" if similar is first else None
             _, drawn = draw_numbered_map(similar[patch].reshape(grid), ax, above, patch, numbers)
-            drawn.set_cmap(plt.get_cmap(style.SIGNED, 21))  # few colors, because the photo needs many
+            drawn.set_cmap(
+                plt.get_cmap(style.SIGNED, 21)
+            )  # few colors, because the photo needs many
             ax.set_xlabel("")
             ax.set_ylabel(name if patch == chosen[0] else "", fontsize=style.TEXT_SIZE + 1)
             ax.set(xticks=[], yticks=[])
@@ -57,7 +69,9 @@ def draw_patch_similarity(image: Tensor, patch_size: int, tables: dict[str, Tens
     return fig
 
 
-def draw_equation(image: Tensor, x: Tensor, projection: Tensor, class_token: Tensor, positions: Tensor) -> Figure:
+def draw_equation(
+    image: Tensor, x: Tensor, projection: Tensor, class_token: Tensor, positions: Tensor
+) -> Figure:
     """Equation 1 with its numbers: patches times E, the class token in front, position embeddings added.
 
     image: (H, W), of which x are the patches, (N, P*P); projection: (P*P, D); class_token: (D); positions: (N + 1, D)
@@ -65,26 +79,70 @@ def draw_equation(image: Tensor, x: Tensor, projection: Tensor, class_token: Ten
     (N, pixels), D, width, side = x.shape, len(class_token), 1.2, round(x.shape[1] ** 0.5)
     tokens = x @ projection
     z0 = torch.cat([class_token[None], tokens]) + positions
-    fig, ax = new_canvas(pixels + N + 6.6, "Equation 1 with numbers: two equal patches differ once positions are added")
+    fig, ax = new_canvas(
+        pixels + N + 6.6,
+        "Equation 1 with numbers: two equal patches differ once positions are added",
+    )
     left, top, middle, shape = 8.7, pixels + 4.5, pixels + 5.5 + N / 2, f"(T, D) = ({N + 1}, {D})"
-    draw_table(ax, (2.2, 2.2), image, style.LINE, "image", f"(H, W) = ({len(image)}, {len(image[0])})", strength=image / 2)
+    draw_table(
+        ax,
+        (2.2, 2.2),
+        image,
+        style.LINE,
+        "image",
+        f"(H, W) = ({len(image)}, {len(image[0])})",
+        strength=image / 2,
+    )
     for i in range(N):
         row, col = divmod(i, len(image[0]) // side)
         frame(ax, (2.2 + col * side, 2.2 + row * side, side, side), style.TEXT)
     names = [f"patch {i}" for i in range(N)]
-    draw_table(ax, (2.2, top + 1), x, style.PATCH, "patches $x_p$", f"(N, P·P) = ({N}, {pixels})", names, strength=x / 2)
-    draw_table(ax, (left, 2.2), projection, style.LINE, "projection $E$", f"(P·P, D) = ({pixels}, {D})", width=width)
+    draw_table(
+        ax,
+        (2.2, top + 1),
+        x,
+        style.PATCH,
+        "patches $x_p$",
+        f"(N, P·P) = ({N}, {pixels})",
+        names,
+        strength=x / 2,
+    )
+    draw_table(
+        ax,
+        (left, 2.2),
+        projection,
+        style.LINE,
+        "projection $E$",
+        f"(P·P, D) = ({pixels}, {D})",
+        width=width,
+    )
     arrow(ax, (2.5 + pixels, middle), (left - 0.2, middle), "times E")
     write(ax, left - 0.2, top + 0.5, "class token", ha="right")
-    for start, rows, name in ((left, (class_token[None], tokens), "tokens"), (left + 9, (z0[:1], z0[1:]), "result $z_0$")):
+    for start, rows, name in (
+        (left, (class_token[None], tokens), "tokens"),
+        (left + 9, (z0[:1], z0[1:]), "result $z_0$"),
+    ):
         draw_table(ax, (start, top), rows[0], style.CLASS_TOKEN, name, width=width, digits=1)
         draw_table(ax, (start, top + 1), rows[1], style.PATCH, "", shape, width=width, digits=1)
-    draw_table(ax, (left + 4.5, top), positions, style.POSITION, "position embeddings", shape, width=width, digits=1)
+    draw_table(
+        ax,
+        (left + 4.5, top),
+        positions,
+        style.POSITION,
+        "position embeddings",
+        shape,
+        width=width,
+        digits=1,
+    )
     for sign, x_sign in (("+", left + 4.05), ("=", left + 8.55)):
         write(ax, x_sign, middle, sign, weight="bold")
-    one, other, total = (short(float(table), 1) for table in (tokens[0, 0], positions[1, 0], z0[1, 0]))
+    one, other, total = (
+        short(float(table), 1) for table in (tokens[0, 0], positions[1, 0], z0[1, 0])
+    )
     said = ("first number of patch 0's token:", " ".join(product(x[0], projection[:, 0])))
-    for line, text in enumerate((*said, "after adding its position embedding:", f"{one} + {other} = {total}")):
+    for line, text in enumerate(
+        (*said, "after adding its position embedding:", f"{one} + {other} = {total}")
+    ):
         write(ax, left + 4.5, 2.7 + 0.9 * line, text, ha="left")
     return fig
 
@@ -105,7 +163,14 @@ def draw_changes(
     for row, value in enumerate(changes.values()):
         ax.plot(value, row, "o", color=style.SERIES[0], markersize=9)
         text = power_of_ten(value) if value < 0.01 else f"{value:.2f}"
-        ax.annotate(text, (value, row), (9, 0), textcoords="offset points", va="center", fontsize=style.TEXT_SIZE)
+        ax.annotate(
+            text,
+            (value, row),
+            (9, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=style.TEXT_SIZE,
+        )
     for name, value in (scale or {}).items():
         ax.axvline(value, color=style.TEXT, linewidth=1.5, linestyle="--")
         offset = {"xytext": (-6, 0), "textcoords": "offset points", "ha": "right", "va": "center"}

@@ -15,8 +15,17 @@ from vit_helpers.plots import style
 from vit_helpers.plots.attention import arrow, draw_table, new_canvas, short, write
 
 DOTS = "ox^s"  # a mark for each group, so that they differ without color too
-ATTENTION, MLP, OTHER = style.SERIES  # the two branches of a block, and whatever is compared with them
-ARROW = {"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0, "zorder": 1}
+ATTENTION, MLP, OTHER = (
+    style.SERIES
+)  # the two branches of a block, and whatever is compared with them
+ARROW = {
+    "arrowstyle": "-|>",
+    "color": style.TEXT,
+    "linewidth": 1.5,
+    "shrinkA": 0,
+    "shrinkB": 0,
+    "zorder": 1,
+}
 WIDEST = 5  # numbers of a token that fit the picture of layer norm
 
 
@@ -29,24 +38,51 @@ def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) ->
     if tokens.ndim != 2 or not 2 <= tokens.shape[1] <= WIDEST:
         raise ValueError(f"tokens must be rows of 2 to {WIDEST} numbers, got {tuple(tokens.shape)}")
     if tokens.abs().max() >= 1000:
-        raise ValueError(f"numbers must be below 1000 to fit into their cells, got {tokens.abs().max():g}")
+        raise ValueError(
+            f"numbers must be below 1000 to fit into their cells, got {tokens.abs().max():g}"
+        )
     (T, D), tokens = tokens.shape, tokens.double()
-    mean, variance = tokens.mean(dim=1, keepdim=True), tokens.var(dim=1, unbiased=False, keepdim=True)
-    fig, ax = new_canvas(T + 3.6, "Every row is normalized on its own: minus its mean, divided by its standard deviation")
+    mean, variance = (
+        tokens.mean(dim=1, keepdim=True),
+        tokens.var(dim=1, unbiased=False, keepdim=True),
+    )
+    fig, ax = new_canvas(
+        T + 3.6,
+        "Every row is normalized on its own: minus its mean, divided by its standard deviation",
+    )
     top, left, width = 2.3, 2.0, {4: 1.6, WIDEST: 1.3}.get(D, 1.95)
     digits = 3 if D < 4 else 2
     cells: dict[str, Any] = {"width": width, "texts": significant(tokens, digits)}
-    draw_table(ax, (left, top), tokens, style.LINE, "tokens", f"(T, D) = ({T}, {D})", labels, **cells)
+    draw_table(
+        ax, (left, top), tokens, style.LINE, "tokens", f"(T, D) = ({T}, {D})", labels, **cells
+    )
     left += width * D + 1.3
     arrow(ax, (left - 1.1, top + T / 2), (left - 0.2, top + T / 2))
     for name, numbers in (("mean", mean), ("variance", variance)):
-        draw_table(ax, (left, top), numbers, style.LINE, name, f"({T}, 1)", width=2, texts=significant(numbers))
+        draw_table(
+            ax,
+            (left, top),
+            numbers,
+            style.LINE,
+            name,
+            f"({T}, 1)",
+            width=2,
+            texts=significant(numbers),
+        )
         left += 2.4
     left += 0.5
     arrow(ax, (left - 0.8, top + T / 2), (left - 0.1, top + T / 2))
     normalized = (tokens - mean) / (variance + eps).sqrt()
     cells |= {"texts": significant(normalized, digits), "grounds": signed(normalized)}
-    draw_table(ax, (left, top), normalized, style.LINE, "normalized tokens", f"(T, D) = ({T}, {D})", **cells)
+    draw_table(
+        ax,
+        (left, top),
+        normalized,
+        style.LINE,
+        "normalized tokens",
+        f"(T, D) = ({T}, {D})",
+        **cells,
+    )
     return fig
 
 
@@ -82,13 +118,24 @@ def draw_mlp(token: Tensor, mlp: Any) -> Figure:
         "after GELU": (after, "(4D) = ({})", "times $W_2$, plus $b_2$"),
         "output": (mlp.fc2(after), "(D) = ({})", ""),
     }
-    fig, ax = new_canvas(13.6, "The MLP widens a token, applies GELU to each number, and narrows it again")
+    fig, ax = new_canvas(
+        13.6, "The MLP widens a token, applies GELU to each number, and narrows it again"
+    )
     for i, (name, (row, shape, then)) in enumerate(steps.items()):
         numbers = row.detach()[None]
         width, top = 1.34, 2.0 + 3.2 * i
         left = 11 - width * len(row) / 2
         color = style.LINE if i in (0, 3) else MLP
-        draw_table(ax, (left, top), numbers, color, name, shape.format(len(row)), width=width, grounds=signed(numbers))
+        draw_table(
+            ax,
+            (left, top),
+            numbers,
+            color,
+            name,
+            shape.format(len(row)),
+            width=width,
+            grounds=signed(numbers),
+        )
         if then:
             arrow(ax, (11 + 2.3, top + 1.2), (11 + 2.3, top + 2.4))
             write(ax, 11 + 2.7, top + 1.8, then, ha="left")
@@ -122,38 +169,71 @@ def draw_branch(ax: Axes, boxes: Mapping[str, str], left: float, width: float) -
     right = left + width
     ax.plot([left, left, right], [0, 1, 1], color=style.TEXT, linewidth=1.5, zorder=1)
     ax.annotate("", (right, 0.17), (right, 1.01), arrowprops=ARROW)
-    ax.add_patch(Circle((right, 0), 0.17, facecolor="white", edgecolor=style.TEXT, linewidth=1.5, zorder=3))
-    ax.text(right, -0.01, "+", ha="center", va="center", fontsize=style.TEXT_SIZE + 4, color=style.TEXT, zorder=4)
+    ax.add_patch(
+        Circle((right, 0), 0.17, facecolor="white", edgecolor=style.TEXT, linewidth=1.5, zorder=3)
+    )
+    ax.text(
+        right,
+        -0.01,
+        "+",
+        ha="center",
+        va="center",
+        fontsize=style.TEXT_SIZE + 4,
+        color=style.TEXT,
+        zorder=4,
+    )
     step = width / len(boxes)
     for i, (name, color) in enumerate(boxes.items()):
         corner = (left + (i + 0.16) * step, 0.72)
-        ax.annotate("", (corner[0], 1), (corner[0] - 0.25 * step * (i > 0) - 0.1, 1), arrowprops=ARROW)
-        box = {"boxstyle": "round,pad=0.02", "facecolor": "white", "edgecolor": color, "linewidth": 3, "zorder": 2}
+        ax.annotate(
+            "", (corner[0], 1), (corner[0] - 0.25 * step * (i > 0) - 0.1, 1), arrowprops=ARROW
+        )
+        box = {
+            "boxstyle": "round,pad=0.02",
+            "facecolor": "white",
+            "edgecolor": color,
+            "linewidth": 3,
+            "zorder": 2,
+        }
         ax.add_patch(FancyBboxPatch(corner, 0.68 * step, 0.56, **box))
-        where = {"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT, "zorder": 3}
+        where = {
+            "ha": "center",
+            "va": "center",
+            "fontsize": style.TEXT_SIZE,
+            "color": style.TEXT,
+            "zorder": 3,
+        }
         ax.text(left + (i + 0.5) * step, 1, name, **where)
 
 
-def draw_spread(values: Tensor | Sequence[Sequence[float]], ax: Axes, label: str, **options: Any) -> Line2D:
+def draw_spread(
+    values: Tensor | Sequence[Sequence[float]], ax: Axes, label: str, **options: Any
+) -> Line2D:
     """A line through the geometric mean of several runs, and a band from the smallest to the largest.
 
     values: (runs, points), all positive;  options: as for `plot`
     """
     values = torch.as_tensor(values).clamp(min=1e-12)
     points = range(1, values.shape[1] + 1)
-    (line,) = ax.plot(points, values.log().mean(0).exp(), **{"label": label, "linewidth": 2} | options)
+    (line,) = ax.plot(
+        points, values.log().mean(0).exp(), **{"label": label, "linewidth": 2} | options
+    )
     low, high = values.amin(0), values.amax(0)
     ax.fill_between(points, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
     return line
 
 
-def draw_sizes(groups: Mapping[str, tuple[Tensor, str]], ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_sizes(
+    groups: Mapping[str, tuple[Tensor, str]], ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """A dot for every token: its mean and its standard deviation.  groups: {name: (tokens (T, D), color)}"""
     ax = style.style_axes(style.new_axes(ax, 4, 3), title)
     for (name, (tokens, color)), mark in zip(groups.items(), DOTS, strict=False):
         tokens = torch.as_tensor(tokens).detach()
         deviation = tokens.std(dim=-1, unbiased=False)
-        ax.plot(tokens.mean(dim=-1), deviation, mark, color=color, markersize=4, linewidth=0, label=name)
+        ax.plot(
+            tokens.mean(dim=-1), deviation, mark, color=color, markersize=4, linewidth=0, label=name
+        )
     return ax
 
 
@@ -164,7 +244,9 @@ def draw_normalizations(panels: Mapping[str, Tensor], names: Sequence[str]) -> F
     """
     fig, axes = style.new_figure(9, 3.0, ncols=len(panels), sharex=True, sharey=True, squeeze=False)
     for ax, (title, tokens) in zip(axes[0], panels.items(), strict=True):
-        draw_sizes(dict(zip(names, zip(tokens, (style.TEXT, OTHER), strict=True), strict=True)), ax, title)
+        draw_sizes(
+            dict(zip(names, zip(tokens, (style.TEXT, OTHER), strict=True), strict=True)), ax, title
+        )
         mean, deviation = tokens.mean(dim=-1).detach(), tokens.std(dim=-1, unbiased=False).detach()
         if max(mean.max() - mean.min(), deviation.max() - deviation.min()) < 0.05:
             point = (float(mean.mean()), float(deviation.mean()))
@@ -183,14 +265,20 @@ def draw_branches(values: Sequence[float], ax: Axes | None = None) -> Axes:
     """Two bars for each block, of its attention and of its MLP.  values: of attention and MLP in turn"""
     ax = style.new_axes(ax, 4, 3)
     blocks = range(1, len(values) // 2 + 1)
-    for start, (name, color, hatch) in enumerate((("attention", ATTENTION, ""), ("MLP", MLP, "//"))):
+    for start, (name, color, hatch) in enumerate(
+        (("attention", ATTENTION, ""), ("MLP", MLP, "//"))
+    ):
         where = [block + (start - 0.5) * 0.44 for block in blocks]
-        ax.bar(where, values[start::2], 0.4, color=color, hatch=hatch, edgecolor="white", label=name)
+        ax.bar(
+            where, values[start::2], 0.4, color=color, hatch=hatch, edgecolor="white", label=name
+        )
     ax.set_xticks(blocks)
     return ax
 
 
-def draw_runs_apart(values: Mapping[int, Sequence[float]], ax: Axes, shift: float, label: str, **options: Any) -> None:
+def draw_runs_apart(
+    values: Mapping[int, Sequence[float]], ax: Axes, shift: float, label: str, **options: Any
+) -> None:
     """A dot for each run, side by side, so that runs with equal results are seen as several.
 
     values: {depth: a result for each run}, the depths evenly spaced from left to right;  shift: of this group, in steps

@@ -31,16 +31,27 @@ def draw_experiment(
     step, some = changed.astype(int) - baseline.astype(int), slice(*images)
     titles = [f"{name} (dark: classified correctly)" for name in names]
     titles += ["Difference (+ only the change is correct, − only the baseline)"]
-    strips = ((baseline, "Greys", (-0.15, 1.6)), (changed, "Greys", (-0.15, 1.6)), (step, SIGNS, (-1, 1)))
+    strips = (
+        (baseline, "Greys", (-0.15, 1.6)),
+        (changed, "Greys", (-0.15, 1.6)),
+        (step, SIGNS, (-1, 1)),
+    )
     for (left, _), title, (cells, colors, (low, high)) in zip(axes, titles, strips, strict=False):
-        left.pcolormesh(cells[:, some], cmap=colors, vmin=low, vmax=high, edgecolor="white", linewidth=1)
-        left.set_yticks([seed + 0.5 for seed in range(len(cells))], [f"seed {seed}" for seed in range(len(cells))])
+        left.pcolormesh(
+            cells[:, some], cmap=colors, vmin=low, vmax=high, edgecolor="white", linewidth=1
+        )
+        left.set_yticks(
+            [seed + 0.5 for seed in range(len(cells))],
+            [f"seed {seed}" for seed in range(len(cells))],
+        )
         style.style_axes(left, title).invert_yaxis()
         left.set_xticks([])
         left.spines[:].set_visible(False)
     for seed, image in zip(*step[:, some].nonzero(), strict=True):
         sign = "+" if step[seed, some][image] > 0 else "−"
-        axes[2, 0].text(image + 0.5, seed + 0.52, sign, **SMALL | {"color": "white", "ha": "center"})
+        axes[2, 0].text(
+            image + 0.5, seed + 0.52, sign, **SMALL | {"color": "white", "ha": "center"}
+        )
     for (_, right), answers in zip(axes, (baseline, changed), strict=False):
         style.hide_axes(right, f"Accuracy on all {answers.shape[1]:,}")
         right.set(xlim=(0, 1), ylim=(len(answers), 0))
@@ -54,7 +65,13 @@ def draw_margins(axes: Any, step: Array, effect: Any, some: slice) -> None:
     """The means of the rows and of the columns of the differences in `draw_experiment`, and the errors that they give."""
     (_, rows), (columns, result) = axes
     means, (low, high) = step[:, some].mean(0), effect.interval()
-    rows.plot(100 * step.mean(1), [seed + 0.5 for seed in range(len(step))], "o", color=SEEDS, markersize=7)
+    rows.plot(
+        100 * step.mean(1),
+        [seed + 0.5 for seed in range(len(step))],
+        "o",
+        color=SEEDS,
+        markersize=7,
+    )
     style.style_axes(rows, f"Row means, all {step.shape[1]:,}", "points").set_ylim(len(step), 0)
     columns.bar([image + 0.5 for image in range(len(means))], means, color=IMAGES, width=0.8)
     columns.axhline(0, color=style.LINE, linewidth=1)
@@ -62,7 +79,10 @@ def draw_margins(axes: Any, step: Array, effect: Any, some: slice) -> None:
     columns.set_xticks([])
     where = f"validation images {some.start} to {some.stop - 1} of {step.shape[1]:,}"
     style.style_axes(columns, "Column means", where, f"mean of\n{len(step)} seeds")
-    mean, errors = 100 * effect.difference, (("seeds", effect.seeds, SEEDS), ("images", effect.images, IMAGES))
+    mean, errors = (
+        100 * effect.difference,
+        (("seeds", effect.seeds, SEEDS), ("images", effect.images, IMAGES)),
+    )
     for ax in (rows, result):
         ax.axvline(0, color=style.LINE, linewidth=1)
         ax.set_yticks([])
@@ -71,7 +91,9 @@ def draw_margins(axes: Any, step: Array, effect: Any, some: slice) -> None:
     for y, (name, error, color) in enumerate(errors):
         result.errorbar(mean, y, xerr=100 * error, fmt="o", color=color, **look)
         result.text(mean + 100 * error + 0.25, y, f"{name} ±{100 * error:.2f}", **SMALL)
-    result.errorbar(mean, 2, xerr=[[mean - 100 * low], [100 * high - mean]], fmt="D", color=style.TEXT, **look)
+    result.errorbar(
+        mean, 2, xerr=[[mean - 100 * low], [100 * high - mean]], fmt="D", color=style.TEXT, **look
+    )
     result.text(100 * high + 0.25, 2, "95% interval", **SMALL)
     title = f"Mean of all: {mean:.1f}".replace("-", "−")
     style.style_axes(result, title, "difference in points").set_ylim(2.7, -0.7)

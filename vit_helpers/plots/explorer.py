@@ -14,7 +14,10 @@ from vit_helpers.plots.inspection import TOP, draw_map, frame_query
 
 Query = tuple[int, int] | None  # (row, column) of a patch, or None for the class token
 Maps = Callable[[int, Query], Tensor]  # of a block and a query: (B, h, rows, cols)
-ARCS = ((0.46, 0.31, 0.16, -150, 75), (0.46, 0.66, 0.19, -75, 155))  # of a drawn 3: center x, y, radius, angles in degrees
+ARCS = (
+    (0.46, 0.31, 0.16, -150, 75),
+    (0.46, 0.66, 0.19, -75, 155),
+)  # of a drawn 3: center x, y, radius, angles in degrees
 A_THREE = [
     [round(x + radius * cos(radians(angle)), 3), round(y + radius * sin(radians(angle)), 3)]
     for x, y, radius, first, last in ARCS
@@ -23,7 +26,13 @@ A_THREE = [
 
 
 def draw_choice(
-    images: Tensor, maps: Maps, patch_size: int, image: int = 0, block: int = 0, head: int = 0, query: Query = None
+    images: Tensor,
+    maps: Maps,
+    patch_size: int,
+    image: int = 0,
+    block: int = 0,
+    head: int = 0,
+    query: Query = None,
 ) -> Figure:
     """One head of a block for an image, large, and beside it all images and all heads of the block, the chosen ones framed.
 
@@ -32,7 +41,9 @@ def draw_choice(
     """
     each = maps(block, query)[image]  # (h, rows, cols)
     count = max(len(images), len(each))
-    fig, axes = style.new_figure(9, 3.3, nrows=2, ncols=2 + count, width_ratios=[1.6, 1.6] + [1] * count)
+    fig, axes = style.new_figure(
+        9, 3.3, nrows=2, ncols=2 + count, width_ratios=[1.6, 1.6] + [1] * count
+    )
     spec = axes[0, 0].get_gridspec()
     for ax in axes[:, :2].flat:
         ax.remove()
@@ -66,7 +77,9 @@ def name_choice(block: int, head: int, query: Query) -> str:
     return f"Block {block + 1}, head {head + 1}, query: {who}"
 
 
-def tell_choice(maps: Maps, image: int = 0, block: int = 0, head: int = 0, query: Query = None) -> str:
+def tell_choice(
+    maps: Maps, image: int = 0, block: int = 0, head: int = 0, query: Query = None
+) -> str:
     """The alt text of that picture, with the largest weight and its place, counted from 1"""
     weights = maps(block, query)[image, head]
     row, col = divmod(weights.argmax().item(), weights.shape[1])
@@ -74,7 +87,9 @@ def tell_choice(maps: Maps, image: int = 0, block: int = 0, head: int = 0, query
     return f"{name_choice(block, head, query)}: the largest weight, {weights.max():.2f}, is on the patch in {where}."
 
 
-def draw_reading(ink: Tensor, pixels: Tensor, patch_size: int, probabilities: Tensor, names: Sequence[str]) -> Figure:
+def draw_reading(
+    ink: Tensor, pixels: Tensor, patch_size: int, probabilities: Tensor, names: Sequence[str]
+) -> Figure:
     """A drawing, the pixels that the model gets with the cuts between patches, and a bar for each class.
 
     ink: (H, W) and pixels: (S, S), from 0 for paper to 1 for ink;  probabilities: (K,);  names: of the K classes
@@ -82,13 +97,20 @@ def draw_reading(ink: Tensor, pixels: Tensor, patch_size: int, probabilities: Te
     fig, (left, middle, right) = style.new_figure(9, 3.1, ncols=3)
     draw_image(1 - ink[None], left, "a drawing")
     size = len(pixels)
-    draw_grid(draw_image(1 - pixels[None], middle, f"its {size} x {size} pixels"), (size, size), patch_size, style.PATCH)
+    draw_grid(
+        draw_image(1 - pixels[None], middle, f"its {size} x {size} pixels"),
+        (size, size),
+        patch_size,
+        style.PATCH,
+    )
     for ax in (left, middle):
         ax.set_axis_on()
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set(visible=True, color=style.LINE)
     bars = right.barh(range(len(names)), probabilities, color=style.SERIES[0])
-    right.bar_label(bars, [f"{p:.2f}" for p in probabilities.tolist()], padding=3, fontsize=style.TEXT_SIZE - 1)
+    right.bar_label(
+        bars, [f"{p:.2f}" for p in probabilities.tolist()], padding=3, fontsize=style.TEXT_SIZE - 1
+    )
     style.style_axes(right, "probabilities")
     right.set(yticks=range(len(names)), yticklabels=names, xlim=(0, 1.2), xticks=[])
     right.spines.bottom.set_visible(False)
@@ -100,8 +122,12 @@ def draw_stroke(points: list[list[float]], side: int = 280, pen: int = 22) -> Te
     """A line through points, from 0 to 1, as a round pen of this width in pixels draws it: (side, side), 0 paper to 1 ink"""
     ends = side * torch.tensor(points)
     start, along = ends[:-1], ends.diff(dim=0)
-    pixels = torch.cartesian_prod(*2 * [torch.arange(side) + 0.5]).flip(1)  # (side * side, 2), x first
-    part = ((pixels[:, None] - start) * along).sum(-1) / along.square().sum(-1)  # of the way to each next point
+    pixels = torch.cartesian_prod(*2 * [torch.arange(side) + 0.5]).flip(
+        1
+    )  # (side * side, 2), x first
+    part = ((pixels[:, None] - start) * along).sum(-1) / along.square().sum(
+        -1
+    )  # of the way to each next point
     nearest = start + part.clamp(0, 1)[..., None] * along
     distance = (pixels[:, None] - nearest).norm(dim=-1).amin(dim=1)
     return (pen / 2 + 0.5 - distance).clamp(0, 1).reshape(side, side)

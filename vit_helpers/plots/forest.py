@@ -35,7 +35,9 @@ def draw_forest(
     texts  : {name: text at the right}, below a heading;  before: {name: another difference}, a cross below the line
     """
     ax = style.new_axes(None, 9, (0.44 if before else 0.36) * len(effects) + 1.4)
-    rows = (100 * effects[["difference", "low", "high", "seeds", "images"]]).sort_values("difference", ascending=False)
+    rows = (100 * effects[["difference", "low", "high", "seeds", "images"]]).sort_values(
+        "difference", ascending=False
+    )
     ax.axvline(0, color=style.LINE, linewidth=1)
     for y, (name, row) in enumerate(rows.iterrows()):
         draw_line(ax, y, row, limits, str(name) in passes, 0.2 if before else 0.26)
@@ -53,15 +55,30 @@ def draw_forest(
     for label, look in MARKS.items():
         ax.plot([], [], label=label, **look)
     if before:
-        ax.plot([], [], "x", color=style.TEXT, markersize=6, markeredgewidth=2, label="at the baseline's rate")
+        ax.plot(
+            [],
+            [],
+            "x",
+            color=style.TEXT,
+            markersize=6,
+            markeredgewidth=2,
+            label="at the baseline's rate",
+        )
     figure: Any = ax.figure
     columns = 3 if before else 4
-    figure.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="outside lower center", ncols=columns)
+    figure.legend(
+        frameon=False, fontsize=style.TEXT_SIZE - 1, loc="outside lower center", ncols=columns
+    )
     return style.style_axes(ax, title, "difference from the baseline in points of accuracy")
 
 
 def draw_line(
-    ax: Axes, y: float, row: Mapping[str, float], limits: tuple[float, float], passes: bool, aside: float = 0.26
+    ax: Axes,
+    y: float,
+    row: Mapping[str, float],
+    limits: tuple[float, float],
+    passes: bool,
+    aside: float = 0.26,
 ) -> None:
     """One change of a forest plot: its interval with the mean, the error of the seeds above it, that of the images below.
 
@@ -71,7 +88,9 @@ def draw_line(
     color, mean = style.SERIES[2] if passes else style.LINE, row["difference"]
     ends = [min(max(x, left), right) for x in (row["low"], row["high"])]
     ax.plot(ends, [y, y], color=color, linewidth=2, solid_capstyle="butt")
-    for x, inside, beyond in zip(ends, (row["low"] >= left, row["high"] <= right), "<>", strict=True):
+    for x, inside, beyond in zip(
+        ends, (row["low"] >= left, row["high"] <= right), "<>", strict=True
+    ):
         if inside:
             ax.plot(x, y, "|", color=color, markersize=9, markeredgewidth=2)
         else:
@@ -80,7 +99,14 @@ def draw_line(
         parts = [min(max(x, left), right) for x in (mean - error, mean + error)]
         ax.plot(parts, [y + side] * 2, color=shade, linewidth=4, solid_capstyle="butt")
     if left < mean < right:
-        ax.plot(mean, y, "s" if passes else "o", color=color, mfc=color if passes else "white", markersize=7)
+        ax.plot(
+            mean,
+            y,
+            "s" if passes else "o",
+            color=color,
+            mfc=color if passes else "white",
+            markersize=7,
+        )
         return
     edge = left if mean < 0 else right
     ax.plot(edge, y, "<" if mean < 0 else ">", color=color, markersize=10, clip_on=False)
@@ -99,7 +125,12 @@ def draw_cross(ax: Axes, y: float, x: float, limits: tuple[float, float]) -> Non
 def number_beside(ax: Axes, x: float, y: float, number: float) -> None:
     """The number of a mark at the edge of the axis, to the right of x at the left edge, and to its left at the right one"""
     aside, side = (10, "left") if number < 0 else (-10, "right")
-    where: dict[str, Any] = {"va": "center", "ha": side, "textcoords": "offset points", "color": style.TEXT}
+    where: dict[str, Any] = {
+        "va": "center",
+        "ha": side,
+        "textcoords": "offset points",
+        "color": style.TEXT,
+    }
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     text = f"{number:+.0f}".replace("-", "−")
     ax.annotate(text, (x, y), (aside, 0), fontsize=style.TEXT_SIZE - 1, bbox=ground, **where)

@@ -32,7 +32,10 @@ def draw_image(image: Tensor, ax: Axes | None = None, title: str | None = None) 
 
 
 def draw_image_grid(
-    images: Sequence[Tensor] | Tensor, titles: Sequence[str] | None = None, columns: int = 8, numbered: bool = False
+    images: Sequence[Tensor] | Tensor,
+    titles: Sequence[str] | None = None,
+    columns: int = 8,
+    numbered: bool = False,
 ) -> Figure:
     """Many images side by side on a new figure, which is returned.
 
@@ -54,7 +57,9 @@ def draw_image_grid(
         for col, ax in enumerate(axes[0]):
             ax.set_title(f"column {col}", **look)
         for row, ax in enumerate(axes[:, 0]):
-            ax.text(-0.1, 0.5, f"row {row}", ha="right", va="center", transform=ax.transAxes, **look)
+            ax.text(
+                -0.1, 0.5, f"row {row}", ha="right", va="center", transform=ax.transAxes, **look
+            )
     return fig
 
 
@@ -64,9 +69,19 @@ def mark_wrong(fig: Figure, wrong: Sequence[bool]) -> None:
         if is_wrong:
             first, *rest = ax.get_title().split("\n")
             ax.set_title(
-                "\n".join([f"{first} ×", *rest]), fontsize=style.TEXT_SIZE + 1, color=style.SERIES[2], weight="bold"
+                "\n".join([f"{first} ×", *rest]),
+                fontsize=style.TEXT_SIZE + 1,
+                color=style.SERIES[2],
+                weight="bold",
             )
-            draw_box(ax, (0, 0, 1, 1), style.SERIES[2], linewidth=4, transform=ax.transAxes, clip_on=False)
+            draw_box(
+                ax,
+                (0, 0, 1, 1),
+                style.SERIES[2],
+                linewidth=4,
+                transform=ax.transAxes,
+                clip_on=False,
+            )
 
 
 def draw_grid(ax: Axes, image_size: tuple[int, int], patch_size: int, color: str = "white") -> Axes:
@@ -80,7 +95,11 @@ def draw_grid(ax: Axes, image_size: tuple[int, int], patch_size: int, color: str
 
 
 def draw_over(
-    image: Tensor, heat: Tensor, ax: Axes | None = None, title: str | None = None, top: float | None = None
+    image: Tensor,
+    heat: Tensor,
+    ax: Axes | None = None,
+    title: str | None = None,
+    top: float | None = None,
 ) -> tuple[Axes, AxesImage]:
     """A map of magnitudes as a veil over an image in light gray.
 
@@ -119,7 +138,11 @@ def draw_squares(
         side = min(max(weight, 0) / top, 1) ** 0.5
         corner = ((col + 0.5 - side / 2) * width - 0.5, (row + 0.5 - side / 2) * height - 0.5)
         edge = 0 if alpha < 1 and side < 0.35 else 0.8
-        look = {"facecolor": to_rgba(style.SERIES[2], alpha), "edgecolor": "white", "linewidth": edge}
+        look = {
+            "facecolor": to_rgba(style.SERIES[2], alpha),
+            "edgecolor": "white",
+            "linewidth": edge,
+        }
         ax.add_patch(Rectangle(corner, side * width, side * height, **look))
     return ax
 
@@ -145,7 +168,10 @@ def draw_bars(
     colors = [style.SERIES[0] if i == chosen else style.LINE for i in range(len(values))]
     ax.barh(range(len(values)), values, color=colors)
     if chosen is not None:
-        place, look = values[chosen] + 0.03, {"va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
+        place, look = (
+            values[chosen] + 0.03,
+            {"va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT},
+        )
         ax.text(place, chosen, f"{values[chosen]:.2f}", **look)
     ax.set_yticks(range(len(values)), labels)
     ax.set_xlim(0, 1)
@@ -153,10 +179,14 @@ def draw_bars(
     return style.style_axes(ax, title, "probability")
 
 
-def draw_box(ax: Axes, box: tuple[float, float, float, float], color: str, **style: Any) -> Rectangle:
+def draw_box(
+    ax: Axes, box: tuple[float, float, float, float], color: str, **style: Any
+) -> Rectangle:
     """A rectangle without filling: box = (left, bottom, width, height) in the axes' data units"""
     left, bottom, width, height = box
-    return ax.add_patch(Rectangle((left, bottom), width, height, fill=False, edgecolor=color, **style))
+    return ax.add_patch(
+        Rectangle((left, bottom), width, height, fill=False, edgecolor=color, **style)
+    )
 
 
 def color_bar(

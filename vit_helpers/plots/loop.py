@@ -13,7 +13,10 @@ from torch import Tensor
 from vit_helpers.plots import style
 from vit_helpers.plots.images import draw_image
 
-WIDTH, HEIGHT = 900, 390  # in hundredths of an inch, the unit of every length in the picture of the loop
+WIDTH, HEIGHT = (
+    900,
+    390,
+)  # in hundredths of an inch, the unit of every length in the picture of the loop
 SIZE = 11  # points
 FORWARD, BACKWARD, UPDATE = style.SERIES[0], style.SERIES[2], style.TEXT
 BOXES = (  # left, bottom, width, text, color of the edge; all are 60 high
@@ -62,7 +65,12 @@ def draw_loop(images: Tensor, labels: Sequence[int], factors: Sequence[float]) -
     write(ax, 68, 363, f"labels {', '.join(map(str, labels))}")
     write(ax, 68, 195, "images\n(B, C, H, W)")
     for x, y, width, text, color in BOXES:
-        look = {"boxstyle": "round,pad=0,rounding_size=6", "facecolor": "white", "edgecolor": color, "linewidth": 1.6}
+        look = {
+            "boxstyle": "round,pad=0,rounding_size=6",
+            "facecolor": "white",
+            "edgecolor": color,
+            "linewidth": 1.6,
+        }
         ax.add_patch(FancyBboxPatch((x, y), width, 60, **look))
         write(ax, x + width / 2, y + 30, text)
     for row in range(4):
@@ -95,14 +103,26 @@ def inset(fig: Figure, x: float, y: float, width: float, height: float) -> Axes:
 def write(ax: Axes, x: float, y: float, text: str, **look: Any) -> None:
     """A text around its middle"""
     ax.text(
-        x, y, text, **{"ha": "center", "va": "center", "fontsize": SIZE, "color": style.TEXT, "linespacing": 1.15} | look
+        x,
+        y,
+        text,
+        **{
+            "ha": "center",
+            "va": "center",
+            "fontsize": SIZE,
+            "color": style.TEXT,
+            "linespacing": 1.15,
+        }
+        | look,
     )
 
 
 def number_of(ax: Axes, x: float, y: float, number: int, color: str) -> None:
     """The number of a line of code in a disk"""
     disk = {"boxstyle": "circle,pad=0.25", "facecolor": color, "edgecolor": "white"}
-    write(ax, x, y, str(number), color="white", weight="bold", fontsize=SIZE - 1, zorder=5, bbox=disk)
+    write(
+        ax, x, y, str(number), color="white", weight="bold", fontsize=SIZE - 1, zorder=5, bbox=disk
+    )
 
 
 def draw_arrow(ax: Axes, points: Sequence[tuple[float, float]], number: int, color: str) -> None:
@@ -110,10 +130,19 @@ def draw_arrow(ax: Axes, points: Sequence[tuple[float, float]], number: int, col
     dashes = "--" if color == BACKWARD else "-"
     *_, last, end = points
     ax.plot(*zip(*points[:-1], strict=True), color=color, linewidth=1.8, linestyle=dashes)
-    look = {"arrowstyle": "-|>", "mutation_scale": 13, "shrinkA": 0, "shrinkB": 0, "linewidth": 1.8, "linestyle": dashes}
+    look = {
+        "arrowstyle": "-|>",
+        "mutation_scale": 13,
+        "shrinkA": 0,
+        "shrinkB": 0,
+        "linewidth": 1.8,
+        "linestyle": dashes,
+    }
     ax.add_patch(FancyArrowPatch(last, end, color=color, **look))
     (x1, y1), (x2, y2) = points[0], points[1]
-    up = 0 if abs(x1 - x2) < abs(y1 - y2) or len(points) > 2 else 17  # beside a short arrow there is no place on it
+    up = (
+        0 if abs(x1 - x2) < abs(y1 - y2) or len(points) > 2 else 17
+    )  # beside a short arrow there is no place on it
     number_of(ax, (x1 + x2) / 2, (y1 + y2) / 2 + up, number, color)
 
 
@@ -130,29 +159,54 @@ def draw_factors(fig: Figure, ax: Axes, factors: Sequence[float]) -> None:
 
 
 def draw_paths(
-    paths: Mapping[str, Tensor], curvature: tuple[float, float], ax: Axes | None = None, title: str | None = None
+    paths: Mapping[str, Tensor],
+    curvature: tuple[float, float],
+    ax: Axes | None = None,
+    title: str | None = None,
 ) -> Axes:
     """Where optimizers go on the loss (a x² + b y²) / 2, over its contours.  paths: {name: (steps, 2)};  curvature: a, b"""
     ax = style.new_axes(ax, 5, 4.2)
     a, b = curvature
-    x, y = torch.meshgrid(torch.linspace(-1.35, 0.75, 120), torch.linspace(-0.95, 1.15, 120), indexing="xy")
+    x, y = torch.meshgrid(
+        torch.linspace(-1.35, 0.75, 120), torch.linspace(-0.95, 1.15, 120), indexing="xy"
+    )
     loss = (a * x**2 + b * y**2) / 2
-    ax.contour(x, y, loss, levels=[0.01, 0.05, 0.2, 0.6, 1.4, 2.8, 5], colors="#CCCCCC", linewidths=0.8)
+    ax.contour(
+        x, y, loss, levels=[0.01, 0.05, 0.2, 0.6, 1.4, 2.8, 5], colors="#CCCCCC", linewidths=0.8
+    )
     looks = (("o", ":", style.SERIES[1]), ("s", "--", style.SERIES[2]), ("^", "-", style.SERIES[0]))
     for (name, path), (marker, dash, color) in zip(paths.items(), looks, strict=False):
-        ax.plot(*path.T, dash, marker=marker, markersize=4.5, linewidth=1.5, color=color, label=name)
+        ax.plot(
+            *path.T, dash, marker=marker, markersize=4.5, linewidth=1.5, color=color, label=name
+        )
     ax.plot(0, 0, "*", color=style.TEXT, markersize=13)
     ax.text(0.07, 0.06, "minimum", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
     ax.set_aspect("equal")  # so that equal steps in both weights are drawn at 45 degrees
-    ax.legend(fontsize=style.TEXT_SIZE - 1, loc="upper right", handlelength=2.5, frameon=False, borderaxespad=0)
+    ax.legend(
+        fontsize=style.TEXT_SIZE - 1,
+        loc="upper right",
+        handlelength=2.5,
+        frameon=False,
+        borderaxespad=0,
+    )
     return style.style_axes(ax, title, "first weight", "second weight")
 
 
-def draw_spectra(spectra: Mapping[str, Tensor], ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_spectra(
+    spectra: Mapping[str, Tensor], ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """Singular values of some matrices, from the largest, on a logarithmic scale.  spectra: {name: (n,)}"""
     ax = style.new_axes(ax, 5, 3)
     looks = (("o", ":", style.SERIES[2]), ("^", "-", style.SERIES[0]))
     for (name, values), (marker, dash, color) in zip(spectra.items(), looks, strict=False):
-        ax.semilogy(range(1, len(values) + 1), values, dash, marker=marker, markersize=3, color=color, label=name)
+        ax.semilogy(
+            range(1, len(values) + 1),
+            values,
+            dash,
+            marker=marker,
+            markersize=3,
+            color=color,
+            label=name,
+        )
     ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower left")
     return style.style_axes(ax, title, "rank, from the largest", "singular value")

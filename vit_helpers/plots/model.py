@@ -17,9 +17,21 @@ from vit_helpers.plots.images import draw_box, draw_grid, draw_image, draw_squar
 
 WIDTH, HEIGHT = 9.0, 4.85  # of the picture of the model, in inches, like every length in it
 TOP, TALL = 1.12, 2.72  # where the row of pictures starts below the upper edge, and how tall it is
-CLASS_ROW, SLIT = 0.26, 0.06  # the row of the class token is taller than the others, and stands a little apart
-BARS = TOP + CLASS_ROW + SLIT + 0.16  # where the bars of the classes start, below the word "softmax"
-LEFT = {"image": 0.08, "patches": 1.43, "tokens": 3.40, "blocks": 4.50, "features": 6.46, "classes": 7.93}
+CLASS_ROW, SLIT = (
+    0.26,
+    0.06,
+)  # the row of the class token is taller than the others, and stands a little apart
+BARS = (
+    TOP + CLASS_ROW + SLIT + 0.16
+)  # where the bars of the classes start, below the word "softmax"
+LEFT = {
+    "image": 0.08,
+    "patches": 1.43,
+    "tokens": 3.40,
+    "blocks": 4.50,
+    "features": 6.46,
+    "classes": 7.93,
+}
 WIDE = {
     "image": 1.0,
     "patches": 1.05,
@@ -30,7 +42,9 @@ WIDE = {
 }
 SPREAD = 3.0  # the scale of tokens and features runs from -SPREAD to SPREAD
 STRONG = 0.25  # the attention weight that is drawn darkest
-SIGNED = plt.get_cmap(style.SIGNED, 25)  # few steps, so that a stored picture with its 256 colors keeps all of them
+SIGNED = plt.get_cmap(
+    style.SIGNED, 25
+)  # few steps, so that a stored picture with its 256 colors keeps all of them
 VEIL = style.VEIL.resampled(16)
 
 
@@ -46,7 +60,11 @@ class Pass(NamedTuple):
 
 
 def draw_model(
-    stages: Pass, patch_size: int, class_names: Sequence[str], title: str = "", notes: Mapping[str, str] | None = None
+    stages: Pass,
+    patch_size: int,
+    class_names: Sequence[str],
+    title: str = "",
+    notes: Mapping[str, str] | None = None,
 ) -> Figure:
     """One image on its way through a ViT, with the shape at every stage; returns the figure.
 
@@ -55,17 +73,30 @@ def draw_model(
     fig = Figure(figsize=(WIDTH, HEIGHT), facecolor="white")
     write(fig, 0.08, 0.2, title, ha="left", fontsize=style.TEXT_SIZE + 1)
     (C, H, W), (N, length), (T, D) = stages.image.shape, stages.patches.shape, stages.tokens.shape
-    names = {"image": ("C, H, W", (C, H, W)), "patches": ("N, C·P·P", (N, length)), "tokens": ("T, D", (T, D))}
+    names = {
+        "image": ("C, H, W", (C, H, W)),
+        "patches": ("N, C·P·P", (N, length)),
+        "tokens": ("T, D", (T, D)),
+    }
     names |= {"features": ("T, D", (T, D)), "classes": ("K", (len(stages.probabilities),))}
     for name, (letters, shape) in names.items():
         write_shape(fig, name, letters, shape)
     square = (TALL - WIDE["image"]) / 2 + TOP
-    draw_grid(draw_image(stages.image, axes(fig, "image", square, WIDE["image"])), (H, W), patch_size, style.PATCH)
-    draw_patches(axes(fig, "patches", square, WIDE["patches"]), stages.patches, C, patch_size, (H, W))
+    draw_grid(
+        draw_image(stages.image, axes(fig, "image", square, WIDE["image"])),
+        (H, W),
+        patch_size,
+        style.PATCH,
+    )
+    draw_patches(
+        axes(fig, "patches", square, WIDE["patches"]), stages.patches, C, patch_size, (H, W)
+    )
     draw_tokens(fig, "tokens", stages.tokens)
     draw_blocks(fig, stages.weights)
     draw_tokens(fig, "features", stages.features)
-    draw_probabilities(axes(fig, "classes", BARS, TOP + TALL - BARS), stages.probabilities, class_names)
+    draw_probabilities(
+        axes(fig, "classes", BARS, TOP + TALL - BARS), stages.probabilities, class_names
+    )
     write_joints(fig, N)
     draw_scales(fig)
     for name, text in (notes or {}).items():
@@ -75,14 +106,33 @@ def draw_model(
 
 def axes(fig: Figure, name: str, top: float, tall: float) -> Axes:
     """Axes of a stage, whose left end and width are known, from this height down"""
-    return style.hide_axes(fig.add_axes((LEFT[name] / WIDTH, 1 - (top + tall) / HEIGHT, WIDE[name] / WIDTH, tall / HEIGHT)))
+    return style.hide_axes(
+        fig.add_axes(
+            (LEFT[name] / WIDTH, 1 - (top + tall) / HEIGHT, WIDE[name] / WIDTH, tall / HEIGHT)
+        )
+    )
 
 
 def write(
-    fig: Figure, x: float, y: float, text: str, ha: str = "center", fontsize: float = style.TEXT_SIZE - 1, **look: str
+    fig: Figure,
+    x: float,
+    y: float,
+    text: str,
+    ha: str = "center",
+    fontsize: float = style.TEXT_SIZE - 1,
+    **look: str,
 ) -> None:
     """A text whose middle is so many inches from the left and from the top"""
-    fig.text(x / WIDTH, 1 - y / HEIGHT, text, ha=ha, va="center", fontsize=fontsize, color=style.TEXT, **look)
+    fig.text(
+        x / WIDTH,
+        1 - y / HEIGHT,
+        text,
+        ha=ha,
+        va="center",
+        fontsize=fontsize,
+        color=style.TEXT,
+        **look,
+    )
 
 
 def write_shape(fig: Figure, name: str, letters: str, shape: tuple[int, ...]) -> None:
@@ -93,7 +143,9 @@ def write_shape(fig: Figure, name: str, letters: str, shape: tuple[int, ...]) ->
     write(fig, middle, 4.46, f"({numbers})")
 
 
-def draw_patches(ax: Axes, patches: Tensor, channels: int, patch_size: int, image_size: tuple[int, int]) -> None:
+def draw_patches(
+    ax: Axes, patches: Tensor, channels: int, patch_size: int, image_size: tuple[int, int]
+) -> None:
     """The patches, moved apart, in their places"""
     H, W = image_size
     P, gap = patch_size, 0.35 * patch_size
@@ -110,10 +162,15 @@ def draw_patches(ax: Axes, patches: Tensor, channels: int, patch_size: int, imag
 def draw_tokens(fig: Figure, name: str, tokens: Tensor) -> None:
     """Tokens as rows of colors: the class token in a row of its own, the patches below it"""
     below = TALL - CLASS_ROW - SLIT
-    parts = ((tokens[:1], TOP, CLASS_ROW, style.CLASS_TOKEN), (tokens[1:], TOP + CLASS_ROW + SLIT, below, style.PATCH))
+    parts = (
+        (tokens[:1], TOP, CLASS_ROW, style.CLASS_TOKEN),
+        (tokens[1:], TOP + CLASS_ROW + SLIT, below, style.PATCH),
+    )
     for rows, top, tall, color in parts:
         ax = axes(fig, name, top, tall)
-        ax.imshow(rows, cmap=SIGNED, vmin=-SPREAD, vmax=SPREAD, aspect="auto", interpolation="nearest")
+        ax.imshow(
+            rows, cmap=SIGNED, vmin=-SPREAD, vmax=SPREAD, aspect="auto", interpolation="nearest"
+        )
         draw_box(ax, (-0.5, -0.5, rows.shape[1], len(rows)), color, linewidth=2, clip_on=False)
 
 
@@ -124,8 +181,13 @@ def draw_blocks(fig: Figure, weights: Sequence[Tensor]) -> None:
     wide, gap = (0.82, 0.12) if len(shown) > 1 else (WIDE["blocks"], 0)
     for place, (i, maps) in enumerate(shown):
         left = place * (wide + gap)
-        corner, look = (left + 0.02, 0.02), {"boxstyle": "round,pad=0,rounding_size=0.08", "facecolor": "#F7F7F7"}
-        ax.add_patch(FancyBboxPatch(corner, wide - 0.04, TALL - 0.04, edgecolor=style.TEXT, zorder=0, **look))
+        corner, look = (
+            (left + 0.02, 0.02),
+            {"boxstyle": "round,pad=0,rounding_size=0.08", "facecolor": "#F7F7F7"},
+        )
+        ax.add_patch(
+            FancyBboxPatch(corner, wide - 0.04, TALL - 0.04, edgecolor=style.TEXT, zorder=0, **look)
+        )
         draw_block(fig, ax, left + wide / 2, f"block {i + 1}", maps.mean(dim=0))
     ax.set(xlim=(0, WIDE["blocks"]), ylim=(TALL, 0), aspect="auto")
     middle, hidden = LEFT["blocks"] + WIDE["blocks"] / 2, len(weights) - len(shown)
@@ -136,14 +198,21 @@ def draw_blocks(fig: Figure, weights: Sequence[Tensor]) -> None:
 
 def draw_block(fig: Figure, ax: Axes, middle: float, name: str, weights: Tensor) -> None:
     """The parts of a block: a table of attention weights (T, T), and an MLP that widens D to 4 D and narrows it again"""
-    labels = ((0.2, name, "bold"), (0.46, "attention", "normal"), (1.58, "MLP", "normal"), (2.56, "D  4D  D", "normal"))
+    labels = (
+        (0.2, name, "bold"),
+        (0.46, "attention", "normal"),
+        (1.58, "MLP", "normal"),
+        (2.56, "D  4D  D", "normal"),
+    )
     for y, text, weight in labels:
         write(fig, LEFT["blocks"] + middle, TOP + y, text, weight=weight)
     extent = (middle - 0.36, middle + 0.36, 1.34, 0.62)
     ax.imshow(weights, cmap=VEIL, vmin=0, vmax=STRONG, extent=extent, interpolation="nearest")
     draw_box(ax, (middle - 0.36, 0.62, 0.72, 0.72), style.LINE, linewidth=1)
     corners = [(-0.28, 1.99), (0, 1.74), (0.28, 1.99), (0.28, 2.17), (0, 2.42), (-0.28, 2.17)]
-    ax.add_patch(Polygon([(middle + x, y) for x, y in corners], facecolor=style.MUTED, edgecolor="none"))
+    ax.add_patch(
+        Polygon([(middle + x, y) for x, y in corners], facecolor=style.MUTED, edgecolor="none")
+    )
     for x, low, high in ((-0.28, 1.99, 2.17), (0, 1.74, 2.42), (0.28, 1.99, 2.17)):
         ax.plot([middle + x] * 2, [low, high], color=style.LINE, linewidth=5, solid_capstyle="butt")
 
@@ -156,8 +225,22 @@ def draw_probabilities(ax: Axes, probabilities: Tensor, class_names: Sequence[st
         ax.barh(i, value, color=style.SERIES[0] if i == best else style.LINE, height=0.75)
         right = value > 0.6  # too long a bar for its value to stand behind it
         look = {"ha": "right" if right else "left", "va": "center", "fontsize": style.TEXT_SIZE - 1}
-        ax.text(value - 0.03 if right else value + 0.04, i, f"{value:.2f}", color="white" if right else style.TEXT, **look)
-        ax.text(-0.06, i, class_names[i], ha="right", va="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
+        ax.text(
+            value - 0.03 if right else value + 0.04,
+            i,
+            f"{value:.2f}",
+            color="white" if right else style.TEXT,
+            **look,
+        )
+        ax.text(
+            -0.06,
+            i,
+            class_names[i],
+            ha="right",
+            va="center",
+            fontsize=style.TEXT_SIZE - 1,
+            color=style.TEXT,
+        )
     ax.set_xlim(0, 1)
     ax.set_ylim(len(values) - 0.5, -0.5)
     ax.axvline(0, color=style.TEXT, linewidth=1)
@@ -190,11 +273,24 @@ def write_joints(fig: Figure, N: int) -> None:
 
 def draw_scales(fig: Figure) -> None:
     """What the colors mean: numbers with a sign in tokens and features, attention weights in blocks"""
-    both = ((2.1, SIGNED, -SPREAD, SPREAD, "tokens, features:"), (6.4, VEIL, 0, STRONG, "attention weights:"))
+    both = (
+        (2.1, SIGNED, -SPREAD, SPREAD, "tokens, features:"),
+        (6.4, VEIL, 0, STRONG, "attention weights:"),
+    )
     for left, colors, low, high, name in both:
-        ax = fig.add_axes((left / WIDTH, 0.08 / HEIGHT, 1.1 / WIDTH, 0.13 / HEIGHT), label="<colorbar>")
-        fig.colorbar(ScalarMappable(Normalize(low, high), colors), cax=ax, orientation="horizontal", ticks=[])
-        write(fig, left - 0.08, HEIGHT - 0.145, f"{name} {'≤ −' if low else ''}{abs(low):g}", ha="right")
+        ax = fig.add_axes(
+            (left / WIDTH, 0.08 / HEIGHT, 1.1 / WIDTH, 0.13 / HEIGHT), label="<colorbar>"
+        )
+        fig.colorbar(
+            ScalarMappable(Normalize(low, high), colors), cax=ax, orientation="horizontal", ticks=[]
+        )
+        write(
+            fig,
+            left - 0.08,
+            HEIGHT - 0.145,
+            f"{name} {'≤ −' if low else ''}{abs(low):g}",
+            ha="right",
+        )
         write(fig, left + 1.18, HEIGHT - 0.145, f"≥ {high:g}", ha="left")
 
 
@@ -213,10 +309,22 @@ def arrow(fig: Figure, left: float, right: float, height: float, text: str = "")
     """A thin arrow from left to right, named above, in parts of the figure's width and height"""
     fig.add_artist(
         FancyArrowPatch(
-            (left, height), (right, height), transform=fig.transFigure, arrowstyle="-|>", mutation_scale=12, color=style.LINE
+            (left, height),
+            (right, height),
+            transform=fig.transFigure,
+            arrowstyle="-|>",
+            mutation_scale=12,
+            color=style.LINE,
         )
     )
-    fig.text((left + right) / 2, height + 0.03, text, ha="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
+    fig.text(
+        (left + right) / 2,
+        height + 0.03,
+        text,
+        ha="center",
+        fontsize=style.TEXT_SIZE - 1,
+        color=style.TEXT,
+    )
 
 
 def draw_cuts(image: Tensor, owner: Tensor, ax: Axes, title: str, chosen: int) -> Axes:
@@ -227,7 +335,9 @@ def draw_cuts(image: Tensor, owner: Tensor, ax: Axes, title: str, chosen: int) -
     draw_image(0.6 + 0.4 * image.mean(dim=0, keepdim=True), ax, title)
     H, W = owner.shape
     for y, x in (owner == chosen).nonzero().tolist():
-        ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=style.PATCH, alpha=0.65, linewidth=0))
+        ax.add_patch(
+            Rectangle((x - 0.5, y - 0.5), 1, 1, color=style.PATCH, alpha=0.65, linewidth=0)
+        )
     for y in range(H):
         for x in range(W):
             if x and owner[y, x] != owner[y, x - 1]:
@@ -236,24 +346,50 @@ def draw_cuts(image: Tensor, owner: Tensor, ax: Axes, title: str, chosen: int) -
                 ax.plot([x - 0.5, x + 0.5], [y - 0.5, y - 0.5], color=style.TEXT, linewidth=1.5)
     for number in owner.unique().tolist():
         y, x = (owner == number).nonzero().float().mean(dim=0).tolist()
-        ax.text(x, y, f"{number:.0f}", ha="center", va="center", fontsize=style.TEXT_SIZE, color=style.TEXT)
+        ax.text(
+            x,
+            y,
+            f"{number:.0f}",
+            ha="center",
+            va="center",
+            fontsize=style.TEXT_SIZE,
+            color=style.TEXT,
+        )
     draw_box(ax, (-0.5, -0.5, W, H), style.TEXT, linewidth=1.5)
     return ax
 
 
-def draw_heads(image: Tensor, rows: Mapping[str, Tensor], grid: tuple[int, int], title: str, top: float = 1) -> Figure:
+def draw_heads(
+    image: Tensor, rows: Mapping[str, Tensor], grid: tuple[int, int], title: str, top: float = 1
+) -> Figure:
     """The class token's attention weights in each head as squares over the image, one row for each model.
 
     rows: {name of the model: (h, T) weights, token 0 is the class token};  grid: rows and columns of patches
     """
     h = len(next(iter(rows.values())))
-    fig, panels = style.new_figure(9, 0.9 + 2.05 * len(rows), nrows=len(rows), ncols=h, squeeze=False)
+    fig, panels = style.new_figure(
+        9, 0.9 + 2.05 * len(rows), nrows=len(rows), ncols=h, squeeze=False
+    )
     for (name, weights), line in zip(rows.items(), panels, strict=True):
         for head, ax in enumerate(line):
             of_patches = weights[head, 1:]
-            draw_squares(image, of_patches, grid, ax, f"head {head + 1}, largest {of_patches.max():.2f}", top=top)
+            draw_squares(
+                image,
+                of_patches,
+                grid,
+                ax,
+                f"head {head + 1}, largest {of_patches.max():.2f}",
+                top=top,
+            )
         line[0].text(
-            -0.08, 0.5, name, transform=line[0].transAxes, ha="right", va="center", fontsize=style.TEXT_SIZE, weight="bold"
+            -0.08,
+            0.5,
+            name,
+            transform=line[0].transAxes,
+            ha="right",
+            va="center",
+            fontsize=style.TEXT_SIZE,
+            weight="bold",
         )
     fig.get_layout_engine().set(h_pad=0.1)  # inches, so that the title stands apart from the panels
     fig.suptitle(title, x=0.01, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)

@@ -97,13 +97,34 @@ ARROWS = (  # part, the points of a line that ends in an arrow
     ("head", (468, 53.5), (496, 53.5)),
     ("head", (548, 53.5), (596, 53.5)),
 )
-PICTURE: tuple[tuple[tuple[float, Any], ...], ...] = (  # four patches: (darkness, center and radius, or corners)
-    ((0.2, "ground"), (0.0, (0.35, 0.45, 0.17)), (0.0, (0.56, 0.55, 0.2)), (0.0, (0.72, 0.43, 0.15))),
+PICTURE: tuple[
+    tuple[tuple[float, Any], ...], ...
+] = (  # four patches: (darkness, center and radius, or corners)
+    (
+        (0.2, "ground"),
+        (0.0, (0.35, 0.45, 0.17)),
+        (0.0, (0.56, 0.55, 0.2)),
+        (0.0, (0.72, 0.43, 0.15)),
+    ),
     ((0.2, "ground"), (0.6, (0.55, 0.5, 0.27))),
-    ((0.2, "ground"), (0.55, ((0.15, 0), (0.15, 0.5), (0.85, 0.5), (0.85, 0))), (1.0, ((0, 0.42), (0.5, 0.95), (1, 0.42)))),
-    ((0.2, "ground"), (0.55, ((0.42, 0), (0.42, 0.4), (0.58, 0.4), (0.58, 0))), (0.9, (0.5, 0.6, 0.31))),
+    (
+        (0.2, "ground"),
+        (0.55, ((0.15, 0), (0.15, 0.5), (0.85, 0.5), (0.85, 0))),
+        (1.0, ((0, 0.42), (0.5, 0.95), (1, 0.42))),
+    ),
+    (
+        (0.2, "ground"),
+        (0.55, ((0.42, 0), (0.42, 0.4), (0.58, 0.4), (0.58, 0))),
+        (0.9, (0.5, 0.6, 0.31)),
+    ),
 )
-SCORES = ((2, 0, 1, 3, 1), (1, 4, 3, 2, 0), (0, 3, 4, 0, 1), (1, 0, 1, 4, 2), (0, 1, 0, 2, 4))  # [1][3]: sky and roof, 2
+SCORES = (
+    (2, 0, 1, 3, 1),
+    (1, 4, 3, 2, 0),
+    (0, 3, 4, 0, 1),
+    (1, 0, 1, 4, 2),
+    (0, 1, 0, 2, 4),
+)  # [1][3]: sky and roof, 2
 TOKENS = (style.CLASS_TOKEN, *[style.PATCH] * 4)
 ROWS = (384, 364, 344, 324, 304)  # the middles of the rows of tokens
 
@@ -131,26 +152,50 @@ class _Canvas:
     def text(self, part: str, x: float, y: float, words: str, **options: Any) -> None:
         """A text around its middle, unless told otherwise."""
         middle = "center" if "\n" in words else "center_baseline"
-        look = {"ha": "center", "va": middle, "fontsize": SIZE, "color": self.color(part, style.TEXT, QUIET)}
+        look = {
+            "ha": "center",
+            "va": middle,
+            "fontsize": SIZE,
+            "color": self.color(part, style.TEXT, QUIET),
+        }
         self.ax.text(x, y, words, gid=part, linespacing=1.1, zorder=4, **look | options)
 
     def path(self, part: str, *points: tuple[float, float], width: float = 1.3) -> None:
         """A line through these points that ends in an arrow."""
         *_, last, end = points
         color = self.line(part)
-        self.ax.plot(*zip(*points[:-1], strict=True), color=color, linewidth=width, zorder=2, gid=part)
-        ends = {"arrowstyle": "-|>", "mutation_scale": 9 + 2 * width, "shrinkA": 0, "shrinkB": 0, "linewidth": width}
+        self.ax.plot(
+            *zip(*points[:-1], strict=True), color=color, linewidth=width, zorder=2, gid=part
+        )
+        ends = {
+            "arrowstyle": "-|>",
+            "mutation_scale": 9 + 2 * width,
+            "shrinkA": 0,
+            "shrinkB": 0,
+            "linewidth": width,
+        }
         self.add(part, FancyArrowPatch(last, end, color=color, zorder=2, **ends))
 
     def box(self, part: str, x: float, y: float, width: float, height: float, words: str) -> None:
         """A rounded box with a text: a layer of the network."""
         shape = "round,pad=0,rounding_size=5"
-        look = {"facecolor": self.color(part, tint(BOX, 0.1)), "edgecolor": self.color(part, BOX, style.LINE), "zorder": 3}
+        look = {
+            "facecolor": self.color(part, tint(BOX, 0.1)),
+            "edgecolor": self.color(part, BOX, style.LINE),
+            "zorder": 3,
+        }
         self.add(part, FancyBboxPatch((x, y), width, height, boxstyle=shape, linewidth=1.6, **look))
         if words:
             self.text(part, x + width / 2, y + height / 2, words)
 
-    def cells(self, part: str, x: float, y: float, size: tuple[float, float], colors: Sequence[Sequence[str]]) -> None:
+    def cells(
+        self,
+        part: str,
+        x: float,
+        y: float,
+        size: tuple[float, float],
+        colors: Sequence[Sequence[str]],
+    ) -> None:
         """A table of cells from its upper left corner, a color for each cell."""
         for row, of_row in enumerate(colors):
             for column, color in enumerate(of_row):
@@ -158,9 +203,19 @@ class _Canvas:
                 look = {"facecolor": color, "edgecolor": "white", "linewidth": 0.7, "zorder": 3}
                 self.add(part, Rectangle(corner, *size, **look))
 
-    def tensor(self, part: str, x: float, y: float, size: tuple[float, float], columns: int, colors: Sequence[str]) -> None:
+    def tensor(
+        self,
+        part: str,
+        x: float,
+        y: float,
+        size: tuple[float, float],
+        columns: int,
+        colors: Sequence[str],
+    ) -> None:
         """A table of cells whose rows have one color each, all gray where the part is not in color."""
-        self.cells(part, x, y, size, [[self.color(part, color, GRAY_CELL)] * columns for color in colors])
+        self.cells(
+            part, x, y, size, [[self.color(part, color, GRAY_CELL)] * columns for color in colors]
+        )
 
 
 def draw_overview(here: str | None = None) -> Figure:
@@ -177,7 +232,14 @@ def draw_overview(here: str | None = None) -> Figure:
     ax.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
     ax.set_axis_off()
     canvas = _Canvas(ax, PARTS[here or "model"])
-    for draw in (draw_insets, draw_layers, draw_image_and_tokens, draw_block, draw_head, draw_dot_product):
+    for draw in (
+        draw_insets,
+        draw_layers,
+        draw_image_and_tokens,
+        draw_block,
+        draw_head,
+        draw_dot_product,
+    ):
         draw(canvas)
     if here is not None:
         ground = {"boxstyle": "round,pad=0.2", "facecolor": BOX, "edgecolor": BOX}
@@ -187,17 +249,24 @@ def draw_overview(here: str | None = None) -> Figure:
 
 def tint(color: str, strength: float) -> str:
     """A color mixed with white: 0 is white, 1 is the color itself."""
-    return "#" + "".join(f"{round(255 * (1 - strength + strength * part)):02X}" for part in to_rgb(color))
+    return "#" + "".join(
+        f"{round(255 * (1 - strength + strength * part)):02X}" for part in to_rgb(color)
+    )
 
 
 def draw_insets(canvas: _Canvas) -> None:
     """The frames of the insets, the wedges from what they enlarge, and all titles."""
     for part, ((x, y, width, height), source) in INSETS.items():
-        end = x + width if part == "block" else x  # the wedge of the block comes from above, the others from the left
+        end = (
+            x + width if part == "block" else x
+        )  # the wedge of the block comes from above, the others from the left
         corners = [*source, (end, y + height if part == "block" else y), (x, y + height)]
         look = {"edgecolor": style.LINE, "linewidth": 0.8, "zorder": 3.5}
         canvas.add("wedge", Polygon(corners, facecolor=WEDGE, **look))
-        edge = {"edgecolor": canvas.color(part, BOX, style.LINE), "linewidth": 1.6 if part in canvas.lit else 0.8}
+        edge = {
+            "edgecolor": canvas.color(part, BOX, style.LINE),
+            "linewidth": 1.6 if part in canvas.lit else 0.8,
+        }
         canvas.add(part, Rectangle((x, y), width, height, fill=False, zorder=1, **edge))
     for part, x, y, title, notebooks in TITLES:
         canvas.text(part, x, y, title, ha="left", weight="bold")
@@ -235,7 +304,10 @@ def draw_image_and_tokens(canvas: _Canvas) -> None:
 
 def draw_patch(canvas: _Canvas, part: str, i: int, x: float, y: float, size: float) -> None:
     """One of the four patches of the image, at this lower left corner: sky, sun, roof or tree."""
-    base, frame = canvas.color(part, style.PATCH, "#BBBBBB"), canvas.color(part, style.PATCH, style.LINE)
+    base, frame = (
+        canvas.color(part, style.PATCH, "#BBBBBB"),
+        canvas.color(part, style.PATCH, style.LINE),
+    )
     for darkness, form in PICTURE[i]:
         look = {"facecolor": tint(base, darkness), "zorder": 3}
         if form == "ground":
@@ -243,8 +315,12 @@ def draw_patch(canvas: _Canvas, part: str, i: int, x: float, y: float, size: flo
         elif isinstance(form[0], tuple):
             canvas.add(part, Polygon([(x + size * a, y + size * b) for a, b in form], **look))
         else:
-            canvas.add(part, Circle((x + size * form[0], y + size * form[1]), size * form[2], **look))
-    canvas.add(part, Rectangle((x, y), size, size, fill=False, edgecolor=frame, linewidth=1.4, zorder=3))
+            canvas.add(
+                part, Circle((x + size * form[0], y + size * form[1]), size * form[2], **look)
+            )
+    canvas.add(
+        part, Rectangle((x, y), size, size, fill=False, edgecolor=frame, linewidth=1.4, zorder=3)
+    )
 
 
 def draw_block(canvas: _Canvas) -> None:
@@ -254,10 +330,19 @@ def draw_block(canvas: _Canvas) -> None:
         canvas.path("block", (42, y), (69, y))
         canvas.path("block", (166, y), (185, y))
         canvas.path("block", (235, y), (235, y - 39), (80, y - 39), (53, y - 39))
-        plus = {"facecolor": "white", "edgecolor": canvas.line("block"), "linewidth": 1.5, "zorder": 3}
+        plus = {
+            "facecolor": "white",
+            "edgecolor": canvas.line("block"),
+            "linewidth": 1.5,
+            "zorder": 3,
+        }
         canvas.add("block", Circle((42, y - 39), 10, **plus))
         canvas.text("block", 42, y - 39, "+", fontsize=SIZE + 2, va="center")
-    for shift, words in ((6, ""), (3, ""), (0, "multi-head\nattention")):  # several heads, one behind the other
+    for shift, words in (
+        (6, ""),
+        (3, ""),
+        (0, "multi-head\nattention"),
+    ):  # several heads, one behind the other
         canvas.box("attention", 188 + shift, 138 + shift, 94, 40, words)
     canvas.text("block", 58, 20, "residual stream (T, D)", ha="left")
 
@@ -265,24 +350,42 @@ def draw_block(canvas: _Canvas) -> None:
 def draw_head(canvas: _Canvas) -> None:
     """Queries, keys and values of all tokens, their scores and weights, and the weighted sums."""
     canvas.tensor("head", 348, 131, (8, 9), 5, TOKENS)
-    for y, letter, color in ((186, "q", style.QUERY), (131, "k", style.KEY), (76, "v", style.VALUE)):
+    for y, letter, color in (
+        (186, "q", style.QUERY),
+        (131, "k", style.KEY),
+        (76, "v", style.VALUE),
+    ):
         canvas.text("head", 425, y - 22.5, letter)
         canvas.tensor("head", 434, y, (8, 9), 4, [color] * 5)
-    weights = [[exp(score / 2) / sum(exp(other / 2) for other in row) for score in row] for row in SCORES]
+    weights = [
+        [exp(score / 2) / sum(exp(other / 2) for other in row) for score in row] for row in SCORES
+    ]
     base = canvas.color("head", style.SERIES[2], "#999999")  # the color of `style.VEIL`
     for y, table, most in ((159, SCORES, 4.0), (76, weights, 0.5)):
         shades = [[tint(base, 0.08 + 0.8 * value / most) for value in row] for row in table]
         canvas.cells("head", 500, y, (9, 9), shades)
     canvas.tensor("head", 600, 76, (8, 9), 4, [style.VALUE] * 5)
-    for corner, width in (((434, 168), 32), ((434, 95), 32), ((527, 141), 9)):  # a row of q, a row of k, their score
-        frame = {"fill": False, "edgecolor": canvas.color("head", style.TEXT, QUIET), "linewidth": 1.5, "zorder": 4}
+    for corner, width in (
+        ((434, 168), 32),
+        ((434, 95), 32),
+        ((527, 141), 9),
+    ):  # a row of q, a row of k, their score
+        frame = {
+            "fill": False,
+            "edgecolor": canvas.color("head", style.TEXT, QUIET),
+            "linewidth": 1.5,
+            "zorder": 4,
+        }
         canvas.add("head", Rectangle(corner, width, 9, **frame))
 
 
 def draw_dot_product(canvas: _Canvas) -> None:
     """A query and a key with their numbers, products below their columns, and the sum: the example of notebook 03."""
     query, key = (1, 1, 1, 1), (1, 1, 0, 0)
-    for y, name, numbers, color in ((168, "query", query, style.QUERY), (138, "key", key, style.KEY)):
+    for y, name, numbers, color in (
+        (168, "query", query, style.QUERY),
+        (138, "key", key, style.KEY),
+    ):
         ground = canvas.color("dot product", color)
         ink = canvas.color("dot product", style.ink_on(ground), QUIET)
         canvas.text("dot product", 686, y, name, ha="left")

@@ -45,7 +45,9 @@ def draw_row(
     return ax
 
 
-def draw_numbered(image: Tensor, patch_size: int, ax: Axes | None = None, framed: int | None = None) -> Axes:
+def draw_numbered(
+    image: Tensor, patch_size: int, ax: Axes | None = None, framed: int | None = None
+) -> Axes:
     """An image under the grid of its patches, each with its number; rows and columns of the grid are on the axes.
 
     image: (C, H, W), from 0 to 1;  framed: the number of the patch to frame
@@ -54,7 +56,10 @@ def draw_numbered(image: Tensor, patch_size: int, ax: Axes | None = None, framed
     rows, cols = H // P, W // P
     ax = draw_grid(draw_image(image, style.new_axes(ax, 5, 4)), (H, W), P)
     ax.set_axis_on()
-    ax.set(xticks=[P * (c + 0.5) - 0.5 for c in range(cols)], yticks=[P * (r + 0.5) - 0.5 for r in range(rows)])
+    ax.set(
+        xticks=[P * (c + 0.5) - 0.5 for c in range(cols)],
+        yticks=[P * (r + 0.5) - 0.5 for r in range(rows)],
+    )
     ax.set(xticklabels=range(cols), yticklabels=range(rows))
     ax.tick_params(length=0)
     for n in range(rows * cols):
@@ -66,7 +71,9 @@ def draw_numbered(image: Tensor, patch_size: int, ax: Axes | None = None, framed
     return ax
 
 
-def draw_statistics(image: Tensor, filters: Tensor, values: Tensor, titles: Sequence[str], top: float) -> Figure:
+def draw_statistics(
+    image: Tensor, filters: Tensor, values: Tensor, titles: Sequence[str], top: float
+) -> Figure:
     """A photo, and three filters above what they measure on its patches: a brightness, and two differences on one scale.
 
     image: (3, H, W), from 0 to 1; filters: (3, 3, P, P), equal along their columns; values: (3, rows, cols)
@@ -74,7 +81,9 @@ def draw_statistics(image: Tensor, filters: Tensor, values: Tensor, titles: Sequ
     """
     fig, axes = style.new_figure(9, 3.9, nrows=2, ncols=4, height_ratios=[1, 2.0])
     fig.get_layout_engine().set(h_pad=0.1)
-    style.hide_axes(axes[0, 0]).text(0, 0.5, "three filters,\nas they weight\nred, green, blue", va="center", **WORDS)
+    style.hide_axes(axes[0, 0]).text(
+        0, 0.5, "three filters,\nas they weight\nred, green, blue", va="center", **WORDS
+    )
     draw_image(image, axes[1, 0], titles[0])
     for ax, filter, title in zip(axes[0, 1:], filters, titles[1:], strict=True):
         draw_filter(filter, float(filters.abs().max()), ax, title)
@@ -112,11 +121,25 @@ def draw_filter(filter: Tensor, limit: float, ax: Axes, title: str | None = None
         )
         ax.text(left + P / 2, -0.3, name, ha="center", va="bottom", **WORDS)
         weights, widths = channel[0].unique_consecutive(return_counts=True)
-        for weight, width, end in zip(weights.tolist(), widths.tolist(), widths.cumsum(0).tolist(), strict=True):
+        for weight, width, end in zip(
+            weights.tolist(), widths.tolist(), widths.cumsum(0).tolist(), strict=True
+        ):
             color = drawn.to_rgba([weight])[0]
             ground = {"facecolor": color, "edgecolor": "none", "pad": 0.5}
-            place = {"ha": "center", "va": "center", "rotation": 0 if width == P else 90, "fontsize": style.TEXT_SIZE - 1}
-            ax.text(left + end - width / 2, P / 2, fraction(weight), color=style.ink_on(color), bbox=ground, **place)
+            place = {
+                "ha": "center",
+                "va": "center",
+                "rotation": 0 if width == P else 90,
+                "fontsize": style.TEXT_SIZE - 1,
+            }
+            ax.text(
+                left + end - width / 2,
+                P / 2,
+                fraction(weight),
+                color=style.ink_on(color),
+                bbox=ground,
+                **place,
+            )
     ax.set(xlim=(0, 3 * P + 1.2), ylim=(P, -1.6), aspect="equal", anchor="SW")
     return ax
 
@@ -130,7 +153,9 @@ def fraction(number: float) -> str:
     return str(Fraction(number).limit_denominator(1000)).replace("-", "−")
 
 
-def draw_shifts(image: Tensor, width: int, patch_size: int, shifts: Sequence[int], place: tuple[int, int]) -> Figure:
+def draw_shifts(
+    image: Tensor, width: int, patch_size: int, shifts: Sequence[int], place: tuple[int, int]
+) -> Figure:
     """Windows of an image that start further and further to the right, each with one patch framed and enlarged below.
 
     image: (C, H, W), from 0 to 1;  width: of a window, in pixels
@@ -138,10 +163,17 @@ def draw_shifts(image: Tensor, width: int, patch_size: int, shifts: Sequence[int
     """
     fig, axes = style.new_figure(9, 5.2, nrows=2, ncols=len(shifts), height_ratios=[3, 2])
     P, (row, col) = patch_size, place
-    cut = [image[:, P * row : P * (row + 1), shift + x : shift + x + P] for shift, x in framed_at(shifts, P, col)]
+    cut = [
+        image[:, P * row : P * (row + 1), shift + x : shift + x + P]
+        for shift, x in framed_at(shifts, P, col)
+    ]
     for i, ((shift, x), patch) in enumerate(zip(framed_at(shifts, P, col), cut, strict=True)):
         window = image[:, :, shift : shift + width]
-        draw_grid(draw_image(window, axes[0, i], f"Window shifted by {shift} pixels"), (window.shape[1], width), P)
+        draw_grid(
+            draw_image(window, axes[0, i], f"Window shifted by {shift} pixels"),
+            (window.shape[1], width),
+            P,
+        )
         draw_box(axes[0, i], (x - 0.5, P * row - 0.5, P, P), style.PATCH, linewidth=3, zorder=3)
         n = row * (width // P) + x // P
         same = "same values" if torch.equal(patch, cut[0]) else "other values"
@@ -159,13 +191,17 @@ def framed_at(shifts: Sequence[int], patch_size: int, col: int) -> list[tuple[in
     return [(shift, patch_size * (col - shift // patch_size)) for shift in shifts]
 
 
-def draw_holding(image: Tensor, mask: Tensor, ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_holding(
+    image: Tensor, mask: Tensor, ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """The values of an image that a patch contains, outlined and in pale colors, and gray elsewhere.
 
     image, mask: (C, H, W); the mask is 1 or 0
     """
     gray, held = 0.35 + 0.4 * image.mean(dim=0, keepdim=True), mask.any(dim=0)
-    ax = draw_image(torch.where(held, 0.45 * image * mask + 0.55 * gray, gray), style.new_axes(ax, 4, 3), title)
+    ax = draw_image(
+        torch.where(held, 0.45 * image * mask + 0.55 * gray, gray), style.new_axes(ax, 4, 3), title
+    )
     around = torch.nn.functional.pad(held, (1, 1, 1, 1))
     below, beside = around[1:, 1:-1] != around[:-1, 1:-1], around[1:-1, 1:] != around[1:-1, :-1]
     lines = [((x - 0.5, y - 0.5), (x + 0.5, y - 0.5)) for y, x in below.nonzero().tolist()]
@@ -187,7 +223,9 @@ def draw_costs(
     costs : {name: (values, color, line style, "bottom", "center" or "top": where the name is)}
     marked: patch sizes of published models, from large to small
     """
-    ax = style.style_axes(style.new_axes(ax), title, "patch size P (pixels)", "billion multiply-adds")
+    ax = style.style_axes(
+        style.new_axes(ax), title, "patch size P (pixels)", "billion multiply-adds"
+    )
     words = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
     for name, (values, color, dashes, side) in costs.items():
         ax.loglog(sides, values, dashes, color=color, marker="o", linewidth=2)
@@ -196,7 +234,9 @@ def draw_costs(
         ax.axvline(published, color=style.LINE, linewidth=1, zorder=1)
     if marked:
         said = "published models: P = " + ", ".join(map(str, marked))
-        ax.annotate(said, (marked[-1], 1), (8, -4), xycoords=("data", "axes fraction"), va="top", **words)
+        ax.annotate(
+            said, (marked[-1], 1), (8, -4), xycoords=("data", "axes fraction"), va="top", **words
+        )
     ax.set_xticks(sides)
     ax.xaxis.set_major_formatter(ScalarFormatter())
     ax.xaxis.set_minor_locator(NullLocator())

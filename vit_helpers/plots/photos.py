@@ -10,7 +10,9 @@ from vit_helpers.plots import style
 from vit_helpers.plots.images import color_bar, draw_box, draw_image, draw_over
 
 
-def draw_photos(photos: Sequence[str], columns: Sequence[tuple[str, Tensor, Tensor | None]], top: float = 4) -> Figure:
+def draw_photos(
+    photos: Sequence[str], columns: Sequence[tuple[str, Tensor, Tensor | None]], top: float = 4
+) -> Figure:
     """A row for each photo: the images, and maps laid over them where they are above their mean, all on one scale.
 
     Frames mark the five largest patches of each map, a thick one the largest.
@@ -32,7 +34,12 @@ def draw_photos(photos: Sequence[str], columns: Sequence[tuple[str, Tensor, Tens
                 drawn = draw_over(images[row], (times - 1).clamp(0, top - 1), ax, top=top - 1)[1]
                 frame_largest(ax, times, images[row].shape[1] // len(times))
     for row, name in enumerate(photos):
-        beside = {"transform": axes[row, 0].transAxes, "rotation": 90, "ha": "right", "va": "center"}
+        beside = {
+            "transform": axes[row, 0].transAxes,
+            "rotation": 90,
+            "ha": "right",
+            "va": "center",
+        }
         axes[row, 0].text(-0.05, 0.5, name, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
     bar = color_bar(drawn, axes, "times the mean of a map\n(frames: its five largest)", "max")
     bar.set_ticks(range(int(top)), labels=[*range(1, int(top)), f"{top:g} or\nmore"])
@@ -45,7 +52,13 @@ def frame_largest(ax: Axes, heat: Tensor, patch_size: int) -> None:
     P, places = patch_size, heat.flatten().topk(min(5, heat.numel())).indices.tolist()
     for place, width in zip(places, (2.5, 1, 1, 1, 1), strict=False):
         row, col = divmod(place, heat.shape[1])
-        draw_box(ax, (col * P - 0.5, row * P - 0.5, P, P), style.SERIES[0], linewidth=width, path_effects=style.HALO)
+        draw_box(
+            ax,
+            (col * P - 0.5, row * P - 0.5, P, P),
+            style.SERIES[0],
+            linewidth=width,
+            path_effects=style.HALO,
+        )
 
 
 def draw_beside(image: Tensor, title: str, maps: Mapping[str, Tensor], label: str) -> Figure:

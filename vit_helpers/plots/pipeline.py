@@ -30,7 +30,9 @@ SPLITS = (  # left edge, width, name, what it is used for
     (530, 130, "validation", "decisions: settings,\nwhen to stop"),
     (706, 180, "test", "one accuracy,\nonce, at the end"),
 )
-COLORS = dict(zip(("validation", "test", "training"), style.SERIES, strict=True))  # as in all curves
+COLORS = dict(
+    zip(("validation", "test", "training"), style.SERIES, strict=True)
+)  # as in all curves
 
 
 def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Figure:
@@ -48,7 +50,9 @@ def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Fig
     for x in (484, 660):
         arrow(ax, (x + 3, BAND + 36), (x + 43, BAND + 36), style="<->", color=style.TEXT)
         ax.plot(x + 23, BAND + 36, "x", color=style.TEXT, markersize=17, markeredgewidth=3)
-    rule = "×  two splits must not share copies of an image, or images of the same writer or patient"
+    rule = (
+        "×  two splits must not share copies of an image, or images of the same writer or patient"
+    )
     text(ax, 450, 14, rule, va="bottom")
     link = {"color": COLORS["training"], "linestyle": "--"}
     arrow(ax, (452, BAND + 92), (452, ROW + 22), **link)
@@ -61,7 +65,9 @@ def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Fig
 
 def draw_stages(ax: Axes, photos: Sequence[Tensor], name: str) -> None:
     """The upper row: one image at each stage, with an arrow between them"""
-    squares = [F.interpolate(photo[None, :, :, 106:533], size=64, mode="area")[0] for photo in photos]
+    squares = [
+        F.interpolate(photo[None, :, :, 106:533], size=64, mode="area")[0] for photo in photos
+    ]
     moved = [F.pad(square.flip(2), (6, 0, 0, 4))[:, 4:, :64] for square in squares]
     mean, std = (f(dim=(1, 2), keepdim=True) for f in (photos[0].mean, photos[0].std))
     normal = [(image - mean) / std for image in moved]
@@ -72,7 +78,15 @@ def draw_stages(ax: Axes, photos: Sequence[Tensor], name: str) -> None:
     for i in (2, 1, 0):  # blue behind, red in front
         paint(ax, normal[0][i : i + 1], 620 + 10 * i, ROW + 10 * i, SIDE - 6, SIDE - 6, signed=True)
     for i in range(4, -1, -1):
-        paint(ax, normal[i % len(normal)][:1], 766 + 10 * i, ROW + 6 * i, SIDE - 6, SIDE - 6, signed=True)
+        paint(
+            ax,
+            normal[i % len(normal)][:1],
+            766 + 10 * i,
+            ROW + 6 * i,
+            SIDE - 6,
+            SIDE - 6,
+            signed=True,
+        )
     for middle, title, below in STAGES:
         text(ax, middle, HEIGHT - 12, title, va="top", weight="bold")
         text(ax, middle, ROW - 9, below, va="top")
@@ -84,20 +98,32 @@ def draw_file(ax: Axes, left: float, name: str) -> None:
     """A sheet of paper with a folded corner"""
     x, y, w, h, fold = left, ROW, 72, SIDE, 18
     ax.add_patch(
-        Polygon([(x, y), (x, y + h), (x + w - fold, y + h), (x + w, y + h - fold), (x + w, y)], fc="white", ec=style.TEXT)
+        Polygon(
+            [(x, y), (x, y + h), (x + w - fold, y + h), (x + w, y + h - fold), (x + w, y)],
+            fc="white",
+            ec=style.TEXT,
+        )
     )
     ax.add_patch(
-        Polygon([(x + w - fold, y + h), (x + w - fold, y + h - fold), (x + w, y + h - fold)], fc="white", ec=style.TEXT)
+        Polygon(
+            [(x + w - fold, y + h), (x + w - fold, y + h - fold), (x + w, y + h - fold)],
+            fc="white",
+            ec=style.TEXT,
+        )
     )
     for i, code in enumerate(("FF D8 FF", "E0 00 10", "4A 46 49")):  # how a JPEG file begins
         text(ax, x + w / 2, y + 43 - 15 * i, code, family="monospace", fontsize=9)
     text(ax, x + w / 2, y + 60, name, fontsize=SIZE - 1)
 
 
-def draw_split(ax: Axes, left: float, width: float, name: str, title: str, use: str, images: Tensor) -> None:
+def draw_split(
+    ax: Axes, left: float, width: float, name: str, title: str, use: str, images: Tensor
+) -> None:
     """A band with the first images of a split, its name above and its use below"""
     color, gap = COLORS[name], 6
-    ax.add_patch(Rectangle((left, BAND), width, 72, facecolor=style.MUTED, edgecolor=color, linewidth=2))
+    ax.add_patch(
+        Rectangle((left, BAND), width, 72, facecolor=style.MUTED, edgecolor=color, linewidth=2)
+    )
     count = int((width - gap) // 44)
     start = left + (width - 44 * count + gap) / 2
     for i in range(count):
@@ -107,7 +133,9 @@ def draw_split(ax: Axes, left: float, width: float, name: str, title: str, use: 
     text(ax, left + width / 2, BAND - 52, use)
 
 
-def paint(ax: Axes, image: Tensor, x: float, y: float, width: float, height: float, signed: bool = False) -> None:
+def paint(
+    ax: Axes, image: Tensor, x: float, y: float, width: float, height: float, signed: bool = False
+) -> None:
     """An image, or one channel with a sign, in a box of the axes, with a thin frame"""
     low, high = (-2.5, 2.5) if signed else (0, 1)
     look: dict[str, Any] = {"cmap": style.SIGNED if signed else "gray", "vmin": low, "vmax": high}
@@ -115,11 +143,17 @@ def paint(ax: Axes, image: Tensor, x: float, y: float, width: float, height: flo
     box = (x, x + width, y, y + height)
     order = 2 + len(ax.images) / 100  # later ones in front of earlier ones
     ax.imshow(pixels, extent=box, aspect="auto", interpolation="nearest", zorder=order, **look)
-    ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor="white", linewidth=1, zorder=order + 0.001))
+    ax.add_patch(
+        Rectangle(
+            (x, y), width, height, fill=False, edgecolor="white", linewidth=1, zorder=order + 0.001
+        )
+    )
     ax.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
 
 
-def arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], style: str = "-|>", **look: Any) -> None:
+def arrow(
+    ax: Axes, start: tuple[float, float], end: tuple[float, float], style: str = "-|>", **look: Any
+) -> None:
     """An arrow between two points"""
     look = {"color": "#222222", "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0, **look}
     ax.add_patch(FancyArrowPatch(start, end, arrowstyle=style, mutation_scale=14, zorder=3, **look))
@@ -127,4 +161,9 @@ def arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], style:
 
 def text(ax: Axes, x: float, y: float, words: str, **look: Any) -> None:
     """A text whose middle is at a point"""
-    ax.text(x, y, words, **{"ha": "center", "va": "center", "fontsize": SIZE, "color": style.TEXT, **look})
+    ax.text(
+        x,
+        y,
+        words,
+        **{"ha": "center", "va": "center", "fontsize": SIZE, "color": style.TEXT, **look},
+    )

@@ -32,7 +32,9 @@ def draw_similarity(
     """
     ax = style.hide_axes(style.new_axes(ax, 5, 4), title)
     rows, cols = grid
-    canvas = torch.full((rows * (rows + 1) - 1, cols * (cols + 1) - 1), float("nan"))  # white lines between the maps
+    canvas = torch.full(
+        (rows * (rows + 1) - 1, cols * (cols + 1) - 1), float("nan")
+    )  # white lines between the maps
     for n, one in enumerate(similar.detach().cpu()):
         r, c = divmod(n, cols)
         canvas[r * (rows + 1) :, c * (cols + 1) :][:rows, :cols] = one.reshape(grid)
@@ -45,7 +47,17 @@ def frame_maps(ax: Axes, grid: tuple[int, int]) -> Axes:
     for r in range(rows):
         for c in range(cols):
             corner = (c * (cols + 1) - 0.5, r * (rows + 1) - 0.5)
-            ax.add_patch(Rectangle(corner, cols, rows, fill=False, edgecolor=style.LINE, linewidth=0.8, clip_on=False))
+            ax.add_patch(
+                Rectangle(
+                    corner,
+                    cols,
+                    rows,
+                    fill=False,
+                    edgecolor=style.LINE,
+                    linewidth=0.8,
+                    clip_on=False,
+                )
+            )
     return ax
 
 
@@ -55,9 +67,14 @@ def draw_halo(halo: pd.DataFrame, ax: Axes | None = None, title: str | None = No
     halo: rows of a training, with the columns augmentation, beside and far
     """
     ax, ways = style.new_axes(ax, 9, 3.2), list(halo["augmentation"].unique())
-    marks = (("beside", "o", style.SERIES[0], -0.14, "neighbors"), ("far", "^", style.SERIES[1], 0.14, "more than 3 apart"))
+    marks = (
+        ("beside", "o", style.SERIES[0], -0.14, "neighbors"),
+        ("far", "^", style.SERIES[1], 0.14, "more than 3 apart"),
+    )
     trainings = halo.groupby("augmentation").cumcount()
-    jitter = 0.022 * (trainings - trainings.max() / 2)  # side by side, so that equal values do not hide each other
+    jitter = 0.022 * (
+        trainings - trainings.max() / 2
+    )  # side by side, so that equal values do not hide each other
     for kind, marker, color, aside, label in marks:
         x = halo["augmentation"].map(ways.index) + aside + jitter
         ax.plot(x, halo[kind], marker, color=color, label=label, markersize=5)
@@ -86,10 +103,22 @@ def draw_numbered_map(
     for n, value in enumerate(values.flatten().tolist() if small else ()):
         text = f"{value:.1f}".replace("-0.0", "0.0") if texts is None else texts[n]
         ink = style.ink_on(drawn.to_rgba([value])[0])
-        ax.text(n % cols, n // cols, text, color=ink, ha="center", va="center", fontsize=style.TEXT_SIZE - 1)
+        ax.text(
+            n % cols,
+            n // cols,
+            text,
+            color=ink,
+            ha="center",
+            va="center",
+            fontsize=style.TEXT_SIZE - 1,
+        )
     if place is not None:
         corner = (place % cols - 0.5, place // cols - 0.5)
-        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=2, path_effects=style.HALO))
+        ax.add_patch(
+            Rectangle(
+                corner, 1, 1, fill=False, edgecolor="black", linewidth=2, path_effects=style.HALO
+            )
+        )
     if small:
         ax.set(xticks=range(cols), yticks=range(rows))
     return ax, drawn
@@ -108,12 +137,23 @@ def draw_accuracies(
     """
     ax = style.new_axes(ax, 9, 2.8)
     for row, values in enumerate(draws.values()):
-        middle, said = sum(values) / len(values), f", mean of {len(values)} draws (dots)" if len(values) > 1 else ""
+        middle, said = (
+            sum(values) / len(values),
+            f", mean of {len(values)} draws (dots)" if len(values) > 1 else "",
+        )
         ax.barh(row, middle, color=style.SERIES[0], height=0.65)
-        if len(values) > 1:  # dots a little up and down, so that equal values do not hide each other
+        if (
+            len(values) > 1
+        ):  # dots a little up and down, so that equal values do not hide each other
             rows = [row + 0.1 * (i - (len(values) - 1) / 2) for i in range(len(values))]
             ax.plot(values, rows, "o", color=style.SERIES[1], markersize=6, markeredgecolor="white")
-        ax.text(max([middle, *values]) + 0.015, row, f"{middle:.2f}{said}", va="center", fontsize=style.TEXT_SIZE)
+        ax.text(
+            max([middle, *values]) + 0.015,
+            row,
+            f"{middle:.2f}{said}",
+            va="center",
+            fontsize=style.TEXT_SIZE,
+        )
     for name, value in (scale or {}).items():
         ax.axvline(value, color="white", linewidth=4)  # so that the dashes are seen on the bars
         ax.axvline(value, color=style.TEXT, linewidth=1.5, linestyle="--")
@@ -130,12 +170,16 @@ def clearest_column(*panels: Tensor) -> tuple[int, int]:
 
     panels: (D, rows, cols) each
     """
-    palest = [torch.maximum(panel.amin(dim=1), (-panel).amin(dim=1)) for panel in panels]  # (D, cols) each
+    palest = [
+        torch.maximum(panel.amin(dim=1), (-panel).amin(dim=1)) for panel in panels
+    ]  # (D, cols) each
     channel, column = divmod(int(torch.stack(palest).amin(dim=0).argmax()), panels[0].shape[2])
     return channel, column
 
 
-def column_as_picture(column: int, grid: tuple[int, int], new_grid: tuple[int, int]) -> list[list[Box]]:
+def column_as_picture(
+    column: int, grid: tuple[int, int], new_grid: tuple[int, int]
+) -> list[list[Box]]:
     """Where the cells of a column are after resizing the grid: a list of boxes for each row of the old grid.
 
     >>> column_as_picture(1, (2, 2), (4, 4))
@@ -145,7 +189,9 @@ def column_as_picture(column: int, grid: tuple[int, int], new_grid: tuple[int, i
     return [[(column * width - 0.5, row * height - 0.5, width, height)] for row in range(grid[0])]
 
 
-def column_as_list(column: int, grid: tuple[int, int], new_grid: tuple[int, int]) -> list[list[Box]]:
+def column_as_list(
+    column: int, grid: tuple[int, int], new_grid: tuple[int, int]
+) -> list[list[Box]]:
     """Where they are after stretching the list of all cells: two boxes where one runs over the end of a row.
 
     >>> column_as_list(1, (2, 2), (3, 3))
@@ -157,13 +203,19 @@ def column_as_list(column: int, grid: tuple[int, int], new_grid: tuple[int, int]
     for row in range(rows):
         start, end = ((row * cols + column + i) * length for i in (0, 1))
         lines = range(int(start // new_cols), int(-(-end // new_cols)))
-        spans = [(max(start, line * new_cols), min(end, (line + 1) * new_cols), line) for line in lines]
+        spans = [
+            (max(start, line * new_cols), min(end, (line + 1) * new_cols), line) for line in lines
+        ]
         pieces.append([(a - line * new_cols - 0.5, line - 0.5, b - a, 1.0) for a, b, line in spans])
     return pieces
 
 
 def draw_column(
-    sheet: Tensor, pieces: list[list[Box]], limit: float, ax: Axes | None = None, title: str | None = None
+    sheet: Tensor,
+    pieces: list[list[Box]],
+    limit: float,
+    ax: Axes | None = None,
+    title: str | None = None,
 ) -> tuple[Axes, AxesImage]:
     """One channel of the position embeddings as a picture, with the cells of a column framed and joined by arrows.
 
@@ -171,16 +223,29 @@ def draw_column(
     returns: the axes, and what was drawn, for `color_bar`
     """
     ax = style.hide_axes(style.new_axes(ax, 4, 4), title)
-    drawn = ax.imshow(sheet.detach().cpu(), cmap=style.SIGNED, vmin=-limit, vmax=limit, interpolation="nearest")
+    drawn = ax.imshow(
+        sheet.detach().cpu(), cmap=style.SIGNED, vmin=-limit, vmax=limit, interpolation="nearest"
+    )
     middles = []
     for boxes in pieces:
         for left, top, width, height in boxes:
-            ax.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor="black", linewidth=2))
-        left, top, width, height = max(boxes, key=lambda box: box[2])  # the larger piece carries the number
+            ax.add_patch(
+                Rectangle((left, top), width, height, fill=False, edgecolor="black", linewidth=2)
+            )
+        left, top, width, height = max(
+            boxes, key=lambda box: box[2]
+        )  # the larger piece carries the number
         middles.append((left + width / 2, top + height / 2))
     for start, end in pairwise(middles):
-        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "black", "shrinkA": 8, "shrinkB": 8})
+        ax.annotate(
+            "",
+            end,
+            start,
+            arrowprops={"arrowstyle": "-|>", "color": "black", "shrinkA": 8, "shrinkB": 8},
+        )
     for row, (x, y) in enumerate(middles):
         ground = {"boxstyle": "circle,pad=0.15", "facecolor": "white", "edgecolor": "none"}
-        ax.text(x, y, str(row), ha="center", va="center", fontsize=11, color=style.TEXT, bbox=ground)
+        ax.text(
+            x, y, str(row), ha="center", va="center", fontsize=11, color=style.TEXT, bbox=ground
+        )
     return ax, drawn

@@ -22,9 +22,25 @@ from vit_helpers.plots.animation import LOOK, Frames, between, in_time
 
 GAP = 0.45  # between blocks and between groups, in cells
 WIDTH, HEIGHT = 640, 400  # of a frame of the animation, in pixels
-CELL, TOP, LEFT, RIGHT = 42, 92, 30, 410  # its cells: their side, and where they start before and after the permute
-WIDE, TALL, LETTER = 9.0, 8.0, 0.092  # inches: the width of the figure, the most for its cells, about that of a letter
-SIDES = (0.34, 0.32, 0.3, 0.28, 0.26, 0.24)  # of a cell, from the largest to the smallest that two digits fit into
+CELL, TOP, LEFT, RIGHT = (
+    42,
+    92,
+    30,
+    410,
+)  # its cells: their side, and where they start before and after the permute
+WIDE, TALL, LETTER = (
+    9.0,
+    8.0,
+    0.092,
+)  # inches: the width of the figure, the most for its cells, about that of a letter
+SIDES = (
+    0.34,
+    0.32,
+    0.3,
+    0.28,
+    0.26,
+    0.24,
+)  # of a cell, from the largest to the smallest that two digits fit into
 SHADES = (0.18, 0.42)  # of patches, in turn; the one that is followed has the full color
 PAUSE = 1.5  # after the patch that is followed has arrived; in units of the time for which one patch moves
 Size = tuple[int, int]
@@ -36,7 +52,9 @@ class TensorView(NamedTuple):
     step: str  # what made it
     axes: str  # the names of its axes
     shape: tuple[int, ...]
-    blocks: tuple[int, int, int, int]  # how it is drawn: blocks, lines in each; groups, cells in each
+    blocks: tuple[
+        int, int, int, int
+    ]  # how it is drawn: blocks, lines in each; groups, cells in each
     numbers: Tensor  # (H*W,), the pixels' numbers in reading order
 
     def index_of(self, pixel: int) -> list[int]:
@@ -47,7 +65,8 @@ class TensorView(NamedTuple):
         """(H*W, 2): of each pixel the left and the top edge of its cell, in cells"""
         a, b, c, d = self.blocks
         block, line, group, cell = (
-            axis.flatten() for axis in torch.meshgrid(*map(torch.arange, (a, b, c, d)), indexing="ij")
+            axis.flatten()
+            for axis in torch.meshgrid(*map(torch.arange, (a, b, c, d)), indexing="ij")
         )
         drawn = torch.stack([group * (d + GAP) + cell, block * (b + GAP) + line], dim=1)
         return drawn[self.numbers.argsort()]
@@ -110,13 +129,22 @@ def draw_cells(
     places: (H*W, 2), in cells; side, corner: of a cell and of the picture, in the units of ax
     font  : the size of the numbers, in points; front: the patch drawn on top of all others, if not that of the pixel
     """
-    patches, columns = [patch_of(k, size, patch_size) for k in range(len(places))], size[1] // patch_size
-    ranks = [(patches[k] == front, patches[k] == patches[pixel], k == pixel) for k in range(len(places))]
+    patches, columns = (
+        [patch_of(k, size, patch_size) for k in range(len(places))],
+        size[1] // patch_size,
+    )
+    ranks = [
+        (patches[k] == front, patches[k] == patches[pixel], k == pixel) for k in range(len(places))
+    ]
     for order, k in enumerate(sorted(range(len(places)), key=ranks.__getitem__)):
         row, col = divmod(patches[k], columns)
         ground = shaded(1 if patches[k] == patches[pixel] else SHADES[(row + col) % 2])
         x, y = (corner[i] + side * float(places[k, i]) for i in (0, 1))
-        edge = {"edgecolor": style.TEXT, "linewidth": 2.5} if k == pixel else {"edgecolor": "white", "linewidth": 1}
+        edge = (
+            {"edgecolor": style.TEXT, "linewidth": 2.5}
+            if k == pixel
+            else {"edgecolor": "white", "linewidth": 1}
+        )
         ax.add_patch(Rectangle((x, y), side, side, facecolor=ground, zorder=2 + order, **edge))
         look = {"ha": "center", "va": "center", "fontsize": font, "color": style.ink_on(ground)}
         ax.text(x + side / 2, y + side / 2, str(k), zorder=2.5 + order, **look)
@@ -130,18 +158,30 @@ def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) ->
     """
     found = stages(size, patch_size)
     if not 0 <= pixel < len(found[0].numbers):
-        raise ValueError(f"an image of {size[0]} x {size[1]} has pixels 0 to {len(found[0].numbers) - 1}, got {pixel}")
-    below = [(stage.axes, str(stage.shape), f"{pixel} at {stage.index_of(pixel)}") for stage in found]
-    least = [LETTER * max(map(len, texts)) for texts in below]  # inches that the texts of a stage need
+        raise ValueError(
+            f"an image of {size[0]} x {size[1]} has pixels 0 to {len(found[0].numbers) - 1}, got {pixel}"
+        )
+    below = [
+        (stage.axes, str(stage.shape), f"{pixel} at {stage.index_of(pixel)}") for stage in found
+    ]
+    least = [
+        LETTER * max(map(len, texts)) for texts in below
+    ]  # inches that the texts of a stage need
     room = WIDE - 0.2 - 3 * 0.35
     lines = max(stage.extent()[1] for stage in found)
-    fits = [side for side in SIDES if sum(map(max, least, widths(found, side))) <= room and side * lines <= TALL]
+    fits = [
+        side
+        for side in SIDES
+        if sum(map(max, least, widths(found, side))) <= room and side * lines <= TALL
+    ]
     if not fits:
         raise ValueError(
             f"{size[0]} x {size[1]} pixels with P = {patch_size} need cells too small to read: take fewer pixels"
         )
     side, tall = fits[0], fits[0] * lines
-    font = style.TEXT_SIZE - (1 if len(found[0].numbers) > 10 else 0)  # two digits need more of a cell
+    font = style.TEXT_SIZE - (
+        1 if len(found[0].numbers) > 10 else 0
+    )  # two digits need more of a cell
     fig = Figure((WIDE, tall + 2), facecolor="white")
     ax = fig.add_axes((0, 0, 1, 1), xlim=(0, WIDE), ylim=(tall + 2, 0))
     ax.set_axis_off()
@@ -151,13 +191,31 @@ def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) ->
     space, left, last = (WIDE - 0.2 - sum(wide)) / 3, 0.1, 0.0
     for stage, texts, width, room in zip(found, below, widths(found, side), wide, strict=True):
         middle = left + room / 2
-        draw_cells(ax, stage.places(), side, pixel, size, patch_size, (middle - width / 2, 0.85), font)
-        for y, text in zip((0.62, *(1.15 + tall + 0.28 * i for i in range(3))), (stage.step, *texts), strict=True):
-            ax.text(middle, y, text, ha="center", va="center", weight="bold" if text == stage.step else "normal", **words())
+        draw_cells(
+            ax, stage.places(), side, pixel, size, patch_size, (middle - width / 2, 0.85), font
+        )
+        for y, text in zip(
+            (0.62, *(1.15 + tall + 0.28 * i for i in range(3))), (stage.step, *texts), strict=True
+        ):
+            ax.text(
+                middle,
+                y,
+                text,
+                ha="center",
+                va="center",
+                weight="bold" if text == stage.step else "normal",
+                **words(),
+            )
         if last:
-            y, arrow = 0.85 + side * found[0].extent()[1] / 2, {"arrowstyle": "-|>", "color": style.TEXT}
+            y, arrow = (
+                0.85 + side * found[0].extent()[1] / 2,
+                {"arrowstyle": "-|>", "color": style.TEXT},
+            )
             ax.annotate(
-                "", (middle - width / 2 - 0.08, y), (last + 0.08, y), arrowprops=arrow | {"shrinkA": 0, "shrinkB": 0}
+                "",
+                (middle - width / 2 - 0.08, y),
+                (last + 0.08, y),
+                arrowprops=arrow | {"shrinkA": 0, "shrinkB": 0},
             )
         left, last = left + room + space, middle + width / 2
     return fig
@@ -203,9 +261,18 @@ def draw_moving(
         if number > 1:
             draw_traces(ax, found[1])
         places = CELL * moving_places(found, number, progress, size, patch_size, pixel)
-        flying = next((patch for patch, step in flights(found, progress, size, patch_size, pixel) if 0 < step < 1), None)
+        flying = next(
+            (
+                patch
+                for patch, step in flights(found, progress, size, patch_size, pixel)
+                if 0 < step < 1
+            ),
+            None,
+        )
         front = flying if number == 2 else None
-        draw_cells(ax, places.round() / CELL, CELL, pixel, size, patch_size, front=front)  # whole pixels: a smaller file
+        draw_cells(
+            ax, places.round() / CELL, CELL, pixel, size, patch_size, front=front
+        )  # whole pixels: a smaller file
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
@@ -220,25 +287,39 @@ def draw_traces(ax: Axes, stage: TensorView) -> None:
 
 
 def moving_places(
-    found: list[TensorView], number: int, progress: float, size: Size, patch_size: int, pixel: int = 15
+    found: list[TensorView],
+    number: int,
+    progress: float,
+    size: Size,
+    patch_size: int,
+    pixel: int = 15,
 ) -> Tensor:
     """(H*W, 2): where the cells of a frame are, in cells from its corner"""
-    ends = [stage.places() + torch.tensor([LEFT if i < 2 else RIGHT, TOP]) / CELL for i, stage in enumerate(found)]
+    ends = [
+        stage.places() + torch.tensor([LEFT if i < 2 else RIGHT, TOP]) / CELL
+        for i, stage in enumerate(found)
+    ]
     before, after = ends[max(0, number - 1)], ends[number]
     if number != 2:
         return between([before, after], progress)
     steps = dict(flights(found, progress, size, patch_size, pixel))
     moved = [
-        between([a, b], steps[patch_of(k, size, patch_size)]) for k, (a, b) in enumerate(zip(before, after, strict=True))
+        between([a, b], steps[patch_of(k, size, patch_size)])
+        for k, (a, b) in enumerate(zip(before, after, strict=True))
     ]
     return torch.stack(moved)
 
 
-def flights(found: list[TensorView], progress: float, size: Size, patch_size: int, pixel: int) -> list[tuple[int, float]]:
+def flights(
+    found: list[TensorView], progress: float, size: Size, patch_size: int, pixel: int
+) -> list[tuple[int, float]]:
     """Of each patch, how far it is in the permute, from 0 to 1: one after another, with a pause after the pixel's patch"""
     count, followed = found[-1].shape[0], patch_of(pixel, size, patch_size)
     time = progress * (count + PAUSE)
-    return [(patch, min(max(time - patch - PAUSE * (patch > followed), 0.0), 1.0)) for patch in range(count)]
+    return [
+        (patch, min(max(time - patch - PAUSE * (patch > followed), 0.0), 1.0))
+        for patch in range(count)
+    ]
 
 
 def draw_frames(step: float = 0.14) -> Frames:

@@ -13,12 +13,31 @@ from matplotlib.patches import Rectangle
 from vit_helpers.plots import style
 from vit_helpers.plots.encoder import ATTENTION, MLP, OTHER
 
-KEPT, ONCE = OTHER, ("#4D4D4D", "#8C8C8C", "#C4C4C4")  # activations, which grow with the batch; what is there once
+KEPT, ONCE = (
+    OTHER,
+    ("#4D4D4D", "#8C8C8C", "#C4C4C4"),
+)  # activations, which grow with the batch; what is there once
 COLORS = {  # of the parts of a model as in notebooks 04 and 05, and of what needs memory
-    **{"projection, head": style.LINE, "qkv, output": "#9C95C4", "scores, mixing": ATTENTION, "MLP": MLP},
-    **{"all else in a block": OTHER, "weights": ONCE[0], "gradients": ONCE[1], "optimizer": ONCE[2], "activations": KEPT},
+    **{
+        "projection, head": style.LINE,
+        "qkv, output": "#9C95C4",
+        "scores, mixing": ATTENTION,
+        "MLP": MLP,
+    },
+    **{
+        "all else in a block": OTHER,
+        "weights": ONCE[0],
+        "gradients": ONCE[1],
+        "optimizer": ONCE[2],
+        "activations": KEPT,
+    },
 }
-SERIES = (*style.SERIES[:2], style.LINE, style.SERIES[2], *ONCE[::2])  # of parts that have no color of their own
+SERIES = (
+    *style.SERIES[:2],
+    style.LINE,
+    style.SERIES[2],
+    *ONCE[::2],
+)  # of parts that have no color of their own
 ROUNDS = {  # of a comparison: name, color and mark where it was always faster, where rounds do not agree, always slower
     1: ("faster in every round", ATTENTION, "o"),
     0: ("sometimes faster, sometimes slower", style.LINE, "D"),
@@ -52,7 +71,16 @@ def draw_stacks(
         lengths = [rows[name][part] * scale[name] for name in names]
         color = COLORS.get(part, SERIES[i % len(SERIES)])
         hatch = style.HATCHES[(i + 2 * (i // len(SERIES))) % len(style.HATCHES)]
-        ax.barh(names, lengths, 0.72, list(left.values()), label=part, color=color, hatch=hatch, edgecolor="white")
+        ax.barh(
+            names,
+            lengths,
+            0.72,
+            list(left.values()),
+            label=part,
+            color=color,
+            hatch=hatch,
+            edgecolor="white",
+        )
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
             text = f"{length:.{digits}f}"
             if length > (0.008 + 0.0105 * len(text)) * longest:
@@ -63,12 +91,20 @@ def draw_stacks(
     ax.invert_yaxis()
     ax.set_xlim(0, longest if share else write_sums(rows, ax, digits, unlabeled))
     style.style_axes(ax, x="share of the whole, %" if share else unit)
-    ax.legend(ncols=len(parts), fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 0.98))
+    ax.legend(
+        ncols=len(parts),
+        fontsize=style.TEXT_SIZE - 1,
+        frameon=False,
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 0.98),
+    )
     ax.set_title(title or "", loc="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, pad=30)
     return ax
 
 
-def write_sums(rows: Mapping[str, Mapping[str, float]], ax: Axes, digits: int, with_terms: Collection[str]) -> float:
+def write_sums(
+    rows: Mapping[str, Mapping[str, float]], ax: Axes, digits: int, with_terms: Collection[str]
+) -> float:
     """Write the sum of each row at the end of its bar, of some rows with its terms; returns where the longest text ends."""
     longest, ends = max(sum(amounts.values()) for amounts in rows.values()), []
     for y, (name, amounts) in enumerate(rows.items()):
@@ -96,17 +132,41 @@ def draw_growth(
     ax = style.new_axes(ax, 6, 3.6)
     for i, (part, amounts) in enumerate(lines.items()):
         color = COLORS.get(part, SERIES[i % len(SERIES)])
-        ax.plot(x, amounts, color=color, linewidth=2.5, linestyle=("-", "--", "-.", ":")[i % 4], label=part)
+        ax.plot(
+            x,
+            amounts,
+            color=color,
+            linewidth=2.5,
+            linestyle=("-", "--", "-.", ":")[i % 4],
+            label=part,
+        )
         slope = math.log(amounts[-1] / amounts[0]) / math.log(x[-1] / x[0])
         aside = (8, -4) if i == 0 else (-8, 4)
         where: dict[str, Any] = {"va": "top"} if i == 0 else {"va": "bottom", "ha": "right"}
-        where |= {"textcoords": "offset points", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
-        at = len(x) // (3 if i == 0 else 2)  # below the first line and above the others, where lines that cross leave space
+        where |= {
+            "textcoords": "offset points",
+            "fontsize": style.TEXT_SIZE - 1,
+            "color": style.TEXT,
+        }
+        at = len(x) // (
+            3 if i == 0 else 2
+        )  # below the first line and above the others, where lines that cross leave space
         ax.annotate(f"slope {slope:.0f}", (x[at], amounts[at]), aside, **where)
     if mark:
         ax.axvline(mark, color=style.LINE, linewidth=1, linestyle=":")
-        beside: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "ha": "right", "va": "bottom"}
-        ax.text(0.93 * mark, 0.02, f"equal at\n{mark:,}", fontsize=style.TEXT_SIZE - 1, color=style.TEXT, **beside)
+        beside: dict[str, Any] = {
+            "transform": ax.get_xaxis_transform(),
+            "ha": "right",
+            "va": "bottom",
+        }
+        ax.text(
+            0.93 * mark,
+            0.02,
+            f"equal at\n{mark:,}",
+            fontsize=style.TEXT_SIZE - 1,
+            color=style.TEXT,
+            **beside,
+        )
     ax.set_xscale("log")
     ax.set_yscale("log")
     ticks = x[:: -(-len(x) // 4)]  # four at most
@@ -140,18 +200,27 @@ def draw_ratios(
     ax.set_xscale("log")
     ax.margins(x=0.12)  # for the numbers beside the outermost ranges
     low, high = ax.get_xlim()
-    choices = (0.5, 0.7, 1, 1.5, 2, 3) if high < 10 * low else (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
+    choices = (
+        (0.5, 0.7, 1, 1.5, 2, 3)
+        if high < 10 * low
+        else (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
+    )
     ticks = [tick for tick in choices if low < tick < high]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
-    marks = [Line2D([], [], ls="", color=color, marker=marker, label=name) for name, color, marker in ROUNDS.values()]
+    marks = [
+        Line2D([], [], ls="", color=color, marker=marker, label=name)
+        for name, color, marker in ROUNDS.values()
+    ]
     ax.legend(handles=marks, fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
     ax.set_yticks(range(len(rows)), list(rows))
     ax.invert_yaxis()
     return style.style_axes(ax, title, x)
 
 
-def draw_training_step(need: Mapping[str, float], blocks: int = 12, backward: float = 2, title: str | None = None) -> Figure:
+def draw_training_step(
+    need: Mapping[str, float], blocks: int = 12, backward: float = 2, title: str | None = None
+) -> Figure:
     """One training step from left to right: above, what works at each moment; below, what is in memory; returns the figure.
 
     need: {"weights", "gradients", "optimizer", "activations"} in GiB; backward: times the forward pass; all to scale, but
@@ -167,12 +236,28 @@ def draw_training_step(need: Mapping[str, float], blocks: int = 12, backward: fl
         start += wait if name == "step" else 0
         for left in np.arange(start, end - 1e-9, (end - start) / (1 if name == "step" else blocks)):
             width = (end - start) / (1 if name == "step" else blocks)
-            lanes.add_patch(Rectangle((left, 1.1), width, 0.8, facecolor=shades[name], edgecolor="white"))
-        words = {"forward": "forward pass", "backward": "backward pass, about twice as long", "step": "AdamW"}[name]
+            lanes.add_patch(
+                Rectangle((left, 1.1), width, 0.8, facecolor=shades[name], edgecolor="white")
+            )
+        words = {
+            "forward": "forward pass",
+            "backward": "backward pass, about twice as long",
+            "step": "AdamW",
+        }[name]
         ground = {"facecolor": shades[name], "edgecolor": "none", "pad": 2}
-        lanes.text((start + end) / 2, 1.5, words, ha="center", va="center", fontsize=style.TEXT_SIZE, bbox=ground)
+        lanes.text(
+            (start + end) / 2,
+            1.5,
+            words,
+            ha="center",
+            va="center",
+            fontsize=style.TEXT_SIZE,
+            bbox=ground,
+        )
         start = end
-    lanes.add_patch(Rectangle((0, 2.1), ends["step"], 0.8, facecolor=style.MUTED, edgecolor="white"))
+    lanes.add_patch(
+        Rectangle((0, 2.1), ends["step"], 0.8, facecolor=style.MUTED, edgecolor="white")
+    )
     lanes.text(ends["step"] / 2, 2.5, "read and decode the images of the next batch", ha="center", va="center",
                fontsize=style.TEXT_SIZE)  # fmt: skip
     for i in range(4):  # buckets of gradients
@@ -200,12 +285,23 @@ def draw_memory(need: Mapping[str, float], ends: Mapping[str, float], ax: Axes) 
         "gradients": [0, 0, need["gradients"], need["gradients"]],
         "activations": [0, need["activations"], 0, 0],
     }
-    below, middles = np.zeros(4), {"weights": last / 2, "optimizer": last / 2, "activations": forward}
+    below, middles = (
+        np.zeros(4),
+        {"weights": last / 2, "optimizer": last / 2, "activations": forward},
+    )
     middles["gradients"] = (backward + last) / 2
     hatches = {"gradients": "//", "activations": ".."}  # as in draw_stacks
     for name, height in heights.items():
         top = below + height
-        ax.fill_between(x, below, top, facecolor=COLORS[name], hatch=hatches.get(name), edgecolor="white", linewidth=0)
+        ax.fill_between(
+            x,
+            below,
+            top,
+            facecolor=COLORS[name],
+            hatch=hatches.get(name),
+            edgecolor="white",
+            linewidth=0,
+        )
         at = float(np.interp(middles[name], x, (below + top) / 2))
         if name == "activations":
             at = float(np.interp(middles[name], x, below + 0.4 * np.array(height)))
@@ -213,9 +309,18 @@ def draw_memory(need: Mapping[str, float], ends: Mapping[str, float], ax: Axes) 
         below = top
     peak, arrow = float(below[1]), {"arrowstyle": "-|>", "color": style.TEXT}
     aside = (forward + 1.5, peak)
-    ax.annotate(f"peak, {peak:.1f} GiB", (forward, peak), aside, va="center", fontsize=style.TEXT_SIZE, arrowprops=arrow)
+    ax.annotate(
+        f"peak, {peak:.1f} GiB",
+        (forward, peak),
+        aside,
+        va="center",
+        fontsize=style.TEXT_SIZE,
+        arrowprops=arrow,
+    )
     ax.set_ylim(0, 1.08 * float(below[1]))
-    style.style_axes(ax, None, "time (the length of a pass follows from its multiply-adds)", "memory, GiB")
+    style.style_axes(
+        ax, None, "time (the length of a pass follows from its multiply-adds)", "memory, GiB"
+    )
     ax.set_xticks([])
 
 
@@ -231,10 +336,20 @@ def draw_roofline(
     points: {name: (FLOPs for each byte, FLOPs per second)}; bandwidth: bytes per second; peak: FLOPs per second
     """
     ax, ridge = style.new_axes(ax, 9, 3.9), peak / bandwidth
-    low, high = min(x for x, _ in points.values()) / 2, max(4 * ridge, 3 * max(x for x, _ in points.values()))
+    low, high = (
+        min(x for x, _ in points.values()) / 2,
+        max(4 * ridge, 3 * max(x for x, _ in points.values())),
+    )
     ax.plot([low, ridge], [low * bandwidth / 1e9, peak / 1e9], color=style.TEXT, linewidth=2)
     ax.plot([ridge, high], [peak / 1e9] * 2, color=style.TEXT, linewidth=2, linestyle="--")
-    ax.fill_betweenx([low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9], low, ridge, color=style.MUTED, alpha=0.6, linewidth=0)
+    ax.fill_betweenx(
+        [low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9],
+        low,
+        ridge,
+        color=style.MUTED,
+        alpha=0.6,
+        linewidth=0,
+    )
     for i, (name, (x, y)) in enumerate(points.items()):
         ax.plot(x, y / 1e9, "os"[i < 1], color=OTHER if i < 1 else ATTENTION, markersize=9)
         where = (
@@ -242,13 +357,29 @@ def draw_roofline(
         )  # the first may have a neighbor at its right
         look = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
         ax.annotate(name, (x, y / 1e9), **where, **look)
-    ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9))
-    limits = f"memory: {bandwidth / 1e9:.0f} GB per second", f"arithmetic: {peak / 1e9:.0f} GFLOPs per second"
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlim=(low, high),
+        ylim=(low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9),
+    )
+    limits = (
+        f"memory: {bandwidth / 1e9:.0f} GB per second",
+        f"arithmetic: {peak / 1e9:.0f} GFLOPs per second",
+    )
     ax.text(low * 1.15, 1.3 * peak / 1e9, limits[0], fontsize=style.TEXT_SIZE, va="bottom")
-    ax.text(high / 1.1, 1.3 * peak / 1e9, limits[1], fontsize=style.TEXT_SIZE, va="bottom", ha="right")
+    ax.text(
+        high / 1.1, 1.3 * peak / 1e9, limits[1], fontsize=style.TEXT_SIZE, va="bottom", ha="right"
+    )
     ticks = [t for t in (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000) if low <= t <= high]
     ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    ticks = [t for t in (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000) if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]
+    ticks = [
+        t
+        for t in (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
+        if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]
+    ]
     ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
     ax.minorticks_off()
-    return style.style_axes(ax, title, "arithmetic intensity (FLOPs for each byte moved)", "GFLOPs per second")
+    return style.style_axes(
+        ax, title, "arithmetic intensity (FLOPs for each byte moved)", "GFLOPs per second"
+    )

@@ -20,15 +20,31 @@ KEY = "#E69F00"
 VALUE = "#CC79A7"
 TEXT = "#222222"
 LINE = "#999999"
-SERIES = ("#332288", "#999933", "#882255")  # lines and bars that are compared and play none of these roles
+SERIES = (
+    "#332288",
+    "#999933",
+    "#882255",
+)  # lines and bars that are compared and play none of these roles
 MUTED = "#E9E9E9"  # parts of a drawing that are not the subject of the page
 VALUES = "cividis"  # the color map of magnitudes
-SIGNED = "RdBu_r"  # the color map of numbers with a sign, drawn with zero in the middle, which is white
+SIGNED = (
+    "RdBu_r"  # the color map of numbers with a sign, drawn with zero in the middle, which is white
+)
 VEIL = LinearSegmentedColormap.from_list(
     "veil", [to_rgba(SERIES[2], 0), to_rgba(SERIES[2], 0.95)]
 )  # attention over an image
-HATCHES = ("", "//", "", "..", "\\\\", "--", "xx")  # of pieces laid end to end, so that they differ without color too
-HALO = [withStroke(linewidth=4, foreground="white")]  # around a frame of 2 points, so that it is seen on any map
+HATCHES = (
+    "",
+    "//",
+    "",
+    "..",
+    "\\\\",
+    "--",
+    "xx",
+)  # of pieces laid end to end, so that they differ without color too
+HALO = [
+    withStroke(linewidth=4, foreground="white")
+]  # around a frame of 2 points, so that it is seen on any map
 SHADES = 0.2  # what a print in gray keeps apart: a fifth of the way from black to white
 DOTS = 144  # an inch, in the stored picture, which is shown at 100 dots an inch: sharp on displays with small pixels
 PHOTO = 20_000  # colors; a figure with more of them shows photos and is stored as JPEG
@@ -48,7 +64,9 @@ def new_axes(ax: Axes | None, width: float = 9.0, height: float = 3.0) -> Axes:
     return new_figure(width, height)[1] if ax is None else ax
 
 
-def style_axes(ax: Axes, title: str | None = None, x: str | None = None, y: str | None = None) -> Axes:
+def style_axes(
+    ax: Axes, title: str | None = None, x: str | None = None, y: str | None = None
+) -> Axes:
     """Title at the left, names and units of the axes, text of the page's size; returns the axes."""
     ax.set_title(title or "", loc="left", fontsize=TEXT_SIZE + 1, color=TEXT)
     ax.set_xlabel(x or "", fontsize=TEXT_SIZE, color=TEXT)
@@ -82,7 +100,10 @@ def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
     if not alt.strip():
         raise ValueError("a figure needs alt text that says what it shows")
     for one, other in color_only_pairs(fig):
-        warnings.warn(f"{one!r} and {other!r} differ only by color: give one a marker, dashes or a hatch", stacklevel=3)
+        warnings.warn(
+            f"{one!r} and {other!r} differ only by color: give one a marker, dashes or a hatch",
+            stacklevel=3,
+        )
     plain = drawn(fig, "png")
     kind, data = "png", with_palette(plain)
     if count_colors(plain) > PHOTO:  # a palette would not do
@@ -97,9 +118,14 @@ def color_only_pairs(fig: Figure) -> list[tuple[str, str]]:
     pairs = []
     for ax in fig.axes:
         handles, names = ax.get_legend_handles_labels()
-        marks = [handle[0] if isinstance(handle, tuple) else handle for handle in handles]  # tuples: bars, lines with errors
+        marks = [
+            handle[0] if isinstance(handle, tuple) else handle for handle in handles
+        ]  # tuples: bars, lines with errors
         for (one, mark), (other, its_mark) in combinations(zip(names, marks, strict=True), 2):
-            if form(mark) == form(its_mark) and abs(shade(color_of(mark)) - shade(color_of(its_mark))) < SHADES:
+            if (
+                form(mark) == form(its_mark)
+                and abs(shade(color_of(mark)) - shade(color_of(its_mark))) < SHADES
+            ):
                 pairs.append((one, other))
     return pairs
 
@@ -107,14 +133,19 @@ def color_only_pairs(fig: Figure) -> list[tuple[str, str]]:
 def form(mark: Any) -> list[str]:
     """The look of a line, a dot or a bar apart from its color"""
     getters = ("get_linestyle", "get_marker", "get_hatch", "get_fill", "get_paths")
-    return [type(mark).__name__, *(str(getattr(mark, get)()) for get in getters if hasattr(mark, get))]
+    return [
+        type(mark).__name__,
+        *(str(getattr(mark, get)()) for get in getters if hasattr(mark, get)),
+    ]
 
 
 def color_of(mark: Any) -> Any:
     """The color of a line, of a filled bar, or of the edge of one that is not filled"""
     if hasattr(mark, "get_color"):
         return mark.get_color()
-    return mark.get_facecolor() if getattr(mark, "get_fill", lambda: True)() else mark.get_edgecolor()
+    return (
+        mark.get_facecolor() if getattr(mark, "get_fill", lambda: True)() else mark.get_edgecolor()
+    )
 
 
 def shade(color: Any) -> float:
@@ -135,7 +166,16 @@ def ink_on(color: Any) -> str:
 def write_on(ax: Axes, x: float, y: float | str, text: str, color: str) -> None:
     """A text in the middle of an area of this color, with a background that keeps it readable over hatching"""
     ground = {"facecolor": color, "edgecolor": "none", "pad": 1.5}
-    ax.text(x, y, text, ha="center", va="center", fontsize=TEXT_SIZE - 1, color=ink_on(color), bbox=ground)
+    ax.text(
+        x,
+        y,
+        text,
+        ha="center",
+        va="center",
+        fontsize=TEXT_SIZE - 1,
+        color=ink_on(color),
+        bbox=ground,
+    )
 
 
 def drawn(fig: Figure, kind: str, **options: Any) -> bytes:

@@ -20,12 +20,19 @@ def draw_test(counts: Tensor, table: pd.DataFrame) -> Figure:
     height = min(14.0, 3.5 + 0.3 * K)
     fig, (left, right) = style.new_figure(2.2 * height, height, ncols=2)
     names = [shorten(name) if K <= NAMED else "" for name in table.index[:-1]]
-    draw_confusion(counts, names, left, f"{int(counts.trace()):,} of {int(counts.sum()):,} images are classified correctly")
+    draw_confusion(
+        counts,
+        names,
+        left,
+        f"{int(counts.trace()):,} of {int(counts.sum()):,} images are classified correctly",
+    )
     draw_class_accuracy(table, right, "Accuracy of each class")
     return fig
 
 
-def draw_class_accuracy(table: pd.DataFrame, ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_class_accuracy(
+    table: pd.DataFrame, ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """A dot for each class, and a line over its 95% interval.
 
     table: `class_table`, whose last row is that of all classes, the dotted line
@@ -33,15 +40,24 @@ def draw_class_accuracy(table: pd.DataFrame, ax: Axes | None = None, title: str 
     ax = style.new_axes(ax, 6, 4)
     classes, total = table.iloc[:-1], table.iloc[-1]
     places = range(len(classes))
-    ax.hlines(places, classes["low"], classes["high"], color=style.LINE, linewidth=3, label="95% interval")
+    ax.hlines(
+        places, classes["low"], classes["high"], color=style.LINE, linewidth=3, label="95% interval"
+    )
     ax.plot(classes["accuracy"], places, "o", color=style.SERIES[0], label="accuracy")
-    ax.axvline(total["accuracy"], color=style.TEXT, linestyle=":", label=f"all classes: {total['accuracy']:.3f}")
+    ax.axvline(
+        total["accuracy"],
+        color=style.TEXT,
+        linestyle=":",
+        label=f"all classes: {total['accuracy']:.3f}",
+    )
     if len(classes) <= NAMED:
         names = zip(classes.index, classes["images"], strict=True)
         ax.set_yticks(places, [f"{shorten(name)} ({n:,})" for name, n in names])
     ax.set(xlim=(-0.02, 1.02), ylim=(len(classes) - 0.5, -0.5))
     ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower left")
-    return style.style_axes(ax, title, "accuracy (fraction of images)", "class (images in the test)")
+    return style.style_axes(
+        ax, title, "accuracy (fraction of images)", "class (images in the test)"
+    )
 
 
 def shorten(name: str, length: int = 18) -> str:

@@ -32,7 +32,9 @@ class LiveCurves:
     def __call__(self, row: Row) -> None:
         self.history.append(row)
         if not in_notebook():
-            print(f"epoch {row['epoch']} of {self.epochs}: validation accuracy {row['val_accuracy']:.3f}")
+            print(
+                f"epoch {row['epoch']} of {self.epochs}: validation accuracy {row['val_accuracy']:.3f}"
+            )
         elif row["epoch"] == self.epochs or time.monotonic() - self.drawn_at > REDRAW:
             self.draw()
             self.drawn_at = time.monotonic()
@@ -52,7 +54,10 @@ class LiveCurves:
     def alt(self) -> str:
         """The alt text of the curves so far"""
         first, last = self.history[0], self.history[-1]
-        ends = [f"{key} from {first['val_' + key]:.2f} to {last['val_' + key]:.2f}" for key in ("loss", "accuracy")]
+        ends = [
+            f"{key} from {first['val_' + key]:.2f} to {last['val_' + key]:.2f}"
+            for key in ("loss", "accuracy")
+        ]
         trained = f"training ends at {last['loss']:.2f} and {last['accuracy']:.2f}"
         done = f"{len(self.history)} of {self.epochs} epochs"
         return f"Loss and accuracy after {done}: validation goes in {' and in '.join(ends)}, {trained}."
@@ -68,7 +73,9 @@ def in_notebook() -> bool:
 
 
 def draw_runs(
-    runs: Mapping[str, Sequence[Row]], healthy: Sequence[Row] | None = None, verdicts: Mapping[str, str] | None = None
+    runs: Mapping[str, Sequence[Row]],
+    healthy: Sequence[Row] | None = None,
+    verdicts: Mapping[str, str] | None = None,
 ) -> Figure:
     """For each run a column with its loss above its accuracy, epoch by epoch; returns the figure.
 
@@ -78,27 +85,54 @@ def draw_runs(
     A loss above twice that of a uniform prediction is a triangle at the upper edge.
     """
     uniform_loss = math.log(next(iter(runs.values()))[0]["num_classes"])
-    seen = [row[key] for rows in (*runs.values(), healthy or ()) for row in rows for key in ("loss", "val_loss")]
+    seen = [
+        row[key]
+        for rows in (*runs.values(), healthy or ())
+        for row in rows
+        for key in ("loss", "val_loss")
+    ]
     highest = max(uniform_loss, *(loss for loss in seen if loss < math.inf))
-    ceiling = min(2 * uniform_loss, (1.7 if verdicts else 1.1) * highest)  # verdicts stand above the curves
+    ceiling = min(
+        2 * uniform_loss, (1.7 if verdicts else 1.1) * highest
+    )  # verdicts stand above the curves
     shared = {"sharex": "col", "sharey": "row", "squeeze": False}
     fig, axes = style.new_figure(9, 4.8 if verdicts else 4.2, nrows=2, ncols=len(runs), **shared)
     for column, (title, history) in zip(axes.T, runs.items(), strict=True):
         K, epochs = history[0]["num_classes"], [row["epoch"] for row in history]
-        for ax, key, uniform, top in zip(column, UNITS, (math.log(K), 1 / K), (ceiling, 1.03), strict=True):
+        for ax, key, uniform, top in zip(
+            column, UNITS, (math.log(K), 1 / K), (ceiling, 1.03), strict=True
+        ):
             if healthy:
                 values = [row["val_" + key] for row in healthy]
-                ax.plot(range(1, len(values) + 1), values, color="#BBBBBB", linewidth=5, label="healthy run, validation")
-            for name, prefix, dash, color in (("training", "", "--", 2), ("validation", "val_", "-", 0)):
+                ax.plot(
+                    range(1, len(values) + 1),
+                    values,
+                    color="#BBBBBB",
+                    linewidth=5,
+                    label="healthy run, validation",
+                )
+            for name, prefix, dash, color in (
+                ("training", "", "--", 2),
+                ("validation", "val_", "-", 0),
+            ):
                 values = [row[prefix + key] for row in history]
                 ax.plot(epochs, values, dash, color=style.SERIES[color], linewidth=2, label=name)
                 above = [epoch for epoch, value in zip(epochs, values, strict=True) if value > top]
-                ax.plot(above, [0.97 * top] * len(above), "^", color=style.SERIES[color], markersize=7)
-            ax.axhline(uniform, color=style.TEXT, linewidth=1, linestyle=":", label="uniform prediction")
+                ax.plot(
+                    above, [0.97 * top] * len(above), "^", color=style.SERIES[color], markersize=7
+                )
+            ax.axhline(
+                uniform, color=style.TEXT, linewidth=1, linestyle=":", label="uniform prediction"
+            )
             style.style_axes(ax).set_ylim(0, top)
         column[0].set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
         if verdicts:
-            look = {"ha": "right", "va": "top", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
+            look = {
+                "ha": "right",
+                "va": "top",
+                "fontsize": style.TEXT_SIZE - 1,
+                "color": style.TEXT,
+            }
             column[0].text(0.98, 0.98, verdicts[title], transform=column[0].transAxes, **look)
         column[1].set_xlabel("epoch", fontsize=style.TEXT_SIZE, color=style.TEXT)
         if len(epochs) <= 8:
@@ -112,14 +146,18 @@ def draw_runs(
 def name_lines(fig: Figure, axes: Any) -> None:
     """The legend of `draw_runs`: the lines of its first panel, and triangles if a panel has some"""
     handles, names = axes[0, 0].get_legend_handles_labels()
-    if any(line.get_marker() == "^" and len(line.get_xdata()) for ax in axes.flat for line in ax.lines):
+    if any(
+        line.get_marker() == "^" and len(line.get_xdata()) for ax in axes.flat for line in ax.lines
+    ):
         handles.append(Line2D([], [], linestyle="", marker="^", color=style.TEXT))
         names.append("above the scale")
     look = {"ncols": 5, "columnspacing": 1, "fontsize": style.TEXT_SIZE - 1, "frameon": False}
     fig.legend(handles, names, loc="outside upper right", **look)
 
 
-def draw_confusion(counts: Tensor, names: Sequence[Any], ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_confusion(
+    counts: Tensor, names: Sequence[Any], ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """How many images of each class (row) were given each prediction (column); the mistakes are colored by their share.
 
     counts: (K, K);  names: K texts
@@ -130,11 +168,15 @@ def draw_confusion(counts: Tensor, names: Sequence[Any], ax: Axes | None = None,
     mistakes = shares.masked_fill(right, torch.nan).numpy()
     colors = LinearSegmentedColormap.from_list("mistakes", ["white", style.SERIES[2]])
     colors = colors.with_extremes(bad=style.MUTED)  # for the diagonal, which would use up the scale
-    drawn = ax.imshow(mistakes, cmap=colors, vmin=0, vmax=max(shares.masked_fill(right, 0).max().item(), 0.01))
+    drawn = ax.imshow(
+        mistakes, cmap=colors, vmin=0, vmax=max(shares.masked_fill(right, 0).max().item(), 0.01)
+    )
     for row, column in counts.nonzero().tolist():
         ink = style.ink_on(drawn.to_rgba(mistakes)[row, column])
         number = counts[row, column].item()
-        ax.text(column, row, number, ha="center", va="center", fontsize=style.TEXT_SIZE - 1, color=ink)
+        ax.text(
+            column, row, number, ha="center", va="center", fontsize=style.TEXT_SIZE - 1, color=ink
+        )
     turned = {"rotation": 45, "ha": "right"} if max(len(str(name)) for name in names) > 3 else {}
     ax.set_xticks(range(len(names)), names, **turned)
     ax.set_yticks(range(len(names)), names)
@@ -142,7 +184,11 @@ def draw_confusion(counts: Tensor, names: Sequence[Any], ax: Axes | None = None,
 
 
 def draw_calibration(
-    confidence: Tensor, correct: Tensor, ax: Axes | None = None, title: str | None = None, groups: int = 10
+    confidence: Tensor,
+    correct: Tensor,
+    ax: Axes | None = None,
+    title: str | None = None,
+    groups: int = 10,
 ) -> Axes:
     """Accuracy against confidence in groups of equal size; the points of a calibrated model are on the gray diagonal.
 
@@ -156,7 +202,16 @@ def draw_calibration(
     error = [(p * (1 - p) / len(part)) ** 0.5 for p, part in zip(share, parts, strict=True)]
     ax.plot([0, 1], [0, 1], color=style.LINE, label="perfect calibration")
     label = f"{groups} groups of images"
-    ax.errorbar(mean, share, error, fmt="o-", color=style.SERIES[0], linewidth=2, elinewidth=1.2, label=label)
+    ax.errorbar(
+        mean,
+        share,
+        error,
+        fmt="o-",
+        color=style.SERIES[0],
+        linewidth=2,
+        elinewidth=1.2,
+        label=label,
+    )
     lowest = min(min(mean), min(share))
     ax.set_xlim(lowest - 0.05, 1.02)
     ax.set_ylim(lowest - 0.05, 1.04)

@@ -17,7 +17,16 @@ FROZEN: Look = {"facecolor": style.MUTED, "edgecolor": style.LINE, "linewidth": 
 TRAINED: Look = {"facecolor": style.SERIES[0], "edgecolor": style.TEXT, "linewidth": 1}
 DROPPED: Look = {"facecolor": "white", "edgecolor": style.LINE, "linestyle": "--", "linewidth": 1.5}
 NEW: Look = {"facecolor": "white", "edgecolor": style.SERIES[2], "hatch": "////", "linewidth": 1.5}
-PARTS = ("patch embedding", "[CLS], positions", "block 1", "block 2", "block 3", "block 4", "final norm", "head")
+PARTS = (
+    "patch embedding",
+    "[CLS], positions",
+    "block 1",
+    "block 2",
+    "block 3",
+    "block 4",
+    "final norm",
+    "head",
+)
 WAYS = {  # color and mark of each way of training
     "from scratch": (style.TEXT, "s"),
     "probe": (style.SERIES[1], "v"),
@@ -28,7 +37,18 @@ WAYS = {  # color and mark of each way of training
 
 def write(ax: Axes, x: float, y: float, text: str, **more: Any) -> None:
     """A text of the page's size, its middle at this place"""
-    ax.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT, **more})
+    ax.text(
+        x,
+        y,
+        text,
+        **{
+            "ha": "center",
+            "va": "center",
+            "fontsize": style.TEXT_SIZE,
+            "color": style.TEXT,
+            **more,
+        },
+    )
 
 
 def draw_transfer(trained: Mapping[str, int]) -> Figure:
@@ -39,19 +59,35 @@ def draw_transfer(trained: Mapping[str, int]) -> Figure:
     fig, ax = style.new_figure(9, 5.0)
     title = "Every way needs a new head; they differ in what else they copy and train"
     style.hide_axes(ax, title).set(xlim=(0, 18), ylim=(-2.7, 9.0))
-    draw_stack(ax, 0.2, 3.6, dict.fromkeys(PARTS, FROZEN) | {"head": DROPPED}, (*PARTS[:-1], "old head, dropped"))
+    draw_stack(
+        ax,
+        0.2,
+        3.6,
+        dict.fromkeys(PARTS, FROZEN) | {"head": DROPPED},
+        (*PARTS[:-1], "old head, dropped"),
+    )
     write(ax, 2.0, 8.45, "pretrained model", weight="bold")
     write(ax, 5.1, -0.55, "trained parameters:", ha="right")
     for i, (way, count) in enumerate(trained.items()):
-        left, looks = 5.6 + 3.15 * i, dict.fromkeys(PARTS, (FROZEN, FROZEN, TRAINED, NEW)[i]) | {"head": NEW}
+        left, looks = (
+            5.6 + 3.15 * i,
+            dict.fromkeys(PARTS, (FROZEN, FROZEN, TRAINED, NEW)[i]) | {"head": NEW},
+        )
         draw_stack(ax, left, 1.5 if i == 1 else 2.2, looks)
         write(ax, left + 1.1, 8.45, way, weight="bold")
         write(ax, left + 1.1, -0.55, f"{count:,}")
         for block in (2, 3, 4, 5) if i == 1 else ():
             for x, name in ((1.56, "A"), (1.91, "B")):
-                ax.add_patch(Rectangle((left + x, block + 0.05), 0.32, 0.7, **NEW | {"hatch": "//////"}))
+                ax.add_patch(
+                    Rectangle((left + x, block + 0.05), 0.32, 0.7, **NEW | {"hatch": "//////"})
+                )
                 write(ax, left + x + 0.16, 6.12, name)
-    ax.annotate("", (5.4, 3.0), (4.0, 3.0), arrowprops={"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2})
+    ax.annotate(
+        "",
+        (5.4, 3.0),
+        (4.0, 3.0),
+        arrowprops={"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2},
+    )
     write(ax, 4.68, 4.4, "copy\nall but\nthe head")
     for x, look, name in (
         (0.2, FROZEN, "copied, stays as it was"),
@@ -63,7 +99,9 @@ def draw_transfer(trained: Mapping[str, int]) -> Figure:
     return fig
 
 
-def draw_stack(ax: Axes, left: float, width: float, looks: Mapping[str, Look], names: Sequence[str] = ()) -> None:
+def draw_stack(
+    ax: Axes, left: float, width: float, looks: Mapping[str, Look], names: Sequence[str] = ()
+) -> None:
     """The parts of a model above each other, the first at the bottom"""
     for y, look in enumerate(looks.values()):
         ax.add_patch(Rectangle((left, y), width, 0.8, **look))
@@ -75,13 +113,25 @@ def draw_lora(m: int, n: int, r: int) -> Figure:
     """The frozen matrix W, (m, n), and, to the same scale, B (m, r) and A (r, n), whose product has the shape of W."""
     fig, ax = style.new_figure(9, 4.2)
     title = f"LoRA of rank {r} trains {r * (m + n):,} numbers beside a frozen matrix of {m * n:,}"
-    style.hide_axes(ax, title).set(xlim=(-0.55 * m, 2.3 * m), ylim=(-0.2 * m, 1.18 * m), aspect="equal", anchor="W")
+    style.hide_axes(ax, title).set(
+        xlim=(-0.55 * m, 2.3 * m), ylim=(-0.2 * m, 1.18 * m), aspect="equal", anchor="W"
+    )
     left, gap = n + 0.5 * m, 0.05 * m  # of B, and between a factor and the product
     product = left + r + gap
     ax.add_patch(Rectangle((0, 0), n, m, **FROZEN))
     ax.add_patch(Rectangle((left, 0), r, m, **NEW))
     ax.add_patch(Rectangle((product, m + gap), n, r, **NEW))
-    ax.add_patch(Rectangle((product, 0), n, m, facecolor="white", edgecolor=NEW["edgecolor"], linestyle="--", linewidth=1.5))
+    ax.add_patch(
+        Rectangle(
+            (product, 0),
+            n,
+            m,
+            facecolor="white",
+            edgecolor=NEW["edgecolor"],
+            linestyle="--",
+            linewidth=1.5,
+        )
+    )
     write(ax, n / 2, m / 2, f"W\n{m} x {n}\nfrozen")
     write(ax, product + n / 2, m / 2, f"B A\n{m} x {n}\nrank at\nmost {r}")
     write(ax, left + r / 2, -0.1 * m, f"B, {m} x {r}\nstarts at zero")
@@ -107,12 +157,17 @@ def draw_resized(learned: Tensor, resized: Mapping[str, Tensor]) -> Figure:
         f"{first}, {basis.shape[0]} x {basis.shape[1]}": basis,
     }
     for ax, (name, values) in zip(axes, panels.items(), strict=False):
-        shown = style.hide_axes(ax, name).imshow(values.detach(), cmap=style.SIGNED, vmin=-top, vmax=top)
+        shown = style.hide_axes(ax, name).imshow(
+            values.detach(), cmap=style.SIGNED, vmin=-top, vmax=top
+        )
     gaps = {f"{name}\nminus {first}": (values - basis).detach() for name, values in others}
     most = float(max(gap.abs().max() for gap in gaps.values()))
     for ax, (name, values) in zip(axes[2:], gaps.items(), strict=True):
         apart = style.hide_axes(ax, name).imshow(values, cmap=style.SIGNED, vmin=-most, vmax=most)
-    for drawn, group, label in ((shown, axes[:2], "value of one channel"), (apart, axes[2:], "difference in that channel")):
+    for drawn, group, label in (
+        (shown, axes[:2], "value of one channel"),
+        (apart, axes[2:], "difference in that channel"),
+    ):
         bar = fig.colorbar(drawn, ax=list(group), location="bottom", shrink=0.7, aspect=25)
         bar.set_label(label, fontsize=style.TEXT_SIZE, color=style.TEXT)
         bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)
@@ -138,7 +193,9 @@ def draw_masking(image: Tensor, hidden: Tensor, predicted: Tensor, patch_size: i
     shade_patches(axes[3], ~hidden, patch_size)
     covered = hidden.repeat_interleave(patch_size, 0).repeat_interleave(patch_size, 1)
     error = (predicted - image).square().where(covered, torch.nan)
-    shown = style.hide_axes(axes[4], "5. The errors of\nthe prediction").imshow(error, cmap=style.VALUES, vmin=0)
+    shown = style.hide_axes(axes[4], "5. The errors of\nthe prediction").imshow(
+        error, cmap=style.VALUES, vmin=0
+    )
     shade_patches(axes[4], ~hidden, patch_size)
     color_bar(shown, axes[4], "squared error", shrink=0.6)
     return fig
@@ -149,7 +206,15 @@ def shade_patches(ax: Axes, which: Tensor, patch_size: int) -> None:
     for row, col in which.nonzero().tolist():
         corner = (col * patch_size - 0.5, row * patch_size - 0.5)
         ax.add_patch(
-            Rectangle(corner, patch_size, patch_size, facecolor="white", edgecolor=style.LINE, hatch="////", linewidth=0.5)
+            Rectangle(
+                corner,
+                patch_size,
+                patch_size,
+                facecolor="white",
+                edgecolor=style.LINE,
+                hatch="////",
+                linewidth=0.5,
+            )
         )
 
 
@@ -157,7 +222,11 @@ def frame_patches(ax: Axes, which: Tensor, patch_size: int) -> None:
     """A frame around some patches of an image.  which: (rows, cols), True for those to frame"""
     for row, col in which.nonzero().tolist():
         corner = (col * patch_size - 0.5, row * patch_size - 0.5)
-        ax.add_patch(Rectangle(corner, patch_size, patch_size, fill=False, edgecolor=style.SERIES[1], linewidth=2))
+        ax.add_patch(
+            Rectangle(
+                corner, patch_size, patch_size, fill=False, edgecolor=style.SERIES[1], linewidth=2
+            )
+        )
 
 
 def draw_reconstructions(
@@ -176,7 +245,15 @@ def draw_reconstructions(
             style.hide_axes(ax).imshow(one, cmap="gray", vmin=0, vmax=1)
             if mark:
                 mark(ax, where, patch_size)
-        line[0].text(-0.15, 0.5, name, transform=line[0].transAxes, ha="right", va="center", fontsize=style.TEXT_SIZE)
+        line[0].text(
+            -0.15,
+            0.5,
+            name,
+            transform=line[0].transAxes,
+            ha="right",
+            va="center",
+            fontsize=style.TEXT_SIZE,
+        )
     return fig
 
 
@@ -193,10 +270,20 @@ def draw_ways(
     ax = style.new_axes(ax, 9, 3.4)
     for i, (way, groups) in enumerate(ways.items()):
         means = [mean for _, mean, _ in groups.values()]
-        bars = [[mean - low for low, mean, _ in groups.values()], [high - mean for _, mean, high in groups.values()]]
+        bars = [
+            [mean - low for low, mean, _ in groups.values()],
+            [high - mean for _, mean, high in groups.values()],
+        ]
         places = [place + 0.16 * (i - (len(ways) - 1) / 2) for place in range(len(groups))]
         color, marker = WAYS[way]
-        look = {"color": color, "marker": marker, "markersize": 8, "linestyle": "", "elinewidth": 2, "capsize": 4}
+        look = {
+            "color": color,
+            "marker": marker,
+            "markersize": 8,
+            "linestyle": "",
+            "elinewidth": 2,
+            "capsize": 4,
+        }
         ax.errorbar(places, means, bars, label=way.replace("probe", "linear probe"), **look)
         ax.set_xticks(range(len(groups)), groups)
     if floor is not None:

@@ -16,7 +16,10 @@ from vit_helpers.plots.attention import COLUMNS, arrow, frame, new_canvas, write
 
 SIDE = 3.4  # height of a stage's picture, in cells of the canvas
 PICTURES = ("image", "patches")  # kinds that keep their width
-FRAMES = {"tokens": (style.CLASS_TOKEN, style.PATCH), "positions": (style.POSITION,)}  # of the first row, of the others
+FRAMES = {
+    "tokens": (style.CLASS_TOKEN, style.PATCH),
+    "positions": (style.POSITION,),
+}  # of the first row, of the others
 
 
 class Stage(NamedTuple):
@@ -75,7 +78,9 @@ def draw_forward(
     return draw_stages([before_blocks, through_blocks], title, 3, classes)
 
 
-def draw_stages(rows: Sequence[Sequence[Stage]], title: str, limit: float, classes: Sequence[str] = ()) -> Figure:
+def draw_stages(
+    rows: Sequence[Sequence[Stage]], title: str, limit: float, classes: Sequence[str] = ()
+) -> Figure:
     """A forward pass in rows of stages; tables on one scale, from -limit to limit with white for 0.
 
     classes: the names of the logits
@@ -87,7 +92,9 @@ def draw_stages(rows: Sequence[Sequence[Stage]], title: str, limit: float, class
         top = 2.2 + (SIDE + 2.9) * number
         gaps = [gap(stage) if place or number else 0.2 for place, stage in enumerate(stages)]
         fixed = sum(stage.width for stage in stages if stage.kind in PICTURES)
-        stretch = (COLUMNS - 0.3 - sum(gaps) - fixed) / (sum(stage.width for stage in stages) - fixed)
+        stretch = (COLUMNS - 0.3 - sum(gaps) - fixed) / (
+            sum(stage.width for stage in stages) - fixed
+        )
         if number:
             draw_return(ax, end, top)
         left = 0.0
@@ -100,7 +107,13 @@ def draw_stages(rows: Sequence[Sequence[Stage]], title: str, limit: float, class
             sizes = (stage.data.flatten(1) if stage.kind == "patches" else stage.data).shape
             shape = ", ".join(str(n) for n in sizes)
             for line, text in enumerate((stage.name, f"({stage.letters})", f"({shape})")):
-                write(ax, left + width / 2, top + SIDE + 0.6 + 0.72 * line, text, weight="normal" if line else "bold")
+                write(
+                    ax,
+                    left + width / 2,
+                    top + SIDE + 0.6 + 0.72 * line,
+                    text,
+                    weight="normal" if line else "bold",
+                )
             left, end = left + width, left + width / 2
     draw_key(fig, ax, height - 0.75, limit)
     return fig
@@ -108,14 +121,23 @@ def draw_stages(rows: Sequence[Sequence[Stage]], title: str, limit: float, class
 
 def draw_return(ax: Axes, start: float, top: float) -> None:
     """A line from below a row's last stage to the left end of the next row, whose pictures begin at this height"""
-    ax.plot([start, start, 0.1, 0.1], [top - 0.55, top - 0.25, top - 0.25, top + SIDE / 2], color=style.TEXT, linewidth=1)
+    ax.plot(
+        [start, start, 0.1, 0.1],
+        [top - 0.55, top - 0.25, top - 0.25, top + SIDE / 2],
+        color=style.TEXT,
+        linewidth=1,
+    )
 
 
 def gap(stage: Stage) -> float:
     """The width in cells of what leads to a stage"""
     if stage.before in ("+", "="):
         return 0.9
-    return 0.5 + (1.9 if stage.layer else 0.27 * max(map(len, stage.before.split("\n")))) + 0.8 * stage.skip
+    return (
+        0.5
+        + (1.9 if stage.layer else 0.27 * max(map(len, stage.before.split("\n"))))
+        + 0.8 * stage.skip
+    )
 
 
 def draw_step(ax: Axes, stage: Stage, left: float, right: float, top: float) -> None:
@@ -138,10 +160,21 @@ def draw_step(ax: Axes, stage: Stage, left: float, right: float, top: float) -> 
     arrow(ax, (center + 0.6, middle), (right - 0.1, middle))
     box = {"boxstyle": "round,pad=0.1", "facecolor": style.MUTED, "edgecolor": style.TEXT}
     ax.add_patch(FancyBboxPatch((center - 0.45, top + 0.1), 0.9, SIDE - 0.2, **box))
-    ax.text(center, middle, stage.layer, rotation=90, ha="center", va="center", fontsize=style.TEXT_SIZE, weight="bold")
+    ax.text(
+        center,
+        middle,
+        stage.layer,
+        rotation=90,
+        ha="center",
+        va="center",
+        fontsize=style.TEXT_SIZE,
+        weight="bold",
+    )
 
 
-def draw_stage(ax: Axes, stage: Stage, place: tuple[float, float, float], limit: float, classes: Sequence[str]) -> None:
+def draw_stage(
+    ax: Axes, stage: Stage, place: tuple[float, float, float], limit: float, classes: Sequence[str]
+) -> None:
     """The numbers of one stage as a picture; place: left, top, width"""
     left, top, width = place
     data = stage.data.detach()
@@ -166,18 +199,30 @@ def draw_stage(ax: Axes, stage: Stage, place: tuple[float, float, float], limit:
         frame(ax, (left, top, width, row or SIDE), first, 2.5)
 
 
-def put(ax: Axes, data: Tensor, box: tuple[float, float, float, float], limit: float | None = None) -> None:
+def put(
+    ax: Axes, data: Tensor, box: tuple[float, float, float, float], limit: float | None = None
+) -> None:
     """An image (H, W, C), or a table of numbers on a scale, in a box: left, top, width, height"""
     left, top, width, height = box
-    scale: dict[str, Any] = {} if limit is None else {"cmap": style.SIGNED, "vmin": -limit, "vmax": limit}
+    scale: dict[str, Any] = (
+        {} if limit is None else {"cmap": style.SIGNED, "vmin": -limit, "vmax": limit}
+    )
     if limit is None and data.shape[-1] == 1:
         data = data.expand(-1, -1, 3)
     view = {"xlim": ax.get_xlim(), "ylim": ax.get_ylim()}
-    ax.imshow(data, extent=(left, left + width, top + height, top), aspect="auto", interpolation="nearest", **scale)
+    ax.imshow(
+        data,
+        extent=(left, left + width, top + height, top),
+        aspect="auto",
+        interpolation="nearest",
+        **scale,
+    )
     ax.set(**view)
 
 
-def draw_logits(ax: Axes, logits: Tensor, place: tuple[float, float, float], classes: Sequence[str]) -> None:
+def draw_logits(
+    ax: Axes, logits: Tensor, place: tuple[float, float, float], classes: Sequence[str]
+) -> None:
     """A bar for each logit from the line of zero, with its class and its number above it"""
     left, top, width = place
     step, zero = (SIDE - 0.5) / len(logits), left + width / 2
@@ -205,12 +250,18 @@ def draw_key(fig: Figure, ax: Axes, y: float, limit: float) -> None:
     rows = ax.get_ylim()[0]
     scale = ScalarMappable(Normalize(-limit, limit), style.SIGNED)
     where = fig.add_axes((17.7 / COLUMNS, 1 - (y + 0.1) / rows, 3.7 / COLUMNS, 0.4 / rows))
-    bar = fig.colorbar(scale, cax=where, orientation="horizontal", extend="both", ticks=[-limit, 0, limit])
+    bar = fig.colorbar(
+        scale, cax=where, orientation="horizontal", extend="both", ticks=[-limit, 0, limit]
+    )
     bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT, pad=1)
 
 
 def draw_lines(
-    lines: Mapping[str, tuple[Any, str, str]], ax: Axes, title: str | None = None, x: str | None = None, y: str | None = None
+    lines: Mapping[str, tuple[Any, str, str]],
+    ax: Axes,
+    title: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
 ) -> Axes:
     """Lines over their places 0, 1, 2, ..., with their names and last numbers at their ends; from 0 if nothing is below.
 
@@ -220,7 +271,11 @@ def draw_lines(
         ax.plot(values, dashes, color=color)
         place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
         ax.annotate(
-            f"{values[-1]:.0f}, {name}", (len(values) - 1, values[-1]), color=color, fontsize=style.TEXT_SIZE, **place
+            f"{values[-1]:.0f}, {name}",
+            (len(values) - 1, values[-1]),
+            color=color,
+            fontsize=style.TEXT_SIZE,
+            **place,
         )
     if min(min(values) for values, *_ in lines.values()) >= 0:
         ax.set_ylim(0)
@@ -246,7 +301,14 @@ def draw_shares(
         ax.barh(list(shares), lengths, left=list(left.values()), label=part, **bar)
         for whole, share in zip(shares, lengths, strict=True):
             if share > least and share < 0.06 and left[whole] + share > 0.999:
-                ax.text(1.01, whole, f"{share:.1%}", va="center", fontsize=style.TEXT_SIZE - 1, color=style.TEXT)
+                ax.text(
+                    1.01,
+                    whole,
+                    f"{share:.1%}",
+                    va="center",
+                    fontsize=style.TEXT_SIZE - 1,
+                    color=style.TEXT,
+                )
             elif share > least:
                 style.write_on(ax, left[whole] + share / 2, whole, f"{share:.0%}", color)
             left[whole] += share
@@ -257,7 +319,9 @@ def draw_shares(
     return style.style_axes(ax, title, "share of all parameters")
 
 
-def draw_differences(groups: Mapping[str, Mapping[str, float]], bound: float, title: str, least: float = 1e-7) -> Figure:
+def draw_differences(
+    groups: Mapping[str, Mapping[str, float]], bound: float, title: str, least: float = 1e-7
+) -> Figure:
     """Dots on a logarithmic scale: a row for each name, a panel for each group, and a line at the bound.
 
     groups: {title of a panel: {name: difference}}, with the same names; differences below the least are at the left edge
@@ -268,16 +332,39 @@ def draw_differences(groups: Mapping[str, Mapping[str, float]], bound: float, ti
         for y, value in enumerate(differences.values()):
             seen = value > bound
             fill = style.SERIES[0] if seen else "white"
-            ax.plot(max(value, least), y, "o" if seen else "s", color=style.SERIES[0], markerfacecolor=fill, markersize=8)
+            ax.plot(
+                max(value, least),
+                y,
+                "o" if seen else "s",
+                color=style.SERIES[0],
+                markerfacecolor=fill,
+                markersize=8,
+            )
         ax.axvline(bound, color=style.LINE, linestyle="--")
-        ax.text(1.3 * bound, -0.9, f"bound $10^{{{math.log10(bound):.0f}}}$", fontsize=style.TEXT_SIZE - 1, va="center")
-        ax.set(xscale="log", xlim=(least / 3, 1), ylim=(len(names) - 0.5, -1.3), xticks=[least, 1e-5, 1e-3, 1e-1])
+        ax.text(
+            1.3 * bound,
+            -0.9,
+            f"bound $10^{{{math.log10(bound):.0f}}}$",
+            fontsize=style.TEXT_SIZE - 1,
+            va="center",
+        )
+        ax.set(
+            xscale="log",
+            xlim=(least / 3, 1),
+            ylim=(len(names) - 0.5, -1.3),
+            xticks=[least, 1e-5, 1e-3, 1e-1],
+        )
         ax.set_xticks([], minor=True)
         ax.set_yticks(range(len(names)), names)
         ax.grid(axis="y", color=style.MUTED)
         ax.set_axisbelow(True)
         style.style_axes(ax, name)
-        ax.set_xticklabels([f"≤ $10^{{{math.log10(least):.0f}}}$", "$10^{-5}$", "$10^{-3}$", "$10^{-1}$"])
+        ax.set_xticklabels(
+            [f"≤ $10^{{{math.log10(least):.0f}}}$", "$10^{-5}$", "$10^{-3}$", "$10^{-1}$"]
+        )
     fig.suptitle(title, x=0.01, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
-    fig.supxlabel("difference from the correct model, as a fraction of the largest logit", fontsize=style.TEXT_SIZE)
+    fig.supxlabel(
+        "difference from the correct model, as a fraction of the largest logit",
+        fontsize=style.TEXT_SIZE,
+    )
     return fig

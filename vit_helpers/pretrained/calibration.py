@@ -45,9 +45,13 @@ class Familiarity:
     limit: float
 
     @classmethod
-    def from_features(cls, features: Tensor, labels: Tensor, new: Tensor, share: float = 0.95) -> "Familiarity":
+    def from_features(
+        cls, features: Tensor, labels: Tensor, new: Tensor, share: float = 0.95
+    ) -> "Familiarity":
         """Of training images, (n, D) and (n,), with the limit that this share of `new` images, (m, D), stays below"""
-        means = torch.stack([features[labels == k].mean(dim=0) for k in range(int(labels.max()) + 1)])
+        means = torch.stack(
+            [features[labels == k].mean(dim=0) for k in range(int(labels.max()) + 1)]
+        )
         values, directions = torch.linalg.eigh((features - means[labels]).T.cov())
         half = cls(means, directions / values.clamp(min=1e-6 * values.max()).sqrt(), math.inf)
         return cls(means, half.whiten, half.distance(new).quantile(share).item())
@@ -58,14 +62,20 @@ class Familiarity:
 
     def to_note(self) -> str:
         """As text, for the notes of `save_weights`; the numbers are rounded to 16 bits"""
-        packed = {name: b64encode(getattr(self, name).half().numpy().tobytes()).decode() for name in ("means", "whiten")}
+        packed = {
+            name: b64encode(getattr(self, name).half().numpy().tobytes()).decode()
+            for name in ("means", "whiten")
+        }
         return json.dumps({**packed, "limit": self.limit})
 
     @classmethod
     def from_note(cls, note: str) -> "Familiarity":
         """What `to_note` wrote"""
         about = json.loads(note)
-        arrays = (np.frombuffer(b64decode(about[name]), np.float16).astype(np.float32) for name in ("means", "whiten"))
+        arrays = (
+            np.frombuffer(b64decode(about[name]), np.float16).astype(np.float32)
+            for name in ("means", "whiten")
+        )
         means, whiten = map(torch.from_numpy, arrays)
         D = math.isqrt(len(whiten))
         return cls(means.view(-1, D), whiten.view(D, D), about["limit"])

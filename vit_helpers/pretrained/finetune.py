@@ -22,10 +22,14 @@ def transfer_weights(model: ViT, **changes: Any) -> ViT:
     raises : ValueError for any other change: the weights would not fit, or a custom block would lose its settings
     """
     if foreign := changes.keys() - {"num_classes", "image_size", "dropout", "attn_dropout"}:
-        raise ValueError(f"{', '.join(sorted(foreign))} cannot change: the weights would not fit any more")
+        raise ValueError(
+            f"{', '.join(sorted(foreign))} cannot change: the weights would not fit any more"
+        )
     custom = any(type(block) is not Block for block in model.blocks)
     if custom and changes.keys() & {"dropout", "attn_dropout"}:
-        raise ValueError("the dropout of custom blocks cannot change: set it in the blocks themselves")
+        raise ValueError(
+            "the dropout of custom blocks cannot change: set it in the blocks themselves"
+        )
     if "num_classes" in changes:
         changes["representation_size"] = None  # the hidden layer of the old head is dropped with it
     first = next(model.parameters())
@@ -34,7 +38,9 @@ def transfer_weights(model: ViT, **changes: Any) -> ViT:
         new.blocks = copy.deepcopy(model.blocks).to(first.device, first.dtype)
     weights = model.state_dict()
     if "num_classes" in changes:
-        weights = {key: w for key, w in weights.items() if not key.startswith(("head.", "pre_logits."))}
+        weights = {
+            key: w for key, w in weights.items() if not key.startswith(("head.", "pre_logits."))
+        }
         weights |= {key: w for key, w in new.state_dict().items() if key.startswith("head.")}
     if (name := "token_embed.pos_embed") in weights:
         weights[name] = resize_positions(weights[name], model.config.grid, new.config.grid)
@@ -61,7 +67,9 @@ class LoRA(nn.Module):
         super().__init__()
         m, n = linear.weight.shape
         if not 1 <= rank <= min(m, n):
-            raise ValueError(f"a rank for a matrix of {m} x {n} is from 1 to {min(m, n)}, got {rank}")
+            raise ValueError(
+                f"a rank for a matrix of {m} x {n} is from 1 to {min(m, n)}, got {rank}"
+            )
         self.linear, self.scale = linear.requires_grad_(False), scale
         self.A = nn.Parameter(linear.weight.new_empty(rank, n))
         self.B = nn.Parameter(linear.weight.new_zeros(m, rank))
@@ -94,7 +102,9 @@ def merge_lora(model: ViT) -> ViT:
     return model
 
 
-def layerwise_lr_decay(model: ViT, groups: Iterable[dict[str, Any]], decay: float) -> list[dict[str, Any]]:
+def layerwise_lr_decay(
+    model: ViT, groups: Iterable[dict[str, Any]], decay: float
+) -> list[dict[str, Any]]:
     """Split parameter groups by layer, with the learning rate lr * decay^(layers above) (BEiT, arXiv 2106.08254).
 
     groups: an optimizer's, [{"params": [...], "lr": ...}, ...]
@@ -102,12 +112,16 @@ def layerwise_lr_decay(model: ViT, groups: Iterable[dict[str, Any]], decay: floa
     """
     top = len(model.blocks) + 1
     layer_of = dict.fromkeys(map(id, model.parameters()), top)  # the last norm and the head
-    for layer, part in enumerate([nn.ModuleList([model.patch_embed, model.token_embed]), *model.blocks]):
+    for layer, part in enumerate(
+        [nn.ModuleList([model.patch_embed, model.token_embed]), *model.blocks]
+    ):
         layer_of |= dict.fromkeys(map(id, part.parameters()), layer)
     split: dict[tuple[int, int], dict[str, Any]] = {}
     for number, group in enumerate(groups):
         for parameter in group["params"]:
             layer = layer_of[id(parameter)]
             lr = group["lr"] * decay ** (top - layer)
-            split.setdefault((number, layer), {**group, "params": [], "lr": lr})["params"].append(parameter)
+            split.setdefault((number, layer), {**group, "params": [], "lr": lr})["params"].append(
+                parameter
+            )
     return list(split.values())

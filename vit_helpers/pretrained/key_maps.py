@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 StateDict = Mapping[str, Tensor]
 
-KEY_MAPS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # {library: {its name: ours}}
+KEY_MAPS = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)  # {library: {its name: ours}}
 
 
 def from_torchvision(state_dict: StateDict) -> dict[str, Tensor]:
@@ -39,7 +41,9 @@ def from_huggingface(state_dict: StateDict) -> dict[str, Tensor]:
 def from_google(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
     """The arrays of one of Google's npz files, as `dict(numpy.load(path))` gives them, under our names."""
     if not isinstance(arrays, Mapping):
-        raise TypeError(f"takes an npz file's arrays, as dict(numpy.load(path)) gives them; got {type(arrays).__name__}")
+        raise TypeError(
+            f"takes an npz file's arrays, as dict(numpy.load(path)) gives them; got {type(arrays).__name__}"
+        )
     return rename(dict(from_flax(*item) for item in arrays.items()), "Google")
 
 
@@ -62,26 +66,43 @@ def from_flax(key: str, array: Any) -> tuple[str, Tensor]:
 def fill(model: nn.Module, state_dict: StateDict) -> None:
     """Load weights under our names into a model, all or none; ValueError names missing and unexpected keys, wrong shapes."""
     expected = model.state_dict()
-    shapes = {key: (tuple(expected[key].shape), tuple(state_dict[key].shape)) for key in expected.keys() & state_dict.keys()}
+    shapes = {
+        key: (tuple(expected[key].shape), tuple(state_dict[key].shape))
+        for key in expected.keys() & state_dict.keys()
+    }
     problems = {
         "missing": expected.keys() - shapes.keys(),
         "that do not belong": state_dict.keys() - shapes.keys(),
-        "with infinity or NaN": {key for key, w in state_dict.items() if not w.is_meta and not w.isfinite().all()},
-        "of another shape": {f"{key} expected {a}, found {b}" for key, (a, b) in shapes.items() if a != b},
+        "with infinity or NaN": {
+            key for key, w in state_dict.items() if not w.is_meta and not w.isfinite().all()
+        },
+        "of another shape": {
+            f"{key} expected {a}, found {b}" for key, (a, b) in shapes.items() if a != b
+        },
     }
-    if told := "; ".join(f"{len(keys)} {what}: {', '.join(sorted(keys)[:5])}" for what, keys in problems.items() if keys):
-        raise ValueError(f"these are not the model's {len(expected)} weights, it is as it was: {told}")
+    if told := "; ".join(
+        f"{len(keys)} {what}: {', '.join(sorted(keys)[:5])}"
+        for what, keys in problems.items()
+        if keys
+    ):
+        raise ValueError(
+            f"these are not the model's {len(expected)} weights, it is as it was: {told}"
+        )
     model.load_state_dict(state_dict)
 
 
 def rename(state_dict: StateDict, library: str) -> dict[str, Tensor]:
     """Weights under our names and in our shapes, by the key map of a library; an unknown key is an error."""
     if not isinstance(state_dict, Mapping):
-        raise TypeError(f"expected a state dict, as model.state_dict() returns it, got {type(state_dict).__name__}")
+        raise TypeError(
+            f"expected a state dict, as model.state_dict() returns it, got {type(state_dict).__name__}"
+        )
     if not state_dict:
         raise ValueError(f"an empty state dict is not a {library} ViT")
     if unknown := unknown_keys(state_dict, library):
-        raise ValueError(f"{len(unknown)} of {len(state_dict)} keys are not of a {library} ViT: {', '.join(unknown[:5])}")
+        raise ValueError(
+            f"{len(unknown)} of {len(state_dict)} keys are not of a {library} ViT: {', '.join(unknown[:5])}"
+        )
     return to_our_shapes({str(our_key(key, library)): value for key, value in state_dict.items()})
 
 
@@ -107,7 +128,9 @@ def to_our_shapes(state_dict: StateDict) -> dict[str, Tensor]:
             before, leaf = match.groups()
             parts = [before + name + leaf for name in "qkv"]
             if missing := [part for part in parts if part not in state_dict]:
-                raise ValueError(f"the file is incomplete: it has {key}, but not {', '.join(missing)}")
+                raise ValueError(
+                    f"the file is incomplete: it has {key}, but not {', '.join(missing)}"
+                )
             joined[f"{before}qkv{leaf}"] = torch.cat([state_dict[part] for part in parts])
         else:
             joined[key] = value.flatten(1) if key == "patch_embed.proj.weight" else value
@@ -120,8 +143,12 @@ def recognize(state: StateDict, source: object) -> str:
     library = min(unknown, key=lambda name: len(unknown[name]))
     others = unknown[library]
     if len(others) == len(state):
-        raise ValueError(f"{source} has names of no known layout, {', '.join(KEY_MAPS)}: {', '.join(others[:5])}")
+        raise ValueError(
+            f"{source} has names of no known layout, {', '.join(KEY_MAPS)}: {', '.join(others[:5])}"
+        )
     if others:
-        told = f"{len(others)} of its {len(state)} names do not belong to it: {', '.join(others[:5])}"
+        told = (
+            f"{len(others)} of its {len(state)} names do not belong to it: {', '.join(others[:5])}"
+        )
         raise ValueError(f"{source} is nearest to the layout of {library}, but {told}")
     return library

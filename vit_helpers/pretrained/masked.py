@@ -20,7 +20,9 @@ def random_masking(B: int, N: int, mask_ratio: float) -> tuple[Tensor, Tensor]:
     returns   : (B, visible) and (B, hidden), numbers of patches
     """
     if not 0 < mask_ratio < 1 or N < 2:
-        raise ValueError(f"mask_ratio must be between 0 and 1, of two patches or more, got {mask_ratio} of {N}")
+        raise ValueError(
+            f"mask_ratio must be between 0 and 1, of two patches or more, got {mask_ratio} of {N}"
+        )
     hidden = min(max(round(mask_ratio * N), 1), N - 1)
     order = torch.rand(B, N).argsort(dim=1)
     return order[:, hidden:], order[:, :hidden]
@@ -35,7 +37,9 @@ class MaskedAutoencoder(nn.Module):
     forward   : normalized images (B, C, H, W) -> predicted pixels (B, hidden, C*P*P), hidden (B, hidden), patch numbers
     """
 
-    def __init__(self, vit: ViT, dim: int = 32, depth: int = 1, num_heads: int = 4, mask_ratio: float = 0.75) -> None:
+    def __init__(
+        self, vit: ViT, dim: int = 32, depth: int = 1, num_heads: int = 4, mask_ratio: float = 0.75
+    ) -> None:
         super().__init__()
         self.positions: Tensor
         c = vit.config
@@ -64,7 +68,9 @@ class MaskedAutoencoder(nn.Module):
     def encode(self, images: Tensor, visible: Tensor) -> Tensor:
         """The class token and the visible patches after the encoder, which never sees the rest: (B, 1 + visible, D)"""
         x = self.vit.embed(images)
-        kept = torch.cat([visible.new_zeros(len(visible), 1), visible + 1], dim=1)  # token 0 is the class token
+        kept = torch.cat(
+            [visible.new_zeros(len(visible), 1), visible + 1], dim=1
+        )  # token 0 is the class token
         x = x.gather(1, kept[:, :, None].expand(-1, -1, x.shape[2]))
         for block in self.vit.blocks:
             x = block(x)
@@ -100,5 +106,13 @@ def pretrain(
     recipe: its label smoothing is not used;  report: called with the epoch's number and its loss;  raises: as `fit`
     """
     say = (lambda row: report(row.epoch, row.loss)) if report else lambda row: None
-    history = fit(autoencoder, ImagesAsTargets(batches), None, recipe, device=device, loss_fn=autoencoder.loss, report=say)
+    history = fit(
+        autoencoder,
+        ImagesAsTargets(batches),
+        None,
+        recipe,
+        device=device,
+        loss_fn=autoencoder.loss,
+        report=say,
+    )
     return [row.loss for row in history]

@@ -36,7 +36,9 @@ class Preprocess:
         to_2tuple(self.resize), to_2tuple(self.crop)
         check_choice("interpolation", self.interpolation, ("bilinear", "bicubic"))
         if len(self.mean) != len(self.std) or not min(self.std) > 0:
-            raise ValueError(f"mean and std must be one number per channel, std above 0; got {self.mean} and {self.std}")
+            raise ValueError(
+                f"mean and std must be one number per channel, std above 0; got {self.mean} and {self.std}"
+            )
 
     @property
     def in_chans(self) -> int:
@@ -53,15 +55,21 @@ class Preprocess:
 
         if isinstance(image, Tensor):
             if image.ndim != 3 or len(image) != self.in_chans:
-                raise ValueError(f"an image is (C, H, W) with C = {self.in_chans}, got {tuple(image.shape)}")
+                raise ValueError(
+                    f"an image is (C, H, W) with C = {self.in_chans}, got {tuple(image.shape)}"
+                )
         else:
             image = to_rgb(image).convert("L" if self.in_chans == 1 else "RGB")
         _, *sides = TF.get_dimensions(image)
-        if isinstance(self.resize, int) and (longest := 100 * min(sides)) < max(sides):  # all of it might fill the memory
+        if isinstance(self.resize, int) and (longest := 100 * min(sides)) < max(
+            sides
+        ):  # all of it might fill the memory
             image = TF.center_crop(image, [min(side, longest) for side in sides])
         image = TF.resize(image, self.resize, InterpolationMode(self.interpolation), antialias=True)
         image = TF.center_crop(image, self.crop)
-        return image.clamp(0, 1) if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255  # bicubic overshoots
+        return (
+            image.clamp(0, 1) if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255
+        )  # bicubic overshoots
 
     def normalize(self, images: Tensor) -> Tensor:
         """Subtract the mean of each channel and divide by its std: (..., C, H, W) -> (..., C, H, W)"""

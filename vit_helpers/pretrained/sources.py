@@ -19,7 +19,15 @@ from vit_helpers.vit import SIZES, ViT, ViTConfig
 
 OURS = Path(__file__).parents[1] / "weights"
 RUN_WEIGHTS = "weights.safetensors"  # in the folder of a run of `train`
-FILES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt", ".tar")  # what a name that is a file ends with
+FILES = (
+    ".safetensors",
+    ".npz",
+    ".pth",
+    ".pt",
+    ".bin",
+    ".ckpt",
+    ".tar",
+)  # what a name that is a file ends with
 NORM_EPS = {"Hugging Face": 1e-12}  # of a library's layer norms, where it is not 1e-6
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and std of torchvision's images
 
@@ -44,21 +52,37 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
     path, (library, _, rest) = find_file(name), str(name).partition(":")
     if path.is_dir():
         if not (path / "config.json").exists():
-            raise ValueError(f"{path} has neither {RUN_WEIGHTS}, as a run of train has, nor Hugging Face's config.json")
+            raise ValueError(
+                f"{path} has neither {RUN_WEIGHTS}, as a run of train has, nor Hugging Face's config.json"
+            )
         library, rest = "huggingface", str(path)
     of_google = path.suffix == ".npz"
-    foreign = path.suffix in FILES and not of_google and not (path.suffix == ".safetensors" and PARTS[0] in read_notes(path))
+    foreign = (
+        path.suffix in FILES
+        and not of_google
+        and not (path.suffix == ".safetensors" and PARTS[0] in read_notes(path))
+    )
     if num_heads is not None and not foreign:
         raise ValueError(f"{name} already says how many heads its model has: leave out num_heads")
     if path.suffix in FILES:
-        return load_file(path, num_heads) if foreign else load_google(path) if of_google else load_weights(path)
+        return (
+            load_file(path, num_heads)
+            if foreign
+            else load_google(path)
+            if of_google
+            else load_weights(path)
+        )
     if library not in LIBRARIES or not rest:
         names = ", ".join(f"{library}:NAME" for library in LIBRARIES)
-        raise ValueError(f"unknown weights {str(name)!r}, known: {names}, the folder of a run, PATH{', PATH'.join(FILES)}")
+        raise ValueError(
+            f"unknown weights {str(name)!r}, known: {names}, the folder of a run, PATH{', PATH'.join(FILES)}"
+        )
     try:
         return LIBRARIES[library](rest)
     except ModuleNotFoundError as error:
-        raise ImportError(f"{name} needs a library that is not installed: pip install {error.name}") from error
+        raise ImportError(
+            f"{name} needs a library that is not installed: pip install {error.name}"
+        ) from error
 
 
 def find_file(name: str | Path) -> Path:
@@ -81,20 +105,30 @@ def load_file(path: Path, num_heads: int | None = None) -> Pretrained:
     require_keys(state, "patch_embed.proj.weight", "token_embed.pos_embed")
     kernel = next(raw[key] for key in raw if our_key(key, library) == "patch_embed.proj.weight")
     numbers = kernel[0].numel()
-    C = kernel.shape[1] if kernel.ndim == 4 else 1 if math.isqrt(numbers) ** 2 == numbers else 3  # 3 P P is no square
+    C = (
+        kernel.shape[1] if kernel.ndim == 4 else 1 if math.isqrt(numbers) ** 2 == numbers else 3
+    )  # 3 P P is no square
     class_token = "token_embed.cls_token" in state
     patches, P = state["token_embed.pos_embed"].shape[1] - class_token, math.isqrt(numbers // C)
     side = math.isqrt(patches) * P
     if side**2 != patches * P**2:
-        raise ValueError(f"{path} has position embeddings for {patches} patches, which do not form a square")
+        raise ValueError(
+            f"{path} has position embeddings for {patches} patches, which do not form a square"
+        )
     mean, std = IMAGENET if library == "torchvision" and C == 3 else ((0.5,) * C, (0.5,) * C)
     rest = {"norm_eps": NORM_EPS.get(library, 1e-6), "pool": "cls" if class_token else "avg"}
-    return assemble(state, num_heads, Preprocess(side, (side, side), "bilinear", mean, std), (), **rest)
+    return assemble(
+        state, num_heads, Preprocess(side, (side, side), "bilinear", mean, std), (), **rest
+    )
 
 
 def load_ours(name: str) -> Pretrained:
     """One of the small models of this series."""
-    check_choice("weights", f"ours:{name}", sorted(f"ours:{path.stem}" for path in OURS.glob("*.safetensors")))
+    check_choice(
+        "weights",
+        f"ours:{name}",
+        sorted(f"ours:{path.stem}" for path in OURS.glob("*.safetensors")),
+    )
     return load_weights(OURS / f"{name}.safetensors")
 
 
@@ -113,7 +147,9 @@ def weights_of_torchvision(name: str) -> Any:
 
 def torchvision_cache_path(name: str) -> Path:
     """Where torchvision caches the weights of a ViT on this machine; the file need not exist."""
-    return Path(torch.hub.get_dir(), "checkpoints", weights_of_torchvision(name).url.rpartition("/")[2])
+    return Path(
+        torch.hub.get_dir(), "checkpoints", weights_of_torchvision(name).url.rpartition("/")[2]
+    )
 
 
 def load_torchvision(name: str) -> Pretrained:
@@ -122,7 +158,9 @@ def load_torchvision(name: str) -> Pretrained:
     with explain_download(weights.url, f"at {torchvision_cache_path(name)}"):
         state = weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
     t = weights.transforms()
-    preprocess = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
+    preprocess = Preprocess(
+        t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std
+    )
     return assemble(rename(state, "torchvision"), None, preprocess, weights.meta["categories"])
 
 
@@ -138,9 +176,14 @@ def load_timm(name: str) -> Pretrained:
         theirs = timm.create_model(name, pretrained=True)
     state = rename(theirs.state_dict(), "timm")  # first: it names what is not a ViT
     act, own = theirs.blocks[0].mlp.act, resolve_model_data_config(theirs)
-    if not isinstance(act, (nn.GELU, timm.layers.GELU)) or getattr(act, "approximate", "none") != "none":
+    if (
+        not isinstance(act, (nn.GELU, timm.layers.GELU))
+        or getattr(act, "approximate", "none") != "none"
+    ):
         raise ValueError(f"{name} has {act} in its MLPs, but the paper's model has the exact GELU")
-    require_supported(name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic"))
+    require_supported(
+        name, own, crop_mode=("center", "squash"), interpolation=("bilinear", "bicubic")
+    )
     require_supported(name, vars(theirs), global_pool=("token", "avg"))
     size = tuple(own["input_size"][1:])
     scaled = tuple(math.floor(side / own["crop_pct"]) for side in size)
@@ -148,7 +191,9 @@ def load_timm(name: str) -> Pretrained:
     preprocess = Preprocess(resize, size, own["interpolation"], own["mean"], own["std"])
     rest = {"norm_eps": theirs.norm.eps, "pool": {"token": "cls", "avg": "avg"}[theirs.global_pool]}
     subset = infer_imagenet_subset(theirs)  # timm knows the names of their classes by their number
-    name_of = ImageNetInfo(subset).index_to_description if subset else None  # made once: it reads its files
+    name_of = (
+        ImageNetInfo(subset).index_to_description if subset else None
+    )  # made once: it reads its files
     classes = [name_of(i) for i in range(theirs.num_classes)] if name_of else []
     return assemble(state, theirs.blocks[0].attn.num_heads, preprocess, classes, **rest)
 
@@ -164,17 +209,33 @@ def load_huggingface(name: str) -> Pretrained:
         kind: Any = ViTModel if headless else ViTForImageClassification
         theirs, info = kind.from_pretrained(name, output_loading_info=True)
         processor = AutoImageProcessor.from_pretrained(name)
-    if missing := {key for key in info["missing_keys"] if not key.startswith("pooler.")}:  # a pooler may be left out
-        raise ValueError(f"{name} has no {', '.join(sorted(missing))}")  # transformers would have drawn them at random
+    if missing := {
+        key for key in info["missing_keys"] if not key.startswith("pooler.")
+    }:  # a pooler may be left out
+        raise ValueError(
+            f"{name} has no {', '.join(sorted(missing))}"
+        )  # transformers would have drawn them at random
     state = rename(theirs.state_dict(), "Hugging Face")
     if info["missing_keys"]:
         state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
     how: dict[str, Any] = vars(processor)
-    require_supported(name, how, resample=(2, 3), do_resize=(True,), do_center_crop=(None, False), do_normalize=(True,))
-    size, resample = (how["size"]["height"], how["size"]["width"]), {2: "bilinear", 3: "bicubic"}[how["resample"]]
+    require_supported(
+        name,
+        how,
+        resample=(2, 3),
+        do_resize=(True,),
+        do_center_crop=(None, False),
+        do_normalize=(True,),
+    )
+    size, resample = (
+        (how["size"]["height"], how["size"]["width"]),
+        {2: "bilinear", 3: "bicubic"}[how["resample"]],
+    )
     preprocess = Preprocess(size, size, resample, how["image_mean"], how["image_std"])
     classes = [] if headless else [own.id2label[i] for i in range(own.num_labels)]
-    return assemble(state, own.num_attention_heads, preprocess, classes, norm_eps=own.layer_norm_eps)
+    return assemble(
+        state, own.num_attention_heads, preprocess, classes, norm_eps=own.layer_norm_eps
+    )
 
 
 def load_google(path: Path) -> Pretrained:
@@ -184,28 +245,48 @@ def load_google(path: Path) -> Pretrained:
             arrays = dict(file)
     except (BadZipFile, ValueError, EOFError) as error:
         raise ValueError(f"{path} is cut short, or not an npz file: {error}") from error
-    state, query = from_google(arrays), "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel"
+    state, query = (
+        from_google(arrays),
+        "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel",
+    )
     require_keys({**state, **arrays}, "token_embed.pos_embed", "patch_embed.proj.weight", query)
     rows = math.isqrt(state["token_embed.pos_embed"].shape[1])
     size = (rows * math.isqrt(state["patch_embed.proj.weight"].shape[1] // 3),) * 2
     num_heads = arrays[query].shape[1]  # (D, h, d)
-    return assemble(state, num_heads, Preprocess(size, size, "bilinear", (0.5,) * 3, (0.5,) * 3), ())
+    return assemble(
+        state, num_heads, Preprocess(size, size, "bilinear", (0.5,) * 3, (0.5,) * 3), ()
+    )
 
 
-LIBRARIES = {"torchvision": load_torchvision, "timm": load_timm, "huggingface": load_huggingface, "ours": load_ours}
+LIBRARIES = {
+    "torchvision": load_torchvision,
+    "timm": load_timm,
+    "huggingface": load_huggingface,
+    "ours": load_ours,
+}
 
 
 def assemble(
-    state: StateDict, num_heads: int | None, preprocess: Preprocess, class_names: Sequence[str], **fields: Any
+    state: StateDict,
+    num_heads: int | None,
+    preprocess: Preprocess,
+    class_names: Sequence[str],
+    **fields: Any,
 ) -> Pretrained:
     """A model whose config follows from its weights' shapes.  num_heads: None for the paper's;  fields: what no shape has"""
     require_keys(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
     D, numbers = state["patch_embed.proj.weight"].shape
-    num_heads = num_heads or {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}.get(D)
+    num_heads = num_heads or {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}.get(
+        D
+    )
     if num_heads is None:
-        raise ValueError(f"weights of width {D} do not show the number of heads: give num_heads (train --set num_heads=N)")
+        raise ValueError(
+            f"weights of width {D} do not show the number of heads: give num_heads (train --set num_heads=N)"
+        )
     pre_logits, hidden = state.get("pre_logits.0.weight"), len(state["blocks.0.mlp.fc1.bias"])
-    ratio = hidden / D if int(D * (hidden / D)) == hidden else math.nextafter(hidden / D, math.inf)  # 120 / 88 is too small
+    ratio = (
+        hidden / D if int(D * (hidden / D)) == hidden else math.nextafter(hidden / D, math.inf)
+    )  # 120 / 88 is too small
     config = ViTConfig(
         image_size=preprocess.crop,
         patch_size=math.isqrt(numbers // preprocess.in_chans),
@@ -221,12 +302,20 @@ def assemble(
     )
     model = ViT(config)
     fill(model, state)
-    return Pretrained(model.eval(), preprocess, tuple(class_names) or tuple(f"class {i}" for i in range(config.num_classes)))
+    return Pretrained(
+        model.eval(),
+        preprocess,
+        tuple(class_names) or tuple(f"class {i}" for i in range(config.num_classes)),
+    )
 
 
 def require_supported(name: str, own: Mapping[str, Any], **values: tuple[Any, ...]) -> None:
     """Raise ValueError if the weights need something that `Preprocess` or `ViT` does not implement."""
-    if other := [f"{key} = {own.get(key)!r}" for key, allowed in values.items() if own.get(key) not in allowed]:
+    if other := [
+        f"{key} = {own.get(key)!r}"
+        for key, allowed in values.items()
+        if own.get(key) not in allowed
+    ]:
         raise ValueError(f"{name} needs what is not implemented here: {', '.join(other)}")
 
 

@@ -13,4 +13,6 @@ def read_results(name: str) -> pd.DataFrame:
     if name not in known:
         raise ValueError(f"unknown results {name!r}, known: {', '.join(known)}")
     path = RESULTS / f"{name}.csv"
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], float_precision="round_trip", encoding="utf-8")
+    return pd.read_csv(
+        path, keep_default_na=False, na_values=[""], float_precision="round_trip", encoding="utf-8"
+    )

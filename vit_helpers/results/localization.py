@@ -15,7 +15,11 @@ import pandas as pd
 from vit_helpers.ablation.errors import effect_of, holm
 
 SCORES = ("pointing_game", "rank")  # sharpening a map changes neither
-RIVALS = ("brightness, blurred", "edges, blurred", "ink, blurred")  # the controls that every method is compared with
+RIVALS = (
+    "brightness, blurred",
+    "edges, blurred",
+    "ink, blurred",
+)  # the controls that every method is compared with
 STEPS = 252  # of a packed score: a multiple of 36, so that ties among any number of 36 patches are exact
 
 
@@ -51,7 +55,13 @@ def line_of(values: Any) -> dict[str, Any]:
     if len(values) == 1:
         effect = replace(effect, both=effect.images, df=values.shape[1] - 1)
     low, high = effect.interval()
-    return {"mean": effect.difference, "low": low, "high": high, "p": effect.p, "models": len(values)}
+    return {
+        "mean": effect.difference,
+        "low": low,
+        "high": high,
+        "p": effect.p,
+        "models": len(values),
+    }
 
 
 def summarize_scores(rows: pd.DataFrame) -> pd.DataFrame:
@@ -66,7 +76,9 @@ def summarize_scores(rows: pd.DataFrame) -> pd.DataFrame:
         lines.append({"score": "inside", **found, "mean": inside.mean(), "each": inside.to_list()})
         for score in SCORES:
             values = scores_of(rows, method, score, model)
-            lines.append({"score": score, **found, **line_of(values), "each": values.mean(axis=1).tolist()})
+            lines.append(
+                {"score": score, **found, **line_of(values), "each": values.mean(axis=1).tolist()}
+            )
     return pd.DataFrame(lines).set_index(["score", "model", "method"]).drop(columns="p")
 
 

@@ -87,15 +87,24 @@ def activations(config: ViTConfig, fused: bool = True) -> dict[str, int]:
     }
 
 
-def training_bytes(config: ViTConfig, batch: int, optimizer: str = "adamw", fused: bool = True) -> dict[str, int]:
+def training_bytes(
+    config: ViTConfig, batch: int, optimizer: str = "adamw", fused: bool = True
+) -> dict[str, int]:
     """Bytes of memory in float32 training: {"weights", "gradients", "optimizer", "activations"}, of a batch of images.
 
     optimizer: "adamw" or "sgd" (with momentum); ValueError for another
     """
     check_choice("optimizer", optimizer, OPTIMIZER_STATES)
-    weights, kept = (4 * sum(counts.values()) for counts in (parameters(config), activations(config, fused)))
+    weights, kept = (
+        4 * sum(counts.values()) for counts in (parameters(config), activations(config, fused))
+    )
     states = OPTIMIZER_STATES[optimizer] * weights
-    return {"weights": weights, "gradients": weights, "optimizer": states, "activations": batch * kept}
+    return {
+        "weights": weights,
+        "gradients": weights,
+        "optimizer": states,
+        "activations": batch * kept,
+    }
 
 
 def hidden_dim(config: ViTConfig) -> int:

@@ -25,7 +25,9 @@ def accumulate(model: nn.Module, images: Tensor, labels: Tensor, parts: int) -> 
     returns: the mean loss over all images, in nats; earlier gradients are discarded
     """
     if not 1 <= parts <= len(images):
-        raise ValueError(f"a batch of {len(images)} images has from 1 to {len(images)} parts, got {parts}")
+        raise ValueError(
+            f"a batch of {len(images)} images has from 1 to {len(images)} parts, got {parts}"
+        )
     model.zero_grad()
     total = torch.zeros((), device=images.device)
     for x, y in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
@@ -54,7 +56,11 @@ def checkpoint_blocks(model: nn.Module) -> Iterator[nn.Module]:
 def best_precision(device: str | torch.device = "cpu") -> str:
     """A device's fastest `Recipe.precision`: "bfloat16" if it has units for it, or "float32", without them much faster."""
     kind = torch.device(device).type
-    cuda = kind == "cuda" and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    cuda = (
+        kind == "cuda"
+        and torch.cuda.is_available()
+        and torch.cuda.is_bf16_supported(including_emulation=False)
+    )
     return "bfloat16" if cuda or (kind == "cpu" and bf16_units()) else "float32"
 
 
@@ -79,8 +85,14 @@ def saved_activation_bytes(function: Callable[[], Any], model: nn.Module) -> int
 
     def keep(tensor: Tensor) -> Tensor:
         alive[held := tensor.detach()] = None
-        storages = [held.untyped_storage() for held in alive]  # several tensors may share one: counted once
-        sizes = {storage.data_ptr(): storage.nbytes() for storage in storages if storage.data_ptr() not in weights}
+        storages = [
+            held.untyped_storage() for held in alive
+        ]  # several tensors may share one: counted once
+        sizes = {
+            storage.data_ptr(): storage.nbytes()
+            for storage in storages
+            if storage.data_ptr() not in weights
+        }
         most.append(sum(sizes.values()))
         return held
 

@@ -26,11 +26,15 @@ def machine() -> str:
 def processor() -> str:
     """The processor's name, as it reports it."""
     with suppress(OSError, StopIteration), Path("/proc/cpuinfo").open() as lines:
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        return next(
+            line.partition(":")[2].strip() for line in lines if line.startswith("model name")
+        )
     return platform.processor() or platform.machine()
 
 
-def benchmark_interleaved(steps: Mapping[str, Step], rounds: int = 7, seconds: float = 0.4) -> dict[str, list[float]]:
+def benchmark_interleaved(
+    steps: Mapping[str, Step], rounds: int = 7, seconds: float = 0.4
+) -> dict[str, list[float]]:
     """Seconds of each step, one number per round; every round runs all steps, and each round starts with another one.
 
     So a machine that slows down for a while slows all of them, which `torch.utils.benchmark` does not ensure. A step is
@@ -62,11 +66,15 @@ def seconds_of(step: Step, repeats: int = 1) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def matmul_peak(dtype: torch.dtype = torch.float32, device: str = "cpu", size: int = 1024, seconds: float = 0.3) -> float:
+def matmul_peak(
+    dtype: torch.dtype = torch.float32, device: str = "cpu", size: int = 1024, seconds: float = 0.3
+) -> float:
     """Multiply-adds per second of square matrix products: what this machine can reach at best, if their side is large."""
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     with torch.inference_mode():
-        taken = benchmark_interleaved({"product": lambda: a @ b}, rounds=3, seconds=seconds)["product"]
+        taken = benchmark_interleaved({"product": lambda: a @ b}, rounds=3, seconds=seconds)[
+            "product"
+        ]
     return size**3 / min(taken)
 
 
@@ -80,7 +88,9 @@ def reset_peak_memory(device: str = "cpu") -> int:
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
-    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)  # glibc keeps freed memory, and later use of it would not count
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(
+        0
+    )  # glibc keeps freed memory, and later use of it would not count
     Path("/proc/self/clear_refs").write_text("5")
     return process_memory("VmRSS")
 
@@ -89,7 +99,9 @@ def peak_memory(device: str = "cpu") -> int:
     """The most bytes in use since `reset_peak_memory`."""
     if device != "cpu":
         return torch.cuda.max_memory_allocated()
-    return process_memory("VmHWM")  # psutil has no peak that can be reset; getrusage's starts with the parent's peak
+    return process_memory(
+        "VmHWM"
+    )  # psutil has no peak that can be reset; getrusage's starts with the parent's peak
 
 
 @contextmanager

@@ -5,4 +5,15 @@ from vit_helpers.training.loop import fit, set_seed
 from vit_helpers.training.measurements import Epoch, FlipTTA, Score, evaluate, predict, print_epoch
 from vit_helpers.training.recipe import Recipe
 
-__all__ = ["Callback", "Epoch", "FlipTTA", "Recipe", "Score", "evaluate", "fit", "predict", "print_epoch", "set_seed"]
+__all__ = [
+    "Callback",
+    "Epoch",
+    "FlipTTA",
+    "Recipe",
+    "Score",
+    "evaluate",
+    "fit",
+    "predict",
+    "print_epoch",
+    "set_seed",
+]

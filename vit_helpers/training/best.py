@@ -37,7 +37,9 @@ class KeepBest(Callback):
 
     def on_epoch_end(self, run: Run) -> None:
         if best_epoch(run.history) == run.history[-1].epoch:
-            weights = full_state_dict(run.model)  # in every process: a sharded model is gathered from all
+            weights = full_state_dict(
+                run.model
+            )  # in every process: a sharded model is gathered from all
             if is_main_process():
                 self.save(weights, run.history[-1])
 

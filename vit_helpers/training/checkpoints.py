@@ -38,7 +38,9 @@ class Checkpoint(Callback):
             of batches; FileNotFoundError when there is nothing to resume; OSError when nothing can be written there
     """
 
-    def __init__(self, path: str | PathLike[str], resume: bool = False, about: State | None = None) -> None:
+    def __init__(
+        self, path: str | PathLike[str], resume: bool = False, about: State | None = None
+    ) -> None:
         self.path, self.resume, self.about = Path(path), resume, about
 
     def on_fit_start(self, run: Run) -> None:
@@ -63,7 +65,10 @@ class Checkpoint(Callback):
             for old in finished(self.path)[:-2] if is_main_process() else ():
                 shutil.rmtree(old)
         elif is_main_process():
-            save_file(self.path, {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), **state})
+            save_file(
+                self.path,
+                {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), **state},
+            )
 
 
 def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = False) -> None:
@@ -73,14 +78,18 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
             raise ValueError(f"{path} already contains a run: resume=True continues it")
         path.mkdir(parents=True, exist_ok=True)
     elif path.is_dir():
-        raise ValueError(f"{path} is a folder; a checkpoint is a file, for example {path / 'checkpoint.pt'}")
+        raise ValueError(
+            f"{path} is a folder; a checkpoint is a file, for example {path / 'checkpoint.pt'}"
+        )
     plain = io.BytesIO()
     torch.save({"recipe": asdict(recipe), "about": about}, plain)
     plain.seek(0)
     try:
         torch.load(plain, weights_only=True)
     except pickle.UnpicklingError as error:
-        raise ValueError(f"recipe and about must contain only plain numbers and strings: {recipe}, {about!r}") from error
+        raise ValueError(
+            f"recipe and about must contain only plain numbers and strings: {recipe}, {about!r}"
+        ) from error
     if is_main_process():
         make_parent(path)
 
@@ -115,13 +124,21 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
         raise FileNotFoundError(f"no checkpoint at {file}{hint}")
     try:
         state = load_sealed(file, VERSION)
-    except Exception as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
+    except (
+        Exception
+    ) as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
         raise ValueError(f"the checkpoint {file} is truncated or damaged{hint}") from error
     if not isinstance(state, dict) or "history" not in state:
-        raise ValueError(f"{file} is not a checkpoint of this package: {type(state).__name__} without a history")
+        raise ValueError(
+            f"{file} is not a checkpoint of this package: {type(state).__name__} without a history"
+        )
     recipe = {RENAMED.get(name, name): value for name, value in state.get("recipe", {}).items()}
     history = [Epoch.from_dict(row) for row in state["history"]]
-    known = {"recipe": asdict(Recipe()) | recipe, "history": history, "about": state.get("about", {})}
+    known = {
+        "recipe": asdict(Recipe()) | recipe,
+        "history": history,
+        "about": state.get("about", {}),
+    }
     return state | parts | known
 
 
@@ -130,9 +147,13 @@ def restore(state: State, run: Run) -> None:
 
     raises: ValueError when the checkpoint was made with another recipe or number of steps, or lacks what is needed
     """
-    needed = ("schedule", "random") if "parts" in state else ("model", "optimizer", "schedule", "random")
+    needed = (
+        ("schedule", "random") if "parts" in state else ("model", "optimizer", "schedule", "random")
+    )
     if missing := [name for name in needed if name not in state]:
-        raise ValueError(f"no run can continue from this checkpoint, because it lacks: {', '.join(missing)}")
+        raise ValueError(
+            f"no run can continue from this checkpoint, because it lacks: {', '.join(missing)}"
+        )
     kept = state["recipe"] | {"total steps": state.get("total", run.steps)}
     if changed := describe_changes(kept, asdict(run.recipe) | {"total steps": run.steps}):
         raise ValueError(f"the checkpoint was made with a different recipe: {changed}")
@@ -158,8 +179,12 @@ def describe_changes(kept: State, wanted: State) -> str:
     >>> describe_changes({"lr": 0.1, "epochs": 2}, {"lr": 0.2, "epochs": 2, "clip": 1.0})
     'lr 0.1 -> 0.2, clip none -> 1.0'
     """
-    changed = [name for name in dict.fromkeys([*kept, *wanted]) if kept.get(name) != wanted.get(name)]
-    return ", ".join(f"{name} {kept.get(name, 'none')} -> {wanted.get(name, 'none')}" for name in changed)
+    changed = [
+        name for name in dict.fromkeys([*kept, *wanted]) if kept.get(name) != wanted.get(name)
+    ]
+    return ", ".join(
+        f"{name} {kept.get(name, 'none')} -> {wanted.get(name, 'none')}" for name in changed
+    )
 
 
 def hint_older(path: Path) -> str:
@@ -167,4 +192,8 @@ def hint_older(path: Path) -> str:
     if older := [folder for folder in finished(path.parent) if folder < path]:
         return f"; if it is damaged, remove {path} to continue from {older[-1]}"
     before = path.with_name(path.name + ".previous")
-    return f"; the one before it is {before}: rename it to {path.name} to continue from there" if before.exists() else ""
+    return (
+        f"; the one before it is {before}: rename it to {path.name} to continue from there"
+        if before.exists()
+        else ""
+    )

@@ -17,7 +17,9 @@ class CNN(nn.Module):
     def __init__(self, in_chans: int, num_classes: int, width: int = 32) -> None:
         super().__init__()
         stages = (  # the norm has a bias, so the convolution needs none
-            nn.Sequential(nn.Conv2d(n, m, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(m), nn.ReLU())
+            nn.Sequential(
+                nn.Conv2d(n, m, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(m), nn.ReLU()
+            )
             for n, m in pairwise((in_chans, width, 2 * width, 4 * width))
         )
         self.stages = nn.Sequential(*stages)

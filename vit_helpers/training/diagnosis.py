@@ -12,12 +12,16 @@ CONSTANT = 0.98  # fraction of the validation images that get one and the same p
 FEW = 30  # validation images, which may get the same class by chance
 RARE = 0.9  # share of a class beside which others are so rare that a healthy training may miss them
 STUCK = 0.97  # of the way from the least loss to that of a constant prediction
-ROOM = 0.1  # nats between these two, without which the loss cannot show whether anything was learned
+ROOM = (
+    0.1  # nats between these two, without which the loss cannot show whether anything was learned
+)
 CLOSE = 0.01  # how far, in proportion, a loss that sits at a logarithm may be from it
 GAP = 0.1  # between training and validation accuracy
 RISEN = 1.1  # times its lowest: a validation loss so high shows that a gap is not chance
 POOR = 0.9  # training accuracy
-ADVICE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # {symptom: what to try}
+ADVICE = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)  # {symptom: what to try}
 
 
 class Diagnosis(NamedTuple):
@@ -51,7 +55,15 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
     count, value = stuck_count(rows) or ("", 0)
     guess, ln_k, ln = guess_loss(last), math.log(K), math.log(max(value, 1))
     shares = f", or {guess:.2f} by their shares" if 0 < guess < ln_k - 0.01 else ""
-    words = {"last": last, "best": best, "count": count, "value": value, "ln": ln, "ln_k": ln_k, "shares": shares}
+    words = {
+        "last": last,
+        "best": best,
+        "count": count,
+        "value": value,
+        "ln": ln,
+        "ln_k": ln_k,
+        "shares": shares,
+    }
     symptom = find_symptom(last, count, best.val_loss)
     return Diagnosis(symptom.format(count=count), ADVICE[symptom].format(least=least, **words))
 
@@ -71,7 +83,9 @@ def find_symptom(row: Epoch, count: str, lowest: float) -> str:
     if count not in ("", "classes"):
         return "stuck at ln({count})"
     unlearned = not row.val_images or (chance and (largest <= RARE or is_stuck(row)))
-    few = 0 < row.val_images < FEW and row.accuracy >= POOR  # what fits its training images is not constant
+    few = (
+        0 < row.val_images < FEW and row.accuracy >= POOR
+    )  # what fits its training images is not constant
     if unlearned and row.val_majority_share >= CONSTANT > row.val_accuracy and not few:
         return "constant prediction"
     if is_stuck(row) or count == "classes":
@@ -80,14 +94,19 @@ def find_symptom(row: Epoch, count: str, lowest: float) -> str:
         return "no better than guessing"
     if row.accuracy - row.val_accuracy >= gap:
         return "overfitting"
-    if row.accuracy < POOR and not row.val_accuracy + margin(row.val_accuracy, row.val_images, 3) >= POOR:
+    if (
+        row.accuracy < POOR
+        and not row.val_accuracy + margin(row.val_accuracy, row.val_images, 3) >= POOR
+    ):
         return "underfitting"
     return "not validated" if math.isnan(row.val_accuracy) else "healthy"
 
 
 def not_finite(row: Epoch) -> bool:
     """Whether a loss is not finite; a validation loss counts only if there was a validation, which has an accuracy."""
-    return not math.isfinite(row.loss) or (not math.isfinite(row.val_loss) and not math.isnan(row.val_accuracy))
+    return not math.isfinite(row.loss) or (
+        not math.isfinite(row.val_loss) and not math.isnan(row.val_accuracy)
+    )
 
 
 def guess_loss(row: Epoch) -> float:
@@ -103,15 +122,25 @@ def margin(share: float, images: int, errors: float = 2) -> float:
 def is_chance(row: Epoch) -> bool:
     """Whether always predicting the most frequent class is as accurate in validation, within the error of so many images."""
     share = row.val_largest_class if row.val_images else 1 / max(row.num_classes, 1)
-    return row.val_accuracy <= share + margin(share, row.val_images) and not row.val_accuracy == 1 > share
+    return (
+        row.val_accuracy <= share + margin(share, row.val_images)
+        and not row.val_accuracy == 1 > share
+    )
 
 
 def is_stuck(row: Epoch) -> bool:
     """Whether the loss is that of a constant prediction, although lower is possible, and no validation accuracy is high"""
     guess, least = guess_loss(row), row.least_loss
     learned = row.val_accuracy >= POOR and not is_chance(row)
-    untrained = row.epoch == 1 and 0 < row.images <= row.batch_size  # the loss of the first step is measured before it
-    return not untrained and guess - least >= ROOM and row.loss >= least + STUCK * (guess - least) and not learned
+    untrained = (
+        row.epoch == 1 and 0 < row.images <= row.batch_size
+    )  # the loss of the first step is measured before it
+    return (
+        not untrained
+        and guess - least >= ROOM
+        and row.loss >= least + STUCK * (guess - least)
+        and not learned
+    )
 
 
 def stuck_count(rows: Sequence[Epoch]) -> tuple[str, int] | None:
@@ -122,7 +151,12 @@ def stuck_count(rows: Sequence[Epoch]) -> tuple[str, int] | None:
         return None
     size, full = last.batch_size, last.images // last.batch_size
     rest = last.images - full * size  # of the images, in a last batch that is smaller
-    counts = {"classes": last.num_classes, "batch size": size, "tokens": last.tokens, "patches": last.tokens - 1}
+    counts = {
+        "classes": last.num_classes,
+        "batch size": size,
+        "tokens": last.tokens,
+        "patches": last.tokens - 1,
+    }
     counts |= {"training images": last.images, "validation images": last.val_images}
     for name, count in counts.items():
         log = math.log(max(count, 1))

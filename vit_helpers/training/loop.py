@@ -68,8 +68,14 @@ def fit(
         hidden = None if is_main_process() else True  # None: where there is no terminal
         batches = tqdm(train, desc=f"epoch {epoch} of {recipe.epochs}", leave=False, disable=hidden)
         figures = train_epoch(run, batches, loss_fn, device, smoothing)
-        score = {} if validation is None else vars(evaluate(run.model, validation, device, recipe.label_smoothing))
-        run.history.append(Epoch(epoch, **figures, **{f"val_{name}": value for name, value in score.items()}))
+        score = (
+            {}
+            if validation is None
+            else vars(evaluate(run.model, validation, device, recipe.label_smoothing))
+        )
+        run.history.append(
+            Epoch(epoch, **figures, **{f"val_{name}": value for name, value in score.items()})
+        )
         for callback in attached:
             callback.on_epoch_end(run)
     for callback in attached:
@@ -78,7 +84,11 @@ def fit(
 
 
 def train_epoch(
-    run: Run, batches: Iterable[Batch], loss_fn: LossFunction, device: Device, label_smoothing: float | None = None
+    run: Run,
+    batches: Iterable[Batch],
+    loss_fn: LossFunction,
+    device: Device,
+    label_smoothing: float | None = None,
 ) -> dict[str, Any]:
     """One pass over the training batches; returns its measurements for `Epoch`.  label_smoothing: see `TrainingSums`"""
     run.network.train()
@@ -86,7 +96,9 @@ def train_epoch(
     for images, labels in batches:
         images, labels = images.to(device), labels.to(device)
         run.optimizer.zero_grad()
-        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=run.recipe.precision == "bfloat16"):
+        with torch.autocast(
+            torch.device(device).type, torch.bfloat16, enabled=run.recipe.precision == "bfloat16"
+        ):
             outputs = run.network(images)
         loss = loss_fn(outputs, labels)
         loss.backward()
@@ -103,7 +115,11 @@ def check_finite(loss: Tensor, norm: Tensor, run: Run) -> None:
     """FloatingPointError, with the usual causes, unless the loss and the norm of the gradient are finite numbers."""
     for name, value in (("loss", loss.item()), ("norm of the gradient", full_tensor(norm).item())):
         if not math.isfinite(value):
-            step, epoch, lr = run.schedule.last_epoch + 1, len(run.history) + 1, run.schedule.get_last_lr()[0]
+            step, epoch, lr = (
+                run.schedule.last_epoch + 1,
+                len(run.history) + 1,
+                run.schedule.get_last_lr()[0],
+            )
             raise FloatingPointError(
                 f"the {name} is {value} at step {step} (epoch {epoch}, learning rate {lr:.2g}). Usual causes: too high a "
                 "learning rate, no warm-up, pixels that are not normalized or contain NaN, a division by or a log of zero"

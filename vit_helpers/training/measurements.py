@@ -95,20 +95,38 @@ class TrainingSums:
     def add(self, loss: Tensor, outputs: Any, labels: Tensor) -> None:
         """Count one step. Outputs that are not logits (B, K) have no accuracy."""
         size = all_reduce_sum(len(labels))  # of the batch, in all processes
-        self.loss += loss.item() * size / world_size()  # weighted by size: the last batch is smaller
+        self.loss += (
+            loss.item() * size / world_size()
+        )  # weighted by size: the last batch is smaller
         self.images += size
         self.batch_size = max(self.batch_size, size)
         if isinstance(outputs, Tensor) and outputs.ndim == 2:
             if self.classes not in (0, outputs.shape[1]):
-                self.label_smoothing = self.targets = None  # no classes, but the images of a batch or such
+                self.label_smoothing = self.targets = (
+                    None  # no classes, but the images of a batch or such
+                )
             self.classes = outputs.shape[1]
-            classes = labels.argmax(1) if labels.ndim == 2 else labels  # of labels that are probabilities, the most probable
-            self.correct = self.correct + (outputs.argmax(1) == classes).sum()  # stays on the device
-            sums = outputs.float().sum(1)  # of probabilities they are 1, up to the rounding of 16 bits
-            self.probabilities = self.probabilities & (outputs >= 0).all() & ((sums - 1).abs() < 0.01).all()
+            classes = (
+                labels.argmax(1) if labels.ndim == 2 else labels
+            )  # of labels that are probabilities, the most probable
+            self.correct = (
+                self.correct + (outputs.argmax(1) == classes).sum()
+            )  # stays on the device
+            sums = outputs.float().sum(
+                1
+            )  # of probabilities they are 1, up to the rounding of 16 bits
+            self.probabilities = (
+                self.probabilities & (outputs >= 0).all() & ((sums - 1).abs() < 0.01).all()
+            )
             if self.label_smoothing is not None:
-                targets = F.one_hot(labels.clamp(min=0), self.classes).float() if labels.ndim == 1 else labels.float()
-                targets = (1 - self.label_smoothing) * targets + self.label_smoothing / self.classes  # as in the loss
+                targets = (
+                    F.one_hot(labels.clamp(min=0), self.classes).float()
+                    if labels.ndim == 1
+                    else labels.float()
+                )
+                targets = (
+                    1 - self.label_smoothing
+                ) * targets + self.label_smoothing / self.classes  # as in the loss
                 self.targets = targets.sum(0) + (0 if self.targets is None else self.targets)
                 self.least = self.least + torch.special.entr(targets).sum()
 
@@ -119,7 +137,8 @@ class TrainingSums:
             "loss": all_reduce_sum(self.loss) / self.images,
             "accuracy": correct / self.images if self.classes else math.nan,
             "num_classes": self.classes,
-            "probabilities": all_reduce_sum(int(self.probabilities)) == world_size() and self.classes > 0,
+            "probabilities": all_reduce_sum(int(self.probabilities)) == world_size()
+            and self.classes > 0,
             "images_per_second": self.images / seconds,
             "images": self.images,
             "batch_size": self.batch_size,
@@ -143,11 +162,15 @@ class FlipTTA(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         one, two = (self.model(x).log_softmax(dim=1) for x in (images, images.flip(3)))
-        return torch.logaddexp(one, two) - math.log(2)  # no log of a probability that underflows to 0
+        return torch.logaddexp(one, two) - math.log(
+            2
+        )  # no log of a probability that underflows to 0
 
 
 @torch.no_grad()
-def predict(model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu") -> Batch:
+def predict(
+    model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu"
+) -> Batch:
     """Logits (n, K) and labels (n,) of all batches, in order, on the CPU, without dropout; ValueError for no batches."""
     was_training = model.training
     model.eval()
@@ -160,12 +183,20 @@ def predict(model: nn.Module, batches: Iterable[Batch], device: str | torch.devi
 
 
 def evaluate(
-    model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu", label_smoothing: float = 0.0
+    model: nn.Module,
+    batches: Iterable[Batch],
+    device: str | torch.device = "cpu",
+    label_smoothing: float = 0.0,
 ) -> Score:
     """Loss and accuracy over all images of the batches, and of all processes."""
     logits, labels = map(all_gather, predict(model, batches, device))
-    loss, predictions = F.cross_entropy(logits, labels, label_smoothing=label_smoothing), logits.argmax(1)
-    majority_share, largest_class = (x.bincount().max().item() / len(x) for x in (predictions, labels))
+    loss, predictions = (
+        F.cross_entropy(logits, labels, label_smoothing=label_smoothing),
+        logits.argmax(1),
+    )
+    majority_share, largest_class = (
+        x.bincount().max().item() / len(x) for x in (predictions, labels)
+    )
     accuracy = (predictions == labels).float().mean().item()
     return Score(loss.item(), accuracy, majority_share, len(labels), largest_class)
 

@@ -10,12 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-QUINTIC = (3.4445, -4.7750, 2.0315)  # a x + b x^3 + c x^5, applied five times, moves singular values in 0 .. 1 to about 1
+QUINTIC = (
+    3.4445,
+    -4.7750,
+    2.0315,
+)  # a x + b x^3 + c x^5, applied five times, moves singular values in 0 .. 1 to about 1
 MOMENTUM = 0.95
 Group = dict[str, Any]
 
 
-def param_groups(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float) -> list[Group]:
+def param_groups(
+    model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float
+) -> list[Group]:
     """Parameters with their learning rate and decay: matrices, vectors, tokens; only the groups that are not empty.
 
     The shape tells them apart: class token and position embeddings are (1, T, D), a bias or a norm has one axis, and the
@@ -30,54 +36,80 @@ def param_groups(model: nn.Module, lr: float, weight_decay: float, token_lr_mult
     return [group for group in (matrices, vectors, tokens) if group["params"]]
 
 
-def adamw(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+def adamw(
+    model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
+) -> torch.optim.Optimizer:
     """AdamW (Loshchilov and Hutter, arXiv 1711.05101) with the groups of `param_groups`."""
     return torch.optim.AdamW(param_groups(model, lr, weight_decay, token_lr_mult), fused=True)
 
 
-def sgd(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+def sgd(
+    model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
+) -> torch.optim.Optimizer:
     """SGD with momentum 0.9, as in the paper's fine-tuning (Table 4), with the groups of `param_groups`."""
     return torch.optim.SGD(param_groups(model, lr, weight_decay, token_lr_mult), momentum=0.9)
 
 
-def adam_coupled(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+def adam_coupled(
+    model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
+) -> torch.optim.Optimizer:
     """`adamw` with L2: the decay is added to the gradient of the same matrices, before Adam divides by its size."""
     return torch.optim.Adam(param_groups(model, lr, weight_decay, token_lr_mult), fused=True)
 
 
-def adam_l2(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+def adam_l2(
+    model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
+) -> torch.optim.Optimizer:
     """Adam with L2 on every parameter, which is often published as the paper's weight decay.
 
     Adam divides the L2 term by the gradient's size, so it pulls hardest where the gradient is small.
     raises: ValueError unless token_lr_mult is 1, since all parameters are in one group
     """
-    return torch.optim.Adam(one_group("adam_l2", model, token_lr_mult), lr=lr, weight_decay=weight_decay, fused=True)
+    return torch.optim.Adam(
+        one_group("adam_l2", model, token_lr_mult), lr=lr, weight_decay=weight_decay, fused=True
+    )
 
 
-def adamw_all(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+def adamw_all(
+    model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
+) -> torch.optim.Optimizer:
     """AdamW with decay on every parameter: the counterpart of `adam_l2`, with the same errors."""
-    return torch.optim.AdamW(one_group("adamw_all", model, token_lr_mult), lr=lr, weight_decay=weight_decay, fused=True)
+    return torch.optim.AdamW(
+        one_group("adamw_all", model, token_lr_mult), lr=lr, weight_decay=weight_decay, fused=True
+    )
 
 
 def one_group(optimizer: str, model: nn.Module, token_lr_mult: float) -> Iterable[nn.Parameter]:
     """All parameters, which share one learning rate: ValueError for another one of the tokens"""
     if token_lr_mult != 1:
-        raise ValueError(f"{optimizer} treats all parameters alike: token_lr_mult must be 1, got {token_lr_mult}")
+        raise ValueError(
+            f"{optimizer} treats all parameters alike: token_lr_mult must be 1, got {token_lr_mult}"
+        )
     return model.parameters()
 
 
-def muon(model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0) -> torch.optim.Optimizer:
+def muon(
+    model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
+) -> torch.optim.Optimizer:
     """Muon for every matrix except the head's, AdamW as in `adamw` for everything else."""
-    hidden = {p: None for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("head")}
+    hidden = {
+        p: None
+        for name, p in model.named_parameters()
+        if p.ndim == 2 and not name.startswith("head")
+    }
     groups = param_groups(model, lr, weight_decay, token_lr_mult)
     for group in groups:
         group["params"] = [p for p in group["params"] if p not in hidden]
-    groups.insert(0, {"params": list(hidden), "lr": lr, "weight_decay": weight_decay, "orthogonal": True})
+    groups.insert(
+        0, {"params": list(hidden), "lr": lr, "weight_decay": weight_decay, "orthogonal": True}
+    )
     return Muon([group for group in groups if group["params"]])
 
 
 Maker = Callable[[nn.Module, float, float, float], torch.optim.Optimizer]
-OPTIMIZERS: dict[str, Maker] = {make.__name__: make for make in (adamw, adamw_all, adam_l2, adam_coupled, sgd, muon)}
+OPTIMIZERS: dict[str, Maker] = {
+    make.__name__: make for make in (adamw, adamw_all, adam_l2, adam_coupled, sgd, muon)
+}
 
 
 class Muon(torch.optim.AdamW):
@@ -87,7 +119,9 @@ class Muon(torch.optim.AdamW):
     (arXiv 2502.16982); its gradient is None afterwards. torch.optim.Muon needs bfloat16, which is slow on most CPUs.
     """
 
-    def __init__(self, groups: Iterable[Group], lr: float = 1e-3, momentum: float = MOMENTUM) -> None:
+    def __init__(
+        self, groups: Iterable[Group], lr: float = 1e-3, momentum: float = MOMENTUM
+    ) -> None:
         groups = [{"orthogonal": False, "momentum": momentum} | group for group in groups]
         super().__init__(groups, lr, fused=True)
 
@@ -99,7 +133,9 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        loss = torch.enable_grad()(closure)() if closure else None  # before any weight moves: it computes the gradients
+        loss = (
+            torch.enable_grad()(closure)() if closure else None
+        )  # before any weight moves: it computes the gradients
         for group in self.param_groups:
             for matrix in group["params"] if group["orthogonal"] else ():
                 if matrix.grad is not None:
@@ -112,7 +148,9 @@ class Muon(torch.optim.AdamW):
         """Decay a matrix, then move it along the averaged gradient made orthogonal."""
         state, momentum, lr = self.state[matrix], group["momentum"], group["lr"]
         if not state:
-            state.update({"momentum": torch.zeros_like(matrix), "step": torch.zeros(())})  # AdamW looks for its own "step"
+            state.update(
+                {"momentum": torch.zeros_like(matrix), "step": torch.zeros(())}
+            )  # AdamW looks for its own "step"
         mean = state["momentum"].lerp_(grad, 1 - momentum)
         ahead = grad.lerp(mean, momentum)  # Nesterov's look ahead
         size = 0.2 * max(matrix.shape) ** 0.5
@@ -132,5 +170,7 @@ def orthogonal(matrix: Tensor) -> Tensor:
     x = x / x.norm().clamp(min=1e-7)
     for _ in range(5):
         square = x @ x.T
-        x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)  # (b s + c s s) x + a x
+        x = torch.addmm(
+            x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a
+        )  # (b s + c s s) x + a x
     return x if wide else x.T

@@ -14,7 +14,15 @@ from torch import Tensor, nn
 
 from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data import Data, load, subset
-from vit_helpers.data.augment import crop, cutmix, flip_crop, mixup, random_affine, random_erase, random_flip
+from vit_helpers.data.augment import (
+    crop,
+    cutmix,
+    flip_crop,
+    mixup,
+    random_affine,
+    random_erase,
+    random_flip,
+)
 from vit_helpers.data.registry import LOADERS, PATH_LOADERS
 from vit_helpers.data.splits import sample_rows
 from vit_helpers.encoder import Block
@@ -39,8 +47,15 @@ class NormLastBlock(Block):
 NORMS = {"first": Block, "last": NormLastBlock}
 AUGMENT = {"affine": random_affine, "crop": crop, "flip": random_flip, "flip_crop": flip_crop, "erase": random_erase,
            "none": None}  # fmt: skip
-MIRRORS = ("flip", "flip_crop")  # of these, those that turn left into right, which changes what digits and letters mean
-MIX: dict[str, Callable[..., tuple[Tensor, Tensor]] | None] = {"mixup": mixup, "cutmix": cutmix, "none": None}
+MIRRORS = (
+    "flip",
+    "flip_crop",
+)  # of these, those that turn left into right, which changes what digits and letters mean
+MIX: dict[str, Callable[..., tuple[Tensor, Tensor]] | None] = {
+    "mixup": mixup,
+    "cutmix": cutmix,
+    "none": None,
+}
 TUNE = ("full", "head", "lora")
 SHAPE = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
@@ -113,13 +128,23 @@ class RunSettings:
         for name, lowest in least.items():  # numpy's integers become Python's
             object.__setattr__(self, name, check_int(name, getattr(self, name), lowest))
         if self.weights is not None:
-            other = [name for name, usual in (("network", "vit"), ("norm", "first")) if getattr(self, name) != usual]
-            other += sorted(self.shape.keys() - {"image_size", "dropout", "attn_dropout", "num_heads"})
+            other = [
+                name
+                for name, usual in (("network", "vit"), ("norm", "first"))
+                if getattr(self, name) != usual
+            ]
+            other += sorted(
+                self.shape.keys() - {"image_size", "dropout", "attn_dropout", "num_heads"}
+            )
             if other:
-                raise ValueError(f"the weights {self.weights} determine {', '.join(other)}: leave out what sets it")
+                raise ValueError(
+                    f"the weights {self.weights} determine {', '.join(other)}: leave out what sets it"
+                )
         elif self.network == "vit":
             patch = str(self.shape.get("patch_size", self.model.partition("/")[2]))
-            make_config(self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape})
+            make_config(
+                self.model, **{"image_size": int(patch) if patch.isdecimal() else 1, **self.shape}
+            )
 
     @property
     def keeps_weights(self) -> bool:
@@ -147,43 +172,67 @@ class RunSettings:
         """Settings by name: fields of `ViTConfig`, `Recipe` or this class, as for `replace`."""
         return cls().replace(**settings)
 
-    def replace(self, size: str | None = None, patch: int | None = None, **settings: Any) -> "RunSettings":
+    def replace(
+        self, size: str | None = None, patch: int | None = None, **settings: Any
+    ) -> "RunSettings":
         """These settings with some changed, by name (version 0.1's, too), or another size or patch side of the model.
 
         A size has its own width, depth and heads.
         raises: ValueError for an unknown name, and for a model beside a size or a patch side
         """
         settings = {RENAMED.get(name, name): value for name, value in settings.items()}
-        kept = {k: v for k, v in self.shape.items() if size is None or k not in ("embed_dim", "depth", "num_heads")}
+        kept = {
+            k: v
+            for k, v in self.shape.items()
+            if size is None or k not in ("embed_dim", "depth", "num_heads")
+        }
         if settings.get("weights") not in (None, self.weights):  # they bring their own
             kept = {}
         if size is not None or patch is not None:
             if (model := settings.get("model")) is not None:
-                raise ValueError(f"give a model, or a size and a patch side: got model {model!r}, {size=}, {patch=}")
+                raise ValueError(
+                    f"give a model, or a size and a patch side: got model {model!r}, {size=}, {patch=}"
+                )
             old_size, _, old_patch = self.model.partition("/")
-            settings["model"] = f"{old_size if size is None else size}/{old_patch if patch is None else patch}"
+            settings["model"] = (
+                f"{old_size if size is None else size}/{old_patch if patch is None else patch}"
+            )
         known = {f.name for f in fields(self)} - {"shape", "recipe"} | SHAPE | RECIPE
         if unknown := sorted(settings.keys() - known):
             near = [f"{name!r}" for one in unknown for name in get_close_matches(one, known, n=1)]
             meant = f" (did you mean {' and '.join(near)}?)" if near else ""
-            raise ValueError(f"unknown setting {', '.join(unknown)}{meant}, known: {', '.join(sorted(known))}")
-        shape, recipe = ({k: settings.pop(k) for k in list(settings) if k in names} for names in (SHAPE, RECIPE))
-        return replace(self, shape={**kept, **shape}, recipe=replace(self.recipe, **recipe), **settings)
+            raise ValueError(
+                f"unknown setting {', '.join(unknown)}{meant}, known: {', '.join(sorted(known))}"
+            )
+        shape, recipe = (
+            {k: settings.pop(k) for k in list(settings) if k in names} for names in (SHAPE, RECIPE)
+        )
+        return replace(
+            self, shape={**kept, **shape}, recipe=replace(self.recipe, **recipe), **settings
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting by name, a plain dict that `from_dict` reads."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("shape", "recipe")}
+        own = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("shape", "recipe")
+        }
         return {**own, **self.shape, **asdict(self.recipe)}
 
     def changed(self) -> dict[str, Any]:
         """The model, and the settings that differ from their default, as one would write them into a table."""
         default = RunSettings().to_dict()
-        return {k: v for k, v in self.to_dict().items() if k == "model" or k not in default or v != default[k]}
+        return {
+            k: v
+            for k, v in self.to_dict().items()
+            if k == "model" or k not in default or v != default[k]
+        }
 
 
 DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 FINE_TUNING = DECLARED.pop("fine-tuning")  # {how: settings that replace a data set's}
-PRESETS = {name: RunSettings.from_dict({"data": name, **settings}) for name, settings in DECLARED.items()}
+PRESETS = {
+    name: RunSettings.from_dict({"data": name, **settings}) for name, settings in DECLARED.items()
+}
 
 
 def preset(data: str, **changes: Any) -> RunSettings:
@@ -199,11 +248,15 @@ def preset(data: str, **changes: Any) -> RunSettings:
     settings = PRESETS.get(name, RunSettings())
     if weights := changes.get("weights"):
         if given := sorted(changes.keys() & {"size", "patch", "model"}):
-            raise ValueError(f"the weights {weights} determine {', '.join(given)}: leave out what sets it")
+            raise ValueError(
+                f"the weights {weights} determine {', '.join(given)}: leave out what sets it"
+            )
         check_choice("tune", tune := changes.get("tune", "full"), TUNE)
         changes = {**FINE_TUNING[tune], **changes}
     elif given := sorted(changes.keys() & {"tune", "rank"}):
-        raise ValueError(f"{', '.join(given)}: there is nothing to fine-tune without weights (--weights)")
+        raise ValueError(
+            f"{', '.join(given)}: there is nothing to fine-tune without weights (--weights)"
+        )
     return settings.replace(**{"data": data, **changes})
 
 
@@ -229,7 +282,9 @@ def given_settings(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str
     return settings
 
 
-def load_data(settings: RunSettings, image_size: tuple[int, int] | None = None, **reading: Any) -> Any:
+def load_data(
+    settings: RunSettings, image_size: tuple[int, int] | None = None, **reading: Any
+) -> Any:
     """The data set of a run. Photos get the size in the settings, or if there is none, `image_size`.
 
     reading: other options of `data.folders.folder`
@@ -239,17 +294,23 @@ def load_data(settings: RunSettings, image_size: tuple[int, int] | None = None, 
     if name.startswith("folder:"):
         reading["split"] = settings.split
     elif settings.split != "hash" or reading:
-        raise ValueError(f"{name} is already divided into splits: split, skip_broken and cache are options for folder:PATH")
+        raise ValueError(
+            f"{name} is already divided into splits: split, skip_broken and cache are options for folder:PATH"
+        )
     loader = PATH_LOADERS.get(name.partition(":")[0]) or LOADERS.get(name)
     resized = loader is not None and "image_size" in inspect.signature(loader).parameters
     if resized and (size := wanted or image_size):
         if size[0] != size[1]:
-            raise ValueError(f"photos are cropped to a square, got the image size {size[0]} x {size[1]}")
+            raise ValueError(
+                f"photos are cropped to a square, got the image size {size[0]} x {size[1]}"
+            )
         reading["image_size"] = size[0]
     data = load(name, **reading)
     if wanted and tuple(data.image_size) != wanted:
         sizes = "{} x {} pixels, not {} x {}".format(*data.image_size, *wanted)
-        raise ValueError(f"the images of {name} have {sizes}: only those of folder:PATH and pizza_steak_sushi are resized")
+        raise ValueError(
+            f"the images of {name} have {sizes}: only those of folder:PATH and pizza_steak_sushi are resized"
+        )
     return data
 
 
@@ -258,12 +319,21 @@ def make_network(data: Data, settings: RunSettings) -> nn.Module:
     K = len(data.class_names)
     for name, own in (("num_classes", K), ("in_chans", data.in_chans)):
         if (wanted := settings.shape.get(name, own)) != own:
-            raise ValueError(f"{settings.data} has {name} {own}, not {wanted}: leave out what sets it")
+            raise ValueError(
+                f"{settings.data} has {name} {own}, not {wanted}: leave out what sets it"
+            )
     if settings.network == "cnn":
         return CNN(data.in_chans, K, settings.width)
-    shape = {"image_size": data.image_size, "in_chans": data.in_chans, "num_classes": K, **settings.shape}
+    shape = {
+        "image_size": data.image_size,
+        "in_chans": data.in_chans,
+        "num_classes": K,
+        **settings.shape,
+    }
     config = make_config(settings.model, **shape)
-    options = {name: getattr(config, name) for name in ("mlp_ratio", "dropout", "attn_dropout", "norm_eps")}
+    options = {
+        name: getattr(config, name) for name in ("mlp_ratio", "dropout", "attn_dropout", "norm_eps")
+    }
     return ViT(config, partial(NORMS[settings.norm], **options))
 
 
@@ -276,7 +346,9 @@ def make_batches(data: Data, settings: RunSettings) -> Any:
     """The training batches of a run, shuffled and augmented; ValueError if `images` or `repeat` would change a stream."""
     if (settings.images, settings.repeat) != (None, 1):
         if not isinstance(data, Data):
-            raise ValueError(f"{data.name} is a stream from shards: images and repeat can be set for data in memory only")
+            raise ValueError(
+                f"{data.name} is a stream from shards: images and repeat can be set for data in memory only"
+            )
         rows = sample_rows(data.train.labels, settings.images).repeat_interleave(settings.repeat)
         data = replace(data, train=subset(data.train, rows))
     mix, augment = MIX[settings.mix], AUGMENT[settings.augment]

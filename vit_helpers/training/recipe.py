@@ -71,11 +71,19 @@ class Recipe:
         check_int("epochs", self.epochs)
         for name in ("lr", "token_lr_mult", "clip"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not 0 < value < math.inf
+            ):
                 raise ValueError(f"{name} must be above 0 and finite, got {value!r}")
         for name, below in (("warmup", 1), ("label_smoothing", 1), ("weight_decay", math.inf)):
             check_range(name, getattr(self, name), below)
-        for name, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", ("float32", "bfloat16"))):
+        for name, known in (
+            ("optimizer", OPTIMIZERS),
+            ("schedule", SCHEDULES),
+            ("precision", ("float32", "bfloat16")),
+        ):
             check_choice(name, getattr(self, name), known)
 
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:

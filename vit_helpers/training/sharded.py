@@ -14,7 +14,12 @@ from typing import Any
 
 import pooch
 import torch
-from torch.distributed.checkpoint import DefaultLoadPlanner, FileSystemReader, state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint import (
+    DefaultLoadPlanner,
+    FileSystemReader,
+    state_dict_loader,
+    state_dict_saver,
+)
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
@@ -25,12 +30,21 @@ from vit_helpers.training.callbacks import Run
 
 ALLOWED = {  # what torch pickles into the list of tensors: none of it runs code
     "torch.distributed.checkpoint.metadata": {
-        *("Metadata", "MetadataIndex", "StorageMeta", "ChunkStorageMetadata", "_MEM_FORMAT_ENCODING"),
+        *(
+            "Metadata",
+            "MetadataIndex",
+            "StorageMeta",
+            "ChunkStorageMetadata",
+            "_MEM_FORMAT_ENCODING",
+        ),
         *("TensorStorageMetadata", "TensorProperties", "BytesStorageMetadata"),
     },
     "torch.distributed.checkpoint.filesystem": {"_StorageInfo"},
     "torch.serialization": {"_get_layout"},
-    "torch": {"Size", *(name for name, value in vars(torch).items() if isinstance(value, torch.dtype))},
+    "torch": {
+        "Size",
+        *(name for name, value in vars(torch).items() if isinstance(value, torch.dtype)),
+    },
     "pathlib": {"PosixPath", "WindowsPath"},
     "pathlib._local": {"PosixPath", "WindowsPath"},
 }
@@ -54,7 +68,9 @@ class _Reader(FileSystemReader):
 
 class _Planner(DefaultLoadPlanner):
     def load_bytes(self, read_item: Any, value: Any) -> None:
-        plain = torch.load(value, weights_only=True)  # numbers and texts, which torch's planner would unpickle
+        plain = torch.load(
+            value, weights_only=True
+        )  # numbers and texts, which torch's planner would unpickle
         value.seek(0)
         value.truncate()
         torch.save(plain, value)
@@ -87,15 +103,24 @@ def load_shards(folder: Path, run: Run, expected: dict[str, str], hint: str) -> 
     expected: the checksums of the files;  hint: the end of an error message about damage
     """
     if folder != broadcast(folder):
-        raise ValueError(f"the latest checkpoint here is {folder}, but not in the first process: do both see one folder?")
+        raise ValueError(
+            f"the latest checkpoint here is {folder}, but not in the first process: do both see one folder?"
+        )
     there = (folder / name for name in expected if (folder / name).exists())
     found = broadcast(checksums(there) if is_main_process() else {})
     if damaged := [name for name, digest in expected.items() if found.get(name) != digest]:
         raise ValueError(f"the checkpoint {folder} is damaged in {', '.join(damaged)}{hint}")
     state = this_part(run)
     with plain_errors(ValueError, f"read {folder}", hint):
-        state_dict_loader.load(state, storage_reader=_Reader(folder), planner=_Planner(), no_dist=world_size() == 1)
-    set_state_dict(run.model, run.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+        state_dict_loader.load(
+            state, storage_reader=_Reader(folder), planner=_Planner(), no_dist=world_size() == 1
+        )
+    set_state_dict(
+        run.model,
+        run.optimizer,
+        model_state_dict=state["model"],
+        optim_state_dict=state["optimizer"],
+    )
 
 
 def this_part(run: Run) -> dict[str, Any]:
@@ -115,7 +140,9 @@ def plain_errors(kind: type[Exception], doing: str, hint: str = "") -> Iterator[
     logging.disable(logging.WARNING)  # torch would log a traceback beside the error that it raises
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)  # that one process works alone: it may
+            warnings.filterwarnings(
+                "ignore", "torch.distributed is", UserWarning
+            )  # that one process works alone: it may
             yield
     except CheckpointException as error:
         causes = [cause for cause, _ in error.failures.values()]
