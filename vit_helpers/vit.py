@@ -187,8 +187,8 @@ class ViT(nn.Module):
         first = int(self.config.class_token)
         if mask is None:
             return x[:, first:].mean(dim=1)
-        kept = mask[:, first:, None].to(x.dtype)
-        return (x[:, first:] * kept).sum(dim=1) / kept.sum(dim=1)
+        visible = mask[:, first:, None].to(x.dtype)
+        return (x[:, first:] * visible).sum(dim=1) / visible.sum(dim=1)
 
     def attention_weights(self, images: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """The attention weights of every layer, without dropout: a list of L tensors (B, h, T, T).
