@@ -147,20 +147,6 @@ def test_the_stored_tables_are_complete_and_train_nothing(path, monkeypatch):
     assert runs.accuracy.sort_values().to_list() == stored.accuracy.sort_values().to_list()
 
 
-def test_a_table_of_version_1_goes_on(tmp_path, monkeypatch):
-    """Its columns and settings had other names"""
-    settings = '"{""data"": ""digits"", ""model"": ""mini/2"", ""token_rate"": 5.0}"'
-    columns = ",".join(FIRST).replace("majority_share", "commonest")
-    (tmp_path / "rows.csv").write_text(
-        f"{columns}\nbaseline,0,0.5,1.0,0.5,0.2,9,9,1.0,{settings}\n"
-    )
-    monkeypatch.setattr("vit_helpers.ablation.runs.train_run", None)
-    (row,) = run_table(
-        Table(seeds=1, baseline={"token_lr_mult": 5.0}), tmp_path / "rows.csv"
-    ).to_dict("records")
-    assert row["majority_share"] == 0.2
-
-
 @pytest.mark.parametrize(
     "name", ["growth", "halo", "hyperparameters", "localization", "parity", "speed", "transfer"]
 )

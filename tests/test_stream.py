@@ -16,7 +16,7 @@ from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards
 from vit_helpers.data.splits import SPLITS
 from vit_helpers.data.stream import Stream
 from vit_helpers.training import evaluate, fit, set_seed
-from vit_helpers.training.presets import PRESETS, RunSettings, make_batches, make_network, preset
+from vit_helpers.training.presets import RunSettings, make_batches, make_network, preset
 from vit_helpers.training.recipe import Recipe
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -149,9 +149,9 @@ def test_settings_that_would_change_a_stream_are_refused(written):
 
 
 def test_the_preset_is_that_of_the_data_set_which_was_written(written, pets, tmp_path):
-    assert preset(f"shards:{written}").replace(data="digits") == PRESETS["digits"]
+    assert preset(f"shards:{written}").replace(data="digits") == preset("digits")
     write_shards_of_folder(pets, tmp_path / "shards", 8, split="exact")
-    assert preset(f"shards:{tmp_path / 'shards'}").replace(data="folder") == PRESETS["folder"]
+    assert preset(f"shards:{tmp_path / 'shards'}").replace(data="folder") == preset("folder")
 
 
 def test_an_unknown_split_is_named(written):

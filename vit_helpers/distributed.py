@@ -8,9 +8,9 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -97,6 +97,25 @@ def broadcast(value: T) -> T:
     values = [value]
     dist.broadcast_object_list(values, src=0)
     return values[0]
+
+
+def on_main(function: Callable[[], T]) -> T:
+    """Call a function in the main process alone, and return its result in every process.
+
+    raises: in every process what the function raises
+    """
+    if world_size() == 1:
+        return function()
+    result, error = None, None
+    if is_main_process():
+        try:
+            result = function()
+        except Exception as raised:
+            error = raised
+    result, error = broadcast((result, error))
+    if error is not None:
+        raise error
+    return cast(T, result)
 
 
 def all_reduce_sum(number: Number) -> Number:

@@ -33,6 +33,7 @@ from vit_helpers.training.presets import (
     load_data,
     make_batches,
     make_network,
+    override,
     with_tta,
 )
 
@@ -99,9 +100,8 @@ class Table:
 
     def settings(self, changes: dict[str, Any]) -> RunSettings:
         """The settings of the baseline with some changed."""
-        return RunSettings.from_dict(
-            {"data": self.data, "model": self.model, **self.baseline, **changes}
-        )
+        baseline = override({"data": self.data, "model": self.model}, self.baseline)
+        return RunSettings.from_dict(override(baseline, changes))
 
     def runs(self) -> Iterator[tuple[str, int, RunSettings]]:
         """All runs, seed by seed: (change, seed, settings)"""
