@@ -277,7 +277,7 @@ def test_any_mode_and_size_is_read_as_the_middle_of_an_rgb_square(tmp_path):
     (data,) = read_splits(
         [draw_splits(found | {"test": [], "validation": []}, "hash")[0]["train"]], 10
     )
-    every, labels = data
+    every, labels = data.images, data.labels
     assert names == ("a", "b", "c") and len(labels) == 8
     red = torch.tensor([1.0, 0, 0]).view(3, 1, 1).expand(3, 10, 10)
     assert all(torch.allclose(image, red, atol=0.02) for image in every[labels == 0])
@@ -533,15 +533,16 @@ def test_a_split_is_images_labels_and_boxes_where_they_are_known():
     assert (
         plain.boxes is None and boxed.boxes.shape == (4, 4) and (len(plain), len(boxed)) == (360, 4)
     )
-    images, labels = boxed  # as in the first edition
-    assert images is boxed.images and labels is boxed.labels
+    with pytest.raises(TypeError, match="unpack"):
+        _images, _labels = boxed
+    assert boxed.images is boxed.pixels  # floats are not copied
     for rows in (torch.tensor([2, 0]), torch.tensor([False, True, True, False]), slice(3)):
         some = subset(boxed, rows)
         assert all(
             torch.equal(getattr(some, name), getattr(boxed, name)[rows])
-            for name in ("images", "labels", "boxes")
+            for name in ("pixels", "images", "labels", "boxes")
         )
-    assert torch.equal(replace(boxed, labels=labels + 1).boxes, boxed.boxes)
+    assert torch.equal(replace(boxed, labels=boxed.labels + 1).boxes, boxed.boxes)
     with pytest.raises(FrozenInstanceError):
         boxed.boxes = None
 

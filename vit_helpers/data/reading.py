@@ -20,7 +20,7 @@ import torch
 
 from vit_helpers._files import expand_user, shown
 from vit_helpers.data.images import decode, read_bytes, square
-from vit_helpers.data.splits import ByteSplit
+from vit_helpers.data.splits import Split
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -102,7 +102,7 @@ def check_broken(broken: Sequence[Exception], count: int, skip: bool) -> None:
 def read_splits(
     splits: Sequence[Sequence[ImageFile]], image_size: int, broken: Sequence[Exception] = (), skip_broken: bool = False,
     cache: Path | None = None, threads: int | None = None,
-) -> list[ByteSplit]:  # fmt: skip
+) -> list[Split]:  # fmt: skip
     """The images of some splits, (n, 3, S, S) each; ValueError if files are broken and not skipped.  broken: other files"""
     files = [file for some in splits for file in some]
     pixels, lost = (
@@ -129,7 +129,7 @@ def read_splits(
     for some in splits:
         start, end = end, end + len(some)
         rows = [row for row in range(start, end) if row not in lost] if lost else slice(start, end)
-        done.append(ByteSplit(torch.from_numpy(pixels[rows]), labels[rows]))
+        done.append(Split(torch.from_numpy(pixels[rows]), labels[rows]))
     return done
 
 
