@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 import vit_helpers.checks
-from vit_helpers.checks import compare
-from vit_helpers.checks.engine import Exercise
-from vit_helpers.checks.modules import ModuleExercise
+from vit_helpers.checks.engine import compare
+from vit_helpers.checks.engine.exercise import Exercise
+from vit_helpers.checks.engine.modules import ModuleExercise
 from vit_helpers.checks.vit_mistakes import PARTS
 
 TOPICS = [info.name for info in pkgutil.iter_modules(check_cases.__path__)]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vit_helpers.checks import compare, marks, modules, report
+from vit_helpers.checks.engine import compare, modules, report
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.patches import patchify
 
@@ -85,9 +85,9 @@ def test_a_check_leaves_no_trace(right):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_courses_find_share_under_its_former_name(capsys):
-    assert marks.share is report.share and marks.share(check_patchify, patchify) == 1
-    assert marks.share(check_patchify, lambda images, patch_size: images) == 0
+def test_a_share_is_the_part_of_the_ideas_that_are_right(capsys):
+    assert report.share(check_patchify, patchify) == 1
+    assert report.share(check_patchify, lambda images, patch_size: images) == 0
 
 
 def test_a_check_is_silent_beside_several_gpus(monkeypatch, recwarn):
@@ -118,10 +118,10 @@ def test_the_tolerance_follows_the_type(got, wanted, right):
 
 
 def test_lost_digits_have_words_of_their_own():
-    assert compare.differ(THIRD, THIRD) is False
-    assert compare.differ(THIRD, THIRD + 1) is True
+    compare.expect_digits(THIRD, THIRD)
+    compare.expect_digits(THIRD, THIRD + 1)  # other numbers, not lost digits
     with pytest.raises(report.Mistake, match="loses digits"):
-        compare.differ(THIRD.float().double(), THIRD)
+        compare.expect_digits(THIRD.float().double(), THIRD)
 
 
 class Steady(nn.Module):

@@ -15,10 +15,10 @@ from vit_helpers.checks.ablation_search import (  # noqa: F401
     check_halving,
     check_scale_rate,
 )
-from vit_helpers.checks.compare import copy_of
-from vit_helpers.checks.engine import Case, Exercise, Given, cases
-from vit_helpers.checks.learning import as_list, as_number
-from vit_helpers.checks.report import Function, Mistake, reject_if, short, variants
+from vit_helpers.checks.engine.compare import copy_of
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given, cases
+from vit_helpers.checks.engine.learning import as_list, as_number
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short, variants
 
 # One change at a time
 

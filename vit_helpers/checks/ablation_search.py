@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import copy_of
-from vit_helpers.checks.contract import Raises
 from vit_helpers.checks.data import own_generator
-from vit_helpers.checks.engine import Case, Exercise, Given, cases
-from vit_helpers.checks.learning import as_list, as_number, rounding
-from vit_helpers.checks.report import Function, Mistake, reject_if, short
-from vit_helpers.checks.traces import ask, generators_restored
+from vit_helpers.checks.engine.compare import copy_of
+from vit_helpers.checks.engine.contract import Raises
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given, cases
+from vit_helpers.checks.engine.learning import as_list, as_number, rounding
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.engine.traces import ask, generators_restored
 
 # A learning rate, scaled
 

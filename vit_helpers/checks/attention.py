@@ -7,11 +7,11 @@ from torch import Tensor
 
 from vit_helpers.attention import attention
 from vit_helpers.checks.attention_mistakes import MASKS, VALUES, WEIGHTS
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import contract
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.multi_head import MULTI_HEAD, heads_of
-from vit_helpers.checks.report import Function
 
 # Functions: attention and its mask
 
@@ -192,4 +192,3 @@ FIX = MULTI_HEAD.renamed(
     "fix", [idea for idea in MULTI_HEAD.ideas if not idea.startswith("heads that")]
 )
 check_multi_head, check_fix = MULTI_HEAD.check, FIX.check
-check_mend = check_fix  # its name in version 0.1

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks import modules
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.modules import ModuleExercise, Reading
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.feed_forward import MLPS, identity, mlp, mlp_readings
-from vit_helpers.checks.modules import ModuleExercise, Reading
 from vit_helpers.checks.multi_head import HEADS, MULTI_HEAD, multi_head
 from vit_helpers.checks.multi_head import readings as attention_readings
-from vit_helpers.checks.report import Function
 from vit_helpers.encoder import Block
 
 # The ways through the parts

@@ -9,20 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import bounded, copy_of
-from vit_helpers.checks.contract import Raises
 from vit_helpers.checks.data_cutmix import CUTMIX, check_cutmix  # noqa: F401
 from vit_helpers.checks.data_mixing import MIX, check_mixup  # noqa: F401
 from vit_helpers.checks.data_normalizing import (  # noqa: F401
     FIX,
     NORMALIZE,
     check_fixed,
-    check_mended,
     check_normalize,
 )
-from vit_helpers.checks.engine import Exercise, cases
-from vit_helpers.checks.report import Function, Mistake, reject_if, short
-from vit_helpers.checks.traces import ask, generators_restored, restored
+from vit_helpers.checks.engine.compare import bounded, copy_of
+from vit_helpers.checks.engine.contract import Raises
+from vit_helpers.checks.engine.exercise import Exercise, cases
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.engine.traces import ask, generators_restored, restored
 
 # Dividing
 

@@ -7,8 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import contract
 from vit_helpers.checks.data_mixing import (
     LINED_UP,
     MIX,
@@ -20,7 +18,9 @@ from vit_helpers.checks.data_mixing import (
     mixed,
     wrong_labels,
 )
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import contract
+from vit_helpers.checks.engine.report import Function
 
 # Cutting boxes
 

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import contract
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given
+from vit_helpers.checks.engine.report import Function
 
 # Blending
 

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import contract
 from vit_helpers.checks.data_mixing import partly
-from vit_helpers.checks.engine import Case, Exercise
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import contract
+from vit_helpers.checks.engine.exercise import Case, Exercise
+from vit_helpers.checks.engine.report import Function
 
 # Normalizing
 
@@ -278,4 +278,3 @@ FIX = Exercise(
     },
 )  # fmt: skip
 check_fixed = FIX.check
-check_mended = check_fixed  # its name in version 0.1

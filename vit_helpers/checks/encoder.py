@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_helpers.checks.block import BLOCK
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given, fixed
+from vit_helpers.checks.engine.contract import contract
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given, fixed
+from vit_helpers.checks.engine.report import variants
 from vit_helpers.checks.feed_forward import FEED_FORWARD
-from vit_helpers.checks.report import variants
 
 # Layer norm
 
@@ -132,7 +132,6 @@ check_layer_norm = LAYER_NORM.check
 
 FIX = BLOCK.renamed("fix", list(BLOCK.ideas))
 check_mlp, check_block, check_fix = FEED_FORWARD.check, BLOCK.check, FIX.check
-check_mend = check_fix  # its name in version 0.1
 
 # The count
 

@@ -8,17 +8,16 @@ import torch
 from torch import Tensor
 
 from vit_helpers import inspection
-from vit_helpers.checks.engine import Case, Exercise, Given
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given
+from vit_helpers.checks.engine.learning import result
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.inspection_maps import (  # noqa: F401
     FRACTION_INSIDE,
     SCALED,
     check_fraction_inside,
-    check_mass,
     check_scaled,
     some_weights,
 )
-from vit_helpers.checks.learning import result
-from vit_helpers.checks.report import Function
 
 # One token's map
 

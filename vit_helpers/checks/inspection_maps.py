@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import is_float
-from vit_helpers.checks.engine import Case, Exercise
-from vit_helpers.checks.learning import result
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.compare import is_float
+from vit_helpers.checks.engine.exercise import Case, Exercise
+from vit_helpers.checks.engine.learning import result
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.inspection.localization import fraction_inside
 
 
@@ -118,7 +118,6 @@ FRACTION_INSIDE = Exercise(
     },
 )  # fmt: skip
 check_fraction_inside = FRACTION_INSIDE.check
-check_mass = check_fraction_inside  # its name in version 0.1
 
 
 # Find the mistake: every map stretched by itself

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers.attention import MultiHeadAttention
-from vit_helpers.checks import modules
 from vit_helpers.checks.attention_mistakes import VALUES, WEIGHTS, weigh
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.modules import ModuleExercise, Reading
-from vit_helpers.checks.report import Function, reject_if, variants
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.modules import ModuleExercise, Reading
+from vit_helpers.checks.engine.report import Function, reject_if, variants
 
 # Reading a module: its layers, whatever they are called
 

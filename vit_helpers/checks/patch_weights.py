@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import gradient, same
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given, forms
-from vit_helpers.checks.report import Function, reject_if, short
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.compare import gradient, same
+from vit_helpers.checks.engine.contract import contract
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given, forms
+from vit_helpers.checks.engine.report import Function, reject_if, short
+from vit_helpers.checks.engine.traces import ask
 from vit_helpers.parity import perturb
 from vit_helpers.patches import patchify
 

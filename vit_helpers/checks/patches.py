@@ -6,11 +6,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import Raises, contract
-from vit_helpers.checks.engine import Case, Exercise, Given, fixed, forms
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import Raises, contract
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given, fixed, forms
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.patch_weights import TO_LINEAR
-from vit_helpers.checks.report import Function
 from vit_helpers.patches import grid_size, patchify, unpatchify
 
 # Counting
@@ -285,4 +285,3 @@ FIX = replace(
     | {"here the patches remain small images, so do not flatten them": patchify},
 )
 check_fixed, check_to_linear = FIX.check, TO_LINEAR.check
-check_mended = check_fixed  # its name in version 0.1

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import expect_anywhere, expect_gradient, same
-from vit_helpers.checks.contract import Raises, contract
-from vit_helpers.checks.engine import Case, Exercise, fixed, forms
+from vit_helpers.checks.engine.compare import expect_anywhere, expect_gradient, same
+from vit_helpers.checks.engine.contract import Raises, contract
+from vit_helpers.checks.engine.exercise import Case, Exercise, fixed, forms
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, variants
 from vit_helpers.checks.projection import alike
-from vit_helpers.checks.report import Function, Mistake, reject_if, variants
 from vit_helpers.embeddings import resize_positions, sincos_1d, sincos_positions
 
 Grid = tuple[int, int]

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import expect_tensor, same
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.learning import result
+from vit_helpers.checks.engine.compare import expect_tensor, same
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given
+from vit_helpers.checks.engine.learning import result
+from vit_helpers.checks.engine.report import Function, reject_if, short, variants
 from vit_helpers.checks.pretrained_learning import (  # noqa: F401
     LORA,
     MASKED,
@@ -19,7 +20,6 @@ from vit_helpers.checks.pretrained_learning import (  # noqa: F401
     check_masked_loss,
     check_rates,
 )
-from vit_helpers.checks.report import Function, reject_if, short, variants
 from vit_helpers.parity import perturb
 from vit_helpers.vit import ViT, ViTConfig
 

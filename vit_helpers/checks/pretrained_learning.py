@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.contract import contract, expect_gradients
-from vit_helpers.checks.engine import Case, Exercise, Given, cases
-from vit_helpers.checks.learning import as_list, as_number
-from vit_helpers.checks.report import Function, reject_if, short
+from vit_helpers.checks.engine.contract import contract, expect_gradients
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given, cases
+from vit_helpers.checks.engine.learning import as_list, as_number
+from vit_helpers.checks.engine.report import Function, reject_if, short
 
 # LoRA
 

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks import modules
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.modules import ModuleExercise
-from vit_helpers.checks.report import Function, Mistake, first_line, reject_if
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.modules import ModuleExercise
+from vit_helpers.checks.engine.report import Function, Mistake, first_line, reject_if
+from vit_helpers.checks.engine.traces import ask
 from vit_helpers.patches import patchify, unpatchify
 
 # What the modules share: shapes, and what is learned

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from vit_helpers.checks.engine import Case, Exercise, cases
-from vit_helpers.checks.report import Function, variants
+from vit_helpers.checks.engine.exercise import Case, Exercise, cases
+from vit_helpers.checks.engine.report import Function, variants
 from vit_helpers.checks.scaling_costs import (  # noqa: F401
     AVERAGED,
     B16,

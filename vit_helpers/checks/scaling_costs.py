@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from vit_helpers._validate import to_2tuple
-from vit_helpers.checks.engine import Exercise, cases
-from vit_helpers.checks.learning import as_number, rounding
-from vit_helpers.checks.report import Function, reject_if, short
+from vit_helpers.checks.engine.exercise import Exercise, cases
+from vit_helpers.checks.engine.learning import as_number, rounding
+from vit_helpers.checks.engine.report import Function, reject_if, short
 from vit_helpers.scaling import multiply_adds, parameters, training_multiply_adds
 from vit_helpers.vit import ViTConfig
 

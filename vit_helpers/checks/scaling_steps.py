@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.learning import leave_gradients, loss_of, plain, twin
-from vit_helpers.checks.report import Function, reject_if
+from vit_helpers.checks.engine.contract import contract
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given
+from vit_helpers.checks.engine.learning import leave_gradients, loss_of, plain, twin
+from vit_helpers.checks.engine.report import Function, reject_if
 
 # A large batch, part by part
 

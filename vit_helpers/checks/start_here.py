@@ -1,6 +1,6 @@
 """The exercise of notebook 00."""
 
-from vit_helpers.checks.engine import Exercise, fixed
+from vit_helpers.checks.engine.exercise import Exercise, fixed
 
 NUM_TOKENS = Exercise(
     name="num_tokens",

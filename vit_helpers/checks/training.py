@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.learning import (
+from vit_helpers.checks.engine.contract import contract
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given
+from vit_helpers.checks.engine.learning import (
     FiveDigits,
     as_number,
     first_wrong,
@@ -21,13 +21,12 @@ from vit_helpers.checks.learning import (
     restless,
     rounded,
 )
-from vit_helpers.checks.reading import check_reading  # noqa: F401
-from vit_helpers.checks.report import Function, Mistake, reject_if
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if
+from vit_helpers.checks.training_curves import check_reading  # noqa: F401
 from vit_helpers.checks.training_steps import (  # noqa: F401
     FIXED,
     TRAIN_STEP,
     check_fixed,
-    check_mended,
     check_train_step,
 )
 from vit_helpers.training.recipe import warmup_cosine

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from vit_helpers.checks.learning import (
+from vit_helpers.checks.engine.learning import (
     OPTIMIZERS,
     FiveDigits,
     at_once,
@@ -25,7 +25,7 @@ from vit_helpers.checks.learning import (
     restless,
     rounded,
 )  # fmt: skip
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.report import Function
 
 # Whole answers, right and wrong
 
@@ -319,4 +319,3 @@ FIXED = FiveDigits(
     | {words: epoch(mean=mean) for words, mean in MEANS.items()},
 )  # fmt: skip
 check_fixed = FIXED.check
-check_mended = check_fixed  # its name in version 0.1

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import bounded, expect_gradient
-from vit_helpers.checks.contract import Raises
-from vit_helpers.checks.engine import Case, Exercise, Given, fixed
-from vit_helpers.checks.report import Function, reject_if, short
+from vit_helpers.checks.engine.compare import bounded, expect_gradient
+from vit_helpers.checks.engine.contract import Raises
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given, fixed
+from vit_helpers.checks.engine.report import Function, reject_if, short
 from vit_helpers.checks.vit_counts import COUNTED, VIT_PARAMETERS
 from vit_helpers.checks.vit_model import VIT
 from vit_helpers.parity import perturb
@@ -246,4 +246,3 @@ check_read_out = READ_OUT.check
 
 FIX = VIT.renamed("fix", list(VIT.ideas))
 check_vit_parameters, check_vit, check_fix = VIT_PARAMETERS.check, VIT.check, FIX.check
-check_mend = check_fix  # its name in version 0.1

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.engine import Exercise, fixed
+from vit_helpers.checks.engine.exercise import Exercise, fixed
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.patches import NUM_PATCHES
-from vit_helpers.checks.report import Function
 
 GRID = "the number of patches is N = (H / P) * (W / P), rows times columns of the grid: "
 COUNTED = {

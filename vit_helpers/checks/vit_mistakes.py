@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_helpers.checks.block import WAYS, right_way
+from vit_helpers.checks.engine.modules import Class
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.feed_forward import MLPS, mlp
-from vit_helpers.checks.modules import Class
-from vit_helpers.checks.report import Function
 from vit_helpers.encoder import Block
 from vit_helpers.patches import patchify
 from vit_helpers.vit import ViT, ViTConfig

@@ -9,10 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import NO_GRADIENT, expect_anywhere, expect_digits, gradients, same
-from vit_helpers.checks.modules import ModuleExercise, Sizes, apart, build, made, output
-from vit_helpers.checks.report import Function, Mistake, first_line, reject_if
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.compare import (
+    NO_GRADIENT,
+    expect_anywhere,
+    expect_digits,
+    gradients,
+    same,
+)
+from vit_helpers.checks.engine.modules import ModuleExercise, Sizes, apart, build, made, output
+from vit_helpers.checks.engine.report import Function, Mistake, first_line, reject_if
+from vit_helpers.checks.engine.traces import ask
 from vit_helpers.checks.vit_mistakes import PASSES, Right, passed, told_by_parts, with_stage
 
 # image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads; every shape among them is its own

@@ -11,8 +11,8 @@ import torch
 from numpy.random.mtrand import get_bit_generator, set_bit_generator
 from torch import nn
 
-from vit_helpers.checks.compare import CHANGED, bounded, copy_of, unchanged
-from vit_helpers.checks.report import Function, reject_if
+from vit_helpers.checks.engine.compare import CHANGED, bounded, copy_of, unchanged
+from vit_helpers.checks.engine.report import Function, reject_if
 
 SEEDS = count(
     496_8128

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import (
+from vit_helpers.checks.engine.compare import (
     KEPT,
     equal,
     expect_digits,
@@ -23,8 +23,8 @@ from vit_helpers.checks.compare import (
     is_number,
     same,
 )
-from vit_helpers.checks.contract import RANDOM, contract
-from vit_helpers.checks.report import (
+from vit_helpers.checks.engine.contract import RANDOM, contract
+from vit_helpers.checks.engine.report import (
     Function,
     Mistake,
     first_line,
@@ -33,7 +33,7 @@ from vit_helpers.checks.report import (
     run_check,
     short,
 )
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.traces import ask
 
 Given = tuple[Any, ...]  # the arguments of an answer
 Outcome = Mapping[str, Any]  # what an answer gives, part by part

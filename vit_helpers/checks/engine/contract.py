@@ -6,9 +6,15 @@ from typing import Any
 
 from torch import Tensor
 
-from vit_helpers.checks.compare import bounded, equal, expect_anew, expect_anywhere, expect_gradient
-from vit_helpers.checks.report import Function, Mistake, reject_if, short
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.compare import (
+    bounded,
+    equal,
+    expect_anew,
+    expect_anywhere,
+    expect_gradient,
+)
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.engine.traces import ask
 
 RANDOM = "gives a different result when it is called again: is something in it random?"
 ORDER = "gives a different result when the calls come in another order: is something kept between calls?"

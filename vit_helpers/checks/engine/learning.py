@@ -13,9 +13,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.report import Function, Mistake, reject_if, short
-from vit_helpers.checks.traces import GRAD_OFF, SEEDED
+from vit_helpers.checks.engine.exercise import Case, Exercise, Given
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.engine.traces import GRAD_OFF, SEEDED
 
 # Small problems
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import (
+from vit_helpers.checks.engine.compare import (
     NO_GRADIENT,
     expect_anew,
     expect_anywhere,
@@ -19,8 +19,8 @@ from vit_helpers.checks.compare import (
     gradients,
     same,
 )
-from vit_helpers.checks.report import Function, Mistake, reject_if, run_check, short
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, run_check, short
+from vit_helpers.checks.engine.traces import ask
 
 Sizes = tuple[int, ...]
 Reading = tuple[Tensor, ...]  # a learner's parameters in the order in which `function` takes them
