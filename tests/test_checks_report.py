@@ -185,7 +185,7 @@ def test_answers_are_tried_on_an_accelerator_where_there_is_one(monkeypatch):
     """No accelerator here: torch's meta device stands for one, it has shapes and refuses tensors of the CPU"""
     x = torch.ones(2, 3)
 
-    def words(answer, right=joined_there):
+    def message(answer, right=joined_there):
         with pytest.raises(report.Mistake) as mistake:
             compare.expect_anywhere(answer, right, x)
         return str(mistake.value)
@@ -196,10 +196,10 @@ def test_answers_are_tried_on_an_accelerator_where_there_is_one(monkeypatch):
     compare.expect_anywhere(
         joined, joined, x
     )  # where the right answer itself fails, nobody is to blame
-    assert "for tensors on meta it raises RuntimeError" in words(joined)
-    assert "device=x.device" in words(joined)
-    assert "for tensors on meta it raises" in words(Plain(), nn.Linear(3, 3))
-    assert "gives a tensor on cpu for tensors on meta" in words(lambda x: torch.zeros(2, 4))
-    assert "gives a tensor on cpu for tensors on meta" in words(lambda x: (x, torch.zeros(2, 4)))
+    assert "for tensors on meta it raises RuntimeError" in message(joined)
+    assert "device=x.device" in message(joined)
+    assert "for tensors on meta it raises" in message(Plain(), nn.Linear(3, 3))
+    assert "gives a tensor on cpu for tensors on meta" in message(lambda x: torch.zeros(2, 4))
+    assert "gives a tensor on cpu for tensors on meta" in message(lambda x: (x, torch.zeros(2, 4)))
     monkeypatch.setattr(compare, "accelerators", list)
     compare.expect_anywhere(joined, joined_there, x)

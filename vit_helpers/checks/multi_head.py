@@ -79,9 +79,9 @@ SEEN_BEFORE = (  # what a check of modules sees in another way, or cannot tell f
     "used|reshaped|own sum|transposed weights|averages the queries"
 )
 HEADS = variants(multi_head, {
-    words: {part: wrong}
+    message: {part: wrong}
     for part, table in (("weights", WEIGHTS), ("values", VALUES))
-    for words, wrong in table.items() if not re.search(SEEN_BEFORE, words)
+    for message, wrong in table.items() if not re.search(SEEN_BEFORE, message)
 } | {
     "divides by T, the number of tokens, instead of the square root of d":
         {"weights": partial(weigh, scale=lambda q: 1 / q.shape[-2])},

@@ -122,12 +122,12 @@ def accelerators() -> list[torch.device]:
     return [device] if device else []
 
 
-def expect_anywhere(answer: Function, right: Function, *given: Any) -> None:
+def expect_anywhere(answer: Function, right: Function, *args: Any) -> None:
     """Raise Mistake unless an answer works on an accelerator, where there is one on which the right answer works."""
     way_out = "Create new tensors on the input's device, as in torch.zeros(..., device=x.device), without .cpu()"
     for device in accelerators():
         try:
-            moved = [x.detach().to(device) if isinstance(x, Tensor) else x for x in given]
+            moved = [x.detach().to(device) if isinstance(x, Tensor) else x for x in args]
             to(right, device)(*moved)
         except Exception:  # torch lacks something there
             continue
@@ -136,10 +136,10 @@ def expect_anywhere(answer: Function, right: Function, *given: Any) -> None:
         except NotImplementedError:
             continue
         except Exception as error:
-            words = (
+            message = (
                 f"right on the CPU, but for tensors on {device.type} it {raised(error)}. {way_out}"
             )
-            raise Mistake(words) from error
+            raise Mistake(message) from error
         places = {x.device.type for x in (got if isinstance(got, (tuple, list)) else [got])} - {
             device.type
         }

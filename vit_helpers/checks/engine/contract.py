@@ -1,4 +1,4 @@
-"""What every good answer has to respect, whatever the exercise: types, states, gradients, devices, and errors."""
+"""What every good answer respects, whatever the exercise: types, gradients, devices, and errors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,66 +17,86 @@ from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short
 from vit_helpers.checks.engine.traces import ask
 
 RANDOM = "gives a different result when it is called again: is something in it random?"
-ORDER = "gives a different result when the calls come in another order: is something kept between calls?"
+ORDER = (
+    "gives a different result when the calls come in another order: "
+    "is something kept between calls?"
+)
 
 
-def floats(given: Sequence[Any]) -> list[int]:
-    """The places of floating-point tensors among arguments."""
-    return [i for i, x in enumerate(given) if isinstance(x, Tensor) and x.is_floating_point()]
+def floats(args: Sequence[Any]) -> list[int]:
+    """Return the places of floating-point tensors among arguments."""
+    return [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.is_floating_point()]
 
 
-def cast(given: Sequence[Any], change: Callable[[Tensor], Tensor]) -> tuple[Any, ...]:
-    """Arguments with every floating-point tensor changed."""
-    return tuple(change(x) if i in floats(given) else x for i, x in enumerate(given))
+def cast(args: Sequence[Any], change: Callable[[Tensor], Tensor]) -> tuple[Any, ...]:
+    """Return arguments with every floating-point tensor changed."""
+    return tuple(change(x) if i in floats(args) else x for i, x in enumerate(args))
 
 
-def contract(exercise: Any, answer: Function) -> None:
-    """Raise Mistake unless an answer keeps types, repeats itself, passes gradients and works on any device."""
-    case = exercise.contract_case or exercise.cases()[0]
-    given = case.draw()
-    if exercise.observe is None and floats(given):
-        when = exercise.when(*given)
-        wide = cast(given, lambda x: x.double())
-        exercise.try_case(answer, replace(case, when=f"{when} in float64"), wide)
-        if exercise.large:
-            big = cast(given, lambda x: exercise.large * x.double())
-            exercise.try_case(
-                answer,
-                replace(case, when=f"{when} with numbers {exercise.large:g} times as large"),
-                big,
-            )
-        first, again, other = (ask(answer, *x) for x in (given, given, case.draw()))
+def expect_contract(exercise: Any, answer: Function) -> None:
+    """Raise Mistake unless an answer keeps types, passes gradients, repeats itself on any device.
+
+    exercise: an `Exercise`
+    """
+    case = exercise.contract.case or exercise.cases()[0]
+    args = case.draw()
+    if exercise.outcome.observe is None and floats(args):
+        expect_types_and_sizes(exercise, answer, case, args)
+        first, again, other = (ask(answer, *x) for x in (args, args, case.draw()))
         reject_if(not equal(first, again), RANDOM)
         expect_anew(main(first), main(other))
-        if exercise.differentiable:
+        if exercise.contract.differentiable:
             expect_gradients(exercise, answer, case.draw())
-        try:
-            expect_anywhere(answer, exercise.reference, *given)
-        except (
-            Mistake
-        ) as mistake:  # numpy stays on the CPU, and is welcome where no gradient is asked for
-            if exercise.differentiable or "numpy" not in str(mistake):
-                raise
-    asked = [
-        (given, exercise.tried(exercise.reference, given))
-        for given in (each.draw() for each in exercise.cases())
-    ]
-    for given, right in [*asked[::-1], *asked]:
-        got = exercise.tried(answer, given)
-        reject_if(
-            got is None or not exercise.agree(got, exercise.right_for(got, right, given)), ORDER
-        )
+        expect_devices(exercise, answer, args)
+    expect_any_order(exercise, answer)
+
+
+def expect_types_and_sizes(
+    exercise: Any, answer: Function, case: Any, args: tuple[Any, ...]
+) -> None:
+    """Raise Mistake unless an answer is right in float64, and for large numbers."""
+    when = exercise.wording.when(*args)
+    wide = cast(args, lambda x: x.double())
+    exercise.try_case(answer, replace(case, when=f"{when} in float64"), wide)
+    if large := exercise.contract.large:
+        larger = f"{when} with numbers {large:g} times as large"
+        big = cast(args, lambda x: large * x.double())
+        exercise.try_case(answer, replace(case, when=larger), big)
+
+
+def expect_devices(exercise: Any, answer: Function, args: tuple[Any, ...]) -> None:
+    """Raise Mistake unless an answer works on an accelerator, where there is one.
+
+    Numpy, which stays on the CPU, is welcome where no gradient is asked for.
+    """
+    try:
+        expect_anywhere(answer, exercise.reference, *args)
+    except Mistake as mistake:
+        if exercise.contract.differentiable or "numpy" not in str(mistake):
+            raise
+
+
+def expect_any_order(exercise: Any, answer: Function) -> None:
+    """Raise Mistake unless an answer is right for all cases in turn, backward and forward."""
+    asked = []
+    for case in exercise.cases():
+        args = case.draw()
+        asked.append((args, exercise.tried(exercise.reference, args)))
+    for args, right in [*asked[::-1], *asked]:
+        got = exercise.tried(answer, args)
+        agrees = got is not None and exercise.agree(got, exercise.right_for(got, right, args))
+        reject_if(not agrees, ORDER)
 
 
 def main(got: Any) -> Any:
-    """The first of several results."""
+    """Return the first of several results."""
     return got[0] if isinstance(got, (tuple, list)) else got
 
 
-def expect_gradients(exercise: Any, answer: Function, given: tuple[Any, ...]) -> None:
-    """Raise Mistake unless the main result passes the right gradient to every input, each asked for alone."""
-    for place in floats(given):
-        alone = cast(given, lambda x: x.detach())
+def expect_gradients(exercise: Any, answer: Function, args: tuple[Any, ...]) -> None:
+    """Raise Mistake unless the main result passes every input, asked alone, the right gradient."""
+    for place in floats(args):
+        alone = cast(args, lambda x: x.detach())
         source = alone[place].requires_grad_()
         right = main(exercise.reference(*alone))
         if right.requires_grad:
@@ -85,22 +105,27 @@ def expect_gradients(exercise: Any, answer: Function, given: tuple[Any, ...]) ->
 
 @dataclass(frozen=True)
 class Raises:
-    """Arguments for which an answer has to raise an error; `words`: (result in words, *arguments) -> what to say else."""
+    """Arguments for which an answer has to raise an error.
 
-    given: Sequence[tuple[Any, ...]]
-    words: Callable[..., str]
+    tries  : tuples of arguments
+    message: (result in words, *args) -> what to say to an answer that raises no error
+    """
+
+    tries: Sequence[tuple[Any, ...]]
+    message: Callable[..., str]
     error: type[Exception] = ValueError
 
     def __call__(self, exercise: Any, answer: Function) -> None:
         """Raise Mistake unless the error is raised for all of them."""
-        for given in self.given:
+        for args in self.tries:
             try:
-                got = bounded(answer(*given))  # a generator raises when it is asked
+                got = bounded(answer(*args))  # a generator raises when it is asked
             except self.error:
                 continue
             except NotImplementedError:
                 raise
             except Exception as error:
-                words = f"raises {type(error).__name__} {exercise.when(*given)}; it should be a {self.error.__name__}"
-                raise Mistake(words) from error
-            raise Mistake(self.words(short(got), *given))
+                when = exercise.wording.when(*args)
+                wanted = f"it should be a {self.error.__name__}"
+                raise Mistake(f"raises {type(error).__name__} {when}; {wanted}") from error
+            raise Mistake(self.message(short(got), *args))
