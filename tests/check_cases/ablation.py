@@ -315,7 +315,7 @@ HALVING_WRONG = HALVING.wrong("keep", {
 
 RIGHT = {
     "draw_rates": [
-        DRAW(), by_numpy, by_python, lambda *given: sorted(by_python(*given)), DRAW(rates="tuple(high * (low / high) ** u)"),
+        DRAW(), by_numpy, by_python, lambda *args: sorted(by_python(*args)), DRAW(rates="tuple(high * (low / high) ** u)"),
         DRAW(draw="(torch.randperm(n, generator=own) + torch.rand(n, generator=own)) / n"), DRAW(rates="(r for r in 10**x)"),
     ],
     "scale_rate": [SCALE(), scaled_by_ifs, SCALE(give="np.float64(lr * ratio**power)")],

@@ -438,7 +438,7 @@ BLOCK_WRONG = WAYS_WRONG | {
 BLOCK_WRONG |= {  # the museum of attention, inside a block
     says: of(Block, attention=(cls if isinstance(cls, list) else [cls])[-1])
     for says, cls in attention_cases.MODULE_WRONG.items()
-    if any(says in words for words in HEADS)
+    if any(says in message for message in HEADS)
 }
 BLOCK_WRONG |= {
     "uses ReLU where": [of(Layer, options={"activation": "relu"}), of(LooseNorms, make_mlp=of(MLP, act=F.relu))],

@@ -404,7 +404,7 @@ FIX_RIGHT = [
     lambda x, P: x.unfold(2, P, P).unfold(3, P, P).flatten(2, 3).transpose(1, 2),
 ]
 FIX_WRONG = {
-    says: cut(wrong) for says, wrong in CUT_WRONG.items() if any(says in words for words in PLACES)
+    says: cut(wrong) for says, wrong in CUT_WRONG.items() if any(says in message for message in PLACES)
 } | {
     "still the planted mistake": cut(square_only),
     "here the patches remain small images": by_hand,

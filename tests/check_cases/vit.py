@@ -78,7 +78,7 @@ def stop(text):
 
 def told(says, table):
     """Whether a message of a table has these words."""
-    return any(says in words for words in table)
+    return any(says in message for message in table)
 
 
 def counting(says):

@@ -15,10 +15,10 @@ from vit_helpers.checks.ablation_search import (  # noqa: F401
     check_halving,
     check_scale_rate,
 )
-from vit_helpers.checks.compare import copy_of
-from vit_helpers.checks.engine import Case, Exercise, Given, cases
-from vit_helpers.checks.learning import as_list, as_number
-from vit_helpers.checks.report import Function, Mistake, reject_if, short, variants
+from vit_helpers.checks.engine.compare import copy_of
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording, cases
+from vit_helpers.checks.engine.learning import as_list, as_number
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short, variants
 
 # One change at a time
 
@@ -39,15 +39,15 @@ def settings(baseline: Settings, options: Settings) -> Case:
 
 def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict[str, list[Any]]:
     """The runs that an answer lists, sorted after the first; Mistake if they share objects with the arguments or a call."""
-    given = copy_of((baseline, options))
-    got = as_list(answer(*given), f"for {baseline} and {options}", "a list of settings")
-    words = (
-        f"changes the baseline: {baseline} is now {given[0]}. Make a new dictionary for each run"
+    copies = copy_of((baseline, options))
+    got = as_list(answer(*copies), f"for {baseline} and {options}", "a list of settings")
+    message = (
+        f"changes the baseline: {baseline} is now {copies[0]}. Make a new dictionary for each run"
     )
-    reject_if(given[0] != baseline, words)
+    reject_if(copies[0] != baseline, message)
     reject_if(
-        given[1] != options,
-        f"changes the options: {options} is now {given[1]}. Read them without removing values",
+        copies[1] != options,
+        f"changes the options: {options} is now {copies[1]}. Read them without removing values",
     )
     for run in got:
         reject_if(
@@ -55,8 +55,8 @@ def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict
             f"gives {short(run)} as a run; a run is a dictionary of settings",
         )
     reject_if(any(USED in run for run in got), "returns dictionaries from an earlier call")
-    words = "gives the baseline itself as a run, so changing that run would change the baseline too. Make a copy of it"
-    reject_if(any(run is given[0] for run in got), words)
+    message = "gives the baseline itself as a run, so changing that run would change the baseline too. Make a copy of it"
+    reject_if(any(run is copies[0] for run in got), message)
     runs = [dict(run) for run in got]
     for run in got:
         run[USED] = True
@@ -72,8 +72,8 @@ def other_runs(
             return f"the run {run} lacks {', '.join(missing)}: it should contain the baseline's settings with one changed"
         changed = [name for name in run if name not in baseline or run[name] != baseline[name]]
         if len(changed) > 1:
-            words = "so you cannot tell which of them made the difference. Start each run from the baseline"
-            return f"the run {run} changes {len(changed)} things at once ({', '.join(changed)}), {words}"
+            message = "so you cannot tell which of them made the difference. Start each run from the baseline"
+            return f"the run {run} changes {len(changed)} things at once ({', '.join(changed)}), {message}"
     if got.count(baseline) > 1:
         return f"the baseline {baseline} is run {got.count(baseline)} times: leave out values that the baseline already has"
     if repeated := [run for i, run in enumerate(got) if run in got[:i]]:
@@ -90,10 +90,8 @@ def other_runs(
 ONE = Exercise(
     name="one_at_a_time",
     reference=runs_of,
-    observe=listed_runs,
-    when="for {} and {}".format,
-    says="{words}",
-    unknown=other_runs,
+    outcome=Outcome(observe=listed_runs),
+    wording=Wording(when="for {} and {}".format, says="{message}", unknown=other_runs),
     ideas={
         "the baseline first, then every change alone":
             [settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})],
@@ -122,7 +120,7 @@ def compare(
     a: Sequence[float], b: Sequence[float],
     mean: Function = lambda a, b, d: fmean(d), error: Function = lambda a, b, d: error_of(d),
     larger: Function = lambda mean, error, n: abs(mean) > 2 * error,
-) -> Given:  # fmt: skip
+) -> Arguments:  # fmt: skip
     """The right answer; a wrong one with another rule for a part. d: the differences of b and a, seed by seed."""
     d = [y - x for x, y in zip(a, b, strict=True)]
     return mean(a, b, d), error(a, b, d), larger(fmean(d), error_of(d), len(d))
@@ -193,20 +191,20 @@ STEADY = [([0.5, 0.75], [0.625, 0.875]), ([0.5, 0.75], [0.5, 0.75])]
 
 def observe_part(answer: Function, baseline: list[Any], changed: list[Any], look: str) -> Settings:
     """One of the three results of an answer; Mistake unless they are two numbers and a boolean."""
-    when, given = f"for {baseline} and {changed}", ([*baseline], [*changed])
+    when, copies = f"for {baseline} and {changed}", ([*baseline], [*changed])
     try:
         got = as_list(
-            answer(*given), when, "three results: difference, error, and whether it is larger"
+            answer(*copies), when, "three results: difference, error, and whether it is larger"
         )
     except ZeroDivisionError:
-        words = (
+        message = (
             "divides by an error of 0 when all seeds agree: compare abs(difference) with 2 * error"
         )
-        raise Mistake(words) from None
-    words = "changes the lists it is given: .sort() works in place and breaks up the pairs"
-    reject_if(given != (baseline, changed), words)
-    words = f"gives {len(got)} results {when}; it should give difference, error, and whether it is larger"
-    reject_if(len(got) != 3, words)
+        raise Mistake(message) from None
+    message = "changes the lists it is given: .sort() works in place and breaks up the pairs"
+    reject_if(copies != (baseline, changed), message)
+    message = f"gives {len(got)} results {when}; it should give difference, error, and whether it is larger"
+    reject_if(len(got) != 3, message)
     difference, error, larger = got
     reject_if(
         isinstance(larger, str) or larger is None,
@@ -226,27 +224,28 @@ def observe_part(answer: Function, baseline: list[Any], changed: list[Any], look
 
 
 def compare_says(
-    part: str, got: Any, right: Any, words: str, a: list[Any], b: list[Any], look: str
+    part: str, got: Any, right: Any, message: str, a: list[Any], b: list[Any], look: str
 ) -> str:
     """The message about one of the three."""
     if look != "larger":
-        return f"the {look} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {words}"
+        return f"the {look} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {message}"
     mean, error, _ = compare(a, b)
-    return f"a difference of {mean:+.3f} with an error of {error:.3f} counts as {'larger' if got else 'not larger'}: {words}"
+    return f"a difference of {mean:+.3f} with an error of {error:.3f} counts as {'larger' if got else 'not larger'}: {message}"
 
 
 COMPARE = Exercise(
     name="compare",
     reference=compare,
-    observe=observe_part,
-    when=lambda a, b, look: f"for {a} and {b}",
-    says=compare_says,
-    rtol=1e-4,
-    unknown={
-        "difference": "subtract the baseline from the change, seed by seed, and take the mean",
-        "error": "the standard deviation of the differences, divided by the square root of their number",
-        "larger": "is the comparison reversed?",
-    },
+    outcome=Outcome(observe=observe_part, rtol=1e-4),
+    wording=Wording(
+        when=lambda a, b, look: f"for {a} and {b}",
+        says=compare_says,
+        unknown={
+            "difference": "subtract the baseline from the change, seed by seed, and take the mean",
+            "error": "the standard deviation of the differences, divided by the square root of their number",
+            "larger": "is the comparison reversed?",
+        },
+    ),
     ideas={
         "the mean difference, with its sign": cases(*((*pair, "difference") for pair in PAIRS)),
         "its standard error, from the paired differences": cases(*((*pair, "error") for pair in PAIRS)),
@@ -254,7 +253,7 @@ COMPARE = Exercise(
             cases(*((*pair, "larger") for pair in JUDGED)),
         "the same when all seeds agree, and when nothing differs": cases(*((*pair, "larger") for pair in STEADY)),
     },
-    mistakes=variants(compare, {words: {part: rule} for part, rules in RULES.items() for words, rule in rules.items()}),
+    mistakes=variants(compare, {message: {part: rule} for part, rules in RULES.items() for message, rule in rules.items()}),
 )  # fmt: skip
 check_compare = COMPARE.check
 
@@ -296,10 +295,10 @@ def rows_of(changes: Settings, order: Function = lambda row: row["seed"], when: 
 
 def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
     """The name that an answer gives; Mistake for anything else."""
-    given = copy_of(rows)
-    got = answer(given)
+    copies = copy_of(rows)
+    got = answer(copies)
     reject_if(
-        given != rows,
+        copies != rows,
         "changes the rows it is given; make new ones, or use sorted() instead of .sort()",
     )
     reject_if(got is None, "returns None: does it end with return?")
@@ -339,10 +338,12 @@ PICKS: dict[str, Function] = {
 PICK = Exercise(
     name="pick",
     reference=partial(best, fmean),
-    observe=picked,
-    when=lambda rows: "",
-    says="picks {got!r}{when}: {words}",
-    unknown="does each row count toward its own change?",
+    outcome=Outcome(observe=picked),
+    wording=Wording(
+        when=lambda rows: "",
+        says="picks {got!r}{when}: {message}",
+        unknown="does each row count toward its own change?",
+    ),
     ideas={
         "picks by the mean validation accuracy over the seeds": [rows_of(RUNS)],
         "the order of the rows does not matter": [
@@ -353,6 +354,6 @@ PICK = Exercise(
         "the rows stay as they were, and every call reads them again":
             [rows_of(OTHERS), rows_of({f"{name}0": runs for name, runs in OTHERS.items()})],
     },
-    mistakes=PICKS | {words: partial(best, score) for words, score in SCORES.items()},
+    mistakes=PICKS | {message: partial(best, score) for message, score in SCORES.items()},
 )  # fmt: skip
 check_pick = PICK.check

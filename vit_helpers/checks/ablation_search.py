@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import copy_of
-from vit_helpers.checks.contract import Raises
 from vit_helpers.checks.data import own_generator
-from vit_helpers.checks.engine import Case, Exercise, Given, cases
-from vit_helpers.checks.learning import as_list, as_number, rounding
-from vit_helpers.checks.report import Function, Mistake, reject_if, short
-from vit_helpers.checks.traces import ask, generators_restored
+from vit_helpers.checks.engine.compare import copy_of
+from vit_helpers.checks.engine.contract import Raises
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording, cases
+from vit_helpers.checks.engine.learning import as_list, as_number, rounding
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.engine.traces import ask, generators_restored
 
 # A learning rate, scaled
 
@@ -52,11 +52,13 @@ def no_error(got: str, lr: float, batch: int, new_batch: int, rule: str) -> str:
 SCALE = Exercise(
     name="scale_rate",
     reference=scale,
-    when='for lr {:g}, batch {} to {}, rule "{}"'.format,
-    says="gives {got:.3g} {when}; it should give {right:.3g}: {words}",
-    odd=rounding,
-    unknown="multiply lr by new_batch / batch, or by its square root",
-    rtol=1e-4,
+    outcome=Outcome(rtol=1e-4),
+    wording=Wording(
+        when='for lr {:g}, batch {} to {}, rule "{}"'.format,
+        says="gives {got:.3g} {when}; it should give {right:.3g}: {message}",
+        odd=rounding,
+        unknown="multiply lr by new_batch / batch, or by its square root",
+    ),
     ideas={
         "the linear rule, for larger and smaller batches": cases(*((*sizes, "linear") for sizes in BATCHES)),
         "the square-root rule, for larger and smaller batches": cases(*((*sizes, "sqrt") for sizes in BATCHES)),
@@ -66,8 +68,8 @@ SCALE = Exercise(
     mistakes={
         "the ratio is upside down: a larger batch gets a larger rate": lambda lr, b, new, rule: scale(lr, new, b, rule),
         "that is what the other rule gives": lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
-        "that is only the factor: multiply lr by it": lambda lr, *given: scale(1, *given),
-        "nothing was scaled": lambda lr, *given: lr,
+        "that is only the factor: multiply lr by it": lambda lr, *args: scale(1, *args),
+        "nothing was scaled": lambda lr, *args: lr,
         "takes the square root of lr too: take that of the ratio alone":
             lambda lr, b, new, rule: (lr * new / b) ** 0.5,
         "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
@@ -145,8 +147,8 @@ def spread(exercise: Exercise, answer: Function) -> None:
         shares[3] > 0.8,
         f"uniform, not log-uniform: {between}. The exponent should be uniform, not the rate",
     )
-    words = f"crowded at the low end: {between}. Draw a uniform exponent and transform nothing else"
-    reject_if(shares[0] > 0.8, words)
+    message = f"crowded at the low end: {between}. Draw a uniform exponent and transform nothing else"
+    reject_if(shares[0] > 0.8, message)
     uneven = max(abs(share - 0.25) for share in shares) > 0.06
     reject_if(uneven, f"{between}; each should contain a quarter. Is the exponent uniform?")
     for x, end in ((logs[0], -5), (logs[-1], -1)):
@@ -175,15 +177,15 @@ def by_torch(n: int, low: float, high: float, seed: int) -> Tensor:
 DRAW = Exercise(
     name="draw_rates",
     reference=by_torch,
-    observe=inside,
-    when=lambda *given: "",
+    outcome=Outcome(observe=inside),
+    wording=Wording(when=lambda *args: ""),
     ideas={
         "n rates, all between low and high":
             cases((200, 1e-4, 1e-1, 0), (1, 1e-3, 1e-2, 3), (5, 2e-5, 4e-2, 1), (50, 0.5, 200.0, 2)),
         "every power of ten gets its share of the rates": [spread],
         "the same rates for the same seed, and others for another": [seeded],
         "a generator of its own: the global ones neither change the rates nor are changed":
-            [own_generator(6, *DECADES, 5, words="the next training run would start from different weights")],
+            [own_generator(6, *DECADES, 5, message="the next training run would start from different weights")],
     },
     mistakes={},  # rates are drawn at random, so none are compared: `inside` and `spread` tell what is wrong
 )  # fmt: skip
@@ -200,15 +202,15 @@ class Trainer:
         self.calls: list[tuple[int, str]] = []
 
     def __call__(self, candidate: Any, epochs: int) -> float:
-        words = (
+        message = (
             f"calls score with {short(candidate)}, but it takes a candidate and a number of epochs"
         )
-        reject_if(not isinstance(candidate, dict), words)
+        reject_if(not isinstance(candidate, dict), message)
         self.calls.append((epochs, candidate["name"]))
-        words = (
+        message = (
             "never ends: does every round shorten the list (half of 3 is 2, and half of 2 is 1)?"
         )
-        reject_if(len(self.calls) > 100, words)
+        reject_if(len(self.calls) > 100, message)
         start, gain = candidate["curve"]
         return start + gain * math.log2(epochs)
 
@@ -223,9 +225,9 @@ def right_halving(candidates: list[Any], score: Function, epochs: int) -> dict[s
 
 def played(answer: Function, candidates: list[Any], epochs: int, look: str) -> dict[str, Any]:
     """The calls of the first round, the calls of all rounds, or the candidate that is left."""
-    given, trainer = copy_of(candidates), Trainer()
-    got = answer(given, trainer, epochs)
-    reject_if(given != candidates, "changes the list of candidates; make a new one")
+    copies, trainer = copy_of(candidates), Trainer()
+    got = answer(copies, trainer, epochs)
+    reject_if(copies != candidates, "changes the list of candidates; make a new one")
     nothing = "returns None: does it end with return?"
     never = "never calls score(candidate, epochs)"
     reject_if(
@@ -257,7 +259,7 @@ def first_round(
     return f"{len(got)} runs of {epochs} epochs for {n} candidates: {again}"
 
 
-def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *given: Any) -> str:
+def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *args: Any) -> str:
     """What is wrong with the calls of later rounds."""
     for epochs in sorted({e for e, _ in right}):
         mine, theirs = ([name for e, name in calls if e == epochs] for calls in (got, right))
@@ -288,7 +290,7 @@ CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
 ]
 
 
-def field(curves: Sequence[Given], epochs: int, look: str) -> Case:
+def field(curves: Sequence[Arguments], epochs: int, look: str) -> Case:
     """Candidates with these curves, the epochs of the first round, and what is looked at."""
     return Case(
         lambda: (
@@ -302,15 +304,17 @@ def field(curves: Sequence[Given], epochs: int, look: str) -> Case:
 HALVING = Exercise(
     name="halving",
     reference=right_halving,
-    observe=played,
-    when=lambda *given: "",
-    says="{words}",
-    unknown={
-        "first": first_round,
-        "rounds": other_rounds,
-        "winner": lambda got, right, *given: f"gives {got}, but {right} is left at the end",
-    },
-    hints={"not supported between": "With equal scores, sorting pairs compares the candidates. Give sorted a key"},
+    outcome=Outcome(observe=played),
+    wording=Wording(
+        when=lambda *args: "",
+        says="{message}",
+        unknown={
+            "first": first_round,
+            "rounds": other_rounds,
+            "winner": lambda got, right, *args: f"gives {got}, but {right} is left at the end",
+        },
+        hints={"not supported between": "With equal scores, sorting pairs compares the candidates. Give sorted a key"},
+    ),
     ideas={
         "every candidate is tried first, for as many epochs as asked": [field(curves, 2, "first") for curves in CURVES],
         "the better half goes on, for twice as many epochs": [field(curves, 1, "rounds") for curves in CURVES],

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from vit_helpers.attention import attention
 from vit_helpers.checks.attention_mistakes import MASKS, VALUES, WEIGHTS
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case, Contract, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.multi_head import MULTI_HEAD, heads_of
-from vit_helpers.checks.report import Function
 
 # Functions: attention and its mask
 
@@ -36,7 +36,7 @@ def qkv(
         * batch
     )
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         return *(size * torch.randn(shape) for size in (1.5, 1.2, 1.0)), *([mask()] if mask else [])
 
     return Case(draw, when, hint and hint + "k.transpose(-2, -1)")
@@ -60,7 +60,7 @@ def odd_weights(
     )
 
 
-def row_sums(got: Tensor, *given: Tensor) -> str:
+def row_sums(got: Tensor, *args: Tensor) -> str:
     """The message about weights that no known mistake gives."""
     sums = same(got.sum(-1), torch.ones_like(got[..., 0]))
     return (
@@ -77,11 +77,12 @@ UNKNOWN = {
 ATTENTION = Exercise(
     name="attention",
     reference=attention,
-    returns=("values", "weights"),
-    compared=("weights", "values"),
-    unknown=UNKNOWN,
-    batch=3,
-    contract_case=qkv(2, 5, 4),  # the root of 4 is exact: torch.sqrt(torch.tensor(d)) is welcome
+    outcome=Outcome(returns=("values", "weights"), compared=("weights", "values")),
+    wording=Wording(unknown=UNKNOWN),
+    contract=Contract(
+        batch=3,
+        case=qkv(2, 5, 4),  # the root of 4 is exact: torch.sqrt(torch.tensor(d)) is welcome
+    ),
     ideas={
         "one image: every row is a weighted average of the values": [qkv(5, 3, when="for one image, T = 5 and d = 3")],
         "a batch: images don't mix": [
@@ -91,10 +92,10 @@ ATTENTION = Exercise(
         "several heads at once": [qkv(2, 3, 5, 4, when="for 2 images with 3 heads, (B, h, T, d)", batch=True)],
         "any number of tokens and any width, in float64 too":
             [qkv(*shape) for shape in ((1, 6), (7, 1), (3, 5), (1, 1, 1), (3, 2, 11, 5), (3, 2, 5, 4))],
-        "gradients flow to q, k and v": [contract],
+        "gradients flow to q, k and v": [expect_contract],
     },
-    mistakes={words: weights(wrong) for words, wrong in WEIGHTS.items()}
-    | {words: values(wrong) for words, wrong in VALUES.items()},
+    mistakes={message: weights(wrong) for message, wrong in WEIGHTS.items()}
+    | {message: values(wrong) for message, wrong in VALUES.items()},
 )  # fmt: skip
 check_attention = ATTENTION.check
 
@@ -116,12 +117,9 @@ def key_mask() -> Tensor:
 MASK = Exercise(
     name="mask",
     reference=attention,
-    batch=3,
-    returns=("values", "weights"),
-    compared=("weights", "values"),
-    odd=odd_weights,
-    unknown=UNKNOWN,
-    contract_case=qkv(2, 5, 4, mask=square_mask),
+    outcome=Outcome(returns=("values", "weights"), compared=("weights", "values")),
+    wording=Wording(odd=odd_weights, unknown=UNKNOWN),
+    contract=Contract(batch=3, case=qkv(2, 5, 4, mask=square_mask)),
     ideas={
         "a hidden token gets weight 0, and the rows still sum to 1":
             [qkv(5, 3, mask=square_mask, when="for one image with a (T, T) mask")],
@@ -134,10 +132,10 @@ MASK = Exercise(
         ],
         "a mask that hides nothing changes nothing, in float64 too":
             [qkv(2, 5, 3, mask=lambda: torch.ones(5, 5, dtype=torch.bool), when="when the mask hides nothing")],
-        "gradients flow past the mask": [contract],
+        "gradients flow past the mask": [expect_contract],
     },
-    mistakes={words: weights(wrong) for words, wrong in MASKS.items()}
-    | {words: values(wrong) for words, wrong in VALUES.items()},
+    mistakes={message: weights(wrong) for message, wrong in MASKS.items()}
+    | {message: values(wrong) for message, wrong in VALUES.items()},
 )  # fmt: skip
 check_mask = MASK.check
 
@@ -152,16 +150,18 @@ def tokens(B: int, T: int, D: int, h: int) -> Case:
 SPLIT_HEADS = Exercise(
     name="split_heads",
     reference=heads_of,
-    when=lambda x, h: f"for {tuple(x.shape)} and {h} heads",
-    says="{words}",
-    unknown="the shape is right, but the numbers are not: head i has the components (i-1)*d to i*d - 1 of each token",
-    contract_case=tokens(2, 5, 12, 4),
+    wording=Wording(
+        when=lambda x, h: f"for {tuple(x.shape)} and {h} heads",
+        says="{message}",
+        unknown="the shape is right, but the numbers are not: head i has the components (i-1)*d to i*d - 1 of each token",
+    ),
+    contract=Contract(case=tokens(2, 5, 12, 4)),
     ideas={
         "one image: a head has d components of every token": [tokens(1, 5, 12, 3)],
         "a batch, with other numbers of heads": [tokens(2, 5, 12, 3), tokens(4, 6, 16, 2), tokens(2, 12, 5, 5)],
         "one token, one head, d = 1, equal axes, float64":
             [tokens(*sizes) for sizes in ((3, 1, 6, 2), (2, 7, 5, 1), (2, 3, 4, 4), (4, 4, 16, 4), (1, 17, 64, 8))],
-        "gradients flow back": [contract],
+        "gradients flow back": [expect_contract],
     },
     mistakes={
         "a single view or reshape mixes tokens: head 1 contains whole tokens. Use (B, T, h, d), then swap T and h":
@@ -192,4 +192,3 @@ FIX = MULTI_HEAD.renamed(
     "fix", [idea for idea in MULTI_HEAD.ideas if not idea.startswith("heads that")]
 )
 check_multi_head, check_fix = MULTI_HEAD.check, FIX.check
-check_mend = check_fix  # its name in version 0.1

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vit_helpers.checks.report import Function, variants
+from vit_helpers.checks.engine.report import Function, variants
 
 
 def hide(scores: Tensor, mask: Tensor | None) -> Tensor:

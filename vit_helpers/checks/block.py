@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks import modules
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.modules import ModuleExercise, Reading
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.feed_forward import MLPS, identity, mlp, mlp_readings
-from vit_helpers.checks.modules import ModuleExercise, Reading
 from vit_helpers.checks.multi_head import HEADS, MULTI_HEAD, multi_head
 from vit_helpers.checks.multi_head import readings as attention_readings
-from vit_helpers.checks.report import Function
 from vit_helpers.encoder import Block
 
 # The ways through the parts
@@ -168,14 +168,14 @@ BLOCK = ModuleExercise(
         "any number of heads and tokens": [modules.other_sizes],
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
-    mistakes={words: partial(block, way=way) for words, way in WAYS.items()}
-    | {f"the MLP: {words}": partial(block, dense=wrong) for words, wrong in MLPS.items()}
-    | {f"{words}; the published models use 1e-6": partial(block, eps=eps) for words, eps in EPS.items()}
+    mistakes={message: partial(block, way=way) for message, way in WAYS.items()}
+    | {f"the MLP: {message}": partial(block, dense=wrong) for message, wrong in MLPS.items()}
+    | {f"{message}; the published models use 1e-6": partial(block, eps=eps) for message, eps in EPS.items()}
     | {
         "the norms come after the sums (post-norm), but in a ViT they come first (pre-norm): x + attn(norm1(x)). And the "
         "MLP uses ReLU where the paper uses GELU": partial(block, way=norms_last, dense=partial(mlp, act=F.relu))
     }
-    | {f"attention: {words}": partial(block, attention=wrong) for words, wrong in HEADS.items()}
+    | {f"attention: {message}": partial(block, attention=wrong) for message, wrong in HEADS.items()}
     | {
         f"attention has {n} heads, but should have the num_heads that is given":
             partial(block, attention=partial(regrouped, heads=n))

@@ -7,8 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import contract
 from vit_helpers.checks.data_mixing import (
     LINED_UP,
     MIX,
@@ -20,7 +18,9 @@ from vit_helpers.checks.data_mixing import (
     mixed,
     wrong_labels,
 )
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.report import Function
 
 # Cutting boxes
 
@@ -117,7 +117,7 @@ CUTS: dict[str, Function] = {  # wrong images
         holes(lambda hole, other, place: other[place].clone(), read=True),
     "blends the whole images, but cutmix cuts a box":
         lambda x, b, p: blend(x, 1 - box_mask(x, b).to(x.dtype).mean((1, 2, 3), keepdim=True), p),
-} | {words: lambda x, b, p, wrong=wrong: cut(x, b, wrong(p)) for words, wrong in PARTNERS.items()}  # fmt: skip
+} | {message: lambda x, b, p, wrong=wrong: cut(x, b, wrong(p)) for message, wrong in PARTNERS.items()}  # fmt: skip
 AREAS = {  # the area beyond the edge counted in some way: f(left, top, width, height, H, W) -> pixels
     "the labels follow width x height, but only what lies inside the image counts": lambda x, y, w, h, H, W: w * h,
     "the labels follow width x height, at most 1, but only what lies inside the image counts":
@@ -187,13 +187,16 @@ CUTMIX = replace(
     MIX,
     name="cutmix",
     reference=cutmix,
-    unknown=mixed(as_boxes),
-    large=10,  # pixels may be any numbers
-    hints={
-        "must match the size of tensor":
-            LINED_UP + "with left as (B, 1, 1, 1), rows as (H, 1) and columns as (W) a mask gets (B, 1, H, W); "
-            "a share of the area needs (B, 1) beside labels"
-    },
+    wording=replace(
+        MIX.wording,
+        unknown=mixed(as_boxes),
+        hints={
+            "must match the size of tensor":
+                LINED_UP + "with left as (B, 1, 1, 1), rows as (H, 1) and columns as (W) a mask gets "
+                "(B, 1, H, W); a share of the area needs (B, 1) beside labels"
+        },
+    ),
+    contract=replace(MIX.contract, large=10),  # pixels may be any numbers
     ideas={
         "boxes that lie inside, in batches of all sizes":
             [batch_of(size, inner_boxes) for size in [*MIX_SIZES[:2], (2, 1, 4, 3, 2), MIX_SIZES[4], MIX_SIZES[5]]],
@@ -201,10 +204,10 @@ CUTMIX = replace(
             batch_of((6, C, H, W, K), edge_boxes, next_one, f"for boxes over the edge of {H} x {W} pixels")
             for C, H, W, K in ((3, 5, 7, 10), (1, 8, 6, 5))
         ],
-        "keeps float64, and leaves its inputs unchanged": [contract],
+        "keeps float64, and leaves its inputs unchanged": [expect_contract],
     },
-    mistakes={f"images {{when}}: {words}": partial(cutmix, images=wrong) for words, wrong in CUTS.items()}
+    mistakes={f"images {{when}}: {message}": partial(cutmix, images=wrong) for message, wrong in CUTS.items()}
     | wrong_labels(cutmix)
-    | {f"boxes over the edge: {words}": partial(cutmix, area=area_by(pixels)) for words, pixels in AREAS.items()},
+    | {f"boxes over the edge: {message}": partial(cutmix, area=area_by(pixels)) for message, pixels in AREAS.items()},
 )  # fmt: skip
 check_cutmix = CUTMIX.check

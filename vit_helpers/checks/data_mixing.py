@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case, Contract, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.report import Function
 
 # Blending
 
@@ -32,13 +32,13 @@ def partly(got: Tensor, right: Tensor, x: Tensor) -> str | None:
         out = [
             i for i in range(x.shape[axis]) if not same(got.select(axis, i), right.select(axis, i))
         ]
-        for words, kept in (("unchanged", x), ("black", torch.zeros_like(x))):
+        for message, kept in (("unchanged", x), ("black", torch.zeros_like(x))):
             if len(out) < x.shape[axis] and all(
                 same(got.select(axis, i), kept.select(axis, i)) for i in out
             ):
                 numbers = ", ".join(map(str, out))
                 return (
-                    f"{words}: {name} {numbers}; the others are right. Does a loop skip something?"
+                    f"{message}: {name} {numbers}; the others are right. Does a loop skip something?"
                 )
     return None
 
@@ -95,7 +95,7 @@ BLENDS: dict[str, Function] = {  # wrong images; share: (B, 1, 1, 1)
     "blends images that were already blended: read from the original images": blended_in_order,
     "the result is rounded to whole numbers": lambda x, s, p: blend(x, s, p).round(),
     "the partner's share is used: share, not share[partner]": lambda x, s, p: blend(x, s[p], p),
-} | {words: lambda x, s, p, wrong=wrong: blend(x, s, wrong(p)) for words, wrong in PARTNERS.items()}  # fmt: skip
+} | {message: lambda x, s, p, wrong=wrong: blend(x, s, wrong(p)) for message, wrong in PARTNERS.items()}  # fmt: skip
 SAME_CLASS = "where both labels are the same class, their shares must be added"
 LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B, 1)
     "only the image's own label counts, but the partner's has its share too": lambda y, s, p: y,
@@ -138,7 +138,7 @@ def mixup(
 
 def wrong_labels(right: Function) -> dict[str, Function]:
     """Whole wrong answers, whose images are right; `right`: an answer with other `labels`."""
-    return {f"labels {{when}}: {words}": partial(right, labels=wrong) for words, wrong in LABELS.items()} | {
+    return {f"labels {{when}}: {message}": partial(right, labels=wrong) for message, wrong in LABELS.items()} | {
         "labels should be rows of K shares; F.one_hot makes such rows": partial(right, labels=lambda y, s, p: y.argmax(1)),
         "a row has K shares: F.one_hot(labels, num_classes)":
             lambda x, y, K, s, p: (right(x, y, K, s, p)[0], hot(y, int(y.max()) + 1, x)),
@@ -163,7 +163,7 @@ def as_mixture(
     return f"image {i} is {' and '.join(named) or 'black'}; {should}"
 
 
-def as_row(got: Tensor, right: Tensor, *given: Any) -> str:
+def as_row(got: Tensor, right: Tensor, *args: Any) -> str:
     """The first row of labels that is wrong, and what it should be."""
     i = next(i for i in range(len(got)) if not same(got[i], right[i]))
     one, other = ([float(f"{x:.2g}") for x in row.tolist()] for row in (got[i], right[i]))
@@ -189,7 +189,7 @@ def batch_of(
 ) -> Case:
     """Images, labels, K, what `extra(B, H, W)` gives, and partners: some of their own class, some of another."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         B, C, H, W, K = size
         labels = torch.arange(B) % K
         labels[B // 2 :] = labels[B // 2 :].flip(0)
@@ -201,24 +201,27 @@ def batch_of(
 MIX = Exercise(
     name="mixup",
     reference=mixup,
-    returns=("images", "labels"),
-    wider=("labels",),
-    when=lambda x, y, K, *_: f"for B, C, H, W = {', '.join(map(str, x.shape))} and K = {K}",
-    says="{words}",
-    unknown=mixed(as_mixture),
-    differentiable=False,
-    large=0,  # shares lie between 0 and 1
-    hints={
-        "must match the size of tensor":
-            LINED_UP + "share needs the shape (B, 1, 1, 1) beside images, (B, 1) beside labels"
-    },
+    outcome=Outcome(returns=("images", "labels"), wider=("labels",)),
+    wording=Wording(
+        when=lambda x, y, K, *_: f"for B, C, H, W = {', '.join(map(str, x.shape))} and K = {K}",
+        says="{message}",
+        unknown=mixed(as_mixture),
+        hints={
+            "must match the size of tensor":
+                LINED_UP + "share needs the shape (B, 1, 1, 1) beside images, (B, 1) beside labels"
+        },
+    ),
+    contract=Contract(
+        differentiable=False,
+        large=0,  # shares lie between 0 and 1
+    ),
     ideas={
         "images and labels of batches of all sizes":
             [batch_of(size, lambda B, H, W: torch.linspace(0.1, 0.8, B)[torch.randperm(B)]) for size in MIX_SIZES],
         "shares of 0 and 1": [batch_of(size, lambda B, H, W: (torch.arange(B) % 2).float()) for size in MIX_SIZES[:2]],
-        "keeps float64, and leaves its inputs unchanged": [contract],
+        "keeps float64, and leaves its inputs unchanged": [expect_contract],
     },
-    mistakes={f"images {{when}}: {words}": partial(mixup, images=wrong) for words, wrong in BLENDS.items()}
+    mistakes={f"images {{when}}: {message}": partial(mixup, images=wrong) for message, wrong in BLENDS.items()}
     | wrong_labels(mixup),
 )  # fmt: skip
 check_mixup = MIX.check

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import contract
 from vit_helpers.checks.data_mixing import partly
-from vit_helpers.checks.engine import Case, Exercise
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Case, Contract, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.report import Function
 
 # Normalizing
 
@@ -66,8 +66,8 @@ def as_line(
         return f"(x - {mean:.{digits}g}) / {std:.{digits}g}".replace("- -", "+ ")
 
     c = next(c for c in range(x.shape[1]) if not same(got[:, c], right[:, c]))
-    if words := partly(got, right, x):
-        return words
+    if message := partly(got, right, x):
+        return message
     if found := line(got[:, c], x[:, c]):
         pairs = (
             (written(*found, digits), written(mean[c], std[c], digits)) for digits in range(3, 18)
@@ -95,25 +95,29 @@ def images_of(*shape: int) -> Case:
 NORMALIZE = Exercise(
     name="normalize",
     reference=right_normalize,
-    also=[
-        partial(lambda change, x, m, s: right_normalize(x, m, [change(v) for v in s]), change)
-        for eps in EPS
-        for change in (lambda v, eps=eps: v + eps, lambda v, eps=eps: (v * v + eps) ** 0.5)
-    ],
-    when=lambda x, m, s: f"for images of shape {tuple(x.shape)}",
-    says="{when}: {words}",
-    unknown=as_line,
-    differentiable=False,
-    hints={
-        "must match the size of tensor":
-            "C numbers alone line up with the last axis, W; with the shape (C, 1, 1) they line up with the channels",
-        "'Tensor' and 'tuple'": "Make a tensor of the numbers first: images.new_tensor(mean)",
-    },
+    outcome=Outcome(
+        also=[
+            partial(lambda change, x, m, s: right_normalize(x, m, [change(v) for v in s]), change)
+            for eps in EPS
+            for change in (lambda v, eps=eps: v + eps, lambda v, eps=eps: (v * v + eps) ** 0.5)
+        ],
+    ),
+    wording=Wording(
+        when=lambda x, m, s: f"for images of shape {tuple(x.shape)}",
+        says="{when}: {message}",
+        unknown=as_line,
+        hints={
+            "must match the size of tensor":
+                "C numbers alone line up with the last axis, W; with the shape (C, 1, 1) they line up with the channels",
+            "'Tensor' and 'tuple'": "Make a tensor of the numbers first: images.new_tensor(mean)",
+        },
+    ),
+    contract=Contract(differentiable=False),
     ideas={
         "correct for color, gray and other numbers of channels":
             [images_of(4, 3, 5, 7), images_of(2, 1, 8, 6), images_of(1, 2, 1, 9), images_of(4, 3, 7, 5)],
         "correct where B, C, H and W are equal": [images_of(3, 3, 3, 3), images_of(2, 2, 2, 2)],
-        "keeps the dtype, and leaves its input unchanged": [contract],
+        "keeps the dtype, and leaves its input unchanged": [expect_contract],
     },
     mistakes={
         "nothing was changed": lambda x, m, s: x,
@@ -204,7 +208,7 @@ def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
     if not all(lines):
         return f"the {name} split is not (x - mean) / std with one mean and std per channel; {OF_TRAINING}"
     mean, std = (
-        {words: f(source(a, b)) for words, source in SOURCES.items()} for f in (mean_of, std_of)
+        {message: f(source(a, b)) for message, source in SOURCES.items()} for f in (mean_of, std_of)
     )
     mean |= {f"{more} means": (mean_of(a) + mean_of(b)) / 2, "0": torch.zeros(1)}
     std |= {f"{more} deviations": (std_of(a) + std_of(b)) / 2, "1": torch.ones(1)}
@@ -214,8 +218,8 @@ def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
         map(torch.tensor, zip(*lines, strict=True)), (mean, std), strict=True
     ):
         found = (
-            words
-            for words, those in known.items()
+            message
+            for message, those in known.items()
             if torch.allclose(those.flatten().float(), numbers, atol=1e-3)
         )
         named.append(next(found, f"another number ({numbers[0]:.3g} in channel 0)"))
@@ -233,28 +237,32 @@ def two_parts(C: int, H: int, W: int) -> Case:
 FIX = Exercise(
     name="fixed",
     reference=prepared(),
-    also=[  # a deviation by n - 1, n or 2n - 1, and a small number beside it or its square
-        prepared(std=lambda a, b, twice=twice: torch.cat([a] * twice), spread=partial(spread, eps=eps, less=less))
-        for twice, less in ((1, 1), (1, 0), (2, 1))
-        for eps in EPS
-        for spread in (
-            lambda x, eps, less: x.std((0, 2, 3), keepdim=True, correction=less) + eps,
-            lambda x, eps, less: (x.var((0, 2, 3), keepdim=True, correction=less) + eps) ** 0.5,
-        )
-    ],
-    returns=("training split", "test split"),
-    when=lambda a, b: f"for training images of shape {tuple(a.shape)}",
-    says="{words}",
-    unknown={"training split": partial(sources, 0), "test split": partial(sources, 1)},
-    differentiable=False,
-    hints={
-        "must match the size of tensor":
-            "With keepdim=True mean and std keep the shape (1, C, 1, 1), which lines up with the channels"
-    },
+    outcome=Outcome(
+        also=[  # a deviation by n - 1, n or 2n - 1, and a small number beside it or its square
+            prepared(std=lambda a, b, twice=twice: torch.cat([a] * twice), spread=partial(spread, eps=eps, less=less))
+            for twice, less in ((1, 1), (1, 0), (2, 1))
+            for eps in EPS
+            for spread in (
+                lambda x, eps, less: x.std((0, 2, 3), keepdim=True, correction=less) + eps,
+                lambda x, eps, less: (x.var((0, 2, 3), keepdim=True, correction=less) + eps) ** 0.5,
+            )
+        ],
+        returns=("training split", "test split"),
+    ),
+    wording=Wording(
+        when=lambda a, b: f"for training images of shape {tuple(a.shape)}",
+        says="{message}",
+        unknown={"training split": partial(sources, 0), "test split": partial(sources, 1)},
+        hints={
+            "must match the size of tensor":
+                "With keepdim=True mean and std keep the shape (1, C, 1, 1), which lines up with the channels"
+        },
+    ),
+    contract=Contract(differentiable=False),
     ideas={
         "the numbers come from the training split alone, for both splits":
             [two_parts(*size) for size in ((3, 4, 5), (1, 6, 3), (3, 3, 3), (3, 5, 4))],
-        "keeps float64, and leaves its inputs unchanged": [contract],
+        "keeps float64, and leaves its inputs unchanged": [expect_contract],
     },
     mistakes={
         "still the planted mistake: the test images influence the mean and the standard deviation": prepared(BOTH, BOTH),
@@ -278,4 +286,3 @@ FIX = Exercise(
     },
 )  # fmt: skip
 check_fixed = FIX.check
-check_mended = check_fixed  # its name in version 0.1

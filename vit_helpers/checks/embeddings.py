@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks import modules
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.modules import ModuleExercise
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.modules import ModuleExercise
+from vit_helpers.checks.engine.report import Function, reject_if
 from vit_helpers.checks.positions import RESIZE_POSITIONS, SINCOS
 from vit_helpers.checks.projection import (
     PATCH_EMBED,
@@ -19,7 +20,6 @@ from vit_helpers.checks.projection import (
     steady,
     tokens_shape,
 )
-from vit_helpers.checks.report import Function, reject_if
 from vit_helpers.embeddings import TokenEmbed
 
 check_patch_embed, check_sincos, check_resize_positions = (

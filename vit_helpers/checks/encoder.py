@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_helpers.checks.block import BLOCK
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given, fixed
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case, Contract, Exercise, Wording, fixed
+from vit_helpers.checks.engine.report import variants
 from vit_helpers.checks.feed_forward import FEED_FORWARD
-from vit_helpers.checks.report import variants
 
 # Layer norm
 
@@ -95,7 +95,7 @@ NORMS = variants(normed, {
 def tokens(*shape: int, size: float = 1.0, eps: tuple[float, ...] = (), when: str = "") -> Case:
     """Tokens of different size and mean, a weight and a bias."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         sizes = torch.linspace(0.5, 2, math.prod(shape[:-1])).reshape(*shape[:-1], 1)
         x = size * (sizes * torch.randn(shape) + 0.5 * sizes)
         return x, torch.randn(shape[-1]) + 2, torch.randn(shape[-1]), *eps
@@ -106,10 +106,12 @@ def tokens(*shape: int, size: float = 1.0, eps: tuple[float, ...] = (), when: st
 LAYER_NORM = Exercise(
     name="layer_norm",
     reference=normed,
-    says="{when}: {words}",
-    unknown="the shape is right, but the numbers are not: (x - mean) / sqrt(variance + eps)",
-    hints={"must match the size": "Do the lengths not match? keepdim=True in mean and var keeps the axis, (..., 1)"},
-    contract_case=tokens(2, 5, 6),
+    wording=Wording(
+        says="{when}: {message}",
+        unknown="the shape is right, but the numbers are not: (x - mean) / sqrt(variance + eps)",
+        hints={"must match the size": "Do the lengths not match? keepdim=True in mean and var keeps the axis, (..., 1)"},
+    ),
+    contract=Contract(case=tokens(2, 5, 6)),
     ideas={
         "one image: each token has its own mean and variance, then scale and shift":
             [tokens(5, 4, when="for one image of 5 tokens, D = 4")],
@@ -121,7 +123,7 @@ LAYER_NORM = Exercise(
         ],
         # with D = 1 the result is the bias; small numbers, because 1 / sqrt(eps) makes the rounding 1000 times as large
         "one token, D = 1, no batch axis, float64": [tokens(1, 1, 6), tokens(3, 1, size=0.01), tokens(7), tokens(1, 17, 64)],
-        "gradients flow to x, weight and bias": [contract],
+        "gradients flow to x, weight and bias": [expect_contract],
     },
     mistakes=NORMS,
 )  # fmt: skip
@@ -132,7 +134,6 @@ check_layer_norm = LAYER_NORM.check
 
 FIX = BLOCK.renamed("fix", list(BLOCK.ideas))
 check_mlp, check_block, check_fix = FEED_FORWARD.check, BLOCK.check, FIX.check
-check_mend = check_fix  # its name in version 0.1
 
 # The count
 
@@ -146,17 +147,19 @@ def count(parts: Callable[[float], tuple[float, float]], D: int, r: float = 4) -
 BLOCK_PARAMETERS = Exercise(
     name="block_parameters",
     reference=partial(count, lambda r: (4 + 2 * r, 9 + r)),
-    when=lambda D, *ratio: f"for D = {D}" + "".join(f" and mlp_ratio {r}" for r in ratio),
-    says="gives {got:,} {when}, it should give {right:,}: {words}",
-    unknown="add up the weights and biases of each layer; in Python a square is D**2, not D^2",
-    depends="D and mlp_ratio",
+    wording=Wording(
+        when=lambda D, *ratio: f"for D = {D}" + "".join(f" and mlp_ratio {r}" for r in ratio),
+        says="gives {got:,} {when}, it should give {right:,}: {message}",
+        unknown="add up the weights and biases of each layer; in Python a square is D**2, not D^2",
+        depends="D and mlp_ratio",
+    ),
     ideas={
         "any width D, including the 768 of B/16": [fixed(D) for D in (100, 768, 1024, 1, 2, 7)],
         "other MLP widths": [
             fixed(*sizes) for sizes in ((8, 4), (8, 2), (64, 1), (768, 3), (10, 8), (16, 2.5))
         ],
     },
-    mistakes={words: partial(count, parts) for words, parts in {
+    mistakes={message: partial(count, parts) for message, parts in {
         "that is right only for mlp_ratio = 4: use the one that is given": lambda r: (12, 13),
         "the MLP's first bias has mlp_ratio * D numbers": lambda r: (4 + 2 * r, 13),
         "the MLP's weights are 2 * mlp_ratio * D * D": lambda r: (12, 9 + r),

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks import modules
-from vit_helpers.checks.modules import ModuleExercise, Reading
-from vit_helpers.checks.report import Function, reject_if, variants
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.modules import ModuleExercise, Reading
+from vit_helpers.checks.engine.report import Function, reject_if, variants
 from vit_helpers.encoder import MLP
 
 

@@ -8,17 +8,16 @@ import torch
 from torch import Tensor
 
 from vit_helpers import inspection
-from vit_helpers.checks.engine import Case, Exercise, Given
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.learning import result
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.inspection_maps import (  # noqa: F401
     FRACTION_INSIDE,
     SCALED,
     check_fraction_inside,
-    check_mass,
     check_scaled,
     some_weights,
 )
-from vit_helpers.checks.learning import result
-from vit_helpers.checks.report import Function
 
 # One token's map
 
@@ -50,12 +49,14 @@ def to_map(
 MAP = Exercise(
     name="map_of",
     reference=inspection.attention_map,
-    observe=result,
-    when=lambda w, grid, query: (
-        f"for {'the class token' if query is None else f'patch {query}'} on {grid[0]} x {grid[1]} patches"
+    outcome=Outcome(observe=result),
+    wording=Wording(
+        when=lambda w, grid, query: (
+            f"for {'the class token' if query is None else f'patch {query}'} on {grid[0]} x {grid[1]} patches"
+        ),
+        says="{when}: {message}",
+        unknown="the numbers are not the weights",
     ),
-    says="{when}: {words}",
-    unknown="the numbers are not the weights",
     ideas={
         "the map of the class token, in rows and columns of patches": [to_map(g, None) for g in [(3, 4), (2, 2), (5, 2)]],
         "the map of any patch": [
@@ -135,9 +136,11 @@ def other(rows: int, cols: int) -> Tensor:
 DISTANCE = Exercise(
     name="distance",
     reference=lambda w, grid, P: inspection.attention_distance(w[None], grid, P)[0],
-    observe=result,
-    says="{when}: {words}",
-    unknown=lambda got, right, *given: f"gives {got[0]:.3f}; it should give {right[0]:.3f}",
+    outcome=Outcome(observe=result),
+    wording=Wording(
+        says="{when}: {message}",
+        unknown=lambda got, right, *args: f"gives {got[0]:.3f}; it should give {right[0]:.3f}",
+    ),
     ideas={
         "a patch that attends to itself has distance 0, to its neighbor one patch side": [
             looking(partial(shift, by=0), "where every patch attends to itself,", (2, 3), 4),
@@ -208,7 +211,7 @@ def halves(weights: list[Any]) -> Tensor:
     return torch.stack([half(w, torch.eye(w.shape[-1])) for w in weights])
 
 
-def row_sums(got: Tensor, *given: Any) -> str:
+def row_sums(got: Tensor, *args: Any) -> str:
     """What to say of numbers that no known mistake gives."""
     low, high = got.sum(dim=-1).aminmax()
     off = f"returns rows whose sums are {low:.3f} to {high:.3f}, but each row should sum to 1"
@@ -219,7 +222,7 @@ def row_sums(got: Tensor, *given: Any) -> str:
     )
 
 
-def one_after_another() -> Given:
+def one_after_another() -> Arguments:
     """Two blocks, of which the last attends to what the first has collected."""
     first, last = torch.eye(3), torch.eye(3)
     first[1], last[0] = torch.eye(3)[2], torch.eye(3)[1]
@@ -229,9 +232,11 @@ def one_after_another() -> Given:
 ROLLOUT = Exercise(
     name="rollout",
     reference=lambda weights: inspection.rollout([w[None] for w in weights])[0],
-    when=lambda weights: f"for {len(weights)} blocks" if len(weights) > 1 else "for one block",
-    says="{when}: {words}",
-    unknown=row_sums,
+    wording=Wording(
+        when=lambda weights: f"for {len(weights)} blocks" if len(weights) > 1 else "for one block",
+        says="{when}: {message}",
+        unknown=row_sums,
+    ),
     ideas={
         "one block: half is the residual connection, half the mean of the heads": [Case(lambda: ([some_weights(3, 5, 5)],))],
         "every row sums to 1, through any number of blocks":

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import is_float
-from vit_helpers.checks.engine import Case, Exercise
-from vit_helpers.checks.learning import result
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.compare import is_float
+from vit_helpers.checks.engine.exercise import Case, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.learning import result
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.inspection.localization import fraction_inside
 
 
@@ -61,20 +61,22 @@ def spots(found: dict[tuple[int, int], float]) -> Tensor:
     return torch.tensor([[found.get((row, col), 0.0) for col in range(4)] for row in range(3)])
 
 
-def plain(answer: Function, *given: Any) -> dict[str, Any]:
+def plain(answer: Function, *args: Any) -> dict[str, Any]:
     """What is compared: one number, Python's, numpy's or a tensor's."""
-    got = answer(*given)
+    got = answer(*args)
     return {"": float(got) if is_float(got) else got}
 
 
 FRACTION_INSIDE = Exercise(
     name="fraction_inside",
     reference=lambda picture, place, P: fraction_inside(picture[None], torch.tensor([place]), P)[0].item(),
-    observe=plain,
-    when=lambda picture, place, P: f"for the box {place} and patches of {P} pixels",
-    says="returns {got:.3f} {when}; it should give {right:.3f}: {words}",
-    kind="a number from 0 to 1",
-    unknown="add up the pixels inside the box and divide by the sum of all pixels",
+    outcome=Outcome(observe=plain),
+    wording=Wording(
+        when=lambda picture, place, P: f"for the box {place} and patches of {P} pixels",
+        says="returns {got:.3f} {when}; it should give {right:.3f}: {message}",
+        kind="a number from 0 to 1",
+        unknown="add up the pixels inside the box and divide by the sum of all pixels",
+    ),
     ideas={
         "a map that is inside the box partly, wholly, and not at all": [
             a_map(spots(found), (4, 4, 8, 8), f"that is inside the box {said}")
@@ -118,7 +120,6 @@ FRACTION_INSIDE = Exercise(
     },
 )  # fmt: skip
 check_fraction_inside = FRACTION_INSIDE.check
-check_mass = check_fraction_inside  # its name in version 0.1
 
 
 # Find the mistake: every map stretched by itself
@@ -139,10 +140,12 @@ def largest(*most: float) -> Tensor:
 SCALED = Exercise(
     name="scaled",
     reference=lambda maps: maps / maps.max(),
-    observe=result,
-    says="{when}: {words}",
-    unknown=lambda got, *given: (
-        f"returns numbers from {got.min():.3f} to {got.max():.3f}, not the maps divided by their largest weight"
+    outcome=Outcome(observe=result),
+    wording=Wording(
+        says="{when}: {message}",
+        unknown=lambda got, *args: (
+            f"returns numbers from {got.min():.3f} to {got.max():.3f}, not the maps divided by their largest weight"
+        ),
     ),
     ideas={
         "the largest weight of all heads becomes 1, 0 stays 0":

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers.attention import MultiHeadAttention
-from vit_helpers.checks import modules
 from vit_helpers.checks.attention_mistakes import VALUES, WEIGHTS, weigh
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.modules import ModuleExercise, Reading
-from vit_helpers.checks.report import Function, reject_if, variants
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.modules import ModuleExercise, Reading
+from vit_helpers.checks.engine.report import Function, reject_if, variants
 
 # Reading a module: its layers, whatever they are called
 
@@ -79,9 +79,9 @@ SEEN_BEFORE = (  # what a check of modules sees in another way, or cannot tell f
     "used|reshaped|own sum|transposed weights|averages the queries"
 )
 HEADS = variants(multi_head, {
-    words: {part: wrong}
+    message: {part: wrong}
     for part, table in (("weights", WEIGHTS), ("values", VALUES))
-    for words, wrong in table.items() if not re.search(SEEN_BEFORE, words)
+    for message, wrong in table.items() if not re.search(SEEN_BEFORE, message)
 } | {
     "divides by T, the number of tokens, instead of the square root of d":
         {"weights": partial(weigh, scale=lambda q: 1 / q.shape[-2])},

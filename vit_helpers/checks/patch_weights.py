@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import gradient, same
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given, forms
-from vit_helpers.checks.report import Function, reject_if, short
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.compare import gradient, same
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording, forms
+from vit_helpers.checks.engine.report import Function, reject_if, short
+from vit_helpers.checks.engine.traces import ask
 from vit_helpers.parity import perturb
 from vit_helpers.patches import patchify
 
@@ -18,7 +18,7 @@ from vit_helpers.patches import patchify
 def conv_of(C: int, D: int, P: int, bias: bool = True, dtype: torch.dtype = torch.float64) -> Case:
     """A convolution whose parameters differ clearly from their initial values, and images for it."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         conv = nn.Conv2d(C, D, P, stride=P, bias=bias, dtype=dtype)
         perturb(conv, std=1)
         return conv, torch.randn(2, C, 2 * P, 3 * P, dtype=dtype)
@@ -93,7 +93,7 @@ def can_be_trained(exercise: Exercise, answer: Function) -> None:
     """Raise Mistake unless the Linear has parameters of its own that get a gradient, and the convolution keeps its own."""
     conv, images = conv_of(3, 8, 4, dtype=torch.float32).draw()
     before = {name: p.clone() for name, p in conv.state_dict().items()}
-    linear = ask(answer, conv, model=exercise.model)
+    linear = ask(answer, conv, model=exercise.wording.model)
     for name in ("weight", "bias"):
         own = getattr(linear, name)
         reject_if(
@@ -103,8 +103,8 @@ def can_be_trained(exercise: Exercise, answer: Function) -> None:
         learns = (
             isinstance(own, nn.Parameter) and gradient(linear(patchify(images, 4)), own) is not None
         )
-        words = f"is right, but its {name} is not a parameter and would not learn: use nn.Parameter or copy_"
-        reject_if(not learns, words)
+        message = f"is right, but its {name} is not a parameter and would not learn: use nn.Parameter or copy_"
+        reject_if(not learns, message)
         with torch.no_grad():
             own += 1  # as a step of training does
         moved = any(not torch.equal(p, before[key]) for key, p in conv.state_dict().items())
@@ -115,18 +115,20 @@ def can_be_trained(exercise: Exercise, answer: Function) -> None:
 TO_LINEAR = Exercise(
     name="to_linear",
     reference=linear_of(lambda w: w.flatten(1)),
-    observe=observe_linear,
-    model="convolution",
-    when=lambda conv, images: f"for {conv.in_channels} channels and P = {conv.kernel_size[0]}",
-    says=lambda part, got, right, words, conv, images: (
-        f"for {conv.in_channels} channels and P = {conv.kernel_size[0]}: " * (part != "bias") + words
+    outcome=Outcome(observe=observe_linear),
+    wording=Wording(
+        model="convolution",
+        when=lambda conv, images: f"for {conv.in_channels} channels and P = {conv.kernel_size[0]}",
+        says=lambda part, got, right, message, conv, images: (
+            f"for {conv.in_channels} channels and P = {conv.kernel_size[0]}: " * (part != "bias") + message
+        ),
+        unknown={
+            "weight": "the rows of the Linear's weight are not the convolution's filters",
+            "bias": lambda got, *rest: got,
+            "result": "the weights are right, but the Linear gives a different result",
+        },
+        fresh="the Linear has random weights of its own; copy the convolution's",
     ),
-    unknown={
-        "weight": "the rows of the Linear's weight are not the convolution's filters",
-        "bias": lambda got, *rest: got,
-        "result": "the weights are right, but the Linear gives a different result",
-    },
-    fresh="the Linear has random weights of its own; copy the convolution's",
     ideas={
         "a Linear from C*P*P to D numbers": [forms],
         "gives what the convolution gives, for color and gray, with and without a bias": [
@@ -135,7 +137,7 @@ TO_LINEAR = Exercise(
             conv_of(2, 6, 3, bias=False),
             conv_of(2, 5, 3),
         ],
-        "leaves the convolution unchanged, and can be trained": [can_be_trained, contract],
+        "leaves the convolution unchanged, and can be trained": [can_be_trained, expect_contract],
     },
     mistakes={
         "the weight is flattened with the channels last, but a patch here has them first: flatten(1) is enough":

@@ -6,11 +6,19 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import Raises, contract
-from vit_helpers.checks.engine import Case, Exercise, Given, fixed, forms
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import Raises, expect_contract
+from vit_helpers.checks.engine.exercise import (
+    Arguments,
+    Case,
+    Contract,
+    Exercise,
+    Wording,
+    fixed,
+    forms,
+)
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.patch_weights import TO_LINEAR
-from vit_helpers.checks.report import Function
 from vit_helpers.patches import grid_size, patchify, unpatchify
 
 # Counting
@@ -19,18 +27,20 @@ from vit_helpers.patches import grid_size, patchify, unpatchify
 def side_left_over(got: str, H: int, W: int, P: int) -> str:
     """The message for an answer that counts patches although pixels are left over."""
     side = "H" if H % P else "W"
-    words = f"gives {got} for {H} x {W} pixels and P = {P}; {side} is not a multiple of P, so raise a ValueError"
-    return f"{words}. Did you check both H and W?" if (H % P == 0) != (W % P == 0) else words
+    message = f"gives {got} for {H} x {W} pixels and P = {P}; {side} is not a multiple of P, so raise a ValueError"
+    return f"{message}. Did you check both H and W?" if (H % P == 0) != (W % P == 0) else message
 
 
 NUM_PATCHES = Exercise(
     name="num_patches",
     reference=lambda H, W, P: grid_size((H, W), P)[0] * grid_size((H, W), P)[1],
-    when="for {} x {} pixels and P = {}".format,
-    kind="one whole number",
-    depends="H, W and P",
-    unknown="count the rows, then the columns, then multiply",
-    whole=True,
+    wording=Wording(
+        when="for {} x {} pixels and P = {}".format,
+        kind="one whole number",
+        depends="H, W and P",
+        unknown="count the rows, then the columns, then multiply",
+        in_every_case=True,
+    ),
     ideas={
         "right for square, wide and tall images": [
             fixed(*sizes)
@@ -68,14 +78,14 @@ FORMS = [SIZES[1], *SIZES]  # for shapes: first one whose axes have lengths of t
 def images_of(size: tuple[int, ...], P: int, channels_last: bool = False) -> Case:
     """Images with numbers below 0 and above 1; channels_last: their layout in memory."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         images = 1.5 * torch.randn(size)
         return images.contiguous(memory_format=torch.channels_last) if channels_last else images, P
 
     return Case(draw)
 
 
-def misplaced(got: Tensor, right: Tensor, *given: object) -> str:
+def misplaced(got: Tensor, right: Tensor, *args: object) -> str:
     """The message about numbers that no known mistake gives."""
     if same(got.flatten().sort().values, right.flatten().sort().values):
         return "all the numbers are there, but in the wrong places"
@@ -155,8 +165,8 @@ SHAPES = {  # the axes wrong
 
 def pixels_dropped(got: str, x: Tensor, P: int) -> str:
     """The message for an answer that cuts patches although pixels are left over."""
-    words = f"gives {got} for {x.shape[2]} x {x.shape[3]} pixels and P = {P}: pixels are dropped silently; "
-    return words + "raise an error if P does not divide H and W"
+    message = f"gives {got} for {x.shape[2]} x {x.shape[3]} pixels and P = {P}: pixels are dropped silently; "
+    return message + "raise an error if P does not divide H and W"
 
 
 SQUARE_ONLY = (
@@ -165,16 +175,18 @@ SQUARE_ONLY = (
 PATCHIFY = Exercise(
     name="patchify",
     reference=patchify,
-    when=lambda images, P: f"for images of shape {tuple(images.shape)} and P = {P}",
-    says="for images of {0.shape[2]} x {0.shape[3]} pixels and P = {1}: {words}",
-    unknown=misplaced,
-    batch=4,
+    wording=Wording(
+        when=lambda images, P: f"for images of shape {tuple(images.shape)} and P = {P}",
+        says="for images of {0.shape[2]} x {0.shape[3]} pixels and P = {1}: {message}",
+        unknown=misplaced,
+    ),
+    contract=Contract(batch=4),
     ideas={
         "shape (B, N, C*P*P) for square, wide, tall and gray images":
             [partial(forms, cases=[images_of(*size) for size in FORMS])],
         "each row is one square patch, and the patches run from left to right, then from top to bottom":
             [images_of(*size, lie) for size in SIZES for lie in (False, True)],
-        "keeps the dtype, leaves its input unchanged, and lets gradients through": [contract],
+        "keeps the dtype, leaves its input unchanged, and lets gradients through": [expect_contract],
         "raises an error on a 30 x 32 image, as it should": [
             Raises([(torch.rand(1, 3, H, W), 4) for H, W in ((30, 32), (32, 30), (30, 30))], pixels_dropped, Exception)
         ],
@@ -218,15 +230,17 @@ def fill(shape: str, *axes: int) -> Function:
 UNPATCHIFY = Exercise(
     name="unpatchify",
     reference=unpatchify,
-    when=of_patches,
-    says="for images of {2[0]} x {2[1]} pixels and P = {1}: {words}",
-    unknown=misplaced,
-    batch=3,
+    wording=Wording(
+        when=of_patches,
+        says="for images of {2[0]} x {2[1]} pixels and P = {1}: {message}",
+        unknown=misplaced,
+    ),
+    contract=Contract(batch=3),
     ideas={
         "shape (B, C, H, W) for square, wide, tall and gray images":
             [partial(forms, cases=[patches_of(*size) for size in FORMS])],
         "every patch is back in its place, and every pixel in its patch": [patches_of(*size) for size in SIZES],
-        "keeps the dtype, leaves its input unchanged, and lets gradients through": [contract],
+        "keeps the dtype, leaves its input unchanged, and lets gradients through": [expect_contract],
     },
     mistakes={
         "the patches are written one after another as rows of pixels, but a permute has to separate their lines first":
@@ -278,11 +292,12 @@ FIX = replace(
         "right for wide and tall images, gray and color": [
             images_of(size, P) for size, P in SIZES if size[2] != size[3]
         ],
-        "keeps the dtype, leaves its input unchanged, and lets gradients through": [contract],
+        "keeps the dtype, leaves its input unchanged, and lets gradients through": [
+            expect_contract
+        ],
     },
     mistakes={STILL: apart(turned_grid)}
-    | {words: apart(wrong) for words, wrong in PLACES.items()}
+    | {message: apart(wrong) for message, wrong in PLACES.items()}
     | {"here the patches remain small images, so do not flatten them": patchify},
 )
 check_fixed, check_to_linear = FIX.check, TO_LINEAR.check
-check_mended = check_fixed  # its name in version 0.1

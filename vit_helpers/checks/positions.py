@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import expect_anywhere, expect_gradient, same
-from vit_helpers.checks.contract import Raises, contract
-from vit_helpers.checks.engine import Case, Exercise, fixed, forms
+from vit_helpers.checks.engine.compare import expect_anywhere, expect_gradient, same
+from vit_helpers.checks.engine.contract import Raises, expect_contract
+from vit_helpers.checks.engine.exercise import Case, Exercise, Outcome, Wording, fixed, forms
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, variants
 from vit_helpers.checks.projection import alike
-from vit_helpers.checks.report import Function, Mistake, reject_if, variants
 from vit_helpers.embeddings import resize_positions, sincos_1d, sincos_positions
 
 Grid = tuple[int, int]
@@ -65,8 +65,8 @@ def observe_sincos(answer: Function, grid: Grid, dim: int) -> dict[str, Tensor]:
     if not isinstance(got, Tensor) or got.is_complex():
         return {"": got}
     if got.ndim == 2 and len(got) == math.prod(grid):
-        words = FIRST_PLACE.get(tuple(sorted(set(got[0].tolist()))))
-        reject_if(words, words)
+        message = FIRST_PLACE.get(tuple(sorted(set(got[0].tolist()))))
+        reject_if(message, message)
     reject_if(
         got.requires_grad,
         "is learned, but these positions are fixed, so use no nn.Parameter and no requires_grad",
@@ -90,10 +90,8 @@ def odd_positions(got: Tensor, right: Tensor, grid: Grid, dim: int) -> str:
 SINCOS = Exercise(
     name="sincos",
     reference=sincos_positions,
-    observe=observe_sincos,
-    when="for grid {} and width {}".format,
-    says="{words}",
-    unknown=odd_positions,
+    outcome=Outcome(observe=observe_sincos),
+    wording=Wording(when="for grid {} and width {}".format, says="{message}", unknown=odd_positions),
     ideas={
         "gives (N, D) fixed floats": [forms],
         "contains sines and cosines of the row, then of the column":
@@ -199,14 +197,14 @@ RESIZED = {
 })  # fmt: skip
 
 
-def observe_resized(answer: Function, *given: Any) -> dict[str, Tensor]:
+def observe_resized(answer: Function, *args: Any) -> dict[str, Tensor]:
     """Positions, right or wrong, as the first of the methods gives them: each of eight is accepted, in float32 too."""
-    got = answer(*given)
+    got = answer(*args)
     every: list[Function] = [resized, *RESIZED.values()]
     if isinstance(got, Tensor) and not got.is_complex():
         for known in every:
-            if any(alike(got, known(*given, method)) for method in METHODS):
-                return {"": known(*given).to(got.dtype)}
+            if any(alike(got, known(*args, method)) for method in METHODS):
+                return {"": known(*args).to(got.dtype)}
     return {"": got}
 
 
@@ -233,8 +231,8 @@ def class_token_kept(exercise: Exercise, answer: Function) -> None:
                 alike(got[:, -1], pos_embed[:, 0]),
                 "the class token's position has moved to the end, but it should stay row 0",
             )
-            words = "the class token's position has changed, but it has no place in the image. Set it aside, and put it back"
-            reject_if(not alike(got[:, 0], pos_embed[:, 0]), words)
+            message = "the class token's position has changed, but it has no place in the image. Set it aside, and put it back"
+            reject_if(not alike(got[:, 0], pos_embed[:, 0]), message)
 
 
 def as_tensors_go(exercise: Exercise, answer: Function) -> None:
@@ -265,15 +263,17 @@ STRETCHES = [
 RESIZE_POSITIONS = Exercise(
     name="resize_positions",
     reference=resize_positions,
-    observe=observe_resized,
-    says="{words}",
-    when=from_to,
-    unknown=lambda got, right, *given: f"gives different numbers than bicubic interpolation of the grid, {from_to(*given)}",
+    outcome=Outcome(observe=observe_resized),
+    wording=Wording(
+        says="{message}",
+        when=from_to,
+        unknown=lambda got, right, *args: f"gives different numbers than bicubic interpolation of the grid, {from_to(*args)}",
+    ),
     ideas={
         "gives (1, T', D), with and without a class token": [forms],
         "the class token keeps its position": [class_token_kept],
         "resizes in two directions, for non-square grids too": [positions(*grids, e) for grids in STRETCHES for e in (1, 0)],
-        "keeps the dtype, lets gradients through, leaves its input unchanged": [as_tensors_go, contract],
+        "keeps the dtype, lets gradients through, leaves its input unchanged": [as_tensors_go, expect_contract],
         "raises ValueError when positions and grid do not fit": [
             Raises(
                 [(torch.zeros(1, T, 6), (3, 4), (5, 6)) for T in (14, 11)],

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import expect_tensor, same
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.learning import result
+from vit_helpers.checks.engine.compare import expect_tensor, same
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.learning import result
+from vit_helpers.checks.engine.report import Function, reject_if, short, variants
 from vit_helpers.checks.pretrained_learning import (  # noqa: F401
     LORA,
     MASKED,
@@ -19,7 +20,6 @@ from vit_helpers.checks.pretrained_learning import (  # noqa: F401
     check_masked_loss,
     check_rates,
 )
-from vit_helpers.checks.report import Function, reject_if, short, variants
 from vit_helpers.parity import perturb
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -41,10 +41,12 @@ def kernels(*shapes: Sequence[int]) -> list[Case]:
 KERNEL = Exercise(
     name="kernel_of",
     reference=lambda k: k.permute(3, 2, 0, 1).flatten(1),
-    observe=result,
-    when=lambda k: f"for a kernel of shape {tuple(k.shape)}",
-    says="{when}: {words}",
-    unknown=other_order,
+    outcome=Outcome(observe=result),
+    wording=Wording(
+        when=lambda k: f"for a kernel of shape {tuple(k.shape)}",
+        says="{when}: {message}",
+        unknown=other_order,
+    ),
     ideas={
         "outputs first, and each filter in one row": kernels((2, 2, 1, 5)),
         "each filter channel by channel, as patches are flattened": kernels((2, 2, 3, 5), (2, 2, 5, 1)),
@@ -100,11 +102,13 @@ COLORS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 SEE = Exercise(
     name="see",
     reference=see,
-    observe=result,
-    when=lambda image, side, mean, std: f"for an image {tuple(image.shape)} and a side of {side}",
-    says="{when}: {words}",
-    unknown="the numbers are not those of the center crop, minus mean, divided by std",
-    hints={"must match the size": "mean and std are (C,): give them the shape (C, 1, 1)"},
+    outcome=Outcome(observe=result),
+    wording=Wording(
+        when=lambda image, side, mean, std: f"for an image {tuple(image.shape)} and a side of {side}",
+        says="{when}: {message}",
+        unknown="the numbers are not those of the center crop, minus mean, divided by std",
+        hints={"must match the size": "mean and std are (C,): give them the shape (C, 1, 1)"},
+    ),
     ideas={
         "the center square of a wide and of a tall image":
             pictures([(3, 8, 10), (3, 8, 14), (3, 12, 6), (3, 4, 4)], 4, (0.5,) * 3, (0.5,) * 3),
@@ -136,7 +140,7 @@ SEE = Exercise(
             {"scale": lambda part, image: own(image)},
         "uses the first channel's mean and std for all channels": {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
     }) | {
-        "one image is (C, H, W), without a batch axis": lambda *given: see(*given)[None],
+        "one image is (C, H, W), without a batch axis": lambda *args: see(*args)[None],
     },
 )  # fmt: skip
 check_see = SEE.check
@@ -157,7 +161,7 @@ def with_zeros(model: ViT, K: int) -> nn.Module:
 def a_vit(K: int, look: str) -> Case:
     """A trained ViT, the number of new classes, images, and what is looked at."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=10))
         perturb(model, std=0.2)
         return model.eval(), K, torch.randn(5, 1, 8, 8), look
@@ -168,10 +172,10 @@ def a_vit(K: int, look: str) -> Case:
 def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> dict[str, Any]:
     """True for what is looked at; Mistake where the new model computes, starts or learns wrongly."""
     got = answer(copy.deepcopy(start), K)
-    words = (
+    message = (
         "returns nothing: does it end with return? Return the model even if you changed it in place"
     )
-    reject_if(got is None, words)
+    reject_if(got is None, message)
     reject_if(not isinstance(got, nn.Module), f"gives {short(got)}; it should give a model")
     reject_if(isinstance(got, nn.Linear), "gives the head alone; it should give the whole model")
     if look == "features":
@@ -197,10 +201,10 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> d
             random and biased,
             "leaves torch's random numbers in the head's bias, but it should be zero too",
         )
-        words = (
+        message = (
             "the paper starts fine-tuning from zeros (section 3.2), so that the first loss is ln K"
         )
-        reject_if(random, f"starts with a head of random numbers, but {words}")
+        reject_if(random, f"starts with a head of random numbers, but {message}")
     else:
         expect_head_alone(got, logits)
     return {look: True}
@@ -235,8 +239,8 @@ def expect_head_alone(model: nn.Module, logits: Tensor) -> None:
 PROBE = Exercise(
     name="probe",
     reference=with_zeros,
-    observe=probed,
-    when=lambda *given: "",
+    outcome=Outcome(observe=probed),
+    wording=Wording(when=lambda *args: ""),
     ideas={
         "a head of zeros for the new classes": [a_vit(K, "logits") for K in (4, 3)],
         "the features stay the same": [a_vit(4, "features")],

@@ -7,10 +7,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.contract import contract, expect_gradients
-from vit_helpers.checks.engine import Case, Exercise, Given, cases
-from vit_helpers.checks.learning import as_list, as_number
-from vit_helpers.checks.report import Function, reject_if, short
+from vit_helpers.checks.engine.contract import expect_contract, expect_gradients
+from vit_helpers.checks.engine.exercise import (
+    Arguments,
+    Case,
+    Contract,
+    Exercise,
+    Outcome,
+    Wording,
+    cases,
+)
+from vit_helpers.checks.engine.learning import as_list, as_number
+from vit_helpers.checks.engine.report import Function, reject_if, short
 
 # LoRA
 
@@ -24,29 +32,28 @@ def maps(shape: Sequence[int], m: int, r: int, scale: float, zero: bool = False)
     """Numbers for x of this shape, W (m, n), b, A (r, n), B (m, r), and the scale."""
     n = shape[-1]
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         x, W, b, A, B = (torch.randn(size) for size in (shape, (m, n), (m,), (r, n), (m, r)))
         return x, W, b, A, torch.zeros(m, r) if zero else B, scale
 
-    words = f"for x {shape}, W ({m}, {n}), A ({r}, {n}), B ({m}, {r})" + (
+    message = f"for x {shape}, W ({m}, {n}), A ({r}, {n}), B ({m}, {r})" + (
         ", B = 0" if zero else f", scale {scale}"
     )
-    return Case(draw, words)
+    return Case(draw, message)
 
 
 LORA = Exercise(
     name="lora",
     reference=lora(lambda y, b, thin, s: y + b + s * thin),
-    says="{when}: {words}",
-    unknown="the result is not W x + b + scale B A x",
-    contract_case=maps((5, 6), 4, 2, 0.5),
+    wording=Wording(says="{when}: {message}", unknown="the result is not W x + b + scale B A x"),
+    contract=Contract(case=maps((5, 6), 4, 2, 0.5)),
     ideas={
         "with B = 0, the output of the frozen layer": [maps((5, 6), 4, 2, 1.0, zero=True)],
         "the low-rank term, scaled and added": [
             maps(*sizes) for sizes in
             [((5, 6), 4, 2, 0.5), ((2, 3, 8), 24, 1, 2.0), ((4, 4), 4, 4, 3.0), ((1, 5, 6), 4, 2, 0.5), ((7,), 3, 2, -1.5)]
         ],
-        "gradients for A and B": [contract],
+        "gradients for A and B": [expect_contract],
     },
     mistakes={
         "forgets the bias": lora(lambda y, b, thin, s: y + s * thin),
@@ -81,8 +88,8 @@ def listed(answer: Function, lr: float, decay: float, depth: int) -> dict[str, l
     when, kind = f"for lr {lr}, decay {decay}, {depth} blocks", f"{depth + 2} learning rates"
     got = as_list(answer(lr, decay, depth), when, kind)
     got = [as_number(rate, when) for rate in got]
-    words = f"gives rates for the blocks only {when}; the embedding and the head have rates too"
-    reject_if(len(got) == depth, words)
+    message = f"gives rates for the blocks only {when}; the embedding and the head have rates too"
+    reject_if(len(got) == depth, message)
     reject_if(
         len(got) != depth + 2,
         f"gives {len(got)} rates {when}; embedding, {depth} blocks and head make {depth + 2}",
@@ -90,7 +97,7 @@ def listed(answer: Function, lr: float, decay: float, depth: int) -> dict[str, l
     return {"rates": got}
 
 
-def other_rates(got: list[Any], right: list[Any], *given: Any) -> str:
+def other_rates(got: list[Any], right: list[Any], *args: Any) -> str:
     """What to say of rates that no known mistake gives."""
     mine, theirs = (", ".join(f"{x:.4g}" for x in rates) for rates in (got, right))
     return f"gives {mine}; it should give {theirs}"
@@ -99,10 +106,12 @@ def other_rates(got: list[Any], right: list[Any], *given: Any) -> str:
 RATES = Exercise(
     name="rates",
     reference=layers(lambda lr, decay, n, depth: lr * decay**n),
-    observe=listed,
-    when="for lr {}, decay {}, {} blocks".format,
-    says="{when}: {words}",
-    unknown=other_rates,
+    outcome=Outcome(observe=listed),
+    wording=Wording(
+        when="for lr {}, decay {}, {} blocks".format,
+        says="{when}: {message}",
+        unknown=other_rates,
+    ),
     ideas={
         "one rate for the embedding, for each block, and for the head":
             [lambda exercise, answer: exercise.try_form(answer, (1.0, 0.5, 3))],
@@ -111,7 +120,7 @@ RATES = Exercise(
         "a decay of 1 leaves all alike": cases((2e-3, 1.0, 3)),
     },
     mistakes={
-        words: layers(rule) for words, rule in {
+        message: layers(rule) for message, rule in {
             "runs the wrong way: the head should learn fastest": lambda lr, decay, n, depth: lr * decay ** (depth + 1 - n),
             "decays the head too, but the head should have the full rate": lambda lr, decay, n, depth: lr * decay ** (n + 1),
             "stops one layer short: the embedding is decayed depth + 1 times":
@@ -146,7 +155,7 @@ def laid(p: Tensor, on: Tensor, hidden: Tensor) -> Tensor:
 def masked(B: int, N: int, M: int, painted: bool = False) -> Case:
     """Predictions, patches, numbers of the hidden ones; painted: predicted exactly."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         x, hidden = torch.randn(B, N, 4), torch.stack([torch.randperm(N)[:M] for _ in range(B)])
         return taken(x, hidden) if painted else torch.randn(B, M, 4), x, hidden
 
@@ -160,27 +169,31 @@ def for_images(p: Tensor, x: Tensor, hidden: Tensor) -> str:
 
 def back_to_painted(exercise: Exercise, answer: Function) -> None:
     """Mistake unless the gradient reaches the predictions."""
-    given = masked(3, 6, 4).draw()
-    got = answer(*given)
+    args = masked(3, 6, 4).draw()
+    got = answer(*args)
     reject_if(
         not isinstance(got, Tensor),
         f"gives {short(got)}, which passes no gradient on: leave out .item()",
     )
-    expect_gradients(exercise, answer, given)
+    expect_gradients(exercise, answer, args)
 
 
 MASKED = Exercise(
     name="masked_loss",
     reference=lambda p, x, h: (p - taken(x.detach(), h)).square().mean(),
-    observe=lambda answer, *given: {"": as_number(answer(*given), for_images(*given))},
-    when=for_images,
-    says="{when}: {words}",
-    unknown=lambda got, right, *given: f"gives {got:.4f}; it should give {right:.4f}",
+    outcome=Outcome(
+        observe=lambda answer, *args: {"": as_number(answer(*args), for_images(*args))},
+    ),
+    wording=Wording(
+        when=for_images,
+        says="{when}: {message}",
+        unknown=lambda got, right, *args: f"gives {got:.4f}; it should give {right:.4f}",
+    ),
     ideas={
         "0 when every hidden patch is predicted exactly": [masked(3, 6, 4, painted=True)],
         "the mean square on hidden patches, each image by its own list":
             [masked(*sizes) for sizes in [(3, 6, 4), (3, 6, 1), (2, 9, 6), (1, 5, 3)]],
-        "the gradient that goes with it": [back_to_painted, contract],
+        "the gradient that goes with it": [back_to_painted, expect_contract],
     },
     mistakes={
         "compares the first patches, whichever are hidden": lambda p, x, h: F.mse_loss(p, x[:, : h.shape[1]]),

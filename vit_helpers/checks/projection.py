@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks import modules
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.modules import ModuleExercise
-from vit_helpers.checks.report import Function, Mistake, first_line, reject_if
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.modules import ModuleExercise
+from vit_helpers.checks.engine.report import Function, Mistake, first_line, reject_if
+from vit_helpers.checks.engine.traces import ask
 from vit_helpers.patches import patchify, unpatchify
 
 # What the modules share: shapes, and what is learned
@@ -38,16 +38,16 @@ def tokens_shape(exercise: ModuleExercise, answer: Function) -> None:
             about_sizes = any(
                 word in str(error).lower() for word in ("size", "expand", "dimension")
             )
-            words = (
+            message = (
                 f"raises an error about sizes {when}: {first_line(error)[:90]}. {exercise.advice}"
             )
-            reject_if(exercise.advice and about_sizes, words)
+            reject_if(exercise.advice and about_sizes, message)
             raise
         if isinstance(got, Tensor) and got.shape != wanted:
-            for words, wrong in exercise.mistakes.items():
+            for message, wrong in exercise.mistakes.items():
                 known = exercise.wrong_class(wrong)(*sizes)(x).shape == got.shape
                 should = f"gives {tuple(got.shape)} {when} instead of {exercise.count} = {wanted}"
-                reject_if(known, f"{should}: {words}")
+                reject_if(known, f"{should}: {message}")
         modules.output(module, x, when, wanted)
 
 
@@ -73,14 +73,14 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
         reject_if(total > got, frozen)
         if got == wanted:
             continue
-        known = {words: sorted(theirs(*sizes)) for words, theirs in exercise.structures.items()}
-        known = {words: theirs for words, theirs in known.items() if sum(theirs) == got}
-        words = min(
+        known = {message: sorted(theirs(*sizes)) for message, theirs in exercise.structures.items()}
+        known = {message: theirs for message, theirs in known.items() if sum(theirs) == got}
+        message = min(
             known,
-            key=lambda words: known[words] != mine,
+            key=lambda message: known[message] != mine,
             default=several if got % wanted == 0 else "",
         )
-        reject_if(words, words.format(got=got, more=got - wanted, times=got // wanted, D=sizes[-1]))
+        reject_if(message, message.format(got=got, more=got - wanted, times=got // wanted, D=sizes[-1]))
         raise Mistake(f"learns {got} numbers, but should learn {wanted}")
 
 
@@ -179,9 +179,9 @@ def in_place(exercise: ModuleExercise, answer: Function) -> None:
         ) > 1e-9  # (image n, token)
         if not torch.equal(moved, torch.eye(N, dtype=torch.bool)):
             order = "the tokens are not in the order of the patches, which run from left to right, then down"
-            words = SEVERAL if (moved.sum(1) > 1).any() else order
+            message = SEVERAL if (moved.sum(1) > 1).any() else order
             readable(exercise, answer)
-            modules.reading_of(replace(exercise, unknown=words), module, x, (P, C, D))
+            modules.reading_of(replace(exercise, unknown=message), module, x, (P, C, D))
 
 
 PATCH_EMBED = ModuleExercise(
@@ -220,8 +220,8 @@ PATCH_EMBED = ModuleExercise(
             lambda P, C, D: [C * P * P * D],
     }
     | {
-        f"learns {{more}} numbers too many: the paper's model has no LayerNorm here, {words} the projection": norms
-        for words, norms in {
+        f"learns {{more}} numbers too many: the paper's model has no LayerNorm here, {message} the projection": norms
+        for message, norms in {
             "before": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P],
             "after": lambda P, C, D: [C * P * P * D, D, D, D],
             "before and after": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P, D, D],

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from vit_helpers.checks.engine import Case, Exercise, cases
-from vit_helpers.checks.report import Function, variants
+from vit_helpers.checks.engine.exercise import Case, Exercise, Outcome, Wording, cases
+from vit_helpers.checks.engine.report import Function, variants
 from vit_helpers.checks.scaling_costs import (  # noqa: F401
     AVERAGED,
     B16,
@@ -48,9 +48,9 @@ def to_the_byte(config: ViTConfig, batch: int) -> list[Case]:
     return [
         Case(
             partial(tuple, (config, bytes_ / 2**30)),
-            f"{H}{bytes_ / 2**30:.6g} GiB, {words} a batch of {batch} needs",
+            f"{H}{bytes_ / 2**30:.6g} GiB, {message} a batch of {batch} needs",
         )
-        for bytes_, words in ((room, "exactly what"), (room - 1, "a byte less than"))
+        for bytes_, message in ((room, "exactly what"), (room - 1, "a byte less than"))
     ]
 
 
@@ -88,11 +88,13 @@ NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
 BATCH = Exercise(
     name="largest_batch",
     reference=fit,
-    when=lambda config, gibibytes: f"for {named(config)} and {gibibytes:.6g} GiB",
-    says="gives {got:,} {when}; it should give {right:,}: {words}",
-    kind="a whole number of images, by // or math.floor",
-    unknown=other_batch,
-    hints=KEYS,
+    wording=Wording(
+        when=lambda config, gibibytes: f"for {named(config)} and {gibibytes:.6g} GiB",
+        says="gives {got:,} {when}; it should give {right:,}: {message}",
+        kind="a whole number of images, by // or math.floor",
+        unknown=other_batch,
+        hints=KEYS,
+    ),
     ideas={
         "weights, gradients and optimizer once, activations for each image":
             cases((B16, 24), (S16, 8), (L16, 40), (SMALL, 0.5), (AVERAGED, 0.25)),
@@ -114,7 +116,7 @@ def days(
     epochs: int,
     peak: float,
     share: float,
-    factor: Function = lambda *given: 1,
+    factor: Function = lambda *args: 1,
 ) -> float:
     """The right answer, times something that depends on the arguments."""
     flops = 2 * images * epochs * cost(config, training_multiply_adds)
@@ -126,7 +128,7 @@ def every_token(c: ViTConfig) -> float:
     return cost(c, parameters) * c.num_tokens / cost(c)
 
 
-def odd_unit(got: float, right: float, *given: Any) -> str | None:
+def odd_unit(got: float, right: float, *args: Any) -> str | None:
     """What is odd about days that are too many or too few by a unit of time."""
     units = {
         "that is in seconds, minutes or hours": (86400, 1440, 24),
@@ -134,8 +136,8 @@ def odd_unit(got: float, right: float, *given: Any) -> str | None:
     }
     return next(
         (
-            words
-            for words, some in units.items()
+            message
+            for message, some in units.items()
             if any(math.isclose(got, right * x, rel_tol=0.02) for x in some)
         ),
         None,
@@ -157,20 +159,24 @@ FACTORS: Mapping[str, Function] = {  # by which wrong days differ from the right
     "that is for one token in each image": lambda c, *_: 1 / c.num_tokens,
     "parameters are counted, but each weight is used once for every token": lambda c, *_: every_token(c) / c.num_tokens,
     "parameters times tokens leaves out scores and mixing": lambda c, *_: every_token(c),
-    "upside down: divide the FLOPs by those that the GPU reaches in a day": lambda *given: days(*given) ** -2,
+    "upside down: divide the FLOPs by those that the GPU reaches in a day": lambda *args: days(*args) ** -2,
 }  # fmt: skip
 DAYS = Exercise(
     name="training_days",
     reference=days,
-    when=lambda config, images, epochs, peak, share: (
-        f"for {images:,} images, {epochs} epochs, {share:g} of {peak:.3g} FLOPs per second, and {named(config)}"
+    outcome=Outcome(
+        rtol=0.02,  # attention that stores its weights costs a little less than fused; both are right
     ),
-    says="gives {got:,.5g} {when}; it should give {right:,.5g}: {words}",
-    kind="a number of days",
-    odd=odd_unit,
-    unknown=unless_first(300, "divide the FLOPs of all images and epochs by those that the GPU reaches in a day"),
-    hints=KEYS,
-    rtol=0.02,  # attention that stores its weights costs a little less than fused; both are right
+    wording=Wording(
+        when=lambda config, images, epochs, peak, share: (
+            f"for {images:,} images, {epochs} epochs, {share:g} of {peak:.3g} FLOPs per second, and {named(config)}"
+        ),
+        says="gives {got:,.5g} {when}; it should give {right:,.5g}: {message}",
+        kind="a number of days",
+        odd=odd_unit,
+        unknown=unless_first(300, "divide the FLOPs of all images and epochs by those that the GPU reaches in a day"),
+        hints=KEYS,
+    ),
     ideas={
         "B/16 on ImageNet-1k, 300 epochs": cases((B16, 1_281_167, 300, 989e12, 0.45)),
         "other data, another GPU, another share of its peak":
@@ -178,6 +184,6 @@ DAYS = Exercise(
         "other models":
             cases(*((config, 1_281_167, 30, 989e12, 0.35) for config in (S16, L16, replace(B16, image_size=384)))),
     },
-    mistakes={words: partial(days, factor=factor) for words, factor in FACTORS.items()},
+    mistakes={message: partial(days, factor=factor) for message, factor in FACTORS.items()},
 )  # fmt: skip
 check_training_days = DAYS.check

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from vit_helpers._validate import to_2tuple
-from vit_helpers.checks.engine import Exercise, cases
-from vit_helpers.checks.learning import as_number, rounding
-from vit_helpers.checks.report import Function, reject_if, short
+from vit_helpers.checks.engine.exercise import Exercise, Outcome, Wording, cases
+from vit_helpers.checks.engine.learning import as_number, rounding
+from vit_helpers.checks.engine.report import Function, reject_if, short
 from vit_helpers.scaling import multiply_adds, parameters, training_multiply_adds
 from vit_helpers.vit import ViTConfig
 
@@ -19,10 +19,10 @@ AVERAGED = ViTConfig(32, 4, 1, 10, 96, 3, 3, mlp_ratio=2, class_token=False, poo
 KEYS = {"'int' and 'str'": "sum() of a dictionary adds up its keys: use .values()"}
 
 
-def unless_first(first: Any, words: str) -> Function:
+def unless_first(first: Any, message: str) -> Function:
     """Words about a number that no known mistake gives: others where the first case, which has this argument, was right."""
     earlier = "an earlier case was right. Is a number or a config fixed in your code?"
-    return lambda got, right, *given: words if first in given else earlier
+    return lambda got, right, *args: message if first in args else earlier
 
 
 def sides(config: ViTConfig, factor: int = 1) -> tuple[int, int]:
@@ -77,8 +77,8 @@ def counted(answer: Function, T: int, D: int, M: int, look: Sequence[str]) -> di
     when, parts = f"for T = {T}, D = {D}, M = {M}", list(right_parts(T, D, M))
     got, wanted = answer(T, D, M), ", ".join(f'"{part}"' for part in parts)
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
-    words = f"it should give a dictionary of {wanted}, because the separate parts show what grows with T"
-    reject_if(not isinstance(got, Mapping), f"gives {short(got)} {when}; {words}")
+    message = f"it should give a dictionary of {wanted}, because the separate parts show what grows with T"
+    reject_if(not isinstance(got, Mapping), f"gives {short(got)} {when}; {message}")
     missing = [part for part in parts if part not in got]
     extra = ", ".join(short(key) for key in got if key not in parts)
     reject_if(
@@ -97,18 +97,19 @@ def odd_pairs(got: float, right: float, T: int, D: int, M: int, look: Sequence[s
             got and max(got / right, right / got) in (3, 4, 6, 8, 12, 16),
         "softmax or the scale is counted, but only matrix products should be": (got - right) / (T * T) in (1, 2, 3, 4),
     }  # fmt: skip
-    return next((words for words, so in found.items() if so and look == PAIRS), None)
+    return next((message for message, so in found.items() if so and look == PAIRS), None)
 
 
 BLOCK = Exercise(
     name="block_multiply_adds",
     reference=right_parts,
-    observe=counted,
-    when=lambda T, D, M, look: f"for T = {T}, D = {D}, M = {M}",
-    says='gives {got:,} as "{part}" {when}; it should give {right:,}: {words}',
-    odd=odd_pairs,
-    unknown=unless_first(197, "count matrix products: (rows x inner) @ (inner x columns)"),
-    rtol=1e-6,
+    outcome=Outcome(observe=counted, rtol=1e-6),
+    wording=Wording(
+        when=lambda T, D, M, look: f"for T = {T}, D = {D}, M = {M}",
+        says='gives {got:,} as "{part}" {when}; it should give {right:,}: {message}',
+        odd=odd_pairs,
+        unknown=unless_first(197, "count matrix products: (rows x inner) @ (inner x columns)"),
+    ),
     ideas={
         "a dictionary with a number for each of the five parts":
             [lambda exercise, answer: [exercise.try_form(answer, (*sizes, (*EACH, *PAIRS))) for sizes in BLOCKS]],
@@ -172,12 +173,14 @@ def grown_tokens(c: ViTConfig, f: int) -> float:
 TIMES = Exercise(
     name="times_more",
     reference=times(larger),
-    when=lambda config, factor: f"for factor {factor} and {named(config)}",
-    says="gives {got:.5g} {when}; it should give {right:.5g}: {words}",
-    kind="the ratio of two costs, a number",
-    odd=rounding,
-    unknown=unless_first(B16, "divide the cost of the larger image by that of the smaller one"),
-    hints=KEYS,
+    wording=Wording(
+        when=lambda config, factor: f"for factor {factor} and {named(config)}",
+        says="gives {got:.5g} {when}; it should give {right:.5g}: {message}",
+        kind="the ratio of two costs, a number",
+        odd=rounding,
+        unknown=unless_first(B16, "divide the cost of the larger image by that of the smaller one"),
+        hints=KEYS,
+    ),
     ideas={
         "twice the side of B/16: more than 4 times, for attention grows faster": cases((B16, 2)),
         "other models, images that are not square, other factors": cases((SMALL, 2), (SMALL, 3), (S16, 4), (L16, 2)),

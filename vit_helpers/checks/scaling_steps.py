@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.learning import leave_gradients, loss_of, plain, twin
-from vit_helpers.checks.report import Function, reject_if
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.learning import leave_gradients, loss_of, plain, twin
+from vit_helpers.checks.engine.report import Function, reject_if
 
 # A large batch, part by part
 
@@ -45,7 +45,7 @@ class Watched(nn.Module):
 def a_batch(n: int, parts: int, look: str, old: bool = False) -> Case:
     """A model, a batch of n images, and what is compared; `old`: whether an earlier batch left its gradient."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         model = plain(3)
         if old:
             leave_gradients(model)
@@ -97,22 +97,22 @@ def left_behind(
     model, got = run(answer, start, images, labels, parts)
     when = for_batch(start, images, labels, parts, look)
     if look == "loss":
-        words = "the model in evaluation mode, although it came in training mode, so dropout is off"
-        reject_if(not all(model.modes), f"calls {words}")
-        reject_if(not model.training, f"leaves {words}")
+        message = "the model in evaluation mode, although it came in training mode, so dropout is off"
+        reject_if(not all(model.modes), f"calls {message}")
+        reject_if(not model.training, f"leaves {message}")
         return {
             look: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)
         }
     none = [name for name, p in model.named_parameters() if p.grad is None]
-    words = "is loss.backward() missing, or was zero_grad() called after it?"
-    reject_if(none, f"leaves no gradient in .grad of {', '.join(none)} {when}: {words}")
+    message = "is loss.backward() missing, or was zero_grad() called after it?"
+    reject_if(none, f"leaves no gradient in .grad of {', '.join(none)} {when}: {message}")
     return {look: flat(p.grad for p in model.parameters())}
 
 
 def apart(exercise: Exercise, answer: Function) -> None:
     """Mistake unless the model gets one part at a time, and nothing of it is kept when the next one comes."""
     for n, parts in ((12, 4), (10, 4), (14, 2)):
-        start, images, labels, *_ = given = a_batch(n, parts, "").draw()
+        start, images, labels, *_ = args = a_batch(n, parts, "").draw()
         try:
             model, _ = run(answer, start, images, labels, parts, watch=True)
         except RuntimeError as error:
@@ -121,24 +121,24 @@ def apart(exercise: Exercise, answer: Function) -> None:
             model, _ = run(
                 answer, start, images, labels, parts
             )  # torch.func does not let itself be watched
-        passed, size, when = model.passed, math.ceil(n / parts), for_batch(*given)
+        passed, size, when = model.passed, math.ceil(n / parts), for_batch(*args)
         whole = "the gradient is right, but no memory is saved"
         reject_if(max(passed) == n, f"passes the model all {n} images at once {when}: {whole}")
         reject_if(
             max(passed) > size,
             f"passes the model {max(passed)} images at once {when}; {size} are enough",
         )
-        words = "each image once is enough. Keep the loss of that pass"
-        reject_if(sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {words}")
+        message = "each image once is enough. Keep the loss of that pass"
+        reject_if(sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {message}")
         wasted = len(passed) > math.ceil(n / (n // parts))
         reject_if(
             wasted,
             f"calls the model {len(passed)} times {when}: smaller parts than asked for waste time",
         )
-        words = "the gradient is right, but memory holds all parts. Call backward() inside the loop, without retain_graph"
+        message = "the gradient is right, but memory holds all parts. Call backward() inside the loop, without retain_graph"
         reject_if(
             any(model.left),
-            f"keeps the activations of earlier parts when the next one starts {when}: {words}",
+            f"keeps the activations of earlier parts when the next one starts {when}: {message}",
         )
 
 
@@ -186,12 +186,12 @@ def multiple(got: Tensor, of: Tensor) -> float:
     return factor if factor and (got - factor * of).norm() < 1e-4 * (factor * of).norm() else 0
 
 
-def other_gradient(got: Tensor, right: Tensor, *given: Any) -> str:
+def other_gradient(got: Tensor, right: Tensor, *args: Any) -> str:
     """What to say of a gradient that no known mistake gives."""
-    for words, wrong in LOST.items():
-        theirs = ACCUMULATE.tried(wrong, given)
+    for message, wrong in LOST.items():
+        theirs = ACCUMULATE.tried(wrong, args)
         if theirs and multiple(got, theirs["gradient"]):
-            return words
+            return message
     if factor := multiple(got, right):
         return f"the gradient is {factor:.3g} times what it should be: {WEIGH}"
     off = (got - right).norm() / right.norm()
@@ -200,23 +200,25 @@ def other_gradient(got: Tensor, right: Tensor, *given: Any) -> str:
     )
 
 
-def accumulate_says(part: str, got: Tensor, right: Tensor, words: str, *given: Any) -> str:
+def accumulate_says(part: str, got: Tensor, right: Tensor, message: str, *args: Any) -> str:
     """The message about a wrong gradient or loss."""
     said = (
-        f"gives {got:.5g} as the loss {for_batch(*given)}; it should give {right:.5g}: "
+        f"gives {got:.5g} as the loss {for_batch(*args)}; it should give {right:.5g}: "
         if part == "loss"
         else ""
     )
-    return said + words
+    return said + message
 
 
 ACCUMULATE = Exercise(
     name="accumulate",
     reference=by_parts(),
-    observe=left_behind,
-    when=for_batch,
-    says=accumulate_says,
-    unknown={"gradient": other_gradient, "loss": "each part's mean loss should count as often as it has images"},
+    outcome=Outcome(observe=left_behind),
+    wording=Wording(
+        when=for_batch,
+        says=accumulate_says,
+        unknown={"gradient": other_gradient, "loss": "each part's mean loss should count as often as it has images"},
+    ),
     ideas={
         "equal parts: the gradient of the mean over all images":
             [a_batch(*sizes, "gradient") for sizes in ((12, 4), (6, 1), (12, 2))],
@@ -226,7 +228,7 @@ ACCUMULATE = Exercise(
             [a_batch(*sizes, "gradient", old=True) for sizes in ((12, 4), (10, 4))],
         "one part at a time, and its activations freed before the next": [apart],
         "the mean loss, and the model in the mode in which it came":
-            [*(a_batch(*sizes, "loss") for sizes in ((10, 4), (12, 4), (7, 2))), contract],
+            [*(a_batch(*sizes, "loss") for sizes in ((10, 4), (12, 4), (7, 2))), expect_contract],
     },
     mistakes=LOST | {
         "adds up the means of {3} parts: the gradient is about {3} times too large ({when})":
@@ -260,9 +262,11 @@ def processes(counts: Sequence[int], shape: Sequence[int]) -> Case:
 COMBINE = Exercise(
     name="combine",
     reference=lambda gs, ns: weighed(gs, ns) / sum(ns),
-    when=lambda gs, ns: f"for processes with {', '.join(map(str, ns))} images",
-    says="{words}",
-    unknown="the result {when} is not the sum of each gradient times its share of the images",
+    wording=Wording(
+        when=lambda gs, ns: f"for processes with {', '.join(map(str, ns))} images",
+        says="{message}",
+        unknown="the result {when} is not the sum of each gradient times its share of the images",
+    ),
     ideas={
         "two processes: each weighs as much as it has images": [processes((6, 3), (2, 3))],
         "one process, or many, with equal counts too":
@@ -270,7 +274,7 @@ COMBINE = Exercise(
         "a process without images changes nothing": [processes((4, 0, 3), (2, 3)), processes((0, 5), (1,))],
     },
     mistakes={
-        f"{words} ({{when}})": wrong for words, wrong in {
+        f"{message} ({{when}})": wrong for message, wrong in {
             "takes the plain mean, where a process with few images counts as much as one with many":
                 lambda gs, ns: sum(gs) / len(ns),
             "adds up the gradients, but each is a mean, and the mean over all images is wanted": lambda gs, ns: sum(gs),

@@ -1,15 +1,17 @@
 """The exercise of notebook 00."""
 
-from vit_helpers.checks.engine import Exercise, fixed
+from vit_helpers.checks.engine.exercise import Exercise, Wording, fixed
 
 NUM_TOKENS = Exercise(
     name="num_tokens",
     reference=lambda H, P: (H // P) ** 2 + 1,
-    when="for {} pixels and patches of {}".format,
-    kind="a whole number",
-    depends="both arguments",
-    unknown="count the patches along one side first",
-    whole=True,
+    wording=Wording(
+        when="for {} pixels and patches of {}".format,
+        kind="a whole number",
+        depends="both arguments",
+        unknown="count the patches along one side first",
+        in_every_case=True,
+    ),
     ideas={
         "right for every size, the 197 tokens of ViT-B/16 among them": [
             fixed(*sizes) for sizes in [(8, 2), (8, 4), (224, 16), (224, 32), (96, 8), (14, 14)]

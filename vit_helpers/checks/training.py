@@ -10,24 +10,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.learning import (
-    FiveDigits,
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.learning import (
     as_number,
     first_wrong,
     leave_gradients,
+    near,
     plain,
     restless,
     rounded,
 )
-from vit_helpers.checks.reading import check_reading  # noqa: F401
-from vit_helpers.checks.report import Function, Mistake, reject_if
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if
+from vit_helpers.checks.training_curves import check_reading  # noqa: F401
 from vit_helpers.checks.training_steps import (  # noqa: F401
     FIXED,
     TRAIN_STEP,
     check_fixed,
-    check_mended,
     check_train_step,
 )
 from vit_helpers.training.recipe import warmup_cosine
@@ -170,10 +169,10 @@ def odd_shares(
         and (total, warmup) == SIZES[0]
         and torch.allclose(mine, factor * wanted)
     ):
-        words = (
+        message = (
             "percent" if torch.isclose(factor, torch.tensor(100.0)) else "the learning rate itself"
         )
-        return f"that is {factor:.3g} times as much: is it {words}? Return a factor, which is at most 1"
+        return f"that is {factor:.3g} times as much: is it {message}? Return a factor, which is at most 1"
     found = {
         "a factor should be between 0 and 1": mine.min() < -1e-6 or mine.max() > 1 + 1e-6,
         f"the factor jumps from 1 to {mine[0]:.3g} at the end of the warm-up, but the fall should begin at 1":
@@ -182,7 +181,7 @@ def odd_shares(
         f"the fall ends at {mine[-1]:.3g}; it should end at {wanted[-1]:.3g}": not rise and mine[-1] > wanted[-1] + 0.01,
         "is it rounded?": rounded(mine, wanted),
     }  # fmt: skip
-    return next((words for words, holds in found.items() if holds), None)
+    return next((message for message, holds in found.items() if holds), None)
 
 
 def other_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]) -> str:
@@ -195,33 +194,35 @@ def other_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Seq
 
 
 def schedule_says(
-    part: str, got: Tensor, right: Tensor, words: str, total: int, warmup: int, steps: Sequence[int]
+    part: str, got: Tensor, right: Tensor, message: str, total: int, warmup: int, steps: Sequence[int]
 ) -> str:
     """The message about a wrong factor."""
     i = first_wrong(got, right)
-    return f"gives {got[i]:.5g} at step {steps[i]} (total = {total}, warmup = {warmup}), wanted {right[i]:.5g}: {words}"
+    return f"gives {got[i]:.5g} at step {steps[i]} (total = {total}, warmup = {warmup}), wanted {right[i]:.5g}: {message}"
 
 
-SCHEDULE = FiveDigits(
+SCHEDULE = Exercise(
     name="schedule",
     reference=warmup_cosine,
-    observe=observe_shares,
-    when=lambda *given: "",
-    says=schedule_says,
-    odd=odd_shares,
-    unknown=other_shares,
-    fresh="gives different factors when the steps are called in another order: is something kept between calls?",
+    outcome=Outcome(close=near, observe=observe_shares),
+    wording=Wording(
+        when=lambda *args: "",
+        says=schedule_says,
+        odd=odd_shares,
+        unknown=other_shares,
+        fresh="gives different factors when the steps are called in another order: is something kept between calls?",
+    ),
     ideas={
         "rises straight, from 1 / warmup to 1": [asked(T, w, range(w)) for T, w in SIZES],
         "then falls along half a cosine": [asked(T, w, range(w, T)) for T, w in SIZES],
         "right without warm-up, with one of 1 step, and with one that leaves a single step":
             [asked(T, w, range(T)) for T, w in EDGES],
         "the factor depends on the step alone, in whatever order it is called":
-            [*(asked(T, w, [s * 7 % T for s in range(T)]) for T, w in SIZES), contract],
+            [*(asked(T, w, [s * 7 % T for s in range(T)]) for T, w in SIZES), expect_contract],
     },
-    mistakes={words: partial(schedule, rise=rule) for words, rule in RISES.items()}
-    | {words: partial(schedule, fall=rule) for words, rule in FALLS.items()}
-    | {words: partial(schedule, fall=partial(waving, rule)) for words, rule in WAVES.items()},
+    mistakes={message: partial(schedule, rise=rule) for message, rule in RISES.items()}
+    | {message: partial(schedule, fall=rule) for message, rule in FALLS.items()}
+    | {message: partial(schedule, fall=partial(waving, rule)) for message, rule in WAVES.items()},
 )  # fmt: skip
 check_schedule = SCHEDULE.check
 
@@ -299,7 +300,7 @@ def graded(
 ) -> Case:
     """A model and batches with so many correct predictions each; training: the mode of a restless model."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         model, batches = (plain if training is None else restless)(K).eval(), []
         for n, good in zip(sizes, right, strict=True):
             images = 2 * torch.randn(n, 1, 2, 3)
@@ -354,11 +355,13 @@ def observe_share(
 ACCURACY = Exercise(
     name="accuracy",
     reference=counting(lambda h, n: sum(h) / sum(n)),
-    observe=observe_share,
-    when=lambda *given: "",
-    says="gives {got:.6g} {when}, wanted {right:.6g}: {words}",
-    odd=lambda got, right, *given: "is it rounded?" if rounded(torch.tensor(got), torch.tensor(right)) else None,
-    unknown="count the images whose largest logit is that of the label",
+    outcome=Outcome(observe=observe_share),
+    wording=Wording(
+        when=lambda *args: "",
+        says="gives {got:.6g} {when}, wanted {right:.6g}: {message}",
+        odd=lambda got, right, *args: "is it rounded?" if rounded(torch.tensor(got), torch.tensor(right)) else None,
+        unknown="count the images whose largest logit is that of the label",
+    ),
     ideas={
         "the fraction of all images, whatever the size of the batches": [
             graded((5, 5), (1, 3), 5),
@@ -371,7 +374,7 @@ ACCURACY = Exercise(
         "changes nothing, computes no gradients, and works with batches that can be iterated only once":
             [graded((5, 5, 2), (3, 1, 2), 3, True, once=True)],
     },
-    mistakes={words: counting(rule) for words, rule in COUNTS.items()}
-    | {words: measuring(rule) for words, rule in LOGITS.items()},
+    mistakes={message: counting(rule) for message, rule in COUNTS.items()}
+    | {message: measuring(rule) for message, rule in LOGITS.items()},
 )  # fmt: skip
 check_accuracy = ACCURACY.check

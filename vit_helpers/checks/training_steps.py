@@ -12,20 +12,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from vit_helpers.checks.learning import (
+from vit_helpers.checks.engine.exercise import Exercise, Outcome, Wording
+from vit_helpers.checks.engine.learning import (
     OPTIMIZERS,
-    FiveDigits,
     at_once,
     by_batch,
     first_wrong,
     has_statistics,
     length_of,
+    near,
     observe,
     problem,
     restless,
     rounded,
 )  # fmt: skip
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.report import Function
 
 # Whole answers, right and wrong
 
@@ -126,7 +127,7 @@ STEPS = {  # acts of a wrong step
     "the gradient is not clipped when the step is taken: clip after backward and before step": "zero loss backward step",
     "the loss is clamped at max_norm, and a clamped loss has no gradient: clip the gradient instead": "zero loss cut step",
 } | {  # and of one that clips in another way
-    words: f"zero loss backward {act} step" for words, act in {
+    message: f"zero loss backward {act} step" for message, act in {
         "every number is clipped alone, but clip_grad_norm_ limits the norm of the whole gradient": "values",
         "each parameter is clipped alone; limit the norm over all parameters together": "each",
         "each of the optimizer's groups is clipped alone; limit the norm over all parameters together": "groups",
@@ -168,25 +169,27 @@ def other_weights(
     return f"with {optimizer}{clipped}{model}, the weights are not those of one optimizer step per batch"
 
 
-def step_says(part: str, got: Tensor, right: Tensor, words: str, *given: Any) -> str:
+def step_says(part: str, got: Tensor, right: Tensor, message: str, *args: Any) -> str:
     """The message about a wrong step."""
     i = first_wrong(got, right)
     return (
-        words
+        message
         if part == "weights"
-        else f"gives {got[i]:.5g} as the loss, wanted {right[i]:.5g}: {words}"
+        else f"gives {got[i]:.5g} as the loss, wanted {right[i]:.5g}: {message}"
     )
 
 
 SGD, ADAMW = OPTIMIZERS
 batch = partial(problem, max_norm=1e6, old=True)
-TRAIN_STEP = FiveDigits(
+TRAIN_STEP = Exercise(
     name="train_step",
     reference=step(),
-    observe=partial(observe, by_batch, step()),
-    when=lambda *given: "",
-    says=step_says,
-    unknown={"weights": other_weights, "loss": "it should be the cross-entropy of model(images) and labels"},
+    outcome=Outcome(close=near, observe=partial(observe, by_batch, step())),
+    wording=Wording(
+        when=lambda *args: "",
+        says=step_says,
+        unknown={"weights": other_weights, "loss": "it should be the cross-entropy of model(images) and labels"},
+    ),
     ideas={
         "returns the loss of the batch, as a number":
             [problem(SGD, K, (n,), 1e6, look=("loss",)) for K, n in ((10, 4), (3, 6), (3, 5), (10, 1))],
@@ -196,9 +199,9 @@ TRAIN_STEP = FiveDigits(
         "calls the model once, in training mode, and leaves everything else as it was":
             [batch(name, max_norm=0.3, model=restless) for name in OPTIMIZERS],
     },
-    mistakes={words: step(loss=loss) for words, loss in LOSSES.items()}
-    | {words: step(acts) for words, acts in STEPS.items()}
-    | {words: giving(rule) for words, rule in GIVEN.items()},
+    mistakes={message: step(loss=loss) for message, loss in LOSSES.items()}
+    | {message: step(acts) for message, acts in STEPS.items()}
+    | {message: giving(rule) for message, rule in GIVEN.items()},
 )  # fmt: skip
 check_train_step = TRAIN_STEP.check
 
@@ -263,7 +266,7 @@ MEANS = {  # wrong means of the losses of batches with n images
 }  # fmt: skip
 
 
-def other_mean(got: Tensor, right: Tensor, *given: Any) -> str:
+def other_mean(got: Tensor, right: Tensor, *args: Any) -> str:
     """What to say of a mean loss that no known mistake gives."""
     return (
         "is it rounded?"
@@ -276,7 +279,7 @@ def epoch_says(
     part: str,
     got: Tensor,
     right: Tensor,
-    words: str,
+    message: str,
     start: nn.Module,
     batches: list[Any],
     *rest: Any,
@@ -284,19 +287,21 @@ def epoch_says(
     """The message about a wrong epoch."""
     sizes = ", ".join(str(len(labels)) for _, labels in batches)
     return (
-        words
+        message
         if part == "weights"
-        else f"gives {got[0]:.5g} for batches of {sizes} images, wanted {right[0]:.5g}: {words}"
+        else f"gives {got[0]:.5g} for batches of {sizes} images, wanted {right[0]:.5g}: {message}"
     )
 
 
-FIXED = FiveDigits(
+FIXED = Exercise(
     name="fixed",
     reference=epoch(),
-    observe=partial(observe, at_once, epoch()),
-    when=lambda *given: "",
-    says=epoch_says,
-    unknown={"weights": other_weights, "loss": other_mean},
+    outcome=Outcome(close=near, observe=partial(observe, at_once, epoch())),
+    wording=Wording(
+        when=lambda *args: "",
+        says=epoch_says,
+        unknown={"weights": other_weights, "loss": other_mean},
+    ),
     ideas={
         "every batch changes the weights by its own gradient":
             [problem(SGD, 3, (6, 6, 2), look=("weights",)), problem(ADAMW, 7, (4, 4, 1), look=("weights",))],
@@ -315,8 +320,7 @@ FIXED = FiveDigits(
             epoch("loss backward step"),
         "the loss is computed after the epoch: return the mean of the losses during the epoch": loss_afterwards,
     }
-    | {words: epoch(loss=loss) for words, loss in LOSSES.items()}
-    | {words: epoch(mean=mean) for words, mean in MEANS.items()},
+    | {message: epoch(loss=loss) for message, loss in LOSSES.items()}
+    | {message: epoch(mean=mean) for message, mean in MEANS.items()},
 )  # fmt: skip
 check_fixed = FIXED.check
-check_mended = check_fixed  # its name in version 0.1

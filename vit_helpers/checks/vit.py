@@ -10,10 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import bounded, expect_gradient
-from vit_helpers.checks.contract import Raises
-from vit_helpers.checks.engine import Case, Exercise, Given, fixed
-from vit_helpers.checks.report import Function, reject_if, short
+from vit_helpers.checks.engine.compare import bounded, expect_gradient
+from vit_helpers.checks.engine.contract import Raises
+from vit_helpers.checks.engine.exercise import (
+    Arguments,
+    Case,
+    Contract,
+    Exercise,
+    Outcome,
+    Wording,
+    fixed,
+)
+from vit_helpers.checks.engine.report import Function, reject_if, short
 from vit_helpers.checks.vit_counts import COUNTED, VIT_PARAMETERS
 from vit_helpers.checks.vit_model import VIT
 from vit_helpers.parity import perturb
@@ -91,10 +99,12 @@ def six_shapes(answer: Function, *sizes: int) -> dict[str, Shape]:
 SHAPES = Exercise(
     name="shapes",
     reference=shapes,
-    observe=six_shapes,
-    when=lambda *sizes: f"for B, C, H, W, P, D, K = {', '.join(map(str, sizes))}",
-    says="{part} {when}: gives {got}; {words}",
-    unknown=lambda got, right, *sizes: "count again" if len(got) == len(right) else f"there are {len(right)} axes here",
+    outcome=Outcome(observe=six_shapes),
+    wording=Wording(
+        when=lambda *sizes: f"for B, C, H, W, P, D, K = {', '.join(map(str, sizes))}",
+        says="{part} {when}: gives {got}; {message}",
+        unknown=lambda got, right, *sizes: "count again" if len(got) == len(right) else f"there are {len(right)} axes here",
+    ),
     ideas={  # all numbers of a line differ, so that no axis is right by chance
         "all six stages of one batch": [fixed(2, 3, 32, 48, 8, 20, 5)],
         "other sizes: gray, square, a single patch, ViT-S/16": [
@@ -132,7 +142,7 @@ SHAPES = Exercise(
         "the head reads only the class token, not every token": at("5", lambda s, _: (s.B, s.T, s.K)),
         "the head turns D numbers into K": at("5", lambda s, _: (s.B, s.D)),
     }
-    | {words: partial(shapes, count=wrong) for words, wrong in COUNTED.items()},
+    | {message: partial(shapes, count=wrong) for message, wrong in COUNTED.items()},
 )  # fmt: skip
 check_shapes = SHAPES.check
 
@@ -151,7 +161,7 @@ def read(z: Tensor, norm: Function, head: Function, pool: str) -> Tensor:
 def tokens(pool: str, B: int, T: int, D: int, K: int, dtype: torch.dtype = torch.float32) -> Case:
     """Tokens, a norm and a head in which no number is 0 or 1."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         norm, head = nn.LayerNorm(D, eps=1e-6), nn.Linear(D, K)
         perturb(norm, std=1)
         return 2 * torch.randn(B, T, D, dtype=dtype) + 0.5, norm.to(dtype), head.to(dtype), pool
@@ -176,29 +186,27 @@ def every_gradient(exercise: Exercise, answer: Function) -> None:
 def other_pools(exercise: Exercise, answer: Function) -> None:
     """Raise Mistake unless another pool raises ValueError."""
 
-    def words(got: str, z: Tensor, norm: nn.Module, head: nn.Module, pool: str) -> str:
-        given = f"returns an error for pool={pool!r}; write raise instead of return"
-        return (
-            given
-            if "Error" in got
-            else f"accepts pool={pool!r}; raise ValueError for anything but cls and avg"
-        )
+    def message(got: str, z: Tensor, norm: nn.Module, head: nn.Module, pool: str) -> str:
+        if "Error" in got:
+            return f"returns an error for pool={pool!r}; write raise instead of return"
+        return f"accepts pool={pool!r}; raise ValueError for anything but cls and avg"
 
-    Raises(
-        [tokens(p, 2, 5, 8, 3).draw() for p in ("max", "CLS", "", "class", "average", " cls")],
-        words,
-    )(exercise, answer)
+    unknown = ("max", "CLS", "", "class", "average", " cls")
+    raises = Raises([tokens(pool, 2, 5, 8, 3).draw() for pool in unknown], message)
+    raises(exercise, answer)
 
 
 READ_OUT = Exercise(
     name="read_out",
     reference=read,
-    observe=lambda answer, *given: {"": answer(*given)},
-    batch=3,
-    model="norm or the head",
-    when=lambda z, norm, head, pool: f'for pool="{pool}" and tokens {tuple(z.shape)}',
-    says="{when}: {words}",
-    unknown="the shape is right, but the numbers are not head(norm(z)) of what the head should read",
+    outcome=Outcome(observe=lambda answer, *args: {"": answer(*args)}),
+    wording=Wording(
+        model="norm or the head",
+        when=lambda z, norm, head, pool: f'for pool="{pool}" and tokens {tuple(z.shape)}',
+        says="{when}: {message}",
+        unknown="the shape is right, but the numbers are not head(norm(z)) of what the head should read",
+    ),
+    contract=Contract(batch=3),
     ideas={
         "the normalized class token through the head, equation 4": sized("cls"),
         "the mean of the normalized patches, without the class token": sized("avg"),
@@ -246,4 +254,3 @@ check_read_out = READ_OUT.check
 
 FIX = VIT.renamed("fix", list(VIT.ideas))
 check_vit_parameters, check_vit, check_fix = VIT_PARAMETERS.check, VIT.check, FIX.check
-check_mend = check_fix  # its name in version 0.1

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.engine import Exercise, fixed
+from vit_helpers.checks.engine.exercise import Exercise, Outcome, Wording, fixed
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.patches import NUM_PATCHES
-from vit_helpers.checks.report import Function
 
 GRID = "the number of patches is N = (H / P) * (W / P), rows times columns of the grid: "
 COUNTED = {
-    GRID + words: wrong
-    for words, wrong in NUM_PATCHES.mistakes.items()
-    if "class token" not in words
+    GRID + message: wrong
+    for message, wrong in NUM_PATCHES.mistakes.items()
+    if "class token" not in message
 }
 
 
@@ -90,12 +90,14 @@ HEAD = "the head reads only the class token, so it has D * K, whatever the numbe
 VIT_PARAMETERS = Exercise(
     name="vit_parameters",
     reference=total,
-    observe=one_number,
-    whole=True,
-    says="gives {got:,} for image {0}, patch {1}, C {2}, D {3}, L {4}, K {5}; it should give {right:,}: {words}",
-    when=lambda *sizes: f"for {', '.join(map(str, sizes))}",
-    depends="all six numbers",
-    unknown=by_parts,
+    outcome=Outcome(observe=one_number),
+    wording=Wording(
+        in_every_case=True,
+        says="gives {got:,} for image {0}, patch {1}, C {2}, D {3}, L {4}, K {5}; it should give {right:,}: {message}",
+        when=lambda *sizes: f"for {', '.join(map(str, sizes))}",
+        depends="all six numbers",
+        unknown=by_parts,
+    ),
     ideas={
         "a small ViT": [fixed(32, 4, 3, 40, 3, 10)],
         "another number of channels, a single patch, a single block": [fixed(12, 3, 1, 24, 5, 7), fixed(6, 6, 2, 10, 1, 3)],
@@ -143,8 +145,8 @@ VIT_PARAMETERS = Exercise(
         "the MLP is missing: 8 D * D + 5 D for each block": missing("MLP"),
     }
     | {
-        words: lambda *s, wrong=wrong: total(*s) + (wrong(s[0], s[0], s[1]) - (s[0] // s[1]) ** 2) * s[3]
-        for words, wrong in COUNTED.items()
-        if "square images" not in words and "one row" not in words
+        message: lambda *s, wrong=wrong: total(*s) + (wrong(s[0], s[0], s[1]) - (s[0] // s[1]) ** 2) * s[3]
+        for message, wrong in COUNTED.items()
+        if "square images" not in message and "one row" not in message
     },
 )  # fmt: skip

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_helpers.checks.block import WAYS, right_way
+from vit_helpers.checks.engine.modules import Class
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.feed_forward import MLPS, mlp
-from vit_helpers.checks.modules import Class
-from vit_helpers.checks.report import Function
 from vit_helpers.encoder import Block
 from vit_helpers.patches import patchify
 from vit_helpers.vit import ViT, ViTConfig
@@ -81,8 +81,8 @@ PASSES: dict[str, dict[str, Function]] = {  # message: a wrong stage of the pass
     "block": {
         "adds a residual connection around a block, but the block has its own inside": lambda b, x: x + b(x),
     }
-    | {words: partial(through, way=way) for words, way in WAYS.items() if re.search(ALSO_HERE, words)}
-    | {f"the MLP: {words}": partial(through, dense=wrong) for words, wrong in MLPS.items() if re.search(ALSO_HERE, words)},
+    | {message: partial(through, way=way) for message, way in WAYS.items() if re.search(ALSO_HERE, message)}
+    | {f"the MLP: {message}": partial(through, dense=wrong) for message, wrong in MLPS.items() if re.search(ALSO_HERE, message)},
     "embed": {
         "the positions are never added": lambda x, c, p: torch.cat([c, x], dim=1),
         "the positions are added twice, because TokenEmbed adds them already": lambda x, c, p: put_together(x, c, 2 * p),
@@ -190,7 +190,7 @@ def told_by_parts(
     side, P, C, K, D, L, _ = sizes
     N = (side // P) ** 2
     letters = SimpleNamespace(N=N, T=N + 1, K=K, D=D, L=L, long=C * P * P)
-    known = {words: Counter(change(letters)) for words, change in PARTS.items()}
-    near = [words for words, change in known.items() if (-change, +change) == (lacks, more)]
-    near += [words for words, change in known.items() if lacks and -change == lacks]
+    known = {message: Counter(change(letters)) for message, change in PARTS.items()}
+    near = [message for message, change in known.items() if (-change, +change) == (lacks, more)]
+    near += [message for message, change in known.items() if lacks and -change == lacks]
     return near[0] if near else ""

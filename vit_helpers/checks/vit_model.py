@@ -9,10 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import NO_GRADIENT, expect_anywhere, expect_digits, gradients, same
-from vit_helpers.checks.modules import ModuleExercise, Sizes, apart, build, made, output
-from vit_helpers.checks.report import Function, Mistake, first_line, reject_if
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.compare import (
+    NO_GRADIENT,
+    expect_anywhere,
+    expect_digits,
+    gradients,
+    same,
+)
+from vit_helpers.checks.engine.modules import ModuleExercise, Sizes, apart, build, made, output
+from vit_helpers.checks.engine.report import Function, Mistake, first_line, reject_if
+from vit_helpers.checks.engine.traces import ask
 from vit_helpers.checks.vit_mistakes import PASSES, Right, passed, told_by_parts, with_stage
 
 # image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads; every shape among them is its own
@@ -117,10 +123,10 @@ def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
             word in str(error)
             for word in ("Sizes of tensors", "size of tensor", "expand", "must match")
         )
-        words = f"raises an error about sizes for a batch of {B}: {first_line(error).rstrip('.')}. The class token is one "
+        message = f"raises an error about sizes for a batch of {B}: {first_line(error).rstrip('.')}. The class token is one "
         reject_if(
             sized,
-            words
+            message
             + "vector (1, 1, D), expanded in forward to the batch size; the positions are (1, T, D)",
         )
         raise
@@ -199,11 +205,11 @@ def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
         if close(got, wanted[-1]):
             return one
     for stage, wrongs in PASSES.items():
-        for words, wrong in wrongs.items():
+        for message, wrong in wrongs.items():
             for one, numbers in zip(each_eps(right), wanted, strict=True):
                 if not same(got, guess := passed(one, images, **{stage: wrong}), atol=0.1):
                     break  # another eps moves no logit that far
-                reject_if(not close(guess, numbers) and close(got, guess), words)
+                reject_if(not close(guess, numbers) and close(got, guess), message)
     if images.dtype == torch.float64 and same(got, wanted[0], atol=1e-3):
         if torch.equal(got, got.float().double()):
             expect_digits(got, wanted[0])
@@ -336,9 +342,9 @@ VIT = ModuleExercise(
     mistakes={},
     structures={},
     stages={
-        words: with_stage(stage, wrong)
+        message: with_stage(stage, wrong)
         for stage, wrongs in PASSES.items()
-        for words, wrong in wrongs.items()
+        for message, wrong in wrongs.items()
     },
     cases=[(sizes, (3, sizes[2], sizes[0], sizes[0])) for sizes in SIZES],
     count="",

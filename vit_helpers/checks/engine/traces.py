@@ -11,8 +11,8 @@ import torch
 from numpy.random.mtrand import get_bit_generator, set_bit_generator
 from torch import nn
 
-from vit_helpers.checks.compare import CHANGED, bounded, copy_of, unchanged
-from vit_helpers.checks.report import Function, reject_if
+from vit_helpers.checks.engine.compare import CHANGED, bounded, copy_of, unchanged
+from vit_helpers.checks.engine.report import Function, reject_if
 
 SEEDS = count(
     496_8128
@@ -90,14 +90,14 @@ def restored() -> Iterator[Any]:
             torch.set_grad_enabled(grad)
 
 
-def ask(answer: Function, *given: Any, changes: tuple[int, ...] = (), model: str = "model") -> Any:
+def ask(answer: Function, *args: Any, changes: tuple[int, ...] = (), model: str = "model") -> Any:
     """What an answer returns for copies of its arguments; Mistake if it leaves a trace.
 
     changes: the places of arguments that may change; model: what a module among them is called in messages
     """
     copies, models = (
-        [copy_of(x) for x in given],
-        [state_of(x) if isinstance(x, nn.Module) else {} for x in given],
+        [copy_of(x) for x in args],
+        [state_of(x) if isinstance(x, nn.Module) else {} for x in args],
     )
     with restored() as python_state:
         seed = torch.initial_seed()  # torch's seed stays when numbers are drawn
@@ -109,12 +109,12 @@ def ask(answer: Function, *given: Any, changes: tuple[int, ...] = (), model: str
             torch.initial_seed() != seed or random.getstate() != python_state or not in_step(),
             SEEDED,
         )
-    for place, (mine, kept, state) in enumerate(zip(copies, given, models, strict=True)):
+    for place, (mine, kept, state) in enumerate(zip(copies, args, models, strict=True)):
         if place in changes:
             continue
         if isinstance(kept, nn.Module):
-            for (words, now), old in zip(state_of(kept).items(), state.values(), strict=True):
-                reject_if(not unchanged(now, old), words.format(model=model))
+            for (message, now), old in zip(state_of(kept).items(), state.values(), strict=True):
+                reject_if(not unchanged(now, old), message.format(model=model))
         else:
             reject_if(not unchanged(mine, kept), CHANGED)
     return got

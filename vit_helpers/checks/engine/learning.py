@@ -13,9 +13,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.report import Function, Mistake, reject_if, short
-from vit_helpers.checks.traces import GRAD_OFF, SEEDED
+from vit_helpers.checks.engine.exercise import Arguments, Case
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.engine.traces import GRAD_OFF, SEEDED
 
 # Small problems
 
@@ -43,9 +43,9 @@ def leave_gradients(model: nn.Module) -> None:
         p.grad = torch.linspace(-1, 2 + i, p.numel()).view_as(p)
 
 
-def result(answer: Function, *given: Any) -> dict[str, Any]:
+def result(answer: Function, *args: Any) -> dict[str, Any]:
     """What is compared where things are looked at, not learned: the result alone, without gradients and float64."""
-    return {"": answer(*given)}
+    return {"": answer(*args)}
 
 
 def has_statistics(model: nn.Module) -> bool:
@@ -83,7 +83,7 @@ def problem(
 ) -> Case:  # fmt: skip
     """A model, batches and the name of an optimizer; `look`: what is compared, `old`: whether gradients are left over."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         start = model(K).train(training)
         if old:
             leave_gradients(start)
@@ -119,8 +119,8 @@ def as_number(got: Any, when: str, kind: str = "a number") -> float:
 def as_list(got: Any, when: str, kind: str, most: int = 1000) -> list[Any]:
     """What an answer gave in a row, as a list; Mistake when it is no row, cut off where it never ends."""
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
-    words = f"gives {short(got)} {when}; it should give {kind}"
-    reject_if(isinstance(got, (str, dict)) or not isinstance(got, Iterable), words)
+    message = f"gives {short(got)} {when}; it should give {kind}"
+    reject_if(isinstance(got, (str, dict)) or not isinstance(got, Iterable), message)
     reject_if(getattr(got, "ndim", 1) == 0, f"gives one number {when}; it should give {kind}")
     return list(islice(got, most))
 
@@ -216,7 +216,7 @@ def out_of_order(events: list[str], n: int, moved: bool) -> str | None:
         f"calls backward() {count['backward']} time(s) for {n} batches; call it once for each": count["backward"] != n,
         EARLY: "step" in events and "step" in events[: (*events, "backward").index("backward")],
     }  # fmt: skip
-    return next((words for words, wrong in found.items() if wrong), None)
+    return next((message for message, wrong in found.items() if wrong), None)
 
 
 def flat(model: nn.Module) -> Tensor:
@@ -262,14 +262,14 @@ def learn(
     seen, settings = watch(model, used), settings_of(used)
     with told_apart(seen):
         losses = walk(answer, model, batches, used, max_norm)
-    words = "changes the optimizer's settings, such as its learning rate; leave them as they are"
-    reject_if(settings_of(used) != settings, words)
+    message = "changes the optimizer's settings, such as its learning rate; leave them as they are"
+    reject_if(settings_of(used) != settings, message)
     reject_if(
         not all(p.requires_grad for p in model.parameters()),
         "leaves weights that cannot learn: requires_grad is off",
     )
-    words = "adds up losses with their graphs, which keeps those of all batches in memory; add loss.item()"
-    reject_if(seen.graphs > 1, words)
+    message = "adds up losses with their graphs, which keeps those of all batches in memory; add loss.item()"
+    reject_if(seen.graphs > 1, message)
     return model, losses, seen
 
 
@@ -294,8 +294,8 @@ def observe(
         )
     if "weights" in look and seen.events != ["forward", "backward", "step"] * n:
         asked, _, _ = learn(walk, right, start, batches, optimizer, max_norm)
-        words = out_of_order(seen.events, n, moved=not near(flat(model), flat(start)))
-        reject_if(words and not near(flat(model), flat(asked)), words)
+        message = out_of_order(seen.events, n, moved=not near(flat(model), flat(start)))
+        reject_if(message and not near(flat(model), flat(asked)), message)
     left = length_of([p.grad for p in model.parameters()])
     reject_if(0 < left < 1.001 * max_norm < seen.length, AFTER)
     parts = {"weights": flat(model), "loss": torch.tensor(losses, dtype=torch.float32)}
@@ -305,14 +305,6 @@ def observe(
 def near(got: Tensor, right: Tensor) -> bool:
     """Whether numbers are equal to five digits."""
     return torch.allclose(got, right, rtol=1e-5, atol=1e-5)
-
-
-class FiveDigits(Exercise):
-    """An exercise whose tensors are right when they are right to five digits."""
-
-    def right(self, got: Tensor, wanted: Tensor) -> bool:
-        """Whether one part of a result is right."""
-        return near(got, wanted)
 
 
 def first_wrong(got: Tensor, right: Tensor) -> int:
@@ -328,7 +320,7 @@ def rounded(got: Tensor, right: Tensor) -> bool:
     )
 
 
-def rounding(got: float, right: float, *given: Any) -> str | None:
+def rounding(got: float, right: float, *args: Any) -> str | None:
     """What is odd about a number with few digits."""
     return (
         "return the number without rounding it"

@@ -41,8 +41,8 @@ def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any],
     ideas: pairs (what is right, a function that tries the answer and raises `Mistake` when it is not)
     """
     if not callable(answer):
-        words = f"got {short(answer)}; pass the function or class itself, without parentheses after its name"
-        return report("x", name, words)
+        message = f"got {short(answer)}; pass the function or class itself, without parentheses after its name"
+        return report("x", name, message)
     dtype = torch.get_default_dtype()
     gpus = (
         [torch.cuda.current_device()] if torch.cuda.is_available() else []
@@ -94,9 +94,9 @@ def try_idea(name: str, answer: Any, right: str, idea: Callable[[Any], None]) ->
     return report("v", name, right)
 
 
-def report(sign: str, name: str, words: str) -> bool:
+def report(sign: str, name: str, message: str) -> bool:
     """Print one line; True for a right answer."""
-    print(f"[{sign}] {name}: {words}")
+    print(f"[{sign}] {name}: {message}")
     results.append(sign)
     return sign == "v"
 
@@ -111,8 +111,8 @@ def first_line(error: BaseException) -> str:
 
 def raised(error: BaseException) -> str:
     """An error in one line, with advice where there is some."""
-    words = f"raises {type(error).__name__}: {first_line(error)}".removesuffix(": ")
-    return words + "".join(f" ({hint})" for fragment, hint in HINTS.items() if fragment in words)
+    message = f"raises {type(error).__name__}: {first_line(error)}".removesuffix(": ")
+    return message + "".join(f" ({hint})" for fragment, hint in HINTS.items() if fragment in message)
 
 
 def short(value: Any) -> str:
@@ -132,10 +132,10 @@ def short(value: Any) -> str:
 
 def variants(function: Function, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Function]:
     """A wrong answer for each message: the right one with other parameters."""
-    return {words: partial(function, **changes) for words, changes in table.items()}
+    return {message: partial(function, **changes) for message, changes in table.items()}
 
 
-def reject_if(condition: Any, words: str | None) -> None:
+def reject_if(condition: Any, message: str | None) -> None:
     """Raise `Mistake` with these words when the condition holds."""
     if condition:
-        raise Mistake(words)
+        raise Mistake(message)

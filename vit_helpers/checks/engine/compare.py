@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.report import Function, Mistake, raised, reject_if, short
+from vit_helpers.checks.engine.report import Function, Mistake, raised, reject_if, short
 
 ROUNDED = "loses digits: the input is float64, but something inside is float32. Is there a .float() or a new torch.tensor(...)?"
 KEPT = "gives the same result for another input: was the first one kept? Compute it again in every call"
@@ -48,14 +48,6 @@ def same(got: Tensor | None, wanted: Tensor | None, atol: float | None = None) -
 def expect_digits(got: Tensor, wanted: Tensor) -> None:
     """Raise Mistake when float64 numbers are right to the digits of float32 only."""
     reject_if(same(got.float(), wanted.float()) and not same(got, wanted), ROUNDED)
-
-
-def differ(got: Tensor, wanted: Tensor) -> bool:
-    """Whether two tensors contain different numbers; a Mistake of its own when only float64's digits are lost."""
-    if same(got, wanted):
-        return False
-    expect_digits(got, wanted)
-    return True
 
 
 def equal(one: Any, two: Any) -> bool:
@@ -130,12 +122,12 @@ def accelerators() -> list[torch.device]:
     return [device] if device else []
 
 
-def expect_anywhere(answer: Function, right: Function, *given: Any) -> None:
+def expect_anywhere(answer: Function, right: Function, *args: Any) -> None:
     """Raise Mistake unless an answer works on an accelerator, where there is one on which the right answer works."""
     way_out = "Create new tensors on the input's device, as in torch.zeros(..., device=x.device), without .cpu()"
     for device in accelerators():
         try:
-            moved = [x.detach().to(device) if isinstance(x, Tensor) else x for x in given]
+            moved = [x.detach().to(device) if isinstance(x, Tensor) else x for x in args]
             to(right, device)(*moved)
         except Exception:  # torch lacks something there
             continue
@@ -144,10 +136,10 @@ def expect_anywhere(answer: Function, right: Function, *given: Any) -> None:
         except NotImplementedError:
             continue
         except Exception as error:
-            words = (
+            message = (
                 f"right on the CPU, but for tensors on {device.type} it {raised(error)}. {way_out}"
             )
-            raise Mistake(words) from error
+            raise Mistake(message) from error
         places = {x.device.type for x in (got if isinstance(got, (tuple, list)) else [got])} - {
             device.type
         }

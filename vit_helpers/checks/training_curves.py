@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from vit_helpers.checks.engine.report import report, short
 from vit_helpers.checks.mysteries import FAULTS, RUNS
-from vit_helpers.checks.report import report, short
 
 SPEAKS = {  # a fault: what its curves would show, and what the runs with another fault show instead
     "labels shuffled": (

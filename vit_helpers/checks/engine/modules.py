@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import (
+from vit_helpers.checks.engine.compare import (
     NO_GRADIENT,
     expect_anew,
     expect_anywhere,
@@ -19,8 +19,8 @@ from vit_helpers.checks.compare import (
     gradients,
     same,
 )
-from vit_helpers.checks.report import Function, Mistake, reject_if, run_check, short
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, run_check, short
+from vit_helpers.checks.engine.traces import ask
 
 Sizes = tuple[int, ...]
 Reading = tuple[Tensor, ...]  # a learner's parameters in the order in which `function` takes them
@@ -105,7 +105,7 @@ class ModuleExercise:
 
     def wrong_answers(self) -> dict[str, Class]:
         """Every whole wrong answer of the table by its message."""
-        return {words: self.wrong_class(wrong) for words, wrong in self.mistakes.items()} | dict(
+        return {message: self.wrong_class(wrong) for message, wrong in self.mistakes.items()} | dict(
             self.stages
         )
 
@@ -200,11 +200,11 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
     )
     if count != wanted:
         known = (
-            words for words, theirs in exercise.structures.items() if sum(theirs(*sizes)) == count
+            message for message, theirs in exercise.structures.items() if sum(theirs(*sizes)) == count
         )
-        words = next(known, exercise.advice)
+        message = next(known, exercise.advice)
         raise Mistake(
-            f"has {count} parameters for D = {sizes[0]}, but should have {exercise.count} = {wanted}: {words}"
+            f"has {count} parameters for D = {sizes[0]}, but should have {exercise.count} = {wanted}: {message}"
         )
     reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
 
@@ -243,9 +243,9 @@ def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Si
     for reading, right in gives(exercise.function):
         if same(got, right, atol):
             return reading
-    for words, wrong in exercise.mistakes.items():
+    for message, wrong in exercise.mistakes.items():
         with suppress(RuntimeError, IndexError):  # some need other lengths
-            reject_if(any(same(got, theirs, atol) for _, theirs in gives(wrong)), words)
+            reject_if(any(same(got, theirs, atol) for _, theirs in gives(wrong)), message)
     for _, right in gives(exercise.function):
         expect_digits(got, right)
     raise Mistake(exercise.unknown)
