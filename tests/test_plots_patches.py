@@ -8,6 +8,7 @@ import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from PIL import Image, ImageChops, ImageSequence, ImageStat
 
 from tools.pictures import save_animation
@@ -74,8 +75,9 @@ def test_a_reshape_keeps_the_order_and_texts_are_whole(size, P):
     said = [text.get_text() for text in fig.axes[0].texts]
     assert sum(text == "5" for text in said) == 4  # the pixel that is followed, once in each stage
     assert [f"5 at {stage.index_of(5)}" in said for stage in stages(size, P)] == [True] * 4
-    frames = [cell for cell in fig.axes[0].patches if to_hex(cell.get_edgecolor()) == style.TEXT]
-    assert len(frames) == 4
+    cells = [patch for patch in fig.axes[0].patches if isinstance(patch, Rectangle)]
+    assert len([cell for cell in cells if to_hex(cell.get_edgecolor()) == style.TEXT]) == 4
+    assert len([p for p in fig.axes[0].patches if isinstance(p, FancyArrowPatch)]) == 3
 
 
 def test_what_cannot_be_drawn_is_said():

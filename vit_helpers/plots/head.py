@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.attention import (
+from vit_helpers.plots.canvas import (
     COLUMNS,
     ROLES,
     arrow,

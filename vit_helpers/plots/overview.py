@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from math import exp
 from typing import Any
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Polygon, Rectangle
+from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
 
 from vit_helpers.plots import style
+from vit_helpers.plots.canvas import arrow
 
 WIDTH, HEIGHT = 900, 460  # in hundredths of an inch, the unit of every length below
 SIZE = 11  # points
@@ -167,14 +167,8 @@ class _Canvas:
         self.ax.plot(
             *zip(*points[:-1], strict=True), color=color, linewidth=width, zorder=2, gid=part
         )
-        ends = {
-            "arrowstyle": "-|>",
-            "mutation_scale": 9 + 2 * width,
-            "shrinkA": 0,
-            "shrinkB": 0,
-            "linewidth": width,
-        }
-        self.add(part, FancyArrowPatch(last, end, color=color, zorder=2, **ends))
+        options = {"mutation_scale": 9 + 2 * width, "linewidth": width, "zorder": 2}
+        arrow(self.ax, last, end, color=color, gid=part, **options)
 
     def box(self, part: str, x: float, y: float, width: float, height: float, words: str) -> None:
         """A rounded box with a text: a layer of the network."""
@@ -227,7 +221,7 @@ def draw_overview(here: str | None = None) -> Figure:
     """
     if here is not None and here not in PARTS:
         raise ValueError(f"here is {here!r}; allowed are {', '.join(map(repr, PARTS))} and None")
-    fig = plt.figure(figsize=(WIDTH / 100, HEIGHT / 100), facecolor="white")
+    fig = style.blank_figure(WIDTH / 100, HEIGHT / 100)
     ax = fig.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
     ax.set_axis_off()
@@ -278,8 +272,8 @@ def draw_layers(canvas: _Canvas) -> None:
     """What the tables above list: boxes, arrows, names and shapes."""
     for box in BOXES:
         canvas.box(*box)
-    for arrow in ARROWS:
-        canvas.path(*arrow)
+    for part, *points in ARROWS:
+        canvas.path(part, *points)
     for name in NAMES:
         canvas.text(*name)
 

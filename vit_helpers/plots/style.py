@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
@@ -51,12 +52,24 @@ PHOTO = 20_000  # colors; a figure with more of them shows photos and is stored 
 TEXT_SIZE = 12  # points; as large as the page's prose
 
 
-def new_figure(width: float = 9.0, height: float = 3.0, **layout: Any) -> tuple[Figure, Any]:
-    """A figure and its axes: 9 inches, shown at 100 dots an inch, fill a page that is 900 pixels wide.
+def blank_figure(width: float = 9.0, height: float = 3.0, **options: Any) -> Figure:
+    """Make a white figure without axes, of which pyplot knows nothing, so that nobody must close it.
 
-    layout: as for `matplotlib.pyplot.subplots`
+    width, height: inches; 9 inches, shown at 100 dots an inch, fill a page of 900 pixels
+    options      : as for `matplotlib.figure.Figure`
     """
-    return plt.subplots(figsize=(width, height), layout="constrained", facecolor="white", **layout)
+    fig = Figure(figsize=(width, height), facecolor="white", **options)
+    FigureCanvasAgg(fig)
+    return fig
+
+
+def new_figure(width: float = 9.0, height: float = 3.0, **layout: Any) -> tuple[Figure, Any]:
+    """Make a `blank_figure` and its axes.
+
+    layout: as for matplotlib's `Figure.subplots`
+    """
+    fig = blank_figure(width, height, layout="constrained")
+    return fig, fig.subplots(**layout)
 
 
 def new_axes(ax: Axes | None, width: float = 9.0, height: float = 3.0) -> Axes:
