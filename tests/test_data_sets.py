@@ -21,9 +21,9 @@ from torchvision.transforms.functional import pil_to_tensor
 from vit_helpers.data import downloads, load, random_affine, subset
 from vit_helpers.data.augment import mixup
 from vit_helpers.data.downloads import DownloadError
-from vit_helpers.data.folders import draw_splits, find_images, folder
+from vit_helpers.data.folders import find_images, folder
 from vit_helpers.data.images import open_picture, to_rgb
-from vit_helpers.data.reading import read_splits
+from vit_helpers.data.reading import make_splits, read_pixels
 from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
 from vit_helpers.data.stream import Stream
 
@@ -53,7 +53,7 @@ def test_unknown_names_and_options_are_told_what_is_known():
         load("digits", image_size=9)
     with pytest.raises(
         TypeError,
-        match="folder has no option size; its options: path, image_size, split, skip_broken, cache",
+        match="folder has no option size; its options: image_size, split, skip_broken, cache",
     ):
         load("folder:/nowhere", size=9)
 
@@ -274,9 +274,7 @@ def test_any_mode_and_size_is_read_as_the_middle_of_an_rgb_square(tmp_path):
         picture(path / "b" / f"{mode}.{'jpg' if mode == 'CMYK' else 'png'}", white, (12, 12), mode)
     picture(path / "c" / "black.png", (0, 0, 0))
     names, found = find_images(path)
-    (data,) = read_splits(
-        [draw_splits(found | {"test": [], "validation": []}, "hash")[0]["train"]], 10
-    )
+    data, _, _ = make_splits(*read_pixels(found, 10))
     every, labels = data.images, data.labels
     assert names == ("a", "b", "c") and len(labels) == 8
     red = torch.tensor([1.0, 0, 0]).view(3, 1, 1).expand(3, 10, 10)
@@ -423,11 +421,8 @@ def test_a_photo_that_says_it_lies_on_its_side_is_turned(tmp_path):
         (tmp_path / "x" / name).mkdir(parents=True)
         for i in range(4):
             Image.fromarray(array).save(tmp_path / "x" / name / f"{i}.jpg", exif=exif)
-    with pytest.warns(UserWarning, match="4 images are copies of images in other classes"):
-        _, found = find_images(tmp_path / "x")
-        (train,) = read_splits(
-            [draw_splits(found | {"test": [], "validation": []}, "hash")[0]["train"]], 20
-        )
+    _, found = find_images(tmp_path / "x")
+    train, _, _ = make_splits(*read_pixels(found, 20))
     image = train.images[0]
     assert image[:, :, 12:].mean() > 0.9 and image[:, :, :8].mean() < 0.1
 
