@@ -120,7 +120,7 @@ def compare(
     a: Sequence[float], b: Sequence[float],
     mean: Function = lambda a, b, d: fmean(d), error: Function = lambda a, b, d: error_of(d),
     larger: Function = lambda mean, error, n: abs(mean) > 2 * error,
-) -> Arguments:  # fmt: skip
+) -> Arguments:
     """The right answer; a wrong one with another rule for a part. d: the differences of b and a, seed by seed."""
     d = [y - x for x, y in zip(a, b, strict=True)]
     return mean(a, b, d), error(a, b, d), larger(fmean(d), error_of(d), len(d))
@@ -189,7 +189,7 @@ JUDGED = [
 STEADY = [([0.5, 0.75], [0.625, 0.875]), ([0.5, 0.75], [0.5, 0.75])]
 
 
-def observe_part(answer: Function, baseline: list[Any], changed: list[Any], look: str) -> Settings:
+def observe_part(answer: Function, baseline: list[Any], changed: list[Any], name: str) -> Settings:
     """One of the three results of an answer; Mistake unless they are two numbers and a boolean."""
     when, copies = f"for {baseline} and {changed}", ([*baseline], [*changed])
     try:
@@ -220,15 +220,15 @@ def observe_part(answer: Function, baseline: list[Any], changed: list[Any], look
         "error": as_number(error, when),
         "larger": bool(truth),
     }
-    return {look: parts[look]}
+    return {name: parts[name]}
 
 
 def compare_says(
-    part: str, got: Any, right: Any, message: str, a: list[Any], b: list[Any], look: str
+    part: str, got: Any, right: Any, message: str, a: list[Any], b: list[Any], name: str
 ) -> str:
     """The message about one of the three."""
-    if look != "larger":
-        return f"the {look} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {message}"
+    if name != "larger":
+        return f"the {name} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {message}"
     mean, error, _ = compare(a, b)
     return f"a difference of {mean:+.3f} with an error of {error:.3f} counts as {'larger' if got else 'not larger'}: {message}"
 
@@ -238,7 +238,7 @@ COMPARE = Exercise(
     reference=compare,
     outcome=Outcome(observe=observe_part, rtol=1e-4),
     wording=Wording(
-        when=lambda a, b, look: f"for {a} and {b}",
+        when=lambda a, b, name: f"for {a} and {b}",
         says=compare_says,
         unknown={
             "difference": "subtract the baseline from the change, seed by seed, and take the mean",

@@ -223,7 +223,7 @@ def right_halving(candidates: list[Any], score: Function, epochs: int) -> dict[s
     return candidates[0]
 
 
-def played(answer: Function, candidates: list[Any], epochs: int, look: str) -> dict[str, Any]:
+def played(answer: Function, candidates: list[Any], epochs: int, part: str) -> dict[str, Any]:
     """The calls of the first round, the calls of all rounds, or the candidate that is left."""
     copies, trainer = copy_of(candidates), Trainer()
     got = answer(copies, trainer, epochs)
@@ -234,20 +234,20 @@ def played(answer: Function, candidates: list[Any], epochs: int, look: str) -> d
         not trainer.calls and len(candidates) > 1,
         f"{never}, and {nothing}" if got is None else never,
     )
-    if look == "first":
-        return {look: sorted(call for call in trainer.calls if call[0] == trainer.calls[0][0])}
-    if look == "rounds":
-        return {look: sorted(trainer.calls)}
+    if part == "first":
+        return {part: sorted(call for call in trainer.calls if call[0] == trainer.calls[0][0])}
+    if part == "rounds":
+        return {part: sorted(trainer.calls)}
     reject_if(got is None, nothing)
     many = ", not a list" if isinstance(got, (list, tuple)) else ""
     reject_if(
         not isinstance(got, dict), f"gives {short(got)}; it should give the candidate itself{many}"
     )
-    return {look: got.get("name")}
+    return {part: got.get("name")}
 
 
 def first_round(
-    got: list[Any], right: list[Any], candidates: list[Any], epochs: int, look: str
+    got: list[Any], right: list[Any], candidates: list[Any], epochs: int, part: str
 ) -> str:
     """What is wrong with the calls of the first round."""
     n, began, lost = len(candidates), got[0][0], len(candidates) - len({*got})
@@ -290,13 +290,13 @@ CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
 ]
 
 
-def field(curves: Sequence[Arguments], epochs: int, look: str) -> Case:
+def field(curves: Sequence[Arguments], epochs: int, part: str) -> Case:
     """Candidates with these curves, the epochs of the first round, and what is looked at."""
     return Case(
         lambda: (
             [{"name": f"candidate {i}", "curve": curve} for i, curve in enumerate(curves)],
             epochs,
-            look,
+            part,
         )
     )
 

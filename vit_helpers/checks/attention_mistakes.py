@@ -20,7 +20,7 @@ def weigh(
     scale: Callable[[Tensor], float] = lambda q: q.shape[-1] ** -0.5,
     hide: Callable[..., Tensor] = hide,
     soft: Callable[..., Tensor] = lambda s: s.softmax(-1),
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Attention weights (..., T, T); a mistake is another product of q and k, another scale, masking or softmax."""
     return soft(hide(table(q, k, v) * scale(q), mask))
 

@@ -92,7 +92,7 @@ EPS = {
 def block(
     x: Tensor, *reading: Tensor, way: Function = right_way, eps: tuple[float, float] = (1e-6, 1e-6),
     attention: Function = multi_head, dense: Function = mlp,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The block for given parameters; a mistake is another order, another eps, wrong attention or a wrong MLP."""
     n, m = (
         partial(F.layer_norm, normalized_shape=x.shape[-1:], weight=w, bias=b, eps=each)

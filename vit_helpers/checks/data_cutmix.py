@@ -47,7 +47,7 @@ def cutmix(
     x: Tensor, y: Tensor, K: int, b: Tensor, p: Tensor,
     images: Function = cut, labels: Function = blend,
     area: Function = lambda x, b: box_mask(x, b).to(x.dtype).mean((1, 2, 3)),
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """A right cutmix; a wrong one with other images or labels, or another share of the area."""
     return images(x, b, p), labels(hot(y, K, x), 1 - area(x, b)[:, None], p)
 

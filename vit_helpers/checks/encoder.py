@@ -24,7 +24,7 @@ def normed(
     eps_of: Callable[[float], float] = lambda eps: eps,
     divide: Callable[..., Tensor] = lambda x, c, v, eps: c / (v + eps).sqrt(),
     affine: Callable[..., Tensor] = lambda y, w, b: y * w + b,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Layer norm; a mistake is another choice of axes, or another way to make y of x, x - mean, variance and eps."""
     axis = axes(x.ndim)
     c, v = (

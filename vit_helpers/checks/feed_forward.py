@@ -21,7 +21,7 @@ def identity(x: Tensor) -> Tensor:
 def mlp(
     x: Tensor, *layers: Tensor, act: Function = F.gelu, before: Function = identity, after: Function = identity,
     residual: int = 0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Linear, GELU, Linear; a mistake is another activation, or something before or after the layers."""
     w1, b1, w2, b2 = layers
     return after(F.linear(act(F.linear(before(x), w1, b1)), w2, b2)) + residual * x

@@ -68,7 +68,7 @@ def multi_head(
     weights: Function = weigh, values: Function = lambda w, q, k, v: w @ v,
     split: Function = lambda q: q, join: Function = lambda values: values.transpose(1, 2).flatten(2),
     project: Function = lambda x, values, weight, bias: values @ weight.T + bias,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Equations 5 to 8 in one line each; a mistake is another way to mix tokens, to split or join heads, or to project."""
     q, k, v = map(split, torch.einsum("btD,chdD->cbhtd", x, w) + b[:, None, :, None])
     return project(x, join(values(weights(q, k, v), q, k, v)), weight, bias)

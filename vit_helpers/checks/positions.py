@@ -147,7 +147,7 @@ def resized(
     size: Function = lambda new_grid: new_grid,
     options: Function = lambda method: method,
     back: Function = lambda y: y.flatten(2).mT,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Set the class token's position aside, resize the others, put it back; a mistake is another step in between.
 
     to: (1, N, D) -> an image (1, D, rows, cols); back: (1, D, rows', cols') -> (1, N', D)

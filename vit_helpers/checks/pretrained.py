@@ -78,7 +78,7 @@ def see(
     normalize: Function = lambda part, m, s: (part - m) / s,
     corner: Function = middle,
     scale: Function = lambda part, image: None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The right answer; a wrong one does something else with the part, where it begins, or in place of mean and std."""
     top, left = corner(image, side)
     part = image[:, top : top + side, left : left + side]
@@ -158,18 +158,18 @@ def with_zeros(model: ViT, K: int) -> nn.Module:
     return model
 
 
-def a_vit(K: int, look: str) -> Case:
+def a_vit(K: int, part: str) -> Case:
     """A trained ViT, the number of new classes, images, and what is looked at."""
 
     def draw() -> Arguments:
         model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=10))
         perturb(model, std=0.2)
-        return model.eval(), K, torch.randn(5, 1, 8, 8), look
+        return model.eval(), K, torch.randn(5, 1, 8, 8), part
 
     return Case(draw)
 
 
-def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> dict[str, Any]:
+def probed(answer: Function, start: ViT, K: int, images: Tensor, part: str) -> dict[str, Any]:
     """True for what is looked at; Mistake where the new model computes, starts or learns wrongly."""
     got = answer(copy.deepcopy(start), K)
     message = (
@@ -178,7 +178,7 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> d
     reject_if(got is None, message)
     reject_if(not isinstance(got, nn.Module), f"gives {short(got)}; it should give a model")
     reject_if(isinstance(got, nn.Linear), "gives the head alone; it should give the whole model")
-    if look == "features":
+    if part == "features":
         reject_if(
             not hasattr(got, "forward_features"),
             "gives another kind of model; keep the ViT and change its head",
@@ -188,9 +188,9 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> d
             not kept,
             "gives different features from before: was a new model created without the old weights?",
         )
-        return {look: True}
+        return {part: True}
     logits = got(images)
-    if look == "logits":
+    if part == "logits":
         reject_if(
             tuple(logits.shape) == (5, 10),
             f"still has the 10 classes of the old task; expected {K}",
@@ -207,7 +207,7 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> d
         reject_if(random, f"starts with a head of random numbers, but {message}")
     else:
         expect_head_alone(got, logits)
-    return {look: True}
+    return {part: True}
 
 
 def expect_head_alone(model: nn.Module, logits: Tensor) -> None:

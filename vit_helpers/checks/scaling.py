@@ -33,7 +33,7 @@ from vit_helpers.vit import ViTConfig
 def fit(
     config: ViTConfig, gibibytes: float, *,
     copies: float = 4, each: float = 0, unit: float = 2**30, count: Function = math.floor, fused: bool = True,
-) -> int:  # fmt: skip
+) -> int:
     """The images that fit; copies: numbers a parameter that are there once; each: those counted for every image."""
     needs = training_bytes(config, 1, fused=fused)
     if sum(training_bytes(config, 1).values()) > gibibytes * 2**30:

@@ -72,7 +72,7 @@ def changed(parts: Sequence[str], rule: Function) -> Function:
     return answer
 
 
-def counted(answer: Function, T: int, D: int, M: int, look: Sequence[str]) -> dict[str, float]:
+def counted(answer: Function, T: int, D: int, M: int, compared: Sequence[str]) -> dict[str, float]:
     """The numbers for some parts; Mistake unless the answer gives a dictionary of all five."""
     when, parts = f"for T = {T}, D = {D}, M = {M}", list(right_parts(T, D, M))
     got, wanted = answer(T, D, M), ", ".join(f'"{part}"' for part in parts)
@@ -86,10 +86,10 @@ def counted(answer: Function, T: int, D: int, M: int, look: Sequence[str]) -> di
         f"lacks {', '.join(missing)} (it also has: {extra or 'nothing else'}); the keys are {wanted}",
     )
     reject_if(extra, f"has {extra}, which is none of the five: {wanted}")
-    return {part: as_number(got[part], f'as "{part}" {when}') for part in look}
+    return {part: as_number(got[part], f'as "{part}" {when}') for part in compared}
 
 
-def odd_pairs(got: float, right: float, T: int, D: int, M: int, look: Sequence[str]) -> str | None:
+def odd_pairs(got: float, right: float, T: int, D: int, M: int, compared: Sequence[str]) -> str | None:
     """What is odd about a wrong number of scores or mixing."""
     found = {
         "every pair counts in both directions, and every token with itself: T * T": abs(2 * got - right) in (0, T * D),
@@ -97,7 +97,7 @@ def odd_pairs(got: float, right: float, T: int, D: int, M: int, look: Sequence[s
             got and max(got / right, right / got) in (3, 4, 6, 8, 12, 16),
         "softmax or the scale is counted, but only matrix products should be": (got - right) / (T * T) in (1, 2, 3, 4),
     }  # fmt: skip
-    return next((message for message, so in found.items() if so and look == PAIRS), None)
+    return next((message for message, so in found.items() if so and compared == PAIRS), None)
 
 
 BLOCK = Exercise(
@@ -105,7 +105,7 @@ BLOCK = Exercise(
     reference=right_parts,
     outcome=Outcome(observe=counted, rtol=1e-6),
     wording=Wording(
-        when=lambda T, D, M, look: f"for T = {T}, D = {D}, M = {M}",
+        when=lambda T, D, M, compared: f"for T = {T}, D = {D}, M = {M}",
         says='gives {got:,} as "{part}" {when}; it should give {right:,}: {message}',
         odd=odd_pairs,
         unknown=unless_first(197, "count matrix products: (rows x inner) @ (inner x columns)"),

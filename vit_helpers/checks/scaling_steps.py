@@ -42,19 +42,19 @@ class Watched(nn.Module):
         return kept
 
 
-def a_batch(n: int, parts: int, look: str, old: bool = False) -> Case:
+def a_batch(n: int, parts: int, part: str, old: bool = False) -> Case:
     """A model, a batch of n images, and what is compared; `old`: whether an earlier batch left its gradient."""
 
     def draw() -> Arguments:
         model = plain(3)
         if old:
             leave_gradients(model)
-        return model, 2 * torch.randn(n, 1, 2, 3), torch.randint(3, (n,)), parts, look
+        return model, 2 * torch.randn(n, 1, 2, 3), torch.randint(3, (n,)), parts, part
 
     return Case(draw)
 
 
-def for_batch(model: nn.Module, images: Tensor, labels: Tensor, parts: int, look: str) -> str:
+def for_batch(model: nn.Module, images: Tensor, labels: Tensor, parts: int, part: str) -> str:
     """The arguments in words."""
     return f"for {len(images)} images and parts = {parts}"
 
@@ -91,22 +91,22 @@ def run(
 
 
 def left_behind(
-    answer: Function, start: nn.Module, images: Tensor, labels: Tensor, parts: int, look: str
+    answer: Function, start: nn.Module, images: Tensor, labels: Tensor, parts: int, part: str
 ) -> dict[str, Tensor]:
     """The gradient that an answer leaves in .grad, or the loss that it gives."""
     model, got = run(answer, start, images, labels, parts)
-    when = for_batch(start, images, labels, parts, look)
-    if look == "loss":
+    when = for_batch(start, images, labels, parts, part)
+    if part == "loss":
         message = "the model in evaluation mode, although it came in training mode, so dropout is off"
         reject_if(not all(model.modes), f"calls {message}")
         reject_if(not model.training, f"leaves {message}")
         return {
-            look: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)
+            part: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)
         }
     none = [name for name, p in model.named_parameters() if p.grad is None]
     message = "is loss.backward() missing, or was zero_grad() called after it?"
     reject_if(none, f"leaves no gradient in .grad of {', '.join(none)} {when}: {message}")
-    return {look: flat(p.grad for p in model.parameters())}
+    return {part: flat(p.grad for p in model.parameters())}
 
 
 def apart(exercise: Exercise, answer: Function) -> None:
