@@ -55,7 +55,10 @@ def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict
             f"gives {short(run)} as a run; a run is a dictionary of settings",
         )
     reject_if(any(USED in run for run in got), "returns dictionaries from an earlier call")
-    message = "gives the baseline itself as a run, so changing that run would change the baseline too. Make a copy of it"
+    message = (
+        "gives the baseline itself as a run, "
+        "so changing that run would change the baseline too. Make a copy of it"
+    )
     reject_if(any(run is copies[0] for run in got), message)
     runs = [dict(run) for run in got]
     for run in got:
@@ -69,13 +72,25 @@ def other_runs(
     """What is wrong with a list of runs."""
     for run in got:
         if missing := [name for name in baseline if name not in run]:
-            return f"the run {run} lacks {', '.join(missing)}: it should contain the baseline's settings with one changed"
+            return (
+                f"the run {run} lacks {', '.join(missing)}: it should contain the baseline's "
+                "settings with one changed"
+            )
         changed = [name for name in run if name not in baseline or run[name] != baseline[name]]
         if len(changed) > 1:
-            message = "so you cannot tell which of them made the difference. Start each run from the baseline"
-            return f"the run {run} changes {len(changed)} things at once ({', '.join(changed)}), {message}"
+            message = (
+                "so you cannot tell which of them made the difference. "
+                "Start each run from the baseline"
+            )
+            return (
+                f"the run {run} changes {len(changed)} things at once "
+                f"({', '.join(changed)}), {message}"
+            )
     if got.count(baseline) > 1:
-        return f"the baseline {baseline} is run {got.count(baseline)} times: leave out values that the baseline already has"
+        return (
+            f"the baseline {baseline} is run {got.count(baseline)} times: "
+            "leave out values that the baseline already has"
+        )
     if repeated := [run for i, run in enumerate(got) if run in got[:i]]:
         return f"the run {repeated[0]} is listed more than once"
     if baseline not in got:
@@ -83,7 +98,10 @@ def other_runs(
     if got[0] != baseline:
         return f"begins with {got[0]}, but the baseline should come first"
     if lost := [run for run in right if run not in got]:
-        return f"the run {lost[0]} is missing. Is a value of 0 treated as no value, or only the last value kept?"
+        return (
+            f"the run {lost[0]} is missing. Is a value of 0 treated as no value, "
+            "or only the last value kept?"
+        )
     return f"the run {[run for run in got if run not in right][:1]} was not asked for"
 
 
@@ -117,8 +135,10 @@ def error_of(values: Sequence[float], spread: Function = stdev) -> float:
 
 
 def compare(
-    a: Sequence[float], b: Sequence[float],
-    mean: Function = lambda a, b, d: fmean(d), error: Function = lambda a, b, d: error_of(d),
+    a: Sequence[float],
+    b: Sequence[float],
+    mean: Function = lambda a, b, d: fmean(d),
+    error: Function = lambda a, b, d: error_of(d),
     larger: Function = lambda mean, error, n: abs(mean) > 2 * error,
 ) -> Arguments:
     """The right answer; a wrong one with another rule for a part. d: the differences of b and a, seed by seed."""
@@ -141,23 +161,32 @@ MEANS: Mapping[str, Function] = {
     "the signs are lost before averaging": lambda a, b, d: fmean(map(abs, d)),
 }  # fmt: skip
 ERRORS: Mapping[str, Function] = {
-    "that is the standard deviation of the differences; divide it by the square root of n": lambda a, b, d: stdev(d),
+    "that is the standard deviation of the differences; divide it by the square root of n":
+        lambda a, b, d: stdev(d),
     "the standard deviation should divide by n - 1, before you divide it by the square root of n":
         lambda a, b, d: error_of(d, pstdev),
-    "that is the standard deviation with n, and not divided by the square root of n": lambda a, b, d: pstdev(d),
-    "you divided by n; the error falls with the square root of n": lambda a, b, d: stdev(d) / len(d),
-    "you divided by n, and the standard deviation has n instead of n - 1": lambda a, b, d: pstdev(d) / len(d),
-    "not paired: the variances of both were added. Take the differences seed by seed, then their standard deviation":
+    "that is the standard deviation with n, and not divided by the square root of n":
+        lambda a, b, d: pstdev(d),
+    "you divided by n; the error falls with the square root of n":
+        lambda a, b, d: stdev(d) / len(d),
+    "you divided by n, and the standard deviation has n instead of n - 1":
+        lambda a, b, d: pstdev(d) / len(d),
+    "not paired: the variances of both were added. Take the differences seed by seed, "
+    "then their standard deviation":
         lambda a, b, d: math.hypot(error_of(a), error_of(b)),
-    "not paired, and with n instead of n - 1": lambda a, b, d: math.hypot(error_of(a, pstdev), error_of(b, pstdev)),
+    "not paired, and with n instead of n - 1":
+        lambda a, b, d: math.hypot(error_of(a, pstdev), error_of(b, pstdev)),
     "not paired: that is the error of the change alone": lambda a, b, d: error_of(b),
     "not paired: that is the error of the baseline alone": lambda a, b, d: error_of(a),
     "not paired: that is the standard deviation of the change alone": lambda a, b, d: stdev(b),
     "not paired: that is the error of all accuracies together": lambda a, b, d: error_of([*a, *b]),
     "that is a variance; take its square root": lambda a, b, d: variance(d) / len(d),
-    "that is a variance; take its square root, and divide by the square root of n": lambda a, b, d: variance(d),
-    "that is twice the error; the factor 2 belongs to the comparison": lambda a, b, d: 2 * error_of(d),
-    "n - 1 belongs only in the standard deviation: divide by sqrt(n)": lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
+    "that is a variance; take its square root, and divide by the square root of n":
+        lambda a, b, d: variance(d),
+    "that is twice the error; the factor 2 belongs to the comparison":
+        lambda a, b, d: 2 * error_of(d),
+    "n - 1 belongs only in the standard deviation: divide by sqrt(n)":
+        lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
 }  # fmt: skip
 LARGER: Mapping[str, Function] = {
     "a change for the worse counts too: compare abs(difference)": lambda mean, error, n: (
@@ -173,7 +202,8 @@ LARGER: Mapping[str, Function] = {
     "nothing differs here: use >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
 }
 RULES = {"mean": MEANS, "error": ERRORS, "larger": LARGER}
-PAIRS = [  # accuracies of the baseline and of a change, seed by seed; a lost sign shows in the second pair
+# accuracies of the baseline and of a change, seed by seed; a lost sign shows in the second pair
+PAIRS = [
     ([0.80, 0.90, 0.85], [0.83, 0.92, 0.89]),
     ([0.90, 0.70, 0.80, 0.85], [0.86, 0.67, 0.77, 0.80]),
     ([0.90, 0.88], [0.87, 0.93]),
@@ -203,7 +233,10 @@ def observe_part(answer: Function, baseline: list[Any], changed: list[Any], name
         raise Mistake(message) from None
     message = "changes the lists it is given: .sort() works in place and breaks up the pairs"
     reject_if(copies != (baseline, changed), message)
-    message = f"gives {len(got)} results {when}; it should give difference, error, and whether it is larger"
+    message = (
+        f"gives {len(got)} results {when}; it should give difference, "
+        "error, and whether it is larger"
+    )
     reject_if(len(got) != 3, message)
     difference, error, larger = got
     reject_if(
@@ -230,7 +263,10 @@ def compare_says(
     if name != "larger":
         return f"the {name} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {message}"
     mean, error, _ = compare(a, b)
-    return f"a difference of {mean:+.3f} with an error of {error:.3f} counts as {'larger' if got else 'not larger'}: {message}"
+    return (
+        f"a difference of {mean:+.3f} with an error of {error:.3f} counts as "
+        f"{'larger' if got else 'not larger'}: {message}"
+    )
 
 
 COMPARE = Exercise(
@@ -242,16 +278,20 @@ COMPARE = Exercise(
         says=compare_says,
         unknown={
             "difference": "subtract the baseline from the change, seed by seed, and take the mean",
-            "error": "the standard deviation of the differences, divided by the square root of their number",
+            "error":
+                "the standard deviation of the differences, "
+                "divided by the square root of their number",
             "larger": "is the comparison reversed?",
         },
     ),
     ideas={
         "the mean difference, with its sign": cases(*((*pair, "difference") for pair in PAIRS)),
-        "its standard error, from the paired differences": cases(*((*pair, "error") for pair in PAIRS)),
+        "its standard error, from the paired differences":
+            cases(*((*pair, "error") for pair in PAIRS)),
         "a difference of more than two errors is larger, up or down":
             cases(*((*pair, "larger") for pair in JUDGED)),
-        "the same when all seeds agree, and when nothing differs": cases(*((*pair, "larger") for pair in STEADY)),
+        "the same when all seeds agree, and when nothing differs":
+            cases(*((*pair, "larger") for pair in STEADY)),
     },
     mistakes=variants(compare, {message: {part: rule} for part, rules in RULES.items() for message, rule in rules.items()}),
 )  # fmt: skip
@@ -313,7 +353,8 @@ def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
     known = any(row["change"] == got for row in rows)
     reject_if(
         not known,
-        f"picks {got!r}, which is not a change of these rows: is something kept from an earlier call?",
+        f"picks {got!r}, which is not a change of these rows: "
+        "is something kept from an earlier call?",
     )
     return {"": got}
 
@@ -331,8 +372,10 @@ SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
 }
 PICKS: dict[str, Function] = {
     "it is in the first row, and its mean is not the best": lambda rows: rows[0]["change"],
-    "it has the best single run on the test split: still the planted mistake": partial(best, max, key="test_accuracy"),
-    "it has the best mean on the test split. Decide by val_accuracy, since the test split is for the end":
+    "it has the best single run on the test split: still the planted mistake":
+        partial(best, max, key="test_accuracy"),
+    "it has the best mean on the test split. Decide by val_accuracy, "
+    "since the test split is for the end":
         partial(best, fmean, key="test_accuracy"),
 }  # fmt: skip
 PICK = Exercise(

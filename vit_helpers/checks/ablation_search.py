@@ -46,7 +46,10 @@ def by_factor(wrong: Function) -> Function:
 
 def no_error(got: str, lr: float, batch: int, new_batch: int, rule: str) -> str:
     """The message for an answer that accepts any rule."""
-    return f"gives {got} for the rule {rule!r}, but a misspelled rule would go unnoticed: raise ValueError"
+    return (
+        f"gives {got} for the rule {rule!r}, "
+        "but a misspelled rule would go unnoticed: raise ValueError"
+    )
 
 
 SCALE = Exercise(
@@ -60,24 +63,31 @@ SCALE = Exercise(
         unknown="multiply lr by new_batch / batch, or by its square root",
     ),
     ideas={
-        "the linear rule, for larger and smaller batches": cases(*((*sizes, "linear") for sizes in BATCHES)),
-        "the square-root rule, for larger and smaller batches": cases(*((*sizes, "sqrt") for sizes in BATCHES)),
+        "the linear rule, for larger and smaller batches":
+            cases(*((*sizes, "linear") for sizes in BATCHES)),
+        "the square-root rule, for larger and smaller batches":
+            cases(*((*sizes, "sqrt") for sizes in BATCHES)),
         "a ValueError for an unknown rule":
             [Raises([(1e-3, 64, 128, rule) for rule in ("cubic", "", "Linear rule")], no_error)],
     },
     mistakes={
-        "the ratio is upside down: a larger batch gets a larger rate": lambda lr, b, new, rule: scale(lr, new, b, rule),
-        "that is what the other rule gives": lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
+        "the ratio is upside down: a larger batch gets a larger rate":
+            lambda lr, b, new, rule: scale(lr, new, b, rule),
+        "that is what the other rule gives":
+            lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
         "that is only the factor: multiply lr by it": lambda lr, *args: scale(1, *args),
         "nothing was scaled": lambda lr, *args: lr,
         "takes the square root of lr too: take that of the ratio alone":
             lambda lr, b, new, rule: (lr * new / b) ** 0.5,
         "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
         "// rounds down to whole numbers: use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
-        "multiplies by the new batch size: divide by the old one as well": by_factor(lambda lr, b, new, f: lr * f(new)),
-        "divides by the old batch size: multiply by the new one as well": by_factor(lambda lr, b, new, f: lr / f(b)),
+        "multiplies by the new batch size: divide by the old one as well":
+            by_factor(lambda lr, b, new, f: lr * f(new)),
+        "divides by the old batch size: multiply by the new one as well":
+            by_factor(lambda lr, b, new, f: lr / f(b)),
         "the ratio is squared and upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
-        "adds the factor instead of multiplying by it": by_factor(lambda lr, b, new, f: lr + f(new / b)),
+        "adds the factor instead of multiplying by it":
+            by_factor(lambda lr, b, new, f: lr + f(new / b)),
     },
 )  # fmt: skip
 check_scale_rate = SCALE.check
@@ -110,7 +120,8 @@ def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict
     endless = math.isinf(least) or math.isinf(most)
     reject_if(
         endless,
-        f"gives {least:.3g} to {most:.3g} {where}: is it the logarithm of 0, or a power that is too large?",
+        f"gives {least:.3g} to {most:.3g} {where}: is it the logarithm of 0, "
+        "or a power that is too large?",
     )
     if low * 0.9999 <= least and most <= high * 1.0001:
         return {"": True}
@@ -147,7 +158,9 @@ def spread(exercise: Exercise, answer: Function) -> None:
         shares[3] > 0.8,
         f"uniform, not log-uniform: {between}. The exponent should be uniform, not the rate",
     )
-    message = f"crowded at the low end: {between}. Draw a uniform exponent and transform nothing else"
+    message = (
+        f"crowded at the low end: {between}. Draw a uniform exponent and transform nothing else"
+    )
     reject_if(shares[0] > 0.8, message)
     uneven = max(abs(share - 0.25) for share in shares) > 0.06
     reject_if(uneven, f"{between}; each should contain a quarter. Is the exponent uniform?")
@@ -162,7 +175,8 @@ def seeded(exercise: Exercise, answer: Function) -> None:
     first, again, other = (ask(partial(drawn, answer), 20, *DECADES, seed) for seed in (3, 3, 4))
     reject_if(
         first != again,
-        "gives different rates when called again with the same seed; is the generator seeded with it?",
+        "gives different rates when called again with the same seed; "
+        "is the generator seeded with it?",
     )
     reject_if(first == other, "gives the same rates for every seed: is the seed used?")
 
@@ -187,7 +201,8 @@ DRAW = Exercise(
         "a generator of its own: the global ones neither change the rates nor are changed":
             [own_generator(6, *DECADES, 5, message="the next training run would start from different weights")],
     },
-    mistakes={},  # rates are drawn at random, so none are compared: `inside` and `spread` tell what is wrong
+    # rates are drawn at random, so none are compared: `inside` and `spread` tell what is wrong
+    mistakes={},
 )  # fmt: skip
 check_draw_rates = DRAW.check
 
@@ -252,7 +267,10 @@ def first_round(
     """What is wrong with the calls of the first round."""
     n, began, lost = len(candidates), got[0][0], len(candidates) - len({*got})
     if began != epochs:
-        return f"the epochs of the first round are {began}; they should be {epochs}. Double them after a round, not before"
+        return (
+            f"the epochs of the first round are {began}; they should be {epochs}. "
+            "Double them after a round, not before"
+        )
     if lost:
         return f"the first round tries {n - lost} of {n} candidates; it should try all of them"
     again = "score each candidate once per round, and double the epochs after it"
@@ -263,15 +281,27 @@ def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *args:
     """What is wrong with the calls of later rounds."""
     for epochs in sorted({e for e, _ in right}):
         mine, theirs = ([name for e, name in calls if e == epochs] for calls in (got, right))
-        told = f"of {len(candidates)} candidates, {len(mine)} are trained for {epochs} epochs; it should be {len(theirs)}"
+        told = (
+            f"of {len(candidates)} candidates, {len(mine)} are trained for {epochs} epochs; "
+            f"it should be {len(theirs)}"
+        )
         if len(mine) < len(theirs):
-            return f"{told}.{'' if mine else ' Are the epochs doubled?'} Half of an odd number is rounded up"
+            return (
+                f"{told}.{'' if mine else ' Are the epochs doubled?'} Half of "
+                "an odd number is rounded up"
+            )
         if len(mine) > len(theirs):
             return f"{told}. Is more than half kept (half of an odd number is rounded up)?"
         if mine != theirs:
-            return f"of {len(candidates)} candidates, {', '.join(mine)} go on, but {', '.join(theirs)} have the best scores"
+            return (
+                f"of {len(candidates)} candidates, {', '.join(mine)} go on, "
+                f"but {', '.join(theirs)} have the best scores"
+            )
     spent, asked = (sum(e for e, _ in calls) for calls in (got, right))
-    return f"spends {spent} epochs on {len(candidates)} candidates; {asked} are enough. Stop when one is left"
+    return (
+        f"spends {spent} epochs on {len(candidates)} candidates; "
+        f"{asked} are enough. Stop when one is left"
+    )
 
 
 CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
@@ -316,8 +346,10 @@ HALVING = Exercise(
         hints={"not supported between": "With equal scores, sorting pairs compares the candidates. Give sorted a key"},
     ),
     ideas={
-        "every candidate is tried first, for as many epochs as asked": [field(curves, 2, "first") for curves in CURVES],
-        "the better half goes on, for twice as many epochs": [field(curves, 1, "rounds") for curves in CURVES],
+        "every candidate is tried first, for as many epochs as asked":
+            [field(curves, 2, "first") for curves in CURVES],
+        "the better half goes on, for twice as many epochs":
+            [field(curves, 1, "rounds") for curves in CURVES],
         "the one that is left is returned": [field(curves, 1, "winner") for curves in CURVES],
         "equal scores, a single candidate, and the list as it was":
             [field([(0.5, 0.2)] + [(0.5, 0.1)] * 4, 2, "winner"), field([(0.5, 0.1)], 1, "winner")],

@@ -32,8 +32,8 @@ def qkv(
     """Queries, keys and values of different sizes, so that they cannot be confused, and a mask if there is one."""
     when = when or f"for shape {shape}"
     hint = (
-        f"right for one image, but {when} it {{error}}. Index the axes from the end: they end with T and d: "
-        * batch
+        f"right for one image, but {when} it {{error}}. "
+        "Index the axes from the end: they end with T and d: " * batch
     )
 
     def draw() -> Arguments:
@@ -84,12 +84,14 @@ ATTENTION = Exercise(
         case=qkv(2, 5, 4),  # the root of 4 is exact: torch.sqrt(torch.tensor(d)) is welcome
     ),
     ideas={
-        "one image: every row is a weighted average of the values": [qkv(5, 3, when="for one image, T = 5 and d = 3")],
+        "one image: every row is a weighted average of the values":
+            [qkv(5, 3, when="for one image, T = 5 and d = 3")],
         "a batch: images don't mix": [
             qkv(4, 5, 3, when="for a batch of 4 images", batch=True),
             qkv(5, 5, 5, when="for a batch of 5 images, T = 5, d = 5", batch=True),
         ],
-        "several heads at once": [qkv(2, 3, 5, 4, when="for 2 images with 3 heads, (B, h, T, d)", batch=True)],
+        "several heads at once":
+            [qkv(2, 3, 5, 4, when="for 2 images with 3 heads, (B, h, T, d)", batch=True)],
         "any number of tokens and any width, in float64 too":
             [qkv(*shape) for shape in ((1, 6), (7, 1), (3, 5), (1, 1, 1), (3, 2, 11, 5), (3, 2, 5, 4))],
         "gradients flow to q, k and v": [expect_contract],
@@ -153,31 +155,40 @@ SPLIT_HEADS = Exercise(
     wording=Wording(
         when=lambda x, h: f"for {tuple(x.shape)} and {h} heads",
         says="{message}",
-        unknown="the shape is right, but the numbers are not: head i has the components (i-1)*d to i*d - 1 of each token",
+        unknown=(
+            "the shape is right, but the numbers are not: "
+            "head i has the components (i-1)*d to i*d - 1 of each token"
+        ),
     ),
     contract=Contract(case=tokens(2, 5, 12, 4)),
     ideas={
         "one image: a head has d components of every token": [tokens(1, 5, 12, 3)],
-        "a batch, with other numbers of heads": [tokens(2, 5, 12, 3), tokens(4, 6, 16, 2), tokens(2, 12, 5, 5)],
+        "a batch, with other numbers of heads":
+            [tokens(2, 5, 12, 3), tokens(4, 6, 16, 2), tokens(2, 12, 5, 5)],
         "one token, one head, d = 1, equal axes, float64":
             [tokens(*sizes) for sizes in ((3, 1, 6, 2), (2, 7, 5, 1), (2, 3, 4, 4), (4, 4, 16, 4), (1, 17, 64, 8))],
         "gradients flow back": [expect_contract],
     },
     mistakes={
-        "a single view or reshape mixes tokens: head 1 contains whole tokens. Use (B, T, h, d), then swap T and h":
+        "a single view or reshape mixes tokens: head 1 contains whole tokens. Use (B, "
+        "T, h, d), then swap T and h":
             lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1),
-        "head 1 has every h-th component, but a head's d components are side by side: split the last axis into (h, d)":
+        "head 1 has every h-th component, but a head's d components are side by side: "
+        "split the last axis into (h, d)":
             lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
         "the heads come in reverse order": lambda x, h: heads_of(x, h).flip(1),
-        "every head contains the same slice": lambda x, h: heads_of(x, h)[:, :1].expand(-1, h, -1, -1),
+        "every head contains the same slice":
+            lambda x, h: heads_of(x, h)[:, :1].expand(-1, h, -1, -1),
         "the tokens come in reverse order": lambda x, h: heads_of(x, h).flip(2),
-        "the heads still come after the tokens: swap T and h": lambda x, h: x.unflatten(-1, (h, -1)),
+        "the heads still come after the tokens: swap T and h":
+            lambda x, h: x.unflatten(-1, (h, -1)),
         "the heads come before the images, but the batch comes first: (B, h, T, d)":
             lambda x, h: heads_of(x, h).transpose(0, 1),
         "the last two axes are swapped: (B, h, T, d)": lambda x, h: heads_of(x, h).mT,
         "h and d are swapped: there are num_heads heads, each of width d = D / h":
             lambda x, h: x.unflatten(-1, (-1, h)).transpose(1, 2),
-        "images and heads are merged into one axis: keep (B, h, T, d)": lambda x, h: heads_of(x, h).flatten(0, 1),
+        "images and heads are merged into one axis: keep (B, h, T, d)":
+            lambda x, h: heads_of(x, h).flatten(0, 1),
         "every head has the whole width D, but it should have d = D / h of it":
             lambda x, h: x[:, None].expand(-1, h, -1, -1),
         "only one image of the batch was split": lambda x, h: heads_of(x[:1], h),

@@ -136,7 +136,10 @@ def at_random(exercise: Exercise, answer: Function) -> None:
         "does not shuffle the rows first, although files are often stored class by ",
     )
     reject_if(first in ({*range(20)}, {*range(40, 60)}), order + "class")
-    message = "gives different splits when called again with the same seed: is the generator seeded with it?"
+    message = (
+        "gives different splits when called again with the same seed: "
+        "is the generator seeded with it?"
+    )
     reject_if(not steady(3), message)
     message = (
         "gives different splits when called again with seed 0: `if seed` treats 0 as no seed at all"
@@ -157,13 +160,19 @@ def at_random(exercise: Exercise, answer: Function) -> None:
         never,
         f"{never} of {n} rows are never in the first split, whatever the seed; shuffle all rows",
     )
-    message = f"row {row} is in the first split for {often[row]:.0f} of 100 seeds; by chance it would be 33: shuffle all rows"
+    message = (
+        f"row {row} is in the first split for {often[row]:.0f} of 100 seeds; "
+        "by chance it would be 33: shuffle all rows"
+    )
     reject_if(often[row] > 70, message)
     for apart in range(1, n // 2):
         together = (
             (chosen == chosen.roll(apart, 1)).float().mean()
         )  # by chance 0.55, give or take 0.01
-        message = f"rows {apart} apart land in the same split in {together:.0%} of all cases, where 55% are expected by chance"
+        message = (
+            f"rows {apart} apart land in the same split in {together:.0%} of all cases, "
+            "where 55% are expected by chance"
+        )
         reject_if(
             abs(together - 0.55) > 0.1,
             f"{message}; every order of the rows should be possible, as with torch.randperm",
@@ -184,7 +193,10 @@ def own_generator(*args: Any, message: str) -> Function:
                 untouched = draw()
                 start(99)
                 bounded(answer(*args))
-                moved = f"uses {name} global generator, so {message}. Create your own: torch.Generator().manual_seed(seed)"
+                moved = (
+                    f"uses {name} global generator, so {message}. Create your own: "
+                    "torch.Generator().manual_seed(seed)"
+                )
                 reject_if(draw() != untouched, moved)
 
     return trial
@@ -228,7 +240,8 @@ SPLIT = Exercise(
             [Raises([(10, sizes, 0) for sizes in ((5, 4), (5, 6), (11,))], no_sum)],
     },
     mistakes={
-        "a split that begins at row a ends at a + size, not at size": partial(parts_of, end=lambda begin, size: size)
+        "a split that begins at row a ends at a + size, not at size":
+            partial(parts_of, end=lambda begin, size: size)
     },
 )  # fmt: skip
 check_split = SPLIT.check

@@ -44,8 +44,13 @@ def cut(x: Tensor, b: Tensor, p: Tensor, **rule: Function) -> Tensor:
 
 
 def cutmix(
-    x: Tensor, y: Tensor, K: int, b: Tensor, p: Tensor,
-    images: Function = cut, labels: Function = blend,
+    x: Tensor,
+    y: Tensor,
+    K: int,
+    b: Tensor,
+    p: Tensor,
+    images: Function = cut,
+    labels: Function = blend,
     area: Function = lambda x, b: box_mask(x, b).to(x.dtype).mean((1, 2, 3)),
 ) -> tuple[Tensor, Tensor]:
     """A right cutmix; a wrong one with other images or labels, or another share of the area."""
@@ -80,14 +85,19 @@ def masked(wrong: Function) -> Function:
 CUTS: dict[str, Function] = {  # wrong images
     "the images come back uncut": lambda x, b, p: x,
     "the partners come back whole": lambda x, b, p: x[p],
-    "inside and outside are swapped: the box comes from the partner": masked(lambda x, m, q: torch.where(m, x, q)),
-    "left and top are swapped: left counts columns, along W": lambda x, b, p: cut(x, b[:, [1, 0, 2, 3]], p),
+    "inside and outside are swapped: the box comes from the partner":
+        masked(lambda x, m, q: torch.where(m, x, q)),
+    "left and top are swapped: left counts columns, along W":
+        lambda x, b, p: cut(x, b[:, [1, 0, 2, 3]], p),
     "width and height are swapped": lambda x, b, p: cut(x, b[:, [0, 1, 3, 2]], p),
-    "rows and columns are swapped: left and width belong to W": lambda x, b, p: cut(x, b[:, [1, 0, 3, 2]], p),
+    "rows and columns are swapped: left and width belong to W":
+        lambda x, b, p: cut(x, b[:, [1, 0, 3, 2]], p),
     "width and height are used as right and bottom, but the box ends at left + width":
         lambda x, b, p: cut(x, b, p, inside=lambda at, begin, length: (at >= begin) & (at < length)),
-    "the box is a pixel too large: it ends before left + width": lambda x, b, p: cut(x, b + b.new_tensor([0, 0, 1, 1]), p),
-    "the box is a pixel too small: it begins at left and top": lambda x, b, p: cut(x, b + b.new_tensor([1, 1, -1, -1]), p),
+    "the box is a pixel too large: it ends before left + width":
+        lambda x, b, p: cut(x, b + b.new_tensor([0, 0, 1, 1]), p),
+    "the box is a pixel too small: it begins at left and top":
+        lambda x, b, p: cut(x, b + b.new_tensor([1, 1, -1, -1]), p),
     "a pixel is in the box only if both its row and its column are: use and instead of or":
         lambda x, b, p: cut(x, b, p, both=torch.logical_or),
     "left and top are ignored, but the box begins there":
@@ -106,25 +116,36 @@ CUTS: dict[str, Function] = {  # wrong images
         holes(lambda hole, other, place: other[:, : hole.shape[1], : hole.shape[2]]),
     "the box shows the whole partner, shrunk, but should show the same place of it":
         holes(lambda hole, other, place: F.interpolate(other[None], size=tuple(hole.shape[1:]))[0]),
-    "the box is half the partner, but should be the partner alone": masked(lambda x, m, q: torch.where(m, (x + q) / 2, x)),
-    "the box is added to the image, but should replace what was there": masked(lambda x, m, q: x + q * m),
-    "the box is filled with 1, but should show the partner": masked(lambda x, m, q: x.masked_fill(m, 1)),
-    "outside the box everything is black, but the image should stay there": masked(lambda x, m, q: q * m),
-    "every image gets the first box, but each has its own": lambda x, b, p: cut(x, b[:1].expand_as(b), p),
+    "the box is half the partner, but should be the partner alone":
+        masked(lambda x, m, q: torch.where(m, (x + q) / 2, x)),
+    "the box is added to the image, but should replace what was there":
+        masked(lambda x, m, q: x + q * m),
+    "the box is filled with 1, but should show the partner":
+        masked(lambda x, m, q: x.masked_fill(m, 1)),
+    "outside the box everything is black, but the image should stay there":
+        masked(lambda x, m, q: q * m),
+    "every image gets the first box, but each has its own":
+        lambda x, b, p: cut(x, b[:1].expand_as(b), p),
     "image i gets the box of its partner instead of its own": lambda x, b, p: cut(x, b[p], p),
-    "the box is filled with 0, but should show the partner": masked(lambda x, m, q: x.masked_fill(m, 0)),
+    "the box is filled with 0, but should show the partner":
+        masked(lambda x, m, q: x.masked_fill(m, 0)),
     "the pasted partners were changed before: take them from the original images":
         holes(lambda hole, other, place: other[place].clone(), read=True),
     "blends the whole images, but cutmix cuts a box":
         lambda x, b, p: blend(x, 1 - box_mask(x, b).to(x.dtype).mean((1, 2, 3), keepdim=True), p),
 } | {message: lambda x, b, p, wrong=wrong: cut(x, b, wrong(p)) for message, wrong in PARTNERS.items()}  # fmt: skip
-AREAS = {  # the area beyond the edge counted in some way: f(left, top, width, height, H, W) -> pixels
-    "the labels follow width x height, but only what lies inside the image counts": lambda x, y, w, h, H, W: w * h,
+# the area beyond the edge counted in some way: f(left, top, width, height, H, W) -> pixels
+AREAS = {
+    "the labels follow width x height, but only what lies inside the image counts":
+        lambda x, y, w, h, H, W: w * h,
     "the labels follow width x height, at most 1, but only what lies inside the image counts":
         lambda x, y, w, h, H, W: (w * h).clamp(max=H * W),
-    "the labels follow the right edge, but not the lower one": lambda x, y, w, h, H, W: torch.minimum(w, W - x) * h,
-    "the labels follow the lower edge, but not the right one": lambda x, y, w, h, H, W: w * torch.minimum(h, H - y),
-    "width is limited to W and height to H, but a box that begins at left has at most W - left columns":
+    "the labels follow the right edge, but not the lower one":
+        lambda x, y, w, h, H, W: torch.minimum(w, W - x) * h,
+    "the labels follow the lower edge, but not the right one":
+        lambda x, y, w, h, H, W: w * torch.minimum(h, H - y),
+    "width is limited to W and height to H, "
+    "but a box that begins at left has at most W - left columns":
         lambda x, y, w, h, H, W: w.clamp(max=W) * h.clamp(max=H),
 }  # fmt: skip
 
@@ -143,7 +164,10 @@ def rectangle(mask: Tensor) -> str:
     if not rows:
         return "nowhere"
     solid = int(mask.sum()) == (rows[-1] - rows[0] + 1) * (columns[-1] - columns[0] + 1)
-    return f"{'in' if solid else 'scattered over'} rows {rows[0]} to {rows[-1]}, columns {columns[0]} to {columns[-1]}"
+    return (
+        f"{'in' if solid else 'scattered over'} rows {rows[0]} to {rows[-1]}, "
+        f"columns {columns[0]} to {columns[-1]}"
+    )
 
 
 def as_boxes(
@@ -154,8 +178,14 @@ def as_boxes(
     here, there = (torch.isclose(images[i], other).all(0) for other in (x[i], x[p[i]]))
     box = "image {}, box left {}, top {}, width {}, height {}".format(i, *b[i].tolist())
     if neither := int((~here & ~there).sum()):
-        return f"{box}: {neither} pixels are neither the image's own nor, at the same place, its partner's"
-    return f"{box}: the partner is {rectangle(there & ~here)}; it should be {rectangle(box_mask(x, b)[i, 0])}"
+        return (
+            f"{box}: {neither} pixels are neither the image's own nor, "
+            "at the same place, its partner's"
+        )
+    return (
+        f"{box}: the partner is {rectangle(there & ~here)}; "
+        f"it should be {rectangle(box_mask(x, b)[i, 0])}"
+    )
 
 
 def inner_boxes(B: int, H: int, W: int) -> Tensor:

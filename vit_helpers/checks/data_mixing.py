@@ -38,7 +38,8 @@ def partly(got: Tensor, right: Tensor, x: Tensor) -> str | None:
             ):
                 numbers = ", ".join(map(str, out))
                 return (
-                    f"{message}: {name} {numbers}; the others are right. Does a loop skip something?"
+                    f"{message}: {name} {numbers}; the others are right. "
+                    "Does a loop skip something?"
                 )
     return None
 
@@ -79,7 +80,8 @@ PARTNERS: dict[str, Function] = {  # wrong partners
 BLENDS: dict[str, Function] = {  # wrong images; share: (B, 1, 1, 1)
     "the images come back unmixed": lambda x, s, p: x,
     "the partners come back unmixed": lambda x, s, p: x[p],
-    "the partner gets share, but share says how much of the image itself is kept": lambda x, s, p: blend(x, 1 - s, p),
+    "the partner gets share, but share says how much of the image itself is kept":
+        lambda x, s, p: blend(x, 1 - s, p),
     "both images get share, but the partner should get 1 - share": lambda x, s, p: s * (x + x[p]),
     "the partner is added in full, but should get 1 - share": lambda x, s, p: s * x + x[p],
     "every image gets the first share, but each has its own": lambda x, s, p: blend(x, s[:1], p),
@@ -100,7 +102,8 @@ SAME_CLASS = "where both labels are the same class, their shares must be added"
 LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B, 1)
     "only the image's own label counts, but the partner's has its share too": lambda y, s, p: y,
     "only the partner's label counts, but the image's own has its share too": lambda y, s, p: y[p],
-    "the shares are swapped: the image's own label gets the share that was kept": lambda y, s, p: blend(y, 1 - s, p),
+    "the shares are swapped: the image's own label gets the share that was kept":
+        lambda y, s, p: blend(y, 1 - s, p),
     "mixes half and half, but the labels should follow the pixels": lambda y, s, p: (y + y[p]) / 2,
     "every row gets the first image's share": lambda y, s, p: blend(y, s[:1], p),
     "every row gets the mean share": lambda y, s, p: blend(y, s.mean(), p),
@@ -109,16 +112,22 @@ LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B,
         lambda y, s, p: hot(blend(y, s, p).argmax(1), y.shape[1], y),
     "partner is inverted": lambda y, s, p: blend(y, s, p.argsort()),
     SAME_CLASS: lambda y, s, p: torch.where(y[p] > 0, 1 - s, s * y),
-    f"{SAME_CLASS}, but here the first is lost": lambda y, s, p: torch.where(y > 0, s, (1 - s) * y[p]),
-    "the image's own label always gets the larger share": lambda y, s, p: blend(y, torch.maximum(s, 1 - s), p),
+    f"{SAME_CLASS}, but here the first is lost":
+        lambda y, s, p: torch.where(y > 0, s, (1 - s) * y[p]),
+    "the image's own label always gets the larger share":
+        lambda y, s, p: blend(y, torch.maximum(s, 1 - s), p),
     "the partner's share is used: share, not share[partner]": lambda y, s, p: blend(y, s[p], p),
-    "both labels get 1, but their shares should sum to 1": lambda y, s, p: ((y + y[p]) > 0).to(y.dtype),
-    "the partner's label gets the same share as the image's own, but should get 1 - share": lambda y, s, p: s * (y + y[p]),
+    "both labels get 1, but their shares should sum to 1":
+        lambda y, s, p: ((y + y[p]) > 0).to(y.dtype),
+    "the partner's label gets the same share as the image's own, but should get 1 - share":
+        lambda y, s, p: s * (y + y[p]),
     "the partner's label counts in full, but should get 1 - share": lambda y, s, p: s * y + y[p],
     "the partner's label is missing": lambda y, s, p: s * y,
-    "half of what they should be, because the shares already sum to 1": lambda y, s, p: blend(y, s, p) / 2,
+    "half of what they should be, because the shares already sum to 1":
+        lambda y, s, p: blend(y, s, p) / 2,
     "the logarithm was taken: return the shares themselves": lambda y, s, p: blend(y, s, p).log(),
-    "a softmax was applied, but the shares already sum to 1": lambda y, s, p: blend(y, s, p).softmax(1),
+    "a softmax was applied, but the shares already sum to 1":
+        lambda y, s, p: blend(y, s, p).softmax(1),
 }  # fmt: skip
 
 
@@ -139,7 +148,8 @@ def mixup(
 def wrong_labels(right: Function) -> dict[str, Function]:
     """Whole wrong answers, whose images are right; `right`: an answer with other `labels`."""
     return {f"labels {{when}}: {message}": partial(right, labels=wrong) for message, wrong in LABELS.items()} | {
-        "labels should be rows of K shares; F.one_hot makes such rows": partial(right, labels=lambda y, s, p: y.argmax(1)),
+        "labels should be rows of K shares; F.one_hot makes such rows":
+            partial(right, labels=lambda y, s, p: y.argmax(1)),
         "a row has K shares: F.one_hot(labels, num_classes)":
             lambda x, y, K, s, p: (right(x, y, K, s, p)[0], hot(y, int(y.max()) + 1, x)),
     }  # fmt: skip
@@ -218,7 +228,8 @@ MIX = Exercise(
     ideas={
         "images and labels of batches of all sizes":
             [batch_of(size, lambda B, H, W: torch.linspace(0.1, 0.8, B)[torch.randperm(B)]) for size in MIX_SIZES],
-        "shares of 0 and 1": [batch_of(size, lambda B, H, W: (torch.arange(B) % 2).float()) for size in MIX_SIZES[:2]],
+        "shares of 0 and 1":
+            [batch_of(size, lambda B, H, W: (torch.arange(B) % 2).float()) for size in MIX_SIZES[:2]],
         "keeps float64, and leaves its inputs unchanged": [expect_contract],
     },
     mistakes={f"images {{when}}: {message}": partial(mixup, images=wrong) for message, wrong in BLENDS.items()}

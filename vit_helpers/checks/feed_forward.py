@@ -19,7 +19,11 @@ def identity(x: Tensor) -> Tensor:
 
 
 def mlp(
-    x: Tensor, *layers: Tensor, act: Function = F.gelu, before: Function = identity, after: Function = identity,
+    x: Tensor,
+    *layers: Tensor,
+    act: Function = F.gelu,
+    before: Function = identity,
+    after: Function = identity,
     residual: int = 0,
 ) -> Tensor:
     """Linear, GELU, Linear; a mistake is another activation, or something before or after the layers."""
@@ -28,16 +32,22 @@ def mlp(
 
 
 MLPS = variants(mlp, {
-    "there is a GELU after the last layer too, so the MLP can hardly give negative numbers": {"after": F.gelu},
+    "there is a GELU after the last layer too, so the MLP can hardly give negative numbers":
+        {"after": F.gelu},
     "there is a ReLU after the last layer, but nothing should follow it": {"after": F.relu},
-    "GELU comes after the last layer instead of between the two": {"act": identity, "after": F.gelu},
-    "GELU comes before the first layer instead of between the two": {"act": identity, "before": F.gelu},
-    "GELU comes before the first layer too, but it belongs only between the two": {"before": F.gelu},
-    "there is no activation between the layers, and two linear layers in a row are one: put a GELU there": {"act": identity},
+    "GELU comes after the last layer instead of between the two":
+        {"act": identity, "after": F.gelu},
+    "GELU comes before the first layer instead of between the two":
+        {"act": identity, "before": F.gelu},
+    "GELU comes before the first layer too, but it belongs only between the two":
+        {"before": F.gelu},
+    "there is no activation between the layers, "
+    "and two linear layers in a row are one: put a GELU there": {"act": identity},
     "uses ReLU where the paper uses GELU": {"act": F.relu},
     "uses ReLU, and again after the last layer, but the paper uses one GELU between the two":
         {"act": F.relu, "after": F.relu},
-    "uses the tanh form of GELU (as flax does), which differs a little; use the exact one, nn.GELU()":
+    "uses the tanh form of GELU (as flax does), which differs a little; "
+    "use the exact one, nn.GELU()":
         {"act": partial(F.gelu, approximate="tanh")},
     "uses x * sigmoid(1.702 x), an approximation of GELU; use the exact one, nn.GELU()":
         {"act": lambda x: x * torch.sigmoid(1.702 * x)},
@@ -47,9 +57,11 @@ MLPS = variants(mlp, {
     "uses a leaky ReLU where the paper uses GELU": {"act": F.leaky_relu},
     "uses Phi(x) alone, but GELU is x * Phi(x)": {"act": torch.special.ndtr},
     "GELU is twice too large: the factor 1/2 is missing": {"act": lambda x: 2 * F.gelu(x)},
-    "uses erf(x) in GELU, but it should be erf(x / sqrt(2))": {"act": lambda x: x * (1 + torch.erf(x)) / 2},
+    "uses erf(x) in GELU, but it should be erf(x / sqrt(2))":
+        {"act": lambda x: x * (1 + torch.erf(x)) / 2},
     "adds its input, but the residual connection belongs to the block": {"residual": 1},
-    "normalizes its input, but the norm belongs to the block": {"before": lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-6)},
+    "normalizes its input, but the norm belongs to the block":
+        {"before": lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-6)},
 })  # fmt: skip
 
 
@@ -84,7 +96,8 @@ def tokens_alone(exercise: ModuleExercise, answer: Function) -> None:
         moved[1, 3] = False
         reject_if(
             moved.any(),
-            "a token's result changes when another token does, but the MLP processes each token separately",
+            "a token's result changes when another token does, "
+            "but the MLP processes each token separately",
         )
 
 

@@ -95,11 +95,13 @@ FRACTION_INSIDE = Exercise(
         ],
     },
     mistakes={
-        "swaps left and top: a box is (left, top, width, height), but a tensor's first axis runs from top to bottom":
+        "swaps left and top: a box is (left, top, width, height), "
+        "but a tensor's first axis runs from top to bottom":
             within(lambda x, y, w, h, P: (x, x + w, y, y + h)),
         "uses width and height as the right and lower edge, but they are lengths":
             within(lambda x, y, w, h, P: (y, h, x, w)),
-        "counts patches that are only partly inside as a whole: apply the box to pixels, not to patches":
+        "counts patches that are only partly inside as a whole: "
+        "apply the box to pixels, not to patches":
             within(lambda x, y, w, h, P: (y // P, -(-(y + h) // P), x // P, -(-(x + w) // P)), of=lambda m, P: m),
         "leaves out the patches that are only partly inside":
             within(lambda x, y, w, h, P: (-(-y // P), (y + h) // P, -(-x // P), (x + w) // P), of=lambda m, P: m),
@@ -109,9 +111,11 @@ FRACTION_INSIDE = Exercise(
             within(lambda x, y, w, h, P: (y // P, y // P + h // P, x // P, x // P + w // P), of=lambda m, P: m),
         "this is the sum inside the box, not its fraction of the whole map":
             lambda m, place, P: inside(m, place, P).sum().item(),
-        "this is a sum of pixels divided by a sum of patches, P * P times too large: divide pixels by pixels":
+        "this is a sum of pixels divided by a sum of patches, "
+        "P * P times too large: divide pixels by pixels":
             lambda m, place, P: (inside(m, place, P).sum() / m.sum()).item(),
-        "this is the mean inside the box, not the fraction": lambda m, place, P: inside(m, place, P).mean().item(),
+        "this is the mean inside the box, not the fraction":
+            lambda m, place, P: inside(m, place, P).mean().item(),
         "this is the fraction outside the box": lambda m, place, P: 1 - within(edges)(m, place, P),
         "this is the box's fraction of the area, whatever the map contains":
             lambda m, place, P: place[2] * place[3] / pixels(m, P).numel(),
@@ -144,7 +148,8 @@ SCALED = Exercise(
     wording=Wording(
         says="{when}: {message}",
         unknown=lambda got, *args: (
-            f"returns numbers from {got.min():.3f} to {got.max():.3f}, not the maps divided by their largest weight"
+            f"returns numbers from {got.min():.3f} to {got.max():.3f}, "
+            "not the maps divided by their largest weight"
         ),
     ),
     ideas={
@@ -153,18 +158,21 @@ SCALED = Exercise(
         "a uniform head stays uniform, and faint next to a sharp one": [
             Case(lambda: (torch.stack([spots({}) + 0.1, spots({(1, 1): 0.8})]) + 0.01,), "for a uniform and a sharp head")
         ],
-        "every head by the same factor": [Case(lambda: (0.1 + 0.2 * some_weights(4, 2, 3),), "for four heads")],
+        "every head by the same factor":
+            [Case(lambda: (0.1 + 0.2 * some_weights(4, 2, 3),), "for four heads")],
     },
     mistakes={
         "rescales every head by itself, so that nobody can see which of them is sharp":
             lambda maps: (maps - of_heads(maps)[0]) / (of_heads(maps)[1] - of_heads(maps)[0]),
         "divides every head by its own largest weight, so that heads can no longer be compared":
             lambda maps: maps / of_heads(maps)[1],
-        "turns the smallest weight of all into 0, so that a uniform map of 0.03 looks like a map of zeros":
+        "turns the smallest weight of all into 0, "
+        "so that a uniform map of 0.03 looks like a map of zeros":
             lambda maps: (maps - maps.min()) / (maps.max() - maps.min()),
         "subtracts each head's smallest weight, but only a weight of 0 should become 0":
             lambda maps: (maps - of_heads(maps)[0]) / maps.max(),
-        "divides by the sum of all weights instead of the largest one": lambda maps: maps / maps.sum(),
+        "divides by the sum of all weights instead of the largest one":
+            lambda maps: maps / maps.sum(),
         "divides every head by its own sum instead of the largest weight of all heads":
             lambda maps: maps / maps.sum(dim=(1, 2), keepdim=True),
     },

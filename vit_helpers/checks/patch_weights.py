@@ -103,12 +103,18 @@ def can_be_trained(exercise: Exercise, answer: Function) -> None:
         learns = (
             isinstance(own, nn.Parameter) and gradient(linear(patchify(images, 4)), own) is not None
         )
-        message = f"is right, but its {name} is not a parameter and would not learn: use nn.Parameter or copy_"
+        message = (
+            f"is right, but its {name} is not a parameter and would not learn: "
+            "use nn.Parameter or copy_"
+        )
         reject_if(not learns, message)
         with torch.no_grad():
             own += 1  # as a step of training does
         moved = any(not torch.equal(p, before[key]) for key, p in conv.state_dict().items())
-        tied = f"is right, but its {name} shares the convolution's memory, so training one would silently change the other. "
+        tied = (
+            f"is right, but its {name} shares the convolution's memory, "
+            "so training one would silently change the other. "
+        )
         reject_if(moved, tied + "Copy the numbers with copy_ or clone()")
 
 
@@ -140,12 +146,15 @@ TO_LINEAR = Exercise(
         "leaves the convolution unchanged, and can be trained": [can_be_trained, expect_contract],
     },
     mistakes={
-        "the weight is flattened with the channels last, but a patch here has them first: flatten(1) is enough":
+        "the weight is flattened with the channels last, "
+        "but a patch here has them first: flatten(1) is enough":
             linear_of(lambda w: w.permute(0, 2, 3, 1).flatten(1)),
-        "each filter is transposed: y and x are swapped": linear_of(lambda w: w.transpose(2, 3).flatten(1)),
+        "each filter is transposed: y and x are swapped":
+            linear_of(lambda w: w.transpose(2, 3).flatten(1)),
         "a reshape is used to transpose the weight, but it moves no numbers":
             linear_of(lambda w: w.flatten(1).t().reshape(len(w), -1)),
-        "the filters are mirrored, but torch's convolution doesn't flip them, so you shouldn't either":
+        "the filters are mirrored, "
+        "but torch's convolution doesn't flip them, so you shouldn't either":
             linear_of(lambda w: w.flip(2, 3).flatten(1)),
         "the filters come in another order, but row i of the Linear must be filter i":
             linear_of(lambda w: w.flip(0).flatten(1)),

@@ -39,7 +39,8 @@ def waves(
 
 
 EXPONENTS: dict[str, Function] = {
-    "-2i/D": lambda m: 1 / m, "-4i/m": lambda m: 4 / m, "-i/D": lambda m: 1 / (2 * m), "2i/m": lambda m: -2 / m,
+    "-2i/D": lambda m: 1 / m,
+    "-4i/m": lambda m: 4 / m, "-i/D": lambda m: 1 / (2 * m), "2i/m": lambda m: -2 / m,
     "-2i/(m-2)": lambda m: 2 / (m - 2),
 }  # fmt: skip
 
@@ -79,11 +80,20 @@ def observe_sincos(answer: Function, grid: Grid, dim: int) -> dict[str, Tensor]:
 def odd_positions(got: Tensor, right: Tensor, grid: Grid, dim: int) -> str:
     """The message about numbers that no known mistake gives."""
     if set(got[0].tolist()) == {0.0, 2.0}:
-        return "adds row and column at full width, but they belong side by side, with half of the width each"
+        return (
+            "adds row and column at full width, but they belong side by side, "
+            "with half of the width each"
+        )
     if not same(got[0].sort().values, right[0].sort().values):
-        return "position (0, 0) should contain only sin 0 = 0 and cos 0 = 1: count rows and columns from 0"
+        return (
+            "position (0, 0) should contain only sin 0 = 0 and cos 0 = 1: "
+            "count rows and columns from 0"
+        )
     if same(got.sort(1).values, right.sort(1).values):
-        return "contains the right numbers in a different order: row before column, and in each half sines before cosines"
+        return (
+            "contains the right numbers in a different order: row before column, "
+            "and in each half sines before cosines"
+        )
     return f"gives the wrong numbers for grid {grid} and width {dim}"
 
 
@@ -100,13 +110,15 @@ SINCOS = Exercise(
             Raises(
                 [((2, 3), dim) for dim in (6, 10, 5, 7, 9)],
                 lambda got, grid, dim: (
-                    f"accepts width {dim}; two axes with sines and cosines need a multiple of 4, so raise a ValueError"
+                    f"accepts width {dim}; "
+                    "two axes with sines and cosines need a multiple of 4, so raise a ValueError"
                 ),
             )
         ],
     },
     mistakes=variants(waves, {
-        f"the exponent is {name}, but the frequencies are 10000^(-2i/m) with i = 0, 1, 2, ... and m = D / 2":
+        f"the exponent is {name}, "
+        "but the frequencies are 10000^(-2i/m) with i = 0, 1, 2, ... and m = D / 2":
             {"step": step}
         for name, step in EXPONENTS.items()
     } | {
@@ -116,17 +128,22 @@ SINCOS = Exercise(
     | {
         "flatten the grid": lambda grid, dim: sincos_positions(grid, dim).unflatten(0, grid),
         "there is no batch axis here": lambda grid, dim: sincos_positions(grid, dim)[None],
-        "there are only patches here, no class token": lambda grid, dim: F.pad(sincos_positions(grid, dim), (0, 0, 1, 0)),
-        "rows and columns belong side by side: concatenate them along the width instead of adding them":
+        "there are only patches here, no class token":
+            lambda grid, dim: F.pad(sincos_positions(grid, dim), (0, 0, 1, 0)),
+        "rows and columns belong side by side: "
+        "concatenate them along the width instead of adding them":
             lambda grid, dim: sincos_positions(grid, dim).unflatten(1, (2, -1)).sum(1),
         "each axis gets half of the width": lambda grid, dim: sincos_positions(grid, 2 * dim),
-        "row and column are swapped: the first half of the width describes the row": columns(lambda x: x.flip(1)),
+        "row and column are swapped: the first half of the width describes the row":
+            columns(lambda x: x.flip(1)),
         "the positions go from top to bottom first, but patches go from left to right, then down":
             lambda grid, dim: sincos_positions(grid, dim).unflatten(0, grid).transpose(0, 1).flatten(0, 1),
-        "that is the one-dimensional form: the number of a patch alone gives neither row nor column":
+        "that is the one-dimensional form: "
+        "the number of a patch alone gives neither row nor column":
             lambda grid, dim: sincos_1d(math.prod(grid), dim),
         "sines come first, then cosines": columns(lambda x: x.flip(2)),
-        "sines and cosines alternate, but here all sines of an axis come first, then its cosines": columns(lambda x: x.mT),
+        "sines and cosines alternate, but here all sines of an axis come first, then its cosines":
+            columns(lambda x: x.mT),
     },
 )  # fmt: skip
 
@@ -142,7 +159,10 @@ METHODS = [
 
 
 def resized(
-    pos_embed: Tensor, grid: Grid, new_grid: Grid, method: Method | None = None,
+    pos_embed: Tensor,
+    grid: Grid,
+    new_grid: Grid,
+    method: Method | None = None,
     to: Function = lambda x, grid: x.mT.unflatten(2, grid),
     size: Function = lambda new_grid: new_grid,
     options: Function = lambda method: method,
@@ -175,11 +195,13 @@ def filled(more: Callable[[Tensor, int], Tensor]) -> Function:
 
 NEAREST = "copies the nearest position, so that neighbors share one. Use bicubic interpolation"
 RESIZED = {
-    "repeats or truncates the list of positions; resize the grid instead": filled(lambda x, length: x.repeat(1, length, 1)),
+    "repeats or truncates the list of positions; resize the grid instead":
+        filled(lambda x, length: x.repeat(1, length, 1)),
     "truncates the list of positions or fills it with zeros; resize the grid instead":
         filled(lambda x, length: F.pad(x, (0, 0, 0, length))),
 } | variants(resized, {
-    "reshapes (1, N, D) to (1, D, rows, cols) without moving axes: reshape to (1, rows, cols, D), then permute":
+    "reshapes (1, N, D) to (1, D, rows, cols) without moving axes: reshape to (1, "
+    "rows, cols, D), then permute":
         {"to": lambda x, grid: x.reshape(1, -1, *grid)},
     "returns from image to tokens with a reshape alone: use flatten(2), then transpose(1, 2)":
         {"back": lambda y: y.reshape(1, -1, y.shape[1])},
@@ -231,7 +253,10 @@ def class_token_kept(exercise: Exercise, answer: Function) -> None:
                 alike(got[:, -1], pos_embed[:, 0]),
                 "the class token's position has moved to the end, but it should stay row 0",
             )
-            message = "the class token's position has changed, but it has no place in the image. Set it aside, and put it back"
+            message = (
+                "the class token's position has changed, but it has no place in the image. "
+                "Set it aside, and put it back"
+            )
             reject_if(not alike(got[:, 0], pos_embed[:, 0]), message)
 
 
@@ -247,7 +272,8 @@ def as_tensors_go(exercise: Exercise, answer: Function) -> None:
         right = next((right for right in rights if alike(got, right)), None)
         if right is None:
             raise Mistake(
-                f"gives different numbers than bicubic interpolation, for learned positions of {dtype}"
+                "gives different numbers than bicubic interpolation, "
+                f"for learned positions of {dtype}"
             )
         expect_gradient(got, right, pos_embed)
     expect_anywhere(answer, resize_positions, torch.randn(1, 13, 6), (3, 4), (5, 6))
@@ -272,20 +298,24 @@ RESIZE_POSITIONS = Exercise(
     ideas={
         "gives (1, T', D), with and without a class token": [forms],
         "the class token keeps its position": [class_token_kept],
-        "resizes in two directions, for non-square grids too": [positions(*grids, e) for grids in STRETCHES for e in (1, 0)],
-        "keeps the dtype, lets gradients through, leaves its input unchanged": [as_tensors_go, expect_contract],
+        "resizes in two directions, for non-square grids too":
+            [positions(*grids, e) for grids in STRETCHES for e in (1, 0)],
+        "keeps the dtype, lets gradients through, leaves its input unchanged":
+            [as_tensors_go, expect_contract],
         "raises ValueError when positions and grid do not fit": [
             Raises(
                 [(torch.zeros(1, T, 6), (3, 4), (5, 6)) for T in (14, 11)],
                 lambda got, pos_embed, *grids: (
-                    f"accepts {pos_embed.shape[1]} positions for a 3 x 4 grid, which has 12 or, with a class token, 13: "
+                    f"accepts {pos_embed.shape[1]} positions for a 3 x 4 grid, "
+                    "which has 12 or, with a class token, 13: "
                     "raise a ValueError"
                 ),
             )
         ],
     },
     mistakes={
-        "the class token's position is missing": lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new),
+        "the class token's position is missing":
+            lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new),
         "a class token has been added":
             lambda pos, grid, new: F.pad(resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)),
         "keep the leading axis of length 1": lambda pos, grid, new: resized(pos, grid, new)[0],

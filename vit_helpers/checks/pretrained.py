@@ -49,15 +49,19 @@ KERNEL = Exercise(
     ),
     ideas={
         "outputs first, and each filter in one row": kernels((2, 2, 1, 5)),
-        "each filter channel by channel, as patches are flattened": kernels((2, 2, 3, 5), (2, 2, 5, 1)),
+        "each filter channel by channel, as patches are flattened":
+            kernels((2, 2, 3, 5), (2, 2, 5, 1)),
         "rows before columns": kernels((4, 4, 3, 7), (1, 1, 3, 4)),
     },
     mistakes={
-        "reshapes without moving axes, but reshape keeps the numbers in their old order: permute first":
+        "reshapes without moving axes, "
+        "but reshape keeps the numbers in their old order: permute first":
             lambda k: k.reshape(k.shape[3], -1),
-        "flattens each filter pixel by pixel, but our patches are flattened channel by channel: (C, P, P)":
+        "flattens each filter pixel by pixel, "
+        "but our patches are flattened channel by channel: (C, P, P)":
             lambda k: k.flatten(0, 2).T,
-        "swaps rows and columns: the first axis of the kernel is the row": lambda k: k.permute(3, 2, 1, 0).flatten(1),
+        "swaps rows and columns: the first axis of the kernel is the row":
+            lambda k: k.permute(3, 2, 1, 0).flatten(1),
         "flatten each filter to a row, (D, C*P*P)": lambda k: k.permute(3, 2, 0, 1),
         "the outputs come first": lambda k: k.permute(3, 2, 0, 1).flatten(1).T,
     },
@@ -74,7 +78,11 @@ def middle(image: Tensor, side: int) -> tuple[int, int]:
 
 
 def see(
-    image: Tensor, side: int, mean: Sequence[float], std: Sequence[float], *,
+    image: Tensor,
+    side: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    *,
     normalize: Function = lambda part, m, s: (part - m) / s,
     corner: Function = middle,
     scale: Function = lambda part, image: None,
@@ -123,8 +131,10 @@ SEE = Exercise(
         "computes the left edge from the height and the top edge from the width":
             {"corner": lambda x, side: middle(x, side)[::-1]},
         "does not normalize": {"normalize": lambda part, *_: part},
-        "does not normalize, and crops the corner": {"normalize": lambda part, *_: part, "corner": lambda *_: (0, 0)},
-        "multiplies by std instead of dividing by it": {"normalize": lambda part, m, s: (part - m) * s},
+        "does not normalize, and crops the corner":
+            {"normalize": lambda part, *_: part, "corner": lambda *_: (0, 0)},
+        "multiplies by std instead of dividing by it":
+            {"normalize": lambda part, m, s: (part - m) * s},
         "divides by std before it subtracts the mean":
             {"normalize": lambda part, m, s: part / s - m},
         "adds the mean instead of subtracting it": {"normalize": lambda part, m, s: (part + m) / s},
@@ -134,11 +144,13 @@ SEE = Exercise(
         "does not divide by std": {"normalize": lambda part, m, s: part - m},
         "divides by the square of std": {"normalize": lambda part, m, s: (part - m) / s**2},
         "mirrors the image": {"normalize": lambda part, m, s: ((part - m) / s).flip(2)},
-        "uses the crop's own mean and std, so that a dark image looks like a bright one, unlike in training":
+        "uses the crop's own mean and std, "
+        "so that a dark image looks like a bright one, unlike in training":
             {"scale": lambda part, image: own(part)},
         "uses the whole image's own mean and std, so that a dark image looks like a bright one":
             {"scale": lambda part, image: own(image)},
-        "uses the first channel's mean and std for all channels": {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
+        "uses the first channel's mean and std for all channels":
+            {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
     }) | {
         "one image is (C, H, W), without a batch axis": lambda *args: see(*args)[None],
     },
@@ -186,7 +198,8 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, part: str) -> d
         kept = same(got.eval().forward_features(images), start.forward_features(images))
         reject_if(
             not kept,
-            "gives different features from before: was a new model created without the old weights?",
+            "gives different features from before: "
+            "was a new model created without the old weights?",
         )
         return {part: True}
     logits = got(images)

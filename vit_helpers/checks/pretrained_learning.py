@@ -60,10 +60,13 @@ LORA = Exercise(
         "forgets the bias and the low-rank term": lora(lambda y, b, thin, s: y),
         "leaves out the low-rank term": lora(lambda y, b, thin, s: y + b),
         "forgets the scale": lora(lambda y, b, thin, s: y + b + thin),
-        "scales the whole result, but only the low-rank term is scaled": lora(lambda y, b, thin, s: s * (y + b + thin)),
-        "scales the frozen layer instead of the low-rank term": lora(lambda y, b, thin, s: s * (y + b) + thin),
+        "scales the whole result, but only the low-rank term is scaled":
+            lora(lambda y, b, thin, s: s * (y + b + thin)),
+        "scales the frozen layer instead of the low-rank term":
+            lora(lambda y, b, thin, s: s * (y + b) + thin),
         "divides by the scale": lora(lambda y, b, thin, s: y + b + thin / s),
-        "leaves out the frozen layer, but LoRA adds to its output": lora(lambda y, b, thin, s: s * thin),
+        "leaves out the frozen layer, but LoRA adds to its output":
+            lora(lambda y, b, thin, s: s * thin),
         "leaves out W x": lora(lambda y, b, thin, s: s * thin + b),
         "adds the bias twice": lora(lambda y, b, thin, s: y + 2 * b + s * thin),
         "scales the bias too": lora(lambda y, b, thin, s: y + s * (thin + b)),
@@ -121,8 +124,10 @@ RATES = Exercise(
     },
     mistakes={
         message: layers(rule) for message, rule in {
-            "runs the wrong way: the head should learn fastest": lambda lr, decay, n, depth: lr * decay ** (depth + 1 - n),
-            "decays the head too, but the head should have the full rate": lambda lr, decay, n, depth: lr * decay ** (n + 1),
+            "runs the wrong way: the head should learn fastest":
+                lambda lr, decay, n, depth: lr * decay ** (depth + 1 - n),
+            "decays the head too, but the head should have the full rate":
+                lambda lr, decay, n, depth: lr * decay ** (n + 1),
             "stops one layer short: the embedding is decayed depth + 1 times":
                 lambda lr, decay, n, depth: lr * decay ** max(n - 1, 0),
             "divides by decay where it should multiply": lambda lr, decay, n, depth: lr / decay**n,
@@ -132,7 +137,8 @@ RATES = Exercise(
                 lambda lr, decay, n, depth: lr * (1 - (1 - decay) * n),
             "gives all layers the same rate": lambda lr, decay, n, depth: lr,
             "leaves out lr": lambda lr, decay, n, depth: decay**n,
-            "decays only once for all layers below the head": lambda lr, decay, n, depth: lr * decay ** min(n, 1),
+            "decays only once for all layers below the head":
+                lambda lr, decay, n, depth: lr * decay ** min(n, 1),
         }.items()
     },
 )  # fmt: skip
@@ -196,18 +202,22 @@ MASKED = Exercise(
         "the gradient that goes with it": [back_to_painted, expect_contract],
     },
     mistakes={
-        "compares the first patches, whichever are hidden": lambda p, x, h: F.mse_loss(p, x[:, : h.shape[1]]),
+        "compares the first patches, whichever are hidden":
+            lambda p, x, h: F.mse_loss(p, x[:, : h.shape[1]]),
         "uses the first image's list for all images, but each hides patches of its own":
             lambda p, x, h: F.mse_loss(p, x[:, h[0]]),
-        "compares with the hidden patches in the order of the image, but predictions come in the order of `hidden`":
+        "compares with the hidden patches in the order of the image, "
+        "but predictions come in the order of `hidden`":
             lambda p, x, h: F.mse_loss(p, taken(x, h.sort(dim=1).values)),
         "picks one pixel of each patch: expand the index for gather to the width of a patch":
             lambda p, x, h: (p - x.gather(1, h[:, :, None])).square().mean(),
-        "applies every image's list to every image with patches[:, hidden]: index images and patches together":
+        "applies every image's list to every image with patches[:, hidden]: "
+        "index images and patches together":
             lambda p, x, h: (p - x[:, h]).square().mean(),
         "divides by the patches of one image, though it sums over all images":
             lambda p, x, h: (p - taken(x, h)).square().sum() / p[0].numel(),
-        "divides by all patches, though only the hidden ones count": lambda p, x, h: F.mse_loss(laid(p, x, h), x),
+        "divides by all patches, though only the hidden ones count":
+            lambda p, x, h: F.mse_loss(laid(p, x, h), x),
         "counts the visible patches as wrong, but they are not predicted":
             lambda p, x, h: F.mse_loss(laid(p, torch.zeros_like(x), h), x),
         "gives the sum instead of the mean, so that the loss depends on the size of the batch":

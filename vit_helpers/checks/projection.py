@@ -19,7 +19,8 @@ from vit_helpers.patches import patchify, unpatchify
 # What the modules share: shapes, and what is learned
 
 UNREGISTERED = (
-    "is not a registered parameter, so it is never trained or saved: write self.name = nn.Parameter(...) in __init__ "
+    "is not a registered parameter, so it is never trained or saved: "
+    "write self.name = nn.Parameter(...) in __init__ "
     "(without .to(...) after it)"
 )
 
@@ -69,7 +70,10 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
         module, _ = modules.made(answer, sizes, shape)
         mine, wanted = learned(module), sum(learned(exercise.module(*sizes)))
         got, total = sum(mine), sum(p.numel() for p in module.parameters())
-        frozen = f"has parameters with requires_grad=False ({total - got} numbers): let them learn, or remove them"
+        frozen = (
+            f"has parameters with requires_grad=False ({total - got} numbers): "
+            "let them learn, or remove them"
+        )
         reject_if(total > got, frozen)
         if got == wanted:
             continue
@@ -80,7 +84,9 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
             key=lambda message: known[message] != mine,
             default=several if got % wanted == 0 else "",
         )
-        reject_if(message, message.format(got=got, more=got - wanted, times=got // wanted, D=sizes[-1]))
+        reject_if(
+            message, message.format(got=got, more=got - wanted, times=got // wanted, D=sizes[-1])
+        )
         raise Mistake(f"learns {got} numbers, but should learn {wanted}")
 
 
@@ -153,7 +159,10 @@ def linear(exercise: ModuleExercise, answer: Function) -> None:
             )
             straight = alike(module(one) + module(two) - zero, module(one + two))
             alone = torch.cat([module(image[None]) for image in one])
-            bent = "is not linear in the pixels: the projection should have no activation, norm or dropout"
+            bent = (
+                "is not linear in the pixels: "
+                "the projection should have no activation, norm or dropout"
+            )
             reject_if(not straight, bent)
             mixed = "an image gets different tokens alone and in a batch: images must not mix"
             reject_if(not alike(alone, module(one)), mixed)
@@ -164,7 +173,10 @@ def alike(got: Tensor, wanted: Tensor) -> bool:
     return same(got.float(), wanted.float())
 
 
-SEVERAL = "changing one patch changes several tokens, so the cut is wrong. Did you reshape without a permute?"
+SEVERAL = (
+    "changing one patch changes several tokens, so the cut is wrong. "
+    "Did you reshape without a permute?"
+)
 
 
 def in_place(exercise: ModuleExercise, answer: Function) -> None:
@@ -178,7 +190,10 @@ def in_place(exercise: ModuleExercise, answer: Function) -> None:
             2
         ) > 1e-9  # (image n, token)
         if not torch.equal(moved, torch.eye(N, dtype=torch.bool)):
-            order = "the tokens are not in the order of the patches, which run from left to right, then down"
+            order = (
+                "the tokens are not in the order of the patches, "
+                "which run from left to right, then down"
+            )
             message = SEVERAL if (moved.sum(1) > 1).any() else order
             readable(exercise, answer)
             modules.reading_of(replace(exercise, unknown=message), module, x, (P, C, D))
@@ -200,27 +215,35 @@ PATCH_EMBED = ModuleExercise(
     mistakes={
         "flatten the grid, then move D to the end": convolved,
         "N and D are swapped: transpose them": lambda x, w, b: project(x, w, b).mT,
-        "put the rows of the grid one after another": lambda x, w, b: convolved(x, w, b).permute(0, 2, 3, 1),
-        "the patches are cut, but not yet projected to width D": lambda x, w, b: patchify(x, side(x, w)),
+        "put the rows of the grid one after another":
+            lambda x, w, b: convolved(x, w, b).permute(0, 2, 3, 1),
+        "the patches are cut, but not yet projected to width D":
+            lambda x, w, b: patchify(x, side(x, w)),
         "the patches overlap: the stride of the convolution should be P":
             lambda x, w, b: convolved(x, w, b, overlap=True).flatten(2).mT,
-        "the convolution has padding, but should have none": lambda x, w, b: convolved(x, w, b, padding=1).flatten(2).mT,
+        "the convolution has padding, but should have none":
+            lambda x, w, b: convolved(x, w, b, padding=1).flatten(2).mT,
         "the class token is added later": lambda x, w, b: F.pad(project(x, w, b), (0, 0, 1, 0)),
-        "the patches are ordered from top to bottom first, but should go from left to right, then down: rows before columns":
+        "the patches are ordered from top to bottom first, but should go from left to right, "
+        "then down: rows before columns":
             lambda x, w, b: convolved(x, w, b).mT.flatten(2).mT,
         SEVERAL: partial(project, cut=lambda x, P: x.reshape(len(x), -1, x.shape[1] * P * P)),
-        "flattens a patch pixel by pixel (P, P, C), but published weights expect it channel by channel (C, P, P)":
+        "flattens a patch pixel by pixel (P, P, C), "
+        "but published weights expect it channel by channel (C, P, P)":
             partial(project, cut=partial(reordered, order=(3, 4, 2))),
         "reads each patch column by column, but it should go row by row":
             partial(project, cut=partial(reordered, order=(2, 4, 3))),
     },
     structures={
-        f"the projection {UNREGISTERED}. A layer in a plain list is not registered either": lambda P, C, D: [],
-        "learns only the weight, {got} numbers, but all published weights also have a bias of D = {D} numbers":
+        f"the projection {UNREGISTERED}. A layer in a plain list is not registered either":
+            lambda P, C, D: [],
+        "learns only the weight, {got} numbers, "
+        "but all published weights also have a bias of D = {D} numbers":
             lambda P, C, D: [C * P * P * D],
     }
     | {
-        f"learns {{more}} numbers too many: the paper's model has no LayerNorm here, {message} the projection": norms
+        f"learns {{more}} numbers too many: "
+        f"the paper's model has no LayerNorm here, {message} the projection": norms
         for message, norms in {
             "before": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P],
             "after": lambda P, C, D: [C * P * P * D, D, D, D],

@@ -31,8 +31,14 @@ from vit_helpers.vit import ViTConfig
 
 
 def fit(
-    config: ViTConfig, gibibytes: float, *,
-    copies: float = 4, each: float = 0, unit: float = 2**30, count: Function = math.floor, fused: bool = True,
+    config: ViTConfig,
+    gibibytes: float,
+    *,
+    copies: float = 4,
+    each: float = 0,
+    unit: float = 2**30,
+    count: Function = math.floor,
+    fused: bool = True,
 ) -> int:
     """The images that fit; copies: numbers a parameter that are there once; each: those counted for every image."""
     needs = training_bytes(config, 1, fused=fused)
@@ -72,15 +78,19 @@ NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
     "one too many: is it rounded up, or does a loop stop one too late?": {"count": math.ceil},
     "that is rounded down to a power of two, but the largest batch is wanted":
         {"count": lambda x: 2 ** math.floor(math.log2(x))},
-    "that is for fused=False, where attention stores its weights: leave the default": {"fused": False},
+    "that is for fused=False, where attention stores its weights: leave the default":
+        {"fused": False},
     "multiplied by 4, but training_bytes already counts bytes": {"unit": 2**28},
-    "only the activations are counted, but weights, gradients and optimizer take memory too": {"copies": 0},
+    "only the activations are counted, but weights, gradients and optimizer take memory too":
+        {"copies": 0},
     **{
-        f"only {n} of the four numbers per parameter count: weight, gradient, and two of AdamW's": {"copies": n}
+        f"only {n} of the four numbers per parameter count: weight, gradient, and two of AdamW's":
+            {"copies": n}
         for n in (1, 2, 3)
     },
     **{
-        f"{n} of the four numbers per parameter count for every image, but they are stored only once":
+        f"{n} of the four numbers per parameter count for every image, "
+        "but they are stored only once":
             {"copies": 4 - n, "each": n}
         for n in (1, 2, 3, 4)
     },
@@ -147,29 +157,35 @@ def odd_unit(got: float, right: float, *args: Any) -> str | None:
 FACTORS: Mapping[str, Function] = {  # by which wrong days differ from the right ones
     "divides multiply-adds by a peak in FLOPs, but a multiply-add is 2 FLOPs": lambda *_: 1 / 2,
     "twice too long: count the 2 FLOPs of a multiply-add only once": lambda *_: 2,
-    "only the forward pass is counted, but the backward pass costs about twice as much again": lambda *_: 1 / 3,
+    "only the forward pass is counted, but the backward pass costs about twice as much again":
+        lambda *_: 1 / 3,
     "only the forward pass is counted, and a multiply-add counts as one FLOP": lambda *_: 1 / 6,
     "only the backward pass is counted: add the forward pass": lambda *_: 2 / 3,
     "three times too long: training_multiply_adds already includes the backward pass": lambda *_: 3,
-    "the share of the peak is left out, but no training reaches the peak": lambda c, images, epochs, peak, share: share,
+    "the share of the peak is left out, but no training reaches the peak":
+        lambda c, images, epochs, peak, share: share,
     "multiplied by the share: divide by it, because a slower GPU takes longer":
         lambda c, images, epochs, peak, share: share**2,
     "that is for one epoch": lambda c, images, epochs, *_: 1 / epochs,
     "that is for one image in each epoch": lambda c, images, *_: 1 / images,
     "that is for one token in each image": lambda c, *_: 1 / c.num_tokens,
-    "parameters are counted, but each weight is used once for every token": lambda c, *_: every_token(c) / c.num_tokens,
+    "parameters are counted, but each weight is used once for every token":
+        lambda c, *_: every_token(c) / c.num_tokens,
     "parameters times tokens leaves out scores and mixing": lambda c, *_: every_token(c),
-    "upside down: divide the FLOPs by those that the GPU reaches in a day": lambda *args: days(*args) ** -2,
+    "upside down: divide the FLOPs by those that the GPU reaches in a day":
+        lambda *args: days(*args) ** -2,
 }  # fmt: skip
 DAYS = Exercise(
     name="training_days",
     reference=days,
     outcome=Outcome(
-        rtol=0.02,  # attention that stores its weights costs a little less than fused; both are right
+        # attention that stores its weights costs a little less than fused; both are right
+        rtol=0.02,
     ),
     wording=Wording(
         when=lambda config, images, epochs, peak, share: (
-            f"for {images:,} images, {epochs} epochs, {share:g} of {peak:.3g} FLOPs per second, and {named(config)}"
+            f"for {images:,} images, {epochs} epochs, "
+            f"{share:g} of {peak:.3g} FLOPs per second, and {named(config)}"
         ),
         says="gives {got:,.5g} {when}; it should give {right:,.5g}: {message}",
         kind="a number of days",

@@ -97,7 +97,9 @@ def left_behind(
     model, got = run(answer, start, images, labels, parts)
     when = for_batch(start, images, labels, parts, part)
     if part == "loss":
-        message = "the model in evaluation mode, although it came in training mode, so dropout is off"
+        message = (
+            "the model in evaluation mode, although it came in training mode, so dropout is off"
+        )
         reject_if(not all(model.modes), f"calls {message}")
         reject_if(not model.training, f"leaves {message}")
         return {
@@ -129,13 +131,18 @@ def apart(exercise: Exercise, answer: Function) -> None:
             f"passes the model {max(passed)} images at once {when}; {size} are enough",
         )
         message = "each image once is enough. Keep the loss of that pass"
-        reject_if(sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {message}")
+        reject_if(
+            sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {message}"
+        )
         wasted = len(passed) > math.ceil(n / (n // parts))
         reject_if(
             wasted,
             f"calls the model {len(passed)} times {when}: smaller parts than asked for waste time",
         )
-        message = "the gradient is right, but memory holds all parts. Call backward() inside the loop, without retain_graph"
+        message = (
+            "the gradient is right, but memory holds all parts. "
+            "Call backward() inside the loop, without retain_graph"
+        )
         reject_if(
             any(model.left),
             f"keeps the activations of earlier parts when the next one starts {when}: {message}",
@@ -173,10 +180,13 @@ def by_parts(
 
 WEIGH = "weight each mean loss by its number of images, divide by the number of all ({when})"
 LOST = {  # parts that are missing, whatever the others are multiplied by
-    "only the last part is in .grad: call zero_grad() once, before the loop, because backward() adds up ({when})":
+    "only the last part is in .grad: call zero_grad() once, before the loop, "
+    "because backward() adds up ({when})":
         by_parts(zero="inside"),
-    "only the first part is in .grad: is return inside the loop? ({when})": by_parts(pick=lambda x: x[:1]),
-    "the last part is missing in .grad; include it, however small it is ({when})": by_parts(pick=lambda x: x[:-1]),
+    "only the first part is in .grad: is return inside the loop? ({when})":
+        by_parts(pick=lambda x: x[:1]),
+    "the last part is missing in .grad; include it, however small it is ({when})":
+        by_parts(pick=lambda x: x[:-1]),
 }  # fmt: skip
 
 
@@ -233,14 +243,20 @@ ACCUMULATE = Exercise(
     mistakes=LOST | {
         "adds up the means of {3} parts: the gradient is about {3} times too large ({when})":
             by_parts(weigh=lambda n, N, k: 1),
-        f"weights all parts equally, although the last is smaller: {WEIGH}": by_parts(weigh=lambda n, N, k: 1 / k),
-        "an earlier batch's gradient is still in .grad: call zero_grad() once, before the loop ({when})":
+        f"weights all parts equally, although the last is smaller: {WEIGH}":
+            by_parts(weigh=lambda n, N, k: 1 / k),
+        "an earlier batch's gradient is still in .grad: "
+        "call zero_grad() once, before the loop ({when})":
             by_parts(zero="never"),
-        "leaves zeros in .grad: is zero_grad() called after backward()? ({when})": by_parts(zero="after"),
-        "that is one part's share: add up the parts": by_parts(mean=lambda x, n: x[-1] * n[-1] / sum(n)),
-        "that is one part's mean loss: add up all, weighted by their images": by_parts(mean=lambda x, n: x[-1]),
+        "leaves zeros in .grad: is zero_grad() called after backward()? ({when})":
+            by_parts(zero="after"),
+        "that is one part's share: add up the parts":
+            by_parts(mean=lambda x, n: x[-1] * n[-1] / sum(n)),
+        "that is one part's mean loss: add up all, weighted by their images":
+            by_parts(mean=lambda x, n: x[-1]),
         "that is the sum of the parts' means": by_parts(mean=lambda x, n: sum(x)),
-        "that weights all parts equally: weight each by its number of images": by_parts(mean=lambda x, n: sum(x) / len(x)),
+        "that weights all parts equally: weight each by its number of images":
+            by_parts(mean=lambda x, n: sum(x) / len(x)),
         "that is the sum over images: divide by their number": by_parts(mean=weighed),
         "that is divided twice, by the images and by the parts":
             by_parts(mean=lambda x, n: weighed(x, n) / sum(n) / len(n)),
@@ -271,27 +287,33 @@ COMBINE = Exercise(
         "two processes: each weighs as much as it has images": [processes((6, 3), (2, 3))],
         "one process, or many, with equal counts too":
             [processes((5, 1, 2, 4), (4,)), processes((7,), (2, 2)), processes((3, 3, 3), (3,))],
-        "a process without images changes nothing": [processes((4, 0, 3), (2, 3)), processes((0, 5), (1,))],
+        "a process without images changes nothing":
+            [processes((4, 0, 3), (2, 3)), processes((0, 5), (1,))],
     },
     mistakes={
         f"{message} ({{when}})": wrong for message, wrong in {
             "takes the plain mean, where a process with few images counts as much as one with many":
                 lambda gs, ns: sum(gs) / len(ns),
-            "adds up the gradients, but each is a mean, and the mean over all images is wanted": lambda gs, ns: sum(gs),
+            "adds up the gradients, but each is a mean, and the mean over all images is wanted":
+                lambda gs, ns: sum(gs),
             "weights by the counts, but divides by the number of processes instead of all images":
                 lambda gs, ns: weighed(gs, ns) / len(ns),
-            "weights by the counts, but does not divide: divide by the number of all images": weighed,
+            "weights by the counts, but does not divide: divide by the number of all images":
+                weighed,
             "weights by the counts, but divides by the largest instead of their sum":
                 lambda gs, ns: weighed(gs, ns) / max(ns),
             "divides twice: by the number of images, and by the number of processes":
                 lambda gs, ns: weighed(gs, ns) / sum(ns) / len(ns),
-            "divides each gradient by its count, but it is a mean: multiply by the count and divide by the sum of all":
+            "divides each gradient by its count, but it is a mean: "
+            "multiply by the count and divide by the sum of all":
                 lambda gs, ns: sum(g / n for g, n in zip(gs, ns, strict=True)),
-            "divides by all images without weighting: each gradient is a mean, so multiply it by its count":
+            "divides by all images without weighting: each gradient is a mean, "
+            "so multiply it by its count":
                 lambda gs, ns: sum(gs) / sum(ns),
             "gives each process the weight of another: in which order are the counts?":
                 lambda gs, ns: weighed(gs, ns[::-1]) / sum(ns),
-            "gives zeros, because c // n is 0: use /": lambda gs, ns: weighed(gs, [n // sum(ns) for n in ns]),
+            "gives zeros, because c // n is 0: use /":
+                lambda gs, ns: weighed(gs, [n // sum(ns) for n in ns]),
             "combines two processes only": lambda gs, ns: weighed(gs[:2], ns[:2]) / sum(ns[:2]),
             "combines two processes only, though it divides by all images":
                 lambda gs, ns: weighed(gs[:2], ns[:2]) / sum(ns),

@@ -25,9 +25,8 @@ NUM_TOKENS = Exercise(
         ),
         "that counts pixels, not patches, so divide by the patch size": lambda H, P: H * H,
         "that counts the pixels of one patch": lambda H, P: P * P,
-        "in Python a square is written with **, while ^ means something else, and + is computed before it": lambda H, P: (
-            (H // P) ^ 2 + 1
-        ),
+        "in Python a square is written with **, while ^ means something else, "
+        "and + is computed before it": lambda H, P: (H // P) ^ 2 + 1,
         "in Python a square is written with **, while ^ means something else": lambda H, P: (
             ((H // P) ^ 2) + 1
         ),

@@ -88,12 +88,16 @@ RISES = {  # wrong warm-ups: at step s of T in all, of which w to warm up
 FALLS = {  # wrong steps after the warm-up
     "the cosine is counted from step 0; " + AFTER: lambda s, T, w: wave(s / T),
     "the cosine is counted from step 0, past its end; " + AFTER: lambda s, T, w: wave(s / (T - w)),
-    "the fall is divided by total, so it ends above 0: divide by total - warmup": lambda s, T, w: wave((s - w) / T),
+    "the fall is divided by total, so it ends above 0: divide by total - warmup":
+        lambda s, T, w: wave((s - w) / T),
     "the factor of the last step is 0, so that step is lost: use total - warmup, without - 1":
         lambda s, T, w: wave((s - w) / (T - w - 1)),
-    "the fall begins a step early: use step - warmup, without + 1": lambda s, T, w: wave((s - w + 1) / (T - w)),
-    "the fall begins a step late: use step - warmup, without - 1": lambda s, T, w: wave((s - w - 1) / (T - w)),
-    "the fall is a straight line, counted from step 0, but should be half a cosine": lambda s, T, w: 1 - s / T,
+    "the fall begins a step early: use step - warmup, without + 1":
+        lambda s, T, w: wave((s - w + 1) / (T - w)),
+    "the fall begins a step late: use step - warmup, without - 1":
+        lambda s, T, w: wave((s - w - 1) / (T - w)),
+    "the fall is a straight line, counted from step 0, but should be half a cosine":
+        lambda s, T, w: 1 - s / T,
     "the rise lasts a step too long: use step < warmup, not step <= warmup":
         lambda s, T, w: (s + 1) / w if s == w else warmup_cosine(s, T, w),
     "the rise goes on after the warm-up: is there an if?": lambda s, T, w: (s + 1) / w,
@@ -172,13 +176,19 @@ def odd_shares(
         message = (
             "percent" if torch.isclose(factor, torch.tensor(100.0)) else "the learning rate itself"
         )
-        return f"that is {factor:.3g} times as much: is it {message}? Return a factor, which is at most 1"
+        return (
+            f"that is {factor:.3g} times as much: "
+            f"is it {message}? Return a factor, which is at most 1"
+        )
     found = {
         "a factor should be between 0 and 1": mine.min() < -1e-6 or mine.max() > 1 + 1e-6,
-        f"the factor jumps from 1 to {mine[0]:.3g} at the end of the warm-up, but the fall should begin at 1":
+        f"the factor jumps from 1 to {mine[0]:.3g} at the end of the warm-up, "
+        "but the fall should begin at 1":
             not rise and mine[0] < 0.9,
-        "the factor rises again during the fall, but half a cosine only falls": not rise and (mine.diff() > 1e-6).any(),
-        f"the fall ends at {mine[-1]:.3g}; it should end at {wanted[-1]:.3g}": not rise and mine[-1] > wanted[-1] + 0.01,
+        "the factor rises again during the fall, but half a cosine only falls":
+            not rise and (mine.diff() > 1e-6).any(),
+        f"the fall ends at {mine[-1]:.3g}; it should end at {wanted[-1]:.3g}":
+            not rise and mine[-1] > wanted[-1] + 0.01,
         "is it rounded?": rounded(mine, wanted),
     }  # fmt: skip
     return next((message for message, holds in found.items() if holds), None)
@@ -194,11 +204,20 @@ def other_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Seq
 
 
 def schedule_says(
-    part: str, got: Tensor, right: Tensor, message: str, total: int, warmup: int, steps: Sequence[int]
+    part: str,
+    got: Tensor,
+    right: Tensor,
+    message: str,
+    total: int,
+    warmup: int,
+    steps: Sequence[int],
 ) -> str:
     """The message about a wrong factor."""
     i = first_wrong(got, right)
-    return f"gives {got[i]:.5g} at step {steps[i]} (total = {total}, warmup = {warmup}), wanted {right[i]:.5g}: {message}"
+    return (
+        f"gives {got[i]:.5g} at step {steps[i]} (total = {total}, warmup = {warmup}), "
+        f"wanted {right[i]:.5g}: {message}"
+    )
 
 
 SCHEDULE = Exercise(
@@ -210,7 +229,10 @@ SCHEDULE = Exercise(
         says=schedule_says,
         odd=odd_shares,
         unknown=other_shares,
-        fresh="gives different factors when the steps are called in another order: is something kept between calls?",
+        fresh=(
+            "gives different factors when the steps are called in another order: "
+            "is something kept between calls?"
+        ),
     ),
     ideas={
         "rises straight, from 1 / warmup to 1": [asked(T, w, range(w)) for T, w in SIZES],
@@ -260,24 +282,34 @@ def per_batch(right: Sequence[int], sizes: Sequence[int]) -> list[float]:
 
 
 COUNTS = {  # wrong accuracies: h predictions are correct in batches of n images
-    "that is the mean of the batches' accuracies, where a smaller last batch counts too much: count correct predictions":
+    "that is the mean of the batches' accuracies, where a smaller last batch counts too much: "
+    "count correct predictions":
         lambda h, n: fmean(per_batch(h, n)),
-    "that is the mean of the batches' accuracies, in percent": lambda h, n: 100 * fmean(per_batch(h, n)),
+    "that is the mean of the batches' accuracies, in percent":
+        lambda h, n: 100 * fmean(per_batch(h, n)),
     "that is the sum of the batches' accuracies: count correct predictions, divide by all images":
         lambda h, n: sum(per_batch(h, n)),
-    "divided twice: a mean over images is already a fraction": lambda h, n: sum(per_batch(h, n)) / sum(n),
+    "divided twice: a mean over images is already a fraction":
+        lambda h, n: sum(per_batch(h, n)) / sum(n),
     "that is in percent: return a fraction from 0 to 1": lambda h, n: 100 * sum(h) / sum(n),
-    "is // used instead of /, or does nothing count as correct because argmax is missing?": lambda h, n: 0,
-    "that is the number of correct predictions: divide by the number of images": lambda h, n: sum(h),
+    "is // used instead of /, or does nothing count as correct because argmax is missing?":
+        lambda h, n: 0,
+    "that is the number of correct predictions: divide by the number of images":
+        lambda h, n: sum(h),
     "that is the fraction of wrong predictions": lambda h, n: 1 - sum(h) / sum(n),
     "that is the accuracy of the last batch alone": lambda h, n: h[-1] / n[-1],
-    "that is the accuracy of the first batch alone: is return inside the loop?": lambda h, n: h[0] / n[0],
-    "divided by the number of batches instead of the number of images": lambda h, n: sum(h) / len(n),
-    "the last batch's correct predictions, divided by all images: is the sum reset each time?": lambda h, n: h[-1] / sum(n),
+    "that is the accuracy of the first batch alone: is return inside the loop?":
+        lambda h, n: h[0] / n[0],
+    "divided by the number of batches instead of the number of images":
+        lambda h, n: sum(h) / len(n),
+    "the last batch's correct predictions, divided by all images: is the sum reset each time?":
+        lambda h, n: h[-1] / sum(n),
     "all correct predictions, divided by the size of the last batch": lambda h, n: sum(h) / n[-1],
     "all correct predictions, divided by the size of the first batch": lambda h, n: sum(h) / n[0],
-    "every batch is counted as if it were as large as the first: count the images": lambda h, n: sum(h) / (len(n) * n[0]),
-    "every batch is counted as if it were as large as the last: count the images": lambda h, n: sum(h) / (len(n) * n[-1]),
+    "every batch is counted as if it were as large as the first: count the images":
+        lambda h, n: sum(h) / (len(n) * n[0]),
+    "every batch is counted as if it were as large as the last: count the images":
+        lambda h, n: sum(h) / (len(n) * n[-1]),
 }  # fmt: skip
 LOGITS = {  # the same from the logits and labels of every batch
     "argmax runs over the images, dim 0, but the classes are dim 1":
@@ -318,7 +350,8 @@ def graded(
     )
     return Case(
         draw,
-        f"for batches of {', '.join(map(str, sizes))} images{' that come one by one' if once else how}",
+        f"for batches of {', '.join(map(str, sizes))} "
+        f"images{' that come one by one' if once else how}",
     )
 
 
@@ -339,7 +372,8 @@ def observe_share(
     learning = any(training for training, _ in asked)
     reject_if(
         learning,
-        "calls the model in training mode, where dropout is active and statistics change: call model.eval() first",
+        "calls the model in training mode, "
+        "where dropout is active and statistics change: call model.eval() first",
     )
     back = "mode, but is left in the other one: restore it with model.train(...)"
     other = any(m.training != came for m in model.modules())
@@ -371,7 +405,8 @@ ACCURACY = Exercise(
         ],
         "runs the model in evaluation mode, and restores the mode that it had":
             [graded((8, 8, 3), (5, 2, 3), 4, training) for training in (True, False)],
-        "changes nothing, computes no gradients, and works with batches that can be iterated only once":
+        "changes nothing, computes no gradients, "
+        "and works with batches that can be iterated only once":
             [graded((5, 5, 2), (3, 1, 2), 3, True, once=True)],
     },
     mistakes={message: counting(rule) for message, rule in COUNTS.items()}

@@ -123,7 +123,10 @@ def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
             word in str(error)
             for word in ("Sizes of tensors", "size of tensor", "expand", "must match")
         )
-        message = f"raises an error about sizes for a batch of {B}: {first_line(error).rstrip('.')}. The class token is one "
+        message = (
+            f"raises an error about sizes for a batch of {B}: "
+            f"{first_line(error).rstrip('.')}. The class token is one "
+        )
         reject_if(
             sized,
             message
@@ -168,7 +171,8 @@ def registered(exercise: ModuleExercise, answer: Function) -> None:
         turned = Counter({shape[::-1]: n for shape, n in more.items()}) == lacks
         way_out = "; store a weight as nn.Linear does, (out, in)" if turned else ""
         raise Mistake(
-            f"doesn't have the parameters of a ViT with D = {sizes[4]}, L = {sizes[5]}, K = {sizes[3]}: "
+            f"doesn't have the parameters of a ViT with D = {sizes[4]}, "
+            f"L = {sizes[5]}, K = {sizes[3]}: "
             f"it lacks shapes {list(lacks) or 'none'}, has {list(more) or 'none'} too many{way_out}"
         )
 
@@ -179,7 +183,8 @@ def images_seen(exercise: ModuleExercise, answer: Function) -> None:
     model, images = made(answer, *exercise.cases[0])
     first = logits(model, images, sizes)
     alike = (
-        "different images get the same logits, so the class token receives nothing from the patches. Are the blocks "
+        "different images get the same logits, "
+        "so the class token receives nothing from the patches. Are the blocks "
         "called, and do they attend along the tokens? (torch's attention needs batch_first=True)"
     )
     steady = same(first, logits(model, images, sizes))
@@ -192,7 +197,8 @@ def close(got: Tensor, wanted: Tensor) -> bool:
 
 
 UNKNOWN = (
-    "shapes and parameters are right, but the logits are not. Compare patches, tokens, all blocks in turn, the final norm, "
+    "shapes and parameters are right, but the logits are not. Compare patches, tokens, "
+    "all blocks in turn, the final norm, "
     "the class token, the head. If the block is your own, try it in the check of notebook 04"
 )
 
@@ -213,7 +219,10 @@ def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
     if images.dtype == torch.float64 and same(got, wanted[0], atol=1e-3):
         if torch.equal(got, got.float().double()):
             expect_digits(got, wanted[0])
-        exact = "float64 images give only float32 precision: is something rounded, or a norm's eps not 1e-6?"
+        exact = (
+            "float64 images give only float32 precision: is something rounded, "
+            "or a norm's eps not 1e-6?"
+        )
         raise Mistake(exact)
     raise Mistake(UNKNOWN)
 
@@ -281,7 +290,8 @@ def three_layers(exercise: ModuleExercise, answer: Function) -> None:
             if close(got, one(images)):
                 return
     raise Mistake(
-        "right only if queries, keys and values have the same weights, but each is computed by a layer of its own"
+        "right only if queries, keys and values have the same weights, "
+        "but each is computed by a layer of its own"
     )
 
 

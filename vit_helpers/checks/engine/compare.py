@@ -11,9 +11,18 @@ from torch import Tensor, nn
 
 from vit_helpers.checks.engine.report import Function, Mistake, raised, reject_if, short
 
-ROUNDED = "loses digits: the input is float64, but something inside is float32. Is there a .float() or a new torch.tensor(...)?"
-KEPT = "gives the same result for another input: was the first one kept? Compute it again in every call"
-NO_GRADIENT = "gives the right numbers, but no gradient flows back: was something detached, or converted to numpy?"
+ROUNDED = (
+    "loses digits: the input is float64, but something inside is float32. "
+    "Is there a .float() or a new torch.tensor(...)?"
+)
+KEPT = (
+    "gives the same result for another input: "
+    "was the first one kept? Compute it again in every call"
+)
+NO_GRADIENT = (
+    "gives the right numbers, but no gradient flows back: "
+    "was something detached, or converted to numpy?"
+)
 CHANGED = "changes its input; make a new tensor instead of writing into the old one"
 
 
@@ -124,7 +133,10 @@ def accelerators() -> list[torch.device]:
 
 def expect_anywhere(answer: Function, right: Function, *args: Any) -> None:
     """Raise Mistake unless an answer works on an accelerator, where there is one on which the right answer works."""
-    way_out = "Create new tensors on the input's device, as in torch.zeros(..., device=x.device), without .cpu()"
+    way_out = (
+        "Create new tensors on the input's device, as in torch.zeros(..., "
+        "device=x.device), without .cpu()"
+    )
     for device in accelerators():
         try:
             moved = [x.detach().to(device) if isinstance(x, Tensor) else x for x in args]
@@ -171,7 +183,10 @@ def gradient(output: Tensor, source: Tensor) -> Tensor | None:
 def expect_gradient(got: Tensor, wanted: Tensor, source: Tensor) -> None:
     """Raise Mistake unless the answer passes the same gradient to its source as the right one does."""
     mine, right = gradient(got, source), gradient(wanted, source)
-    anew = "gives a new leaf tensor, so that no gradient flows back: return the result as it is, without nn.Parameter"
+    anew = (
+        "gives a new leaf tensor, so that no gradient flows back: "
+        "return the result as it is, without nn.Parameter"
+    )
     reject_if(mine is None and got.requires_grad and got.is_leaf, f"{anew} or requires_grad_()")
     reject_if(mine is None, NO_GRADIENT)
     reject_if(not same(mine, right, atol=1e-4), "gives the right numbers, but the wrong gradient")

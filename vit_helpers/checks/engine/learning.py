@@ -225,15 +225,10 @@ def length_of(gradients: Sequence[Tensor | None]) -> float:
 
 
 EARLY = "step comes before backward, so it uses old gradients"
-AFTER = (
-    "the gradient is clipped after the step, which has already used the whole gradient"
-)
-STILL = (
-    "the model is trained in evaluation mode: dropout is off, and statistics are not updated"
-)
+AFTER = "the gradient is clipped after the step, which has already used the whole gradient"
+STILL = "the model is trained in evaluation mode: dropout is off, and statistics are not updated"
 GRAPHS = (
-    "adds up losses with their graphs, which keeps those of all batches in memory; "
-    "add loss.item()"
+    "adds up losses with their graphs, which keeps those of all batches in memory; add loss.item()"
 )
 
 
@@ -254,7 +249,8 @@ def out_of_order(events: list[str], n: int, moved: bool) -> str | None:
         "no gradient reaches the weights: is loss.backward() missing, the model copied, "
         "or torch.no_grad() around it?": not backwards,
         f"calls the model for {forwards} of {n} batches: is return inside the loop?": forwards < n,
-        f"calls optimizer.step() {steps} time(s) for {n} batches; call it once for each": steps != n,
+        f"calls optimizer.step() {steps} time(s) for {n} batches; call it once for each":
+            steps != n,
         f"calls backward() {backwards} time(s) for {n} batches; call it once for each":
             backwards != n,
         EARLY: "step" in events[:first_backward],

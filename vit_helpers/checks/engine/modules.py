@@ -53,7 +53,8 @@ class ModuleExercise:
     unknown: str = "shapes and parameters are right, but the numbers are not"
     unread: str = "its layers cannot be recognized: build it from nn.Linear layers"
     stages: Mapping[str, Class] = field(default_factory=dict)
-    vectorized: bool = False  # whether all readings are tried at once (torch.vmap): for parts with hundreds of readings
+    # whether all readings are tried at once (torch.vmap): for parts with hundreds of readings
+    vectorized: bool = False
 
     def check(self, answer: Any) -> bool:
         """Try an answer and print a line for each idea; True only when every idea is right."""
@@ -105,9 +106,9 @@ class ModuleExercise:
 
     def wrong_answers(self) -> dict[str, Class]:
         """Every whole wrong answer of the table by its message."""
-        return {message: self.wrong_class(wrong) for message, wrong in self.mistakes.items()} | dict(
-            self.stages
-        )
+        return {
+            message: self.wrong_class(wrong) for message, wrong in self.mistakes.items()
+        } | dict(self.stages)
 
 
 def squares(a: int, b: int) -> Callable[..., list[int]]:
@@ -196,15 +197,19 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
     count, wanted = (sum(p.numel() for p in m.parameters()) for m in (module, right))
     reject_if(
         not count,
-        "has no parameters: create the layers in __init__, as attributes or in an nn.ModuleList, not in a plain list",
+        "has no parameters: create the layers in __init__, "
+        "as attributes or in an nn.ModuleList, not in a plain list",
     )
     if count != wanted:
         known = (
-            message for message, theirs in exercise.structures.items() if sum(theirs(*sizes)) == count
+            message
+            for message, theirs in exercise.structures.items()
+            if sum(theirs(*sizes)) == count
         )
         message = next(known, exercise.advice)
         raise Mistake(
-            f"has {count} parameters for D = {sizes[0]}, but should have {exercise.count} = {wanted}: {message}"
+            f"has {count} parameters for D = {sizes[0]}, "
+            f"but should have {exercise.count} = {wanted}: {message}"
         )
     reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
 
@@ -215,7 +220,10 @@ def apart(exercise: ModuleExercise, answer: Any) -> None:
     module, x = made(answer, sizes, (4, *shape[1:]))
     expect_steady(module, x, right_shape(exercise, sizes, x))
     module.eval()
-    mixed = "images mix: other images in the batch change image {}'s output. Which axis does attention run along?"
+    mixed = (
+        "images mix: other images in the batch change image {}'s output. "
+        "Which axis does attention run along?"
+    )
     for kept in (0, 3):
         other = torch.randn_like(x)
         other[kept] = x[kept]

@@ -41,7 +41,10 @@ def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any],
     ideas: pairs (what is right, a function that tries the answer and raises `Mistake` when it is not)
     """
     if not callable(answer):
-        message = f"got {short(answer)}; pass the function or class itself, without parentheses after its name"
+        message = (
+            f"got {short(answer)}; pass the function or class itself, "
+            "without parentheses after its name"
+        )
         return report("x", name, message)
     dtype = torch.get_default_dtype()
     gpus = (
@@ -112,7 +115,9 @@ def first_line(error: BaseException) -> str:
 def raised(error: BaseException) -> str:
     """An error in one line, with advice where there is some."""
     message = f"raises {type(error).__name__}: {first_line(error)}".removesuffix(": ")
-    return message + "".join(f" ({hint})" for fragment, hint in HINTS.items() if fragment in message)
+    return message + "".join(
+        f" ({hint})" for fragment, hint in HINTS.items() if fragment in message
+    )
 
 
 def short(value: Any) -> str:

@@ -16,13 +16,17 @@ from vit_helpers.checks.engine.report import Function, reject_if
 
 SEEDS = count(
     496_8128
-)  # another one for each call: what is drawn at random differs between calls, and no answer sets them
+    # another one for each call: what is drawn at random differs between calls, and no answer sets them
+)
 TWINS = [
     np.random.MT19937(0),
     np.random.MT19937(0),
 ]  # numpy's generator while an answer runs, and one that nobody uses
 GRAD_OFF = "leaves gradients switched off for all code that follows"
-DTYPE = "changes torch's default dtype for all code that follows; pass dtype=... where a tensor is created"
+DTYPE = (
+    "changes torch's default dtype for all code that follows; pass dtype=... "
+    "where a tensor is created"
+)
 SEEDED = "sets a global seed (torch's, numpy's or Python's), but nothing here needs one"
 
 
