@@ -363,6 +363,9 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "draw_rates": DRAW_WRONG,
-    "scale_rate": SCALE_WRONG, "one_at_a_time": ONE_WRONG, "compare": COMPARE_WRONG,
-    "pick": PICK_WRONG, "halving": HALVING_WRONG,
-}  # fmt: skip
+    "scale_rate": SCALE_WRONG,
+    "one_at_a_time": ONE_WRONG,
+    "compare": COMPARE_WRONG,
+    "pick": PICK_WRONG,
+    "halving": HALVING_WRONG,
+}

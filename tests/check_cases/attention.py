@@ -251,25 +251,29 @@ SPLIT_RIGHT = [
     lambda x, h: x.unflatten(2, (h, -1)).permute(0, 2, 1, 3),
     lambda x, h: torch.cat([split_loops(image[None], h) for image in x]),
 ]
-SPLIT_WRONG = written("x, h", globals(), {
-    "a single view or reshape mixes": "x.flatten(1).unflatten(1, (h, x.shape[1], -1))",
-    "the heads come in reverse order": "torch.stack(x.chunk(h, -1)[::-1], 1)",
-    "every head contains": "split_loops(x, h)[:, :1].repeat(1, h, 1, 1)",
-    "the tokens come in reverse order": "split_loops(torch.stack(x.unbind(1)[::-1], 1), h)",
-    "every head has the whole width D": "torch.stack([x] * h, 1)",
-    "only one image of the batch was split": "split_loops(x, h).narrow(0, 0, 1)",
-    " of 3 for": "x.chunk(h, -1)",
-    "[x] split_heads": "split_loops(x, 3)",
-    "was the first one kept?": "torch.zeros(x.shape[0], h, x.shape[1], x.shape[2] // h)",
-    "head i has the components (i-1)*d to i*d": "split_loops(x, h).sort(-1).values",
-}) | {
+SPLIT_WRONG = written(
+    "x, h",
+    globals(),
+    {
+        "a single view or reshape mixes": "x.flatten(1).unflatten(1, (h, x.shape[1], -1))",
+        "the heads come in reverse order": "torch.stack(x.chunk(h, -1)[::-1], 1)",
+        "every head contains": "split_loops(x, h)[:, :1].repeat(1, h, 1, 1)",
+        "the tokens come in reverse order": "split_loops(torch.stack(x.unbind(1)[::-1], 1), h)",
+        "every head has the whole width D": "torch.stack([x] * h, 1)",
+        "only one image of the batch was split": "split_loops(x, h).narrow(0, 0, 1)",
+        " of 3 for": "x.chunk(h, -1)",
+        "[x] split_heads": "split_loops(x, 3)",
+        "was the first one kept?": "torch.zeros(x.shape[0], h, x.shape[1], x.shape[2] // h)",
+        "head i has the components (i-1)*d to i*d": "split_loops(x, h).sort(-1).values",
+    },
+) | {
     "every h-th component": split_to("b h t d", "(d h)"),
     "swap T and h": split_to("b t h d"),
     "the heads come before": split_to("h b t d"),
     "the last two axes are swapped": split_to("b h d t"),
     "h and d are swapped": split_to("b d t h", "(d h)"),
     "are merged into one axis": split_to("(b h) t d"),
-}  # fmt: skip
+}
 
 # modules
 
@@ -513,9 +517,11 @@ FIX_WRONG = MODULE_WRONG | {
 }  # fmt: skip
 RIGHT = {
     "attention": ATTENTION_RIGHT,
-    "mask": MASK_RIGHT, "split_heads": SPLIT_RIGHT, "fix": MODULE_RIGHT,
+    "mask": MASK_RIGHT,
+    "split_heads": SPLIT_RIGHT,
+    "fix": MODULE_RIGHT,
     "multi_head": [MultiHeadAttention, *MODULE_RIGHT],
-}  # fmt: skip
+}
 WRONG = {
     "attention": ATTENTION_WRONG, "mask": MASK_WRONG, "split_heads": SPLIT_WRONG, "fix": FIX_WRONG,
     "multi_head": MODULE_WRONG

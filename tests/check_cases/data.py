@@ -402,9 +402,13 @@ INTO_CORNER = (
     "width, W), (top, height, H)))"
 )
 CUTMIX_RIGHT = [
-    cutmix, CUTMIX(), cut_by_loop, one_by_one, CUTMIX(images="x * ~m + q * m", partner="x.index_select(0, p)"),
+    cutmix,
+    CUTMIX(),
+    cut_by_loop,
+    one_by_one,
+    CUTMIX(images="x * ~m + q * m", partner="x.index_select(0, p)"),
     CUTMIX(labels="torch.lerp(y[p], y, t).double()"),
-]  # fmt: skip
+]
 CUTMIX_WRONG = CUTMIX.wrong("give", BOTH) | CUTMIX.wrong("labels", LABELS) | CUTMIX.wrong("images", {
     "come back uncut": "x.clone()", "come back whole": "x.index_select(0, p)",
     "added to the image": "x + q.masked_fill(~m, 0)",

@@ -478,31 +478,36 @@ RESIZE_RIGHT = [
     for antialias in (False, True)
     for corners in (False, True)
 ]
-RESIZE_WRONG = written("pos, grid, new", globals(), {
-    "the class token's position is": "resized(parts_of(pos, grid)[1], grid, new)",
-    "a class token has":
-        "torch.cat([torch.zeros(1, 1, pos.shape[2]), resized(parts_of(pos, "
+RESIZE_WRONG = written(
+    "pos, grid, new",
+    globals(),
+    {
+        "the class token's position is": "resized(parts_of(pos, grid)[1], grid, new)",
+        "a class token has": "torch.cat([torch.zeros(1, 1, pos.shape[2]), resized(parts_of(pos, "
         "grid)[1], grid, new)], 1)",
-    "leading axis": "resize_positions(pos, grid, new).squeeze(0)",
-    "turn the image": "resized(pos, grid, new)[:, -new[0] * new[1] :].mT.unflatten(2, new)",
-    "without nn.Parameter": "nn.Parameter(resized(pos, grid, new))",
-    "gives complex numbers": "resized(pos, grid, new) * 1j",
-    "StopIteration (next() found nothing left)": "next(iter(()))",
-    "rows and columns of the new":
-        ["resized(pos, grid, new[::-1])", 'resized(pos, grid, new[::-1], mode="bilinear", antialias=True)'],
-    "rows and columns are swapped": "resized(pos, grid[::-1], new)",
-    "no gradient flows back": "torch.from_numpy(resize_positions(pos.detach(), grid, new).numpy())",
-    "keep the type": "resize_positions(pos, grid, new).float()",
-    "changed": "torch.randn_like(resized(pos, grid, new))",
-    "gives different numbers than bicubic interpolation":
-        "2 * resize_positions(pos, grid, new) - pos[:, :1]",
-}) | {
+        "leading axis": "resize_positions(pos, grid, new).squeeze(0)",
+        "turn the image": "resized(pos, grid, new)[:, -new[0] * new[1] :].mT.unflatten(2, new)",
+        "without nn.Parameter": "nn.Parameter(resized(pos, grid, new))",
+        "gives complex numbers": "resized(pos, grid, new) * 1j",
+        "StopIteration (next() found nothing left)": "next(iter(()))",
+        "rows and columns of the new": [
+            "resized(pos, grid, new[::-1])",
+            'resized(pos, grid, new[::-1], mode="bilinear", antialias=True)',
+        ],
+        "rows and columns are swapped": "resized(pos, grid[::-1], new)",
+        "no gradient flows back": "torch.from_numpy(resize_positions(pos.detach(), grid, new).numpy())",
+        "keep the type": "resize_positions(pos, grid, new).float()",
+        "changed": "torch.randn_like(resized(pos, grid, new))",
+        "gives different numbers than bicubic interpolation": "2 * resize_positions(pos, grid, new) - pos[:, :1]",
+    },
+) | {
     "copies the nearest position": with_options(mode="nearest"),
     "(that is nearest-exact)": with_options(mode="nearest-exact"),
     "averages an area": with_options(method=lambda x, size, mode: F.adaptive_avg_pool2d(x, size)),
     "changes its input": in_place,
-    "for learned positions of torch.float32":
-        lambda pos, grid, new: resized(pos, grid, new, mode="nearest" if pos.requires_grad and grid != new else "bicubic"),
+    "for learned positions of torch.float32": lambda pos, grid, new: resized(
+        pos, grid, new, mode="nearest" if pos.requires_grad and grid != new else "bicubic"
+    ),
     "without moving axes": scrambled,
     "with a reshape alone": back_scrambled,
     "column by column": with_options(back="1 d r c -> 1 (c r) d", antialias=True),
@@ -513,15 +518,19 @@ RESIZE_WRONG = written("pos, grid, new", globals(), {
     "fills it with zeros": listed(torch.zeros_like),
     "moved to the end": at_the_end,
     "raise a ValueError": any_count,
-}  # fmt: skip
+}
 
 RIGHT = {
     "patch_embed": PATCH_RIGHT,
-    "add_class_token": CLASS_RIGHT, "token_embed": TOKEN_RIGHT, "sincos": SINCOS_RIGHT,
+    "add_class_token": CLASS_RIGHT,
+    "token_embed": TOKEN_RIGHT,
+    "sincos": SINCOS_RIGHT,
     "resize_positions": RESIZE_RIGHT,
-}  # fmt: skip
+}
 WRONG = {
     "patch_embed": PATCH_WRONG,
-    "add_class_token": CLASS_WRONG, "token_embed": TOKEN_WRONG, "sincos": SINCOS_WRONG,
+    "add_class_token": CLASS_WRONG,
+    "token_embed": TOKEN_WRONG,
+    "sincos": SINCOS_WRONG,
     "resize_positions": RESIZE_WRONG,
-}  # fmt: skip
+}

@@ -173,11 +173,13 @@ def sequential(dim, hidden):
 
 Formula = module(  # matrices as the formula has them, z W1 + b1
     having(
-        w1=zeros, b1=lambda dim, hidden: zeros(1, hidden), w2=lambda dim, hidden: zeros(hidden, dim),
+        w1=zeros,
+        b1=lambda dim, hidden: zeros(1, hidden),
+        w2=lambda dim, hidden: zeros(hidden, dim),
         b2=lambda dim, hidden: zeros(dim),
     ),
     lambda self, x: F.gelu(x @ self.w1 + self.b1) @ self.w2 + self.b2,
-)  # fmt: skip
+)
 Convolved = module(
     having(
         fc1=lambda dim, hidden: nn.Conv1d(dim, hidden, 1),
@@ -553,14 +555,18 @@ RIGHT = {
     "block": BLOCK_RIGHT,
     "fix": [Torch, Block, Layer],
     "block_parameters": [
-        by_meta, by_parts, lambda dim, mlp_ratio=4: (4 + 2 * mlp_ratio) * dim**2 + (9 + mlp_ratio) * dim,
+        by_meta,
+        by_parts,
+        lambda dim, mlp_ratio=4: (4 + 2 * mlp_ratio) * dim**2 + (9 + mlp_ratio) * dim,
         lambda D, mlp_ratio=4.0: float(by_parts(D, mlp_ratio)),
         lambda D, mlp_ratio=4: torch.tensor(by_parts(D, mlp_ratio), dtype=torch.float64),
     ],
-}  # fmt: skip
+}
 WRONG = {
     "layer_norm": NORM_WRONG,
-    "mlp": MLP_WRONG, "block": BLOCK_WRONG, "block_parameters": COUNT_WRONG,
-    "fix":
-        {says: BLOCK_WRONG[says] for says in list(WAYS_WRONG)[:6]} | {"images mix": BLOCK_WRONG["images mix"]},
-}  # fmt: skip
+    "mlp": MLP_WRONG,
+    "block": BLOCK_WRONG,
+    "block_parameters": COUNT_WRONG,
+    "fix": {says: BLOCK_WRONG[says] for says in list(WAYS_WRONG)[:6]}
+    | {"images mix": BLOCK_WRONG["images mix"]},
+}

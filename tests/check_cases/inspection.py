@@ -207,9 +207,11 @@ def in_patches(first, last):
 
 
 INSIDE_RIGHT = [
-    INSIDE(), inside_by_overlap, INSIDE(pixels="torch.kron(m, torch.ones(P, P))", give="share"),
+    INSIDE(),
+    inside_by_overlap,
+    INSIDE(pixels="torch.kron(m, torch.ones(P, P))", give="share"),
     INSIDE(pixels="np.repeat(np.repeat(m.numpy(), P, 0), P, 1)"),
-]  # fmt: skip
+]
 INSIDE_WRONG = INSIDE.wrong("give", {
     "this is the sum inside the box":
         "inside.sum()", "divide pixels by pixels": "inside.sum() / m.sum()", "the mean inside": "inside.mean()",

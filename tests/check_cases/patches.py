@@ -436,9 +436,15 @@ FIX_WRONG = {
 
 RIGHT = {
     "num_patches": NUM_RIGHT,
-    "patchify": CUT_RIGHT, "unpatchify": BACK_RIGHT, "to_linear": LINEAR_RIGHT, "fixed": FIX_RIGHT
-}  # fmt: skip
+    "patchify": CUT_RIGHT,
+    "unpatchify": BACK_RIGHT,
+    "to_linear": LINEAR_RIGHT,
+    "fixed": FIX_RIGHT,
+}
 WRONG = {
     "num_patches": NUM_WRONG,
-    "patchify": CUT_WRONG, "unpatchify": BACK_WRONG, "to_linear": LINEAR_WRONG, "fixed": FIX_WRONG
-}  # fmt: skip
+    "patchify": CUT_WRONG,
+    "unpatchify": BACK_WRONG,
+    "to_linear": LINEAR_WRONG,
+    "fixed": FIX_WRONG,
+}

@@ -29,10 +29,12 @@ def kernel_by_loop(kernel):
 
 
 KERNEL_RIGHT = [
-    KERNEL(), kernel_by_loop, KERNEL(give="k.permute(2, 0, 1, 3).reshape(-1, D).T"),
+    KERNEL(),
+    kernel_by_loop,
+    KERNEL(give="k.permute(2, 0, 1, 3).reshape(-1, D).T"),
     KERNEL(give="torch.einsum('ijcd->dcij', k).reshape(D, -1)"),
     KERNEL(give="torch.tensor(np.transpose(k.numpy(), (3, 2, 0, 1))).reshape(D, -1)"),
-]  # fmt: skip
+]
 KERNEL_WRONG = KERNEL.wrong("order", {
     "pixel by pixel": "d (i j c)",
     "swaps rows and columns: the": "d (c j i)", "flatten each filter": "d c i j",
@@ -109,10 +111,14 @@ def answer(model, K):
     return {{give: new}}
 """, zeros=zeros, freeze=freeze, transfer_weights=transfer_weights, replace=replace, ViT=ViT)  # fmt: skip
 PROBE_RIGHT = [
-    PROBE(), lambda model, num_classes: freeze(transfer_weights(model, num_classes=num_classes)),
-    PROBE(new="new = model.requires_grad_(False)", learns="parameter.requires_grad or name.startswith('head')"),
+    PROBE(),
+    lambda model, num_classes: freeze(transfer_weights(model, num_classes=num_classes)),
+    PROBE(
+        new="new = model.requires_grad_(False)",
+        learns="parameter.requires_grad or name.startswith('head')",
+    ),
     PROBE(head="nn.Sequential(nn.Dropout(0.0), zeros(64, K))"),
-]  # fmt: skip
+]
 PROBE_WRONG = PROBE.wrong("learns", {
     "lets the whole model learn": "True", "freezes everything": "False",
     "learn, but the head has a weight and a": "name == 'head.weight'",
@@ -224,6 +230,9 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "kernel_of": KERNEL_WRONG,
-    "see": SEE_WRONG, "probe": PROBE_WRONG, "lora": LORA_WRONG, "rates": RATES_WRONG,
+    "see": SEE_WRONG,
+    "probe": PROBE_WRONG,
+    "lora": LORA_WRONG,
+    "rates": RATES_WRONG,
     "masked_loss": MASKED_WRONG,
-}  # fmt: skip
+}

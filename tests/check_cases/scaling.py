@@ -21,9 +21,12 @@ from vit_helpers.vit import ViTConfig
 
 COUNTS = {
     "multiply_adds": multiply_adds,
-    "parameters": parameters, "training_bytes": training_bytes, "replace": replace,
-    "training_multiply_adds": training_multiply_adds, "ViTConfig": ViTConfig,
-}  # fmt: skip
+    "parameters": parameters,
+    "training_bytes": training_bytes,
+    "replace": replace,
+    "training_multiply_adds": training_multiply_adds,
+    "ViTConfig": ViTConfig,
+}
 
 # block_multiply_adds
 
@@ -58,9 +61,12 @@ def answer(T, D, M):
 """)
 EACH = "{{part: {0} for part, n in parts.items()}}"
 BLOCK_RIGHT = [
-    BLOCK(), block_by_config, block_by_numpy, BLOCK(scores="12 * T * T * (D // 12) if D % 12 == 0 else T * T * D"),
+    BLOCK(),
+    block_by_config,
+    block_by_numpy,
+    BLOCK(scores="12 * T * T * (D // 12) if D % 12 == 0 else T * T * D"),
     *(BLOCK(give=EACH.format(f"{kind}(n)")) for kind in ("float", "np.float32", "torch.tensor")),
-]  # fmt: skip
+]
 BLOCK_WRONG = BLOCK.wrong("MLP", {
     "one matrix of two": "T * D * M",
     "M is assumed to be 4 D": "8 * T * D**2", "one matrix of M x M": "T * M**2",
@@ -126,9 +132,12 @@ def answer(c, f):
     return {{give: times}}
 """, **COUNTS)  # fmt: skip
 TIMES_RIGHT = [
-    TIMES(), times_by_parts, TIMES(give="np.float64(times)"), TIMES(give="torch.tensor(times)"),
+    TIMES(),
+    times_by_parts,
+    TIMES(give="np.float64(times)"),
+    TIMES(give="torch.tensor(times)"),
     lambda model, by: TIMES()(replace(model, dropout=0.1), int(by)),
-]  # fmt: skip
+]
 TIMES_WRONG = TIMES.wrong("give", {
     "the number of tokens nearly grows like that": "f * f",
     "the number of tokens grows like that": "tokens",
@@ -336,8 +345,12 @@ def combine_popping(gradients, counts):
 
 
 COMBINE_RIGHT = [
-    COMBINE(), COMBINE(give="torch.tensordot(n / N, every, dims=1)"), combine_by_loop, combine_by_shares, combine_some
-]  # fmt: skip
+    COMBINE(),
+    COMBINE(give="torch.tensordot(n / N, every, dims=1)"),
+    combine_by_loop,
+    combine_by_shares,
+    combine_some,
+]
 COMBINE_WRONG = COMBINE.wrong("give", {
     "the plain mean": ["every.mean(0)", "sum(gs) / sum(n > 0 for n in ns)"],
     "gives shape ()": "every.mean()",
@@ -417,9 +430,12 @@ def answer(c, g):
     return {{give: batch}}
 """, **COUNTS)  # fmt: skip
 BATCH_RIGHT = [
-    batch_by_formula, batch_by_loop(), batch_by_halves, batch_by_parts,
+    batch_by_formula,
+    batch_by_loop(),
+    batch_by_halves,
+    batch_by_parts,
     *(BATCH(give=f"{kind}(batch)") for kind in ("float", "np.int64", "torch.tensor")),
-]  # fmt: skip
+]
 BATCH_WRONG = BATCH.wrong("room", {
     "2**30": "g * 1e9",
     "it should give 206: subtract what is stored once": "g * 1000 * 2**20",
@@ -461,9 +477,11 @@ def answer(c, images, epochs, peak, share):
     return {{give: days}}
 """, **COUNTS)  # fmt: skip
 DAYS_RIGHT = [
-    DAYS(), days_by_three, *(DAYS(give=code) for code in ("1.01 * days", "torch.tensor(days)", "np.float32(days)")),
+    DAYS(),
+    days_by_three,
+    *(DAYS(give=code) for code in ("1.01 * days", "torch.tensor(days)", "np.float32(days)")),
     DAYS(flops="2 * sum(training_multiply_adds(c, fused=False).values())"),
-]  # fmt: skip
+]
 DAYS_WRONG = DAYS.wrong("flops", {
     "divides multiply-adds by a peak in FLOPs": "sum(training_multiply_adds(c).values())",
     "twice too long": "4 * sum(training_multiply_adds(c).values())",
@@ -491,11 +509,17 @@ DAYS_WRONG = DAYS.wrong("flops", {
 
 RIGHT = {
     "block_multiply_adds": BLOCK_RIGHT,
-    "times_more": TIMES_RIGHT, "accumulate": ACCUMULATE_RIGHT, "combine": COMBINE_RIGHT,
-    "largest_batch": BATCH_RIGHT, "training_days": DAYS_RIGHT,
-}  # fmt: skip
+    "times_more": TIMES_RIGHT,
+    "accumulate": ACCUMULATE_RIGHT,
+    "combine": COMBINE_RIGHT,
+    "largest_batch": BATCH_RIGHT,
+    "training_days": DAYS_RIGHT,
+}
 WRONG = {
     "block_multiply_adds": BLOCK_WRONG,
-    "times_more": TIMES_WRONG, "accumulate": ACCUMULATE_WRONG, "combine": COMBINE_WRONG,
-    "largest_batch": BATCH_WRONG, "training_days": DAYS_WRONG,
-}  # fmt: skip
+    "times_more": TIMES_WRONG,
+    "accumulate": ACCUMULATE_WRONG,
+    "combine": COMBINE_WRONG,
+    "largest_batch": BATCH_WRONG,
+    "training_days": DAYS_WRONG,
+}

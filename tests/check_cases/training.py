@@ -63,21 +63,25 @@ def answer(s, T, w):
     return {{fall: wave(t)}}
 """)
 RISES = {
-    "so the first step is lost": "s / w", "(step + 1) / warmup, without - 1": "s / (w - 1)",
-    "(step + 1) / warmup, not total": "s / T", "ends a step late": "(s + 1) / (w + 1)",
+    "so the first step is lost": "s / w",
+    "(step + 1) / warmup, without - 1": "s / (w - 1)",
+    "(step + 1) / warmup, not total": "s / T",
+    "ends a step late": "(s + 1) / (w + 1)",
     "the rise is divided by total": "(s + 1) / T",
-    "not divided by warmup": "s + 1", "no rise: the factor is 1": "1",
+    "not divided by warmup": "s + 1",
+    "no rise: the factor is 1": "1",
     "no rise: the cosine begins at step 0": "wave(s / T)",
     "formula is used in the warm-up": "wave((s - w) / (T - w))",
-    "the factor is 0 during the warm-up": "(s + 1) // w", "0 during all of the warm-up": "s // w",
+    "the factor is 0 during the warm-up": "(s + 1) // w",
+    "0 during all of the warm-up": "s // w",
     "the cosine is already applied during": "(s + 1) / w * wave(s / T)",
     "is something squared": "((s + 1) / w) ** 2",
     "the rise is a curve": "0.5 * (1 - cos(pi * (s + 1) / w))",
     "the factor falls during the warm-up": "1 - s / w",
-    "the factor falls to 0 during the warm-up":
-        "1 - (s + 1) / w", "wanted 0.1: a factor should be between 0 and 1": "-(s + 1) / w",
+    "the factor falls to 0 during the warm-up": "1 - (s + 1) / w",
+    "wanted 0.1: a factor should be between 0 and 1": "-(s + 1) / w",
     "the rise is (step + 1) / warmup": "math.exp(s - w)",
-}  # fmt: skip
+}
 FALLS = {
     "counted from step 0; it begins where": "wave(s / T)",
     "counted from step 0, past its end": "wave(s / (T - w))",
@@ -158,10 +162,12 @@ def answer(model, batches, optimizer):
 """, **CLIPPING)  # fmt: skip
 LINES = {
     "zero": "optimizer.zero_grad()",
-    "forward": "logits = model(images)", "loss": "loss = F.cross_entropy(logits, labels)",
+    "forward": "logits = model(images)",
+    "loss": "loss = F.cross_entropy(logits, labels)",
     "backward": "loss.backward()",
-    "clip": "clip_grad_norm_(model.parameters(), max_norm)", "step": "optimizer.step()",
-}  # fmt: skip
+    "clip": "clip_grad_norm_(model.parameters(), max_norm)",
+    "step": "optimizer.step()",
+}
 ALL = "zero; forward; loss; backward; clip; step"
 
 
@@ -238,10 +244,11 @@ ACTS = {
 GIVEN = {
     "divided by the size of the batch twice": "loss.item() / len(labels)",
     "that is the accuracy": "(logits.argmax(1) == labels).float().mean().item()",
-    "comes back with its graph": "loss", "parentheses are missing after its name": "loss.item",
+    "comes back with its graph": "loss",
+    "parentheses are missing after its name": "loss.item",
     "it should give the loss as a number": ["str(loss.item())", "(loss.item(), 0.5)"],
     "does it end with return": "None",
-}  # fmt: skip
+}
 STEP_WRONG = each(step, ACTS) | each(lambda give: step(give=give), GIVEN)
 STEP_WRONG |= each(lambda clip: step(ALL.replace("clip", clip)), CLIPS) | {
     says: step(ALL.replace("loss", f"loss = {loss}")) for says, loss in LOSSES.items()
@@ -353,33 +360,38 @@ def epoch(acts=FOUR, mean="x @ n / n.sum()", **parts):
 
 
 MEANS = {
-    "the second mistake is still there": "x.mean()", "the loss of the last batch": "x[-1]",
-    "the loss of the first batch": "x[0]", "the smallest of the batches' losses": "np.sort(x)[0]",
-    "the sum of the batches' losses": "x.sum()", "divide by their number": "x @ n",
+    "the second mistake is still there": "x.mean()",
+    "the loss of the last batch": "x[-1]",
+    "the loss of the first batch": "x[0]",
+    "the smallest of the batches' losses": "np.sort(x)[0]",
+    "the sum of the batches' losses": "x.sum()",
+    "divide by their number": "x @ n",
     "divided by the number of batches": "x @ n / len(n)",
     "multiply each by len": "x.sum() / n.sum()",
-    "every batch is counted as if it were as large as the first":
-        "x @ n / (n[0] * len(n))", "every batch is counted as if it were as large as the last": "x @ n / (n[-1] * len(n))",
+    "every batch is counted as if it were as large as the first": "x @ n / (n[0] * len(n))",
+    "every batch is counted as if it were as large as the last": "x @ n / (n[-1] * len(n))",
     "by the size of the last batch": "x @ n / n[-1]",
     "weight inside the loop": "x.sum() * n[-1] / n.sum()",
-    "is it rounded": "round(x @ n / n.sum(), 2)", "does it end with return": "None",
+    "is it rounded": "round(x @ n / n.sum(), 2)",
+    "does it end with return": "None",
     "it should give the mean loss": "list(x)",
-}  # fmt: skip
+}
 EPOCHS = {
     "the first mistake is still there: "
-    "zero_grad is between backward and step, so nothing is learned":
-        "forward; loss; backward; zero; step",
+    "zero_grad is between backward and step, so nothing is learned": "forward; loss; backward; zero; step",
     "zero_grad belongs inside the loop": "forward; loss; backward; step",
-    "step comes before backward":
-        ["zero; forward; loss; step; backward", "forward; loss; step; zero; backward"],
+    "step comes before backward": [
+        "zero; forward; loss; step; backward",
+        "forward; loss; step; zero; backward",
+    ],
     "optimizer.step() is missing": "zero; forward; loss; backward",
     "is loss.backward() missing": "zero; forward; loss; step",
     "calls optimizer.step() 6 time": f"{FOUR}; step",
-    "not those of one optimizer step":
-        ALL, "changes the optimizer's settings": f"{FOUR}; optimizer.param_groups[0].update(lr=0.01)",
+    "not those of one optimizer step": ALL,
+    "changes the optimizer's settings": f"{FOUR}; optimizer.param_groups[0].update(lr=0.01)",
     "requires_grad is off": f"model[1].requires_grad_(False); {FOUR}",
     "calls the model 6 times for 3 batches": "zero; forward; loss; backward; forward; loss; step",
-}  # fmt: skip
+}
 FIXED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) | {
     says: epoch(FOUR.replace("loss", f"loss = {loss}", 1)) for says, loss in LOSSES.items()
 } | {

@@ -226,9 +226,12 @@ def counted(
     N, D, P = (image_size // patch_size) ** 2, embed_dim, in_chans * patch_size**2
     parts = {
         "projection": P * D + D,
-        "class": D, "positions": (N + 1) * D, "norm": 2 * D, "head": (D + 1) * num_classes,
+        "class": D,
+        "positions": (N + 1) * D,
+        "norm": 2 * D,
+        "head": (D + 1) * num_classes,
         "blocks": depth * (12 * D * D + 13 * D),
-    }  # fmt: skip
+    }
     return sum(n for part, n in parts.items() if part not in without) + more(
         N, P, D, depth, num_classes
     )
@@ -665,13 +668,18 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
 }  # fmt: skip
 RIGHT = {
     "shapes": SHAPES_RIGHT,
-    "read_out": READ_RIGHT, "vit_parameters": COUNT_RIGHT, "vit": MODEL_RIGHT,
+    "read_out": READ_RIGHT,
+    "vit_parameters": COUNT_RIGHT,
+    "vit": MODEL_RIGHT,
     "fix": [Base, OwnParts],
-}  # fmt: skip
+}
 WRONG = {
     "shapes": SHAPES_WRONG,
-    "read_out": READ_WRONG, "vit_parameters": COUNT_WRONG, "vit": MODEL_WRONG,
+    "read_out": READ_WRONG,
+    "vit_parameters": COUNT_WRONG,
+    "vit": MODEL_WRONG,
     "fix": {
-        says: MODEL_WRONG[says] for says in ("all blocks are", "there is one block too few", "images mix")
+        says: MODEL_WRONG[says]
+        for says in ("all blocks are", "there is one block too few", "images mix")
     },
-}  # fmt: skip
+}

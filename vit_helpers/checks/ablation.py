@@ -278,23 +278,28 @@ COMPARE = Exercise(
         says=compare_says,
         unknown={
             "difference": "subtract the baseline from the change, seed by seed, and take the mean",
-            "error":
-                "the standard deviation of the differences, "
-                "divided by the square root of their number",
+            "error": "the standard deviation of the differences, "
+            "divided by the square root of their number",
             "larger": "is the comparison reversed?",
         },
     ),
     ideas={
         "the mean difference, with its sign": cases(*((*pair, "difference") for pair in PAIRS)),
-        "its standard error, from the paired differences":
-            cases(*((*pair, "error") for pair in PAIRS)),
-        "a difference of more than two errors is larger, up or down":
-            cases(*((*pair, "larger") for pair in JUDGED)),
-        "the same when all seeds agree, and when nothing differs":
-            cases(*((*pair, "larger") for pair in STEADY)),
+        "its standard error, from the paired differences": cases(
+            *((*pair, "error") for pair in PAIRS)
+        ),
+        "a difference of more than two errors is larger, up or down": cases(
+            *((*pair, "larger") for pair in JUDGED)
+        ),
+        "the same when all seeds agree, and when nothing differs": cases(
+            *((*pair, "larger") for pair in STEADY)
+        ),
     },
-    mistakes=variants(compare, {message: {part: rule} for part, rules in RULES.items() for message, rule in rules.items()}),
-)  # fmt: skip
+    mistakes=variants(
+        compare,
+        {message: {part: rule} for part, rules in RULES.items() for message, rule in rules.items()},
+    ),
+)
 check_compare = COMPARE.check
 
 
@@ -372,12 +377,12 @@ SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
 }
 PICKS: dict[str, Function] = {
     "it is in the first row, and its mean is not the best": lambda rows: rows[0]["change"],
-    "it has the best single run on the test split: still the planted mistake":
-        partial(best, max, key="test_accuracy"),
+    "it has the best single run on the test split: still the planted mistake": partial(
+        best, max, key="test_accuracy"
+    ),
     "it has the best mean on the test split. Decide by val_accuracy, "
-    "since the test split is for the end":
-        partial(best, fmean, key="test_accuracy"),
-}  # fmt: skip
+    "since the test split is for the end": partial(best, fmean, key="test_accuracy"),
+}
 PICK = Exercise(
     name="pick",
     reference=partial(best, fmean),

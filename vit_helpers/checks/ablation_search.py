@@ -194,16 +194,20 @@ DRAW = Exercise(
     outcome=Outcome(observe=inside),
     wording=Wording(when=lambda *args: ""),
     ideas={
-        "n rates, all between low and high":
-            cases((200, 1e-4, 1e-1, 0), (1, 1e-3, 1e-2, 3), (5, 2e-5, 4e-2, 1), (50, 0.5, 200.0, 2)),
+        "n rates, all between low and high": cases(
+            (200, 1e-4, 1e-1, 0), (1, 1e-3, 1e-2, 3), (5, 2e-5, 4e-2, 1), (50, 0.5, 200.0, 2)
+        ),
         "every power of ten gets its share of the rates": [spread],
         "the same rates for the same seed, and others for another": [seeded],
-        "a generator of its own: the global ones neither change the rates nor are changed":
-            [own_generator(6, *DECADES, 5, message="the next training run would start from different weights")],
+        "a generator of its own: the global ones neither change the rates nor are changed": [
+            own_generator(
+                6, *DECADES, 5, message="the next training run would start from different weights"
+            )
+        ],
     },
     # rates are drawn at random, so none are compared: `inside` and `spread` tell what is wrong
     mistakes={},
-)  # fmt: skip
+)
 check_draw_rates = DRAW.check
 
 
@@ -343,17 +347,23 @@ HALVING = Exercise(
             "rounds": other_rounds,
             "winner": lambda got, right, *args: f"gives {got}, but {right} is left at the end",
         },
-        hints={"not supported between": "With equal scores, sorting pairs compares the candidates. Give sorted a key"},
+        hints={
+            "not supported between": "With equal scores, sorting pairs compares the candidates. Give sorted a key"
+        },
     ),
     ideas={
-        "every candidate is tried first, for as many epochs as asked":
-            [field(curves, 2, "first") for curves in CURVES],
-        "the better half goes on, for twice as many epochs":
-            [field(curves, 1, "rounds") for curves in CURVES],
+        "every candidate is tried first, for as many epochs as asked": [
+            field(curves, 2, "first") for curves in CURVES
+        ],
+        "the better half goes on, for twice as many epochs": [
+            field(curves, 1, "rounds") for curves in CURVES
+        ],
         "the one that is left is returned": [field(curves, 1, "winner") for curves in CURVES],
-        "equal scores, a single candidate, and the list as it was":
-            [field([(0.5, 0.2)] + [(0.5, 0.1)] * 4, 2, "winner"), field([(0.5, 0.1)], 1, "winner")],
+        "equal scores, a single candidate, and the list as it was": [
+            field([(0.5, 0.2)] + [(0.5, 0.1)] * 4, 2, "winner"),
+            field([(0.5, 0.1)], 1, "winner"),
+        ],
     },
     mistakes={},  # `played` and the functions of `unknown` tell what is wrong
-)  # fmt: skip
+)
 check_halving = HALVING.check

@@ -84,21 +84,25 @@ ATTENTION = Exercise(
         case=qkv(2, 5, 4),  # the root of 4 is exact: torch.sqrt(torch.tensor(d)) is welcome
     ),
     ideas={
-        "one image: every row is a weighted average of the values":
-            [qkv(5, 3, when="for one image, T = 5 and d = 3")],
+        "one image: every row is a weighted average of the values": [
+            qkv(5, 3, when="for one image, T = 5 and d = 3")
+        ],
         "a batch: images don't mix": [
             qkv(4, 5, 3, when="for a batch of 4 images", batch=True),
             qkv(5, 5, 5, when="for a batch of 5 images, T = 5, d = 5", batch=True),
         ],
-        "several heads at once":
-            [qkv(2, 3, 5, 4, when="for 2 images with 3 heads, (B, h, T, d)", batch=True)],
-        "any number of tokens and any width, in float64 too":
-            [qkv(*shape) for shape in ((1, 6), (7, 1), (3, 5), (1, 1, 1), (3, 2, 11, 5), (3, 2, 5, 4))],
+        "several heads at once": [
+            qkv(2, 3, 5, 4, when="for 2 images with 3 heads, (B, h, T, d)", batch=True)
+        ],
+        "any number of tokens and any width, in float64 too": [
+            qkv(*shape)
+            for shape in ((1, 6), (7, 1), (3, 5), (1, 1, 1), (3, 2, 11, 5), (3, 2, 5, 4))
+        ],
         "gradients flow to q, k and v": [expect_contract],
     },
     mistakes={message: weights(wrong) for message, wrong in WEIGHTS.items()}
     | {message: values(wrong) for message, wrong in VALUES.items()},
-)  # fmt: skip
+)
 check_attention = ATTENTION.check
 
 

@@ -234,14 +234,17 @@ SPLIT = Exercise(
         "one split for each size, with that many rows": cases(*SPLITS),
         "every row is in exactly one split": [complete],
         "rows are divided at random, and the same seed gives the same splits": [at_random],
-        "has a generator of its own: no other seed changes the splits, and none is changed":
-            [own_generator(50, (20, 30), 5, message="later code gets different random numbers")],
-        "raises ValueError if the sizes do not sum to n":
-            [Raises([(10, sizes, 0) for sizes in ((5, 4), (5, 6), (11,))], no_sum)],
+        "has a generator of its own: no other seed changes the splits, and none is changed": [
+            own_generator(50, (20, 30), 5, message="later code gets different random numbers")
+        ],
+        "raises ValueError if the sizes do not sum to n": [
+            Raises([(10, sizes, 0) for sizes in ((5, 4), (5, 6), (11,))], no_sum)
+        ],
     },
     mistakes={
-        "a split that begins at row a ends at a + size, not at size":
-            partial(parts_of, end=lambda begin, size: size)
+        "a split that begins at row a ends at a + size, not at size": partial(
+            parts_of, end=lambda begin, size: size
+        )
     },
-)  # fmt: skip
+)
 check_split = SPLIT.check

@@ -217,8 +217,8 @@ MIX = Exercise(
         says="{message}",
         unknown=mixed(as_mixture),
         hints={
-            "must match the size of tensor":
-                LINED_UP + "share needs the shape (B, 1, 1, 1) beside images, (B, 1) beside labels"
+            "must match the size of tensor": LINED_UP
+            + "share needs the shape (B, 1, 1, 1) beside images, (B, 1) beside labels"
         },
     ),
     contract=Contract(
@@ -226,13 +226,19 @@ MIX = Exercise(
         large=0,  # shares lie between 0 and 1
     ),
     ideas={
-        "images and labels of batches of all sizes":
-            [batch_of(size, lambda B, H, W: torch.linspace(0.1, 0.8, B)[torch.randperm(B)]) for size in MIX_SIZES],
-        "shares of 0 and 1":
-            [batch_of(size, lambda B, H, W: (torch.arange(B) % 2).float()) for size in MIX_SIZES[:2]],
+        "images and labels of batches of all sizes": [
+            batch_of(size, lambda B, H, W: torch.linspace(0.1, 0.8, B)[torch.randperm(B)])
+            for size in MIX_SIZES
+        ],
+        "shares of 0 and 1": [
+            batch_of(size, lambda B, H, W: (torch.arange(B) % 2).float()) for size in MIX_SIZES[:2]
+        ],
         "keeps float64, and leaves its inputs unchanged": [expect_contract],
     },
-    mistakes={f"images {{when}}: {message}": partial(mixup, images=wrong) for message, wrong in BLENDS.items()}
+    mistakes={
+        f"images {{when}}: {message}": partial(mixup, images=wrong)
+        for message, wrong in BLENDS.items()
+    }
     | wrong_labels(mixup),
-)  # fmt: skip
+)
 check_mixup = MIX.check

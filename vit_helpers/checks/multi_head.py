@@ -161,12 +161,16 @@ MULTI_HEAD = ModuleExercise(
     readings=readings,
     ideas={
         "(B, T, D) in, (B, T, D) out": [modules.shapes],
-        "heads that read the whole token, and an output projection":
-            [whole_tokens, modules.parameters],
+        "heads that read the whole token, and an output projection": [
+            whole_tokens,
+            modules.parameters,
+        ],
         "images in a batch don't mix, in training and evaluation mode": [modules.apart],
         "every token attends to every token, whatever their order": [tokens_meet],
-        "4 D^2 + 4 D parameters, and the numbers of equations 5 to 8":
-            [modules.parameters, modules.numbers],
+        "4 D^2 + 4 D parameters, and the numbers of equations 5 to 8": [
+            modules.parameters,
+            modules.numbers,
+        ],
         "any number of heads and tokens, in float64 too": [modules.other_sizes],
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
@@ -178,14 +182,18 @@ MULTI_HEAD = ModuleExercise(
         "queries, keys and values have no bias": modules.squares(4, 1),
         "the output projection has no bias": modules.squares(4, 3),
         "only one of four D x D layers is registered; "
-        "layers in a plain list are not, so use nn.ModuleList":
-            modules.squares(1, 1),
+        "layers in a plain list are not, so use nn.ModuleList": modules.squares(1, 1),
         "that is one D x D layer too many": modules.squares(5, 5),
-        "that is one LayerNorm too many: it belongs to the block of notebook 04":
-            modules.squares(4, 6),
+        "that is one LayerNorm too many: it belongs to the block of notebook 04": modules.squares(
+            4, 6
+        ),
     },
     cases=[
-        ((12, 3), (2, 5, 12)), ((8, 2), (1, 1, 8)), ((6, 1), (3, 4, 6)), ((5, 5), (2, 7, 5)), ((16, 4), (4, 4, 16)),
+        ((12, 3), (2, 5, 12)),
+        ((8, 2), (1, 1, 8)),
+        ((6, 1), (3, 4, 6)),
+        ((5, 5), (2, 7, 5)),
+        ((16, 4), (4, 4, 16)),
         ((24, 6), (2, 17, 24)),
     ],
     count="4 D^2 + 4 D",
@@ -194,4 +202,4 @@ MULTI_HEAD = ModuleExercise(
         "shapes and parameters are right, but the numbers are not: "
         "softmax(q k^T / sqrt(d)) v, then the projection"
     ),
-)  # fmt: skip
+)

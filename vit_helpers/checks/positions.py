@@ -40,9 +40,11 @@ def waves(
 
 EXPONENTS: dict[str, Function] = {
     "-2i/D": lambda m: 1 / m,
-    "-4i/m": lambda m: 4 / m, "-i/D": lambda m: 1 / (2 * m), "2i/m": lambda m: -2 / m,
+    "-4i/m": lambda m: 4 / m,
+    "-i/D": lambda m: 1 / (2 * m),
+    "2i/m": lambda m: -2 / m,
     "-2i/(m-2)": lambda m: 2 / (m - 2),
-}  # fmt: skip
+}
 
 
 def columns(change: Callable[[Tensor], Tensor]) -> Function:

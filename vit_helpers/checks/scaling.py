@@ -22,7 +22,7 @@ from vit_helpers.checks.scaling_costs import (  # noqa: F401
     cost,
     named,
     unless_first,
-)  # fmt: skip
+)
 from vit_helpers.checks.scaling_steps import ACCUMULATE, COMBINE, check_accumulate, check_combine  # noqa: F401
 from vit_helpers.scaling import parameters, training_bytes, training_multiply_adds
 from vit_helpers.vit import ViTConfig
@@ -73,28 +73,32 @@ def other_batch(got: float, right: int, config: ViTConfig, gibibytes: float) -> 
 
 NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
     "uses GB of 10^9 bytes instead of GiB of 2**30 bytes": {"unit": 1e9},
-    "one too few: a batch that needs exactly the memory there is still fits, so compare with <=":
-        {"count": lambda x: math.ceil(x) - 1},
+    "one too few: a batch that needs exactly the memory there is still fits, so compare with <=": {
+        "count": lambda x: math.ceil(x) - 1
+    },
     "one too many: is it rounded up, or does a loop stop one too late?": {"count": math.ceil},
-    "that is rounded down to a power of two, but the largest batch is wanted":
-        {"count": lambda x: 2 ** math.floor(math.log2(x))},
-    "that is for fused=False, where attention stores its weights: leave the default":
-        {"fused": False},
+    "that is rounded down to a power of two, but the largest batch is wanted": {
+        "count": lambda x: 2 ** math.floor(math.log2(x))
+    },
+    "that is for fused=False, where attention stores its weights: leave the default": {
+        "fused": False
+    },
     "multiplied by 4, but training_bytes already counts bytes": {"unit": 2**28},
-    "only the activations are counted, but weights, gradients and optimizer take memory too":
-        {"copies": 0},
+    "only the activations are counted, but weights, gradients and optimizer take memory too": {
+        "copies": 0
+    },
     **{
-        f"only {n} of the four numbers per parameter count: weight, gradient, and two of AdamW's":
-            {"copies": n}
+        f"only {n} of the four numbers per parameter count: weight, gradient, and two of AdamW's": {
+            "copies": n
+        }
         for n in (1, 2, 3)
     },
     **{
         f"{n} of the four numbers per parameter count for every image, "
-        "but they are stored only once":
-            {"copies": 4 - n, "each": n}
+        "but they are stored only once": {"copies": 4 - n, "each": n}
         for n in (1, 2, 3, 4)
     },
-}  # fmt: skip
+}
 BATCH = Exercise(
     name="largest_batch",
     reference=fit,
@@ -106,14 +110,18 @@ BATCH = Exercise(
         hints=KEYS,
     ),
     ideas={
-        "weights, gradients and optimizer once, activations for each image":
-            cases((B16, 24), (S16, 8), (L16, 40), (SMALL, 0.5), (AVERAGED, 0.25)),
+        "weights, gradients and optimizer once, activations for each image": cases(
+            (B16, 24), (S16, 8), (L16, 40), (SMALL, 0.5), (AVERAGED, 0.25)
+        ),
         "0 where not even one image fits": cases((L16, 4), (B16, 1), (B16, 1.35)),
-        "what fits to the last byte fits, and with one byte less it does not":
-            [case for config, batch in ((B16, 3), (S16, 10), (SMALL, 1), (SMALL, 0)) for case in to_the_byte(config, batch)],
+        "what fits to the last byte fits, and with one byte less it does not": [
+            case
+            for config, batch in ((B16, 3), (S16, 10), (SMALL, 1), (SMALL, 0))
+            for case in to_the_byte(config, batch)
+        ],
     },
     mistakes=variants(fit, NEEDS),
-)  # fmt: skip
+)
 check_largest_batch = BATCH.check
 
 

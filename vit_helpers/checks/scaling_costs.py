@@ -101,14 +101,17 @@ def odd_pairs(
 ) -> str | None:
     """What is odd about a wrong number of scores or mixing."""
     found = {
-        "every pair counts in both directions, and every token with itself: T * T":
-            abs(2 * got - right) in (0, T * D),
+        "every pair counts in both directions, and every token with itself: T * T": abs(
+            2 * got - right
+        )
+        in (0, T * D),
         "the number of heads changes nothing: "
-        "h heads of width D / h cost as much as one of width D, T * T * D":
-            got and max(got / right, right / got) in (3, 4, 6, 8, 12, 16),
-        "softmax or the scale is counted, but only matrix products should be":
-            (got - right) / (T * T) in (1, 2, 3, 4),
-    }  # fmt: skip
+        "h heads of width D / h cost as much as one of width D, T * T * D": got
+        and max(got / right, right / got) in (3, 4, 6, 8, 12, 16),
+        "softmax or the scale is counted, but only matrix products should be": (got - right)
+        / (T * T)
+        in (1, 2, 3, 4),
+    }
     return next((message for message, so in found.items() if so and compared == PAIRS), None)
 
 

@@ -181,13 +181,14 @@ def by_parts(
 WEIGH = "weight each mean loss by its number of images, divide by the number of all ({when})"
 LOST = {  # parts that are missing, whatever the others are multiplied by
     "only the last part is in .grad: call zero_grad() once, before the loop, "
-    "because backward() adds up ({when})":
-        by_parts(zero="inside"),
-    "only the first part is in .grad: is return inside the loop? ({when})":
-        by_parts(pick=lambda x: x[:1]),
-    "the last part is missing in .grad; include it, however small it is ({when})":
-        by_parts(pick=lambda x: x[:-1]),
-}  # fmt: skip
+    "because backward() adds up ({when})": by_parts(zero="inside"),
+    "only the first part is in .grad: is return inside the loop? ({when})": by_parts(
+        pick=lambda x: x[:1]
+    ),
+    "the last part is missing in .grad; include it, however small it is ({when})": by_parts(
+        pick=lambda x: x[:-1]
+    ),
+}
 
 
 def multiple(got: Tensor, of: Tensor) -> float:

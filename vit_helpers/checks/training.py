@@ -183,14 +183,13 @@ def odd_shares(
     found = {
         "a factor should be between 0 and 1": mine.min() < -1e-6 or mine.max() > 1 + 1e-6,
         f"the factor jumps from 1 to {mine[0]:.3g} at the end of the warm-up, "
-        "but the fall should begin at 1":
-            not rise and mine[0] < 0.9,
-        "the factor rises again during the fall, but half a cosine only falls":
-            not rise and (mine.diff() > 1e-6).any(),
-        f"the fall ends at {mine[-1]:.3g}; it should end at {wanted[-1]:.3g}":
-            not rise and mine[-1] > wanted[-1] + 0.01,
+        "but the fall should begin at 1": not rise and mine[0] < 0.9,
+        "the factor rises again during the fall, but half a cosine only falls": not rise
+        and (mine.diff() > 1e-6).any(),
+        f"the fall ends at {mine[-1]:.3g}; it should end at {wanted[-1]:.3g}": not rise
+        and mine[-1] > wanted[-1] + 0.01,
         "is it rounded?": rounded(mine, wanted),
-    }  # fmt: skip
+    }
     return next((message for message, holds in found.items() if holds), None)
 
 
@@ -237,15 +236,18 @@ SCHEDULE = Exercise(
     ideas={
         "rises straight, from 1 / warmup to 1": [asked(T, w, range(w)) for T, w in SIZES],
         "then falls along half a cosine": [asked(T, w, range(w, T)) for T, w in SIZES],
-        "right without warm-up, with one of 1 step, and with one that leaves a single step":
-            [asked(T, w, range(T)) for T, w in EDGES],
-        "the factor depends on the step alone, in whatever order it is called":
-            [*(asked(T, w, [s * 7 % T for s in range(T)]) for T, w in SIZES), expect_contract],
+        "right without warm-up, with one of 1 step, and with one that leaves a single step": [
+            asked(T, w, range(T)) for T, w in EDGES
+        ],
+        "the factor depends on the step alone, in whatever order it is called": [
+            *(asked(T, w, [s * 7 % T for s in range(T)]) for T, w in SIZES),
+            expect_contract,
+        ],
     },
     mistakes={message: partial(schedule, rise=rule) for message, rule in RISES.items()}
     | {message: partial(schedule, fall=rule) for message, rule in FALLS.items()}
     | {message: partial(schedule, fall=partial(waving, rule)) for message, rule in WAVES.items()},
-)  # fmt: skip
+)
 check_schedule = SCHEDULE.check
 
 

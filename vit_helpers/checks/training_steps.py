@@ -353,11 +353,13 @@ MEANS: dict[str, Function] = {  # wrong means of the losses x of batches with n 
 }  # fmt: skip
 EPOCHS: dict[str, dict[str, Any]] = {  # what `epoch` does in another way
     FIRST: {"reset": "between"},
-    f"{FIRST}. So is the second: look at the mean over all images":
-        {"reset": "between", "mean": mean_over_batches},
+    f"{FIRST}. So is the second: look at the mean over all images": {
+        "reset": "between",
+        "mean": mean_over_batches,
+    },
     "the gradients of all batches are added up: "
     "zero_grad belongs inside the loop, once per batch": {"reset": "never"},
-}  # fmt: skip
+}
 
 
 def other_mean(got: Tensor, right: Tensor, *args: Any) -> str:

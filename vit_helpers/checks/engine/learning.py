@@ -240,22 +240,33 @@ def out_of_order(events: list[str], n: int, moved: bool) -> str | None:
     """
     forwards, backwards, steps = (events.count(e) for e in ("forward", "backward", "step"))
     first_backward = (*events, "backward").index("backward")
-    wrong = {
-        "never calls the model: the loss should come from model(images)": not forwards,
-        "the weights change, but not through the optimizer that is passed in: "
-        "is another one created inside?": not steps and moved,
-        "no weight changes: optimizer.step() is missing": not steps,
-        STILL: "evaluation" in events,
-        "no gradient reaches the weights: is loss.backward() missing, the model copied, "
-        "or torch.no_grad() around it?": not backwards,
-        f"calls the model for {forwards} of {n} batches: is return inside the loop?": forwards < n,
-        f"calls optimizer.step() {steps} time(s) for {n} batches; call it once for each":
+    called_once = "call it once for each"
+    mistakes = [
+        (not forwards, "never calls the model: the loss should come from model(images)"),
+        (
+            not steps and moved,
+            "the weights change, but not through the optimizer that is passed in: "
+            "is another one created inside?",
+        ),
+        (not steps, "no weight changes: optimizer.step() is missing"),
+        ("evaluation" in events, STILL),
+        (
+            not backwards,
+            "no gradient reaches the weights: is loss.backward() missing, the model copied, "
+            "or torch.no_grad() around it?",
+        ),
+        (
+            forwards < n,
+            f"calls the model for {forwards} of {n} batches: is return inside the loop?",
+        ),
+        (
             steps != n,
-        f"calls backward() {backwards} time(s) for {n} batches; call it once for each":
-            backwards != n,
-        EARLY: "step" in events[:first_backward],
-    }  # fmt: skip
-    return next((message for message, holds in wrong.items() if holds), None)
+            f"calls optimizer.step() {steps} time(s) for {n} batches; {called_once}",
+        ),
+        (backwards != n, f"calls backward() {backwards} time(s) for {n} batches; {called_once}"),
+        ("step" in events[:first_backward], EARLY),
+    ]
+    return next((message for holds, message in mistakes if holds), None)
 
 
 def flat(model: nn.Module) -> Tensor:
