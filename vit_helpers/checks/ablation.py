@@ -1,4 +1,7 @@
-"""The exercises of notebook 10 about runs and their comparison; those about a search are in `ablation_search`."""
+"""The exercises of notebook 10 about runs and their comparison.
+
+Those about a search are in ablation_search.py.
+"""
 
 import json
 import math
@@ -27,18 +30,24 @@ USED = "changed after an earlier call"
 
 
 def runs_of(baseline: Settings, options: Settings) -> list[Settings]:
-    """The right answer."""
+    """Give the right answer."""
     changed = [{**baseline, name: value} for name, values in options.items() for value in values]
     return [dict(baseline), *(run for run in changed if run != baseline)]
 
 
 def settings(baseline: Settings, options: Settings) -> Case:
-    """A baseline and options; equal values are different objects, so that a comparison with `is` fails."""
+    """Make a baseline and options.
+
+    Equal values are different objects, so that a comparison with `is` fails.
+    """
     return Case(lambda: tuple(json.loads(json.dumps([baseline, options]))))
 
 
 def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict[str, list[Any]]:
-    """The runs that an answer lists, sorted after the first; Mistake if they share objects with the arguments or a call."""
+    """Return the runs that an answer lists, sorted after the first.
+
+    raises: Mistake if they share objects with the arguments or a call
+    """
     copies = copy_of((baseline, options))
     got = as_list(answer(*copies), f"for {baseline} and {options}", "a list of settings")
     message = (
@@ -69,7 +78,7 @@ def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict
 def other_runs(
     got: list[Settings], right: list[Settings], baseline: Settings, options: Settings
 ) -> str:
-    """What is wrong with a list of runs."""
+    """Say what is wrong with a list of runs."""
     for run in got:
         if missing := [name for name in baseline if name not in run]:
             return (
@@ -130,7 +139,7 @@ check_one_at_a_time = ONE.check
 
 
 def error_of(values: Sequence[float], spread: Function = stdev) -> float:
-    """The standard error of a mean."""
+    """Return the standard error of a mean."""
     return spread(values) / len(values) ** 0.5
 
 
@@ -141,7 +150,10 @@ def compare(
     error: Function = lambda a, b, d: error_of(d),
     larger: Function = lambda mean, error, n: abs(mean) > 2 * error,
 ) -> Arguments:
-    """The right answer; a wrong one with another rule for a part. d: the differences of b and a, seed by seed."""
+    """Give the right answer, or a wrong one with another rule for a part.
+
+    d: the differences of b and a, seed by seed
+    """
     d = [y - x for x, y in zip(a, b, strict=True)]
     return mean(a, b, d), error(a, b, d), larger(fmean(d), error_of(d), len(d))
 
@@ -220,7 +232,10 @@ STEADY = [([0.5, 0.75], [0.625, 0.875]), ([0.5, 0.75], [0.5, 0.75])]
 
 
 def observe_part(answer: Function, baseline: list[Any], changed: list[Any], name: str) -> Settings:
-    """One of the three results of an answer; Mistake unless they are two numbers and a boolean."""
+    """Return one of the three results of an answer.
+
+    raises: Mistake unless they are two numbers and a boolean
+    """
     when, copies = f"for {baseline} and {changed}", ([*baseline], [*changed])
     try:
         got = as_list(
@@ -259,7 +274,7 @@ def observe_part(answer: Function, baseline: list[Any], changed: list[Any], name
 def compare_says(
     part: str, got: Any, right: Any, message: str, a: list[Any], b: list[Any], name: str
 ) -> str:
-    """The message about one of the three."""
+    """Write the message about one of the three."""
     if name != "larger":
         return f"the {name} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {message}"
     mean, error, _ = compare(a, b)
@@ -307,7 +322,7 @@ check_compare = COMPARE.check
 
 
 def best(score: Function, rows: list[Settings], key: str = "val_accuracy") -> str:
-    """The change whose runs have the best score."""
+    """Return the change whose runs have the best score."""
     names = dict.fromkeys(row["change"] for row in rows)
     return max(names, key=lambda name: score([row[key] for row in rows if row["change"] == name]))
 
@@ -329,7 +344,7 @@ OTHERS = {"depth 4": [(0.8, 0.9), (0.9, 0.9)], "depth 8": [(0.7, 0.95), (0.95, 0
 
 
 def rows_of(changes: Settings, order: Function = lambda row: row["seed"], when: str = "") -> Case:
-    """Rows like those of the notebook, seed by seed or in another order."""
+    """Make rows like those of the notebook, seed by seed or in another order."""
     rows = [
         {"change": name, "seed": seed, "val_accuracy": val, "test_accuracy": test}
         for name, runs in changes.items()
@@ -339,7 +354,7 @@ def rows_of(changes: Settings, order: Function = lambda row: row["seed"], when: 
 
 
 def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
-    """The name that an answer gives; Mistake for anything else."""
+    """Return the name that an answer gives; Mistake for anything else."""
     copies = copy_of(rows)
     got = answer(copies)
     reject_if(

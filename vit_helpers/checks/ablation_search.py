@@ -1,4 +1,7 @@
-"""The exercises of notebook 10 about a search: scaling and drawing learning rates, and successive halving."""
+"""The exercises of notebook 10 about a search.
+
+They scale and draw learning rates, and halve candidates successively.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,19 +36,19 @@ BATCHES = [
 
 
 def scale(lr: float, batch: int, new_batch: int, rule: str) -> float:
-    """The right answer."""
+    """Give the right answer."""
     if rule not in FACTORS:
         raise ValueError(rule)
     return lr * FACTORS[rule](new_batch / batch)
 
 
 def by_factor(wrong: Function) -> Function:
-    """A wrong answer, from lr, batch, new batch and the factor that the rule makes of a ratio."""
+    """Make a wrong answer, from lr, batch, new batch and the factor that the rule makes of a ratio."""
     return lambda lr, batch, new, rule: wrong(lr, batch, new, FACTORS[rule])
 
 
 def no_error(got: str, lr: float, batch: int, new_batch: int, rule: str) -> str:
-    """The message for an answer that accepts any rule."""
+    """Write the message for an answer that accepts any rule."""
     return (
         f"gives {got} for the rule {rule!r}, "
         "but a misspelled rule would go unnoticed: raise ValueError"
@@ -99,7 +102,12 @@ DECADES = (1e-5, 1e-1)  # four of them
 
 
 def drawn(answer: Function, n: int, low: float, high: float, seed: int) -> list[float]:
-    """The rates of an answer; Mistake unless they are n numbers. The global generators are put back."""
+    """Return the rates of an answer.
+
+    The global generators are put back.
+
+    raises: Mistake unless they are n numbers
+    """
     when = f"for n = {n}, from {low:g} to {high:g}, seed {seed}"
     with generators_restored():
         got = as_list(answer(n, low, high, seed), when, "n rates in a list or tensor", most=n + 1)
@@ -108,13 +116,13 @@ def drawn(answer: Function, n: int, low: float, high: float, seed: int) -> list[
 
 
 def fills(values: Sequence[float], low: float, high: float) -> bool:
-    """Whether many values lie within a range, and reach near to both of its ends."""
+    """Tell whether many values lie within a range, and reach near to both of its ends."""
     near = 0.1 * (high - low)
     return low - 1e-4 <= min(values) < low + near and high - near < max(values) <= high + 1e-4
 
 
 def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict[str, bool]:
-    """True; Mistake where a rate is not between low and high."""
+    """Return True; Mistake where a rate is not between low and high."""
     rates, where = drawn(answer, n, low, high, seed), f"between {low:g} and {high:g}"
     least, most = min(rates), max(rates)
     endless = math.isinf(least) or math.isinf(most)
@@ -139,7 +147,7 @@ def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict
 
 
 def spread(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless the rates are uniform in their exponent, and random."""
+    """Raise Mistake unless the rates are uniform in their exponent, and random."""
     rates = ask(partial(drawn, answer), 2000, *DECADES, 0)
     logs = sorted(map(math.log10, rates))
     few, gaps = len({f"{rate:.3g}" for rate in rates}), [b - a for a, b in pairwise(logs)]
@@ -171,7 +179,7 @@ def spread(exercise: Exercise, answer: Function) -> None:
 
 
 def seeded(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless the rates follow from the seed."""
+    """Raise Mistake unless the rates follow from the seed."""
     first, again, other = (ask(partial(drawn, answer), 20, *DECADES, seed) for seed in (3, 3, 4))
     reject_if(
         first != again,
@@ -182,7 +190,7 @@ def seeded(exercise: Exercise, answer: Function) -> None:
 
 
 def by_torch(n: int, low: float, high: float, seed: int) -> Tensor:
-    """A right answer."""
+    """Give a right answer."""
     return low * (high / low) ** torch.rand(
         n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
     )
@@ -235,7 +243,7 @@ class Trainer:
 
 
 def right_halving(candidates: list[Any], score: Function, epochs: int) -> dict[str, Any]:
-    """The right answer."""
+    """Give the right answer."""
     while len(candidates) > 1:
         best = sorted(candidates, key=lambda candidate: score(candidate, epochs), reverse=True)
         candidates, epochs = best[: (len(best) + 1) // 2], 2 * epochs
@@ -243,7 +251,7 @@ def right_halving(candidates: list[Any], score: Function, epochs: int) -> dict[s
 
 
 def played(answer: Function, candidates: list[Any], epochs: int, part: str) -> dict[str, Any]:
-    """The calls of the first round, the calls of all rounds, or the candidate that is left."""
+    """Return the calls of the first round, the calls of all rounds, or the candidate that is left."""
     copies, trainer = copy_of(candidates), Trainer()
     got = answer(copies, trainer, epochs)
     reject_if(copies != candidates, "changes the list of candidates; make a new one")
@@ -268,7 +276,7 @@ def played(answer: Function, candidates: list[Any], epochs: int, part: str) -> d
 def first_round(
     got: list[Any], right: list[Any], candidates: list[Any], epochs: int, part: str
 ) -> str:
-    """What is wrong with the calls of the first round."""
+    """Say what is wrong with the calls of the first round."""
     n, began, lost = len(candidates), got[0][0], len(candidates) - len({*got})
     if began != epochs:
         return (
@@ -282,7 +290,7 @@ def first_round(
 
 
 def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *args: Any) -> str:
-    """What is wrong with the calls of later rounds."""
+    """Say what is wrong with the calls of later rounds."""
     for epochs in sorted({e for e, _ in right}):
         mine, theirs = ([name for e, name in calls if e == epochs] for calls in (got, right))
         told = (
@@ -325,7 +333,7 @@ CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
 
 
 def field(curves: Sequence[Arguments], epochs: int, part: str) -> Case:
-    """Candidates with these curves, the epochs of the first round, and what is looked at."""
+    """Make candidates with these curves, the epochs of the first round, and what is compared."""
     return Case(
         lambda: (
             [{"name": f"candidate {i}", "curve": curve} for i, curve in enumerate(curves)],

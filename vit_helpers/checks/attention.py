@@ -17,19 +17,22 @@ from vit_helpers.checks.multi_head import MULTI_HEAD, heads_of
 
 
 def weights(wrong: Function) -> Function:
-    """A whole wrong answer from wrong weights."""
+    """Make a whole wrong answer from wrong weights."""
     return lambda q, k, v, *mask: ((w := wrong(q, k, v, *mask)) @ v, w)
 
 
 def values(wrong: Function) -> Function:
-    """A whole wrong answer from wrong values, with the right weights."""
+    """Make a whole wrong answer from wrong values, with the right weights."""
     return lambda q, k, v, *mask: (wrong(w := attention(q, k, v, *mask)[1], q, k, v), w)
 
 
 def qkv(
     *shape: int, when: str = "", mask: Callable[[], Tensor] | None = None, batch: bool = False
 ) -> Case:
-    """Queries, keys and values of different sizes, so that they cannot be confused, and a mask if there is one."""
+    """Make queries, keys and values, and a mask if there is one.
+
+    Their sizes differ, so that they cannot be confused.
+    """
     when = when or f"for shape {shape}"
     hint = (
         f"right for one image, but {when} it {{error}}. "
@@ -45,7 +48,7 @@ def qkv(
 def odd_weights(
     got: Tensor, right: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor
 ) -> str | None:
-    """What is odd about wrong weights under a mask."""
+    """Say what is odd about wrong weights under a mask."""
     if got.isnan().any():
         return "gives NaN: is a whole row minus infinity, or did you multiply 0 by infinity?"
     if right.shape[-1] != right.shape[-2] or not same(
@@ -61,7 +64,7 @@ def odd_weights(
 
 
 def row_sums(got: Tensor, *args: Tensor) -> str:
-    """The message about weights that no known mistake gives."""
+    """Write the message about weights that no known mistake gives."""
     sums = same(got.sum(-1), torch.ones_like(got[..., 0]))
     return (
         "the rows sum to 1, but the scores aren't q k^T / sqrt(d)"
@@ -107,7 +110,10 @@ check_attention = ATTENTION.check
 
 
 def square_mask() -> Tensor:
-    """A random mask that transposing, shifting or negating would change, with a True in every row."""
+    """Return a random mask with a True in every row.
+
+    Transposing, shifting or negating would change it.
+    """
     mask = torch.rand(5, 5) < 0.5
     mask[..., 0] = True
     mask[..., -1, -1] = mask[..., -2, -1] = False
@@ -116,7 +122,7 @@ def square_mask() -> Tensor:
 
 
 def key_mask() -> Tensor:
-    """A (B, 1, 1, T) mask for two images"""
+    """Return a (B, 1, 1, T) mask for two images."""
     return torch.tensor([[1, 1, 0, 1, 0], [1, 0, 1, 1, 1]], dtype=torch.bool)[:, None, None, :]
 
 

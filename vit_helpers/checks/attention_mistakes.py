@@ -1,4 +1,7 @@
-"""What can go wrong in attention: wrong weights, with a mask and without, and wrong values from right weights."""
+"""What can go wrong in attention.
+
+The tables hold wrong weights, with a mask and without, and wrong values from right weights.
+"""
 
 import math
 from collections.abc import Callable
@@ -24,7 +27,10 @@ def weigh(
     hide: Callable[..., Tensor] = hide,
     soft: Callable[..., Tensor] = lambda s: s.softmax(-1),
 ) -> Tensor:
-    """Attention weights (..., T, T); a mistake is another product of q and k, another scale, masking or softmax."""
+    """Return attention weights (..., T, T).
+
+    A mistake is another product of q and k, another scale, masking or softmax.
+    """
     return soft(hide(table(q, k, v) * scale(q), mask))
 
 
@@ -33,7 +39,7 @@ def one(q: Tensor) -> float:
 
 
 def heads(q: Tensor) -> int:
-    """The number of heads of (B, h, T, d); 1 if there is no such axis."""
+    """Return the number of heads of (B, h, T, d); 1 if there is no such axis."""
     return q.shape[-3] if q.ndim > 3 else 1
 
 

@@ -20,18 +20,24 @@ from vit_helpers.encoder import Block
 
 
 def right_way(x: Tensor, n: Function, a: Function, m: Function, f: Function) -> Tensor:
-    """Equations 2 and 3: norms n and m, attention a, MLP f."""
+    """Compute equations 2 and 3: norms n and m, attention a, MLP f."""
     x = x + a(n(x))
     return x + f(m(x))
 
 
 def then(rest: Function) -> Function:
-    """An order of the parts that begins with equation 2; rest: what follows, from the result y, x, norm2 and the MLP."""
+    """Make an order of the parts that begins with equation 2.
+
+    rest: what follows, from the result y, x, norm2 and the MLP
+    """
     return lambda x, n, a, m, f: rest(x + a(n(x)), x, m, f)
 
 
 def first(rest: Function) -> Function:
-    """An order of the parts that ends with equation 3; rest: what precedes it, from x, norm1 and attention."""
+    """Make an order of the parts that ends with equation 3.
+
+    rest: what precedes it, from x, norm1 and attention
+    """
     return lambda x, n, a, m, f: (y := rest(x, n, a)) + f(m(y))
 
 
@@ -115,7 +121,10 @@ def block(
     attention: Function = multi_head,
     dense: Function = mlp,
 ) -> Tensor:
-    """The block for given parameters; a mistake is another order, another eps, wrong attention or a wrong MLP."""
+    """Return the block for given parameters.
+
+    A mistake is another order, another eps, wrong attention or a wrong MLP.
+    """
     n, m = (
         partial(F.layer_norm, normalized_shape=x.shape[-1:], weight=w, bias=b, eps=each)
         for (w, b), each in zip((reading[:2], reading[6:8]), eps, strict=True)
@@ -124,7 +133,7 @@ def block(
 
 
 def regrouped(x: Tensor, w: Tensor, b: Tensor, *proj: Tensor, heads: int) -> Tensor:
-    """Attention with another number of heads."""
+    """Return attention with another number of heads."""
     return multi_head(x, *(z.flatten(1, 2).unflatten(1, (heads, -1)) for z in (w, b)), *proj)
 
 
@@ -152,7 +161,10 @@ def norm_readings(module: nn.Module) -> Iterator[Reading]:
 
 
 def block_readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
-    """Every way to read the block's parts: norm1's w and b, attention as for notebook 03, norm2's, the MLP's layers."""
+    """Yield every way to read the block's parts.
+
+    They are norm1's w and b, attention as for notebook 03, norm2's w and b, the MLP's layers.
+    """
     maps = [part for part in module.modules() if isinstance(part, MAPS)]
     dense = {dim, 4 * dim}  # the widths of the MLP's layers
     parts = nn.ModuleList(
@@ -168,7 +180,10 @@ def block_readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]
 
 
 def exact(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless a module is right to the last digits of float64, also for tiny tokens, where eps matters."""
+    """Raise Mistake unless a module is right to the last digits of float64.
+
+    It is tried with tiny tokens, too, where eps matters.
+    """
     sizes, shape = exercise.cases[0]
     module, x = modules.made(answer, sizes, shape, torch.float64)
     for size in (1e-3, 1.0):

@@ -1,4 +1,7 @@
-"""The exercises of notebook 06: the split of the data; images are normalized and mixed in modules of their own."""
+"""The exercises of notebook 06: the split of the data.
+
+Images are normalized in data_normalizing.py, mixed in data_mixing.py and data_cutmix.py.
+"""
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,13 +45,16 @@ SPLITS = [
 
 
 def what(got: Any) -> str:
-    """What came, in a few words without an address."""
+    """Return what came, in a few words without an address."""
     text = short(got)
     return f"a {type(got).__name__}" if isinstance(got, Mapping) or " at 0x" in text else text
 
 
 def as_parts(got: Any, sizes: Sequence[int], when: str) -> list[Tensor]:
-    """The splits that an answer gave, as tensors of whole numbers; Mistake where there are none, or another number."""
+    """Return the splits that an answer gave, as tensors of whole numbers.
+
+    raises: Mistake where there are none, or another number
+    """
     reject_if(got is None, f"returns nothing {when}: does it end with return?")
     bag = (
         isinstance(got, (Mapping, str))
@@ -76,7 +82,7 @@ def as_parts(got: Any, sizes: Sequence[int], when: str) -> list[Tensor]:
 
 
 def as_rows(part: Any, when: str) -> Tensor:
-    """A split that an answer gave, as a tensor of whole numbers."""
+    """Return a split that an answer gave, as a tensor of whole numbers."""
     subset = isinstance(part, torch.utils.data.Subset)
     way_out = "; its .indices are row numbers" if subset else ""
     message = f"gives {what(part)} as a split {when}; a split is a tensor of row numbers{way_out}"
@@ -100,7 +106,10 @@ def as_rows(part: Any, when: str) -> Tensor:
 
 
 def divide(answer: Function, n: int, sizes: Sequence[int], seed: int) -> list[Tensor]:
-    """The splits that an answer makes; the global generators are put back, whatever it did with them."""
+    """Return the splits that an answer makes.
+
+    The global generators are put back, whatever it did with them.
+    """
     copies = copy_of(sizes)
     with generators_restored():
         got = bounded(answer(n, copies, seed))
@@ -109,7 +118,7 @@ def divide(answer: Function, n: int, sizes: Sequence[int], seed: int) -> list[Te
 
 
 def complete(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless every row is in exactly one split."""
+    """Raise Mistake unless every row is in exactly one split."""
     for n, sizes, seed in SPLITS:
         rows = torch.cat(ask(partial(divide, answer), n, sizes, seed))
         reject_if(
@@ -124,7 +133,7 @@ def complete(exercise: Exercise, answer: Function) -> None:
 
 
 def at_random(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless a seed gives one division, and the divisions of 100 seeds look drawn at random."""
+    """Raise Mistake unless a seed gives one division, and 100 seeds give divisions at random."""
     n, sizes = 60, (20, 40)
     parts = partial(ask, partial(divide, answer), n, sizes)
 
@@ -184,7 +193,10 @@ def at_random(exercise: Exercise, answer: Function) -> None:
 
 
 def own_generator(*args: Any, message: str) -> Function:
-    """Mistake when an answer, called with these arguments, draws from a global generator, or starts one."""
+    """Make an idea: with these arguments no global generator is used or started.
+
+    raises: Mistake when an answer does so; message: what comes of it
+    """
 
     def trial(exercise: Exercise, answer: Function) -> None:
         for name, (start, draw) in GENERATORS.items():
@@ -203,7 +215,7 @@ def own_generator(*args: Any, message: str) -> Function:
 
 
 def no_sum(got: str, n: int, sizes: Sequence[int], seed: int) -> str:
-    """What to say to an answer that divides although the sizes do not sum to n."""
+    """Write the message for an answer that divides although the sizes do not sum to n."""
     if "Error(" in got:
         return f"returns {got} for n = {n}, sizes {sizes}; raise the error instead of returning it"
     return f"gives {got} for n = {n}, sizes {sizes}, which sum to {sum(sizes)}; raise ValueError"
@@ -212,7 +224,7 @@ def no_sum(got: str, n: int, sizes: Sequence[int], seed: int) -> str:
 def parts_of(
     n: int, sizes: Sequence[int], seed: int, end: Function = lambda begin, size: begin + size
 ) -> list[Tensor]:
-    """A right division; a wrong one, where a split ends somewhere else."""
+    """Return a right division; a wrong one, where a split ends somewhere else."""
     if sum(sizes) != n:
         raise ValueError(f"sizes {sizes} do not sum to {n}")
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))

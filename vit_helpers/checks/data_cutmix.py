@@ -32,14 +32,17 @@ def within(places: Tensor, begin: Tensor, length: Tensor) -> Tensor:
 def box_mask(
     x: Tensor, boxes: Tensor, inside: Function = within, both: Function = torch.logical_and
 ) -> Tensor:
-    """True inside each image's box, (B, 1, H, W); a wrong mask by another rule for rows and columns, or to join them."""
+    """Return a mask (B, 1, H, W) that is True inside each image's box.
+
+    A mistake is another rule for rows and columns, or to join them.
+    """
     left, top, width, height = boxes.view(-1, 4, 1, 1, 1).unbind(1)
     row, column = (torch.arange(n, device=x.device) for n in x.shape[2:])
     return both(inside(row.view(-1, 1), top, height), inside(column, left, width))
 
 
 def cut(x: Tensor, b: Tensor, p: Tensor, **rule: Function) -> Tensor:
-    """Images that show their partners inside of boxes."""
+    """Return images that show their partners inside of boxes."""
     return torch.where(box_mask(x, b, **rule), x[p], x)
 
 
@@ -53,12 +56,16 @@ def cutmix(
     labels: Function = blend,
     area: Function = lambda x, b: box_mask(x, b).to(x.dtype).mean((1, 2, 3)),
 ) -> tuple[Tensor, Tensor]:
-    """A right cutmix; a wrong one with other images or labels, or another share of the area."""
+    """Give the right answer; a mistake is other images or labels, or another share of the area."""
     return images(x, b, p), labels(hot(y, K, x), 1 - area(x, b)[:, None], p)
 
 
 def holes(fill: Function, read: bool = False) -> Function:
-    """Wrong images, one after the other: fill(hole, partner, the place of the hole); read: partners that are cut already."""
+    """Make wrong images, one after the other.
+
+    fill: fill(hole, partner, the place of the hole)
+    read: partners that are cut already
+    """
 
     def answer(x: Tensor, b: Tensor, p: Tensor) -> Tensor:
         new = x.clone()
@@ -72,13 +79,13 @@ def holes(fill: Function, read: bool = False) -> Function:
 
 
 def pushed_inside(b: Tensor, H: int, W: int) -> Tensor:
-    """Boxes moved to the left and up until they lie inside."""
+    """Return boxes moved to the left and up until they lie inside."""
     room = b.new_tensor([W, H]) - b[:, 2:]
     return torch.cat([torch.minimum(b[:, :2], room).clamp(min=0), b[:, 2:]], 1)
 
 
 def masked(wrong: Function) -> Function:
-    """Wrong images from images, the right mask and partners."""
+    """Make wrong images from images, the right mask and partners."""
     return lambda x, b, p: wrong(x, box_mask(x, b), x[p])
 
 
@@ -151,12 +158,12 @@ AREAS = {
 
 
 def area_by(pixels: Function) -> Function:
-    """A wrong share of the area from a number of pixels."""
+    """Make a wrong share of the area from a number of pixels."""
     return lambda x, b: (pixels(*b.unbind(1), *x.shape[2:]) / x[0, 0].numel()).to(x.dtype)
 
 
 def rectangle(mask: Tensor) -> str:
-    """A mask (H, W) in words, where it is a box."""
+    """Write a mask (H, W) in words, where it is a box."""
     rows, columns = (
         mask.any(1).nonzero().flatten().tolist(),
         mask.any(0).nonzero().flatten().tolist(),
@@ -173,7 +180,7 @@ def rectangle(mask: Tensor) -> str:
 def as_boxes(
     images: Tensor, right: Tensor, x: Tensor, y: Tensor, K: int, b: Tensor, p: Tensor
 ) -> str:
-    """Where the partner is in the first wrong image, and where it should."""
+    """Say where the partner is in the first wrong image, and where it should."""
     i = next(i for i in range(len(x)) if not same(images[i], right[i]))
     here, there = (torch.isclose(images[i], other).all(0) for other in (x[i], x[p[i]]))
     box = "image {}, box left {}, top {}, width {}, height {}".format(i, *b[i].tolist())
@@ -189,14 +196,18 @@ def as_boxes(
 
 
 def inner_boxes(B: int, H: int, W: int) -> Tensor:
-    """Boxes that lie inside, of many forms."""
+    """Return boxes that lie inside, of many forms."""
     width, height = torch.randint(1, W, (B,)), torch.randint(1, H, (B,))
     left, top = ((torch.rand(B) * (side - n + 1)).long() for side, n in ((W, width), (H, height)))
     return torch.stack([left, top, width, height], 1)
 
 
 def edge_boxes(B: int, H: int, W: int) -> Tensor:
-    """Boxes that reach over the right and the lower edge, an empty one, one that covers all, one that is too wide alone."""
+    """Return boxes over the edges.
+
+    They reach over the right and the lower one; one is empty, one covers all, one is too wide
+    alone.
+    """
     boxes = [
         (W - 1, H - 2, 3, 4),
         (1, H - 1, 2, 5),
@@ -209,7 +220,7 @@ def edge_boxes(B: int, H: int, W: int) -> Tensor:
 
 
 def next_one(labels: Tensor) -> Tensor:
-    """Partners of another class."""
+    """Return partners of another class."""
     return torch.arange(len(labels)).roll(-1)
 
 

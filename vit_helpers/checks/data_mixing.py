@@ -1,4 +1,7 @@
-"""The mixup of notebook 06, and what it shares with cutmix: partners, labels that are mixed, and words for them."""
+"""The mixup of notebook 06, and what it shares with cutmix.
+
+These are partners, labels that are mixed, and words for them.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -27,7 +30,7 @@ LINED_UP = "Torch lines axes up from the last one: "
 
 
 def partly(got: Tensor, right: Tensor, x: Tensor) -> str | None:
-    """Which images or channels were left out, where the others are right; None where it is not so."""
+    """Say which images or channels were left out, where the others are right; else None."""
     for name, axis in (("image", 0), ("channel", 1)):
         out = [
             i for i in range(x.shape[axis]) if not same(got.select(axis, i), right.select(axis, i))
@@ -45,22 +48,22 @@ def partly(got: Tensor, right: Tensor, x: Tensor) -> str | None:
 
 
 def blend(x: Tensor, share: Tensor, partner: Tensor) -> Tensor:
-    """Rows blended with those of their partners; share: of the same number of axes as x."""
+    """Blend rows with those of their partners; share: of the same number of axes as x."""
     return share * x + (1 - share) * x[partner]
 
 
 def hot(y: Tensor, K: int, x: Tensor) -> Tensor:
-    """Labels as rows of 0 and 1, of the images' type."""
+    """Return labels as rows of 0 and 1, of the images' type."""
     return F.one_hot(y, K).to(x.dtype)
 
 
 def shares_along(axis: int) -> Function:
-    """Images where the shares run along another axis, if it is as long as the batch."""
+    """Make images where the shares run along another axis, if it is as long as the batch."""
     return lambda x, s, p: blend(x, s.transpose(0, axis) if x.shape[axis] == len(x) else s, p)
 
 
 def blended_in_order(x: Tensor, s: Tensor, p: Tensor) -> Tensor:
-    """One image after the other, in place: later ones are blended with images that are blended already."""
+    """Blend one image after the other, in place: later ones with images that are blended already."""
     x = x.clone()
     for i, j in enumerate(p.tolist()):
         x[i] = s[i] * x[i] + (1 - s[i]) * x[j]
@@ -140,13 +143,16 @@ def mixup(
     images: Function = blend,
     labels: Function = blend,
 ) -> tuple[Tensor, Tensor]:
-    """A right mixup; a wrong one with other images or labels."""
+    """Give the right answer; a mistake is other images or labels."""
     share = share.to(x.dtype)
     return images(x, share.view(-1, 1, 1, 1), p), labels(hot(y, K, x), share[:, None], p)
 
 
 def wrong_labels(right: Function) -> dict[str, Function]:
-    """Whole wrong answers, whose images are right; `right`: an answer with other `labels`."""
+    """Return whole wrong answers, whose images are right.
+
+    right: an answer that takes other `labels`
+    """
     return {f"labels {{when}}: {message}": partial(right, labels=wrong) for message, wrong in LABELS.items()} | {
         "labels should be rows of K shares; F.one_hot makes such rows":
             partial(right, labels=lambda y, s, p: y.argmax(1)),
@@ -158,7 +164,7 @@ def wrong_labels(right: Function) -> dict[str, Function]:
 def as_mixture(
     images: Tensor, right: Tensor, x: Tensor, y: Tensor, K: int, s: Tensor, p: Tensor
 ) -> str:
-    """Of which images of the batch the first wrong one is made, in numbers."""
+    """Say of which images of the batch the first wrong one is made, in numbers."""
     i = next(i for i in range(len(x)) if not same(images[i], right[i]))
     should = f"it should be {s[i]:.3g} of image {i} and {1 - s[i]:.3g} of image {p[i]}"
     basis, made = x.flatten(1).double().T, images[i].flatten().double()[:, None]
@@ -174,7 +180,7 @@ def as_mixture(
 
 
 def as_row(got: Tensor, right: Tensor, *args: Any) -> str:
-    """The first row of labels that is wrong, and what it should be."""
+    """Write the first row of labels that is wrong, and what it should be."""
     i = next(i for i in range(len(got)) if not same(got[i], right[i]))
     one, other = ([float(f"{x:.2g}") for x in row.tolist()] for row in (got[i], right[i]))
     total = "" if same(got[i].sum(), right[i].sum()) else f", and sums to {got[i].sum():.2g}"
@@ -182,7 +188,10 @@ def as_row(got: Tensor, right: Tensor, *args: Any) -> str:
 
 
 def mixed(seen: Function) -> dict[str, Function]:
-    """What to say of wrong images and labels that no known mistake gives; seen: of images, what they look like."""
+    """Write the message about wrong images and labels that no known mistake gives.
+
+    seen: of images, what they look like
+    """
     return {
         "images": lambda got, right, x, *more: (
             f"images {{when}}: {partly(got, right, x) or seen(got, right, x, *more)}"
@@ -197,7 +206,10 @@ def batch_of(
     partner: Function = lambda y: torch.randperm(len(y)),
     when: str = "",
 ) -> Case:
-    """Images, labels, K, what `extra(B, H, W)` gives, and partners: some of their own class, some of another."""
+    """Make images, labels, K, what `extra(B, H, W)` gives, and partners.
+
+    Some partners are of the image's own class, some of another.
+    """
 
     def draw() -> Arguments:
         B, C, H, W, K = size

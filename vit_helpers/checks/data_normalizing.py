@@ -1,4 +1,7 @@
-"""The normalizing of notebook 06: images by numbers of their channels, and the planted mistake about whose numbers."""
+"""The normalizing of notebook 06: images by numbers of their channels.
+
+The planted mistake is about whose numbers they are.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,7 +26,7 @@ EPS = [
 
 
 def per(x: Tensor, numbers: Any, axis: int = 1) -> Tensor:
-    """Numbers as a tensor that runs along one axis of x."""
+    """Return numbers as a tensor that runs along one axis of x."""
     return torch.as_tensor(numbers, dtype=x.dtype, device=x.device).view(
         [-1 if i == axis else 1 for i in range(x.ndim)]
     )
@@ -34,12 +37,15 @@ def right_normalize(x: Tensor, mean: Any, std: Any, axis: int = 1) -> Tensor:
 
 
 def along(axis: int) -> Function:
-    """A wrong answer: the numbers run along another axis where it is as long as they are many, and along C elsewhere."""
+    """Make a wrong answer: the numbers run along another axis.
+
+    They do where it is as long as they are many, and along C elsewhere.
+    """
     return lambda x, m, s: right_normalize(x, m, s, axis if x.shape[axis] == len(m) else 1)
 
 
 def formula(wrong: Function) -> Function:
-    """A wrong answer: another formula of images, means and deviations that run along the channels."""
+    """Make a wrong answer: another formula of images, means and deviations."""
     return lambda x, m, s: wrong(x, per(x, m), per(x, s))
 
 
@@ -48,7 +54,10 @@ def own_numbers(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def line(got: Tensor, x: Tensor) -> tuple[float, float] | None:
-    """The (mean, std) by which numbers were normalized, as (x - mean) / std; None where it was done in another way."""
+    """Return the (mean, std) by which numbers were normalized, as (x - mean) / std.
+
+    returns: None where it was done in another way
+    """
     x, got = x.flatten().double(), got.flatten().double()
     slope = ((x - x.mean()) * (got - got.mean())).sum() / ((x - x.mean()) ** 2).sum()
     wrong = (got - got.mean() - slope * (x - x.mean())).abs().max()
@@ -60,7 +69,7 @@ def line(got: Tensor, x: Tensor) -> tuple[float, float] | None:
 def as_line(
     got: Tensor, right: Tensor, x: Tensor, mean: Sequence[float], std: Sequence[float]
 ) -> str:
-    """What was left out, or done with the first channel that is wrong, in numbers."""
+    """Say what was left out, or done with the first channel that is wrong, in numbers."""
 
     def written(mean: float, std: float, digits: int = 3) -> str:
         return f"(x - {mean:.{digits}g}) / {std:.{digits}g}".replace("- -", "+ ")
@@ -86,7 +95,7 @@ def as_line(
 
 
 def images_of(*shape: int) -> Case:
-    """Images with numbers below 0 and above 1, and numbers for their channels."""
+    """Make images with numbers below 0 and above 1, and numbers for their channels."""
     numbers = {
         1: ((0.3,), (0.4,)),
         2: ((0.5, 0.25), (0.125, 0.75)),
@@ -201,12 +210,12 @@ TRAIN, TEST, BOTH, *_ = SOURCES.values()
 
 
 def prepared(mean: Function = TRAIN, std: Function = TRAIN, spread: Function = std_of) -> Function:
-    """Both splits normalized by the mean of some images and the standard deviation of some."""
+    """Make an answer: both splits normalized by the mean of some images and the standard deviation of some."""
     return lambda a, b: tuple((x - mean_of(mean(a, b))) / spread(std(a, b)) for x in (a, b))
 
 
 def parts_by(first: Function, second: Function) -> Function:
-    """Each part normalized by the numbers of some images."""
+    """Make an answer: each part normalized by the numbers of some images."""
     return lambda a, b: (prepared(first, first)(a, b)[0], prepared(second, second)(a, b)[1])
 
 
@@ -216,7 +225,7 @@ OF_TRAINING = (
 
 
 def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
-    """Whose mean and deviation a part was normalized by, in words."""
+    """Say whose mean and deviation a part was normalized by, in words."""
     x, name, more = (a, b)[part], ("training", "test")[part], "the average of the two splits'"
     lines = [line(got[:, c], x[:, c]) for c in range(x.shape[1])]
     if not all(lines):
@@ -247,7 +256,7 @@ def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
 
 
 def two_parts(C: int, H: int, W: int) -> Case:
-    """Training and test images whose means and deviations differ."""
+    """Make training and test images whose means and deviations differ."""
     shift = torch.linspace(0.5, 1, C).view(C, 1, 1)
     return Case(
         lambda: (shift * (torch.randn(9, C, H, W) + 0.5), torch.randn(4, C, H, W) + 2 * shift)

@@ -1,4 +1,7 @@
-"""The exercises of notebook 02; the projection is in projection.py, fixed and resized positions in positions.py."""
+"""The exercises of notebook 02.
+
+The projection is in projection.py, fixed and resized positions are in positions.py.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -39,7 +42,7 @@ class ClassToken(TokenEmbed):
 
 
 def front(x: Tensor, token: Tensor, *positions: Tensor) -> Tensor:
-    """(B, N, D) -> (B, N + 1, D): the class token in front of every image."""
+    """Put the class token in front of every image: (B, N, D) -> (B, N + 1, D)."""
     return torch.cat([token.expand(len(x), 1, -1), x], dim=1)
 
 
@@ -48,7 +51,10 @@ def end(x: Tensor, token: Tensor, *positions: Tensor) -> Tensor:
 
 
 def joined(times: Callable[[int, int], int]) -> Function:
-    """The class token repeated in front; how often follows from the numbers of images and tokens."""
+    """Make an answer with the class token repeated in front.
+
+    How often follows from the numbers of images and tokens.
+    """
     return lambda x, token, *positions: torch.cat(
         [token.expand(len(x), times(*x.shape[:2]), -1), x], dim=1
     )
@@ -70,14 +76,17 @@ SHAPES = {
 
 
 def class_token_reading(module: nn.Module, D: int) -> Iterator[tuple[Tensor]]:
-    """The one parameter of D numbers."""
+    """Yield the one parameter of D numbers."""
     parameters = list(module.parameters())
     if [p.numel() for p in parameters] == [D]:
         yield (parameters[0].flatten(),)
 
 
 def in_front(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless the same vector is in front of every image, and the patches are unchanged."""
+    """Raise Mistake unless the same vector is in front of every image.
+
+    The patches must be unchanged.
+    """
     for sizes, shape in exercise.cases:
         module, x = modules.made(answer, sizes, shape)
         got = modules.output(module, x, "for (B, N, D)", modules.right_shape(exercise, sizes, x))
@@ -146,7 +155,7 @@ class Tokens(nn.Module):
 
 
 def token_readings(module: nn.Module, N: int, D: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Class token and positions among the parameters, distinguished by their size."""
+    """Yield class token and positions among the parameters, distinguished by their size."""
     by_size = {p.numel(): p for p in module.parameters()}
     if set(by_size) == {D, (N + 1) * D}:
         yield by_size[D].flatten(), by_size[(N + 1) * D].reshape(N + 1, D)

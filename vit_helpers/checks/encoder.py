@@ -1,4 +1,7 @@
-"""The exercises of notebook 04: layer norm and the count; the MLP is in feed_forward.py, the block in block.py."""
+"""The exercises of notebook 04: layer norm and the count.
+
+The MLP is in feed_forward.py, the block in block.py.
+"""
 
 import math
 from collections.abc import Callable
@@ -30,7 +33,10 @@ def normed(
     divide: Callable[..., Tensor] = lambda x, c, v, eps: c / (v + eps).sqrt(),
     affine: Callable[..., Tensor] = lambda y, w, b: y * w + b,
 ) -> Tensor:
-    """Layer norm; a mistake is another choice of axes, or another way to make y of x, x - mean, variance and eps."""
+    """Compute layer norm.
+
+    A mistake is another choice of axes, or another way to make y of x, x - mean, variance and eps.
+    """
     axis = axes(x.ndim)
     c, v = (
         x - x.mean(axis, keepdim=True),
@@ -112,7 +118,7 @@ NORMS = variants(normed, {
 
 
 def tokens(*shape: int, size: float = 1.0, eps: tuple[float, ...] = (), when: str = "") -> Case:
-    """Tokens of different size and mean, a weight and a bias."""
+    """Make tokens of different size and mean, a weight and a bias."""
 
     def draw() -> Arguments:
         sizes = torch.linspace(0.5, 2, math.prod(shape[:-1])).reshape(*shape[:-1], 1)
@@ -160,7 +166,7 @@ check_mlp, check_block, check_fix = FEED_FORWARD.check, BLOCK.check, FIX.check
 
 
 def count(parts: Callable[[float], tuple[float, float]], D: int, r: float = 4) -> float:
-    """The number of parameters, as squares of the width plus widths, both from mlp_ratio."""
+    """Return the number of parameters, as squares of the width plus widths, both from mlp_ratio."""
     squares, widths = parts(r)
     return squares * D * D + widths * D
 

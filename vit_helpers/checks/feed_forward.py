@@ -26,7 +26,10 @@ def mlp(
     after: Function = identity,
     residual: int = 0,
 ) -> Tensor:
-    """Linear, GELU, Linear; a mistake is another activation, or something before or after the layers."""
+    """Apply Linear, GELU, Linear.
+
+    A mistake is another activation, or something before or after the layers.
+    """
     w1, b1, w2, b2 = layers
     return after(F.linear(act(F.linear(before(x), w1, b1)), w2, b2)) + residual * x
 
@@ -66,7 +69,10 @@ MLPS = variants(mlp, {
 
 
 def affine(module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Weight (out, in) and bias (out,) of every layer that has both, nn.Linear or not, transposed or not."""
+    """Yield weight (out, in) and bias (out,) of every layer that has both, transposed or not.
+
+    The layer may be any, not only nn.Linear.
+    """
     for part in module.modules():
         own = [p.squeeze() for p in part.parameters(recurse=False)]
         for weight, bias in permutations(own, 2):
@@ -75,14 +81,17 @@ def affine(module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def mlp_readings(module: nn.Module, dim: int, hidden: int) -> Iterator[Reading]:
-    """Every way to read two layers of these widths: w1, b1, w2, b2."""
+    """Yield every way to read two layers of these widths: w1, b1, w2, b2."""
     for one, two in permutations(affine(module), 2):
         if one[0].shape == (hidden, dim) and two[0].shape == (dim, hidden):
             yield *one, *two
 
 
 def tokens_alone(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless a module gives the same result again in both modes and processes every token separately."""
+    """Raise Mistake unless a module repeats itself in both modes, token by token.
+
+    No token may change another one's result.
+    """
     (sizes, shape), *_ = exercise.cases
     modules.expect_steady(*modules.made(answer, sizes, shape), shape)
     for size in (shape, (sizes[0],) * 3):

@@ -23,19 +23,19 @@ from vit_helpers.checks.inspection_maps import (  # noqa: F401
 
 
 def token_of(grid: tuple[int, int], query: tuple[int, int] | None) -> int:
-    """The number of a token: 0 is the class token, patches follow along the rows."""
+    """Return the number of a token: 0 is the class token, patches follow along the rows."""
     return 0 if query is None else 1 + query[0] * grid[1] + query[1]
 
 
 def looked_at(token: Function = token_of) -> Function:
-    """An answer that folds the weights of one query token, (h, rows, cols)."""
+    """Make an answer that folds the weights of one query token, (h, rows, cols)."""
     return lambda w, grid, query: w[:, token(grid, query), 1:].unflatten(1, grid)
 
 
 def to_map(
     grid: tuple[int, int], query: tuple[int, int] | None, heads: int = 3, even: int = 0
 ) -> Case:
-    """Weights, a grid and a query; even: as many heads have uniform weights."""
+    """Make weights, a grid and a query; even: as many heads have uniform weights."""
     T = grid[0] * grid[1] + 1
     return Case(
         lambda: (
@@ -101,23 +101,26 @@ check_map = check_map_of = MAP.check
 
 
 def far(grid: tuple[int, int], P: int = 1, p: float = 2.0, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """Distances between patches, (N, N), numbered along the rows; p: of which norm; axes: 0 is down, 1 across."""
+    """Return distances between patches, (N, N), numbered along the rows.
+
+    p: of which norm; axes: 0 is down, 1 across
+    """
     places = torch.cartesian_prod(*(torch.arange(float(n)) for n in grid))[:, list(axes)]
     return P * torch.cdist(places, places, p=p)
 
 
 def shares(w: Tensor, dim: int = -1) -> Tensor:
-    """The weights among patches, which sum to 1 again."""
+    """Return the weights among patches, which sum to 1 again."""
     return w[:, 1:, 1:] / w[:, 1:, 1:].sum(dim=dim, keepdim=True)
 
 
 def mean(weights: Tensor, distances: Tensor) -> Tensor:
-    """Summed over keys, averaged over queries."""
+    """Return distances times weights, summed over keys, averaged over queries."""
     return (weights * distances).sum(dim=-1).mean(dim=-1)
 
 
 def looking(to: Function, what: str, grid: tuple[int, int], P: int) -> Case:
-    """Weights made by `to` from rows and columns of a grid, and the case in words."""
+    """Make a case: weights made by `to` from rows and columns of a grid, and the case in words."""
     return Case(
         lambda: (to(*grid), grid, P),
         f"{what} on {grid[0]} x {grid[1]} patches" + f" of {P} pixels" * (to != other),
@@ -125,19 +128,22 @@ def looking(to: Function, what: str, grid: tuple[int, int], P: int) -> Case:
 
 
 def shift(rows: int, cols: int, by: int = 1) -> Tensor:
-    """Every patch attends to the one `by` columns further, around the edge; the class token to itself."""
+    """Return weights with which every patch attends to the one `by` columns further.
+
+    The last column attends around the edge, the class token to itself.
+    """
     patch, weights = torch.arange(rows * cols), torch.eye(rows * cols + 1)
     weights[1:, 1:] = weights[1:, 1:][patch // cols * cols + (patch + by) % cols]
     return weights[None]
 
 
 def even(rows: int, cols: int) -> Tensor:
-    """Two heads with uniform weights."""
+    """Return two heads with uniform weights."""
     return torch.full((2, rows * cols + 1, rows * cols + 1), 1 / (rows * cols + 1))
 
 
 def other(rows: int, cols: int) -> Tensor:
-    """Three heads with any weights."""
+    """Return three heads with any weights."""
     return some_weights(3, rows * cols + 1, rows * cols + 1)
 
 
@@ -202,7 +208,10 @@ check_distance = DISTANCE.check
 
 
 def flow(layer: Function, step: Function = lambda layer, through, eye: layer @ through) -> Function:
-    """Rollout by another matrix of each layer, from its weights (h, T, T) and the identity, or by another step."""
+    """Make an answer: rollout by another matrix of each layer, or by another step.
+
+    layer: (weights (h, T, T), identity) -> the matrix
+    """
 
     def answer(weights: list[Any]) -> Tensor:
         through = eye = torch.eye(weights[0].shape[-1])
@@ -218,17 +227,17 @@ def heads_mean(w: Tensor, eye: Tensor) -> Tensor:
 
 
 def half(w: Tensor, eye: Tensor) -> Tensor:
-    """One block: half is the residual connection, half the mean of the heads."""
+    """Return one block's matrix: half is the residual connection, half the mean of the heads."""
     return (eye + heads_mean(w, eye)) / 2
 
 
 def halves(weights: list[Any]) -> Tensor:
-    """Every block's own matrix, (L, T, T)."""
+    """Return every block's own matrix, (L, T, T)."""
     return torch.stack([half(w, torch.eye(w.shape[-1])) for w in weights])
 
 
 def row_sums(got: Tensor, *args: Any) -> str:
-    """What to say of numbers that no known mistake gives."""
+    """Write the message about numbers that no known mistake gives."""
     low, high = got.sum(dim=-1).aminmax()
     off = f"returns rows whose sums are {low:.3f} to {high:.3f}, but each row should sum to 1"
     return (
@@ -239,7 +248,7 @@ def row_sums(got: Tensor, *args: Any) -> str:
 
 
 def one_after_another() -> Arguments:
-    """Two blocks, of which the last attends to what the first has collected."""
+    """Return two blocks, of which the last attends to what the first has collected."""
     first, last = torch.eye(3), torch.eye(3)
     first[1], last[0] = torch.eye(3)[2], torch.eye(3)[1]
     return ([first[None], last[None]],)

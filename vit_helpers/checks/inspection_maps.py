@@ -14,7 +14,7 @@ from vit_helpers.inspection.localization import fraction_inside
 
 
 def some_weights(*shape: int) -> Tensor:
-    """Attention weights, made up: rows that sum to 1, and no two alike."""
+    """Return attention weights, made up: rows that sum to 1, and no two alike."""
     return (2 * torch.randn(shape)).softmax(dim=-1)
 
 
@@ -25,12 +25,15 @@ Place = tuple[int, int, int, int]  # left, top, width, height
 
 
 def pixels(picture: Tensor, P: int) -> Tensor:
-    """A number for each pixel, from one for each patch."""
+    """Return a number for each pixel, from one for each patch."""
     return picture.repeat_interleave(P, 0).repeat_interleave(P, 1)
 
 
 def within(box: Function, of: Function = pixels) -> Function:
-    """The share of a map in (top, bottom, left, right), which `box` computes from a place and the patch side."""
+    """Make an answer: the share of a map inside of a box.
+
+    box: (left, top, width, height, patch side) -> top, bottom, left, right
+    """
 
     def answer(picture: Tensor, place: Place, P: int) -> float:
         top, bottom, left, right = box(*place, P)
@@ -41,28 +44,28 @@ def within(box: Function, of: Function = pixels) -> Function:
 
 
 def edges(left: int, top: int, width: int, height: int, P: int) -> Place:
-    """The right box."""
+    """Return the right box."""
     return top, top + height, left, left + width
 
 
 def inside(picture: Tensor, place: Place, P: int) -> Tensor:
-    """The pixels of a place."""
+    """Return the pixels of a place."""
     top, bottom, left, right = edges(*place, P)
     return pixels(picture, P)[top:bottom, left:right]
 
 
 def a_map(values: Tensor, place: Place, said: str) -> Case:
-    """A map in patches of 4 pixels, brighter or darker at every call."""
+    """Make a map in patches of 4 pixels, brighter or darker at every call."""
     return Case(lambda: (values * (torch.rand(1) + 0.5), place, 4), f"for a map {said}")
 
 
 def spots(found: dict[tuple[int, int], float]) -> Tensor:
-    """A map of 3 x 4 patches that is 0 except for a few; found: {(row, column): value}."""
+    """Return a map of 3 x 4 patches that is 0 except for a few; found: {(row, column): value}."""
     return torch.tensor([[found.get((row, col), 0.0) for col in range(4)] for row in range(3)])
 
 
 def plain(answer: Function, *args: Any) -> dict[str, Any]:
-    """What is compared: one number, Python's, numpy's or a tensor's."""
+    """Observe one number, Python's, numpy's or a tensor's."""
     got = answer(*args)
     return {"": float(got) if is_float(got) else got}
 
@@ -130,12 +133,12 @@ check_fraction_inside = FRACTION_INSIDE.check
 
 
 def of_heads(maps: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest weight of each head."""
+    """Return the smallest and the largest weight of each head."""
     return maps.amin(dim=(1, 2), keepdim=True), maps.amax(dim=(1, 2), keepdim=True)
 
 
 def largest(*most: float) -> Tensor:
-    """Maps of 2 x 2 patches whose largest weights are these; the first head has a 0."""
+    """Return maps of 2 x 2 patches whose largest weights are these; the first head has a 0."""
     maps = torch.rand(len(most), 2, 2)
     maps[0, 0, 0] = 0
     return maps / of_heads(maps)[1] * torch.tensor(most)[:, None, None]

@@ -19,7 +19,10 @@ from vit_helpers.checks.engine.report import Function, reject_if, variants
 
 
 def layers(module: nn.Module) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Weight and bias of every linear layer, in order of creation; nn.MultiheadAttention stores three in one."""
+    """Yield weight and bias of every linear layer, in order of creation.
+
+    `nn.MultiheadAttention` stores three in one.
+    """
     for part in module.modules():
         own = dict(part.named_parameters(recurse=False))
         weight = own.get("in_proj_weight", own.get("weight"))
@@ -28,7 +31,9 @@ def layers(module: nn.Module) -> Iterator[tuple[Tensor, Tensor | None]]:
 
 
 def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
-    """Every way to read the layers as queries, keys, values and output projection: w (3, h, d, D), b, weight, bias.
+    """Yield every way to read the layers as queries, keys, values and output projection.
+
+    It is w (3, h, d, D), b, and the projection's weight and bias.
 
     The equations give no order for the 3D rows, so any of the axes q/k/v, h and d may come first.
     """
@@ -59,7 +64,7 @@ def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
 
 
 def heads_of(x: Tensor, h: int) -> Tensor:
-    """(B, T, D) -> (B, h, T, d)"""
+    """Split (B, T, D) into heads (B, h, T, d)."""
     return x.unflatten(-1, (h, -1)).transpose(-3, -2)
 
 
@@ -75,7 +80,10 @@ def multi_head(
     join: Function = lambda values: values.transpose(1, 2).flatten(2),
     project: Function = lambda x, values, weight, bias: values @ weight.T + bias,
 ) -> Tensor:
-    """Equations 5 to 8 in one line each; a mistake is another way to mix tokens, to split or join heads, or to project."""
+    """Compute equations 5 to 8 in one line each.
+
+    A mistake is another way to mix tokens, to split or join heads, or to project.
+    """
     q, k, v = map(split, torch.einsum("btD,chdD->cbhtd", x, w) + b[:, None, :, None])
     return project(x, join(values(weights(q, k, v), q, k, v)), weight, bias)
 
@@ -113,7 +121,10 @@ HEADS = variants(multi_head, {
 
 
 def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless every token attends to every other one, and the layer is permutation-equivariant."""
+    """Raise Mistake unless every token attends to every other one.
+
+    The layer must be permutation-equivariant.
+    """
     module, x = modules.made(answer, (12, 3), (2, 7, 12))
     order = torch.randperm(7)
 

@@ -16,7 +16,10 @@ from vit_helpers.patches import patchify
 
 
 def conv_of(C: int, D: int, P: int, bias: bool = True, dtype: torch.dtype = torch.float64) -> Case:
-    """A convolution whose parameters differ clearly from their initial values, and images for it."""
+    """Make a convolution and images for it.
+
+    The parameters differ clearly from their initial values.
+    """
 
     def draw() -> Arguments:
         conv = nn.Conv2d(C, D, P, stride=P, bias=bias, dtype=dtype)
@@ -27,7 +30,7 @@ def conv_of(C: int, D: int, P: int, bias: bool = True, dtype: torch.dtype = torc
 
 
 def linear_of(weight: Callable[[Tensor], Tensor]) -> Function:
-    """An answer that copies the bias, and the weight in a given way."""
+    """Make an answer that copies the bias, and the weight in a given way."""
 
     def answer(conv: nn.Conv2d) -> nn.Linear:
         w = weight(conv.weight.detach())
@@ -39,7 +42,7 @@ def linear_of(weight: Callable[[Tensor], Tensor]) -> Function:
 
 
 def observe_linear(answer: Function, conv: nn.Conv2d, images: Tensor) -> Mapping[str, Any]:
-    """Weight and bias of the answer's Linear, and what it gives for images."""
+    """Observe weight and bias of the answer's Linear, and what it gives for images."""
     linear = answer(conv)
     reject_if(linear is None, "gives nothing back: does it end with return?")
     reject_if(
@@ -72,7 +75,7 @@ def observe_linear(answer: Function, conv: nn.Conv2d, images: Tensor) -> Mapping
 
 
 def wrong_bias(got: Tensor | None, right: Tensor | None) -> str:
-    """What is wrong with a bias, in words; if the convolution has none, zeros are right too."""
+    """Say what is wrong with a bias, in words; if the convolution has none, zeros are right too."""
     if right is None:
         adds = got is not None and got.any()
         return (
@@ -90,7 +93,10 @@ def wrong_bias(got: Tensor | None, right: Tensor | None) -> str:
 
 
 def can_be_trained(exercise: Exercise, answer: Function) -> None:
-    """Raise Mistake unless the Linear has parameters of its own that get a gradient, and the convolution keeps its own."""
+    """Raise Mistake unless the Linear has parameters of its own that get a gradient.
+
+    Training it must leave the convolution as it is.
+    """
     conv, images = conv_of(3, 8, 4, dtype=torch.float32).draw()
     before = {name: p.clone() for name, p in conv.state_dict().items()}
     linear = ask(answer, conv, model=exercise.wording.model)

@@ -25,7 +25,7 @@ from vit_helpers.patches import grid_size, patchify, unpatchify
 
 
 def side_left_over(got: str, H: int, W: int, P: int) -> str:
-    """The message for an answer that counts patches although pixels are left over."""
+    """Write the message for an answer that counts patches although pixels are left over."""
     side = "H" if H % P else "W"
     message = (
         f"gives {got} for {H} x {W} pixels and P = {P}; "
@@ -81,7 +81,7 @@ FORMS = [SIZES[1], *SIZES]  # for shapes: first one whose axes have lengths of t
 
 
 def images_of(size: tuple[int, ...], P: int, channels_last: bool = False) -> Case:
-    """Images with numbers below 0 and above 1; channels_last: their layout in memory."""
+    """Make images with numbers below 0 and above 1; channels_last: their layout in memory."""
 
     def draw() -> Arguments:
         images = 1.5 * torch.randn(size)
@@ -91,35 +91,35 @@ def images_of(size: tuple[int, ...], P: int, channels_last: bool = False) -> Cas
 
 
 def misplaced(got: Tensor, right: Tensor, *args: object) -> str:
-    """The message about numbers that no known mistake gives."""
+    """Write the message about numbers that no known mistake gives."""
     if same(got.flatten().sort().values, right.flatten().sort().values):
         return "all the numbers are there, but in the wrong places"
     return "some numbers are lost, duplicated or changed"
 
 
 def grid(images: Tensor, P: int) -> Tensor:
-    """The image with separate axes for grid and patch: (B, C, rows, P, cols, P)."""
+    """Return the image with separate axes for grid and patch: (B, C, rows, P, cols, P)."""
     return images.unflatten(3, (-1, P)).unflatten(2, (-1, P))
 
 
 def rows_of(x: Tensor, images: Tensor, P: int) -> Tensor:
-    """Numbers reshaped to patches without being reordered."""
+    """Reshape numbers to patches without reordering them."""
     return x.reshape(len(images), images.shape[2] // P * (images.shape[3] // P), -1)
 
 
 def cut(*order: int) -> Function:
-    """A wrong patchify by another permutation of the six axes."""
+    """Make a wrong patchify by another permutation of the six axes."""
     return lambda x, P: rows_of(grid(x, P).permute(order), x, P)
 
 
 def turned_grid(images: Tensor, P: int) -> Tensor:
-    """Rows and columns of the grid exchanged in the first reshape; right for square images."""
+    """Exchange rows and columns of the grid in the first reshape: right for square images."""
     B, C, H, W = images.shape
     return rows_of(images.reshape(B, C, W // P, P, H // P, P).permute(0, 2, 4, 1, 3, 5), images, P)
 
 
 def by_channel(images: Tensor, P: int) -> Tensor:
-    """(B, C, N, P*P): the patches of every channel"""
+    """Return the patches of every channel, (B, C, N, P*P)."""
     return patchify(images, P).unflatten(2, (images.shape[1], P * P)).transpose(1, 2)
 
 
@@ -184,7 +184,7 @@ SHAPES = {  # the axes wrong
 
 
 def pixels_dropped(got: str, x: Tensor, P: int) -> str:
-    """The message for an answer that cuts patches although pixels are left over."""
+    """Write the message for an answer that cuts patches although pixels are left over."""
     message = (
         f"gives {got} for {x.shape[2]} x {x.shape[3]} pixels and P = {P}: "
         "pixels are dropped silently; "
@@ -225,18 +225,21 @@ check_patchify = PATCHIFY.check
 
 
 def patches_of(size: tuple[int, int, int, int], P: int) -> Case:
-    """Patches of images with numbers below 0 and above 1."""
+    """Make patches of images with numbers below 0 and above 1."""
     return Case(lambda: (patchify(1.5 * torch.randn(size), P), P, size[2:]))
 
 
 def of_patches(patches: Tensor, P: int, size: tuple[int, int]) -> str:
-    """The arguments of unpatchify in words."""
+    """Write the arguments of unpatchify in words."""
     B, _, length = patches.shape
     return f"for patches of images of shape {(B, length // P**2, *size)} and P = {P}"
 
 
 def fill(shape: str, *axes: int) -> Function:
-    """A wrong unpatchify: the axes of patches split in the order that `shape` names, permuted by `axes`."""
+    """Make a wrong unpatchify.
+
+    shape: the order in which the axes of patches are split; axes: how they are permuted
+    """
 
     def answer(p: Tensor, P: int, size: tuple[int, int]) -> Tensor:
         lengths = {
@@ -309,7 +312,7 @@ check_unpatchify = UNPATCHIFY.check
 
 
 def apart(function: Function) -> Function:
-    """(B, N, C*P*P) -> (B, N, C, P, P): the patches as images."""
+    """Make an answer with the patches as images: (B, N, C*P*P) -> (B, N, C, P, P)."""
     return lambda x, P: function(x, P).unflatten(2, (x.shape[1], P, P))
 
 

@@ -28,7 +28,7 @@ def waves(
     base: float = 10000.0,
     first: int = 0,
 ) -> Tensor:
-    """Positions with another exponent for i, another base, or counted from `first`."""
+    """Return positions with another exponent for i, another base, or counted from `first`."""
     frequencies = base ** (-step(dim // 2) * torch.arange(dim // 4))
     angles = [
         torch.outer(torch.arange(length, dtype=torch.float64) + first, frequencies)
@@ -48,7 +48,7 @@ EXPONENTS: dict[str, Function] = {
 
 
 def columns(change: Callable[[Tensor], Tensor]) -> Function:
-    """The right positions with their columns (axis, wave, frequency) in another order."""
+    """Make the right positions with their columns (axis, wave, frequency) in another order."""
     return lambda grid, dim: change(sincos_positions(grid, dim).unflatten(1, (2, 2, -1))).flatten(1)
 
 
@@ -63,7 +63,10 @@ FIRST_PLACE = {  # the numbers that a wrong answer holds for place (0, 0)
 
 
 def observe_sincos(answer: Function, grid: Grid, dim: int) -> dict[str, Tensor]:
-    """Positions as float32; Mistake for those that learn, are whole numbers, or contain only one of the waves."""
+    """Observe positions as float32.
+
+    raises: Mistake for those that learn, are whole numbers, or contain only one of the waves
+    """
     got = answer(grid, dim)
     if not isinstance(got, Tensor) or got.is_complex():
         return {"": got}
@@ -80,7 +83,7 @@ def observe_sincos(answer: Function, grid: Grid, dim: int) -> dict[str, Tensor]:
 
 
 def odd_positions(got: Tensor, right: Tensor, grid: Grid, dim: int) -> str:
-    """The message about numbers that no known mistake gives."""
+    """Write the message about numbers that no known mistake gives."""
     if set(got[0].tolist()) == {0.0, 2.0}:
         return (
             "adds row and column at full width, but they belong side by side, "
@@ -170,7 +173,9 @@ def resized(
     options: Function = lambda method: method,
     back: Function = lambda y: y.flatten(2).mT,
 ) -> Tensor:
-    """Set the class token's position aside, resize the others, put it back; a mistake is another step in between.
+    """Set the class token's position aside, resize the others, put it back.
+
+    A mistake is another step in between.
 
     to: (1, N, D) -> an image (1, D, rows, cols); back: (1, D, rows', cols') -> (1, N', D)
     """
@@ -182,7 +187,10 @@ def resized(
 
 
 def filled(more: Callable[[Tensor, int], Tensor]) -> Function:
-    """A list of positions truncated, or continued; more: (positions, a length) -> as many, or more."""
+    """Make an answer: a list of positions, truncated or continued.
+
+    more: (positions, a length) -> as many, or more
+    """
 
     def answer(
         pos_embed: Tensor, grid: Grid, new_grid: Grid, method: Method | None = None
@@ -222,7 +230,10 @@ RESIZED = {
 
 
 def observe_resized(answer: Function, *args: Any) -> dict[str, Tensor]:
-    """Positions, right or wrong, as the first of the methods gives them: each of eight is accepted, in float32 too."""
+    """Observe positions, right or wrong, as the first of the methods gives them.
+
+    Each of eight is accepted, in float32 too.
+    """
     got = answer(*args)
     every: list[Function] = [resized, *RESIZED.values()]
     if isinstance(got, Tensor) and not got.is_complex():
@@ -233,14 +244,14 @@ def observe_resized(answer: Function, *args: Any) -> dict[str, Tensor]:
 
 
 def positions(grid: Grid, new_grid: Grid, extra: int) -> Case:
-    """Positions in float64, with a class token (extra 1) or without."""
+    """Make positions in float64, with a class token (extra 1) or without."""
     return Case(
         lambda: (torch.randn(1, extra + math.prod(grid), 6, dtype=torch.float64), grid, new_grid)
     )
 
 
 def from_to(pos_embed: Tensor, grid: Grid, new_grid: Grid) -> str:
-    """The arguments in words."""
+    """Write the arguments in words."""
     extra = pos_embed.shape[1] > math.prod(grid)
     return f"from {grid} to {new_grid} {'with' if extra else 'without'} a class token"
 
@@ -263,7 +274,10 @@ def class_token_kept(exercise: Exercise, answer: Function) -> None:
 
 
 def as_tensors_go(exercise: Exercise, answer: Function) -> None:
-    """Raise Mistake unless learned positions keep their type and gradients, and stay as they are if the grid does."""
+    """Raise Mistake unless learned positions keep their type and gradients.
+
+    They stay as they are if the grid does.
+    """
     for dtype in (torch.float32, torch.float64):
         pos_embed = torch.randn(1, 13, 6, dtype=dtype, requires_grad=True)
         still = alike(answer(pos_embed, (3, 4), (3, 4)), pos_embed)

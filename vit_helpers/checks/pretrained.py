@@ -1,4 +1,7 @@
-"""The exercises of notebook 09 about weights and pixels; those about learning have a module of their own."""
+"""The exercises of notebook 09 about weights and pixels.
+
+Those about learning are in pretrained_learning.py.
+"""
 
 import copy
 from collections.abc import Sequence
@@ -27,14 +30,14 @@ from vit_helpers.vit import ViT, ViTConfig
 
 
 def other_order(got: Tensor, right: Tensor, kernel: Tensor) -> str:
-    """What to say of a weight that no known mistake gives."""
+    """Write the message about a weight that no known mistake gives."""
     if same(got.flatten().sort().values, right.flatten().sort().values, atol=1e-4):
         return "the shape is right, but the numbers are in another order"
     return "the numbers are not the kernel's"
 
 
 def kernels(*shapes: Sequence[int]) -> list[Case]:
-    """A kernel of each shape (P, P, C, D)."""
+    """Make a kernel of each shape (P, P, C, D)."""
     return [Case(partial(lambda shape: (torch.randn(shape),), shape)) for shape in shapes]
 
 
@@ -75,7 +78,7 @@ check_kernel = check_kernel_of = KERNEL.check
 
 
 def middle(image: Tensor, side: int) -> tuple[int, int]:
-    """Row and column where the middle square begins."""
+    """Return row and column where the middle square begins."""
     return (image.shape[1] - side) // 2, (image.shape[2] - side) // 2
 
 
@@ -89,7 +92,10 @@ def see(
     corner: Function = middle,
     scale: Function = lambda part, image: None,
 ) -> Tensor:
-    """The right answer; a wrong one does something else with the part, where it begins, or in place of mean and std."""
+    """Give the right answer.
+
+    A mistake is something else with the part, where it begins, or in place of mean and std.
+    """
     top, left = corner(image, side)
     part = image[:, top : top + side, left : left + side]
     m, s = (torch.tensor(values).view(-1, 1, 1) for values in (mean, std))
@@ -97,14 +103,14 @@ def see(
 
 
 def own(part: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel."""
+    """Return mean and standard deviation of each channel."""
     return part.mean(dim=(1, 2), keepdim=True), part.std(dim=(1, 2), keepdim=True)
 
 
 def pictures(
     sizes: Sequence[Sequence[int]], side: int, mean: Sequence[float], std: Sequence[float]
 ) -> list[Case]:
-    """Images of these shapes."""
+    """Make images of these shapes."""
     return [Case(partial(lambda size: (torch.rand(size), side, mean, std), size)) for size in sizes]
 
 
@@ -164,7 +170,7 @@ check_see = SEE.check
 
 
 def with_zeros(model: ViT, K: int) -> nn.Module:
-    """The right answer."""
+    """Give the right answer."""
     model.requires_grad_(False)
     model.head = nn.Linear(model.config.embed_dim, K)
     for p in model.head.parameters():
@@ -173,7 +179,7 @@ def with_zeros(model: ViT, K: int) -> nn.Module:
 
 
 def a_vit(K: int, part: str) -> Case:
-    """A trained ViT, the number of new classes, images, and what is looked at."""
+    """Make a trained ViT, the number of new classes, images, and what is compared."""
 
     def draw() -> Arguments:
         model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=10))
@@ -184,7 +190,10 @@ def a_vit(K: int, part: str) -> Case:
 
 
 def probed(answer: Function, start: ViT, K: int, images: Tensor, part: str) -> dict[str, Any]:
-    """True for what is looked at; Mistake where the new model computes, starts or learns wrongly."""
+    """Observe True for what is compared.
+
+    raises: Mistake where the new model computes, starts or learns wrongly
+    """
     got = answer(copy.deepcopy(start), K)
     message = (
         "returns nothing: does it end with return? Return the model even if you changed it in place"
@@ -226,7 +235,7 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, part: str) -> d
 
 
 def expect_head_alone(model: nn.Module, logits: Tensor) -> None:
-    """Mistake unless the head learns, and nothing else."""
+    """Raise Mistake unless the head learns, and nothing else."""
     learns = {name: p.requires_grad for name, p in model.named_parameters()}
     body, head = (
         [n for n in learns if n.startswith("head.") == of_head] for of_head in (False, True)

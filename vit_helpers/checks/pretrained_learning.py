@@ -1,4 +1,7 @@
-"""The exercises of notebook 09 about learning: LoRA, a rate for each layer, the loss of a masked autoencoder."""
+"""The exercises of notebook 09 about learning.
+
+They are LoRA, a rate for each layer, and the loss of a masked autoencoder.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,12 +27,15 @@ from vit_helpers.checks.engine.report import Function, reject_if, short
 
 
 def lora(rule: Function) -> Function:
-    """An answer: (W x, bias, B A x, scale) -> the result. What is frozen needs no gradient."""
+    """Make an answer of a rule: (W x, bias, B A x, scale) -> the result.
+
+    What is frozen needs no gradient.
+    """
     return lambda x, W, b, A, B, scale: rule(x @ W.detach().T, b.detach(), (x @ A.T) @ B.T, scale)
 
 
 def maps(shape: Sequence[int], m: int, r: int, scale: float, zero: bool = False) -> Case:
-    """Numbers for x of this shape, W (m, n), b, A (r, n), B (m, r), and the scale."""
+    """Make numbers for x of this shape, W (m, n), b, A (r, n), B (m, r), and the scale."""
     n = shape[-1]
 
     def draw() -> Arguments:
@@ -80,14 +86,17 @@ check_lora = LORA.check
 
 
 def layers(rule: Function) -> Function:
-    """An answer: (lr, decay, how many layers below the head, depth) -> the rate of one layer."""
+    """Make an answer of a rule for one layer.
+
+    rule: (lr, decay, how many layers below the head, depth) -> the rate
+    """
     return lambda lr, decay, depth: [
         rule(lr, decay, depth + 1 - i, depth) for i in range(depth + 2)
     ]
 
 
 def listed(answer: Function, lr: float, decay: float, depth: int) -> dict[str, list[Any]]:
-    """The rates as numbers; Mistake unless there is one for each layer."""
+    """Return the rates as numbers; Mistake unless there is one for each layer."""
     when, kind = f"for lr {lr}, decay {decay}, {depth} blocks", f"{depth + 2} learning rates"
     got = as_list(answer(lr, decay, depth), when, kind)
     got = [as_number(rate, when) for rate in got]
@@ -101,7 +110,7 @@ def listed(answer: Function, lr: float, decay: float, depth: int) -> dict[str, l
 
 
 def other_rates(got: list[Any], right: list[Any], *args: Any) -> str:
-    """What to say of rates that no known mistake gives."""
+    """Write the message about rates that no known mistake gives."""
     mine, theirs = (", ".join(f"{x:.4g}" for x in rates) for rates in (got, right))
     return f"gives {mine}; it should give {theirs}"
 
@@ -149,17 +158,17 @@ check_rates = RATES.check
 
 
 def taken(x: Tensor, hidden: Tensor) -> Tensor:
-    """The hidden patches of each image, in the order of its list."""
+    """Return the hidden patches of each image, in the order of its list."""
     return x[torch.arange(len(x))[:, None], hidden]
 
 
 def laid(p: Tensor, on: Tensor, hidden: Tensor) -> Tensor:
-    """Predicted patches at their places."""
+    """Return predicted patches at their places."""
     return on.scatter(1, hidden[:, :, None].expand(-1, -1, on.shape[2]), p)
 
 
 def masked(B: int, N: int, M: int, painted: bool = False) -> Case:
-    """Predictions, patches, numbers of the hidden ones; painted: predicted exactly."""
+    """Make predictions, patches, numbers of the hidden ones; painted: predicted exactly."""
 
     def draw() -> Arguments:
         x, hidden = torch.randn(B, N, 4), torch.stack([torch.randperm(N)[:M] for _ in range(B)])
@@ -169,12 +178,12 @@ def masked(B: int, N: int, M: int, painted: bool = False) -> Case:
 
 
 def for_images(p: Tensor, x: Tensor, hidden: Tensor) -> str:
-    """The arguments in words."""
+    """Write the arguments in words."""
     return f"for {len(x)} images of {x.shape[1]} patches, of which {hidden.shape[1]} are hidden"
 
 
 def back_to_painted(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless the gradient reaches the predictions."""
+    """Raise Mistake unless the gradient reaches the predictions."""
     args = masked(3, 6, 4).draw()
     got = answer(*args)
     reject_if(

@@ -1,4 +1,7 @@
-"""The exercise of notebook 02 that projects patches to tokens, and what the modules of this notebook share."""
+"""The exercise of notebook 02 that projects patches to tokens.
+
+Here is also what the modules of this notebook share.
+"""
 
 import math
 from collections.abc import Iterator
@@ -26,7 +29,10 @@ UNREGISTERED = (
 
 
 def tokens_shape(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless a module gives tensors of the right shape, with the message for the shape of a known mistake."""
+    """Raise Mistake unless a module gives tensors of the right shape.
+
+    The shape of a known mistake has a message of its own.
+    """
     for sizes, shape in exercise.cases:
         (module, x), when = (
             modules.made(answer, sizes, shape),
@@ -60,12 +66,15 @@ def steady(exercise: ModuleExercise, answer: Function) -> None:
 
 
 def learned(module: nn.Module) -> list[int]:
-    """How many numbers are in each parameter that learns."""
+    """Return how many numbers are in each parameter that learns."""
     return sorted(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def registered(exercise: ModuleExercise, answer: Function, several: str = "") -> None:
-    """Raise Mistake unless a module learns as many numbers as the right one; several: the message for a multiple."""
+    """Raise Mistake unless a module learns as many numbers as the right one.
+
+    several: the message for a multiple
+    """
     for sizes, shape in exercise.cases:
         module, _ = modules.made(answer, sizes, shape)
         mine, wanted = learned(module), sum(learned(exercise.module(*sizes)))
@@ -112,30 +121,33 @@ class Projection(nn.Module):
 
 
 def side(x: Tensor, w: Tensor) -> int:
-    """P, from images (B, C, H, W) and a weight (D, C*P*P)"""
+    """Return P, from images (B, C, H, W) and a weight (D, C*P*P)."""
     return math.isqrt(w.shape[1] // x.shape[1])
 
 
 def project(x: Tensor, w: Tensor, b: Tensor, cut: Function = patchify) -> Tensor:
-    """Images to tokens; a mistake is another way to cut."""
+    """Project images to tokens; a mistake is another way to cut."""
     return F.linear(cut(x, side(x, w)), w, b)
 
 
 def convolved(x: Tensor, w: Tensor, b: Tensor, overlap: bool = False, padding: int = 0) -> Tensor:
-    """The projection as a convolution, (B, D, rows, cols)."""
+    """Return the projection as a convolution, (B, D, rows, cols)."""
     P = side(x, w)
     return F.conv2d(x, w.unflatten(1, (-1, P, P)), b, stride=1 if overlap else P, padding=padding)
 
 
 def reordered(x: Tensor, P: int, order: tuple[int, ...]) -> Tensor:
-    """Patches whose numbers are in another order than (C, P, P)."""
+    """Return patches whose numbers are in another order than (C, P, P)."""
     return patchify(x, P).unflatten(2, (-1, P, P)).permute(0, 1, *order).flatten(2)
 
 
 def projection_readings(
     module: nn.Module, P: int, C: int, D: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Every way to read a weight (D, C*P*P) and a bias: that of a Linear or a Conv2d, or a matrix (C*P*P, D)."""
+    """Yield every way to read a weight (D, C*P*P) and a bias.
+
+    The weight is that of a Linear or a Conv2d, or a matrix (C*P*P, D).
+    """
     parameters, length = list(module.parameters()), C * P * P
     for weight in parameters:
         for bias in (p.flatten() for p in parameters if p.numel() == D and p is not weight):
@@ -169,7 +181,7 @@ def linear(exercise: ModuleExercise, answer: Function) -> None:
 
 
 def alike(got: Tensor, wanted: Tensor) -> bool:
-    """Whether numbers agree to float32's digits, whatever type they were computed in."""
+    """Tell whether numbers agree to float32's digits, whatever type they were computed in."""
     return same(got.float(), wanted.float())
 
 

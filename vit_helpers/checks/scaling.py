@@ -1,4 +1,7 @@
-"""The exercises of notebook 11: the largest batch, and days; costs and gradients have modules of their own."""
+"""The exercises of notebook 11: the largest batch, and days.
+
+Costs are in scaling_costs.py, gradients in scaling_steps.py.
+"""
 
 import math
 from collections.abc import Mapping
@@ -40,7 +43,10 @@ def fit(
     count: Function = math.floor,
     fused: bool = True,
 ) -> int:
-    """The images that fit; copies: numbers a parameter that are there once; each: those counted for every image."""
+    """Return how many images fit.
+
+    copies: numbers a parameter that are there once; each: those counted for every image
+    """
     needs = training_bytes(config, 1, fused=fused)
     if sum(training_bytes(config, 1).values()) > gibibytes * 2**30:
         return 0
@@ -49,7 +55,7 @@ def fit(
 
 
 def to_the_byte(config: ViTConfig, batch: int) -> list[Case]:
-    """Exactly the memory that a batch needs, and a byte less."""
+    """Make two cases: exactly the memory that a batch needs, and a byte less."""
     room, H = sum(training_bytes(config, batch).values()), f"for {named(config)} and "
     return [
         Case(
@@ -61,7 +67,7 @@ def to_the_byte(config: ViTConfig, batch: int) -> list[Case]:
 
 
 def other_batch(got: float, right: int, config: ViTConfig, gibibytes: float) -> str:
-    """What to say of a number that no known mistake gives."""
+    """Write the message about a number that no known mistake gives."""
     if got < 0:
         return "weights, gradients and optimizer alone do not fit, so the answer is 0"
     if not right:
@@ -136,18 +142,18 @@ def days(
     share: float,
     factor: Function = lambda *args: 1,
 ) -> float:
-    """The right answer, times something that depends on the arguments."""
+    """Give the right answer, times something that depends on the arguments."""
     flops = 2 * images * epochs * cost(config, training_multiply_adds)
     return factor(config, images, epochs, peak, share) * flops / (peak * share) / 86400
 
 
 def every_token(c: ViTConfig) -> float:
-    """The share of all multiply-adds that parameters times tokens are."""
+    """Return the share of all multiply-adds that parameters times tokens are."""
     return cost(c, parameters) * c.num_tokens / cost(c)
 
 
 def odd_unit(got: float, right: float, *args: Any) -> str | None:
-    """What is odd about days that are too many or too few by a unit of time."""
+    """Say what is odd about days that are too many or too few by a unit of time."""
     units = {
         "that is in seconds, minutes or hours": (86400, 1440, 24),
         "a day has 24 * 60 * 60 seconds": (60, 3600, 1 / 24, 1 / 60),

@@ -20,19 +20,22 @@ KEYS = {"'int' and 'str'": "sum() of a dictionary adds up its keys: use .values(
 
 
 def unless_first(first: Any, message: str) -> Function:
-    """Words about a number that no known mistake gives: others where the first case, which has this argument, was right."""
+    """Make the message about a number that no known mistake gives.
+
+    It is another one where the first case, which has this argument, was right.
+    """
     earlier = "an earlier case was right. Is a number or a config fixed in your code?"
     return lambda got, right, *args: message if first in args else earlier
 
 
 def sides(config: ViTConfig, factor: int = 1) -> tuple[int, int]:
-    """Height and width of the image, or of one that is larger by a factor."""
+    """Return height and width of the image, or of one that is larger by a factor."""
     H, W = to_2tuple(config.image_size)
     return factor * H, factor * W
 
 
 def named(config: ViTConfig) -> str:
-    """A config in a few words."""
+    """Write a config in a few words."""
     H, W = sides(config)
     return (
         f"{config.depth} blocks of width {config.embed_dim}, "
@@ -55,7 +58,7 @@ BLOCKS = [
 
 
 def right_parts(T: int, D: int, M: int) -> dict[str, int]:
-    """Multiply-adds of one block."""
+    """Return multiply-adds of one block."""
     return {
         "qkv": 3 * T * D * D,
         "scores": T * T * D,
@@ -66,7 +69,10 @@ def right_parts(T: int, D: int, M: int) -> dict[str, int]:
 
 
 def changed(parts: Sequence[str], rule: Function) -> Function:
-    """The right answer with other numbers for some parts: rule(right number, T, D, M, biases of the part)."""
+    """Make an answer with other numbers for some parts.
+
+    rule: (right number, T, D, M, biases of the part) -> the number
+    """
 
     def answer(T: int, D: int, M: int) -> dict[str, Any]:
         right, biases = right_parts(T, D, M), {"qkv": 3 * D, "output": D, "MLP": M + D}
@@ -76,7 +82,10 @@ def changed(parts: Sequence[str], rule: Function) -> Function:
 
 
 def counted(answer: Function, T: int, D: int, M: int, compared: Sequence[str]) -> dict[str, float]:
-    """The numbers for some parts; Mistake unless the answer gives a dictionary of all five."""
+    """Return the numbers for some parts.
+
+    raises: Mistake unless the answer gives a dictionary of all five
+    """
     when, parts = f"for T = {T}, D = {D}, M = {M}", list(right_parts(T, D, M))
     got, wanted = answer(T, D, M), ", ".join(f'"{part}"' for part in parts)
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
@@ -99,7 +108,7 @@ def counted(answer: Function, T: int, D: int, M: int, compared: Sequence[str]) -
 def odd_pairs(
     got: float, right: float, T: int, D: int, M: int, compared: Sequence[str]
 ) -> str | None:
-    """What is odd about a wrong number of scores or mixing."""
+    """Say what is odd about a wrong number of scores or mixing."""
     found = {
         "every pair counts in both directions, and every token with itself: T * T": abs(
             2 * got - right
@@ -179,22 +188,25 @@ check_block_multiply_adds = BLOCK.check
 
 
 def cost(config: ViTConfig, count: Function = multiply_adds, **changes: Any) -> int:
-    """The sum of all parts, of a config with changes."""
+    """Return the sum of all parts, of a config with changes."""
     return sum(count(replace(config, **changes)).values())
 
 
 def times(changes: Function, count: Function = multiply_adds) -> Function:
-    """How many times more a config with changes costs: (config, factor) -> its new fields."""
+    """Make an answer: how many times more a config with changes costs.
+
+    changes: (config, factor) -> its new fields
+    """
     return lambda c, f: cost(c, count, **changes(c, f)) / cost(c, count)
 
 
 def larger(c: ViTConfig, f: int) -> dict[str, Any]:
-    """What changes."""
+    """Return the fields of a config that change for larger images."""
     return {"image_size": sides(c, f)}
 
 
 def grown_tokens(c: ViTConfig, f: int) -> float:
-    """How many times more tokens the larger image has."""
+    """Return how many times more tokens the larger image has."""
     return replace(c, **larger(c, f)).num_tokens / c.num_tokens
 
 

@@ -19,7 +19,10 @@ from vit_helpers.checks.engine.report import Function, reject_if
 
 
 class Watched(nn.Module):
-    """A copy of a model that notes how many images it is passed, in which mode, and what is still kept of earlier passes."""
+    """A copy of a model that notes how many images it is passed, and in which mode.
+
+    It also notes what is still kept of earlier passes.
+    """
 
     def __init__(self, start: nn.Module) -> None:
         super().__init__()
@@ -36,14 +39,17 @@ class Watched(nn.Module):
         return self.net(images)
 
     def keep(self, tensor: Tensor) -> Tensor:
-        """What autograd keeps in place of a tensor, noted as long as it does."""
+        """Return what autograd keeps in place of a tensor, noted as long as it does."""
         kept = tensor.detach()
         self.kept.append(weakref.ref(kept))
         return kept
 
 
 def a_batch(n: int, parts: int, part: str, old: bool = False) -> Case:
-    """A model, a batch of n images, and what is compared; `old`: whether an earlier batch left its gradient."""
+    """Make a model, a batch of n images, and what is compared.
+
+    old: whether an earlier batch left its gradient
+    """
 
     def draw() -> Arguments:
         model = plain(3)
@@ -55,12 +61,12 @@ def a_batch(n: int, parts: int, part: str, old: bool = False) -> Case:
 
 
 def for_batch(model: nn.Module, images: Tensor, labels: Tensor, parts: int, part: str) -> str:
-    """The arguments in words."""
+    """Write the arguments in words."""
     return f"for {len(images)} images and parts = {parts}"
 
 
 def flat(tensors: Any) -> Tensor:
-    """All numbers of some tensors in a row."""
+    """Return all numbers of some tensors in a row."""
     return torch.cat([t.detach().flatten() for t in tensors])
 
 
@@ -72,7 +78,10 @@ def run(
     parts: int,
     watch: bool = False,
 ) -> tuple[Watched, Any]:
-    """The model that an answer has asked, and what it gave; `watch`: see what autograd keeps."""
+    """Return the model that an answer has asked, and what it gave.
+
+    watch: see what autograd keeps
+    """
     model, when = Watched(start), for_batch(start, images, labels, parts, "")
     with (
         torch.autograd.graph.saved_tensors_hooks(model.keep, lambda kept: kept)
@@ -93,7 +102,7 @@ def run(
 def left_behind(
     answer: Function, start: nn.Module, images: Tensor, labels: Tensor, parts: int, part: str
 ) -> dict[str, Tensor]:
-    """The gradient that an answer leaves in .grad, or the loss that it gives."""
+    """Return the gradient that an answer leaves in .grad, or the loss that it gives."""
     model, got = run(answer, start, images, labels, parts)
     when = for_batch(start, images, labels, parts, part)
     if part == "loss":
@@ -112,7 +121,10 @@ def left_behind(
 
 
 def apart(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless the model gets one part at a time, and nothing of it is kept when the next one comes."""
+    """Raise Mistake unless the model gets one part at a time.
+
+    Nothing of a part may be kept when the next one comes.
+    """
     for n, parts in ((12, 4), (10, 4), (14, 2)):
         start, images, labels, *_ = args = a_batch(n, parts, "").draw()
         try:
@@ -150,7 +162,7 @@ def apart(exercise: Exercise, answer: Function) -> None:
 
 
 def weighed(values: Sequence[Any], weights: Sequence[float]) -> Any:
-    """Values times weights, added up."""
+    """Return values times weights, added up."""
     return sum(weight * value for weight, value in zip(weights, values, strict=True))
 
 
@@ -160,7 +172,12 @@ def by_parts(
     pick: Function = lambda chunks: chunks,
     mean: Function = lambda losses, sizes: weighed(losses, sizes) / sum(sizes),
 ) -> Function:
-    """An answer: weight of a part of n images out of N in k parts, when gradients are set to 0, which parts, which loss."""
+    """Make an answer.
+
+    weigh: (images of a part, of all, number of parts) -> what the part's loss is multiplied by
+    zero : when gradients are set to 0; pick: (parts) -> those that are used
+    mean : (losses, sizes) -> the loss that is returned
+    """
 
     def answer(model: nn.Module, images: Tensor, labels: Tensor, parts: int) -> float:
         if zero == "before":
@@ -192,13 +209,13 @@ LOST = {  # parts that are missing, whatever the others are multiplied by
 
 
 def multiple(got: Tensor, of: Tensor) -> float:
-    """How many times another gradient this one is; 0 where it points elsewhere."""
+    """Return how many times another gradient this one is; 0 where it points elsewhere."""
     factor = (got @ of / (of @ of)).item()
     return factor if factor and (got - factor * of).norm() < 1e-4 * (factor * of).norm() else 0
 
 
 def other_gradient(got: Tensor, right: Tensor, *args: Any) -> str:
-    """What to say of a gradient that no known mistake gives."""
+    """Write the message about a gradient that no known mistake gives."""
     for message, wrong in LOST.items():
         theirs = ACCUMULATE.tried(wrong, args)
         if theirs and multiple(got, theirs["gradient"]):
@@ -212,7 +229,7 @@ def other_gradient(got: Tensor, right: Tensor, *args: Any) -> str:
 
 
 def accumulate_says(part: str, got: Tensor, right: Tensor, message: str, *args: Any) -> str:
-    """The message about a wrong gradient or loss."""
+    """Write the message about a wrong gradient or loss."""
     said = (
         f"gives {got:.5g} as the loss {for_batch(*args)}; it should give {right:.5g}: "
         if part == "loss"
@@ -270,7 +287,7 @@ check_accumulate = ACCUMULATE.check
 
 
 def processes(counts: Sequence[int], shape: Sequence[int]) -> Case:
-    """The gradient of each process, and the number of its images."""
+    """Make the gradient of each process, and the number of its images."""
     return Case(
         lambda: ([torch.randn(shape) if n else torch.zeros(shape) for n in counts], list(counts))
     )

@@ -1,4 +1,7 @@
-"""The exercises of notebook 07: the schedule and the accuracy; steps and curves have modules of their own."""
+"""The exercises of notebook 07: the schedule and the accuracy.
+
+Steps are in training_steps.py, curves in training_curves.py.
+"""
 
 import math
 from collections.abc import Sequence
@@ -35,7 +38,7 @@ from vit_helpers.training.recipe import warmup_cosine
 
 
 def wave(x: float) -> float:
-    """0.5 * (1 + cos(pi * x)): from 1 at x = 0 to 0 at x = 1."""
+    """Return 0.5 * (1 + cos(pi * x)): from 1 at x = 0 to 0 at x = 1."""
     return 0.5 * (1 + math.cos(math.pi * x))
 
 
@@ -46,12 +49,12 @@ def schedule(
     rise: Function = warmup_cosine,
     fall: Function = warmup_cosine,
 ) -> float:
-    """An answer with another warm-up, or with another fall after it."""
+    """Give an answer with another warm-up, or with another fall after it."""
     return rise(step, total, warmup) if step < warmup else fall(step, total, warmup)
 
 
 def waving(rule: Function, step: int, total: int, warmup: int) -> float:
-    """Another function of t, which goes from 0 to 1 after the warm-up."""
+    """Return another function of t, which goes from 0 to 1 after the warm-up."""
     return rule((step - warmup) / (total - warmup))
 
 
@@ -135,14 +138,14 @@ EDGES = [(12, 0), (1, 0), (8, 1), (5, 4), (2, 1)]
 
 
 def asked(total: int, warmup: int, steps: Sequence[int]) -> Case:
-    """The factors at some steps."""
+    """Make a case: the factors at some steps."""
     return Case(lambda: (total, warmup, steps))
 
 
 def observe_shares(
     answer: Function, total: int, warmup: int, steps: Sequence[int]
 ) -> dict[str, Tensor]:
-    """The factors at these steps, one call for each."""
+    """Observe the factors at these steps, one call for each."""
     of = f"for total = {total}, warmup = {warmup}"
     try:
         shares = [
@@ -162,7 +165,7 @@ def observe_shares(
 def odd_shares(
     got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]
 ) -> str | None:
-    """What is odd about a rise or fall that no mistake of the table leads to, or None."""
+    """Say what is odd about a rise or fall that no mistake of the table leads to, or None."""
     early = torch.tensor(steps) < warmup
     rise = steps[first_wrong(got, right)] < warmup
     mine, wanted = got[early == rise], right[early == rise]
@@ -194,7 +197,7 @@ def odd_shares(
 
 
 def other_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]) -> str:
-    """What to say of factors that are not odd in any known way."""
+    """Write the message about factors that are not odd in any known way."""
     if (total, warmup) != SIZES[0]:
         return "right for total = {}, warmup = {}: is a number fixed in your code?".format(
             *SIZES[0]
@@ -211,7 +214,7 @@ def schedule_says(
     warmup: int,
     steps: Sequence[int],
 ) -> str:
-    """The message about a wrong factor."""
+    """Write the message about a wrong factor."""
     i = first_wrong(got, right)
     return (
         f"gives {got[i]:.5g} at step {steps[i]} (total = {total}, warmup = {warmup}), "
@@ -255,12 +258,15 @@ check_schedule = SCHEDULE.check
 
 
 def hits(logits: Sequence[Tensor], labels: Sequence[Tensor]) -> list[int]:
-    """How many predictions are correct in each batch."""
+    """Return how many predictions are correct in each batch."""
     return [int((x.argmax(1) == y).sum()) for x, y in zip(logits, labels, strict=True)]
 
 
 def measuring(rule: Function) -> Function:
-    """An answer that treats the model well and returns a number made of the logits and labels of every batch."""
+    """Make an answer that treats the model well.
+
+    rule: (logits of every batch, labels of every batch) -> the number that is returned
+    """
 
     @torch.no_grad()
     def answer(model: nn.Module, batches: Any) -> float:
@@ -274,12 +280,12 @@ def measuring(rule: Function) -> Function:
 
 
 def counting(rule: Function) -> Function:
-    """The same with the number of correct predictions in every batch, and its size."""
+    """Make the same with the number of correct predictions in every batch, and its size."""
     return measuring(lambda x, y: rule(hits(x, y), list(map(len, y))))
 
 
 def per_batch(right: Sequence[int], sizes: Sequence[int]) -> list[float]:
-    """The accuracy of each batch."""
+    """Return the accuracy of each batch."""
     return [h / n for h, n in zip(right, sizes, strict=True)]
 
 
@@ -332,7 +338,10 @@ def graded(
     training: bool | None = None,
     once: bool = False,
 ) -> Case:
-    """A model and batches with so many correct predictions each; training: the mode of a restless model."""
+    """Make a model and batches with so many correct predictions each.
+
+    training: the mode of a restless model
+    """
 
     def draw() -> Arguments:
         model, batches = (plain if training is None else restless)(K).eval(), []
@@ -360,7 +369,10 @@ def graded(
 def observe_share(
     answer: Function, model: nn.Module, batches: list[Any], once: bool
 ) -> dict[str, float]:
-    """The accuracy that an answer returns, for an iterator where `once`; Mistake if the model is called in a wrong way."""
+    """Observe the accuracy that an answer returns, for an iterator where `once`.
+
+    raises: Mistake if the model is called in a wrong way
+    """
     asked, came = [], model.training
     hook = model.register_forward_hook(
         lambda m, x, logits: asked.append(

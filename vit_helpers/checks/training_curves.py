@@ -58,7 +58,10 @@ SPEAKS = {  # a fault: what its curves would show, and what the runs with anothe
 
 
 def check_reading(answer: Any) -> bool:
-    """Check the diagnosis of each run, {"A": one of FAULTS, ...}, and print a line for each; True when all are right."""
+    """Check the diagnosis of each run, {"A": one of FAULTS, ...}, and print a line for each.
+
+    returns: True when all are right
+    """
     if answer is None or (isinstance(answer, dict) and all(blank(x) for x in answer.values())):
         return report(" ", "reading", "not written yet")
     if not isinstance(answer, dict):
@@ -73,7 +76,7 @@ def check_reading(answer: Any) -> bool:
 
 
 def blank(entry: Any) -> bool:
-    """Whether nothing was filled in."""
+    """Tell whether nothing was filled in."""
     return (
         entry is None or entry is ... or (isinstance(entry, str) and entry.strip() in ("", "..."))
     )

@@ -77,7 +77,10 @@ def sum_of_numbers(model: nn.Module, optimizer: Any, max_norm: float) -> None:
 
 
 def scaled(model: nn.Module, optimizer: Any, max_norm: float, power: int = 1) -> None:
-    """Bring the gradient to length max_norm, also if it is shorter; power 2: by its squared length."""
+    """Bring the gradient to length max_norm, also if it is shorter.
+
+    power: 2 divides by the squared length
+    """
     length = length_of([p.grad for p in model.parameters()]) ** power
     for parameter in model.parameters():
         parameter.grad *= max_norm / length

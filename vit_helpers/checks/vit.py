@@ -1,4 +1,7 @@
-"""The exercises of notebook 05; the count of parameters is in vit_counts.py, the whole model in vit_model.py."""
+"""The exercises of notebook 05.
+
+The count of parameters is in vit_counts.py, the whole model in vit_model.py.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -44,13 +47,16 @@ def shapes(
     K: int,
     count: Function = lambda H, W, P: (H // P) * (W // P),
 ) -> list[Shape]:
-    """All six shapes; count: of patches."""
+    """Return all six shapes; count: (H, W, P) -> the number of patches."""
     N = count(H, W, P)
     return [(B, N, C * P * P), (B, N, D), (B, N + 1, D), (B, N + 1, D), (B, D), (B, K)]
 
 
 def at(places: str, shape: Callable[[Any, Shape], Shape]) -> Function:
-    """An answer that is wrong at some stages: `shape` makes it from all sizes and from the right one."""
+    """Make an answer that is wrong at some stages.
+
+    shape: (all sizes, the right shape) -> the wrong one
+    """
 
     def answer(B: int, C: int, H: int, W: int, P: int, D: int, K: int) -> list[Shape]:
         N = (H // P) * (W // P)
@@ -66,7 +72,7 @@ def at(places: str, shape: Callable[[Any, Shape], Shape]) -> Function:
 
 
 def as_shape(value: Any, stop: str) -> Shape:
-    """One stage of an answer as a tuple of whole numbers; Mistake for anything else."""
+    """Return one stage of an answer as a tuple of whole numbers; Mistake for anything else."""
     is_tuple = isinstance(value, (tuple, list))
     floats = [n for n in value if isinstance(n, float)] if is_tuple else []
     reject_if(
@@ -79,7 +85,7 @@ def as_shape(value: Any, stop: str) -> Shape:
 
 
 def six_shapes(answer: Function, *sizes: int) -> dict[str, Shape]:
-    """What is compared: the shape at every stage."""
+    """Observe the shape at every stage."""
     got = bounded(answer(*sizes))
     got = list(got.values()) if isinstance(got, dict) else got
     reject_if(got is None, "gives nothing back: does it end with return?")
@@ -166,7 +172,7 @@ check_shapes = SHAPES.check
 
 
 def read(z: Tensor, norm: Function, head: Function, pool: str) -> Tensor:
-    """Logits from the class token, or from the mean of the patches."""
+    """Return logits from the class token, or from the mean of the patches."""
     if pool not in ("cls", "avg"):
         raise ValueError(f"unknown pool {pool!r}, known: cls, avg")
     x = norm(z)
@@ -174,7 +180,7 @@ def read(z: Tensor, norm: Function, head: Function, pool: str) -> Tensor:
 
 
 def tokens(pool: str, B: int, T: int, D: int, K: int, dtype: torch.dtype = torch.float32) -> Case:
-    """Tokens, a norm and a head in which no number is 0 or 1."""
+    """Make tokens, a norm and a head in which no number is 0 or 1."""
 
     def draw() -> Arguments:
         norm, head = nn.LayerNorm(D, eps=1e-6), nn.Linear(D, K)
@@ -185,7 +191,7 @@ def tokens(pool: str, B: int, T: int, D: int, K: int, dtype: torch.dtype = torch
 
 
 def sized(*pools: str, dtype: torch.dtype = torch.float32) -> list[Case]:
-    """Cases of all sizes."""
+    """Make cases of all sizes."""
     sizes = [(2, 5, 8, 3), (1, 4, 6, 2), (5, 5, 5, 4), (3, 2, 7, 3)]
     return [tokens(pool, *each, dtype=dtype) for pool in pools for each in sizes]
 

@@ -23,7 +23,7 @@ COUNTED = {
 def counts(
     image_size: int, patch_size: int, in_chans: int, embed_dim: int, depth: int, num_classes: int
 ) -> dict[str, int]:
-    """Parameters by part."""
+    """Count parameters by part."""
     N, D, L, K = (image_size // patch_size) ** 2, embed_dim, depth, num_classes
     block = {
         "the weights of queries, keys and values, 3 * D * D per block": 3 * D * D,
@@ -51,24 +51,27 @@ def counts(
 
 
 def total(*sizes: int) -> int:
-    """All parameters."""
+    """Count all parameters."""
     return sum(counts(*sizes).values())
 
 
 def off(by: Callable[[int, int, int, int, int], int]) -> Function:
-    """A wrong count: by how much, from N, the projection's weight, D, L and K."""
+    """Make a wrong count: by how much, from N, the projection's weight, D, L and K."""
     return lambda *s: total(*s) + by((s[0] // s[1]) ** 2, s[2] * s[1] ** 2 * s[3], *s[3:])
 
 
 def missing(*parts: str) -> Function:
-    """A wrong count that leaves parts out, by words in their names."""
+    """Make a wrong count that leaves parts out, by words in their names."""
     return lambda *s: (
         total(*s) - sum(n for name, n in counts(*s).items() if any(part in name for part in parts))
     )
 
 
 def by_parts(got: int, right: int, *sizes: int) -> str:
-    """The message about a count that no known mistake gives: one or two parts that are missing or counted twice."""
+    """Write the message about a count that no known mistake gives.
+
+    One or two parts may be missing, or one counted twice.
+    """
     terms = counts(*sizes)
     for names in [names for n in (1, 2) for names in combinations(terms, n)]:
         if got == right - sum(terms[name] for name in names):
@@ -78,7 +81,10 @@ def by_parts(got: int, right: int, *sizes: int) -> str:
 
 
 def one_number(answer: Function, *sizes: int) -> dict[str, Any]:
-    """What is compared: the count. A model that is built for it is built on meta, where that takes no time."""
+    """Observe the count.
+
+    A model that is built for it is built on meta, where that takes no time.
+    """
     with suppress(Exception), torch.device("meta"):
         if not isinstance(got := answer(*sizes), Tensor):
             return {"": got}

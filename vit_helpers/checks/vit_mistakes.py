@@ -42,7 +42,7 @@ STAGES: dict[str, Function] = {  # of a right pass
 
 
 def passed(model: Any, images: Tensor, **wrong: Function) -> Tensor:
-    """A forward pass through our model, with one stage replaced."""
+    """Pass images through our model, with one stage replaced."""
     stages, embed = STAGES | wrong, model.token_embed
     blocks = [partial(stages["block"], block) for block in model.blocks]
     x = model.patch_embed.proj(stages["cut"](images, model.patch_embed.patch_size))
@@ -51,7 +51,7 @@ def passed(model: Any, images: Tensor, **wrong: Function) -> Tensor:
 
 
 def through(b: Block, x: Tensor, way: Function = right_way, dense: Function = mlp) -> Tensor:
-    """A block with its parts in another order, or with another MLP."""
+    """Pass tokens through a block with its parts in another order, or with another MLP."""
     return way(x, b.norm1, b.attn, b.norm2, lambda z: dense(z, *b.mlp.parameters()))
 
 
@@ -153,7 +153,7 @@ class Right(ViT):
 
 
 def with_stage(stage: str, wrong: Function) -> Class:
-    """A whole wrong class: the right one with one stage of its forward pass replaced."""
+    """Make a whole wrong class: the right one with one stage of its forward pass replaced."""
     return type("Answer", (Right,), {"wrong": {stage: wrong}})
 
 
@@ -163,7 +163,10 @@ Shapes = Mapping[tuple[int, ...], int]  # how often each shape occurs
 
 
 def block_shapes(D: int, times: int) -> Shapes:
-    """The parameters of a number of blocks, with queries, keys and values counted as layers of D x D."""
+    """Return how often each shape occurs in some blocks.
+
+    Queries, keys and values count as layers of D x D.
+    """
     return {
         (D, D): 4 * times,
         (D,): 9 * times,
@@ -223,7 +226,10 @@ PARTS: dict[str, Callable[[Any], Shapes]] = {
 def told_by_parts(
     lacks: Counter[tuple[int, ...]], more: Counter[tuple[int, ...]], sizes: tuple[int, ...]
 ) -> str:
-    """The message for the shapes that a model lacks and has too many, or if none fits both, for those that it lacks."""
+    """Write the message for the shapes that a model lacks and has too many.
+
+    If none fits both, it is the one for those that it lacks.
+    """
     side, P, C, K, D, L, _ = sizes
     N = (side // P) ** 2
     letters = SimpleNamespace(N=N, T=N + 1, K=K, D=D, L=L, long=C * P * P)

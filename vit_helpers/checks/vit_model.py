@@ -33,12 +33,15 @@ EPS = (1e-6, 1e-5)  # the published models', and torch's own default: the paper 
 
 
 def learned(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that training changes."""
+    """Return the parameters that training changes."""
     return [p for p in model.parameters() if p.requires_grad]
 
 
 def shape_of(p: Tensor, sizes: Sizes) -> Sizes:
-    """A parameter's shape in a Linear, or as a flat vector: the same for all right ways to store it."""
+    """Return a parameter's shape in a Linear, or as a flat vector.
+
+    It is the same for all right ways to store it.
+    """
     _, P, C, K, D, *_ = sizes
     first, *rest = [n for n in p.shape if n > 1] or [1]
     shape = (first, math.prod(rest)) if rest else (first,)
@@ -48,14 +51,20 @@ def shape_of(p: Tensor, sizes: Sizes) -> Sizes:
 
 
 def pieces(model: nn.Module, sizes: Sizes) -> int:
-    """Rows of a layer for queries, keys and values: 3 D if one layer makes them, D for three, D / h for heads."""
+    """Return the rows of a layer for queries, keys and values.
+
+    They are 3 D if one layer makes all, D for three layers, D / h for heads.
+    """
     *_, D, _, heads = sizes
     found = {shape_of(p, sizes) for p in learned(model)}
     return next((rows for rows in (3 * D, D // heads) if (rows, D) in found), D)
 
 
 def parts(model: nn.Module, sizes: Sizes) -> Counter[Sizes]:
-    """How often each shape occurs, with queries, keys and values counted as layers of D x D."""
+    """Return how often each shape occurs.
+
+    Queries, keys and values count as layers of D x D.
+    """
     *_, D, _, heads = sizes
     found = Counter(shape_of(p, sizes) for p in learned(model))
     for width in ((D,), ()):
@@ -65,7 +74,10 @@ def parts(model: nn.Module, sizes: Sizes) -> Counter[Sizes]:
 
 
 def fill(model: nn.Module, table: dict[Any, Tensor], sizes: Sizes) -> nn.Module:
-    """Give parameters of each shape the numbers of a table, in turn, so that two models agree whatever the names are."""
+    """Give parameters of each shape the numbers of a table, in turn.
+
+    So two models agree, whatever the names are.
+    """
     seen: Counter[Sizes] = Counter()
     norms = {id(m.weight) for m in model.modules() if isinstance(m, nn.LayerNorm)}
     with torch.no_grad():
@@ -82,9 +94,10 @@ def fill(model: nn.Module, table: dict[Any, Tensor], sizes: Sizes) -> nn.Module:
 def twins(
     answer: Function, sizes: Sizes, dtype: torch.dtype = torch.float32
 ) -> tuple[nn.Module, Any]:
-    """The learner's model, and the right one that it should equal, except for the eps of its norms.
+    """Return the learner's model, and the right one that it should equal, but for eps.
 
-    Blocks differ from each other, and a norm's weight from its bias, if it is clear which parameter is which.
+    Blocks differ from each other, and a norm's weight from its bias, if it is clear which
+    parameter is which.
     """
     mine, (*_, D, L, _) = build(answer, *sizes).to(dtype), sizes
     found, rows = Counter(shape_of(p, sizes) for p in learned(mine)), pieces(mine, sizes)
@@ -100,7 +113,10 @@ def twins(
 
 
 def each_eps(right: Any) -> Iterator[Any]:
-    """A right model with every pair of eps in its norms, in the blocks and after them, the published pair first."""
+    """Yield a right model with every pair of eps in its norms, in the blocks and after them.
+
+    The published pair comes first.
+    """
     for in_blocks, last in product(EPS, EPS):
         for norm in (m for m in right.modules() if isinstance(m, nn.LayerNorm)):
             norm.eps = last if norm is right.norm else in_blocks
@@ -108,12 +124,15 @@ def each_eps(right: Any) -> Iterator[Any]:
 
 
 def images_for(sizes: Sizes, B: int = 3, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Images with numbers below 0 and above 1."""
+    """Return images with numbers below 0 and above 1."""
     return torch.randn(B, sizes[2], sizes[0], sizes[0], dtype=dtype)
 
 
 def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
-    """What a model returns: (B, K) numbers of the images' type; Mistake for anything else."""
+    """Return what a model returns: (B, K) numbers of the images' type.
+
+    raises: Mistake for anything else
+    """
     B, K = len(images), sizes[3]
     when = f"for {tuple(images.shape)} and {K} classes"
     try:
@@ -192,7 +211,7 @@ def images_seen(exercise: ModuleExercise, answer: Function) -> None:
 
 
 def close(got: Tensor, wanted: Tensor) -> bool:
-    """As `same`, with a larger tolerance in float32."""
+    """Compare as `same`, with a larger tolerance in float32."""
     return same(got, wanted, atol=None if got.dtype == torch.float64 == wanted.dtype else 1e-4)
 
 
@@ -204,7 +223,10 @@ UNKNOWN = (
 
 
 def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
-    """The right model with the eps for which an answer equals it; Mistake with the reason if there is none."""
+    """Return the right model with the eps for which an answer equals it.
+
+    raises: Mistake with the reason if there is none
+    """
     got, wanted = logits(model, images, sizes), []
     for one in each_eps(right):
         wanted.append(one(images).detach())
@@ -228,7 +250,7 @@ def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
 
 
 def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless a model computes the right logits, in both modes, in float64 and for large numbers."""
+    """Raise Mistake unless logits are right, in both modes, in float64 and for large numbers."""
     for sizes in SIZES:
         for training, dtype, size in (
             (True, torch.float32, 1),
@@ -247,7 +269,10 @@ def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
 def orders(
     found: list[Tensor], depth: int, rows: int, sizes: Sizes
 ) -> Iterator[list[list[Tensor]]]:
-    """Every way to read layers as queries, keys, values, and the output projection where it has their shape, by block."""
+    """Yield every way to read layers as queries, keys and values, by block.
+
+    The output projection is among them where it has their shape.
+    """
     *_, D, _, heads = sizes
     n, L = len(found) // depth, range(depth)
     found_by_block = [[found[i * n : (i + 1) * n] for i in L], [found[i::depth] for i in L]]
@@ -270,7 +295,7 @@ def orders(
 
 
 def three_layers(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake if queries, keys and values have layers of their own that are not used separately."""
+    """Raise Mistake if queries, keys and values have layers of their own that share a use."""
     *_, D, L, _ = sizes = SIZES[0]
     mine, right = twins(answer, sizes)
     images, rows = images_for(sizes), pieces(mine, sizes)
@@ -296,7 +321,10 @@ def three_layers(exercise: ModuleExercise, answer: Function) -> None:
 
 
 def summed(model: nn.Module, images: Tensor, sizes: Sizes, rows: int) -> dict[Sizes, Tensor]:
-    """The gradients of all parameters, added up for each shape; rows: of a layer for queries, keys and values."""
+    """Return the gradients of all parameters, added up for each shape.
+
+    rows: of a layer for queries, keys and values
+    """
     sums: dict[Sizes, Tensor] = {}
     for p, slope in zip(learned(model), gradients(model(images), learned(model)), strict=True):
         assert slope is not None  # it was looked at before

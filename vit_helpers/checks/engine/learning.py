@@ -127,7 +127,10 @@ def as_number(got: Any, when: str, kind: str = "a number") -> float:
 
 
 def as_list(got: Any, when: str, kind: str, most: int = 1000) -> list[Any]:
-    """Return what an answer gave in a row, cut off where it never ends; Mistake when it is no row."""
+    """Return what an answer gave in a row, cut off where it never ends.
+
+    raises: Mistake when it is no row
+    """
     reject_if(got is None, f"gives nothing back {when}: does it end with return?")
     wrong = f"gives {short(got)} {when}; it should give {kind}"
     reject_if(isinstance(got, (str, dict)) or not isinstance(got, Iterable), wrong)

@@ -36,9 +36,10 @@ class Mistake(Exception):  # noqa: N818  it is no error of the program: it carri
 
 
 def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any], None]]]) -> bool:
-    """Try an answer idea by idea and stop at the first that is wrong; True only when every idea is right.
+    """Try an answer idea by idea and stop at the first that is wrong.
 
-    ideas: pairs (what is right, a function that tries the answer and raises `Mistake` when it is not)
+    ideas  : pairs (what is right, a function that tries the answer and raises `Mistake`)
+    returns: True only when every idea is right
     """
     if not callable(answer):
         message = (
@@ -62,7 +63,10 @@ def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any],
 
 
 def share(check: Callable[[Any], bool], answer: Any) -> float:
-    """The fraction of a check's ideas that are right, 0 to 1; those after the first mistake count as wrong."""
+    """Return the fraction of a check's ideas that are right, 0 to 1.
+
+    Those after the first mistake count as wrong.
+    """
     results.clear()
     with contextlib.redirect_stderr(
         sys.stdout
@@ -105,7 +109,7 @@ def report(sign: str, name: str, message: str) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, at most 160 characters of it."""
+    """Return the first line of an error's message, at most 160 characters of it."""
     try:
         return str(error).strip().partition("\n")[0][:160]
     except Exception:  # a message that itself fails
@@ -113,7 +117,7 @@ def first_line(error: BaseException) -> str:
 
 
 def raised(error: BaseException) -> str:
-    """An error in one line, with advice where there is some."""
+    """Write an error in one line, with advice where there is some."""
     message = f"raises {type(error).__name__}: {first_line(error)}".removesuffix(": ")
     return message + "".join(
         f" ({hint})" for fragment, hint in HINTS.items() if fragment in message
@@ -121,7 +125,7 @@ def raised(error: BaseException) -> str:
 
 
 def short(value: Any) -> str:
-    """A value in a few words: tensors by their shape, at most 60 characters."""
+    """Write a value in a few words: tensors by their shape, at most 60 characters."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, np.ndarray) and value.ndim:
@@ -136,7 +140,7 @@ def short(value: Any) -> str:
 
 
 def variants(function: Function, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Function]:
-    """A wrong answer for each message: the right one with other parameters."""
+    """Make a wrong answer for each message: the right one with other parameters."""
     return {message: partial(function, **changes) for message, changes in table.items()}
 
 
