@@ -123,7 +123,12 @@ ONE = Exercise(
         "the baseline first, then every change alone":
             [settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})],
         "no run twice, and none for a value that the baseline already has":
-            [settings({"lr": 3e-3, "depth": 2, "pool": "cls"}, {"depth": [1, 2, 4], "pool": ["avg", "cls"], "lr": [3e-3]})],
+            [
+                settings(
+                    {"lr": 3e-3, "depth": 2, "pool": "cls"},
+                    {"depth": [1, 2, 4], "pool": ["avg", "cls"], "lr": [3e-3]},
+                )
+            ],
         "a value of 0 counts, and so does a setting that the baseline does not have":
             [settings({"dropout": 0.1}, {"dropout": [0.0, 0.1], "weight_decay": [0.0, 0.3]})],
         "with nothing to change, only the baseline": [settings({"lr": 3e-3}, {})],
@@ -201,18 +206,15 @@ ERRORS: Mapping[str, Function] = {
         lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
 }  # fmt: skip
 LARGER: Mapping[str, Function] = {
-    "a change for the worse counts too: compare abs(difference)": lambda mean, error, n: (
-        mean > 2 * error
-    ),
-    "compare with twice the error, not the standard deviation": lambda mean, error, n: (
-        abs(mean) > 2 * error * n**0.5
-    ),
+    "a change for the worse counts too: compare abs(difference)":
+        lambda mean, error, n: mean > 2 * error,
+    "compare with twice the error, not the standard deviation":
+        lambda mean, error, n: abs(mean) > 2 * error * n**0.5,
     "compare with twice the error, not once": lambda mean, error, n: abs(mean) > error,
-    "if all seeds gain the same, any difference counts as larger": lambda mean, error, n: (
-        abs(mean) > 2 * error > 0
-    ),
+    "if all seeds gain the same, any difference counts as larger":
+        lambda mean, error, n: abs(mean) > 2 * error > 0,
     "nothing differs here: use >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
-}
+}  # fmt: skip
 RULES = {"mean": MEANS, "error": ERRORS, "larger": LARGER}
 # accuracies of the baseline and of a change, seed by seed; a lost sign shows in the second pair
 PAIRS = [
@@ -386,18 +388,29 @@ SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
     "its mean is the lowest: use max, not min": lambda runs: -fmean(runs),
     "its median is the best; use the mean": median,
     "its first run is the best, by luck. Take the mean over its seeds": lambda runs: runs[0],
-    "its last run is the best: is only that one kept? Take the mean over its seeds": lambda runs: (
-        runs[-1]
-    ),
-}
+    "its last run is the best: is only that one kept? Take the mean over its seeds":
+        lambda runs: runs[-1],
+}  # fmt: skip
 PICKS: dict[str, Function] = {
     "it is in the first row, and its mean is not the best": lambda rows: rows[0]["change"],
-    "it has the best single run on the test split: still the planted mistake": partial(
-        best, max, key="test_accuracy"
-    ),
+    "it has the best single run on the test split: still the planted mistake":
+        partial(best, max, key="test_accuracy"),
     "it has the best mean on the test split. Decide by val_accuracy, "
-    "since the test split is for the end": partial(best, fmean, key="test_accuracy"),
-}
+    "since the test split is for the end":
+        partial(best, fmean, key="test_accuracy"),
+}  # fmt: skip
+
+
+def backward(row: Settings) -> tuple[int, str]:
+    """Return the key by which rows come in reverse order of the seeds."""
+    return -row["seed"], row["change"]
+
+
+def mixed(row: Settings) -> int:
+    """Return the key by which rows come in mixed order."""
+    return hash(row["val_accuracy"] * 1e4) % 7
+
+
 PICK = Exercise(
     name="pick",
     reference=partial(best, fmean),
@@ -411,8 +424,8 @@ PICK = Exercise(
         "picks by the mean validation accuracy over the seeds": [rows_of(RUNS)],
         "the order of the rows does not matter": [
             rows_of(RUNS, lambda row: row["change"], " when the rows come change by change"),
-            rows_of(RUNS, lambda row: (-row["seed"], row["change"]), " when the rows come in reverse order"),
-            rows_of(RUNS, lambda row: hash(row["val_accuracy"] * 1e4) % 7, " when the rows come in mixed order"),
+            rows_of(RUNS, backward, " when the rows come in reverse order"),
+            rows_of(RUNS, mixed, " when the rows come in mixed order"),
         ],
         "the rows stay as they were, and every call reads them again":
             [rows_of(OTHERS), rows_of({f"{name}0": runs for name, runs in OTHERS.items()})],

@@ -43,7 +43,7 @@ def scale(lr: float, batch: int, new_batch: int, rule: str) -> float:
 
 
 def by_factor(wrong: Function) -> Function:
-    """Make a wrong answer, from lr, batch, new batch and the factor that the rule makes of a ratio."""
+    """Make a wrong answer, from lr, batch, new batch and the factor that rule makes of a ratio."""
     return lambda lr, batch, new, rule: wrong(lr, batch, new, FACTORS[rule])
 
 
@@ -251,7 +251,7 @@ def right_halving(candidates: list[Any], score: Function, epochs: int) -> dict[s
 
 
 def played(answer: Function, candidates: list[Any], epochs: int, part: str) -> dict[str, Any]:
-    """Return the calls of the first round, the calls of all rounds, or the candidate that is left."""
+    """Observe the calls of the first round, or of all rounds, or the candidate that is left."""
     copies, trainer = copy_of(candidates), Trainer()
     got = answer(copies, trainer, epochs)
     reject_if(copies != candidates, "changes the list of candidates; make a new one")
@@ -356,7 +356,8 @@ HALVING = Exercise(
             "winner": lambda got, right, *args: f"gives {got}, but {right} is left at the end",
         },
         hints={
-            "not supported between": "With equal scores, sorting pairs compares the candidates. Give sorted a key"
+            "not supported between": "With equal scores, sorting pairs compares the candidates. "
+            "Give sorted a key"
         },
     ),
     ideas={

@@ -126,6 +126,16 @@ def key_mask() -> Tensor:
     return torch.tensor([[1, 1, 0, 1, 0], [1, 0, 1, 1, 1]], dtype=torch.bool)[:, None, None, :]
 
 
+def causal_mask() -> Tensor:
+    """Return a mask that hides later tokens."""
+    return torch.ones(6, 6, dtype=torch.bool).tril()
+
+
+def open_mask() -> Tensor:
+    """Return a mask that hides nothing."""
+    return torch.ones(5, 5, dtype=torch.bool)
+
+
 MASK = Exercise(
     name="mask",
     reference=attention,
@@ -136,14 +146,14 @@ MASK = Exercise(
         "a hidden token gets weight 0, and the rows still sum to 1":
             [qkv(5, 3, mask=square_mask, when="for one image with a (T, T) mask")],
         "row t of the mask belongs to query t":
-            [qkv(6, 4, mask=lambda: torch.ones(6, 6, dtype=torch.bool).tril(), when="for a causal mask")],
+            [qkv(6, 4, mask=causal_mask, when="for a causal mask")],
         "masks for batches and heads broadcast": [
             qkv(2, 3, 5, 4, mask=key_mask, when="for 2 images, 3 heads and a (B, 1, 1, T) mask"),
             qkv(4, 5, 3, mask=square_mask, when="for a batch that shares one (T, T) mask"),
             qkv(3, 5, 4, mask=square_mask),
         ],
         "a mask that hides nothing changes nothing, in float64 too":
-            [qkv(2, 5, 3, mask=lambda: torch.ones(5, 5, dtype=torch.bool), when="when the mask hides nothing")],
+            [qkv(2, 5, 3, mask=open_mask, when="when the mask hides nothing")],
         "gradients flow past the mask": [expect_contract],
     },
     mistakes={message: weights(wrong) for message, wrong in MASKS.items()}
@@ -159,6 +169,7 @@ def tokens(B: int, T: int, D: int, h: int) -> Case:
     return Case(lambda: (torch.randn(B, T, D), h))
 
 
+ODD_SIZES = [(3, 1, 6, 2), (2, 7, 5, 1), (2, 3, 4, 4), (4, 4, 16, 4), (1, 17, 64, 8)]  # B, T, D, h
 SPLIT_HEADS = Exercise(
     name="split_heads",
     reference=heads_of,
@@ -176,7 +187,7 @@ SPLIT_HEADS = Exercise(
         "a batch, with other numbers of heads":
             [tokens(2, 5, 12, 3), tokens(4, 6, 16, 2), tokens(2, 12, 5, 5)],
         "one token, one head, d = 1, equal axes, float64":
-            [tokens(*sizes) for sizes in ((3, 1, 6, 2), (2, 7, 5, 1), (2, 3, 4, 4), (4, 4, 16, 4), (1, 17, 64, 8))],
+            [tokens(*sizes) for sizes in ODD_SIZES],
         "gradients flow back": [expect_contract],
     },
     mistakes={

@@ -119,19 +119,15 @@ MASKS = variants(weigh, {  # under a mask
         lambda q, k, v, mask: hide(weigh(q, k, v), mask),
 }  # fmt: skip
 VALUES: dict[str, Function] = {  # from right weights w
-    "averages with the transposed weights, but row t of the weights belongs to token t": lambda w, q, k, v: (
-        w.mT @ v
-    ),
+    "averages with the transposed weights, but row t of the weights belongs to token t":
+        lambda w, q, k, v: w.mT @ v,
     "averages the queries, but should average the values v": lambda w, q, k, v: w @ q,
     "averages the keys, but should average the values v": lambda w, q, k, v: w @ k,
     "returns v unchanged, so the weights are not used": lambda w, q, k, v: v,
-    "takes the plain mean of v, so the weights are not used": lambda w, q, k, v: v.mean(
-        -2, keepdim=True
-    ).expand(v.shape),
-    "divides once too often: the output is weights @ v and nothing else": lambda w, q, k, v: (
-        w @ v / math.sqrt(q.shape[-1])
-    ),
-    "adds v to the output, but the residual connection belongs to the block of notebook 04": lambda w, q, k, v: (
-        w @ v + v
-    ),
-}
+    "takes the plain mean of v, so the weights are not used":
+        lambda w, q, k, v: v.mean(-2, keepdim=True).expand(v.shape),
+    "divides once too often: the output is weights @ v and nothing else":
+        lambda w, q, k, v: w @ v / math.sqrt(q.shape[-1]),
+    "adds v to the output, but the residual connection belongs to the block of notebook 04":
+        lambda w, q, k, v: w @ v + v,
+}  # fmt: skip

@@ -214,9 +214,8 @@ BLOCK = ModuleExercise(
     | {
         "the norms come after the sums (post-norm), but in a ViT they come first (pre-norm): "
         "x + attn(norm1(x)). And the "
-        "MLP uses ReLU where the paper uses GELU": partial(
-            block, way=norms_last, dense=partial(mlp, act=F.relu)
-        )
+        "MLP uses ReLU where the paper uses GELU":
+            partial(block, way=norms_last, dense=partial(mlp, act=F.relu)),
     }
     | {f"attention: {message}": partial(block, attention=wrong) for message, wrong in HEADS.items()}
     | {
@@ -227,9 +226,11 @@ BLOCK = ModuleExercise(
     },
     structures={
         "one LayerNorm is missing, because attention and MLP have a norm each; "
-        "or both have no shift (RMSNorm?)": modules.squares(12, 11),
+        "or both have no shift (RMSNorm?)":
+            modules.squares(12, 11),
         "that is one LayerNorm too many (the final one of a ViT comes after "
-        "all blocks), or a LayerScale": modules.squares(12, 15),
+        "all blocks), or a LayerScale":
+            modules.squares(12, 15),
         "a LayerNorm and the output projection of attention are missing": modules.squares(11, 10),
         "the output projection of attention is missing": modules.squares(11, 12),
         "the MLP is missing; layers in a plain list are not registered": modules.squares(4, 8),
@@ -237,9 +238,8 @@ BLOCK = ModuleExercise(
         "the linear layers have no biases": modules.squares(12, 4),
         "the MLP's layers have no biases": modules.squares(12, 8),
         "queries, keys and values have no bias": modules.squares(12, 10),
-        "attention has no biases, or the norms are missing, or their scale and shift": modules.squares(
-            12, 9
-        ),
+        "attention has no biases, or the norms are missing, or their scale and shift":
+            modules.squares(12, 9),
     }
     | {
         f"the MLP's hidden width is {r} D, but it should be 4 D": modules.squares(4 + 2 * r, 9 + r)
@@ -253,4 +253,4 @@ BLOCK = ModuleExercise(
         "then x = x + mlp(norm2(x))"
     ),
     unread="build it from nn.Linear and nn.LayerNorm, so that weights can be copied",
-)
+)  # fmt: skip

@@ -254,9 +254,8 @@ SPLIT = Exercise(
         ],
     },
     mistakes={
-        "a split that begins at row a ends at a + size, not at size": partial(
-            parts_of, end=lambda begin, size: size
-        )
+        "a split that begins at row a ends at a + size, not at size":
+            partial(parts_of, end=lambda begin, size: size),
     },
-)
+)  # fmt: skip
 check_split = SPLIT.check

@@ -78,6 +78,12 @@ def holes(fill: Function, read: bool = False) -> Function:
     return answer
 
 
+def centered(boxes: Tensor) -> Tensor:
+    """Return boxes whose left and top were taken for the center, moved inside at 0."""
+    corners = (boxes[:, :2] - boxes[:, 2:] // 2).clamp(min=0)
+    return torch.cat([corners, boxes[:, 2:]], 1)
+
+
 def pushed_inside(b: Tensor, H: int, W: int) -> Tensor:
     """Return boxes moved to the left and up until they lie inside."""
     room = b.new_tensor([W, H]) - b[:, 2:]
@@ -100,7 +106,7 @@ CUTS: dict[str, Function] = {  # wrong images
     "rows and columns are swapped: left and width belong to W":
         lambda x, b, p: cut(x, b[:, [1, 0, 3, 2]], p),
     "width and height are used as right and bottom, but the box ends at left + width":
-        lambda x, b, p: cut(x, b, p, inside=lambda at, begin, length: (at >= begin) & (at < length)),
+        lambda x, b, p: cut(x, b, p, inside=lambda at, start, size: (at >= start) & (at < size)),
     "the box is a pixel too large: it ends before left + width":
         lambda x, b, p: cut(x, b + b.new_tensor([0, 0, 1, 1]), p),
     "the box is a pixel too small: it begins at left and top":
@@ -116,7 +122,7 @@ CUTS: dict[str, Function] = {  # wrong images
     "only the columns are checked, but the rows count too":
         lambda x, b, p: cut(x, b, p, both=lambda rows, columns: columns | (rows & False)),
     "left and top are used as the center of the box, not as its corner":
-        lambda x, b, p: cut(x, torch.cat([(b[:, :2] - b[:, 2:] // 2).clamp(min=0), b[:, 2:]], 1), p),
+        lambda x, b, p: cut(x, centered(b), p),
     "the box is moved until it fits, but it should stay where it is and end at the edge":
         lambda x, b, p: cut(x, pushed_inside(b, *x.shape[2:]), p),
     "the box shows the upper left corner of the partner, but should show the same place":
@@ -140,7 +146,10 @@ CUTS: dict[str, Function] = {  # wrong images
         holes(lambda hole, other, place: other[place].clone(), read=True),
     "blends the whole images, but cutmix cuts a box":
         lambda x, b, p: blend(x, 1 - box_mask(x, b).to(x.dtype).mean((1, 2, 3), keepdim=True), p),
-} | {message: lambda x, b, p, wrong=wrong: cut(x, b, wrong(p)) for message, wrong in PARTNERS.items()}  # fmt: skip
+} | {
+    message: lambda x, b, p, wrong=wrong: cut(x, b, wrong(p))
+    for message, wrong in PARTNERS.items()
+}  # fmt: skip
 # the area beyond the edge counted in some way: f(left, top, width, height, H, W) -> pixels
 AREAS = {
     "the labels follow width x height, but only what lies inside the image counts":
@@ -233,22 +242,36 @@ CUTMIX = replace(
         unknown=mixed(as_boxes),
         hints={
             "must match the size of tensor":
-                LINED_UP + "with left as (B, 1, 1, 1), rows as (H, 1) and columns as (W) a mask gets "
-                "(B, 1, H, W); a share of the area needs (B, 1) beside labels"
+                LINED_UP + "with left as (B, 1, 1, 1), rows as (H, 1) and columns as (W) a mask "
+                "gets (B, 1, H, W); a share of the area needs (B, 1) beside labels"
         },
     ),
     contract=replace(MIX.contract, large=10),  # pixels may be any numbers
     ideas={
         "boxes that lie inside, in batches of all sizes":
-            [batch_of(size, inner_boxes) for size in [*MIX_SIZES[:2], (2, 1, 4, 3, 2), MIX_SIZES[4], MIX_SIZES[5]]],
+            [
+                batch_of(size, inner_boxes)
+                for size in [*MIX_SIZES[:2], (2, 1, 4, 3, 2), MIX_SIZES[4], MIX_SIZES[5]]
+            ],
         "boxes over the edge, empty ones and whole ones: labels by what is covered": [
-            batch_of((6, C, H, W, K), edge_boxes, next_one, f"for boxes over the edge of {H} x {W} pixels")
+            batch_of(
+                (6, C, H, W, K),
+                edge_boxes,
+                next_one,
+                f"for boxes over the edge of {H} x {W} pixels",
+            )
             for C, H, W, K in ((3, 5, 7, 10), (1, 8, 6, 5))
         ],
         "keeps float64, and leaves its inputs unchanged": [expect_contract],
     },
-    mistakes={f"images {{when}}: {message}": partial(cutmix, images=wrong) for message, wrong in CUTS.items()}
+    mistakes={
+        f"images {{when}}: {message}": partial(cutmix, images=wrong)
+        for message, wrong in CUTS.items()
+    }
     | wrong_labels(cutmix)
-    | {f"boxes over the edge: {message}": partial(cutmix, area=area_by(pixels)) for message, pixels in AREAS.items()},
+    | {
+        f"boxes over the edge: {message}": partial(cutmix, area=area_by(pixels))
+        for message, pixels in AREAS.items()
+    },
 )  # fmt: skip
 check_cutmix = CUTMIX.check

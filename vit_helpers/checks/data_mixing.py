@@ -63,7 +63,7 @@ def shares_along(axis: int) -> Function:
 
 
 def blended_in_order(x: Tensor, s: Tensor, p: Tensor) -> Tensor:
-    """Blend one image after the other, in place: later ones with images that are blended already."""
+    """Blend one image after the other, in place: later ones with images blended already."""
     x = x.clone()
     for i, j in enumerate(p.tolist()):
         x[i] = s[i] * x[i] + (1 - s[i]) * x[j]
@@ -71,15 +71,13 @@ def blended_in_order(x: Tensor, s: Tensor, p: Tensor) -> Tensor:
 
 
 PARTNERS: dict[str, Function] = {  # wrong partners
-    "the partner is the next image instead of images[partner]": lambda p: torch.arange(len(p)).roll(
-        -1
-    ),
-    "the partner is the batch in reverse order instead of images[partner]": lambda p: torch.arange(
-        len(p)
-    ).flip(0),
+    "the partner is the next image instead of images[partner]":
+        lambda p: torch.arange(len(p)).roll(-1),
+    "the partner is the batch in reverse order instead of images[partner]":
+        lambda p: torch.arange(len(p)).flip(0),
     "every image gets the same partner instead of images[partner]": lambda p: p[:1].expand_as(p),
     "partner is inverted: image i gets images[partner[i]]": torch.argsort,
-}
+}  # fmt: skip
 BLENDS: dict[str, Function] = {  # wrong images; share: (B, 1, 1, 1)
     "the images come back unmixed": lambda x, s, p: x,
     "the partners come back unmixed": lambda x, s, p: x[p],
@@ -100,7 +98,10 @@ BLENDS: dict[str, Function] = {  # wrong images; share: (B, 1, 1, 1)
     "blends images that were already blended: read from the original images": blended_in_order,
     "the result is rounded to whole numbers": lambda x, s, p: blend(x, s, p).round(),
     "the partner's share is used: share, not share[partner]": lambda x, s, p: blend(x, s[p], p),
-} | {message: lambda x, s, p, wrong=wrong: blend(x, s, wrong(p)) for message, wrong in PARTNERS.items()}  # fmt: skip
+} | {
+    message: lambda x, s, p, wrong=wrong: blend(x, s, wrong(p))
+    for message, wrong in PARTNERS.items()
+}  # fmt: skip
 SAME_CLASS = "where both labels are the same class, their shares must be added"
 LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B, 1)
     "only the image's own label counts, but the partner's has its share too": lambda y, s, p: y,
@@ -153,7 +154,10 @@ def wrong_labels(right: Function) -> dict[str, Function]:
 
     right: an answer that takes other `labels`
     """
-    return {f"labels {{when}}: {message}": partial(right, labels=wrong) for message, wrong in LABELS.items()} | {
+    return {
+        f"labels {{when}}: {message}": partial(right, labels=wrong)
+        for message, wrong in LABELS.items()
+    } | {
         "labels should be rows of K shares; F.one_hot makes such rows":
             partial(right, labels=lambda y, s, p: y.argmax(1)),
         "a row has K shares: F.one_hot(labels, num_classes)":
@@ -190,14 +194,13 @@ def as_row(got: Tensor, right: Tensor, *args: Any) -> str:
 def mixed(seen: Function) -> dict[str, Function]:
     """Write the message about wrong images and labels that no known mistake gives.
 
-    seen: of images, what they look like
+    seen: (got, right, images, ...) -> what the images look like
     """
-    return {
-        "images": lambda got, right, x, *more: (
-            f"images {{when}}: {partly(got, right, x) or seen(got, right, x, *more)}"
-        ),
-        "labels": as_row,
-    }
+
+    def about_images(got: Tensor, right: Tensor, x: Tensor, *more: Any) -> str:
+        return f"images {{when}}: {partly(got, right, x) or seen(got, right, x, *more)}"
+
+    return {"images": about_images, "labels": as_row}
 
 
 def batch_of(

@@ -128,7 +128,10 @@ NORMALIZE = Exercise(
     contract=Contract(differentiable=False),
     ideas={
         "correct for color, gray and other numbers of channels":
-            [images_of(4, 3, 5, 7), images_of(2, 1, 8, 6), images_of(1, 2, 1, 9), images_of(4, 3, 7, 5)],
+            [
+                images_of(4, 3, 5, 7), images_of(2, 1, 8, 6), images_of(1, 2, 1, 9),
+                images_of(4, 3, 7, 5),
+            ],
         "correct where B, C, H and W are equal": [images_of(3, 3, 3, 3), images_of(2, 2, 2, 2)],
         "keeps the dtype, and leaves its input unchanged": [expect_contract],
     },
@@ -210,7 +213,7 @@ TRAIN, TEST, BOTH, *_ = SOURCES.values()
 
 
 def prepared(mean: Function = TRAIN, std: Function = TRAIN, spread: Function = std_of) -> Function:
-    """Make an answer: both splits normalized by the mean of some images and the standard deviation of some."""
+    """Make an answer: both splits normalized by the mean and the deviation of some images."""
     return lambda a, b: tuple((x - mean_of(mean(a, b))) / spread(std(a, b)) for x in (a, b))
 
 
@@ -268,7 +271,10 @@ FIX = Exercise(
     reference=prepared(),
     outcome=Outcome(
         also=[  # a deviation by n - 1, n or 2n - 1, and a small number beside it or its square
-            prepared(std=lambda a, b, twice=twice: torch.cat([a] * twice), spread=partial(spread, eps=eps, less=less))
+            prepared(
+                std=lambda a, b, twice=twice: torch.cat([a] * twice),
+                spread=partial(spread, eps=eps, less=less),
+            )
             for twice, less in ((1, 1), (1, 0), (2, 1))
             for eps in EPS
             for spread in (

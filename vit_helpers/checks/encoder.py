@@ -113,7 +113,8 @@ NORMS = variants(normed, {
     "returns x unchanged": {"divide": lambda x, c, v, eps: x, "affine": unused},
 }) | {
     "parentheses are missing around x - mean":
-        lambda x, w, b, eps=1e-6: x - x.mean(-1, True) / (x.var(-1, keepdim=True, correction=0) + eps).sqrt() * w + b,
+        lambda x, w, b, eps=1e-6:
+            x - x.mean(-1, True) / (x.var(-1, keepdim=True, correction=0) + eps).sqrt() * w + b,
 }  # fmt: skip
 
 
@@ -134,7 +135,10 @@ LAYER_NORM = Exercise(
     wording=Wording(
         says="{when}: {message}",
         unknown="the shape is right, but the numbers are not: (x - mean) / sqrt(variance + eps)",
-        hints={"must match the size": "Do the lengths not match? keepdim=True in mean and var keeps the axis, (..., 1)"},
+        hints={
+            "must match the size":
+                "Do the lengths not match? keepdim=True in mean and var keeps the axis, (..., 1)"
+        },
     ),
     contract=Contract(case=tokens(2, 5, 6)),
     ideas={
@@ -143,11 +147,13 @@ LAYER_NORM = Exercise(
         "a batch, with any axes in front":
             [tokens(*shape) for shape in ((2, 5, 4), (4, 4, 4), (3, 2, 5, 6), (5, 2, 4))],
         "eps is inside the square root, 1e-6 unless another is given, and there is no NaN": [
-            *(tokens(3, 5, 8, size=size, when=f"for tokens times {size:g}") for size in (0.0, 1e-3)),
+            tokens(3, 5, 8, size=0.0, when="for tokens times 0"),
+            tokens(3, 5, 8, size=1e-3, when="for tokens times 0.001"),
             tokens(2, 5, 8, eps=(0.5,), when="for eps = 0.5"),
             tokens(2, 5, 8, size=1e-3, eps=(1e-3,), when="for small tokens and eps = 0.001"),
         ],
-        # with D = 1 the result is the bias; small numbers, because 1 / sqrt(eps) makes the rounding 1000 times as large
+        # with D = 1 the result is the bias; small numbers, because 1 / sqrt(eps) makes the
+        # rounding 1000 times as large
         "one token, D = 1, no batch axis, float64":
             [tokens(1, 1, 6), tokens(3, 1, size=0.01), tokens(7), tokens(1, 17, 64)],
         "gradients flow to x, weight and bias": [expect_contract],

@@ -62,7 +62,9 @@ MAP = Exercise(
         "the map of the class token, in rows and columns of patches":
             [to_map(g, None) for g in [(3, 4), (2, 2), (5, 2)]],
         "the map of any patch": [
-            *(to_map((3, 4), query) for query in (None, (2, 1), (0, 0))), to_map((5, 2), (3, 1)), to_map((1, 6), (0, 4), 1)
+            *(to_map((3, 4), query) for query in (None, (2, 1), (0, 0))),
+            to_map((5, 2), (3, 1)),
+            to_map((1, 6), (0, 4), 1),
         ],
         "the weights themselves, the input left unchanged":
             [to_map((3, 4), query, 2, even=1) for query in ((1, 2), None)],
@@ -162,7 +164,10 @@ DISTANCE = Exercise(
             looking(shift, "where every patch attends to the next in its row,", (1, 4), 16),
         ],
         "a head with uniform weights has the distance of the formula":
-            [looking(even, "for uniform attention", *sizes) for sizes in [((1, 7), 4), ((6, 1), 8), ((4, 4), 2)]],
+            [
+                looking(even, "for uniform attention", *sizes)
+                for sizes in [((1, 7), 4), ((6, 1), 8), ((4, 4), 2)]
+            ],
         "weighted by attention, without the class token":
             [looking(other, "for other weights", *sizes) for sizes in [((3, 4), 4), ((5, 2), 7)]],
     },
@@ -268,7 +273,12 @@ ROLLOUT = Exercise(
         "every row sums to 1, through any number of blocks":
             [Case(partial(lambda L: (list(some_weights(L, 2, 7, 7)),), L)) for L in (2, 6)],
         "later blocks are to the left of earlier ones":
-            [Case(one_after_another, "where token 1 attends to 2 in the first block, and 0 to 1 in the last")],
+            [
+                Case(
+                    one_after_another,
+                    "where token 1 attends to 2 in the first block, and 0 to 1 in the last",
+                )
+            ],
     },
     mistakes={
         "multiplies in the wrong order: a later block comes on the left, block @ flow":

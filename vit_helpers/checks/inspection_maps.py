@@ -1,4 +1,7 @@
-"""The exercises of notebook 08 about whole maps: how much is inside a box, and how maps are scaled to be drawn."""
+"""The exercises of notebook 08 about whole maps.
+
+They ask how much is inside a box, and how maps are scaled to be drawn.
+"""
 
 from functools import partial
 from typing import Any
@@ -72,7 +75,9 @@ def plain(answer: Function, *args: Any) -> dict[str, Any]:
 
 FRACTION_INSIDE = Exercise(
     name="fraction_inside",
-    reference=lambda picture, place, P: fraction_inside(picture[None], torch.tensor([place]), P)[0].item(),
+    reference=lambda picture, place, P: (
+        fraction_inside(picture[None], torch.tensor([place]), P)[0].item()
+    ),
     outcome=Outcome(observe=plain),
     wording=Wording(
         when=lambda picture, place, P: f"for the box {place} and patches of {P} pixels",
@@ -89,7 +94,9 @@ FRACTION_INSIDE = Exercise(
             }.items()
         ],
         "a uniform map has the box's share of the image": [
-            a_map(torch.ones(3, 4), place, f"that is uniform, of 16 x 12 pixels, and the box {place}")
+            a_map(
+                torch.ones(3, 4), place, f"that is uniform, of 16 x 12 pixels, and the box {place}"
+            )
             for place in [(4, 0, 8, 4), (0, 4, 4, 8)]
         ],
         "patches that are cut by the edge count by their part inside": [
@@ -105,13 +112,22 @@ FRACTION_INSIDE = Exercise(
             within(lambda x, y, w, h, P: (y, h, x, w)),
         "counts patches that are only partly inside as a whole: "
         "apply the box to pixels, not to patches":
-            within(lambda x, y, w, h, P: (y // P, -(-(y + h) // P), x // P, -(-(x + w) // P)), of=lambda m, P: m),
+            within(
+                lambda x, y, w, h, P: (y // P, -(-(y + h) // P), x // P, -(-(x + w) // P)),
+                of=lambda m, P: m,
+            ),
         "leaves out the patches that are only partly inside":
-            within(lambda x, y, w, h, P: (-(-y // P), (y + h) // P, -(-x // P), (x + w) // P), of=lambda m, P: m),
+            within(
+                lambda x, y, w, h, P: (-(-y // P), (y + h) // P, -(-x // P), (x + w) // P),
+                of=lambda m, P: m,
+            ),
         "repeats the whole map instead of each patch: use `repeat_interleave`":
             within(edges, of=lambda m, P: m.repeat(P, P)),
         "counts whole patches, starting where the box begins: apply the box to pixels":
-            within(lambda x, y, w, h, P: (y // P, y // P + h // P, x // P, x // P + w // P), of=lambda m, P: m),
+            within(
+                lambda x, y, w, h, P: (y // P, y // P + h // P, x // P, x // P + w // P),
+                of=lambda m, P: m,
+            ),
         "this is the sum inside the box, not its fraction of the whole map":
             lambda m, place, P: inside(m, place, P).sum().item(),
         "this is a sum of pixels divided by a sum of patches, "
@@ -157,9 +173,17 @@ SCALED = Exercise(
     ),
     ideas={
         "the largest weight of all heads becomes 1, 0 stays 0":
-            [Case(lambda: (largest(0.7, 0.5),), "for two heads whose largest weights are 0.7 and 0.5")],
+            [
+                Case(
+                    lambda: (largest(0.7, 0.5),),
+                    "for two heads whose largest weights are 0.7 and 0.5",
+                )
+            ],
         "a uniform head stays uniform, and faint next to a sharp one": [
-            Case(lambda: (torch.stack([spots({}) + 0.1, spots({(1, 1): 0.8})]) + 0.01,), "for a uniform and a sharp head")
+            Case(
+                lambda: (torch.stack([spots({}) + 0.1, spots({(1, 1): 0.8})]) + 0.01,),
+                "for a uniform and a sharp head",
+            )
         ],
         "every head by the same factor":
             [Case(lambda: (0.1 + 0.2 * some_weights(4, 2, 3),), "for four heads")],

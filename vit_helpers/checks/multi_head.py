@@ -193,11 +193,11 @@ MULTI_HEAD = ModuleExercise(
         "queries, keys and values have no bias": modules.squares(4, 1),
         "the output projection has no bias": modules.squares(4, 3),
         "only one of four D x D layers is registered; "
-        "layers in a plain list are not, so use nn.ModuleList": modules.squares(1, 1),
+        "layers in a plain list are not, so use nn.ModuleList":
+            modules.squares(1, 1),
         "that is one D x D layer too many": modules.squares(5, 5),
-        "that is one LayerNorm too many: it belongs to the block of notebook 04": modules.squares(
-            4, 6
-        ),
+        "that is one LayerNorm too many: it belongs to the block of notebook 04":
+            modules.squares(4, 6),
     },
     cases=[
         ((12, 3), (2, 5, 12)),
@@ -213,4 +213,4 @@ MULTI_HEAD = ModuleExercise(
         "shapes and parameters are right, but the numbers are not: "
         "softmax(q k^T / sqrt(d)) v, then the projection"
     ),
-)
+)  # fmt: skip

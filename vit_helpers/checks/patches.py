@@ -47,10 +47,22 @@ NUM_PATCHES = Exercise(
     ideas={
         "right for square, wide and tall images": [
             fixed(*sizes)
-            for sizes in [(224, 224, 16), (32, 48, 8), (48, 32, 8), (8, 8, 2), (10, 15, 5), (14, 28, 14), (6, 9, 1)]
+            for sizes in [
+                (224, 224, 16),
+                (32, 48, 8),
+                (48, 32, 8),
+                (8, 8, 2),
+                (10, 15, 5),
+                (14, 28, 14),
+                (6, 9, 1),
+            ]
         ],
         "raises ValueError where pixels are left over":
-            [Raises([(30, 32, 4), (32, 30, 4), (30, 30, 4), (5, 5, 10), (8, 18, 12)], side_left_over)],
+            [
+                Raises(
+                    [(30, 32, 4), (32, 30, 4), (30, 30, 4), (5, 5, 10), (8, 18, 12)], side_left_over
+                )
+            ],
     },
     mistakes={
         "that adds rows and columns, but each row contains every column, so multiply":
@@ -72,9 +84,11 @@ check_num_patches = NUM_PATCHES.check
 
 # Cutting
 
-# (B, C, H, W), P: square, wide, tall and gray, odd numbers, a patch of one pixel, a patch that is the image, equal areas
+# (B, C, H, W), P: square, wide, tall and gray, odd numbers, a patch of one pixel, a patch that is
+# the image, equal areas
 SIZES: list[tuple[tuple[int, int, int, int], int]] = [
-    ((2, 3, 8, 8), 2), ((2, 3, 8, 12), 4), ((1, 1, 6, 4), 2), ((3, 2, 9, 15), 3), ((2, 4, 5, 7), 1), ((2, 3, 4, 4), 4),
+    ((2, 3, 8, 8), 2), ((2, 3, 8, 12), 4), ((1, 1, 6, 4), 2), ((3, 2, 9, 15), 3),
+    ((2, 4, 5, 7), 1), ((2, 3, 4, 4), 4),
     ((2, 3, 12, 8), 4), ((2, 2, 2, 6), 2),
 ]  # fmt: skip
 FORMS = [SIZES[1], *SIZES]  # for shapes: first one whose axes have lengths of their own
@@ -139,7 +153,9 @@ PLACES = {  # the numbers in wrong places
         cut(0, 2, 4, 1, 5, 3),
     "a patch contains pixels that are far apart: "
     "in the first reshape H becomes (rows, P), not (P, rows)":
-        lambda images, P: rows_of(images.unflatten(3, (P, -1)).unflatten(2, (P, -1)).permute(0, 3, 5, 1, 2, 4), images, P),
+        lambda images, P: rows_of(
+            images.unflatten(3, (P, -1)).unflatten(2, (P, -1)).permute(0, 3, 5, 1, 2, 4), images, P
+        ),
     "a reshape swapped the axes (length, N), but it moves no numbers; use transpose(1, 2)":
         lambda x, P: rows_of(patchify(x, P).mT, x, P),
     "the last axes after the permute are not (C, P, P): the grid's axes (rows, "
@@ -213,7 +229,11 @@ PATCHIFY = Exercise(
         "keeps the dtype, leaves its input unchanged, and lets gradients through":
             [expect_contract],
         "raises an error on a 30 x 32 image, as it should": [
-            Raises([(torch.rand(1, 3, H, W), 4) for H, W in ((30, 32), (32, 30), (30, 30))], pixels_dropped, Exception)
+            Raises(
+                [(torch.rand(1, 3, H, W), 4) for H, W in ((30, 32), (32, 30), (30, 30))],
+                pixels_dropped,
+                Exception,
+            )
         ],
     },
     mistakes=PLACES | {SQUARE_ONLY: turned_grid} | SHAPES,
@@ -285,14 +305,18 @@ UNPATCHIFY = Exercise(
         "but the grid's axis must come before the patch's":
             fill("brckpq", 0, 3, 4, 1, 5, 2),
         "right for square images only: the grid has H/P rows and W/P columns": lambda p, P, s: (
-            p.reshape(len(p), s[1] // P, s[0] // P, -1, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), -1, *s)
+            p.reshape(len(p), s[1] // P, s[0] // P, -1, P, P)
+            .permute(0, 3, 1, 4, 2, 5)
+            .reshape(len(p), -1, *s)
         ),
         "rows and columns of the grid and of the patch do not alternate: "
         "the order is (C, rows, P, cols, P)":
             fill("brckpq", 0, 3, 1, 2, 4, 5),
         "a reshape swapped the axes of patches and of their numbers, "
         "but it moves no numbers; use transpose(1, 2)":
-            lambda p, P, s: unpatchify(p.reshape(len(p), p.shape[2], -1).transpose(1, 2).contiguous(), P, s),
+            lambda p, P, s: unpatchify(
+                p.reshape(len(p), p.shape[2], -1).transpose(1, 2).contiguous(), P, s
+            ),
         "the channels come second, not last": lambda p, P, s: unpatchify(p, P, s).movedim(1, -1),
         "the batch axis is missing": lambda p, P, s: unpatchify(p, P, s)[0],
         "only one image of the batch is returned": lambda p, P, s: unpatchify(p[:1], P, s),

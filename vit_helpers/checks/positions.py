@@ -52,13 +52,10 @@ def columns(change: Callable[[Tensor], Tensor]) -> Function:
     return lambda grid, dim: change(sincos_positions(grid, dim).unflatten(1, (2, 2, -1))).flatten(1)
 
 
+BOTH_WAVES = "Each axis has the sines and then the cosines of its angles"
 FIRST_PLACE = {  # the numbers that a wrong answer holds for place (0, 0)
-    (
-        0.0,
-    ): "contains only sines: position (0, 0) is all zeros. Each axis has the sines and then the cosines of its angles",
-    (
-        1.0,
-    ): "contains only cosines: position (0, 0) is all ones. Each axis has the sines and then the cosines of its angles",
+    (0.0,): f"contains only sines: position (0, 0) is all zeros. {BOTH_WAVES}",
+    (1.0,): f"contains only cosines: position (0, 0) is all ones. {BOTH_WAVES}",
 }
 
 
@@ -106,11 +103,16 @@ SINCOS = Exercise(
     name="sincos",
     reference=sincos_positions,
     outcome=Outcome(observe=observe_sincos),
-    wording=Wording(when="for grid {} and width {}".format, says="{message}", unknown=odd_positions),
+    wording=Wording(
+        when="for grid {} and width {}".format, says="{message}", unknown=odd_positions
+    ),
     ideas={
         "gives (N, D) fixed floats": [forms],
         "contains sines and cosines of the row, then of the column":
-            [fixed(*sizes) for sizes in (((3, 5), 8), ((4, 2), 16), ((1, 6), 12), ((7, 7), 64), ((2, 4), 16))],
+            [
+                fixed(*sizes)
+                for sizes in (((3, 5), 8), ((4, 2), 16), ((1, 6), 12), ((7, 7), 64), ((2, 4), 16))
+            ],
         "raises ValueError for a width that is not a multiple of 4": [
             Raises(
                 [((2, 3), dim) for dim in (6, 10, 5, 7, 9)],
@@ -142,7 +144,9 @@ SINCOS = Exercise(
         "row and column are swapped: the first half of the width describes the row":
             columns(lambda x: x.flip(1)),
         "the positions go from top to bottom first, but patches go from left to right, then down":
-            lambda grid, dim: sincos_positions(grid, dim).unflatten(0, grid).transpose(0, 1).flatten(0, 1),
+            lambda grid, dim: (
+                sincos_positions(grid, dim).unflatten(0, grid).transpose(0, 1).flatten(0, 1)
+            ),
         "that is the one-dimensional form: "
         "the number of a patch alone gives neither row nor column":
             lambda grid, dim: sincos_1d(math.prod(grid), dim),
@@ -309,7 +313,9 @@ RESIZE_POSITIONS = Exercise(
     wording=Wording(
         says="{message}",
         when=from_to,
-        unknown=lambda got, right, *args: f"gives different numbers than bicubic interpolation of the grid, {from_to(*args)}",
+        unknown=lambda got, right, *args: (
+            f"gives different numbers than bicubic interpolation of the grid, {from_to(*args)}"
+        ),
     ),
     ideas={
         "gives (1, T', D), with and without a class token": [forms],
@@ -333,10 +339,14 @@ RESIZE_POSITIONS = Exercise(
         "the class token's position is missing":
             lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new),
         "a class token has been added":
-            lambda pos, grid, new: F.pad(resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)),
+            lambda pos, grid, new: F.pad(
+                resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)
+            ),
         "keep the leading axis of length 1": lambda pos, grid, new: resized(pos, grid, new)[0],
         "turn the image back into a sequence of tokens":
-            lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new).mT.unflatten(2, new),
+            lambda pos, grid, new: (
+                resized(pos[:, -math.prod(grid) :], grid, new).mT.unflatten(2, new)
+            ),
     }
     | RESIZED,
 )  # fmt: skip

@@ -52,25 +52,23 @@ KERNEL = Exercise(
     ),
     ideas={
         "outputs first, and each filter in one row": kernels((2, 2, 1, 5)),
-        "each filter channel by channel, as patches are flattened": kernels(
-            (2, 2, 3, 5), (2, 2, 5, 1)
-        ),
+        "each filter channel by channel, as patches are flattened":
+            kernels((2, 2, 3, 5), (2, 2, 5, 1)),
         "rows before columns": kernels((4, 4, 3, 7), (1, 1, 3, 4)),
     },
     mistakes={
         "reshapes without moving axes, "
-        "but reshape keeps the numbers in their old order: permute first": lambda k: k.reshape(
-            k.shape[3], -1
-        ),
+        "but reshape keeps the numbers in their old order: permute first":
+            lambda k: k.reshape(k.shape[3], -1),
         "flattens each filter pixel by pixel, "
-        "but our patches are flattened channel by channel: (C, P, P)": lambda k: k.flatten(0, 2).T,
-        "swaps rows and columns: the first axis of the kernel is the row": lambda k: k.permute(
-            3, 2, 1, 0
-        ).flatten(1),
+        "but our patches are flattened channel by channel: (C, P, P)":
+            lambda k: k.flatten(0, 2).T,
+        "swaps rows and columns: the first axis of the kernel is the row":
+            lambda k: k.permute(3, 2, 1, 0).flatten(1),
         "flatten each filter to a row, (D, C*P*P)": lambda k: k.permute(3, 2, 0, 1),
         "the outputs come first": lambda k: k.permute(3, 2, 0, 1).flatten(1).T,
     },
-)
+)  # fmt: skip
 check_kernel = check_kernel_of = KERNEL.check
 
 
@@ -120,7 +118,9 @@ SEE = Exercise(
     reference=see,
     outcome=Outcome(observe=result),
     wording=Wording(
-        when=lambda image, side, mean, std: f"for an image {tuple(image.shape)} and a side of {side}",
+        when=lambda image, side, mean, std: (
+            f"for an image {tuple(image.shape)} and a side of {side}"
+        ),
         says="{when}: {message}",
         unknown="the numbers are not those of the center crop, minus mean, divided by std",
         hints={"must match the size": "mean and std are (C,): give them the shape (C, 1, 1)"},

@@ -57,7 +57,10 @@ LORA = Exercise(
         "with B = 0, the output of the frozen layer": [maps((5, 6), 4, 2, 1.0, zero=True)],
         "the low-rank term, scaled and added": [
             maps(*sizes) for sizes in
-            [((5, 6), 4, 2, 0.5), ((2, 3, 8), 24, 1, 2.0), ((4, 4), 4, 4, 3.0), ((1, 5, 6), 4, 2, 0.5), ((7,), 3, 2, -1.5)]
+            [
+                ((5, 6), 4, 2, 0.5), ((2, 3, 8), 24, 1, 2.0), ((4, 4), 4, 4, 3.0),
+                ((1, 5, 6), 4, 2, 0.5), ((7,), 3, 2, -1.5),
+            ]
         ],
         "gradients for A and B": [expect_contract],
     },

@@ -262,7 +262,12 @@ PATCH_EMBED = ModuleExercise(
             "before and after": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P, D, D],
         }.items()
     },
-    cases=[((2, 3, 8), (2, 3, 4, 6)), ((4, 1, 5), (1, 1, 8, 12)), ((3, 2, 7), (3, 2, 9, 3)), ((2, 3, 8), (2, 3, 6, 4))],
+    cases=[
+        ((2, 3, 8), (2, 3, 4, 6)),
+        ((4, 1, 5), (1, 1, 8, 12)),
+        ((3, 2, 7), (3, 2, 9, 3)),
+        ((2, 3, 8), (2, 3, 6, 4)),
+    ],
     count="(B, N, D)",
     unknown="gives different numbers from PatchEmbed with the same weights",
     unread="stores its weight in a form that fits no published weights: use nn.Linear or nn.Conv2d",

@@ -124,6 +124,12 @@ def odd_pairs(
     return next((message for message, so in found.items() if so and compared == PAIRS), None)
 
 
+def all_forms(exercise: Exercise, answer: Function) -> None:
+    """Raise Mistake unless an answer gives a number for each part, whatever it is."""
+    for sizes in BLOCKS:
+        exercise.try_form(answer, (*sizes, (*EACH, *PAIRS)))
+
+
 BLOCK = Exercise(
     name="block_multiply_adds",
     reference=right_parts,
@@ -136,7 +142,7 @@ BLOCK = Exercise(
     ),
     ideas={
         "a dictionary with a number for each of the five parts":
-            [lambda exercise, answer: [exercise.try_form(answer, (*sizes, (*EACH, *PAIRS))) for sizes in BLOCKS]],
+            [all_forms],
         "qkv, output and MLP: each token through matrices":
             cases(*((*sizes, EACH) for sizes in BLOCKS)),
         "scores and mixing: every token with every token":

@@ -245,7 +245,10 @@ ACCUMULATE = Exercise(
     wording=Wording(
         when=for_batch,
         says=accumulate_says,
-        unknown={"gradient": other_gradient, "loss": "each part's mean loss should count as often as it has images"},
+        unknown={
+            "gradient": other_gradient,
+            "loss": "each part's mean loss should count as often as it has images",
+        },
     ),
     ideas={
         "equal parts: the gradient of the mean over all images":
@@ -338,7 +341,9 @@ COMBINE = Exercise(
             "gives the gradient of the first process alone": lambda gs, ns: gs[0],
             "gives the gradient of the last process alone": lambda gs, ns: gs[-1],
             "gives numbers that are not finite: never divide by one process's own count":
-                lambda gs, ns: weighed([g / n for g, n in zip(gs, ns, strict=True)], [n * n / sum(ns) for n in ns]),
+                lambda gs, ns: weighed(
+                    [g / n for g, n in zip(gs, ns, strict=True)], [n * n / sum(ns) for n in ns]
+                ),
         }.items()
     },
 )  # fmt: skip

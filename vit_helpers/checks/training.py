@@ -64,30 +64,25 @@ RISES = {  # wrong warm-ups: at step s of T in all, of which w to warm up
     LOST: lambda s, T, w: s / w,
     LOST + ", without - 1": lambda s, T, w: s / (w - 1),
     LOST + ", not total": lambda s, T, w: s / T,
-    "the rise ends a step late: (step + 1) / warmup reaches 1 in the last step of the warm-up": lambda s, T, w: (
-        (s + 1) / (w + 1)
-    ),
+    "the rise ends a step late: (step + 1) / warmup reaches 1 in the last step of the warm-up":
+        lambda s, T, w: (s + 1) / (w + 1),
     "the rise is divided by total, but it takes warmup steps": lambda s, T, w: (s + 1) / T,
     "the rise is not divided by warmup, but a factor is at most 1": lambda s, T, w: s + 1,
     "there is no rise: the factor is 1 from the first step on": lambda s, T, w: 1.0,
     "there is no rise: the cosine begins at step 0": lambda s, T, w: wave(s / T),
-    "there is no rise: the cosine formula is used in the warm-up too": lambda s, T, w: wave(
-        (s - w) / (T - w)
-    ),
-    "the factor is 0 during the warm-up: is // used instead of /?": lambda s, T, w: float(
-        (s + 1) // w
-    ),
+    "there is no rise: the cosine formula is used in the warm-up too":
+        lambda s, T, w: wave((s - w) / (T - w)),
+    "the factor is 0 during the warm-up: is // used instead of /?":
+        lambda s, T, w: float((s + 1) // w),
     "the factor is 0 during all of the warm-up: is // used instead of /?": lambda s, T, w: 0.0,
-    "the cosine is already applied during the warm-up; use only the rise there": lambda s, T, w: (
-        (s + 1) / w * wave(s / T)
-    ),
+    "the cosine is already applied during the warm-up; use only the rise there":
+        lambda s, T, w: (s + 1) / w * wave(s / T),
     "the rise is a curve, but should be a straight line": lambda s, T, w: wave(1 - (s + 1) / w),
     "the rise is not straight: is something squared?": lambda s, T, w: ((s + 1) / w) ** 2,
     "the factor falls during the warm-up, but should rise": lambda s, T, w: 1 - s / w,
-    "the factor falls to 0 during the warm-up, but should rise to 1": lambda s, T, w: (
-        1 - (s + 1) / w
-    ),
-}
+    "the factor falls to 0 during the warm-up, but should rise to 1":
+        lambda s, T, w: 1 - (s + 1) / w,
+}  # fmt: skip
 FALLS = {  # wrong steps after the warm-up
     "the cosine is counted from step 0; " + AFTER: lambda s, T, w: wave(s / T),
     "the cosine is counted from step 0, past its end; " + AFTER: lambda s, T, w: wave(s / (T - w)),
@@ -108,16 +103,13 @@ FALLS = {  # wrong steps after the warm-up
 WAVES = {  # the same, where t goes from 0 to 1 after the warm-up
     "the fall is a whole cosine, which rises again: use pi, not 2 * pi": lambda t: wave(2 * t),
     "the fall ends at 0.5: use pi, not pi / 2": lambda t: wave(t / 2),
-    "that is a quarter of a cosine; half a cosine is 0.5 * (1 + cos(pi * ...))": lambda t: math.cos(
-        math.pi / 2 * t
-    ),
+    "that is a quarter of a cosine; half a cosine is 0.5 * (1 + cos(pi * ...))":
+        lambda t: math.cos(math.pi / 2 * t),
     "the bare cosine falls to -1; 0.5 * (1 + cos) goes from 1 to 0": lambda t: 2 * wave(t) - 1,
-    "the bare cosine is cut off at 0; 0.5 * (1 + cos) reaches 0 at the end": lambda t: max(
-        0.0, 2 * wave(t) - 1
-    ),
-    "the bare cosine without its sign rises again; 0.5 * (1 + cos) falls": lambda t: abs(
-        2 * wave(t) - 1
-    ),
+    "the bare cosine is cut off at 0; 0.5 * (1 + cos) reaches 0 at the end":
+        lambda t: max(0.0, 2 * wave(t) - 1),
+    "the bare cosine without its sign rises again; 0.5 * (1 + cos) falls":
+        lambda t: abs(2 * wave(t) - 1),
     "1 + cos goes from 2 to 0; the factor 0.5 is missing": lambda t: 2 * wave(t),
     "0.5 * cos goes from 0.5 to -0.5; the 1 + is missing": lambda t: wave(t) - 0.5,
     "parentheses are missing: 0.5 * (1 + cos), not 0.5 * 1 + cos": lambda t: 2 * wave(t) - 0.5,
@@ -125,14 +117,13 @@ WAVES = {  # the same, where t goes from 0 to 1 after the warm-up
     "1 - cos rises; 1 + cos falls": lambda t: 1 - wave(t),
     "that is a sine, but should be a cosine, which begins at its maximum": lambda t: wave(t - 0.5),
     "the fall is a straight line, but should be half a cosine": lambda t: 1 - t,
-    "the factor stays at 1 after the warm-up: is the fall missing, or is // used instead of /?": lambda t: (
-        1.0
-    ),
+    "the factor stays at 1 after the warm-up: is the fall missing, or is // used instead of /?":
+        lambda t: 1.0,
     "the factor is 0 after the warm-up, but should fall slowly": lambda t: 0.0,
     "the cosine takes radians: half a turn is pi, not 180": lambda t: wave(180 * t / math.pi),
     "pi is missing: the cosine falls to -1 within pi, not within 1": lambda t: wave(t / math.pi),
     "the cosine's value is squared": lambda t: wave(t) ** 2,
-}
+}  # fmt: skip
 SIZES = [(100, 10), (37, 5), (10, 4)]  # total, warmup: what each mistake gives differs
 EDGES = [(12, 0), (1, 0), (8, 1), (5, 4), (2, 1)]
 
@@ -321,7 +312,9 @@ COUNTS = {  # wrong accuracies: h predictions are correct in batches of n images
 }  # fmt: skip
 LOGITS = {  # the same from the logits and labels of every batch
     "argmax runs over the images, dim 0, but the classes are dim 1":
-        lambda x, y: fmean([float(i) for a, b in zip(x, y, strict=True) for i in (a.argmax(0) == b)]),
+        lambda x, y: fmean(
+            [float(i) for a, b in zip(x, y, strict=True) for i in (a.argmax(0) == b)]
+        ),
     "takes the smallest logit (argmin), but the prediction is the largest":
         lambda x, y: sum(hits([-a for a in x], y)) / len(torch.cat(y)),
     "that is the loss": lambda x, y: F.cross_entropy(torch.cat(x), torch.cat(y)),
@@ -374,11 +367,12 @@ def observe_share(
     raises: Mistake if the model is called in a wrong way
     """
     asked, came = [], model.training
-    hook = model.register_forward_hook(
-        lambda m, x, logits: asked.append(
-            (any(part.training for part in m.modules()), logits.requires_grad)
-        )
-    )
+
+    def note(module: nn.Module, images: Any, logits: Tensor) -> None:
+        training = any(part.training for part in module.modules())
+        asked.append((training, logits.requires_grad))
+
+    hook = model.register_forward_hook(note)
     try:
         got = answer(model, iter(batches) if once else batches)
     finally:
@@ -400,6 +394,11 @@ def observe_share(
     return {"share": as_number(got, f"for {len(batches)} batches", "a fraction from 0 to 1")}
 
 
+def odd_share(got: float, right: float, *args: Any) -> str | None:
+    """Say what is odd about an accuracy with few digits."""
+    return "is it rounded?" if rounded(torch.tensor(got), torch.tensor(right)) else None
+
+
 ACCURACY = Exercise(
     name="accuracy",
     reference=counting(lambda h, n: sum(h) / sum(n)),
@@ -407,7 +406,7 @@ ACCURACY = Exercise(
     wording=Wording(
         when=lambda *args: "",
         says="gives {got:.6g} {when}, wanted {right:.6g}: {message}",
-        odd=lambda got, right, *args: "is it rounded?" if rounded(torch.tensor(got), torch.tensor(right)) else None,
+        odd=odd_share,
         unknown="count the images whose largest logit is that of the label",
     ),
     ideas={

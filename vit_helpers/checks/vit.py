@@ -109,12 +109,16 @@ SHAPES = Exercise(
     wording=Wording(
         when=lambda *sizes: f"for B, C, H, W, P, D, K = {', '.join(map(str, sizes))}",
         says="{part} {when}: gives {got}; {message}",
-        unknown=lambda got, right, *sizes: "count again" if len(got) == len(right) else f"there are {len(right)} axes here",
+        unknown=lambda got, right, *sizes: (
+            "count again" if len(got) == len(right) else f"there are {len(right)} axes here"
+        ),
     ),
     ideas={  # all numbers of a line differ, so that no axis is right by chance
         "all six stages of one batch": [fixed(2, 3, 32, 48, 8, 20, 5)],
         "other sizes: gray, square, a single patch, ViT-S/16": [
-            fixed(7, 1, 6, 10, 2, 11, 3), fixed(1, 4, 9, 9, 3, 5, 2), fixed(5, 3, 224, 224, 16, 384, 1000),
+            fixed(7, 1, 6, 10, 2, 11, 3),
+            fixed(1, 4, 9, 9, 3, 5, 2),
+            fixed(5, 3, 224, 224, 16, 384, 1000),
             fixed(4, 2, 5, 5, 5, 6, 10),
         ],
     },

@@ -64,7 +64,7 @@ def missing(*parts: str) -> Function:
     """Make a wrong count that leaves parts out, by words in their names."""
     return lambda *s: (
         total(*s) - sum(n for name, n in counts(*s).items() if any(part in name for part in parts))
-    )
+    )  # fmt: skip
 
 
 def by_parts(got: int, right: int, *sizes: int) -> str:
@@ -112,7 +112,11 @@ VIT_PARAMETERS = Exercise(
         "another number of channels, a single patch, a single block":
             [fixed(12, 3, 1, 24, 5, 7), fixed(6, 6, 2, 10, 1, 3)],
         "B/16 with 3 classes, H/14 with 1000, a deeper one":
-            [fixed(224, 16, 3, 768, 12, 3), fixed(224, 14, 3, 1280, 32, 1000), fixed(28, 7, 1, 64, 4, 10)],
+            [
+                fixed(224, 16, 3, 768, 12, 3),
+                fixed(224, 14, 3, 1280, 32, 1000),
+                fixed(28, 7, 1, 64, 4, 10),
+            ],
     },
     mistakes={
         "the class token and all positions are missing, but they are parameters too":
@@ -166,7 +170,9 @@ VIT_PARAMETERS = Exercise(
         "the MLP is missing: 8 D * D + 5 D for each block": missing("MLP"),
     }
     | {
-        message: lambda *s, wrong=wrong: total(*s) + (wrong(s[0], s[0], s[1]) - (s[0] // s[1]) ** 2) * s[3]
+        message: lambda *s, wrong=wrong: (
+            total(*s) + (wrong(s[0], s[0], s[1]) - (s[0] // s[1]) ** 2) * s[3]
+        )
         for message, wrong in COUNTED.items()
         if "square images" not in message and "one row" not in message
     },

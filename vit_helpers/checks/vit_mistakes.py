@@ -74,7 +74,9 @@ PASSES: dict[str, dict[str, Function]] = {  # message: a wrong stage of the pass
         "the final norm is applied after every block instead of once at the end":
             lambda b, n, x: run([f for g in b for f in (g, n)], x),
         "the final norm's weight and bias are swapped":
-            lambda b, n, x: F.layer_norm(run(b, x), x.shape[-1:], None, None, n.eps) * n.bias + n.weight,
+            lambda b, n, x: (
+                F.layer_norm(run(b, x), x.shape[-1:], None, None, n.eps) * n.bias + n.weight
+            ),
         "only the first block is applied, but all of them should be": lambda b, n, x: n(b[0](x)),
         "every block is applied twice, but should be applied once":
             lambda b, n, x: n(run(b, run(b, x))),
@@ -91,8 +93,16 @@ PASSES: dict[str, dict[str, Function]] = {  # message: a wrong stage of the pass
         "adds a residual connection around a block, but the block has its own inside":
             lambda b, x: x + b(x),
     }
-    | {message: partial(through, way=way) for message, way in WAYS.items() if re.search(ALSO_HERE, message)}
-    | {f"the MLP: {message}": partial(through, dense=wrong) for message, wrong in MLPS.items() if re.search(ALSO_HERE, message)},
+    | {
+        message: partial(through, way=way)
+        for message, way in WAYS.items()
+        if re.search(ALSO_HERE, message)
+    }
+    | {
+        f"the MLP: {message}": partial(through, dense=wrong)
+        for message, wrong in MLPS.items()
+        if re.search(ALSO_HERE, message)
+    },
     "embed": {
         "the positions are never added": lambda x, c, p: torch.cat([c, x], dim=1),
         "the positions are added twice, because TokenEmbed adds them already":

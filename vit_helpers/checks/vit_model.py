@@ -21,7 +21,8 @@ from vit_helpers.checks.engine.report import Function, Mistake, first_line, reje
 from vit_helpers.checks.engine.traces import ask
 from vit_helpers.checks.vit_mistakes import PASSES, Right, passed, told_by_parts, with_stage
 
-# image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads; every shape among them is its own
+# image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads
+# every shape among them is its own
 SIZES: list[Sizes] = [
     (8, 2, 3, 5, 8, 3, 2),
     (12, 4, 1, 7, 12, 2, 4),
@@ -138,18 +139,13 @@ def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
     try:
         got = ask(model, images)
     except (RuntimeError, ValueError) as error:
-        sized = any(
-            word in str(error)
-            for word in ("Sizes of tensors", "size of tensor", "expand", "must match")
-        )
-        message = (
-            f"raises an error about sizes for a batch of {B}: "
-            f"{first_line(error).rstrip('.')}. The class token is one "
-        )
+        fragments = ("Sizes of tensors", "size of tensor", "expand", "must match")
+        about_sizes = any(fragment in str(error) for fragment in fragments)
+        cause = first_line(error).rstrip(".")
         reject_if(
-            sized,
-            message
-            + "vector (1, 1, D), expanded in forward to the batch size; the positions are (1, T, D)",
+            about_sizes,
+            f"raises an error about sizes for a batch of {B}: {cause}. The class token is one "
+            "vector (1, 1, D), expanded in forward to the batch size; the positions are (1, T, D)",
         )
         raise
     shape = tuple(got.shape) if isinstance(got, Tensor) else ()

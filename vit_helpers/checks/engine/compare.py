@@ -172,7 +172,7 @@ def to(function: Function, device: torch.device) -> Function:
 
 
 def gradients(output: Tensor, sources: Sequence[Tensor]) -> list[Tensor | None]:
-    """Return the gradient of a fixed weighting of the output for each source; None where none flows."""
+    """Return the gradient of a weighted sum of the output for each source, or None."""
     learned = [source for source in sources if source.requires_grad]
     if not (output.requires_grad and learned):
         return [None] * len(sources)
@@ -182,7 +182,7 @@ def gradients(output: Tensor, sources: Sequence[Tensor]) -> list[Tensor | None]:
 
 
 def gradient(output: Tensor, source: Tensor) -> Tensor | None:
-    """Return the gradient of a fixed weighting of the output, or None where none flows."""
+    """Return the gradient of a weighted sum of the output, or None where none flows."""
     return gradients(output, [source])[0]
 
 

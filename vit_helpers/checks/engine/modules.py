@@ -236,7 +236,7 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
 
 
 def apart(exercise: ModuleExercise, answer: Any) -> None:
-    """Raise Mistake unless a module gives the same result again in both modes and mixes no images."""
+    """Raise Mistake unless a module repeats its result in both modes and mixes no images."""
     (sizes, shape), *_ = exercise.cases
     module, x = made(answer, sizes, (4, *shape[1:]))
     expect_steady(module, x, right_shape(exercise, sizes, x))

@@ -14,19 +14,26 @@ import numpy as np
 import torch
 
 HINTS = {  # part of an error's name and message, and the way out
-    "leaf Variable that requires grad": "this writes in place where a gradient is needed. Make a new tensor, or "
-    "write into weights under torch.no_grad()",
-    "modified by an inplace operation": "this overwrites numbers that the gradient still needs. Make a new tensor",
-    "call numpy() on Tensor that requires grad": "numpy and detach() pass no gradient on, so stay with torch",
-    "is invalid for input of size": "the lengths in a reshape must multiply to that: is one a fixed number in your code?",
+    "leaf Variable that requires grad":
+        "this writes in place where a gradient is needed. Make a new tensor, or "
+        "write into weights under torch.no_grad()",
+    "modified by an inplace operation":
+        "this overwrites numbers that the gradient still needs. Make a new tensor",
+    "call numpy() on Tensor that requires grad":
+        "numpy and detach() pass no gradient on, so stay with torch",
+    "is invalid for input of size":
+        "the lengths in a reshape must multiply to that: is one a fixed number in your code?",
     "StopIteration": "next() found nothing left",
     "log_softmax_lastdim_kernel_impl": "cross_entropy takes the logits first, the labels second",
     "'method' object is not": "are the parentheses missing after a method's name?",
-    "cannot assign to field": "a config is frozen. Make a changed copy with dataclasses.replace(config, ...)",
+    "cannot assign to field":
+        "a config is frozen. Make a changed copy with dataclasses.replace(config, ...)",
     "an image size is": "image_size is a pair, and (H, W) * 2 is (H, W, H, W). Multiply each side",
-    "'NoneType' object has no attribute 'zero_'": "in a new model .grad is None. model.zero_grad() can handle that",
-    "object of type 'generator' has no len()": "batches may come from a generator, so count them in the loop",
-}
+    "'NoneType' object has no attribute 'zero_'":
+        "in a new model .grad is None. model.zero_grad() can handle that",
+    "object of type 'generator' has no len()":
+        "batches may come from a generator, so count them in the loop",
+}  # fmt: skip
 Function = Callable[..., Any]  # an answer, a right one or a wrong one
 results: list[str] = []  # one sign for each idea of the last check; `share` counts them
 

@@ -1,4 +1,7 @@
-"""Call an answer, notice what it leaves behind, and restore it: seeds, torch's switches, its arguments, models."""
+"""Call an answer, notice what it leaves behind, and restore it.
+
+It may change seeds, torch's switches, its arguments, and models.
+"""
 
 import random
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from vit_helpers.checks.engine.report import Function, reject_if
 
 SEEDS = count(
     496_8128
-    # another one for each call: what is drawn at random differs between calls, and no answer sets them
+    # another one for each call: what is drawn differs between calls, and no answer sets them
 )
 TWINS = [
     np.random.MT19937(0),
