@@ -73,7 +73,7 @@ TABLE = [(name, message) for name in OWN for message in wrong_answers(name)]
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), TABLE, ids=[f"{name}-{message[:40]}" for name, message in TABLE]
+    ("name", "message"), TABLE, ids=[f"{name}-{message[:40]}" for name, message in TABLE]
 )
 def test_each_wrong_answer_of_a_table_gets_its_own_message(name, message, capsys):
     line = last_line(EXERCISES[name], wrong_answers(name)[message], capsys)

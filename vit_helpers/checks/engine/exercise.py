@@ -240,7 +240,7 @@ class Exercise:
             raise Mistake(case.hint.format(error=error_in_words)) from error
 
     def try_form(self, answer: Function, args: Arguments) -> None:
-        """Raise Mistake unless results have the right number, types and shapes; numbers may differ."""
+        """Raise Mistake unless there are as many results as there should be, of the right form."""
         right = self.parts(self.reference, args)
         self.formed(self.call(answer, args), right, self.wording.when(*args), answer, args)
 
@@ -458,7 +458,7 @@ class Exercise:
 
 
 def forms(exercise: Exercise, answer: Function, cases: Sequence[Case] = ()) -> None:
-    """Raise Mistake unless results have the right form in every case, whatever their numbers are."""
+    """Raise Mistake unless results have the right form in every case; numbers may differ."""
     for case in cases or exercise.cases():
         exercise.try_form(answer, case.draw())
 
