@@ -1,4 +1,4 @@
-"""The whole model in one picture, drawn from the numbers of a real forward pass; what an image is cut into; heads."""
+"""Notebook 00: the whole model with the numbers of a real forward pass; cuts; heads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""One map of the ViT at four depths: the model, one encoder block, one attention head, one dot product."""
+"""Notebooks 00 to 05 open with this map: the model, a block, a head, one dot product."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,11 @@ from math import exp
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
 
 from vit_helpers.plots import style
-from vit_helpers.plots.canvas import arrow
+from vit_helpers.plots.canvas import arrow, tint
 
 WIDTH, HEIGHT = 900, 460  # in hundredths of an inch, the unit of every length below
 SIZE = 11  # points
@@ -239,13 +238,6 @@ def draw_overview(here: str | None = None) -> Figure:
         ground = {"boxstyle": "round,pad=0.2", "facecolor": BOX, "edgecolor": BOX}
         canvas.text("tag", *TAGS[here], "you are here", color="white", bbox=ground)
     return fig
-
-
-def tint(color: str, strength: float) -> str:
-    """A color mixed with white: 0 is white, 1 is the color itself."""
-    return "#" + "".join(
-        f"{round(255 * (1 - strength + strength * part)):02X}" for part in to_rgb(color)
-    )
 
 
 def draw_insets(canvas: _Canvas) -> None:

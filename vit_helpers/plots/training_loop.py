@@ -1,4 +1,4 @@
-"""The training loop as one picture, and what optimizers make of a gradient."""
+"""Notebook 07: the training loop as one picture, and what optimizers make of a gradient."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
