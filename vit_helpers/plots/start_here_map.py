@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
+from matplotlib.typing import ColorType
 
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, tint
@@ -135,11 +136,11 @@ class _Canvas:
     ax: Axes
     lit: frozenset[str]
 
-    def color(self, part: str, color: str, muted: str = style.MUTED) -> str:
+    def color(self, part: str, color: ColorType, muted: ColorType = style.MUTED) -> ColorType:
         """The color of an artist of this part, or the gray it has where the part is not the subject."""
         return color if part in self.lit else muted
 
-    def line(self, part: str) -> str:
+    def line(self, part: str) -> ColorType:
         """The color of lines and arrows."""
         return self.color(part, style.TEXT, style.LINE)
 
@@ -166,7 +167,7 @@ class _Canvas:
         self.ax.plot(
             *zip(*points[:-1], strict=True), color=color, linewidth=width, zorder=2, gid=part
         )
-        options = {"mutation_scale": 9 + 2 * width, "linewidth": width, "zorder": 2}
+        options: dict[str, Any] = {"mutation_scale": 9 + 2 * width, "linewidth": width, "zorder": 2}
         arrow(self.ax, last, end, color=color, gid=part, **options)
 
     def box(self, part: str, x: float, y: float, width: float, height: float, words: str) -> None:
@@ -187,7 +188,7 @@ class _Canvas:
         x: float,
         y: float,
         size: tuple[float, float],
-        colors: Sequence[Sequence[str]],
+        colors: Sequence[Sequence[ColorType]],
     ) -> None:
         """A table of cells from its upper left corner, a color for each cell."""
         for row, of_row in enumerate(colors):
