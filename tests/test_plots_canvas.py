@@ -1,6 +1,9 @@
 """The drawing kit: its functions stand in one file, and draw in the units of axes and of figures."""
 
 import ast
+import json
+import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -41,9 +44,9 @@ def test_arrows_and_texts_have_the_units_of_what_they_are_drawn_on(whole):
     drawn = canvas.arrow(target, (2 * scale, 4 * scale), (6 * scale, 4 * scale), linewidth=3)
     canvas.write(target, 5 * scale, 5 * scale, "middle", weight="bold")
     height = 0.4 if whole else 0.6  # of axes whose first row is on top
-    start, end = drawn.get_path().vertices[[0, -1]]
-    inside = drawn.get_transform().transform([start, end]) / fig.bbox.size
-    assert inside == pytest.approx([[0.2, height], [0.6, height]], abs=0.06)
+    box = drawn.get_window_extent()
+    assert (box.x0 / fig.bbox.width, box.x1 / fig.bbox.width) == pytest.approx((0.2, 0.6), abs=0.02)
+    assert (box.y0 + box.y1) / 2 / fig.bbox.height == pytest.approx(height, abs=0.02)
     assert drawn.get_linewidth() == 3 and isinstance(drawn, FancyArrowPatch)
     (text,) = target.texts
     assert (text.get_text(), text.get_weight(), text.get_ha()) == ("middle", "bold", "center")
@@ -62,3 +65,25 @@ def test_a_table_has_a_cell_for_each_number():
 def test_a_tint_is_between_white_and_the_color():
     assert canvas.tint("black", 0) == [1, 1, 1] and canvas.tint("black", 1) == [0, 0, 0]
     assert canvas.tint("red", 0.25) == pytest.approx([1, 0.75, 0.75])
+
+
+def imported_plots(number):
+    """The modules of the folder that the notebook with this number imports"""
+    (path,) = (FOLDER.parents[1] / "notebooks").glob(f"{number}_*.ipynb")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    by_name = re.findall(r"from vit_helpers\.plots\.(\w+) import", code)
+    return {*by_name, *re.findall(r"from vit_helpers\.plots import (\w+)", code)}
+
+
+def test_the_docstring_of_the_folder_names_every_module_and_its_notebook():
+    shared = re.findall(r"^([a-z]+) +: ", plots.__doc__, re.M)
+    numbered = {
+        number: [words.split()[0] for words in names.split(", ")]
+        for number, names in re.findall(r"^(\d\d) (.+)$", plots.__doc__, re.M)
+    }
+    named = [*shared, *chain.from_iterable(numbered.values())]
+    assert sorted(named) == sorted(path.stem for path in FOLDER.glob("[a-z]*.py"))
+    for number, names in numbered.items():
+        assert {name.split("_")[0] for name in names} == {names[0].split("_")[0]}, number
+        assert set(names) <= imported_plots(number), number

@@ -16,7 +16,7 @@ from vit_helpers.plots.embeddings import (
     draw_patch_similarity,
     number_patches,
 )
-from vit_helpers.plots.positions import (
+from vit_helpers.plots.embeddings_positions import (
     clearest_column,
     column_as_list,
     column_as_picture,

@@ -100,10 +100,10 @@ def run(args: Namespace) -> int:
 
 def predict_one(args: Namespace, out: Path, pretrained: "Pretrained", file: Path) -> None:
     """Print the most probable classes of an image, and draw its attention into the file `out`."""
+    from vit_helpers.cli.figures import draw_beside
     from vit_helpers.cli.results import save_figure
     from vit_helpers.data.images import open_picture
     from vit_helpers.inspection import rollout
-    from vit_helpers.plots.photos import draw_beside
 
     picture = open_picture(file)
     for name, probability in pretrained.top(picture, args.top):

@@ -110,7 +110,7 @@ def draw_results(
     out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_names: Sequence[str]
 ) -> None:
     """Draw the curves and the test results of a run into its folder."""
-    from vit_helpers.plots.curves import draw_curves
+    from vit_helpers.plots.training import draw_curves
 
     save_figure(draw_curves(history), out / "curves.png")
     draw_counts(out / "confusion.png", counts, class_names)
@@ -118,8 +118,8 @@ def draw_results(
 
 def draw_counts(file: Path, counts: "Tensor", class_names: Sequence[str]) -> None:
     """Draw the confusion matrix and the accuracy of each class."""
+    from vit_helpers.cli.figures import draw_test
     from vit_helpers.cli.scores import class_table
-    from vit_helpers.plots.testing import draw_test
 
     save_figure(draw_test(counts, class_table(counts, class_names)), file)
 

@@ -1,4 +1,4 @@
-"""Pictures of equation 1: numbered patches, tokens with their numbers, and what a shuffle changes."""
+"""Notebook 02: equation 1, numbered patches, tokens with numbers, what a shuffle changes."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, draw_table, frame, new_canvas, product, short, write
+from vit_helpers.plots.embeddings_positions import draw_numbered_map
 from vit_helpers.plots.images import color_bar, draw_grid, draw_image
-from vit_helpers.plots.positions import draw_numbered_map
 
 
 def number_patches(

@@ -1,4 +1,4 @@
-"""Pictures of the encoder block: layer normalization, the MLP, the residual stream, and runs with their range."""
+"""Notebook 04: layer normalization, the MLP, the residual stream, and runs with their range."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

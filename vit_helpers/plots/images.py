@@ -1,4 +1,4 @@
-"""Pictures of images: grids of images, patches, attention over an image."""
+"""Images and grids of images, their patches, attention over an image, bars and color bars."""
 
 from collections.abc import Sequence
 from typing import Any

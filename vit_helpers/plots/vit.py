@@ -1,4 +1,4 @@
-"""A forward pass drawn from its numbers, stage by stage; lines; shares; differences on a logarithmic scale."""
+"""Notebook 05: a forward pass from its numbers, lines, shares, differences on a log scale."""
 
 import math
 from collections.abc import Mapping, Sequence

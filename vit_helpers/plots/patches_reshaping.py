@@ -1,4 +1,4 @@
-"""Patchify on a small image, pixel by pixel: reshape, permute and reshape as numbered cells, side by side or moving.
+"""Notebook 01: reshape, permute and reshape as numbered cells, side by side or moving.
 
 Every stage is drawn in reading order, so cell k of it is number k of the tensor. Of four axes, the first two are blocks
 and lines, and the last two are groups and cells. A reshape therefore opens or closes gaps, and only a permute moves cells.

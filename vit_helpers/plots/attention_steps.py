@@ -1,4 +1,4 @@
-"""Self-attention step by step: every tensor as a small table with its numbers in the cells, in the color of its role."""
+"""Notebook 03: self-attention step by step, with the numbers of every tensor in its cells."""
 
 import json
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
-"""The training loop as one picture, and what optimizers make of a gradient."""
+"""Notebook 07: the training loop as one picture, and what optimizers make of a gradient."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from matplotlib.axes import Axes
@@ -115,7 +116,12 @@ def draw_arrow(ax: Axes, points: Sequence[tuple[float, float]], number: int, col
     dashes = "--" if color == BACKWARD else "-"
     *_, last, end = points
     ax.plot(*zip(*points[:-1], strict=True), color=color, linewidth=1.8, linestyle=dashes)
-    options = {"mutation_scale": 13, "linewidth": 1.8, "linestyle": dashes, "zorder": 1}
+    options: dict[str, Any] = {
+        "mutation_scale": 13,
+        "linewidth": 1.8,
+        "linestyle": dashes,
+        "zorder": 1,
+    }
     arrow(ax, last, end, color=color, **options)
     (x1, y1), (x2, y2) = points[0], points[1]
     up = (

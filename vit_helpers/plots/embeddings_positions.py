@@ -1,4 +1,4 @@
-"""Pictures of position embeddings: how similar they are to one another, and what resizing does to them."""
+"""Notebook 02: how similar position embeddings are, and what resizing does to them."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""From image files to batches, and the splits that they are divided into: the picture that opens notebook 06."""
+"""Notebook 06: from image files to batches, and the splits that they are divided into."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Pictures of transfer learning: what is copied, what is new and what is trained; LoRA; positions; few labels."""
+"""Notebook 09: what is copied, new and trained; LoRA; resized positions; masks; few labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

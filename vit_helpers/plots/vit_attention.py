@@ -1,4 +1,4 @@
-"""One attention head with the numbers of all its tensors in their cells."""
+"""Notebook 05: one attention head with the numbers of all its tensors in their cells."""
 
 import re
 from collections.abc import Sequence

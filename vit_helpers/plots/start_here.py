@@ -1,4 +1,4 @@
-"""The whole model in one picture, drawn from the numbers of a real forward pass; what an image is cut into; heads."""
+"""Notebook 00: the whole model with the numbers of a real forward pass; cuts; heads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -289,7 +289,13 @@ def point_at(fig: Figure, name: str, text: str, best: int | None = None, K: int 
 
 def connect(fig: Figure, left: float, right: float, height: float, text: str = "") -> None:
     """Draw a thin arrow from left to right, named above, in parts of the figure's width and height."""
-    options = {"mutation_scale": 12, "color": style.LINE, "shrinkA": 2, "shrinkB": 2, "zorder": 1}
+    options: dict[str, Any] = {
+        "mutation_scale": 12,
+        "color": style.LINE,
+        "shrinkA": 2,
+        "shrinkB": 2,
+        "zorder": 1,
+    }
     arrow(fig, (left, height), (right, height), **options)
     middle = (left + right) / 2
     write(fig, middle, height + 0.03, text, va="baseline", fontsize=style.TEXT_SIZE - 1)

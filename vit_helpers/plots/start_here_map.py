@@ -1,4 +1,4 @@
-"""One map of the ViT at four depths: the model, one encoder block, one attention head, one dot product."""
+"""Notebooks 00 to 05 open with this map: the model, a block, a head, one dot product."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from math import exp
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
+from matplotlib.typing import ColorType
 
 from vit_helpers.plots import style
-from vit_helpers.plots.canvas import arrow
+from vit_helpers.plots.canvas import arrow, tint
 
 WIDTH, HEIGHT = 900, 460  # in hundredths of an inch, the unit of every length below
 SIZE = 11  # points
@@ -136,11 +136,11 @@ class _Canvas:
     ax: Axes
     lit: frozenset[str]
 
-    def color(self, part: str, color: str, muted: str = style.MUTED) -> str:
+    def color(self, part: str, color: ColorType, muted: ColorType = style.MUTED) -> ColorType:
         """The color of an artist of this part, or the gray it has where the part is not the subject."""
         return color if part in self.lit else muted
 
-    def line(self, part: str) -> str:
+    def line(self, part: str) -> ColorType:
         """The color of lines and arrows."""
         return self.color(part, style.TEXT, style.LINE)
 
@@ -167,7 +167,7 @@ class _Canvas:
         self.ax.plot(
             *zip(*points[:-1], strict=True), color=color, linewidth=width, zorder=2, gid=part
         )
-        options = {"mutation_scale": 9 + 2 * width, "linewidth": width, "zorder": 2}
+        options: dict[str, Any] = {"mutation_scale": 9 + 2 * width, "linewidth": width, "zorder": 2}
         arrow(self.ax, last, end, color=color, gid=part, **options)
 
     def box(self, part: str, x: float, y: float, width: float, height: float, words: str) -> None:
@@ -188,7 +188,7 @@ class _Canvas:
         x: float,
         y: float,
         size: tuple[float, float],
-        colors: Sequence[Sequence[str]],
+        colors: Sequence[Sequence[ColorType]],
     ) -> None:
         """A table of cells from its upper left corner, a color for each cell."""
         for row, of_row in enumerate(colors):
@@ -239,13 +239,6 @@ def draw_overview(here: str | None = None) -> Figure:
         ground = {"boxstyle": "round,pad=0.2", "facecolor": BOX, "edgecolor": BOX}
         canvas.text("tag", *TAGS[here], "you are here", color="white", bbox=ground)
     return fig
-
-
-def tint(color: str, strength: float) -> str:
-    """A color mixed with white: 0 is white, 1 is the color itself."""
-    return "#" + "".join(
-        f"{round(255 * (1 - strength + strength * part)):02X}" for part in to_rgb(color)
-    )
 
 
 def draw_insets(canvas: _Canvas) -> None:
