@@ -1,4 +1,7 @@
-"""Checks of arguments that several modules share.  Each error names the argument and the value that was passed."""
+"""Checks of arguments that several modules share.
+
+Each error names the argument and the value that was passed.
+"""
 
 from collections.abc import Iterable
 from numbers import Real
@@ -7,7 +10,10 @@ from typing import Any, SupportsIndex
 
 
 def check_int(name: str, value: Any, least: int = 1) -> int:
-    """An integer, numpy's included, as Python's int; TypeError for any other value, True too, ValueError below `least`."""
+    """Return an integer, numpy's included, as Python's int.
+
+    raises: TypeError for any other value, True too; ValueError below `least`
+    """
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if (number := index(value)) < least:
