@@ -488,20 +488,3 @@ def test_speeds_are_those_of_the_stored_run():
     assert markdown(results).strip() in (PACKAGE / "results" / "README.md").read_text(
         encoding="utf-8"
     )
-
-
-OLD_NAMES = {
-    "attention": "check_mend", "encoder": "check_mend", "vit": "check_mend", "patches": "check_mended",
-    "data": "check_mended", "training": "check_mended", "inspection": "check_mass",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("module", OLD_NAMES)
-def test_checks_keep_their_names_of_version_0_1(module):
-    old = getattr(importlib.import_module(f"vit_helpers.checks.{module}"), OLD_NAMES[module])
-    new = {
-        "check_mend": "check_fix",
-        "check_mended": "check_fixed",
-        "check_mass": "check_fraction_inside",
-    }[OLD_NAMES[module]]
-    assert old == getattr(importlib.import_module(f"vit_helpers.checks.{module}"), new)

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -149,24 +148,15 @@ def save_sealed(path: Path, state: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def load_sealed(path: Path, version: int) -> Any:
-    """What `save_sealed` wrote, with tensors on the CPU and without running code; raises many kinds of errors if damaged.
+def load_sealed(path: Path) -> Any:
+    """Load what `save_sealed` wrote, with tensors on the CPU and without running code.
 
-    version: a state whose "version" is lower was written without a seal; only the checksums inside its zip file are compared
+    raises: ValueError when the checksum differs; many kinds of errors when torch cannot read the file
     """
-    file = io.BytesIO(content := path.read_bytes())
-    sealed = hashlib.sha256(memoryview(content)[:-SEAL]).digest() == content[-SEAL:]
-    if (
-        not sealed
-        and zipfile.is_zipfile(file)
-        and (damaged := zipfile.ZipFile(file).testzip()) is not None
-    ):
-        raise ValueError(f"{damaged} has a different checksum")
-    file.seek(0)
-    state = torch.load(file, map_location="cpu", weights_only=True)
-    if not sealed and isinstance(state, dict) and state.get("version", 1) >= version:
+    content = path.read_bytes()
+    if hashlib.sha256(memoryview(content)[:-SEAL]).digest() != content[-SEAL:]:
         raise ValueError("the file has a different checksum")
-    return state
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 
 def tensor_digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:

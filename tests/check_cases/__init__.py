@@ -18,7 +18,9 @@ from einops import rearrange
 from torch import nn
 
 NAMES = {
-    "copy": copy, "itertools": itertools, "math": math, "random": random, "np": np, "torch": torch, "F": F, "nn": nn,
+    "copy": copy,
+    "itertools": itertools,
+    "math": math, "random": random, "np": np, "torch": torch, "F": F, "nn": nn,
     "rearrange": rearrange, "cos": math.cos, "pi": math.pi,
 }  # fmt: skip
 

@@ -9,13 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import NO_GRADIENT, expect_anywhere, expect_digits, gradients, same
-from vit_helpers.checks.modules import ModuleExercise, Sizes, apart, build, made, output
-from vit_helpers.checks.report import Function, Mistake, first_line, reject_if
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.compare import (
+    NO_GRADIENT,
+    expect_anywhere,
+    expect_digits,
+    gradients,
+    same,
+)
+from vit_helpers.checks.engine.modules import ModuleExercise, Sizes, apart, build, made, output
+from vit_helpers.checks.engine.report import Function, Mistake, first_line, reject_if
+from vit_helpers.checks.engine.traces import ask
 from vit_helpers.checks.vit_mistakes import PASSES, Right, passed, told_by_parts, with_stage
 
-# image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads; every shape among them is its own
+# image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads
+# every shape among them is its own
 SIZES: list[Sizes] = [
     (8, 2, 3, 5, 8, 3, 2),
     (12, 4, 1, 7, 12, 2, 4),
@@ -27,12 +34,15 @@ EPS = (1e-6, 1e-5)  # the published models', and torch's own default: the paper 
 
 
 def learned(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that training changes."""
+    """Return the parameters that training changes."""
     return [p for p in model.parameters() if p.requires_grad]
 
 
 def shape_of(p: Tensor, sizes: Sizes) -> Sizes:
-    """A parameter's shape in a Linear, or as a flat vector: the same for all right ways to store it."""
+    """Return a parameter's shape in a Linear, or as a flat vector.
+
+    It is the same for all right ways to store it.
+    """
     _, P, C, K, D, *_ = sizes
     first, *rest = [n for n in p.shape if n > 1] or [1]
     shape = (first, math.prod(rest)) if rest else (first,)
@@ -42,14 +52,20 @@ def shape_of(p: Tensor, sizes: Sizes) -> Sizes:
 
 
 def pieces(model: nn.Module, sizes: Sizes) -> int:
-    """Rows of a layer for queries, keys and values: 3 D if one layer makes them, D for three, D / h for heads."""
+    """Return the rows of a layer for queries, keys and values.
+
+    They are 3 D if one layer makes all, D for three layers, D / h for heads.
+    """
     *_, D, _, heads = sizes
     found = {shape_of(p, sizes) for p in learned(model)}
     return next((rows for rows in (3 * D, D // heads) if (rows, D) in found), D)
 
 
 def parts(model: nn.Module, sizes: Sizes) -> Counter[Sizes]:
-    """How often each shape occurs, with queries, keys and values counted as layers of D x D."""
+    """Return how often each shape occurs.
+
+    Queries, keys and values count as layers of D x D.
+    """
     *_, D, _, heads = sizes
     found = Counter(shape_of(p, sizes) for p in learned(model))
     for width in ((D,), ()):
@@ -59,7 +75,10 @@ def parts(model: nn.Module, sizes: Sizes) -> Counter[Sizes]:
 
 
 def fill(model: nn.Module, table: dict[Any, Tensor], sizes: Sizes) -> nn.Module:
-    """Give parameters of each shape the numbers of a table, in turn, so that two models agree whatever the names are."""
+    """Give parameters of each shape the numbers of a table, in turn.
+
+    So two models agree, whatever the names are.
+    """
     seen: Counter[Sizes] = Counter()
     norms = {id(m.weight) for m in model.modules() if isinstance(m, nn.LayerNorm)}
     with torch.no_grad():
@@ -76,9 +95,10 @@ def fill(model: nn.Module, table: dict[Any, Tensor], sizes: Sizes) -> nn.Module:
 def twins(
     answer: Function, sizes: Sizes, dtype: torch.dtype = torch.float32
 ) -> tuple[nn.Module, Any]:
-    """The learner's model, and the right one that it should equal, except for the eps of its norms.
+    """Return the learner's model, and the right one that it should equal, but for eps.
 
-    Blocks differ from each other, and a norm's weight from its bias, if it is clear which parameter is which.
+    Blocks differ from each other, and a norm's weight from its bias, if it is clear which
+    parameter is which.
     """
     mine, (*_, D, L, _) = build(answer, *sizes).to(dtype), sizes
     found, rows = Counter(shape_of(p, sizes) for p in learned(mine)), pieces(mine, sizes)
@@ -94,7 +114,10 @@ def twins(
 
 
 def each_eps(right: Any) -> Iterator[Any]:
-    """A right model with every pair of eps in its norms, in the blocks and after them, the published pair first."""
+    """Yield a right model with every pair of eps in its norms, in the blocks and after them.
+
+    The published pair comes first.
+    """
     for in_blocks, last in product(EPS, EPS):
         for norm in (m for m in right.modules() if isinstance(m, nn.LayerNorm)):
             norm.eps = last if norm is right.norm else in_blocks
@@ -102,26 +125,27 @@ def each_eps(right: Any) -> Iterator[Any]:
 
 
 def images_for(sizes: Sizes, B: int = 3, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Images with numbers below 0 and above 1."""
+    """Return images with numbers below 0 and above 1."""
     return torch.randn(B, sizes[2], sizes[0], sizes[0], dtype=dtype)
 
 
 def logits(model: nn.Module, images: Tensor, sizes: Sizes) -> Tensor:
-    """What a model returns: (B, K) numbers of the images' type; Mistake for anything else."""
+    """Return what a model returns: (B, K) numbers of the images' type.
+
+    raises: Mistake for anything else
+    """
     B, K = len(images), sizes[3]
     when = f"for {tuple(images.shape)} and {K} classes"
     try:
         got = ask(model, images)
     except (RuntimeError, ValueError) as error:
-        sized = any(
-            word in str(error)
-            for word in ("Sizes of tensors", "size of tensor", "expand", "must match")
-        )
-        words = f"raises an error about sizes for a batch of {B}: {first_line(error).rstrip('.')}. The class token is one "
+        fragments = ("Sizes of tensors", "size of tensor", "expand", "must match")
+        about_sizes = any(fragment in str(error) for fragment in fragments)
+        cause = first_line(error).rstrip(".")
         reject_if(
-            sized,
-            words
-            + "vector (1, 1, D), expanded in forward to the batch size; the positions are (1, T, D)",
+            about_sizes,
+            f"raises an error about sizes for a batch of {B}: {cause}. The class token is one "
+            "vector (1, 1, D), expanded in forward to the batch size; the positions are (1, T, D)",
         )
         raise
     shape = tuple(got.shape) if isinstance(got, Tensor) else ()
@@ -162,7 +186,8 @@ def registered(exercise: ModuleExercise, answer: Function) -> None:
         turned = Counter({shape[::-1]: n for shape, n in more.items()}) == lacks
         way_out = "; store a weight as nn.Linear does, (out, in)" if turned else ""
         raise Mistake(
-            f"doesn't have the parameters of a ViT with D = {sizes[4]}, L = {sizes[5]}, K = {sizes[3]}: "
+            f"doesn't have the parameters of a ViT with D = {sizes[4]}, "
+            f"L = {sizes[5]}, K = {sizes[3]}: "
             f"it lacks shapes {list(lacks) or 'none'}, has {list(more) or 'none'} too many{way_out}"
         )
 
@@ -173,7 +198,8 @@ def images_seen(exercise: ModuleExercise, answer: Function) -> None:
     model, images = made(answer, *exercise.cases[0])
     first = logits(model, images, sizes)
     alike = (
-        "different images get the same logits, so the class token receives nothing from the patches. Are the blocks "
+        "different images get the same logits, "
+        "so the class token receives nothing from the patches. Are the blocks "
         "called, and do they attend along the tokens? (torch's attention needs batch_first=True)"
     )
     steady = same(first, logits(model, images, sizes))
@@ -181,39 +207,46 @@ def images_seen(exercise: ModuleExercise, answer: Function) -> None:
 
 
 def close(got: Tensor, wanted: Tensor) -> bool:
-    """As `same`, with a larger tolerance in float32."""
+    """Compare as `same`, with a larger tolerance in float32."""
     return same(got, wanted, atol=None if got.dtype == torch.float64 == wanted.dtype else 1e-4)
 
 
 UNKNOWN = (
-    "shapes and parameters are right, but the logits are not. Compare patches, tokens, all blocks in turn, the final norm, "
+    "shapes and parameters are right, but the logits are not. Compare patches, tokens, "
+    "all blocks in turn, the final norm, "
     "the class token, the head. If the block is your own, try it in the check of notebook 04"
 )
 
 
 def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
-    """The right model with the eps for which an answer equals it; Mistake with the reason if there is none."""
+    """Return the right model with the eps for which an answer equals it.
+
+    raises: Mistake with the reason if there is none
+    """
     got, wanted = logits(model, images, sizes), []
     for one in each_eps(right):
         wanted.append(one(images).detach())
         if close(got, wanted[-1]):
             return one
     for stage, wrongs in PASSES.items():
-        for words, wrong in wrongs.items():
+        for message, wrong in wrongs.items():
             for one, numbers in zip(each_eps(right), wanted, strict=True):
                 if not same(got, guess := passed(one, images, **{stage: wrong}), atol=0.1):
                     break  # another eps moves no logit that far
-                reject_if(not close(guess, numbers) and close(got, guess), words)
+                reject_if(not close(guess, numbers) and close(got, guess), message)
     if images.dtype == torch.float64 and same(got, wanted[0], atol=1e-3):
         if torch.equal(got, got.float().double()):
             expect_digits(got, wanted[0])
-        exact = "float64 images give only float32 precision: is something rounded, or a norm's eps not 1e-6?"
+        exact = (
+            "float64 images give only float32 precision: is something rounded, "
+            "or a norm's eps not 1e-6?"
+        )
         raise Mistake(exact)
     raise Mistake(UNKNOWN)
 
 
 def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless a model computes the right logits, in both modes, in float64 and for large numbers."""
+    """Raise Mistake unless logits are right, in both modes, in float64 and for large numbers."""
     for sizes in SIZES:
         for training, dtype, size in (
             (True, torch.float32, 1),
@@ -232,7 +265,10 @@ def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
 def orders(
     found: list[Tensor], depth: int, rows: int, sizes: Sizes
 ) -> Iterator[list[list[Tensor]]]:
-    """Every way to read layers as queries, keys, values, and the output projection where it has their shape, by block."""
+    """Yield every way to read layers as queries, keys and values, by block.
+
+    The output projection is among them where it has their shape.
+    """
     *_, D, _, heads = sizes
     n, L = len(found) // depth, range(depth)
     found_by_block = [[found[i * n : (i + 1) * n] for i in L], [found[i::depth] for i in L]]
@@ -255,7 +291,7 @@ def orders(
 
 
 def three_layers(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake if queries, keys and values have layers of their own that are not used separately."""
+    """Raise Mistake if queries, keys and values have layers of their own that share a use."""
     *_, D, L, _ = sizes = SIZES[0]
     mine, right = twins(answer, sizes)
     images, rows = images_for(sizes), pieces(mine, sizes)
@@ -275,12 +311,16 @@ def three_layers(exercise: ModuleExercise, answer: Function) -> None:
             if close(got, one(images)):
                 return
     raise Mistake(
-        "right only if queries, keys and values have the same weights, but each is computed by a layer of its own"
+        "right only if queries, keys and values have the same weights, "
+        "but each is computed by a layer of its own"
     )
 
 
 def summed(model: nn.Module, images: Tensor, sizes: Sizes, rows: int) -> dict[Sizes, Tensor]:
-    """The gradients of all parameters, added up for each shape; rows: of a layer for queries, keys and values."""
+    """Return the gradients of all parameters, added up for each shape.
+
+    rows: of a layer for queries, keys and values
+    """
     sums: dict[Sizes, Tensor] = {}
     for p, slope in zip(learned(model), gradients(model(images), learned(model)), strict=True):
         assert slope is not None  # it was looked at before
@@ -336,9 +376,9 @@ VIT = ModuleExercise(
     mistakes={},
     structures={},
     stages={
-        words: with_stage(stage, wrong)
+        message: with_stage(stage, wrong)
         for stage, wrongs in PASSES.items()
-        for words, wrong in wrongs.items()
+        for message, wrong in wrongs.items()
     },
     cases=[(sizes, (3, sizes[2], sizes[0], sizes[0])) for sizes in SIZES],
     count="",

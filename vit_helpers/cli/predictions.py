@@ -85,6 +85,11 @@ def prediction_table(
     )
 
 
+def is_prediction_table(content: bytes) -> bool:
+    """Whether a file is one that `prediction_table` became."""
+    return content.startswith(b"picture,class,probability,")
+
+
 def count_confusions(
     name: str, pretrained: Pretrained, data: str
 ) -> tuple[Tensor, str, dict[Path, str]]:

@@ -23,11 +23,11 @@ from vit_helpers.distributed import (
     is_peer_failure,
     world_size,
 )
-from vit_helpers.training.checkpoints import describe_changes, finished, load_checkpoint
+from vit_helpers.training.checkpoints import describe_changes, load_checkpoint
 from vit_helpers.training.presets import RENAMED, RunSettings
 from vit_helpers.vit import ViTConfig
 
-CHECKPOINTS = ("checkpoint.pt", "checkpoint.shards")
+CHECKPOINT = "checkpoint.pt"
 RESULTS = (
     "*.safetensors",
     "curves.png",
@@ -66,7 +66,7 @@ def choose_folder(
         all_reduce_sum(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0
     )  # each machine counts what it sees
     if resume:
-        return folder, found or folder / CHECKPOINTS[0]
+        return folder, found or folder / CHECKPOINT
     if found and not (again and load_checkpoint(found)["about"].get("launch") == this):
         raise ValueError(
             f"{found} already exists: continue it with --resume {folder}, or choose another --out"
@@ -78,7 +78,7 @@ def claim(
     out: Path | None, resume: Path | None, name: str, stack: ExitStack, tries: int = 20
 ) -> Path:
     """Choose the folder of a run, create it, and lock it until `stack` closes; a new one that is empty then is removed."""
-    if resume and resume.name in CHECKPOINTS and resume.exists():
+    if resume and resume.name == CHECKPOINT and resume.exists():
         resume = resume.parent
     if resume and not find_checkpoint(resume):
         return resume  # there is nothing to resume, and reading the checkpoint will say so
@@ -94,7 +94,7 @@ def claim(
             f"another run is writing into {folder}: wait for it to end, or choose another --out",
             stack,
         )
-        make_parent(folder / CHECKPOINTS[0])
+        make_parent(folder / CHECKPOINT)
     except OSError as error:
         if (
             isinstance(error, FileNotFoundError) and tries
@@ -132,9 +132,9 @@ def launch() -> str | None:
 
 
 def find_checkpoint(folder: Path) -> Path | None:
-    """The checkpoint in a run's folder, one file or a folder of parts; None when none was finished."""
-    whole, parts = (folder / name for name in CHECKPOINTS)
-    return whole if whole.exists() else parts if finished(parts) else None
+    """Return the checkpoint in a run's folder; None when none was finished."""
+    path = folder / CHECKPOINT
+    return path if path.exists() else None
 
 
 def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, Any]) -> RunSettings:

@@ -172,7 +172,7 @@ def explain_settings() -> None:
 def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; returns the exit status."""
     from vit_helpers._files import WriteError
-    from vit_helpers.cli.run_folder import choose_folder, how_to_resume, stop_cause
+    from vit_helpers.cli.run_folder import CHECKPOINT, choose_folder, how_to_resume, stop_cause
     from vit_helpers.distributed import init_distributed, is_main_process
     from vit_helpers.training.presets import given_settings, preset
 
@@ -188,13 +188,11 @@ def train(args: Namespace) -> int:
             if found
             else (preset(**{"data": "digits", **given}), None)
         )
-        checkpoint = found or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
+        checkpoint = found or out / CHECKPOINT
         if args.shard and settings.weights and settings.tune == "lora":
             raise ValueError(
                 "--shard splits the weights, which --tune lora does not train: use only one of them"
             )
-        if args.shard and checkpoint.suffix == ".pt":
-            raise ValueError(f"{checkpoint} holds the whole model: resume without --shard")
         try:
             scale = settings.weights is not None and found is None and "lr" not in given
             fit_and_test(args, out, checkpoint, settings, device, about, scale)

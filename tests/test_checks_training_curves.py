@@ -9,7 +9,7 @@ import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, SequentialLR
 
 from vit_helpers.checks.mysteries import FAULTS, RUNS, mystery_runs, train_mysteries
-from vit_helpers.checks.reading import SPEAKS, check_reading
+from vit_helpers.checks.training_curves import SPEAKS, check_reading
 from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.recipe import warmup_cosine
 

@@ -9,11 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.report import Function, Mistake, raised, reject_if, short
+from vit_helpers.checks.engine.report import Function, Mistake, raised, reject_if, short
 
-ROUNDED = "loses digits: the input is float64, but something inside is float32. Is there a .float() or a new torch.tensor(...)?"
-KEPT = "gives the same result for another input: was the first one kept? Compute it again in every call"
-NO_GRADIENT = "gives the right numbers, but no gradient flows back: was something detached, or converted to numpy?"
+ROUNDED = (
+    "loses digits: the input is float64, but something inside is float32. "
+    "Is there a .float() or a new torch.tensor(...)?"
+)
+KEPT = (
+    "gives the same result for another input: "
+    "was the first one kept? Compute it again in every call"
+)
+NO_GRADIENT = (
+    "gives the right numbers, but no gradient flows back: "
+    "was something detached, or converted to numpy?"
+)
 CHANGED = "changes its input; make a new tensor instead of writing into the old one"
 
 
@@ -32,7 +41,7 @@ def expect_tensor(got: Any, shape: Sequence[int], when: str) -> None:
 
 
 def same(got: Tensor | None, wanted: Tensor | None, atol: float | None = None) -> bool:
-    """Whether two tensors hold the same numbers; NaN is never right, nor is None.
+    """Tell whether two tensors hold the same numbers; NaN is never right, nor is None.
 
     The tolerance is float32's, or float64's where both tensors are float64; atol: another one
     """
@@ -50,16 +59,11 @@ def expect_digits(got: Tensor, wanted: Tensor) -> None:
     reject_if(same(got.float(), wanted.float()) and not same(got, wanted), ROUNDED)
 
 
-def differ(got: Tensor, wanted: Tensor) -> bool:
-    """Whether two tensors contain different numbers; a Mistake of its own when only float64's digits are lost."""
-    if same(got, wanted):
-        return False
-    expect_digits(got, wanted)
-    return True
-
-
 def equal(one: Any, two: Any) -> bool:
-    """Whether two results are the same: tensors, numbers (to five digits), and what tuples, lists and dicts hold."""
+    """Tell whether two results are the same.
+
+    They are tensors, numbers (to five digits), or tuples, lists and dicts of them.
+    """
     if isinstance(one, Tensor) and isinstance(two, Tensor):
         return same(
             one.nan_to_num(-7.0), two.nan_to_num(-7.0)
@@ -77,7 +81,7 @@ def equal(one: Any, two: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is one whole number, also as a float, numpy's or a tensor's."""
+    """Tell whether a value is one whole number, also as a float, numpy's or a tensor's."""
     try:
         return not isinstance(value, bool) and int(value) == value
     except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -85,7 +89,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_float(value: Any) -> bool:
-    """Whether a value is one number."""
+    """Tell whether a value is one number."""
     try:
         return not isinstance(value, (bool, str)) and float(value) == float(value)
     except (TypeError, ValueError, RuntimeError):
@@ -93,12 +97,15 @@ def is_float(value: Any) -> bool:
 
 
 def bounded(got: Any, most: int = 1000) -> Any:
-    """A result that can be inspected: an iterator as a list, truncated in case it never ends."""
+    """Return a result that can be inspected: an iterator as a list, cut off if it never ends."""
     return list(islice(got, most)) if isinstance(got, Iterator) else got
 
 
 def copy_of(value: Any) -> Any:
-    """A copy that the answer may change; modules are passed as they are, because `traces` compares their state."""
+    """Return a copy that the answer may change.
+
+    Modules are passed as they are, because `traces` compares their state.
+    """
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
@@ -109,7 +116,7 @@ def copy_of(value: Any) -> Any:
 
 
 def unchanged(one: Any, two: Any) -> bool:
-    """Whether a value still equals its copy exactly."""
+    """Tell whether a value still equals its copy exactly."""
     if isinstance(two, Tensor):
         return isinstance(one, Tensor) and one.dtype == two.dtype and torch.equal(one, two)
     if isinstance(two, (list, tuple)):
@@ -125,17 +132,20 @@ def expect_anew(first: Any, second: Any) -> None:
 
 
 def accelerators() -> list[torch.device]:
-    """The devices other than the CPU on which answers are tried."""
+    """Return the devices other than the CPU on which answers are tried."""
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return [device] if device else []
 
 
-def expect_anywhere(answer: Function, right: Function, *given: Any) -> None:
-    """Raise Mistake unless an answer works on an accelerator, where there is one on which the right answer works."""
-    way_out = "Create new tensors on the input's device, as in torch.zeros(..., device=x.device), without .cpu()"
+def expect_anywhere(answer: Function, right: Function, *args: Any) -> None:
+    """Raise Mistake unless an answer works on an accelerator, where the right answer does."""
+    way_out = (
+        "Create new tensors on the input's device, as in torch.zeros(..., "
+        "device=x.device), without .cpu()"
+    )
     for device in accelerators():
         try:
-            moved = [x.detach().to(device) if isinstance(x, Tensor) else x for x in given]
+            moved = [x.detach().to(device) if isinstance(x, Tensor) else x for x in args]
             to(right, device)(*moved)
         except Exception:  # torch lacks something there
             continue
@@ -144,10 +154,10 @@ def expect_anywhere(answer: Function, right: Function, *given: Any) -> None:
         except NotImplementedError:
             continue
         except Exception as error:
-            words = (
+            message = (
                 f"right on the CPU, but for tensors on {device.type} it {raised(error)}. {way_out}"
             )
-            raise Mistake(words) from error
+            raise Mistake(message) from error
         places = {x.device.type for x in (got if isinstance(got, (tuple, list)) else [got])} - {
             device.type
         }
@@ -157,12 +167,12 @@ def expect_anywhere(answer: Function, right: Function, *given: Any) -> None:
 
 
 def to(function: Function, device: torch.device) -> Function:
-    """A module on another device; a function as it is."""
+    """Move a module to another device; return a function as it is."""
     return function.to(device) if isinstance(function, nn.Module) else function
 
 
 def gradients(output: Tensor, sources: Sequence[Tensor]) -> list[Tensor | None]:
-    """The gradient of a fixed weighting of the output for each source; None where none flows."""
+    """Return the gradient of a weighted sum of the output for each source, or None."""
     learned = [source for source in sources if source.requires_grad]
     if not (output.requires_grad and learned):
         return [None] * len(sources)
@@ -172,14 +182,17 @@ def gradients(output: Tensor, sources: Sequence[Tensor]) -> list[Tensor | None]:
 
 
 def gradient(output: Tensor, source: Tensor) -> Tensor | None:
-    """The gradient of a fixed weighting of the output, or None where none flows."""
+    """Return the gradient of a weighted sum of the output, or None where none flows."""
     return gradients(output, [source])[0]
 
 
 def expect_gradient(got: Tensor, wanted: Tensor, source: Tensor) -> None:
-    """Raise Mistake unless the answer passes the same gradient to its source as the right one does."""
+    """Raise Mistake unless the answer passes its source the same gradient as the right one."""
     mine, right = gradient(got, source), gradient(wanted, source)
-    anew = "gives a new leaf tensor, so that no gradient flows back: return the result as it is, without nn.Parameter"
+    anew = (
+        "gives a new leaf tensor, so that no gradient flows back: "
+        "return the result as it is, without nn.Parameter"
+    )
     reject_if(mine is None and got.requires_grad and got.is_leaf, f"{anew} or requires_grad_()")
     reject_if(mine is None, NO_GRADIENT)
     reject_if(not same(mine, right, atol=1e-4), "gives the right numbers, but the wrong gradient")

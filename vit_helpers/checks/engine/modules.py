@@ -1,4 +1,7 @@
-"""An exercise whose answer is a module class: the reference is a function of the parameters, however they are stored."""
+"""An exercise whose answer is a module class.
+
+The reference is a function of the parameters, however they are stored.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import (
+from vit_helpers.checks.engine.compare import (
     NO_GRADIENT,
     expect_anew,
     expect_anywhere,
@@ -19,8 +22,8 @@ from vit_helpers.checks.compare import (
     gradients,
     same,
 )
-from vit_helpers.checks.report import Function, Mistake, reject_if, run_check, short
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, run_check, short
+from vit_helpers.checks.engine.traces import ask
 
 Sizes = tuple[int, ...]
 Reading = tuple[Tensor, ...]  # a learner's parameters in the order in which `function` takes them
@@ -32,12 +35,15 @@ class ModuleExercise:
     """A module class to be written: what it computes, and how to find its parameters.
 
     module    : a right class; function: the same as a function, (x, *parameters) -> y
-    readings  : (module, *sizes) -> every way in which an answer's parameters may be those of `function`
+    readings  : (module, *sizes) -> every way in which an answer's parameters may be those of
+                `function`
     ideas     : {what is right: functions of exercise and answer that raise `Mistake`}
     mistakes  : {message: a wrong `function`}, found by its numbers
-    structures: {message: (*sizes) -> how many numbers each parameter of a wrong class has}, found by their sum
+    structures: {message: (*sizes) -> how many numbers each parameter of a wrong class has}, found
+                by their sum
     stages    : {message: a whole wrong class}, where an exercise has other ways to find it
-    sizes, shape: arguments of the class and shape of an input for what is tried once; cases: pairs of them for the rest
+    cases     : pairs of arguments of the class and the shape of an input; the first for what is
+                tried once
     """
 
     name: str
@@ -53,7 +59,8 @@ class ModuleExercise:
     unknown: str = "shapes and parameters are right, but the numbers are not"
     unread: str = "its layers cannot be recognized: build it from nn.Linear layers"
     stages: Mapping[str, Class] = field(default_factory=dict)
-    vectorized: bool = False  # whether all readings are tried at once (torch.vmap): for parts with hundreds of readings
+    # whether all readings are tried at once (torch.vmap): for parts with hundreds of readings
+    vectorized: bool = False
 
     def check(self, answer: Any) -> bool:
         """Try an answer and print a line for each idea; True only when every idea is right."""
@@ -69,11 +76,11 @@ class ModuleExercise:
         )
 
     def renamed(self, name: str, ideas: Sequence[str]) -> "ModuleExercise":
-        """The same exercise with another name and some of its ideas."""
+        """Return the same exercise with another name and some of its ideas."""
         return replace(self, name=name, ideas={idea: self.ideas[idea] for idea in ideas})
 
     def wrong_class(self, function: Callable[..., Tensor]) -> type[nn.Module]:
-        """The right class with another function: a whole wrong answer."""
+        """Make a whole wrong answer: the right class with another function."""
         exercise = self
 
         class Answer(self.module):  # type: ignore[misc, name-defined]  # known only when it runs
@@ -100,23 +107,26 @@ class ModuleExercise:
 
     @property
     def reference(self) -> type[nn.Module]:
-        """A right answer."""
+        """Give a right answer."""
         return self.module
 
     def wrong_answers(self) -> dict[str, Class]:
-        """Every whole wrong answer of the table by its message."""
-        return {words: self.wrong_class(wrong) for words, wrong in self.mistakes.items()} | dict(
-            self.stages
-        )
+        """Return every whole wrong answer of the table by its message."""
+        return {
+            message: self.wrong_class(wrong) for message, wrong in self.mistakes.items()
+        } | dict(self.stages)
 
 
 def squares(a: int, b: int) -> Callable[..., list[int]]:
-    """The number of parameters, as `a` squares of the width plus `b` widths."""
+    """Return the number of parameters, as `a` squares of the width plus `b` widths."""
     return lambda D, *sizes: [a * D * D, b * D]
 
 
 def build(answer: Any, *sizes: int) -> nn.Module:
-    """The learner's module, built from its sizes; Mistake if the answer is not a class of modules."""
+    """Make the learner's module, built from its sizes.
+
+    raises: Mistake if the answer is not a class of modules
+    """
     reject_if(
         isinstance(answer, nn.Module), "got a module that is already built; pass the class itself"
     )
@@ -127,7 +137,10 @@ def build(answer: Any, *sizes: int) -> nn.Module:
 
 
 def randomized(module: nn.Module, x: Tensor) -> nn.Module:
-    """A module with new random parameters, none of them zero; lazy ones are created by a first call."""
+    """Make a module with new random parameters, none of them zero.
+
+    Lazy ones are created by a first call.
+    """
     with torch.no_grad():
         if any(nn.parameter.is_lazy(p) for p in module.parameters()):
             module(torch.zeros_like(x))
@@ -139,13 +152,19 @@ def randomized(module: nn.Module, x: Tensor) -> nn.Module:
 def made(
     answer: Any, sizes: Sizes, shape: Sizes, dtype: torch.dtype = torch.float32
 ) -> tuple[nn.Module, Tensor]:
-    """A learner's module with random parameters, and an input with negative numbers and numbers above 1."""
+    """Return a learner's module with random parameters, and an input.
+
+    The input has negative numbers and numbers above 1.
+    """
     x = 1.5 * torch.randn(shape, dtype=dtype)
     return randomized(build(answer, *sizes), x.float()).to(dtype), x
 
 
 def output(module: nn.Module, x: Tensor, when: str = "", shape: Sizes = ()) -> Tensor:
-    """What a module gives: one tensor of the input's type and shape, or of another shape; Mistake for anything else."""
+    """Return what a module gives.
+
+    raises: Mistake unless it is one tensor of the input's type and shape, or of another `shape`
+    """
     got, when = ask(module, x), when or f"for (B, T, D) = {tuple(x.shape)}"
     reject_if(
         isinstance(got, (tuple, list)),
@@ -157,12 +176,15 @@ def output(module: nn.Module, x: Tensor, when: str = "", shape: Sizes = ()) -> T
 
 
 def right_shape(exercise: ModuleExercise, sizes: Sizes, x: Tensor) -> Sizes:
-    """The shape that the right module gives."""
+    """Return the shape that the right module gives."""
     return tuple(exercise.module(*sizes)(x.float()).shape)
 
 
 def expect_steady(module: nn.Module, x: Tensor, shape: Sizes) -> None:
-    """Raise Mistake unless a module leaves its input unchanged, repeats its result in both modes, and recomputes it."""
+    """Raise Mistake unless a module repeats its result in both modes, and recomputes it.
+
+    It must leave its input unchanged.
+    """
     other, found = torch.randn_like(x), {}
     drawn = (
         "something is random inside forward. Is there dropout, or a layer that is created there?"
@@ -182,7 +204,7 @@ def expect_steady(module: nn.Module, x: Tensor, shape: Sizes) -> None:
 
 
 def shapes(exercise: ModuleExercise, answer: Any) -> None:
-    """Raise Mistake unless a module gives tensors of the right shape, in training and in evaluation mode."""
+    """Raise Mistake unless a module gives tensors of the right shape, in both modes."""
     (sizes, shape), *_ = exercise.cases
     output(*made(answer, sizes, shape))
     module, x = made(answer, sizes, (1, shape[1] + 2, *shape[2:]))
@@ -190,32 +212,39 @@ def shapes(exercise: ModuleExercise, answer: Any) -> None:
 
 
 def parameters(exercise: ModuleExercise, answer: Any) -> None:
-    """Raise Mistake unless a module has as many parameters as the right one, in layers that are recognized."""
+    """Raise Mistake unless a module has as many parameters as the right one, in known layers."""
     (sizes, shape), *_ = exercise.cases
     module, right = made(answer, sizes, shape)[0], exercise.module(*sizes)
     count, wanted = (sum(p.numel() for p in m.parameters()) for m in (module, right))
     reject_if(
         not count,
-        "has no parameters: create the layers in __init__, as attributes or in an nn.ModuleList, not in a plain list",
+        "has no parameters: create the layers in __init__, "
+        "as attributes or in an nn.ModuleList, not in a plain list",
     )
     if count != wanted:
         known = (
-            words for words, theirs in exercise.structures.items() if sum(theirs(*sizes)) == count
+            message
+            for message, theirs in exercise.structures.items()
+            if sum(theirs(*sizes)) == count
         )
-        words = next(known, exercise.advice)
+        message = next(known, exercise.advice)
         raise Mistake(
-            f"has {count} parameters for D = {sizes[0]}, but should have {exercise.count} = {wanted}: {words}"
+            f"has {count} parameters for D = {sizes[0]}, "
+            f"but should have {exercise.count} = {wanted}: {message}"
         )
     reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
 
 
 def apart(exercise: ModuleExercise, answer: Any) -> None:
-    """Raise Mistake unless a module gives the same result again in both modes and mixes no images."""
+    """Raise Mistake unless a module repeats its result in both modes and mixes no images."""
     (sizes, shape), *_ = exercise.cases
     module, x = made(answer, sizes, (4, *shape[1:]))
     expect_steady(module, x, right_shape(exercise, sizes, x))
     module.eval()
-    mixed = "images mix: other images in the batch change image {}'s output. Which axis does attention run along?"
+    mixed = (
+        "images mix: other images in the batch change image {}'s output. "
+        "Which axis does attention run along?"
+    )
     for kept in (0, 3):
         other = torch.randn_like(x)
         other[kept] = x[kept]
@@ -228,7 +257,10 @@ def apart(exercise: ModuleExercise, answer: Any) -> None:
 
 
 def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Sizes) -> Reading:
-    """The reading of the parameters under which an answer is right; Mistake when there is none."""
+    """Return the reading of the parameters under which an answer is right.
+
+    raises: Mistake when there is none
+    """
     found = list(exercise.readings(module, *sizes))
     reject_if(
         not found,
@@ -243,9 +275,9 @@ def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Si
     for reading, right in gives(exercise.function):
         if same(got, right, atol):
             return reading
-    for words, wrong in exercise.mistakes.items():
+    for message, wrong in exercise.mistakes.items():
         with suppress(RuntimeError, IndexError):  # some need other lengths
-            reject_if(any(same(got, theirs, atol) for _, theirs in gives(wrong)), words)
+            reject_if(any(same(got, theirs, atol) for _, theirs in gives(wrong)), message)
     for _, right in gives(exercise.function):
         expect_digits(got, right)
     raise Mistake(exercise.unknown)
@@ -258,7 +290,10 @@ def results(
     stacked: Sequence[Tensor],
     function: Callable[..., Tensor],
 ) -> Iterator[tuple[Reading, Tensor]]:
-    """What a function gives under each reading; if all are tried at once, only the one nearest to the answer's result."""
+    """Yield what a function gives under each reading.
+
+    If all are tried at once, it is only the one nearest to the answer's result.
+    """
     if not stacked:
         for reading in found:
             with torch.no_grad():
@@ -272,7 +307,7 @@ def results(
 
 
 def numbers(exercise: ModuleExercise, answer: Any) -> None:
-    """Raise Mistake unless a module computes the right numbers, in both modes, for two inputs in turn."""
+    """Raise Mistake unless a module is right in both modes, for two inputs in turn."""
     sizes, shape = exercise.cases[0]
     for training in (True, False):
         module, x = made(answer, sizes, shape)
@@ -281,7 +316,7 @@ def numbers(exercise: ModuleExercise, answer: Any) -> None:
 
 
 def other_sizes(exercise: ModuleExercise, answer: Any) -> None:
-    """Raise Mistake unless a module is right for all sizes, in float64 and for large numbers, and keeps the type."""
+    """Raise Mistake unless a module is right for all sizes, in float64 and for large numbers."""
     for sizes, shape in exercise.cases[1:]:
         reading_of(exercise, *made(answer, sizes, shape), sizes)
     sizes, shape = exercise.cases[0]
@@ -291,7 +326,10 @@ def other_sizes(exercise: ModuleExercise, answer: Any) -> None:
 
 
 def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
-    """Raise Mistake unless input and every parameter get the right gradient, in the presence of older gradients."""
+    """Raise Mistake unless input and every parameter get the right gradient.
+
+    Older gradients are there, and must not matter.
+    """
     sizes, shape = exercise.cases[0]
     module, x = made(answer, sizes, shape)
     x.requires_grad_()
