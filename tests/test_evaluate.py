@@ -56,7 +56,6 @@ def fill(folder, count, first=0):
             ("train/bus", "train/train", "test/bus", "test/train", "train", "test"),
             "on 20 images of the test split of",
         ),
-        (("test/bus", "test/train", "bus", "train"), "on 20 images of the test split of"),
     ],
 )
 def test_a_folder_is_one_of_splits_or_of_classes(tmp_path, folders, says):
@@ -65,6 +64,15 @@ def test_a_folder_is_one_of_splits_or_of_classes(tmp_path, folders, says):
     weights(tmp_path / "w.safetensors", "bus", "Test" if "Test" in folders else "train")
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
     assert done.returncode == 0 and says in done.stdout, done
+
+
+def test_of_a_test_split_beside_classes_both_readings_are_shown(tmp_path):
+    for number, name in enumerate(("test/bus", "test/train", "bus", "train")):
+        fill(tmp_path / "x" / name, 10, 10 * number)
+    weights(tmp_path / "w.safetensors", "bus", "train")
+    done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
+    assert done.returncode == 1, done
+    assert "x can be read in two ways: if test, train are splits, move bus elsewhere" in done.stderr
 
 
 @pytest.mark.parametrize("split", ["exact", "hash"])
@@ -231,7 +239,7 @@ def test_what_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch, w
     for work in (
         "cli.predict.predict_files",
         "cli.predictions.predict_files",
-        "data.shards.draw_splits",
+        "data.shards.read_files",
         "cli.live.live_page",
     ):
         monkeypatch.setattr(f"vit_helpers.{work}", lambda *what: pytest.fail("worked"))

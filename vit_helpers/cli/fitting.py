@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
 from vit_helpers.data import Data
 from vit_helpers.distributed import (
     broadcast,
     full_state_dict,
     is_main_process,
+    load_full_state_dict,
+    on_main,
     shard_batches,
-    world_size,
 )
 from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
 from vit_helpers.pretrained.finetune import add_lora, merge_lora
@@ -86,11 +86,8 @@ def keep_weights(model: Any, history: Sequence[Epoch], out: Path, save: partial[
             best = last
     best = broadcast(best)
     if best != last:  # into the model in all processes, sharded or not
-        state: dict[str, Any] = {}
-        if is_main_process():
-            state = load_weights(path).model.state_dict()
-        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=world_size() > 1)
-        set_model_state_dict(merge_lora(model), state, options=options)
+        state = on_main(lambda: load_weights(path).model.state_dict())
+        load_full_state_dict(merge_lora(model), state)
     return best
 
 

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from vit_helpers._files import make_parent, shown, write_aside
 from vit_helpers._validate import check_choice
+from vit_helpers.cli.figures import draw_test
 from vit_helpers.cli.scores import class_table, wilson_interval
-from vit_helpers.data.splits import SPLITS
+from vit_helpers.data.splits import SPLITS, DataLike
 from vit_helpers.distributed import world_size
-from vit_helpers.plots.curves import draw_curves
-from vit_helpers.plots.testing import draw_test
+from vit_helpers.plots.training import draw_curves
 from vit_helpers.training import Epoch, Score
 from vit_helpers.training.presets import RunSettings
 
@@ -143,7 +143,7 @@ def print_warnings(aloud: bool = True) -> Iterator[None]:
             print(f"note: {warning.message}")
 
 
-def describe(data: Any) -> str:
+def describe(data: DataLike) -> str:
     """Describe in two lines the classes of a data set and its splits, with their sizes."""
     classes = [shown(name) for name in data.class_names]
     if data.class_counts:
@@ -160,7 +160,7 @@ def describe(data: Any) -> str:
     return f"{len(classes)} classes: {', '.join(listed)}\nimages: {shares}; {size}"
 
 
-def print_start(data: Any, model: nn.Module, settings: RunSettings, device: str) -> None:
+def print_start(data: DataLike, model: nn.Module, settings: RunSettings, device: str) -> None:
     """Print what is trained, on what, and how."""
     size = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -188,9 +188,10 @@ def print_score(score: Score, counts: Tensor, description: str) -> None:
             f"note: that interval includes {largest / n:.3f}, "
             "the accuracy of always predicting the most frequent class"
         )
+    print(f"test loss {score.loss:.3f} nats, without label smoothing")
 
 
-def print_end(out: Path, data: Any, settings: RunSettings, accuracy: float) -> None:
+def print_end(out: Path, data: DataLike, settings: RunSettings, accuracy: float) -> None:
     """Print where the results are, and what to do next."""
     if not settings.keeps_weights:
         reason = "because predict reads only ViTs with pre-norm blocks"

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
+from vit_helpers.cli.figures import draw_beside
 from vit_helpers.cli.outputs import (
     check_figure,
     check_target,
@@ -18,7 +19,6 @@ from vit_helpers.cli.predictions import (
 )
 from vit_helpers.data.images import open_picture
 from vit_helpers.inspection import rollout
-from vit_helpers.plots.photos import draw_beside
 from vit_helpers.pretrained import Pretrained, load_pretrained
 from vit_helpers.pretrained.calibration import load_familiarity
 

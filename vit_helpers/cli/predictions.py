@@ -114,23 +114,14 @@ def count_confusions(
         counts = count_in_data_set(name, pretrained, model, data)
         return counts, f"images of the test split of {data}", {}
     parts = find_parts(folder, "test")
-    labels = label_files(name, pretrained.class_names, find_tested(folder, parts))
+    tested = parts["test" if "test" in parts else "train"]
+    labels = label_files(name, pretrained.class_names, tested)
     files = leave_out_seen(list(labels), notes.get("seen"), name)
     probabilities, readable, broken = predict_files(pretrained, files, model)
     truth = torch.tensor([labels[file] for file in readable], dtype=torch.long)
     counts = confusion(probabilities.argmax(1), truth, len(pretrained.class_names))
-    description = "images of the test split of" if parts else "images of"
+    description = "images of the test split of" if "test" in parts else "images of"
     return counts, f"{description} {data}", broken
-
-
-def find_tested(folder: Path, parts: dict[str, Path]) -> Path:
-    """Return the folder whose folders are the classes to test on.
-
-    parts: the splits of the folder, which may have none
-    """
-    if "test" in parts:
-        return parts["test"]
-    return find_parts(folder)["train"] if subfolders(folder) else folder
 
 
 def label_files(name: str, class_names: Sequence[str], folder: Path) -> dict[Path, int]:

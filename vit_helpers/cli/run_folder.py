@@ -14,6 +14,7 @@ from torch import nn
 
 from vit_helpers._files import hold, make_parent, remove, tensor_digest
 from vit_helpers.data import Data
+from vit_helpers.data.registry import SOURCES
 from vit_helpers.data.splits import SPLITS
 from vit_helpers.distributed import (
     all_reduce_sum,
@@ -21,10 +22,10 @@ from vit_helpers.distributed import (
     is_peer_failure,
     world_size,
 )
-from vit_helpers.training.checkpoints import describe_changes, finished, load_checkpoint
-from vit_helpers.training.presets import SOURCES, RunSettings, Source, override
+from vit_helpers.training.checkpoints import describe_changes, load_checkpoint
+from vit_helpers.training.presets import RunSettings, override
 
-CHECKPOINTS = ("checkpoint.pt", "checkpoint.shards")
+CHECKPOINT = "checkpoint.pt"
 RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # written beside them
 WEIGHTS = "trained weights"
 # Of mean and standard deviation, which another number of threads may round differently
@@ -46,10 +47,10 @@ def choose_folder(
         raise ValueError("--resume continues in the folder of the run: leave out --out")
     if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) and not (out or resume):
         raise ValueError("a run that torchrun may restart needs a folder of its own: give --out")
-    if resume and resume.name in CHECKPOINTS and resume.exists():
+    if resume and resume.name == CHECKPOINT and resume.exists():
         resume = resume.parent
     if resume and not find_checkpoint(resume):  # nothing to resume, as reading it will say
-        return resume, resume / CHECKPOINTS[0]
+        return resume, resume / CHECKPOINT
     folder = claim(resume or out, name, stack)
     checkpoint = find_checkpoint(folder)
     if checkpoint is None:
@@ -93,7 +94,7 @@ def lock(folder: Path, stack: ExitStack) -> None:
     """Keep other runs out of a folder until `stack` closes; raise OSError if it is not writable."""
     taken = f"another run is writing into {folder}: wait for it to end, or choose another --out"
     hold(folder / ".lock", taken, stack)
-    make_parent(folder / CHECKPOINTS[0])
+    make_parent(folder / CHECKPOINT)
 
 
 def refuse_old_results(folder: Path) -> None:
@@ -135,8 +136,8 @@ def launch() -> str | None:
 
 def find_checkpoint(folder: Path) -> Path | None:
     """Return the checkpoint in a run's folder; None when none was finished."""
-    whole, parts = (folder / name for name in CHECKPOINTS)
-    return whole if whole.exists() else parts if finished(parts) else None
+    path = folder / CHECKPOINT
+    return path if path.exists() else None
 
 
 def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, Any]) -> RunSettings:
@@ -178,7 +179,8 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
 
 def is_place(data: str | None) -> bool:
     """Return whether the name of a data set has the path of a folder in it."""
-    return SOURCES.get(str(data).partition(":")[0], Source()).takes_path
+    source = SOURCES.get(str(data).partition(":")[0])
+    return source is not None and source.takes_path
 
 
 def select(values: Mapping[str, Any], names: list[str]) -> dict[str, Any]:

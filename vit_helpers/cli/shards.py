@@ -9,6 +9,7 @@ from vit_helpers._files import expand_user
 from vit_helpers.cli.outputs import print_warnings
 from vit_helpers.data import Data, load
 from vit_helpers.data.shards import write_shards, write_shards_of_folder
+from vit_helpers.data.stream import Shards
 
 
 def run(args: Namespace) -> None:
@@ -31,7 +32,7 @@ def run(args: Namespace) -> None:
         )
     else:
         write_shards(load_whole(args.data, options), args.folder, args.per_shard)
-    written = load(f"shards:{args.folder}")
+    written = Shards(args.folder)
     sizes = {
         split: {"images": written.count(split), "shards": len(entries)}
         for split, entries in written.splits.items()

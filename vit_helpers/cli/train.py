@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from vit_helpers._files import WriteError
 from vit_helpers.cli.fine_tuning import adapt, load_data_for, load_start, scale_lr
@@ -25,6 +26,7 @@ from vit_helpers.cli.outputs import (
 )
 from vit_helpers.cli.parser import TRAIN_SETTINGS
 from vit_helpers.cli.run_folder import (
+    CHECKPOINT,
     check_restarted,
     choose_folder,
     describe_run,
@@ -34,6 +36,7 @@ from vit_helpers.cli.run_folder import (
 )
 from vit_helpers.cli.scores import score_classes
 from vit_helpers.data.shards import BrokenShardError
+from vit_helpers.data.splits import DataLike
 from vit_helpers.distributed import (
     init_distributed,
     is_main_process,
@@ -46,7 +49,7 @@ from vit_helpers.distributed import (
     world_size,
 )
 from vit_helpers.pretrained.sources import RUN_WEIGHTS
-from vit_helpers.training import Recipe, set_seed
+from vit_helpers.training import Recipe, Score, set_seed
 from vit_helpers.training.checkpoints import Checkpoint, load_checkpoint
 from vit_helpers.training.presets import (
     RunSettings,
@@ -135,9 +138,10 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
         settings = preset(**{"data": "digits", **given})
     else:
         settings, resumed = read_run(args, out, kept, given)
-    path = kept or out / ("checkpoint.shards" if args.shard else "checkpoint.pt")
-    if args.shard:
-        check_shard(settings, path)
+    if args.shard and settings.weights and settings.tune == "lora":
+        raise ValueError(
+            "--shard splits the weights, which --tune lora does not train: use only one of them"
+        )
 
     set_seed(settings.seed)
     start = load_start(settings) if settings.weights else None
@@ -157,23 +161,28 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
         print_start(data, model, settings, device)
     if args.shard:
         shard(model)
-    checkpoint = Checkpoint(path, resume=kept is not None, about=about)
+    checkpoint = Checkpoint(out / CHECKPOINT, resume=kept is not None, about=about)
     history, epoch = fit_run(model, batches, data, settings, out, checkpoint, device)
-
-    test = shard_batches(evaluation_batches(data, "test"))
-    score, counts = score_classes(with_tta(model, settings), test, device)
-    if not is_main_process():
-        return
-    if len(history) < settings.recipe.epochs:
+    if is_main_process() and len(history) < settings.recipe.epochs:
         print(
             f"stopped early after epoch {len(history)}: "
             f"no better epoch in the last {settings.patience}"
         )
-    images = "images and their mirror images" if settings.tta else "images"
-    print_score(score, counts, f"{images}, with the weights of epoch {epoch}")
-    print(f"test loss {score.loss:.3f} nats, without label smoothing\ncheckpoint: {path}")
-    draw_results(out, history, counts, data.class_names)
-    print_end(out, data, settings, score.accuracy)
+    score, counts = test(model, data, settings, device)
+    if is_main_process():
+        images = "images and their mirror images" if settings.tta else "images"
+        print_score(score, counts, f"{images}, with the weights of epoch {epoch}")
+        print(f"checkpoint: {checkpoint.path}")
+        draw_results(out, history, counts, data.class_names)
+        print_end(out, data, settings, score.accuracy)
+
+
+def test(
+    model: nn.Module, data: DataLike, settings: RunSettings, device: str
+) -> tuple[Score, Tensor]:
+    """Test a model once, on the test split: its score of all processes and the confusion matrix."""
+    batches = shard_batches(evaluation_batches(data, "test"))
+    return score_classes(with_tta(model, settings), batches, device)
 
 
 def read_run(
@@ -190,16 +199,6 @@ def read_run(
     if is_main_process() and settings.keeps_weights:
         print(check_best(out / RUN_WEIGHTS, state["history"]), end="")
     return settings, about
-
-
-def check_shard(settings: RunSettings, checkpoint: Path) -> None:
-    """Raise ValueError if --shard does not fit the settings or the checkpoint of a run."""
-    if settings.weights and settings.tune == "lora":
-        raise ValueError(
-            "--shard splits the weights, which --tune lora does not train: use only one of them"
-        )
-    if checkpoint.suffix == ".pt":
-        raise ValueError(f"{checkpoint} holds the whole model: resume without --shard")
 
 
 def pick_device(name: str) -> str:

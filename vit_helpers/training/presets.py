@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -22,6 +22,7 @@ from vit_helpers.data.augment import (
     random_erase,
     random_flip,
 )
+from vit_helpers.data.registry import SOURCES
 from vit_helpers.data.splits import sample_rows
 from vit_helpers.encoder import Block
 from vit_helpers.training.cnn import CNN
@@ -62,21 +63,6 @@ TUNE = ("full", "head", "lora")
 SHAPE = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
 SIZE = {"embed_dim", "depth", "num_heads"}  # what a size of the model stands for
-
-
-class Source(NamedTuple):
-    """What can be asked of a data set.  resizes: whether its images can have any size"""
-
-    resizes: bool = False
-    takes_path: bool = False
-
-
-# By the name before the colon; a data set that is not here is neither resized nor in a place
-SOURCES = {
-    "folder": Source(resizes=True, takes_path=True),
-    "shards": Source(takes_path=True),
-    "pizza_steak_sushi": Source(resizes=True),
-}
 
 
 def name_sides(error: ValueError, image_size: tuple[int, int]) -> ValueError:
@@ -342,8 +328,8 @@ def load_data(
             f"{name} is already divided into splits: "
             "split, skip_broken and cache are options for folder:PATH"
         )
-    size = wanted or image_size
-    if size and SOURCES.get(kind, Source()).resizes:
+    size, source = wanted or image_size, SOURCES.get(kind)
+    if size and source is not None and source.resizes:
         height, width = size
         if height != width:
             raise ValueError(
