@@ -1,6 +1,6 @@
 """Pictures of training: the history that `fit` returns, and the loss of a prediction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -10,23 +10,31 @@ from matplotlib.figure import Figure
 from vit_helpers.plots import style
 
 
-class Row(Protocol):
-    """The measurements of one epoch by name: a dict, or what `fit` returns."""
+class Epoch(Protocol):
+    """The measurements of one epoch, as `fit` returns them."""
 
-    def __getitem__(self, name: str, /) -> Any: ...
+    def to_row(self) -> dict[str, Any]: ...
+
+
+Row = Mapping[str, Any]  # the measurements of one epoch by name
 
 
 UNITS = {"loss": "loss (nats)", "accuracy": "accuracy (fraction of images)"}
 
 
+def as_rows(history: Sequence[Epoch | Row]) -> list[Row]:
+    """Return the measurements of each epoch by name, of epochs or of stored rows."""
+    return [row if isinstance(row, Mapping) else row.to_row() for row in history]
+
+
 def draw_curve(
-    history: Sequence[Row], key: str, ax: Axes | None = None, title: str | None = None
+    history: Sequence[Epoch | Row], key: str, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Training (dashed) and validation, one point an epoch.
 
-    history: rows of `fit`;  key: "loss" or "accuracy"
+    history: what `fit` returns, or rows of it;  key: "loss" or "accuracy"
     """
-    ax = style.new_axes(ax, 6, 3.5)
+    ax, history = style.new_axes(ax, 6, 3.5), as_rows(history)
     epochs = [row["epoch"] for row in history]
     marker = "o" if len(epochs) < 3 else None  # a line needs two points to be seen
     ax.plot(
@@ -49,9 +57,10 @@ def draw_curve(
     return style.style_axes(ax, title, "epoch", UNITS[key])
 
 
-def draw_curves(history: Sequence[Row], floor: float | None = None) -> Figure:
+def draw_curves(history: Sequence[Epoch | Row], floor: float | None = None) -> Figure:
     """Loss and accuracy side by side on a new figure, which is returned.  floor: the lowest loss possible, a dotted line"""
     fig, (left, right) = style.new_figure(9, 3.4, ncols=2)
+    history = as_rows(history)
     last = history[-1]
     draw_curve(history, "loss", left, f"Validation loss ends at {last['val_loss']:.3f}")
     if floor is not None:
