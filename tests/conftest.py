@@ -48,8 +48,8 @@ def seed():
 @pytest.fixture(autouse=True)
 def no_cached_images(monkeypatch):
     """Leave the cache folder of whoever runs the tests as it is."""
-    if reading := sys.modules.get("vit_helpers.data.reading"):
-        monkeypatch.setattr(reading, "CACHE_BYTES", 0)
+    if cache := sys.modules.get("vit_helpers.data.cache"):
+        monkeypatch.setattr(cache, "CACHE_BYTES", 0)
 
 
 @pytest.fixture(scope="module")

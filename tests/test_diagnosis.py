@@ -1,13 +1,14 @@
 """Symptoms are read from real runs that go wrong, and from histories made by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from small_classifier import Classifier, batches, problem, silent
 from torch import nn
 
-from vit_helpers.data import Batches, Data, Split, load
+from vit_helpers.data import Batches, Data, Split, load, subset
 from vit_helpers.training import Epoch, Score, fit, set_seed
 from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.measurements import Evidence
@@ -280,9 +281,10 @@ def only(*classes):
     """The digits of some classes"""
     data = load("digits")
     parts = []
-    for images, labels in (data.train, data.validation, data.test):
-        rows = torch.isin(labels, torch.tensor(classes))
-        parts.append(Split(images[rows], torch.searchsorted(torch.tensor(classes), labels[rows])))
+    for split in (data.train, data.validation, data.test):
+        chosen = subset(split, torch.isin(split.labels, torch.tensor(classes)))
+        labels = torch.searchsorted(torch.tensor(classes), chosen.labels)
+        parts.append(replace(chosen, labels=labels))
     return Data.from_splits("some digits", *parts, tuple(map(str, classes)))
 
 

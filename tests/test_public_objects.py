@@ -1,6 +1,7 @@
 """Every public object survives copy, deepcopy and pickle: nothing of its state is lost, and it is usable elsewhere."""
 
 import copy
+import dataclasses
 import importlib
 import inspect
 import pickle
@@ -92,11 +93,15 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "Preprocess": lambda cls, _: cls((9, 9), (8, 8), "bicubic", (0.1,), (0.2,)),
     "LoRA": lambda cls, _: cls(nn.Linear(4, 6), 2, 0.5),
     "MaskedAutoencoder": lambda cls, _: cls(ViT(CONFIG), dim=8, num_heads=2),
-    "Split": lambda cls, _: load("scattered_digits", n=20).test,
-    "ByteSplit": lambda cls, _: cls(
-        torch.randint(256, (2, 1, 8, 8), dtype=torch.uint8), torch.tensor([0, 1])
+    "Split": lambda cls, _: cls(
+        torch.randint(256, (2, 1, 8, 8), dtype=torch.uint8),
+        torch.tensor([0, 1]),
+        torch.tensor([[0, 0, 4, 4], [1, 2, 4, 4]]),
     ),
-    "ImageFile": lambda cls, _: cls(Path("a.jpg"), 1, b"sha256"),
+    "ImageFile": lambda cls, _: cls(Path("a.jpg"), 5, 1, b"sha256"),
+    "ImageCache": lambda cls, folder: cls(folder, 8),
+    "Sample": lambda cls, _: cls("000017", {"cls": b"3"}, "train-00000.tar", "it is broken"),
+    "Source": lambda cls, _: cls(load, ("image_size",), True),
     "Data": lambda cls, _: load("scattered_digits", n=20),
     "Batches": lambda cls, _: load("digits").batches("train", 8, shuffle=True),
     "Shards": lambda cls, folder: cls(shards(folder)),
@@ -188,6 +193,43 @@ def test_it_survives(name, way, tmp_path):
     original = MAKE[name](CLASSES[name], tmp_path)
     again = WAYS[way](original)
     assert type(again) is CLASSES[name] and same(original, again)
+
+
+DATACLASSES = [name for name in CLASSES if dataclasses.is_dataclass(CLASSES[name])]
+
+
+def state(thing):
+    """The fields of a dataclass by name, as they are stored: a property may show something else."""
+    fields = {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
+    return fields | vars(thing)
+
+
+def assert_same_state(original, changed, but=None):
+    """Two dataclasses are equal in all but one field, and tensors have the same dtype."""
+    before, after = state(original), state(changed)
+    assert type(changed) is type(original) and before.keys() == after.keys()
+    for name in before.keys() - {but}:
+        assert type(after[name]) is type(before[name]), name
+        assert getattr(after[name], "dtype", None) == getattr(before[name], "dtype", None), name
+        assert same(before[name], after[name]), name
+
+
+@pytest.mark.parametrize("name", DATACLASSES)
+def test_replace_keeps_every_other_field(name, tmp_path):
+    original = MAKE[name](CLASSES[name], tmp_path)
+    assert_same_state(original, dataclasses.replace(original))
+    for field in dataclasses.fields(original):
+        if not field.init:
+            continue
+        value = getattr(original, field.name)
+        new = torch.zeros_like(value) if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+        changed = dataclasses.replace(original, **{field.name: new})
+        assert same(getattr(changed, field.name), new)
+        assert_same_state(original, changed, but=field.name)
+
+
+def test_replace_on_every_dataclass():
+    assert len(DATACLASSES) >= 10 and {"Split", "Data", "ViTConfig", "Recipe"} <= {*DATACLASSES}
 
 
 def test_a_lost_attribute_is_noticed():

@@ -195,15 +195,15 @@ def test_a_folder_as_shards_is_the_folder_in_memory(pets, tmp_path):
 
 
 def test_a_few_pictures_of_a_folder_are_in_memory_at_a_time(pets, tmp_path, monkeypatch):
-    alive, most, right = [], [], shards.read_pixels
+    alive, most, right = [], [], shards.read_image
 
     def counted(*words, **options):
-        image = right(*words, **options)
+        sha256, image = right(*words, **options)
         alive.append(weakref.ref(image))
         most.append(sum(one() is not None for one in alive))
-        return image
+        return sha256, image
 
-    monkeypatch.setattr(shards, "read_pixels", counted)
+    monkeypatch.setattr(shards, "read_image", counted)
     write_shards_of_folder(pets, tmp_path / "shards", 8, split="exact")
     assert len(most) == 20 and max(most) <= 8  # one for each thread
 
@@ -240,7 +240,7 @@ def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys)
 
 def test_the_command_reads_a_folder_picture_by_picture(pets, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
-        "vit_helpers.data.folders.read_splits",
+        "vit_helpers.data.folders.read_pixels",
         lambda *words: pytest.fail("all pictures were asked for"),
     )
     assert (

@@ -2,7 +2,7 @@
 
 In the README's, the model of notebook 08 classifies an image, from patches to tokens to attention. In notebook
 01's, numbered pixels move from an image to its patches. What their frames show is drawn by `vit_helpers.plots.animation` and
-`vit_helpers.plots.reshaping`; here are the frames in time, and the files that hold them.
+`vit_helpers.plots.patches_reshaping`; here are the frames in time, and the files that hold them.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from tools import main
 from tools.execute import ROOT
 from vit_helpers.data import load
 from vit_helpers.inspection import token_layers
-from vit_helpers.plots import animation, reshaping
+from vit_helpers.plots import animation, patches_reshaping
 from vit_helpers.plots.animation import Frames, Reading, read_pass
 from vit_helpers.pretrained import load_pretrained
 
@@ -29,7 +29,9 @@ def run(args: argparse.Namespace) -> None:
         animation.palette(),
     )
     save_animation(
-        IMAGES / "01_patches" / "patchify.gif", reshaping.draw_frames(), reshaping.palette()
+        IMAGES / "01_patches" / "patchify.gif",
+        patches_reshaping.draw_frames(),
+        patches_reshaping.palette(),
     )
 
 
@@ -39,6 +41,7 @@ def read_digit() -> Reading:
     model, image, P = stored.model.eval(), test.images[DIGIT], stored.model.config.patch_size
     x = stored.preprocess.normalize(image)[None]
     tokens, weights = token_layers(model, x), model.attention_weights(x)
+    assert test.boxes is not None
     return read_pass(image, P, tokens, weights, test.boxes[DIGIT], model(x), stored.class_names)
 
 

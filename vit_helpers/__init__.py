@@ -10,8 +10,8 @@ Letters mean the same in every file, notebook and picture:
     N       patches, (H/P) * (W/P)        K       classes
     T       tokens, N + 1 with the class token
 
-The model, in the order of the notebooks: patches, embeddings, attention, encoder, vit. Around it: data, training,
-inspection, pretrained, ablation, scaling; plots, checks and cli.
+The model, in the order of the notebooks: patches, embeddings, attention, encoder, vit. Around it:
+data, training, inspection, pretrained, ablation, scaling; plots, checks and cli.
 Importing this package imports nothing else: the names below are loaded when they are first used.
 """
 

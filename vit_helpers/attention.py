@@ -10,12 +10,14 @@ FEW_TOKENS = 32
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Scaled dot-product attention, softmax(q k^T / sqrt(d)) v, and its weights (paper, equations 6 and 7).
+    """Scaled dot-product attention: softmax(q k^T / sqrt(d)) v, and the weights (equations 6, 7).
 
     q, k, v: (..., T, d)
-    mask   : boolean, broadcasts to (..., T, T); True where a query (row) may attend to a key (column)
-    returns: values (..., T, d) and weights (..., T, T), each row of which sums to 1.  If the mask hides every key from a
-             query, its weights and values are all zero, as in torch's fused attention
+    mask   : boolean, broadcasts to (..., T, T); True where a query (row) may attend to a key
+             (column)
+    returns: values (..., T, d) and weights (..., T, T), each row of which sums to 1. If the mask
+             hides every key from a query, its weights and values are all zero, as in torch's fused
+             attention
 
     >>> q = k = v = torch.eye(3)
     >>> values, weights = attention(q, k, v)
@@ -23,23 +25,20 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tu
     (torch.Size([3, 3]), True)
     """
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (..., T, T)
-    if mask is not None:
-        scores = scores.masked_fill(
-            ~mask, torch.finfo(scores.dtype).min
-        )  # where -inf would do, but for empty rows
+    if mask is not None:  # -inf would do, but for empty rows
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(dim=-1)
-    if mask is not None:
-        weights = weights.masked_fill(
-            ~mask, 0.0
-        )  # in a row without any key, they are equal until here
+    if mask is not None:  # in a row without any key, they are equal until here
+        weights = weights.masked_fill(~mask, 0.0)
     return weights @ v, weights
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head self-attention: h heads of width d = D / h, mixed by an output projection (equation 8).
+    """Multi-head self-attention: h heads of width d = D / h, mixed by a projection (equation 8).
 
     forward: (B, T, D) -> (B, T, D)
-    mask   : (B, T) boolean, True for the tokens that may be attended to; if there are none, the heads output zeros
+    mask   : (B, T) boolean, True for the tokens that may be attended to; if there are none, the
+             heads output zeros
     raises : ValueError if D is not divisible by h
     """
 
@@ -54,9 +53,7 @@ class MultiHeadAttention(nn.Module):
         self.proj = nn.Linear(dim, dim)
         self.dropout = nn.Dropout(dropout)
         self.attn_dropout = attn_dropout
-        bound = math.sqrt(
-            6 / (dim + dim)
-        )  # Xavier's, for three D x D matrices that are stored as one
+        bound = math.sqrt(6 / (dim + dim))  # Xavier's, for three D x D matrices stored as one
         nn.init.uniform_(self.qkv.weight, -bound, bound)
         nn.init.xavier_uniform_(self.proj.weight)
         nn.init.zeros_(self.qkv.bias)
@@ -65,9 +62,8 @@ class MultiHeadAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.heads(x)  # three of (B, h, T, d)
         dropout = self.attn_dropout if self.training else 0.0
-        values = attention_values(
-            q, k, v, key_padding_mask(mask, x), dropout
-        )  # Eq. 6 and 7: (B, h, T, d)
+        mask = key_padding_mask(mask, x)
+        values = attention_values(q, k, v, mask, dropout)  # Eq. 6 and 7: (B, h, T, d)
         values = values.transpose(1, 2).flatten(2)  # heads side by side: (B, T, D)
         return self.dropout(self.proj(values))  # Eq. 8
 
@@ -91,22 +87,21 @@ def key_padding_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
         raise TypeError(
             f"a mask must be boolean, True where a token may be attended to, got {mask.dtype}"
         )
-    if mask.shape != x.shape[:2]:
-        raise ValueError(
-            f"a mask must have the shape (B, T) = {tuple(x.shape[:2])}, got {tuple(mask.shape)}"
-        )
+    wanted = tuple(x.shape[:2])
+    if mask.shape != wanted:
+        raise ValueError(f"a mask must have the shape (B, T) = {wanted}, got {tuple(mask.shape)}")
     return mask[:, None, None, :]
 
 
 def attention_values(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
-    """The values of `attention`, by the faster of two implementations; dropout applies to the weights."""
+    """The values of `attention`, by the faster of two ways; dropout applies to the weights."""
     if dropout or use_fused_attention(q):
         return F.scaled_dot_product_attention(q, k, v, mask, dropout)
     return attention(q, k, v, mask)[0]
 
 
 def use_fused_attention(q: Tensor) -> bool:
-    """Whether torch's fused attention beats two matrix products: not on CPUs for few tokens or bfloat16, as measured."""
+    """Tell whether torch's fused attention is faster: not on CPUs for few tokens or bfloat16."""
     return q.device.type != "cpu" or (q.shape[-2] > FEW_TOKENS and q.dtype != torch.bfloat16)

@@ -22,10 +22,13 @@ RESIZING: dict[
 
 
 class PatchEmbed(nn.Module):
-    """Flatten every patch and project it to width D: the term x_p E of equation 1.  (B, C, H, W) -> (B, N, D)
+    """Flatten every patch and project it to width D (equation 1).  (B, C, H, W) -> (B, N, D)
 
-    A Linear on flattened patches equals the published Conv2d with stride P: its weight is the convolution's, `flatten(1)`.
-    raises: TypeError for pixels that are not floating point; ValueError for another number of axes, channels or pixels
+    A Linear on flattened patches equals the published Conv2d with stride P: its weight is the
+    convolution's, `flatten(1)`. torchvision also cuts the distribution of the first weights at -2
+    and 2. With patches of 2 x 2 pixels or more, that is at least 4 standard deviations away.
+    raises: TypeError for pixels that are not floating point; ValueError for another number of axes,
+            channels or pixels
     """
 
     def __init__(
@@ -39,28 +42,23 @@ class PatchEmbed(nn.Module):
         fan_in = in_chans * patch_size * patch_size
         self.proj = nn.Linear(fan_in, embed_dim)
         nn.init.zeros_(self.proj.bias)
-        weight, std = self.proj.weight.data, math.sqrt(1 / fan_in)
-        weight.normal_(
-            std=std
-        )  # cut at 2 as by torch 2.15's trunc_normal_; that of torch 2.11 draws other numbers
-        while not weight.is_meta and (far := weight.abs() > 2).any():
-            weight[far] = torch.empty_like(weight).normal_(std=std)[far]
+        nn.init.normal_(self.proj.weight, std=math.sqrt(1 / fan_in))
 
     def forward(self, images: Tensor) -> Tensor:
         self.check(images)
         return self.proj(patchify(images, self.patch_size))  # (B, N, C*P*P) -> (B, N, D)
 
     def check(self, images: Tensor) -> None:
-        """Raise TypeError or ValueError if these are not images that the projection was made for."""
+        """Raise TypeError or ValueError for images that the projection was not made for."""
         if not isinstance(images, torch.Tensor):
             raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}")
         if images.ndim != 4:
-            raise ValueError(
-                f"images have 4 axes (B, C, H, W), got {images.ndim}: {tuple(images.shape)}"
-            )
+            shape = tuple(images.shape)
+            raise ValueError(f"images have 4 axes (B, C, H, W), got {images.ndim}: {shape}")
         if not images.is_floating_point():
             raise TypeError(
-                f"pixels must be floating point, got {images.dtype}: scale them first, images.float() / 255"
+                f"pixels must be floating point, got {images.dtype}: "
+                "scale them first, images.float() / 255"
             )
         _, channels, *size = images.shape
         if channels != self.in_chans:
@@ -70,13 +68,14 @@ class PatchEmbed(nn.Module):
         if tuple(size) != self.image_size:
             H, W = self.image_size
             raise ValueError(
-                f"the model is made for {H} x {W} pixels, the images have {size[0]} x {size[1]}: resize them, or make a "
-                "model of that size and interpolate the positions with vit_helpers.embeddings.resize_positions"
+                f"the model is made for {H} x {W} pixels, the images have {size[0]} x {size[1]}: "
+                "resize them, or make a model of that size and interpolate the positions with "
+                "vit_helpers.embeddings.resize_positions"
             )
 
 
 class TokenEmbed(nn.Module):
-    """Prepend the class token and add the position embeddings: the rest of equation 1.  (B, N, D) -> (B, T, D)
+    """Prepend the class token and add the positions (equation 1).  (B, N, D) -> (B, T, D)
 
     grid       : rows and columns of patches
     class_token: T = N + 1 with it, T = N without
@@ -101,26 +100,28 @@ class TokenEmbed(nn.Module):
         if positions == "learned":
             self.pos_embed = nn.Parameter(nn.init.normal_(torch.empty(1, T, embed_dim), std=0.02))
         elif positions == "sincos":
-            with_class = F.pad(
-                sincos_positions(grid, embed_dim), (0, 0, int(class_token), 0)
-            )  # the class token's: zeros
-            self.register_buffer("pos_embed", with_class[None], persistent=False)
+            positions_2d = sincos_positions(grid, embed_dim)  # (N, D)
+            positions_2d = F.pad(
+                positions_2d, (0, 0, int(class_token), 0)
+            )  # zeros for a class token
+            self.register_buffer("pos_embed", positions_2d[None], persistent=False)
         else:
             self.pos_embed = None
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.cls_token is not None:
-            x = torch.cat(
-                [self.cls_token.expand(x.shape[0], -1, -1), x], dim=1
-            )  # (B, T, D), the same token for all images
+            cls_token = self.cls_token.expand(
+                x.shape[0], -1, -1
+            )  # (B, 1, D), the same for all images
+            x = torch.cat([cls_token, x], dim=1)  # (B, T, D)
         if self.pos_embed is not None:
             x = x + self.pos_embed
         return self.dropout(x)
 
 
 def sincos_1d(length: int, dim: int) -> Tensor:
-    """Sines and cosines of decreasing frequency at the positions 0 .. length - 1 (Vaswani et al., section 3.5).
+    """Sines and cosines of falling frequency at positions 0 .. length - 1 (Vaswani et al., 3.5).
 
     returns: (length, dim): dim/2 sines, then dim/2 cosines, with frequencies 10000^(-2i/dim)
     raises : ValueError if dim is odd
@@ -138,7 +139,7 @@ def sincos_1d(length: int, dim: int) -> Tensor:
 
 
 def sincos_positions(grid: tuple[int, int], dim: int) -> Tensor:
-    """A fixed position embedding for every patch of a grid: half of the width encodes the row, half the column.
+    """A fixed position embedding for every patch: half of D encodes the row, half the column.
 
     The paper learns its position embeddings; MAE (arXiv 2111.06377) uses fixed ones of this form.
     grid   : rows and columns of patches
@@ -150,7 +151,8 @@ def sincos_positions(grid: tuple[int, int], dim: int) -> Tensor:
     """
     if dim % 4:
         raise ValueError(
-            f"width {dim} does not split into sines and cosines of two axes: it must be a multiple of 4"
+            f"width {dim} does not split into sines and cosines of two axes: "
+            "it must be a multiple of 4"
         )
     rows, cols = grid
     by_row = sincos_1d(rows, dim // 2).repeat_interleave(cols, dim=0)
@@ -161,14 +163,16 @@ def sincos_positions(grid: tuple[int, int], dim: int) -> Tensor:
 def resize_positions(
     pos_embed: Tensor, grid: tuple[int, int], new_grid: tuple[int, int], like: str = "timm"
 ) -> Tensor:
-    """Interpolate learned position embeddings to another grid, to use images of another size (paper, section 3.2).
+    """Interpolate learned positions to another grid, for images of another size (section 3.2).
 
     pos_embed: (1, T, D), T = N or N + 1; a class token keeps its position embedding
     grid     : rows and columns that they were learned on; new_grid: those wanted
-    like     : the library to agree with: "timm" (bicubic, antialiased), "torchvision" (bicubic, corner patches stay in
-               place), "huggingface" (bicubic) or "google" (bilinear, corner patches stay in place)
+    like     : the library to agree with: "timm" (bicubic, antialiased), "torchvision" (bicubic,
+               corner patches stay in place), "huggingface" (bicubic) or "google" (bilinear, corner
+               patches stay in place)
     returns  : (1, T', D)
-    raises   : ValueError if T fits the grid neither with a class token nor without, or for an unknown library
+    raises   : ValueError if T fits the grid neither with a class token nor without, or for an
+               unknown library
 
     >>> resize_positions(torch.zeros(1, 1 + 4 * 4, 8), (4, 4), (6, 5)).shape
     torch.Size([1, 31, 8])

@@ -1,4 +1,4 @@
-"""The encoder block: attention between tokens, then an MLP on each token (paper, equations 2 and 3)."""
+"""The encoder block: attention between tokens, then an MLP on each (paper, equations 2 and 3)."""
 
 from torch import Tensor, nn
 
@@ -27,15 +27,21 @@ class Block(nn.Module):
     """One pre-norm encoder block.  (B, T, D) -> (B, T, D)
 
     mlp_ratio: hidden width of the MLP, divided by D
-    dropout  : after every linear layer but the qkv projection (paper, appendix B.1); attn_dropout: on the weights
+    dropout  : after every linear layer but the qkv projection (paper, appendix B.1);
+               attn_dropout: on the weights
     mask     : (B, T) boolean, True for the tokens that may be attended to
     raises   : ValueError if D is not divisible by the number of heads
     """
 
     def __init__(
-        self, dim: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0, attn_dropout: float = 0.0,
+        self,
+        dim: int,
+        num_heads: int,
+        mlp_ratio: float = 4.0,
+        dropout: float = 0.0,
+        attn_dropout: float = 0.0,
         norm_eps: float = 1e-6,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=norm_eps)
         self.attn = MultiHeadAttention(dim, num_heads, dropout, attn_dropout)

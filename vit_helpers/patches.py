@@ -22,7 +22,7 @@ def grid_size(image_size: int | tuple[int, int], patch_size: int) -> tuple[int, 
 
 
 def patchify(images: Tensor, patch_size: int) -> Tensor:
-    """Cut images into non-overlapping square patches, left to right and top to bottom (paper, section 3.1).
+    """Cut images into square patches, left to right and top to bottom (paper, section 3.1).
 
     images : (B, C, H, W)
     returns: (B, N, C*P*P) with N = (H/P) * (W/P); each row is one patch, channel by channel
@@ -33,9 +33,8 @@ def patchify(images: Tensor, patch_size: int) -> Tensor:
     torch.Size([2, 64, 48])
     """
     if images.ndim != 4:
-        raise ValueError(
-            f"images have 4 axes (B, C, H, W), got {images.ndim}: {tuple(images.shape)}"
-        )
+        shape = tuple(images.shape)
+        raise ValueError(f"images have 4 axes (B, C, H, W), got {images.ndim}: {shape}")
     B, C, H, W = images.shape
     rows, cols = grid_size((H, W), patch_size)
     P = patch_size
@@ -50,7 +49,8 @@ def unpatchify(patches: Tensor, patch_size: int, image_size: int | tuple[int, in
     patches   : (B, N, C*P*P)
     image_size: H = W, or the pair (H, W), in pixels
     returns   : (B, C, H, W)
-    raises    : ValueError if the patches do not have 3 axes, N is not (H/P) * (W/P), or a row is not a multiple of P*P
+    raises    : ValueError if the patches do not have 3 axes, N is not (H/P) * (W/P), or a row is
+                not a multiple of P*P
 
     >>> import torch
     >>> images = torch.rand(2, 3, 32, 48)
@@ -58,9 +58,8 @@ def unpatchify(patches: Tensor, patch_size: int, image_size: int | tuple[int, in
     True
     """
     if patches.ndim != 3:
-        raise ValueError(
-            f"patches have 3 axes (B, N, C*P*P), got {patches.ndim}: {tuple(patches.shape)}"
-        )
+        shape = tuple(patches.shape)
+        raise ValueError(f"patches have 3 axes (B, N, C*P*P), got {patches.ndim}: {shape}")
     B, N, length = patches.shape
     rows, cols = grid_size(image_size, patch_size)
     P = patch_size

@@ -15,7 +15,8 @@ from vit_helpers.embeddings import POSITIONS, PatchEmbed, TokenEmbed
 from vit_helpers.encoder import Block
 from vit_helpers.patches import grid_size
 
-# Base, Large, Huge: the paper's Table 1; Tiny, Small: DeiT (arXiv 2012.12877), Steiner et al. (2106.10270)
+# Base, Large, Huge: the paper's Table 1
+# Tiny, Small: DeiT (arXiv 2012.12877), Steiner et al. (arXiv 2106.10270)
 SIZES: dict[str, dict[str, int]] = {
     "mini": {"depth": 2, "embed_dim": 64, "num_heads": 4},  # ours, for images of 8 x 8 pixels
     "Ti": {"depth": 12, "embed_dim": 192, "num_heads": 3},
@@ -32,14 +33,16 @@ class ViTConfig:
     """The architecture of a ViT.  The defaults are the paper's B/16 for ImageNet.
 
     image_size : H = W, or the pair (H, W), in pixels; a multiple of patch_size
-    pool       : the head's input: "cls" the class token (the paper's), "avg" the mean of the patch tokens, "none" all tokens
+    pool       : the head's input: "cls" the class token (the paper's), "avg" the mean of the patch
+                 tokens, "none" all tokens
     positions  : "learned" (the paper's), "sincos" (fixed, 2-D) or "none"
     num_classes: K; 0 for no head: the model returns features
-    representation_size: width of the hidden tanh layer of the paper's pretraining head; None for a linear head
+    representation_size: width of the hidden tanh layer of the paper's pretraining head; None for a
+                 linear head
     dropout    : where the paper puts it; attn_dropout: on the attention weights
     raises     : ValueError or TypeError that names the field
 
-    >>> ViTConfig(image_size=8, patch_size=2, in_chans=1, num_classes=10, embed_dim=64, depth=2, num_heads=4).num_tokens
+    >>> ViTConfig(image_size=8, patch_size=2, in_chans=1).num_tokens
     17
     """
 
@@ -65,9 +68,8 @@ class ViTConfig:
             fields[name] = check_int(name, getattr(self, name))
         fields["num_classes"] = check_int("num_classes", self.num_classes, least=0)
         if self.representation_size is not None:
-            fields["representation_size"] = check_int(
-                "representation_size", self.representation_size
-            )
+            width = check_int("representation_size", self.representation_size)
+            fields["representation_size"] = width
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # numpy's integers become Python's
         self.check()
@@ -84,15 +86,12 @@ class ViTConfig:
             )
         if self.pool == "cls" and not self.class_token:
             raise ValueError(
-                'pool="cls" reads the class token, but class_token=False: choose pool="avg" or "none"'
+                'pool="cls" reads the class token, but class_token=False: '
+                'choose pool="avg" or "none"'
             )
-        for name, below in {
-            "dropout": 1,
-            "attn_dropout": 1,
-            "norm_eps": 1,
-            "mlp_ratio": math.inf,
-        }.items():
-            check_range(name, getattr(self, name), below)
+        for name in ("dropout", "attn_dropout", "norm_eps"):
+            check_range(name, getattr(self, name), below=1)
+        check_range("mlp_ratio", self.mlp_ratio, below=math.inf)
         if int(self.embed_dim * self.mlp_ratio) < 1:
             raise ValueError(
                 f"mlp_ratio {self.mlp_ratio} leaves no hidden width at width {self.embed_dim}"
@@ -109,9 +108,8 @@ class ViTConfig:
         """
         size, _, patch = str(name).partition("/")
         if size not in SIZES or not patch.isdecimal():
-            raise ValueError(
-                f"unknown model {name!r}, known: {', '.join(SIZES)}, each with a patch side, as in B/16"
-            )
+            known = f"{', '.join(SIZES)}, each with a patch side, as in B/16"
+            raise ValueError(f"unknown model {name!r}, known: {known}")
         fields: dict[str, Any] = {"patch_size": int(patch), **SIZES[size], **changes}
         return cls(**fields)
 
@@ -127,11 +125,12 @@ class ViTConfig:
 
 
 class ViT(nn.Module):
-    """The Vision Transformer.  (B, C, H, W) -> (B, K); with pool="none" (B, T, K); with num_classes=0, D instead of K
+    """The Vision Transformer.  (B, C, H, W) -> (B, K)
 
+    With pool="none" it returns (B, T, K), and with num_classes=0 D instead of K.
     config: a `ViTConfig`
-    block : (dim, num_heads) -> a module (B, T, D) -> (B, T, D); the paper's encoder block by default.
-            It is called as block(x), and as block(x, mask=mask) if there is a mask.
+    block : (dim, num_heads) -> a module (B, T, D) -> (B, T, D); by default the paper's encoder
+            block. It is called as block(x), and as block(x, mask=mask) if there is a mask.
     mask  : (B, T) boolean, True for the tokens that may be attended to (the class token is token 0)
     """
 
@@ -143,9 +142,8 @@ class ViT(nn.Module):
     ) -> None:
         super().__init__()
         if not isinstance(config, ViTConfig):
-            raise TypeError(
-                f"ViT takes a ViTConfig, got {type(config).__name__}: ViT(ViTConfig.from_name('B/16'))"
-            )
+            got = type(config).__name__
+            raise TypeError(f"ViT takes a ViTConfig, got {got}: ViT(ViTConfig.from_name('B/16'))")
         c = self.config = config
         block = block or partial(
             Block,
@@ -189,13 +187,14 @@ class ViT(nn.Module):
         first = int(self.config.class_token)
         if mask is None:
             return x[:, first:].mean(dim=1)
-        kept = mask[:, first:, None].to(x.dtype)
-        return (x[:, first:] * kept).sum(dim=1) / kept.sum(dim=1)
+        visible = mask[:, first:, None].to(x.dtype)
+        return (x[:, first:] * visible).sum(dim=1) / visible.sum(dim=1)
 
     def attention_weights(self, images: Tensor, mask: Tensor | None = None) -> list[Tensor]:
-        """The attention weights of every layer, from a forward pass without dropout: a list of L tensors (B, h, T, T).
+        """The attention weights of every layer, without dropout: a list of L tensors (B, h, T, T).
 
-        `model.attention_weights(images)[layer][:, head]` is one head; row 0 belongs to the class token as a query.
+        `model.attention_weights(images)[layer][:, head]` is one head; row 0 belongs to the class
+        token as a query.
         raises: TypeError if a custom block has no method `attention_weights(x)`
         """
         self.check_mask(mask)
@@ -204,8 +203,9 @@ class ViT(nn.Module):
             x = self.embed(images)
             for block in cast(Any, self.blocks):
                 if not hasattr(block, "attention_weights"):
+                    name = type(block).__name__
                     raise TypeError(
-                        f"{type(block).__name__} does not expose its weights: define attention_weights(x)"
+                        f"{name} does not expose its weights: define attention_weights(x)"
                     )
                 weights.append(block.attention_weights(x, **extra))
                 x = block(x, **extra)
@@ -213,8 +213,10 @@ class ViT(nn.Module):
 
     def check_mask(self, mask: Tensor | None) -> None:
         """Raise ValueError if a mask hides every patch of an image."""
-        checked = mask is None or mask.ndim != 2 or torch.compiler.is_compiling()
-        if not (checked or cast(Tensor, mask)[:, int(self.config.class_token) :].any(dim=1).all()):
+        if mask is None or mask.ndim != 2 or torch.compiler.is_compiling():
+            return  # the attention layer names other shapes
+        first = int(self.config.class_token)
+        if not mask[:, first:].any(dim=1).all():
             raise ValueError("a mask hides every patch of an image: leave at least one")
 
 
@@ -239,7 +241,7 @@ def tanh_layer(dim: int, hidden_dim: int) -> nn.Sequential:
 
 
 def zero_linear(dim: int, num_classes: int) -> nn.Linear:
-    """A head of zeros (paper, section 3.2): all classes start with equal probability, so the first loss is ln K."""
+    """A head of zeros (paper, section 3.2): all classes are equally probable, the loss is ln K."""
     linear = nn.Linear(dim, num_classes)
     nn.init.zeros_(linear.weight)
     nn.init.zeros_(linear.bias)

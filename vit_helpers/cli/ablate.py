@@ -57,7 +57,8 @@ def run(args: Namespace) -> int:
     from vit_helpers.cli.results import check_target
     from vit_helpers.scaling.timing import processor
 
-    out = check_target(args.out or args.table.with_suffix(".csv"), figure=False)
+    out = args.out or args.table.with_suffix(".csv")
+    check_target(out, "--out", inputs=[args.table])  # `run_table` knows its own files
     try:
         runs = run_table(
             Table.read(args.table), out, partial(print, flush=True), args.workers, processor()

@@ -350,8 +350,8 @@ def room(name: str, folder: Path, advice: str) -> Finding:
 
 def data() -> Iterator[Finding]:
     """The folder of downloads, which data sets are in it, and the small trained models of this series."""
+    from vit_helpers.data.cache import data_folder
     from vit_helpers.data.downloads import SOURCES, is_downloaded
-    from vit_helpers.data.reading import data_folder
     from vit_helpers.pretrained.sources import load_ours
 
     yield room(

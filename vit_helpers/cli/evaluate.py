@@ -33,17 +33,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     from vit_helpers.cli.predictions import count_confusions
     from vit_helpers.cli.reading import print_warnings
-    from vit_helpers.cli.results import check_target, draw_counts, report_broken
+    from vit_helpers.cli.results import check_figure, draw_counts, report_broken
     from vit_helpers.cli.scores import class_table
     from vit_helpers.pretrained import load_pretrained
 
     pretrained = load_pretrained(args.weights)
     if not (names := pretrained.class_names):
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
-    out = check_target(
-        args.out
-        or Path(f"{Path(args.data.partition(':')[2] or args.data).resolve().name}-confusion.png")
-    )
+    kind, _, path = args.data.rpartition(":")
+    name = f"{Path(path).resolve().name}-confusion.png"
+    images = Path(path).rglob("*") if kind == "folder" else ()
+    out = check_figure(args.out or Path(name), inputs=images)
     with print_warnings():
         counts, what, broken = count_confusions(args.weights, pretrained, args.data)
     if not (n := int(counts.sum())):

@@ -22,13 +22,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
+def is_live_page(content: bytes) -> bool:
+    """Whether a file is a page that this command wrote."""
+    return b'<script id="weights" type="text/plain">' in content
+
+
 def run(args: Namespace) -> None:
     from vit_helpers.cli.results import check_target
     from vit_helpers.live.page import live_page
 
-    out = check_target(
-        args.out or Path(tempfile.mkdtemp(prefix="vit-live-"), "live.html"), figure=False
-    )
+    out = args.out or Path(tempfile.mkdtemp(prefix="vit-live-"), "live.html")
+    check_target(out, "--out", is_live_page)
     out.write_text(live_page(), encoding="utf-8")
     print(f"page: {out}")
     # without a display, Python would start a browser for text in this terminal

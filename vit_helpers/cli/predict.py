@@ -48,9 +48,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from vit_helpers.cli.predictions import find_pictures, predict_files, prediction_table
+    from vit_helpers.cli.predictions import (
+        find_pictures,
+        is_prediction_table,
+        predict_files,
+        prediction_table,
+    )
     from vit_helpers.cli.reading import print_warnings
-    from vit_helpers.cli.results import check_target, report_broken
+    from vit_helpers.cli.results import check_figure, check_target, report_broken
     from vit_helpers.pretrained import load_pretrained
     from vit_helpers.pretrained.calibration import load_familiarity
 
@@ -65,9 +70,11 @@ def run(args: Namespace) -> int:
         )
     figure = args.out or Path(f"{files[0].stem}-attention.png")
     if len(files) == 1:
-        check_target(figure)
+        check_figure(figure, inputs=files)
     if args.csv:
-        check_target(args.csv, figure=False)
+        check_target(args.csv, "--csv", is_prediction_table, files)
+        if len(files) == 1 and args.csv.resolve() == figure.resolve():
+            raise ValueError(f"{args.csv} is both the figure and the table: give two names")
     probabilities, readable, broken = predict_files(
         pretrained, files, familiarity=load_familiarity(args.weights)
     )
@@ -93,10 +100,10 @@ def run(args: Namespace) -> int:
 
 def predict_one(args: Namespace, out: Path, pretrained: "Pretrained", file: Path) -> None:
     """Print the most probable classes of an image, and draw its attention into the file `out`."""
+    from vit_helpers.cli.figures import draw_beside
     from vit_helpers.cli.results import save_figure
     from vit_helpers.data.images import open_picture
     from vit_helpers.inspection import rollout
-    from vit_helpers.plots.photos import draw_beside
 
     picture = open_picture(file)
     for name, probability in pretrained.top(picture, args.top):

@@ -85,6 +85,11 @@ def prediction_table(
     )
 
 
+def is_prediction_table(content: bytes) -> bool:
+    """Whether a file is one that `prediction_table` became."""
+    return content.startswith(b"picture,class,probability,")
+
+
 def count_confusions(
     name: str, pretrained: Pretrained, data: str
 ) -> tuple[Tensor, str, dict[Path, str]]:
@@ -101,12 +106,10 @@ def count_confusions(
     kind, _, path = data.partition(":")
     if kind == "folder" and (folder := expand_user(path)).is_dir():
         parts = find_parts(folder, "test")
-        tested = parts.get("test") or (
-            find_parts(folder)["train"] if subfolders(folder) else folder
-        )
+        tested = parts.get("test") or parts["train"]
         classes, what = (
             {as_text(one.name): one for one in subfolders(tested)},
-            "of the test split of" if parts else "of",
+            "of the test split of" if "test" in parts else "of",
         )
         check_classes(name, classes, known)
         label = {

@@ -1,35 +1,94 @@
 """What `train`, `evaluate` and `predict` have in common: the score and the figures of a test, and broken images."""
 
+import gzip
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from os.path import samestat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from matplotlib.backend_bases import FigureCanvasBase
+from PIL import ExifTags, Image
+
+from vit_helpers._files import make_parent, shown
+from vit_helpers._validate import check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from vit_helpers.training import Epoch, Score
 
+MARK = "drawn by python -m vit_helpers"  # in the metadata of figures: only those are replaced
 
-def check_target(file: Path, figure: bool = True) -> Path:
-    """A file for a result, whose folder is created; ValueError or OSError, before the work, if it cannot be written."""
-    from vit_helpers._files import make_parent
-    from vit_helpers._validate import check_choice
 
-    if figure:
-        from matplotlib.backend_bases import FigureCanvasBase
+def check_target(
+    file: Path,
+    option: str,
+    ours: Callable[[bytes], bool] | None = None,
+    inputs: Iterable[Path] = (),
+) -> Path:
+    """Create the folder of a result, and refuse a file that cannot be written or must not be replaced.
 
-        check_choice(
-            f"ending of {file}",
-            file.suffix[1:].lower() or "png",
-            FigureCanvasBase.get_supported_filetypes(),
-        )
+    option: that names the file, for the message
+    ours  : whether the bytes of a file are those of an earlier result, which may be replaced;
+            None where whoever writes the file looks for itself
+    inputs: files that the command reads; looked through only if `file` exists
+    raises: ValueError or OSError, before the work
+    """
     if file.is_dir():
         raise ValueError(f"{file} cannot be written: it is a folder")
     if not file.exists():
         make_parent(file)
+        return file
+    advice = f"nothing is overwritten, so choose another name with {option}"
+    status = file.stat()
+    for path in inputs:
+        if path.exists() and samestat(status, path.stat()):
+            raise ValueError(f"{shown(file)} is read by this command: {advice}")
+    empty_or_device = status.st_size == 0  # as /dev/stdout is
+    if ours and not empty_or_device and not ours(file.read_bytes()):
+        raise ValueError(f"{shown(file)} exists, and is no result of this command: {advice}")
     return file
+
+
+def check_figure(file: Path, option: str = "--out", inputs: Iterable[Path] = ()) -> Path:
+    """As `check_target`, for a figure, whose format is the ending of its name."""
+    known = FigureCanvasBase.get_supported_filetypes()
+    check_choice(f"ending of {file}", figure_format(file), known)
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        raise ValueError(f"{shown(file)} is no file, which a figure could replace")
+    return check_target(file, option, partial(has_mark, file.suffix), inputs)
+
+
+def figure_format(file: Path) -> str:
+    """The format of a figure by the ending of its name; PNG for a name without one."""
+    return file.suffix[1:].lower() or "png"
+
+
+def mark(form: str) -> dict[str, Any]:
+    """What `savefig` has to be told so that the file says who drew it; nothing where the format has no place for it."""
+    if form == "png":
+        return {"metadata": {"Software": MARK}}
+    if form in ("svg", "svgz", "pdf", "ps", "eps"):
+        return {"metadata": {"Creator": MARK}}
+    if form in ("jpg", "jpeg", "tif", "tiff", "webp", "avif"):
+        exif = Image.Exif()
+        exif[ExifTags.Base.Software] = MARK
+        return {"pil_kwargs": {"exif": exif}}
+    return {"pil_kwargs": {"comment": MARK.encode()}} if form == "gif" else {}
+
+
+def has_mark(suffix: str, content: bytes) -> bool:
+    """Whether `save_figure` wrote this file."""
+    if suffix.lower() == ".svgz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
+            return False
+    return MARK.encode() in content
 
 
 def print_score(score: "Score", counts: "Tensor", what: str) -> None:
@@ -51,7 +110,7 @@ def draw_results(
     out: Path, history: "Sequence[Epoch]", counts: "Tensor", class_names: Sequence[str]
 ) -> None:
     """Draw the curves and the test results of a run into its folder."""
-    from vit_helpers.plots.curves import draw_curves
+    from vit_helpers.plots.training import draw_curves
 
     save_figure(draw_curves(history), out / "curves.png")
     draw_counts(out / "confusion.png", counts, class_names)
@@ -59,8 +118,8 @@ def draw_results(
 
 def draw_counts(file: Path, counts: "Tensor", class_names: Sequence[str]) -> None:
     """Draw the confusion matrix and the accuracy of each class."""
+    from vit_helpers.cli.figures import draw_test
     from vit_helpers.cli.scores import class_table
-    from vit_helpers.plots.testing import draw_test
 
     save_figure(draw_test(counts, class_table(counts, class_names)), file)
 
@@ -73,7 +132,8 @@ def save_figure(figure: Any, file: Path) -> None:
         warnings.filterwarnings(
             "ignore", "Glyph .* missing from"
         )  # a name in letters that the font does not have
-        figure.savefig(part, dpi=100, format=file.suffix[1:] or "png")
+        form = figure_format(file)
+        figure.savefig(part, dpi=100, format=form, **mark(form))
 
 
 def report_broken(broken: Mapping[Path, str], total: int) -> int:

@@ -14,7 +14,7 @@ from torch import nn
 
 from vit_helpers._files import hold, make_parent, remove, tensor_digest
 from vit_helpers.data import Data
-from vit_helpers.data.registry import PATH_LOADERS
+from vit_helpers.data.registry import SOURCES
 from vit_helpers.data.splits import SPLITS
 from vit_helpers.distributed import (
     all_reduce_sum,
@@ -160,11 +160,11 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
     by_data = dict.fromkeys(("image_size", "in_chans", "num_classes"))
     kept = usual | by_data | settings.to_dict() | {"size": size, "patch": int(patch)}
     given = {RENAMED.get(name, name): value for name, value in given.items()}
-    places = [
-        str(data).partition(":")[0] in PATH_LOADERS for data in (given.get("data"), settings.data)
-    ]
+    names = [str(data).partition(":")[0] for data in (given.get("data"), settings.data)]
+    sources = [SOURCES.get(name) for name in names]
+    can_move = all(source is not None and source.takes_path for source in sources)
     moved = (
-        {"data": given.pop("data")} if all(places) else {}
+        {"data": given.pop("data")} if can_move else {}
     )  # a folder may be moved between two parts of a run
     if changed := describe_changes({name: kept.get(name) for name in given}, given):
         hint = f"to train on with others, start a new run with --weights {checkpoint.parent}"

@@ -44,6 +44,7 @@ def run(args: Namespace) -> None:
     from vit_helpers._files import expand_user
     from vit_helpers.data import Data, load
     from vit_helpers.data.shards import write_shards, write_shards_of_folder
+    from vit_helpers.data.stream import Shards
 
     options = {"image_size": args.image_size} if args.image_size else {}
     kind, _, path = args.data.partition(":")
@@ -67,7 +68,7 @@ def run(args: Namespace) -> None:
         if not isinstance(whole, Data):
             raise ValueError(f"{args.data} is already written as shards")
         write_shards(whole, args.folder, args.per_shard)
-    data = load(f"shards:{args.folder}")
+    data = Shards(args.folder)
     sizes = {
         split: {"images": data.count(split), "shards": len(entries)}
         for split, entries in data.splits.items()

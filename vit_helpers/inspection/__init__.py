@@ -1,4 +1,4 @@
-"""Looking inside a trained ViT: attention maps, rollout, features, occlusion, and how well each map localizes."""
+"""Looking inside a trained ViT: attention maps, rollout, features, occlusion, localization."""
 
 from vit_helpers.inspection.attention_maps import (
     attention_distance,
@@ -10,6 +10,15 @@ from vit_helpers.inspection.features import filters, occlusion, position_similar
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
 
 __all__ = [
-    "attention_distance", "attention_gradients", "attention_map", "class_tokens", "entropy", "filters",
-    "gradient_rollout", "occlusion", "position_similarity", "rollout", "token_layers",
-]  # fmt: skip
+    "attention_distance",
+    "attention_gradients",
+    "attention_map",
+    "class_tokens",
+    "entropy",
+    "filters",
+    "gradient_rollout",
+    "occlusion",
+    "position_similarity",
+    "rollout",
+    "token_layers",
+]

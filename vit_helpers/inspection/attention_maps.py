@@ -1,6 +1,7 @@
-"""Attention weights as maps over the patches, and how far each head attends (paper, Figure 7 right and appendix D.7).
+"""Attention weights as maps over the patches, and how far each head attends.
 
-The weights come from `model.attention_weights(images)`: for every layer (B, h, T, T), with rows that sum to 1.
+The weights come from `model.attention_weights(images)`: for every layer (B, h, T, T), with rows
+that sum to 1.
 """
 
 import math
@@ -12,16 +13,19 @@ from torch import Tensor
 def attention_map(
     weights: Tensor, grid: tuple[int, int], query: tuple[int, int] | None = None
 ) -> Tensor:
-    """The attention weights of one query token, arranged as a map over the patches, without the weight on the class token.
+    """The attention weights of one query token as a map over the patches, without the class token.
 
-    weights: (B, h, T, T) or (B, T, T), of one layer or of a rollout; a class token, if there is one, is token 0
+    weights: (B, h, T, T) or (B, T, T), of one layer or of a rollout; a class token, if there is
+             one, is token 0
     grid   : rows and columns of patches;  query: (row, column) of a patch; None for the class token
-    returns: (B, h, rows, cols) or (B, rows, cols);  raises: ValueError if grid or query do not fit the tokens
+    returns: (B, h, rows, cols) or (B, rows, cols)
+    raises : ValueError if grid or query do not fit the tokens
     """
     extra, (rows, cols) = class_tokens(weights, grid), grid
     if query is None and not extra:
         raise ValueError(
-            f"{rows * cols} tokens are only the patches, without a class token: pass query=(row, column)"
+            f"{rows * cols} tokens are only the patches, without a class token: "
+            "pass query=(row, column)"
         )
     row, col = query or (0, 0)
     if not (0 <= row < rows and 0 <= col < cols):
@@ -31,7 +35,7 @@ def attention_map(
 
 
 def class_tokens(weights: Tensor, grid: tuple[int, int]) -> int:
-    """1 if the tokens are a class token and the patches of a grid, 0 if they are the patches alone; else ValueError"""
+    """Return 1 for tokens with a class token, 0 for a grid's patches alone, else ValueError."""
     T, N = weights.shape[-1], math.prod(grid)
     if T not in (N, N + 1):
         raise ValueError(
@@ -41,15 +45,15 @@ def class_tokens(weights: Tensor, grid: tuple[int, int]) -> int:
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """The entropy of each row of attention, in nats, 0 for all on one token to ln T if uniform: (..., T, T) -> (..., T)"""
+    """The entropy of each row of attention, in nats, from 0 to ln T: (..., T, T) -> (..., T)"""
     return torch.special.entr(weights).sum(dim=-1)
 
 
 def attention_distance(weights: Tensor, grid: tuple[int, int], patch_size: int) -> Tensor:
-    """The mean attention distance of each head, in pixels (paper, Figure 7 right and appendix D.7): (B, h, T, T) -> (B, h).
+    """The mean attention distance of each head, in pixels (appendix D.7): (B, h, T, T) -> (B, h).
 
-    Distances between patch centers, weighted by attention and averaged over the query patches. A class token is left out,
-    and the weights among patches are renormalized.
+    Distances between patch centers, weighted by attention and averaged over the query patches. A
+    class token is left out, and the weights among patches are renormalized.
     """
     extra = class_tokens(weights, grid)
     among = weights[..., extra:, extra:]  # (B, h, N, N)

@@ -1,4 +1,4 @@
-"""What a trained ViT has learned: filters, position embeddings, tokens layer by layer, and which patches it relies on."""
+"""What a trained ViT has learned: filters, positions, tokens by layer, patches it relies on."""
 
 from itertools import accumulate, product
 
@@ -20,15 +20,17 @@ def position_similarity(pos_embed: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def filters(model: ViT, n: int) -> Tensor:
-    """The first n principal components of the patch projection's D filters: (n, C, P, P) (paper, Figure 7 left).
+    """The first n principal components of the D patch filters: (n, C, P, P) (paper, Figure 7 left).
 
-    They are unit vectors, in the order of the variance that they explain.  raises: ValueError if there are not n
+    They are unit vectors, in the order of the variance that they explain.
+    raises: ValueError if there are not n
     """
     weight = model.patch_embed.proj.weight.detach()  # (D, C*P*P)
     P, C = model.config.patch_size, model.config.in_chans
     if not 1 <= n <= min(weight.shape):
         raise ValueError(
-            f"a projection of shape {tuple(weight.shape)} has 1 to {min(weight.shape)} components, got n = {n}"
+            f"a projection of shape {tuple(weight.shape)} has 1 to {min(weight.shape)} components, "
+            f"got n = {n}"
         )
     _, _, components = torch.linalg.svd(weight - weight.mean(dim=0), full_matrices=False)
     return components[:n].unflatten(1, (C, P, P))
@@ -36,7 +38,7 @@ def filters(model: ViT, n: int) -> Tensor:
 
 @torch.no_grad()
 def token_layers(model: ViT, images: Tensor) -> list[Tensor]:
-    """The tokens before the first block and after each block: a list of L + 1 tensors (B, T, D), without the last norm."""
+    """The tokens before the first block and after each, not normalized: L + 1 tensors (B, T, D)."""
     with eval_mode(model):
         return list(
             accumulate(model.blocks, lambda z, block: block(z), initial=model.embed(images))
@@ -47,10 +49,12 @@ def token_layers(model: ViT, images: Tensor) -> list[Tensor]:
 def occlusion(
     model: ViT, images: Tensor, classes: Tensor | None = None, fill: float = 0.0
 ) -> Tensor:
-    """How much a class's log-probability falls if a patch is covered (Zeiler and Fergus, arXiv 1311.2901, section 4.2).
+    """How much a class's log-probability falls if a patch is covered (arXiv 1311.2901, 4.2).
 
-    images : (B, C, H, W); classes: (B,), by default those that the model predicts;  fill: the value of covered pixels
-    returns: (B, rows, cols); a negative number means that the class becomes more probable without the patch
+    images : (B, C, H, W); classes: (B,), by default those that the model predicts
+    fill   : the value of covered pixels
+    returns: (B, rows, cols); a negative number means that the class becomes more probable without
+             the patch
     """
     P, (rows, cols) = model.config.patch_size, model.config.grid
     falls = []

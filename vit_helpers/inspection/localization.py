@@ -1,6 +1,7 @@
 """Localization scores: does a map highlight the place of the object?
 
-A method is a function (model, images, classes) -> maps (B, rows, cols), larger where a patch matters more to the prediction.
+A method is a function (model, images, classes) -> maps (B, rows, cols), larger where a patch
+matters more to the prediction.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ Method = Callable[[ViT, Tensor, Tensor], Tensor]
 def attention_method(
     model: ViT, images: Tensor, classes: Tensor, combine: Callable[[list[Tensor]], Tensor]
 ) -> Tensor:
-    """The map of the class token, after the attention of all layers, L of (B, h, T, T), has been combined to (B, T, T)."""
+    """The map of the class token, once the attention of all layers is combined to (B, T, T)."""
     return attention_map(combine(model.attention_weights(images)), model.config.grid)
 
 
@@ -39,9 +40,10 @@ def center_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
 def pixel_map(
     model: ViT, images: Tensor, classes: Tensor, kind: str, blurred: bool = True
 ) -> Tensor:
-    """A control that sees only the pixels: their mean in each patch or, if blurred, in the 3 x 3 patches around it.
+    """A control that sees only the pixels: their mean in each patch, or in 3 x 3 if blurred.
 
-    kind: "brightness" above the darkest pixel, "ink" (1 for every pixel above it), "edges" (length of the gradient)
+    kind: "brightness" above the darkest pixel, "ink" (1 for every pixel above it), "edges" (length
+          of the gradient)
     """
     above = images - images.amin(dim=(1, 2, 3), keepdim=True)
     kinds = {
@@ -80,20 +82,20 @@ CONTROLS: dict[str, Method] = {  # of the model they know nothing but its grid
 def maps_of(
     method: Method, model: ViT, split: Split, normalize: Transform, batch_size: int = 250
 ) -> Tensor:
-    """The maps of all images of a split for their true classes, (n, rows, cols).  normalize: of the model's input"""
+    """The maps of a split's images for their true classes: (n, rows, cols)"""
     batches = zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True)
     with eval_mode(model):
         return torch.cat([method(model, normalize(images), labels) for images, labels in batches])
 
 
 def localization_scores(maps: Tensor, boxes: Tensor, patch_size: int) -> dict[str, Tensor]:
-    """How well each map localizes an object, by the three measures below: {"inside", "pointing_game", "rank"} of (B,)"""
+    """How well each map localizes an object, by the three measures below: a dict of (B,)"""
     measures = {"inside": fraction_inside, "pointing_game": pointing_game, "rank": rank_score}
     return {name: measure(maps, boxes, patch_size) for name, measure in measures.items()}
 
 
 def fraction_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
-    """The fraction of each map that is inside a box, from 0 to 1 (energy-based pointing game, arXiv 1910.01279).
+    """The fraction of each map inside a box (energy-based pointing game, arXiv 1910.01279): (B,).
 
     maps   : (B, rows, cols), one number for each patch; negative values count as 0
     boxes  : (B, 4), x, y, width and height in pixels; a patch that is half inside counts half
@@ -105,7 +107,7 @@ def fraction_inside(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
 
 
 def pointing_game(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
-    """Whether the center of each map's largest patch is inside the box: (B,) of 1 and 0 (arXiv 1608.00507).
+    """Whether the center of a map's largest patch is in the box: (B,), 1 or 0 (arXiv 1608.00507).
 
     Among several largest patches, the fraction of those inside counts.
     """
@@ -118,7 +120,7 @@ def pointing_game(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
 
 
 def rank_score(maps: Tensor, boxes: Tensor, patch_size: int) -> Tensor:
-    """The probability that a random pixel of the box has a larger value than one outside, ties half (ROC AUC): (B,).
+    """The probability that a pixel of the box exceeds one outside, ties half (ROC AUC): (B,).
 
     A pixel has the value of its patch, so a patch that is half inside counts half on either side.
     """

@@ -1,4 +1,4 @@
-"""Attention rollout: attention combined across all layers, plain or weighted by the gradient of a class."""
+"""Attention rollout: attention combined across layers, plain or weighted by gradients."""
 
 from typing import Any
 
@@ -9,11 +9,13 @@ from vit_helpers.vit import ViT, eval_mode
 
 
 def rollout(weights: list[Tensor], residual: float = 0.5) -> Tensor:
-    """Attention rollout: the product of all layers' attention, each mixed with the identity (arXiv 2005.00928, section 3).
+    """The product of all layers' attention, each mixed with the identity (arXiv 2005.00928).
 
     weights : from `model.attention_weights`, L of (B, h, T, T); heads are averaged
-    residual: the share of the identity, from 0 to 1 (else ValueError), which stands for the residual connection
-    returns : (B, T, T) with rows that sum to 1: how much of each input token is in each output token
+    residual: the share of the identity, from 0 to 1 (else ValueError), which stands for the
+              residual connection
+    returns : (B, T, T) with rows that sum to 1: how much of each input token is in each output
+              token
     """
     if not 0 <= residual <= 1:
         raise ValueError(f"residual is a share from 0 to 1, got {residual}")
@@ -26,11 +28,12 @@ def rollout(weights: list[Tensor], residual: float = 0.5) -> Tensor:
 def attention_gradients(
     model: ViT, images: Tensor, classes: Tensor | None = None
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The attention weights of every layer, and the gradients of a class's logit: two lists of L tensors (B, h, T, T).
+    """All attention weights, and the gradients of a class's logit: two lists of L (B, h, T, T).
 
     images : (B, C, H, W); classes: (B,), by default those that the model predicts
 
-    If O = A V, the gradient of the weights A is that of O times V^T, so this works with any implementation of attention.
+    If O = A V, the gradient of the weights A is that of O times V^T, so this works with any
+    implementation of attention.
     """
     entered: list[Tensor] = []  # the input of each attention layer
     mixed: list[
@@ -69,9 +72,10 @@ def attention_gradients(
 
 
 def gradient_rollout(weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
-    """Rollout of the attention that raises a class's logit (Chefer et al., arXiv 2103.15679, equations 5 and 6).
+    """Rollout of the attention that raises a class's logit (arXiv 2103.15679, equations 5 and 6).
 
-    weights, gradients: from `attention_gradients`;  returns: (B, T, T), relevance of at least 0; rows do not sum to 1
+    weights, gradients: from `attention_gradients`
+    returns: (B, T, T), relevance of at least 0; rows do not sum to 1
     """
     relevance = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device)
     for layer, slope in zip(weights, gradients, strict=True):

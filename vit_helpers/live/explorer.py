@@ -1,4 +1,4 @@
-"""Parts of the live page in notebooks: draw a digit, change queries and keys, explore what each head attends to."""
+"""Parts of the live page in notebooks: draw a digit, change queries and keys, explore heads."""
 
 import base64
 import json
@@ -19,18 +19,20 @@ from vit_helpers.plots import attention, explorer, style
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.sources import find_file
 
-LOOK = Path(__file__).with_name("widget.css")
+STYLE = Path(__file__).with_name("widget.css")
 VIEW = "application/vnd.jupyter.widget-view+json"
 WEIGHTS = {"draw": "ours:drawn", "attend": "", "explore": "ours:scattered"}
 
 
 class Explorer:
-    """A part of the live page. A notebook shows it as a widget if anywidget is installed, and otherwise as a picture.
+    """A part of the live page, shown as a widget if anywidget is installed, else as a picture.
 
-    part   : "draw" a digit and see how it is read; "attend", the example of notebook 03 with queries and keys that can be
-             changed; "explore" what any head attends to
-    weights: of the ViT that "draw" and "explore" run, "ours:NAME" or a file of `save_weights`; it reads square gray images
-    images : (n, 1, H, W) from 0 to 1, what "explore" shows; by default the first six test images of `scattered_digits`
+    part   : "draw" a digit and see how it is read; "attend", the example of notebook 03 with
+             queries and keys that can be changed; "explore" what any head attends to
+    weights: of the ViT that "draw" and "explore" run, "ours:NAME" or a file of `save_weights`; it
+             reads square gray images
+    images : (n, 1, H, W) from 0 to 1, what "explore" shows; by default the first six test images of
+             `scattered_digits`
     raises : ValueError for an unknown part
     """
 
@@ -43,7 +45,7 @@ class Explorer:
             self.images = load("scattered_digits", n=30).test.images if images is None else images
 
     def data(self) -> dict[str, Any]:
-        """What `mount` of widget.js builds the part from; JSON can store it.  FileNotFoundError without the weights"""
+        """What `mount` of widget.js builds the part from; FileNotFoundError without the weights."""
         if self.part == "attend":
             tokens, z, W = attention.read_example()
             return {
@@ -64,7 +66,10 @@ class Explorer:
         """The first state of the widget as a figure, and its alt text"""
         if self.part == "attend":
             tokens, z, W = attention.read_example()
-            alt = f"Queries, keys, values, scores, weights and outputs of {len(tokens)} tokens, with all of their numbers."
+            alt = (
+                f"Queries, keys, values, scores, weights and outputs of {len(tokens)} tokens, "
+                "with all of their numbers."
+            )
             return attention.draw_all_steps(z @ W["q"], z @ W["k"], z @ W["v"], tokens), alt
         model, preprocess, names = load_pretrained(self.weights)
         if self.images is None:
@@ -72,7 +77,10 @@ class Explorer:
             pixels = reduce_ink(ink, to_2tuple(model.config.image_size)[0])
             probabilities = model(preprocess.normalize(pixels[None, None])).softmax(dim=1)[0]
             best = int(probabilities.argmax())
-            alt = f"A drawing of a 3, its pixels, and ten bars: {names[best]} gets {probabilities[best]:.0%}."
+            alt = (
+                "A drawing of a 3, its pixels, and ten bars: "
+                f"{names[best]} gets {probabilities[best]:.0%}."
+            )
             return explorer.draw_reading(
                 ink, pixels, model.config.patch_size, probabilities, names
             ), alt
@@ -101,20 +109,22 @@ class Explorer:
         display(data | {"text/plain": alt}, metadata=metadata, raw=True)
 
     def widget(self) -> Any:
-        """The widget itself, an `anywidget.AnyWidget`; ImportError if anywidget is not installed."""
+        """The widget itself, an `anywidget.AnyWidget`; ImportError without anywidget."""
         from anywidget import AnyWidget
         from traitlets import Dict
 
         fields = {
             "_esm": bundle("widget.js") + "\nexport default { render };\n",
-            "_css": LOOK.read_text(encoding="utf-8"),
+            "_css": STYLE.read_text(encoding="utf-8"),
         }
         return type("Part", (AnyWidget,), fields | {"data": Dict().tag(sync=True)})(
             data=self.data()
         )
 
     def html(self) -> str:
-        """The same part for a page without a kernel, as the book shows it: an element, its style and its script."""
-        look, data = LOOK.read_text(encoding="utf-8"), json.dumps(self.data()).replace("</", "<\\/")
+        """The same part for a page without a kernel, as in the book: element, style and script."""
+        style = STYLE.read_text(encoding="utf-8")
+        data = json.dumps(self.data()).replace("</", "<\\/")
         code = bundle("widget.js") + f'\nmount(document.getElementById("vit-{self.part}"), {data});'
-        return f'<div id="vit-{self.part}"></div>\n<style>{look}</style>\n<script type="module">\n{code}\n</script>'
+        script = f'<script type="module">\n{code}\n</script>'
+        return f'<div id="vit-{self.part}"></div>\n<style>{style}</style>\n{script}'

@@ -9,18 +9,22 @@ HERE = Path(__file__).parent
 WEIGHTS = HERE.parent / "weights" / "drawn.safetensors"
 SLOTS = {  # what page.html refers to, and what takes its place
     '<link rel="stylesheet" href="page.css">': "<style>\n{}</style>",
-    '<script id="weights" type="text/plain"></script>': '<script id="weights" type="text/plain">{}</script>',
+    '<script id="weights" type="text/plain"></script>': (
+        '<script id="weights" type="text/plain">{}</script>'
+    ),
     '<script type="module" src="page.js"></script>': '<script type="module">\n{}</script>',
 }
 IMPORT = re.compile(r'^import (?:\{\s*\w+(?:,\s*\w+)*,?\s*\} from )?"\./([\w-]+\.js)";\n', re.M)
 
 
 def live_page(weights: Path = WEIGHTS, address: str | None = None) -> str:
-    """The page that draws, reads and explains a digit, as the text of one HTML file without any reference to another.
+    """The page that draws, reads and explains a digit: the text of one HTML file.
 
     weights: a file of `save_weights`, of a ViT for square gray images
-    address: of the public repository, for links to the notebooks; by default `home()`, and with "" there are no links
-    raises : FileNotFoundError without that file; ValueError if page.html or a script cannot be inlined
+    address: of the public repository, for links to the notebooks; by default `home()`, and with ""
+             there are no links
+    raises : FileNotFoundError without that file; ValueError if page.html or a script cannot be
+             inlined
     """
     style = (HERE / "page.css").read_text(encoding="utf-8")
     contents = (style, b64encode(weights.read_bytes()).decode(), bundle("page.js"))
@@ -39,7 +43,7 @@ def live_page(weights: Path = WEIGHTS, address: str | None = None) -> str:
 
 
 def home() -> str:
-    """The public address of the repository, from pyproject.toml beside the package; "" without one."""
+    """The public address of the repository, from pyproject.toml beside the package, or ''."""
     project = HERE.parents[1] / "pyproject.toml"
     table = (
         tomllib.loads(project.read_text(encoding="utf-8"))["project"] if project.is_file() else {}
@@ -50,8 +54,9 @@ def home() -> str:
 def bundle(entry: str) -> str:
     """A JavaScript module and all modules that it imports as one script, what is imported first.
 
-    Each module must import names in braces from files beside it, without renaming them, and no two of them may use the same
-    name at the top level. An `export default` stays, since the notebooks' widget needs it.
+    Each module must import names in braces from files beside it, without renaming them, and no two
+    of them may use the same name at the top level. An `export default` stays, since the notebooks'
+    widget needs it.
     raises: ValueError for another import or export
     """
     return "\n".join(module_body(name) for name in import_order(entry))
@@ -66,7 +71,7 @@ def import_order(entry: str) -> list[str]:
 
 
 def module_body(name: str) -> str:
-    """A module without its imports and without the word `export`; ValueError for an import or export of another form."""
+    """A module without imports and the word `export`; ValueError for those of another form."""
     body = IMPORT.sub("", (HERE / name).read_text(encoding="utf-8"))
     body = re.sub(r"^export (?=(?:async )?(?:function|const|let|class) )", "", body, flags=re.M)
     if left := re.search(r"^(?:import\b|export (?!default\b)).*|^import .* as ", body, re.M):

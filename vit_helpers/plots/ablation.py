@@ -1,4 +1,4 @@
-"""Figures of ablations: differences with their errors, many comparisons at once, factorial designs, and searches."""
+"""Notebook 10: differences and their errors, many comparisons, factorial designs, searches."""
 
 import statistics
 from collections.abc import Mapping, Sequence

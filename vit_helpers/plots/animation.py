@@ -1,4 +1,4 @@
-"""The animation of the README, frame by frame: a ViT classifies an image, from patches to tokens to attention to an answer.
+"""The animation of the README, frame by frame: a ViT classifies an image.
 
 All numbers are given and drawn as they are; between two moments, positions and widths change gradually.
 """
@@ -177,7 +177,7 @@ def add_key(figure: Figure) -> Figure:
     return figure
 
 
-def frame(reading: Reading, number: int, progress: float) -> Image.Image:
+def draw_frame(reading: Reading, number: int, progress: float) -> Image.Image:
     """What `draw_moment` draws, as an image of RGB pixels: WIDTH x HEIGHT."""
     canvas = FigureCanvasAgg(draw_moment(reading, number, progress))
     canvas.draw()
@@ -187,7 +187,7 @@ def frame(reading: Reading, number: int, progress: float) -> Image.Image:
 def draw_frames(reading: Reading, step: float = 0.065) -> Frames:
     """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move"""
     pace = [(moving, rest) for _, moving, rest in moments(reading)]
-    return in_time(pace, step, lambda number, progress: frame(reading, number, progress))
+    return in_time(pace, step, lambda number, progress: draw_frame(reading, number, progress))
 
 
 def in_time(

@@ -1,4 +1,4 @@
-"""Pictures of data sets: images in rows, channels, hashes, soft labels, confusion matrices, and results of several seeds."""
+"""Notebook 06: rows of images, channels, hashes, soft labels, confusions, results of seeds."""
 
 from collections.abc import Mapping, Sequence
 

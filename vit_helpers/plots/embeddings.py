@@ -1,17 +1,17 @@
-"""Pictures of equation 1: numbered patches, tokens with their numbers, and what a shuffle changes."""
+"""Notebook 02: equation 1, numbered patches, tokens with numbers, what a shuffle changes."""
 
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
 import torch
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.attention import arrow, draw_table, frame, new_canvas, product, short, write
+from vit_helpers.plots.canvas import arrow, draw_table, frame, new_canvas, product, short, write
+from vit_helpers.plots.embeddings_positions import draw_numbered_map
 from vit_helpers.plots.images import color_bar, draw_grid, draw_image
-from vit_helpers.plots.positions import draw_numbered_map
 
 
 def number_patches(
@@ -41,7 +41,7 @@ def draw_patch_similarity(
     """
     grid = (image.shape[1] // patch_size, image.shape[2] // patch_size)
     numbers = [str(i) for i in range(grid[0] * grid[1])]
-    fig = plt.figure(figsize=(9, 3.7), layout="constrained", facecolor="white")
+    fig = style.blank_figure(9, 3.7, layout="constrained")
     title = "Similar patches become similar tokens, even with random weights"
     fig.suptitle(title, x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     layout = [["image", *(f"{name} {patch}" for patch in chosen)] for name in tables]
@@ -58,9 +58,7 @@ def draw_patch_similarity(
             ax = axes[f"{name} {patch}"]
             above = f"patch {patch} and the others" if similar is first else None
             _, drawn = draw_numbered_map(similar[patch].reshape(grid), ax, above, patch, numbers)
-            drawn.set_cmap(
-                plt.get_cmap(style.SIGNED, 21)
-            )  # few colors, because the photo needs many
+            drawn.set_cmap(colormaps[style.SIGNED].resampled(21))  # the photo needs many colors
             ax.set_xlabel("")
             ax.set_ylabel(name if patch == chosen[0] else "", fontsize=style.TEXT_SIZE + 1)
             ax.set(xticks=[], yticks=[])

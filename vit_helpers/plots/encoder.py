@@ -1,4 +1,4 @@
-"""Pictures of the encoder block: layer normalization, the MLP, the residual stream, and runs with their range."""
+"""Notebook 04: layer normalization, the MLP, the residual stream, and runs with their range."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,20 +12,12 @@ from matplotlib.patches import Circle, FancyBboxPatch
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.attention import arrow, draw_table, new_canvas, short, write
+from vit_helpers.plots.canvas import arrow, draw_table, new_canvas, short, write
 
 DOTS = "ox^s"  # a mark for each group, so that they differ without color too
 ATTENTION, MLP, OTHER = (
     style.SERIES
 )  # the two branches of a block, and whatever is compared with them
-ARROW = {
-    "arrowstyle": "-|>",
-    "color": style.TEXT,
-    "linewidth": 1.5,
-    "shrinkA": 0,
-    "shrinkB": 0,
-    "zorder": 1,
-}
 WIDEST = 5  # numbers of a token that fit the picture of layer norm
 
 
@@ -155,7 +147,7 @@ def draw_stream(
     ax = style.hide_axes(style.new_axes(ax, 9, 2.6), title)
     ax.set(xlim=(0, 10), ylim=(-0.55, 1.8))
     ax.plot([0.9, 9.35], [0, 0], color=style.TEXT, linewidth=5, solid_capstyle="butt", zorder=1)
-    ax.annotate("", (9.55, 0), (9.2, 0), arrowprops=ARROW | {"mutation_scale": 24})
+    arrow(ax, (9.2, 0), (9.55, 0), linewidth=1.5, mutation_scale=24)
     for x, end, side in ((0.8, ends[0], "right"), (9.6, ends[1], "left")):
         ax.text(x, 0, end, ha=side, va="center", fontsize=style.TEXT_SIZE, color=style.TEXT)
     width = 8.2 / len(branches)
@@ -168,7 +160,7 @@ def draw_branch(ax: Axes, boxes: Mapping[str, str], left: float, width: float) -
     """One branch: up from the stream, through its boxes, down to a plus"""
     right = left + width
     ax.plot([left, left, right], [0, 1, 1], color=style.TEXT, linewidth=1.5, zorder=1)
-    ax.annotate("", (right, 0.17), (right, 1.01), arrowprops=ARROW)
+    arrow(ax, (right, 1.01), (right, 0.17), linewidth=1.5)
     ax.add_patch(
         Circle((right, 0), 0.17, facecolor="white", edgecolor=style.TEXT, linewidth=1.5, zorder=3)
     )
@@ -185,9 +177,8 @@ def draw_branch(ax: Axes, boxes: Mapping[str, str], left: float, width: float) -
     step = width / len(boxes)
     for i, (name, color) in enumerate(boxes.items()):
         corner = (left + (i + 0.16) * step, 0.72)
-        ax.annotate(
-            "", (corner[0], 1), (corner[0] - 0.25 * step * (i > 0) - 0.1, 1), arrowprops=ARROW
-        )
+        start = corner[0] - 0.25 * step * (i > 0) - 0.1
+        arrow(ax, (start, 1), (corner[0], 1), linewidth=1.5)
         box = {
             "boxstyle": "round,pad=0.02",
             "facecolor": "white",
@@ -251,10 +242,9 @@ def draw_normalizations(panels: Mapping[str, Tensor], names: Sequence[str]) -> F
         if max(mean.max() - mean.min(), deviation.max() - deviation.min()) < 0.05:
             point = (float(mean.mean()), float(deviation.mean()))
             ax.plot(*point, "o", markersize=18, fillstyle="none", color=style.TEXT)
-            look = {"arrowstyle": "-|>", "color": style.TEXT, "shrinkB": 11}
             where = (point[0] + 0.1, 0.5 * point[1])
             ax.annotate(f"all {mean.numel()} tokens", where, fontsize=style.TEXT_SIZE)
-            ax.annotate("", point, (where[0] + 0.5, where[1] + 0.1), arrowprops=look)
+            arrow(ax, (where[0] + 0.5, where[1] + 0.1), point, shrinkA=2, shrinkB=11)
     axes[0, 0].legend(fontsize=style.TEXT_SIZE - 1, frameon=False, markerscale=1.5)
     axes[0, 0].set_ylabel("standard deviation", fontsize=style.TEXT_SIZE)
     fig.supxlabel("mean of the numbers of a token", fontsize=style.TEXT_SIZE)

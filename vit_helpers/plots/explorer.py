@@ -1,4 +1,4 @@
-"""What the widgets of `vit_helpers.live` show first, as figures: a drawing and its prediction, and one attention map."""
+"""What the widgets of `vit_helpers.live` show first: a drawing's prediction, an attention map."""
 
 from collections.abc import Callable, Sequence
 from math import cos, radians, sin

@@ -1,9 +1,9 @@
-"""Pictures of images: grids of images, patches, attention over an image."""
+"""Images and grids of images, their patches, attention over an image, bars and color bars."""
 
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -202,7 +202,8 @@ def color_bar(
     extend  : "min" or "max" where values run on beyond it;  shrink: its length, as a fraction of the axes' height or width
     location: "right", "left" or "bottom"
     """
-    bar = plt.colorbar(drawn, ax=axes, shrink=shrink, extend=extend, location=location)
+    fig = np.ravel(axes)[0].figure
+    bar = fig.colorbar(drawn, ax=axes, shrink=shrink, extend=extend, location=location)
     bar.set_label(label, fontsize=style.TEXT_SIZE, color=style.TEXT)
     bar.ax.tick_params(labelsize=style.TEXT_SIZE - 1, colors=style.TEXT)
     return bar

@@ -1,4 +1,4 @@
-"""Pictures of what a ViT attends to: a row of weights as a map, all heads, their distances, and how well maps localize."""
+"""Notebook 08: what a ViT attends to, heads and their distances, how well maps localize."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

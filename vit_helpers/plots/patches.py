@@ -1,4 +1,4 @@
-"""Pictures of patches: a row of them, the values in one of them, shifted ones, and what smaller ones cost."""
+"""Notebook 01: rows of patches, the values in one of them, shifts, what smaller ones cost."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

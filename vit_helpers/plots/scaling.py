@@ -1,4 +1,4 @@
-"""Figures of notebook 11: where a training step's time and memory go, and how costs grow."""
+"""Notebook 11: where a training step's time and memory go, and how costs grow."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

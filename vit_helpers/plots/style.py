@@ -3,10 +3,11 @@
 import io
 import warnings
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
@@ -51,12 +52,32 @@ PHOTO = 20_000  # colors; a figure with more of them shows photos and is stored 
 TEXT_SIZE = 12  # points; as large as the page's prose
 
 
-def new_figure(width: float = 9.0, height: float = 3.0, **layout: Any) -> tuple[Figure, Any]:
-    """A figure and its axes: 9 inches, shown at 100 dots an inch, fill a page that is 900 pixels wide.
+class Encoded(NamedTuple):
+    """A figure as an image."""
 
-    layout: as for `matplotlib.pyplot.subplots`
+    kind: str  # "png" or "jpeg"
+    data: bytes
+    width: int  # at which it is shown, in pixels; there are 1.44 times as many
+
+
+def blank_figure(width: float = 9.0, height: float = 3.0, **options: Any) -> Figure:
+    """Make a white figure without axes, of which pyplot knows nothing, so that nobody must close it.
+
+    width, height: inches; 9 inches, shown at 100 dots an inch, fill a page of 900 pixels
+    options      : as for `matplotlib.figure.Figure`
     """
-    return plt.subplots(figsize=(width, height), layout="constrained", facecolor="white", **layout)
+    fig = Figure(figsize=(width, height), facecolor="white", **options)
+    FigureCanvasAgg(fig)
+    return fig
+
+
+def new_figure(width: float = 9.0, height: float = 3.0, **layout: Any) -> tuple[Figure, Any]:
+    """Make a `blank_figure` and its axes.
+
+    layout: as for matplotlib's `Figure.subplots`
+    """
+    fig = blank_figure(width, height, layout="constrained")
+    return fig, fig.subplots(**layout)
 
 
 def new_axes(ax: Axes | None, width: float = 9.0, height: float = 3.0) -> Axes:
@@ -82,9 +103,10 @@ def hide_axes(ax: Axes, title: str | None = None) -> Axes:
     return ax
 
 
-def show(fig: Figure, alt: str) -> None:
+def show(fig: Any, alt: str) -> None:
     """Show a figure in a notebook as a picture with alt text, and close it.
 
+    fig: a matplotlib figure, or a `Picture`
     alt: one or two sentences that say what the picture shows
     """
     from IPython.display import display
@@ -93,24 +115,35 @@ def show(fig: Figure, alt: str) -> None:
     display(image, metadata=metadata)
 
 
-def picture(fig: Figure, alt: str) -> tuple[Any, dict[str, Any]]:
-    """The arguments of IPython's `display`: a closed figure's picture, and metadata with its alt text"""
+def picture(fig: Any, alt: str) -> tuple[Any, dict[str, Any]]:
+    """Return the arguments of IPython's `display`: a closed figure's image, and its metadata.
+
+    fig: a matplotlib figure, or a `Picture`;  alt: what the picture shows
+    """
     from IPython.display import Image
 
     if not alt.strip():
         raise ValueError("a figure needs alt text that says what it shows")
-    for one, other in color_only_pairs(fig):
+    kind, data, width = encode(fig.figure)  # of a matplotlib figure, it is the figure itself
+    plt.close(fig.figure)
+    return Image(data, format=kind), {f"image/{kind}": {"alt": alt, "width": width}}
+
+
+def encode(fig: Figure) -> Encoded:
+    """Draw a figure as a PNG with a palette or, where a palette would not do, as a JPEG.
+
+    returns: "png" or "jpeg", the bytes, and the width at which it is shown, in pixels
+    """
+    for name, other in color_only_pairs(fig):
         warnings.warn(
-            f"{one!r} and {other!r} differ only by color: give one a marker, dashes or a hatch",
+            f"{name!r} and {other!r} differ only by color: give one a marker, dashes or a hatch",
             stacklevel=3,
         )
-    plain = drawn(fig, "png")
-    kind, data = "png", with_palette(plain)
-    if count_colors(plain) > PHOTO:  # a palette would not do
-        kind, data = "jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 85})
     width = round(100 * fig.get_size_inches()[0])
-    plt.close(fig)
-    return Image(data, format=kind), {f"image/{kind}": {"alt": alt, "width": width}}
+    plain = drawn(fig, "png")
+    if count_colors(plain) > PHOTO:
+        return Encoded("jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 85}), width)
+    return Encoded("png", with_palette(plain), width)
 
 
 def color_only_pairs(fig: Figure) -> list[tuple[str, str]]:

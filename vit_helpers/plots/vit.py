@@ -1,4 +1,4 @@
-"""A forward pass drawn from its numbers, stage by stage; lines; shares; differences on a logarithmic scale."""
+"""Notebook 05: a forward pass from its numbers, lines, shares, differences on a log scale."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.attention import COLUMNS, arrow, frame, new_canvas, write
+from vit_helpers.plots.canvas import COLUMNS, arrow, frame, new_canvas, write
 
 SIDE = 3.4  # height of a stage's picture, in cells of the canvas
 PICTURES = ("image", "patches")  # kinds that keep their width

@@ -1,6 +1,5 @@
 """Settings: plain names and values that determine a training run, their meaning, and presets.toml for each data set."""
 
-import inspect
 import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +22,7 @@ from vit_helpers.data.augment import (
     random_erase,
     random_flip,
 )
-from vit_helpers.data.registry import LOADERS, PATH_LOADERS
+from vit_helpers.data.registry import SOURCES
 from vit_helpers.data.splits import sample_rows
 from vit_helpers.encoder import Block
 from vit_helpers.training.cnn import CNN
@@ -297,9 +296,8 @@ def load_data(
         raise ValueError(
             f"{name} is already divided into splits: split, skip_broken and cache are options for folder:PATH"
         )
-    loader = PATH_LOADERS.get(name.partition(":")[0]) or LOADERS.get(name)
-    resized = loader is not None and "image_size" in inspect.signature(loader).parameters
-    if resized and (size := wanted or image_size):
+    source = SOURCES.get(name.partition(":")[0])
+    if source is not None and source.resizes and (size := wanted or image_size):
         if size[0] != size[1]:
             raise ValueError(
                 f"photos are cropped to a square, got the image size {size[0]} x {size[1]}"

@@ -1,4 +1,4 @@
-"""Patchify on a small image, pixel by pixel: reshape, permute and reshape as numbered cells, side by side or moving.
+"""Notebook 01: reshape, permute and reshape as numbered cells, side by side or moving.
 
 Every stage is drawn in reading order, so cell k of it is number k of the tensor. Of four axes, the first two are blocks
 and lines, and the last two are groups and cells. A reshape therefore opens or closes gaps, and only a permute moves cells.
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.animation import LOOK, Frames, between, in_time
+from vit_helpers.plots.canvas import arrow
 
 GAP = 0.45  # between blocks and between groups, in cells
 WIDTH, HEIGHT = 640, 400  # of a frame of the animation, in pixels
@@ -207,16 +208,8 @@ def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) ->
                 **words(),
             )
         if last:
-            y, arrow = (
-                0.85 + side * found[0].extent()[1] / 2,
-                {"arrowstyle": "-|>", "color": style.TEXT},
-            )
-            ax.annotate(
-                "",
-                (middle - width / 2 - 0.08, y),
-                (last + 0.08, y),
-                arrowprops=arrow | {"shrinkA": 0, "shrinkB": 0},
-            )
+            y = 0.85 + side * found[0].extent()[1] / 2
+            arrow(ax, (last + 0.08, y), (middle - width / 2 - 0.08, y))
         left, last = left + room + space, middle + width / 2
     return fig
 

@@ -1,21 +1,26 @@
-"""Self-attention step by step: every tensor as a small table with its numbers in the cells, in the color of its role."""
+"""Notebook 03: self-attention step by step, with the numbers of every tensor in its cells."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
-
-COLUMNS = 22.0  # cells that fit side by side on a figure of 9 inches
-UNIT = 0.33  # side of a cell without a number
-ROLES = {"q": style.QUERY, "k": style.KEY, "v": style.VALUE}
+from vit_helpers.plots.canvas import (
+    ROLES,
+    UNIT,
+    arrow,
+    draw_blank,
+    draw_bus,
+    draw_table,
+    frame,
+    new_canvas,
+    product,
+    write,
+)
 
 
 def read_example() -> tuple[list[str], Tensor, dict[str, Tensor]]:
@@ -28,60 +33,6 @@ def read_example() -> tuple[list[str], Tensor, dict[str, Tensor]]:
     )
     matrices = {role: torch.tensor(matrix).float() for role, matrix in example["W"].items()}
     return example["tokens"], torch.tensor(example["z"]).float(), matrices
-
-
-def new_canvas(rows: float, title: str) -> tuple[Figure, Axes]:
-    """A figure whose unit is the side of a small cell, counted from the top left corner; the title fills the first row."""
-    fig = Figure(figsize=(9, 9 * rows / COLUMNS), facecolor="white")
-    ax = fig.add_axes((0, 0, 1, 1))
-    ax.set(xlim=(0, COLUMNS), ylim=(rows, 0))
-    ax.set_axis_off()
-    ax.text(0.2, 0.6, title, fontsize=style.TEXT_SIZE + 1, color=style.TEXT, va="center")
-    return fig, ax
-
-
-def draw_table(
-    ax: Axes,
-    corner: tuple[float, float],
-    numbers: Tensor,
-    color: str = style.LINE,
-    name: str = "",
-    shape: str = "",
-    labels: Sequence[str] = (),
-    heads: Sequence[str] = (),
-    width: float = 1,
-    digits: int = 2,
-    strength: Tensor | None = None,
-    grounds: Tensor | None = None,
-    texts: Sequence[str] = (),
-) -> None:
-    """A table of numbers, one cell each, with its name above, its shape below, and labels at rows and columns.
-
-    corner  : left and top; numbers: (rows, columns); width: of a cell; digits: behind the point, where there are any
-    strength: how deep each cell is tinted, from 0 to 1; grounds: (rows, columns, 3), the colors of cells instead
-    texts   : what the cells show, row by row, instead of `short` numbers
-    """
-    left, top = corner
-    rows, columns = numbers.shape
-    for i in range(rows):
-        for j in range(columns):
-            depth = 0.25 if strength is None else 0.75 * float(strength[i, j])
-            tint = [1 - depth * (1 - part) for part in to_rgb(color)]
-            ground = tint if grounds is None else grounds[i, j].tolist()
-            ax.add_patch(
-                Rectangle(
-                    (left + j * width, top + i), width, 1, facecolor=ground, edgecolor="white"
-                )
-            )
-            text = texts[i * columns + j] if texts else short(float(numbers[i, j]), digits)
-            write(ax, left + (j + 0.5) * width, top + i + 0.5, text, style.ink_on(ground))
-    frame(ax, (left, top, columns * width, rows), color)
-    write(ax, left + columns * width / 2, top - (1.25 if heads else 0.45), name, weight="bold")
-    write(ax, left + columns * width / 2, top + rows + 0.45, shape)
-    for i, label in enumerate(labels):
-        write(ax, left - 0.2, top + i + 0.5, label, ha="right")
-    for j, head in enumerate(heads):
-        write(ax, left + (j + 0.5) * width, top - 0.45, head)
 
 
 def draw_projections(z: Tensor, maps: dict[str, Tensor], labels: Sequence[str]) -> Figure:
@@ -334,91 +285,3 @@ def draw_multi_head(T: int, D: int, heads: int) -> Figure:
         f"({T}, {D}), then $U_{{msa}}$",
     )
     return fig
-
-
-def draw_bus(ax: Axes, start: tuple[float, float], ends: Sequence[float], bottom: float) -> None:
-    """A line from `start` to below a row of tables, with an arrow up to each of them; bottom: of the tables"""
-    (x, middle), turn, y = start, (start[0] + ends[0]) / 2, bottom + 0.55
-    ax.plot([x, turn, turn, ends[-1]], [middle, middle, y, y], color=style.TEXT, linewidth=1)
-    for end in ends:
-        arrow(ax, (end, y), (end, bottom + 0.05))
-
-
-def draw_blank(
-    ax: Axes,
-    corner: tuple[float, float],
-    depths: Tensor,
-    color: str,
-    name: str = "",
-    below: str = "",
-) -> None:
-    """A table in small cells without numbers.  corner: left and top; depths: (rows, columns), how deep cells are tinted"""
-    left, top = corner
-    rows, columns = depths.shape
-    for i in range(rows):
-        for j in range(columns):
-            ground = [1 - float(depths[i, j]) * (1 - part) for part in to_rgb(color)]
-            ax.add_patch(
-                Rectangle(
-                    (left + j * UNIT, top + i * UNIT),
-                    UNIT,
-                    UNIT,
-                    facecolor=ground,
-                    edgecolor="white",
-                )
-            )
-    frame(ax, (left, top, columns * UNIT, rows * UNIT), color, 1)
-    write(ax, left + columns * UNIT / 2, top - 0.45, name, weight="bold")
-    write(ax, left + columns * UNIT / 2, top + rows * UNIT + 0.45, below)
-
-
-def product(one: Tensor, other: Tensor, digits: int = 2) -> tuple[str, str]:
-    """A dot product written out, and what it gives.  digits: behind the point, where there are any
-
-    >>> product(Tensor([1, 2]), Tensor([3, 4]))
-    ('1·3 + 2·4', '= 11')
-    """
-    pairs = zip(one.tolist(), other.tolist(), strict=True)
-    terms = " + ".join(f"{short(a, digits)}·{short(b, digits)}" for a, b in pairs)
-    return terms, f"= {short(float(one @ other), digits)}"
-
-
-def frame(ax: Axes, box: tuple[float, float, float, float], color: str, width: float = 2) -> None:
-    """A frame around cells: left, top, columns, rows"""
-    left, top, columns, rows = box
-    ax.add_patch(
-        Rectangle((left, top), columns, rows, fill=False, edgecolor=color, linewidth=width)
-    )
-
-
-def arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], text: str = "") -> None:
-    """An arrow with a text above its middle"""
-    ax.annotate(
-        "",
-        end,
-        start,
-        arrowprops={"arrowstyle": "-|>", "color": style.TEXT, "shrinkA": 0, "shrinkB": 0},
-    )
-    write(ax, (start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - 0.45, text)
-
-
-def write(
-    ax: Axes,
-    x: float,
-    y: float,
-    text: str,
-    color: str = style.TEXT,
-    ha: str = "center",
-    weight: str = "normal",
-) -> None:
-    """A text whose middle is at this height"""
-    ax.text(x, y, text, color=color, ha=ha, va="center", fontsize=style.TEXT_SIZE, weight=weight)
-
-
-def short(number: float, digits: int = 2) -> str:
-    """A number that fits a cell: whole numbers without a point, others with a few digits behind it
-
-    >>> short(-2.0), short(0.665), short(-0.5)
-    ('-2', '0.67', '-0.50')
-    """
-    return f"{number:.0f}" if abs(number - round(number)) < 5e-4 else f"{number:.{digits}f}"

@@ -1,16 +1,17 @@
-"""The training loop as one picture, and what optimizers make of a gradient."""
+"""Notebook 07: the training loop as one picture, and what optimizers make of a gradient."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.canvas import arrow, write
 from vit_helpers.plots.images import draw_image
 
 WIDTH, HEIGHT = (
@@ -49,6 +50,8 @@ CODE = (  # number, line, color: the loop as it is written in section 2
     (None, "evaluate(model, validation)", UPDATE),
 )
 
+label = partial(write, fontsize=SIZE, linespacing=1.15)
+
 
 def draw_loop(images: Tensor, labels: Sequence[int], factors: Sequence[float]) -> Figure:
     """One training step as a circle from the images to the parameters, with the code of each arrow; returns the figure.
@@ -56,14 +59,14 @@ def draw_loop(images: Tensor, labels: Sequence[int], factors: Sequence[float]) -
     images : (4, C, H, W), from 0 to 1, from a batch;  labels: their classes
     factors: the learning rate of each step of a training, divided by the highest
     """
-    fig = plt.figure(figsize=(WIDTH / 100, HEIGHT / 100), facecolor="white")
+    fig = style.blank_figure(WIDTH / 100, HEIGHT / 100)
     ax = fig.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
     ax.set_axis_off()
     for i, image in enumerate(images):
         draw_image(image, inset(fig, 10 + 58 * (i % 2), 278 - 58 * (i // 2), 54, 54))
-    write(ax, 68, 363, f"labels {', '.join(map(str, labels))}")
-    write(ax, 68, 195, "images\n(B, C, H, W)")
+    label(ax, 68, 363, f"labels {', '.join(map(str, labels))}")
+    label(ax, 68, 195, "images\n(B, C, H, W)")
     for x, y, width, text, color in BOXES:
         look = {
             "boxstyle": "round,pad=0,rounding_size=6",
@@ -72,26 +75,26 @@ def draw_loop(images: Tensor, labels: Sequence[int], factors: Sequence[float]) -
             "linewidth": 1.6,
         }
         ax.add_patch(FancyBboxPatch((x, y), width, 60, **look))
-        write(ax, x + width / 2, y + 30, text)
+        label(ax, x + width / 2, y + 30, text)
     for row in range(4):
         for column in range(10):
             look = {"facecolor": style.MUTED, "edgecolor": style.LINE, "linewidth": 0.5}
             ax.add_patch(Rectangle((318 + 8.8 * column, 255 + 10 * row), 8.8, 10, **look))
-    write(ax, 362, 313, "logits")
-    write(ax, 362, 237, "(B, K)")
+    label(ax, 362, 313, "logits")
+    label(ax, 362, 237, "(B, K)")
     for points, number, color in ARROWS:
         draw_arrow(ax, points, number, color)
-    write(ax, 476, 185, "backward\npass", ha="right", color=BACKWARD)
-    write(ax, 244, 185, "new $w$", ha="left")
+    label(ax, 476, 185, "backward\npass", ha="right", color=BACKWARD)
+    label(ax, 244, 185, "new $w$", ha="left")
     draw_factors(fig, ax, factors)
     number_of(ax, 440, 44, 1, BACKWARD)
-    write(ax, 454, 44, "first reset to 0", ha="left", color=BACKWARD)
+    label(ax, 454, 44, "first reset to 0", ha="left", color=BACKWARD)
     for i, (place, line, color) in enumerate(CODE):
         y = 363 - 41 * i
-        write(ax, 638 if place else 604, y, line, ha="left", family="monospace", color=color)
+        label(ax, 638 if place else 604, y, line, ha="left", family="monospace", color=color)
         if place:
             number_of(ax, 618, y, place, color)
-    write(ax, 604, 12, "after each epoch, on other images", ha="left")
+    label(ax, 604, 12, "after each epoch, on other images", ha="left")
     return fig
 
 
@@ -100,27 +103,10 @@ def inset(fig: Figure, x: float, y: float, width: float, height: float) -> Axes:
     return fig.add_axes((x / WIDTH, y / HEIGHT, width / WIDTH, height / HEIGHT))
 
 
-def write(ax: Axes, x: float, y: float, text: str, **look: Any) -> None:
-    """A text around its middle"""
-    ax.text(
-        x,
-        y,
-        text,
-        **{
-            "ha": "center",
-            "va": "center",
-            "fontsize": SIZE,
-            "color": style.TEXT,
-            "linespacing": 1.15,
-        }
-        | look,
-    )
-
-
 def number_of(ax: Axes, x: float, y: float, number: int, color: str) -> None:
     """The number of a line of code in a disk"""
     disk = {"boxstyle": "circle,pad=0.25", "facecolor": color, "edgecolor": "white"}
-    write(
+    label(
         ax, x, y, str(number), color="white", weight="bold", fontsize=SIZE - 1, zorder=5, bbox=disk
     )
 
@@ -130,15 +116,13 @@ def draw_arrow(ax: Axes, points: Sequence[tuple[float, float]], number: int, col
     dashes = "--" if color == BACKWARD else "-"
     *_, last, end = points
     ax.plot(*zip(*points[:-1], strict=True), color=color, linewidth=1.8, linestyle=dashes)
-    look = {
-        "arrowstyle": "-|>",
+    options: dict[str, Any] = {
         "mutation_scale": 13,
-        "shrinkA": 0,
-        "shrinkB": 0,
         "linewidth": 1.8,
         "linestyle": dashes,
+        "zorder": 1,
     }
-    ax.add_patch(FancyArrowPatch(last, end, color=color, **look))
+    arrow(ax, last, end, color=color, **options)
     (x1, y1), (x2, y2) = points[0], points[1]
     up = (
         0 if abs(x1 - x2) < abs(y1 - y2) or len(points) > 2 else 17
@@ -154,8 +138,8 @@ def draw_factors(fig: Figure, ax: Axes, factors: Sequence[float]) -> None:
     small.plot(now, factors[now], "o", color=UPDATE)
     small.set(xticks=[], yticks=[], ylim=(0, 1.12))
     small.spines[["top", "right"]].set_visible(False)
-    write(ax, 68, 140, "learning rate $\\eta$")
-    write(ax, 68, 50, "step $s$")
+    label(ax, 68, 140, "learning rate $\\eta$")
+    label(ax, 68, 50, "step $s$")
 
 
 def draw_paths(

@@ -1,4 +1,4 @@
-"""Pictures of position embeddings: how similar they are to one another, and what resizing does to them."""
+"""Notebook 02: how similar position embeddings are, and what resizing does to them."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,6 +12,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.canvas import arrow
 
 Box = tuple[float, float, float, float]  # left, top, width, height
 
@@ -237,12 +238,7 @@ def draw_column(
         )  # the larger piece carries the number
         middles.append((left + width / 2, top + height / 2))
     for start, end in pairwise(middles):
-        ax.annotate(
-            "",
-            end,
-            start,
-            arrowprops={"arrowstyle": "-|>", "color": "black", "shrinkA": 8, "shrinkB": 8},
-        )
+        arrow(ax, start, end, color="black", shrinkA=8, shrinkB=8)
     for row, (x, y) in enumerate(middles):
         ground = {"boxstyle": "circle,pad=0.15", "facecolor": "white", "edgecolor": "none"}
         ax.text(

@@ -1,4 +1,7 @@
-"""Call an answer, notice what it leaves behind, and restore it: seeds, torch's switches, its arguments, models."""
+"""Call an answer, notice what it leaves behind, and restore it.
+
+It may change seeds, torch's switches, its arguments, and models.
+"""
 
 import random
 from collections.abc import Iterator
@@ -11,23 +14,27 @@ import torch
 from numpy.random.mtrand import get_bit_generator, set_bit_generator
 from torch import nn
 
-from vit_helpers.checks.compare import CHANGED, bounded, copy_of, unchanged
-from vit_helpers.checks.report import Function, reject_if
+from vit_helpers.checks.engine.compare import CHANGED, bounded, copy_of, unchanged
+from vit_helpers.checks.engine.report import Function, reject_if
 
 SEEDS = count(
     496_8128
-)  # another one for each call: what is drawn at random differs between calls, and no answer sets them
+    # another one for each call: what is drawn differs between calls, and no answer sets them
+)
 TWINS = [
     np.random.MT19937(0),
     np.random.MT19937(0),
 ]  # numpy's generator while an answer runs, and one that nobody uses
 GRAD_OFF = "leaves gradients switched off for all code that follows"
-DTYPE = "changes torch's default dtype for all code that follows; pass dtype=... where a tensor is created"
+DTYPE = (
+    "changes torch's default dtype for all code that follows; pass dtype=... "
+    "where a tensor is created"
+)
 SEEDED = "sets a global seed (torch's, numpy's or Python's), but nothing here needs one"
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:
-    """Everything in a model that an answer could change, by the message about it."""
+    """Return everything in a model that an answer could change, by the message about it."""
     parameters = dict(model.named_parameters())
     return {
         "changes the numbers of the {model} that it is given": copy_of(dict(model.state_dict())),
@@ -64,12 +71,15 @@ def generators_restored() -> Iterator[Any]:
 
 
 def in_step() -> bool:
-    """Whether numpy's generator was neither used nor seeded: its twin gives the same number (a fast test)."""
+    """Tell whether numpy's generator was neither used nor seeded.
+
+    Its twin then gives the same number, which is a fast test.
+    """
     return bool(TWINS[0].random_raw() == TWINS[1].random_raw())
 
 
 def spare() -> np.random.MT19937:
-    """A generator for numpy while an answer runs, in the same state as its twin."""
+    """Return the generator for numpy while an answer runs, in the same state as its twin."""
     if not in_step():
         TWINS[:] = np.random.MT19937(0), np.random.MT19937(0)
     return TWINS[0]
@@ -77,12 +87,14 @@ def spare() -> np.random.MT19937:
 
 @contextmanager
 def restored() -> Iterator[Any]:
-    """Restore the generators and torch's switches afterwards, with a new seed for torch in the meantime."""
+    """Restore the generators and torch's switches afterwards.
+
+    Torch has a new seed in the meantime.
+    """
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     with generators_restored() as python_state:
-        torch.default_generator.manual_seed(
-            next(SEEDS)
-        )  # torch.manual_seed would write down where it was called
+        # torch.manual_seed would write down where it was called
+        torch.default_generator.manual_seed(next(SEEDS))
         try:
             yield python_state
         finally:
@@ -90,15 +102,15 @@ def restored() -> Iterator[Any]:
             torch.set_grad_enabled(grad)
 
 
-def ask(answer: Function, *given: Any, changes: tuple[int, ...] = (), model: str = "model") -> Any:
-    """What an answer returns for copies of its arguments; Mistake if it leaves a trace.
+def ask(answer: Function, *args: Any, changes: tuple[int, ...] = (), model: str = "model") -> Any:
+    """Return what an answer gives for copies of its arguments.
 
-    changes: the places of arguments that may change; model: what a module among them is called in messages
+    changes: the places of arguments that may change
+    model  : what a module among them is called in messages
+    raises : Mistake if the answer leaves a trace
     """
-    copies, models = (
-        [copy_of(x) for x in given],
-        [state_of(x) if isinstance(x, nn.Module) else {} for x in given],
-    )
+    copies = [copy_of(x) for x in args]
+    states = [state_of(x) if isinstance(x, nn.Module) else {} for x in args]
     with restored() as python_state:
         seed = torch.initial_seed()  # torch's seed stays when numbers are drawn
         dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
@@ -109,12 +121,12 @@ def ask(answer: Function, *given: Any, changes: tuple[int, ...] = (), model: str
             torch.initial_seed() != seed or random.getstate() != python_state or not in_step(),
             SEEDED,
         )
-    for place, (mine, kept, state) in enumerate(zip(copies, given, models, strict=True)):
-        if place in changes:
+    for i, (copied, original, state) in enumerate(zip(copies, args, states, strict=True)):
+        if i in changes:
             continue
-        if isinstance(kept, nn.Module):
-            for (words, now), old in zip(state_of(kept).items(), state.values(), strict=True):
-                reject_if(not unchanged(now, old), words.format(model=model))
+        if isinstance(original, nn.Module):
+            for (message, now), old in zip(state_of(original).items(), state.values(), strict=True):
+                reject_if(not unchanged(now, old), message.format(model=model))
         else:
-            reject_if(not unchanged(mine, kept), CHANGED)
+            reject_if(not unchanged(copied, original), CHANGED)
     return got

@@ -1,16 +1,17 @@
-"""From image files to batches, and the splits that they are divided into: the picture that opens notebook 06."""
+"""Notebook 06: from image files to batches, and the splits that they are divided into."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import matplotlib.pyplot as plt
 import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
+from matplotlib.patches import Polygon, Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.canvas import arrow, write
 
 WIDTH, HEIGHT = 900, 470  # in hundredths of an inch, the unit of every length below
 SIDE = 88  # of a square image
@@ -34,6 +35,9 @@ COLORS = dict(
     zip(("validation", "test", "training"), style.SERIES, strict=True)
 )  # as in all curves
 
+label = partial(write, fontsize=SIZE)
+link = partial(arrow, linewidth=1.6, mutation_scale=14)
+
 
 def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Figure:
     """The stages of one image between its file and a batch, above the three splits and what each is used for.
@@ -41,25 +45,25 @@ def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Fig
     photos: {name: (3, H, W), from 0 to 1}; the last one is followed, all of them make the batch
     splits: images of the training, validation and test split, (n, C, H, W), of which a few are drawn
     """
-    fig = plt.figure(figsize=(WIDTH / 100, HEIGHT / 100), facecolor="white")
+    fig = style.blank_figure(WIDTH / 100, HEIGHT / 100)
     ax = fig.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(0, HEIGHT))
     ax.set_axis_off()
     draw_stages(ax, list(photos.values())[::-1], list(photos)[-1])
     for (left, width, name, use), images in zip(SPLITS, splits, strict=True):
         draw_split(ax, left, width, name, f"{name}: {len(images):,} images", use, images)
     for x in (484, 660):
-        arrow(ax, (x + 3, BAND + 36), (x + 43, BAND + 36), style="<->", color=style.TEXT)
+        link(ax, (x + 3, BAND + 36), (x + 43, BAND + 36), arrowstyle="<->")
         ax.plot(x + 23, BAND + 36, "x", color=style.TEXT, markersize=17, markeredgewidth=3)
     rule = (
         "×  two splits must not share copies of an image, or images of the same writer or patient"
     )
-    text(ax, 450, 14, rule, va="bottom")
-    link = {"color": COLORS["training"], "linestyle": "--"}
-    arrow(ax, (452, BAND + 92), (452, ROW + 22), **link)
-    text(ax, 444, 244, "training images only", ha="right", color=COLORS["training"])
-    arrow(ax, (484, BAND + 92), (606, ROW + 12), **link)
+    label(ax, 450, 14, rule, va="bottom")
+    dashed = {"color": COLORS["training"], "linestyle": "--"}
+    link(ax, (452, BAND + 92), (452, ROW + 22), **dashed)
+    label(ax, 444, 244, "training images only", ha="right", color=COLORS["training"])
+    link(ax, (484, BAND + 92), (606, ROW + 12), **dashed)
     words = "mean and std of the training split,\nused to normalize all three splits"
-    text(ax, 562, 244, words, ha="left", color=COLORS["training"])
+    label(ax, 562, 244, words, ha="left", color=COLORS["training"])
     return fig
 
 
@@ -88,10 +92,10 @@ def draw_stages(ax: Axes, photos: Sequence[Tensor], name: str) -> None:
             signed=True,
         )
     for middle, title, below in STAGES:
-        text(ax, middle, HEIGHT - 12, title, va="top", weight="bold")
-        text(ax, middle, ROW - 9, below, va="top")
+        label(ax, middle, HEIGHT - 12, title, va="top", weight="bold")
+        label(ax, middle, ROW - 9, below, va="top")
     for start, end in ((90, 124), (290, 322), (420, 472), (570, 614), (726, 761)):
-        arrow(ax, (start, ROW + 44), (end, ROW + 44))
+        link(ax, (start, ROW + 44), (end, ROW + 44))
 
 
 def draw_file(ax: Axes, left: float, name: str) -> None:
@@ -112,8 +116,8 @@ def draw_file(ax: Axes, left: float, name: str) -> None:
         )
     )
     for i, code in enumerate(("FF D8 FF", "E0 00 10", "4A 46 49")):  # how a JPEG file begins
-        text(ax, x + w / 2, y + 43 - 15 * i, code, family="monospace", fontsize=9)
-    text(ax, x + w / 2, y + 60, name, fontsize=SIZE - 1)
+        label(ax, x + w / 2, y + 43 - 15 * i, code, family="monospace", fontsize=9)
+    label(ax, x + w / 2, y + 60, name, fontsize=SIZE - 1)
 
 
 def draw_split(
@@ -128,9 +132,9 @@ def draw_split(
     start = left + (width - 44 * count + gap) / 2
     for i in range(count):
         paint(ax, images[i], start + 44 * i, BAND + 17, 38, 38)
-    text(ax, left + width / 2, BAND + 82, title, weight="bold")
-    arrow(ax, (left + width / 2, BAND - 2), (left + width / 2, BAND - 30), color=color)
-    text(ax, left + width / 2, BAND - 52, use)
+    label(ax, left + width / 2, BAND + 82, title, weight="bold")
+    link(ax, (left + width / 2, BAND - 2), (left + width / 2, BAND - 30), color=color)
+    label(ax, left + width / 2, BAND - 52, use)
 
 
 def paint(
@@ -149,21 +153,3 @@ def paint(
         )
     )
     ax.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
-
-
-def arrow(
-    ax: Axes, start: tuple[float, float], end: tuple[float, float], style: str = "-|>", **look: Any
-) -> None:
-    """An arrow between two points"""
-    look = {"color": "#222222", "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0, **look}
-    ax.add_patch(FancyArrowPatch(start, end, arrowstyle=style, mutation_scale=14, zorder=3, **look))
-
-
-def text(ax: Axes, x: float, y: float, words: str, **look: Any) -> None:
-    """A text whose middle is at a point"""
-    ax.text(
-        x,
-        y,
-        words,
-        **{"ha": "center", "va": "center", "fontsize": SIZE, "color": style.TEXT, **look},
-    )

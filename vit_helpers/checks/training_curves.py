@@ -2,15 +2,18 @@
 
 from typing import Any
 
+from vit_helpers.checks.engine.report import report, short
 from vit_helpers.checks.mysteries import FAULTS, RUNS
-from vit_helpers.checks.report import report, short
 
 SPEAKS = {  # a fault: what its curves would show, and what the runs with another fault show instead
     "labels shuffled": (
-        "validation stays at the level of a uniform prediction, with a loss of ln 10 = 2.3 and an accuracy of 0.1",
+        "validation stays at the level of a uniform prediction, "
+        "with a loss of ln 10 = 2.3 and an accuracy of 0.1",
         {
-            "nothing wrong": "here its accuracy rises above 0.8", "rate too high": "here its loss begins far above 2.3",
-            "rate too low": "here its accuracy rises above 0.4", "too few images": "here its accuracy rises above 0.4",
+            "nothing wrong": "here its accuracy rises above 0.8",
+            "rate too high": "here its loss begins far above 2.3",
+            "rate too low": "here its accuracy rises above 0.4",
+            "too few images": "here its accuracy rises above 0.4",
         },
     ),
     "nothing wrong": (
@@ -23,10 +26,13 @@ SPEAKS = {  # a fault: what its curves would show, and what the runs with anothe
         },
     ),
     "rate too high": (
-        "the first steps move the weights far off, so the training loss begins far above the 2.3 of a uniform prediction",
+        "the first steps move the weights far off, "
+        "so the training loss begins far above the 2.3 of a uniform prediction",
         {
-            "labels shuffled": "here it begins at 2.3 and stays", "nothing wrong": "here it begins below 2.3 and falls",
-            "rate too low": "here it begins at 2.3 and falls", "too few images": "here it begins below 2.3 and falls to 0",
+            "labels shuffled": "here it begins at 2.3 and stays",
+            "nothing wrong": "here it begins below 2.3 and falls",
+            "rate too low": "here it begins at 2.3 and falls",
+            "too few images": "here it begins below 2.3 and falls to 0",
         },
     ),
     "rate too low": (
@@ -35,13 +41,15 @@ SPEAKS = {  # a fault: what its curves would show, and what the runs with anothe
             "labels shuffled": "here neither falls",
             "nothing wrong": "here both fall fast, to a fraction of where they began",
             "rate too high": "here both begin far above 2.3 and then fluctuate",
-            "too few images": "here training is near 0 after half of the epochs, and validation rises",
+            "too few images":
+                "here training is near 0 after half of the epochs, and validation rises",
         },
     ),
     "too few images": (
         "the training images are memorized, to an accuracy of 1, and validation stays far behind",
         {
-            "labels shuffled": "here training stays near 0.1", "rate too high": "here training stays near 0.1",
+            "labels shuffled": "here training stays near 0.1",
+            "rate too high": "here training stays near 0.1",
             "nothing wrong": "here validation keeps up with training",
             "rate too low": "here validation keeps up with training, and neither comes near 1",
         },
@@ -50,7 +58,10 @@ SPEAKS = {  # a fault: what its curves would show, and what the runs with anothe
 
 
 def check_reading(answer: Any) -> bool:
-    """Check the diagnosis of each run, {"A": one of FAULTS, ...}, and print a line for each; True when all are right."""
+    """Check the diagnosis of each run, {"A": one of FAULTS, ...}, and print a line for each.
+
+    returns: True when all are right
+    """
     if answer is None or (isinstance(answer, dict) and all(blank(x) for x in answer.values())):
         return report(" ", "reading", "not written yet")
     if not isinstance(answer, dict):
@@ -65,7 +76,7 @@ def check_reading(answer: Any) -> bool:
 
 
 def blank(entry: Any) -> bool:
-    """Whether nothing was filled in."""
+    """Tell whether nothing was filled in."""
     return (
         entry is None or entry is ... or (isinstance(entry, str) and entry.strip() in ("", "..."))
     )

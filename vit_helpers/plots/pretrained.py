@@ -1,4 +1,4 @@
-"""Pictures of transfer learning: what is copied, what is new and what is trained; LoRA; positions; few labels."""
+"""Notebook 09: what is copied, new and trained; LoRA; resized positions; masks; few labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +10,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.canvas import arrow, write
 from vit_helpers.plots.images import color_bar
 
 Look = dict[str, Any]
@@ -33,22 +34,6 @@ WAYS = {  # color and mark of each way of training
     "LoRA": (style.SERIES[2], "^"),
     "full": (style.SERIES[0], "o"),
 }
-
-
-def write(ax: Axes, x: float, y: float, text: str, **more: Any) -> None:
-    """A text of the page's size, its middle at this place"""
-    ax.text(
-        x,
-        y,
-        text,
-        **{
-            "ha": "center",
-            "va": "center",
-            "fontsize": style.TEXT_SIZE,
-            "color": style.TEXT,
-            **more,
-        },
-    )
 
 
 def draw_transfer(trained: Mapping[str, int]) -> Figure:
@@ -82,12 +67,7 @@ def draw_transfer(trained: Mapping[str, int]) -> Figure:
                     Rectangle((left + x, block + 0.05), 0.32, 0.7, **NEW | {"hatch": "//////"})
                 )
                 write(ax, left + x + 0.16, 6.12, name)
-    ax.annotate(
-        "",
-        (5.4, 3.0),
-        (4.0, 3.0),
-        arrowprops={"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2},
-    )
+    arrow(ax, (4.0, 3.0), (5.4, 3.0), linewidth=2, shrinkA=2, shrinkB=2)
     write(ax, 4.68, 4.4, "copy\nall but\nthe head")
     for x, look, name in (
         (0.2, FROZEN, "copied, stays as it was"),

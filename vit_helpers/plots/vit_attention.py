@@ -1,4 +1,4 @@
-"""One attention head with the numbers of all its tensors in their cells."""
+"""Notebook 05: one attention head with the numbers of all its tensors in their cells."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.attention import (
+from vit_helpers.plots.canvas import (
     COLUMNS,
     ROLES,
     arrow,

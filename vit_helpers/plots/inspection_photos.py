@@ -1,6 +1,6 @@
-"""Pictures of photos with maps laid over them."""
+"""Notebook 08: photos with maps laid over them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -59,16 +59,3 @@ def frame_largest(ax: Axes, heat: Tensor, patch_size: int) -> None:
             linewidth=width,
             path_effects=style.HALO,
         )
-
-
-def draw_beside(image: Tensor, title: str, maps: Mapping[str, Tensor], label: str) -> Figure:
-    """An image, and beside it each of the maps laid over it, with a scale of its own; returns the figure.
-
-    image: (C, H, W), from 0 to 1;  maps: {title: (rows, cols)};  label: what the colors mean
-    """
-    fig, (left, *others) = style.new_figure(11, 4, ncols=1 + len(maps))
-    draw_image(image, left, title)
-    for ax, (name, heat) in zip(others, maps.items(), strict=True):
-        _, drawn = draw_over(image, heat, ax, name)
-        color_bar(drawn, ax, label)
-    return fig

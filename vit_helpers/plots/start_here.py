@@ -1,18 +1,19 @@
-"""The whole model in one picture, drawn from the numbers of a real forward pass; what an image is cut into; heads."""
+"""Notebook 00: the whole model with the numbers of a real forward pass; cuts; heads."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
 import torch
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Polygon, Rectangle
+from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.canvas import arrow, write
 from vit_helpers.plots.images import draw_box, draw_grid, draw_image, draw_squares, square_key
 
 WIDTH, HEIGHT = 9.0, 4.85  # of the picture of the model, in inches, like every length in it
@@ -42,9 +43,7 @@ WIDE = {
 }
 SPREAD = 3.0  # the scale of tokens and features runs from -SPREAD to SPREAD
 STRONG = 0.25  # the attention weight that is drawn darkest
-SIGNED = plt.get_cmap(
-    style.SIGNED, 25
-)  # few steps, so that a stored picture with its 256 colors keeps all of them
+SIGNED = colormaps[style.SIGNED].resampled(25)  # a stored picture of 256 colors keeps all of them
 VEIL = style.VEIL.resampled(16)
 
 
@@ -71,7 +70,7 @@ def draw_model(
     notes: what to point at, by the name of a stage: "tokens" and "features" (their class token), "blocks", "classes"
     """
     fig = Figure(figsize=(WIDTH, HEIGHT), facecolor="white")
-    write(fig, 0.08, 0.2, title, ha="left", fontsize=style.TEXT_SIZE + 1)
+    label(fig, 0.08, 0.2, title, ha="left", fontsize=style.TEXT_SIZE + 1)
     (C, H, W), (N, length), (T, D) = stages.image.shape, stages.patches.shape, stages.tokens.shape
     names = {
         "image": ("C, H, W", (C, H, W)),
@@ -113,34 +112,18 @@ def axes(fig: Figure, name: str, top: float, tall: float) -> Axes:
     )
 
 
-def write(
-    fig: Figure,
-    x: float,
-    y: float,
-    text: str,
-    ha: str = "center",
-    fontsize: float = style.TEXT_SIZE - 1,
-    **look: str,
-) -> None:
-    """A text whose middle is so many inches from the left and from the top"""
-    fig.text(
-        x / WIDTH,
-        1 - y / HEIGHT,
-        text,
-        ha=ha,
-        va="center",
-        fontsize=fontsize,
-        color=style.TEXT,
-        **look,
-    )
+def label(fig: Figure, x: float, y: float, text: str, **options: Any) -> None:
+    """Write a text whose middle is so many inches from the left and from the top."""
+    smaller = {"fontsize": style.TEXT_SIZE - 1}
+    write(fig, x / WIDTH, 1 - y / HEIGHT, text, **smaller | options)
 
 
 def write_shape(fig: Figure, name: str, letters: str, shape: tuple[int, ...]) -> None:
     """The name of a stage, and its shape in letters and in numbers"""
     middle, numbers = LEFT[name] + WIDE[name] / 2, ", ".join(map(str, shape))
-    write(fig, middle, 4.02, name, weight="bold")
-    write(fig, middle, 4.24, f"({letters})")
-    write(fig, middle, 4.46, f"({numbers})")
+    label(fig, middle, 4.02, name, weight="bold")
+    label(fig, middle, 4.24, f"({letters})")
+    label(fig, middle, 4.46, f"({numbers})")
 
 
 def draw_patches(
@@ -191,9 +174,9 @@ def draw_blocks(fig: Figure, weights: Sequence[Tensor]) -> None:
         draw_block(fig, ax, left + wide / 2, f"block {i + 1}", maps.mean(dim=0))
     ax.set(xlim=(0, WIDE["blocks"]), ylim=(TALL, 0), aspect="auto")
     middle, hidden = LEFT["blocks"] + WIDE["blocks"] / 2, len(weights) - len(shown)
-    write(fig, middle, 4.02, f"{len(weights)} block{'s' * (len(weights) > 1)}", weight="bold")
+    label(fig, middle, 4.02, f"{len(weights)} block{'s' * (len(weights) > 1)}", weight="bold")
     if hidden:
-        write(fig, middle, 4.24, f"({hidden} of them not shown)")
+        label(fig, middle, 4.24, f"({hidden} of them not shown)")
 
 
 def draw_block(fig: Figure, ax: Axes, middle: float, name: str, weights: Tensor) -> None:
@@ -205,7 +188,7 @@ def draw_block(fig: Figure, ax: Axes, middle: float, name: str, weights: Tensor)
         (2.56, "D  4D  D", "normal"),
     )
     for y, text, weight in labels:
-        write(fig, LEFT["blocks"] + middle, TOP + y, text, weight=weight)
+        label(fig, LEFT["blocks"] + middle, TOP + y, text, weight=weight)
     extent = (middle - 0.36, middle + 0.36, 1.34, 0.62)
     ax.imshow(weights, cmap=VEIL, vmin=0, vmax=STRONG, extent=extent, interpolation="nearest")
     draw_box(ax, (middle - 0.36, 0.62, 0.72, 0.72), style.LINE, linewidth=1)
@@ -258,17 +241,17 @@ def largest(values: Tensor) -> int | None:
 def write_joints(fig: Figure, N: int) -> None:
     """What happens between the stages, and which row belongs to which token"""
     middle, first, rows = TOP + TALL / 2 + 0.1, TOP + CLASS_ROW / 2, TALL - CLASS_ROW - SLIT
-    arrow(fig, 1.11 / WIDTH, 1.43 / WIDTH, 1 - middle / HEIGHT, "cut")
-    arrow(fig, 2.53 / WIDTH, 3.30 / WIDTH, 1 - middle / HEIGHT, "project")
-    arrow(fig, 4.31 / WIDTH, 4.50 / WIDTH, 1 - middle / HEIGHT)
-    arrow(fig, 6.27 / WIDTH, 6.44 / WIDTH, 1 - middle / HEIGHT)
-    arrow(fig, 7.37 / WIDTH, 7.80 / WIDTH, 1 - first / HEIGHT, "head")
-    write(fig, 7.85, first, "logits", ha="left")
-    write(fig, 7.85, first + 0.21, "↓ softmax", ha="left")
-    write(fig, 3.33, first, "class token", ha="right")
+    connect(fig, 1.11 / WIDTH, 1.43 / WIDTH, 1 - middle / HEIGHT, "cut")
+    connect(fig, 2.53 / WIDTH, 3.30 / WIDTH, 1 - middle / HEIGHT, "project")
+    connect(fig, 4.31 / WIDTH, 4.50 / WIDTH, 1 - middle / HEIGHT)
+    connect(fig, 6.27 / WIDTH, 6.44 / WIDTH, 1 - middle / HEIGHT)
+    connect(fig, 7.37 / WIDTH, 7.80 / WIDTH, 1 - first / HEIGHT, "head")
+    label(fig, 7.85, first, "logits", ha="left")
+    label(fig, 7.85, first + 0.21, "↓ softmax", ha="left")
+    label(fig, 3.33, first, "class token", ha="right")
     aside = min(0.5 / N, 0.125)  # of the way down: a single row has its label above the arrow
     for i, down in {0: aside, N - 1: 1 - aside if N > 1 else aside}.items():
-        write(fig, 3.33, TOP + CLASS_ROW + SLIT + rows * down, f"patch {i}", ha="right")
+        label(fig, 3.33, TOP + CLASS_ROW + SLIT + rows * down, f"patch {i}", ha="right")
 
 
 def draw_scales(fig: Figure) -> None:
@@ -284,14 +267,14 @@ def draw_scales(fig: Figure) -> None:
         fig.colorbar(
             ScalarMappable(Normalize(low, high), colors), cax=ax, orientation="horizontal", ticks=[]
         )
-        write(
+        label(
             fig,
             left - 0.08,
             HEIGHT - 0.145,
             f"{name} {'≤ −' if low else ''}{abs(low):g}",
             ha="right",
         )
-        write(fig, left + 1.18, HEIGHT - 0.145, f"≥ {high:g}", ha="left")
+        label(fig, left + 1.18, HEIGHT - 0.145, f"≥ {high:g}", ha="left")
 
 
 def point_at(fig: Figure, name: str, text: str, best: int | None = None, K: int = 1) -> None:
@@ -299,32 +282,23 @@ def point_at(fig: Figure, name: str, text: str, best: int | None = None, K: int 
     middle, end = LEFT[name] + WIDE[name] / 2, TOP
     if name == "classes":
         middle, end = LEFT[name] + 0.82, BARS + (TOP + TALL - BARS) * ((best or 0) + 0.1) / K
-    write(fig, min(middle, WIDTH - 0.42), 0.62, text)
+    label(fig, min(middle, WIDTH - 0.42), 0.62, text)
     ends = ((middle / WIDTH, 1 - 0.88 / HEIGHT), (middle / WIDTH, 1 - end / HEIGHT))
-    look = {"arrowstyle": "-|>", "mutation_scale": 11, "color": style.TEXT}
-    fig.add_artist(FancyArrowPatch(*ends, transform=fig.transFigure, shrinkA=0, shrinkB=0, **look))
+    arrow(fig, *ends, mutation_scale=11, zorder=1)
 
 
-def arrow(fig: Figure, left: float, right: float, height: float, text: str = "") -> None:
-    """A thin arrow from left to right, named above, in parts of the figure's width and height"""
-    fig.add_artist(
-        FancyArrowPatch(
-            (left, height),
-            (right, height),
-            transform=fig.transFigure,
-            arrowstyle="-|>",
-            mutation_scale=12,
-            color=style.LINE,
-        )
-    )
-    fig.text(
-        (left + right) / 2,
-        height + 0.03,
-        text,
-        ha="center",
-        fontsize=style.TEXT_SIZE - 1,
-        color=style.TEXT,
-    )
+def connect(fig: Figure, left: float, right: float, height: float, text: str = "") -> None:
+    """Draw a thin arrow from left to right, named above, in parts of the figure's width and height."""
+    options: dict[str, Any] = {
+        "mutation_scale": 12,
+        "color": style.LINE,
+        "shrinkA": 2,
+        "shrinkB": 2,
+        "zorder": 1,
+    }
+    arrow(fig, (left, height), (right, height), **options)
+    middle = (left + right) / 2
+    write(fig, middle, height + 0.03, text, va="baseline", fontsize=style.TEXT_SIZE - 1)
 
 
 def draw_cuts(image: Tensor, owner: Tensor, ax: Axes, title: str, chosen: int) -> Axes:

@@ -5,7 +5,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
 from vit_helpers.plots import style
-from vit_helpers.plots.transfer import (
+from vit_helpers.plots.pretrained import (
     FROZEN,
     NEW,
     PARTS,

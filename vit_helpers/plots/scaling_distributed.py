@@ -1,4 +1,4 @@
-"""How processes share work: what each of them holds while gradients are averaged, and while a sharded model computes."""
+"""Notebook 11: what each process holds while gradients are averaged or a model is sharded."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

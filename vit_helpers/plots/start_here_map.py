@@ -1,17 +1,17 @@
-"""One map of the ViT at four depths: the model, one encoder block, one attention head, one dot product."""
+"""Notebooks 00 to 05 open with this map: the model, a block, a head, one dot product."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
 from typing import Any
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Polygon, Rectangle
+from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
+from matplotlib.typing import ColorType
 
 from vit_helpers.plots import style
+from vit_helpers.plots.canvas import arrow, tint
 
 WIDTH, HEIGHT = 900, 460  # in hundredths of an inch, the unit of every length below
 SIZE = 11  # points
@@ -136,11 +136,11 @@ class _Canvas:
     ax: Axes
     lit: frozenset[str]
 
-    def color(self, part: str, color: str, muted: str = style.MUTED) -> str:
+    def color(self, part: str, color: ColorType, muted: ColorType = style.MUTED) -> ColorType:
         """The color of an artist of this part, or the gray it has where the part is not the subject."""
         return color if part in self.lit else muted
 
-    def line(self, part: str) -> str:
+    def line(self, part: str) -> ColorType:
         """The color of lines and arrows."""
         return self.color(part, style.TEXT, style.LINE)
 
@@ -167,14 +167,8 @@ class _Canvas:
         self.ax.plot(
             *zip(*points[:-1], strict=True), color=color, linewidth=width, zorder=2, gid=part
         )
-        ends = {
-            "arrowstyle": "-|>",
-            "mutation_scale": 9 + 2 * width,
-            "shrinkA": 0,
-            "shrinkB": 0,
-            "linewidth": width,
-        }
-        self.add(part, FancyArrowPatch(last, end, color=color, zorder=2, **ends))
+        options: dict[str, Any] = {"mutation_scale": 9 + 2 * width, "linewidth": width, "zorder": 2}
+        arrow(self.ax, last, end, color=color, gid=part, **options)
 
     def box(self, part: str, x: float, y: float, width: float, height: float, words: str) -> None:
         """A rounded box with a text: a layer of the network."""
@@ -194,7 +188,7 @@ class _Canvas:
         x: float,
         y: float,
         size: tuple[float, float],
-        colors: Sequence[Sequence[str]],
+        colors: Sequence[Sequence[ColorType]],
     ) -> None:
         """A table of cells from its upper left corner, a color for each cell."""
         for row, of_row in enumerate(colors):
@@ -227,7 +221,7 @@ def draw_overview(here: str | None = None) -> Figure:
     """
     if here is not None and here not in PARTS:
         raise ValueError(f"here is {here!r}; allowed are {', '.join(map(repr, PARTS))} and None")
-    fig = plt.figure(figsize=(WIDTH / 100, HEIGHT / 100), facecolor="white")
+    fig = style.blank_figure(WIDTH / 100, HEIGHT / 100)
     ax = fig.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
     ax.set_axis_off()
@@ -245,13 +239,6 @@ def draw_overview(here: str | None = None) -> Figure:
         ground = {"boxstyle": "round,pad=0.2", "facecolor": BOX, "edgecolor": BOX}
         canvas.text("tag", *TAGS[here], "you are here", color="white", bbox=ground)
     return fig
-
-
-def tint(color: str, strength: float) -> str:
-    """A color mixed with white: 0 is white, 1 is the color itself."""
-    return "#" + "".join(
-        f"{round(255 * (1 - strength + strength * part)):02X}" for part in to_rgb(color)
-    )
 
 
 def draw_insets(canvas: _Canvas) -> None:
@@ -278,8 +265,8 @@ def draw_layers(canvas: _Canvas) -> None:
     """What the tables above list: boxes, arrows, names and shapes."""
     for box in BOXES:
         canvas.box(*box)
-    for arrow in ARROWS:
-        canvas.path(*arrow)
+    for part, *points in ARROWS:
+        canvas.path(part, *points)
     for name in NAMES:
         canvas.text(*name)
 

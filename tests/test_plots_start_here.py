@@ -9,11 +9,11 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch
 
 from vit_helpers.patches import patchify, unpatchify
-from vit_helpers.plots import model as pictures
+from vit_helpers.plots import start_here as pictures
 from vit_helpers.plots import style
-from vit_helpers.plots.curves import draw_curves, draw_loss, smoothed_loss
 from vit_helpers.plots.images import draw_image_grid, mark_wrong
-from vit_helpers.plots.model import Pass, draw_cuts, draw_heads, draw_model
+from vit_helpers.plots.start_here import Pass, draw_cuts, draw_heads, draw_model
+from vit_helpers.plots.training import draw_curves, draw_loss, smoothed_loss
 
 NAMES = tuple("0123456789")
 

@@ -1,4 +1,6 @@
-"""Figures of test results: the confusion matrix, and how certain the accuracy of each class is."""
+"""Figures that only commands draw: the results of a test, and maps beside an image."""
+
+from collections.abc import Mapping
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -6,6 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.images import color_bar, draw_image, draw_over
 from vit_helpers.plots.training import draw_confusion
 
 NAMED = 30  # classes, as many as have room for their names
@@ -64,3 +67,16 @@ def shorten(name: str, length: int = 18) -> str:
     """The name of a class, cut to so many characters, as text that matplotlib does not take for a formula."""
     text = " ".join(str(name).split())
     return (text if len(text) <= length else text[: length - 1] + "…").replace("$", r"\$")
+
+
+def draw_beside(image: Tensor, title: str, maps: Mapping[str, Tensor], label: str) -> Figure:
+    """An image, and beside it each of the maps laid over it, with a scale of its own; returns the figure.
+
+    image: (C, H, W), from 0 to 1;  maps: {title: (rows, cols)};  label: what the colors mean
+    """
+    fig, (left, *others) = style.new_figure(11, 4, ncols=1 + len(maps))
+    draw_image(image, left, title)
+    for ax, (name, heat) in zip(others, maps.items(), strict=True):
+        _, drawn = draw_over(image, heat, ax, name)
+        color_bar(drawn, ax, label)
+    return fig

@@ -12,8 +12,8 @@ from matplotlib.patches import FancyArrowPatch, Patch
 from matplotlib.transforms import Bbox
 from test_palette import contrast
 
-from vit_helpers.plots import overview, style
-from vit_helpers.plots.overview import PARTS, draw_overview
+from vit_helpers.plots import start_here_map, style
+from vit_helpers.plots.start_here_map import PARTS, draw_overview
 
 ALL = pytest.mark.parametrize("here", [*PARTS, None])
 ROLES = {  # where a role's color may be used
@@ -84,8 +84,8 @@ def crossing(fig):
 
 def rectangles():
     return [
-        *(frame for frame, _ in overview.INSETS.values()),
-        *(box[1:5] for box in overview.BOXES),
+        *(frame for frame, _ in start_here_map.INSETS.values()),
+        *(box[1:5] for box in start_here_map.BOXES),
     ]
 
 
@@ -152,7 +152,7 @@ def test_only_the_parts_of_the_notebook_are_in_color(here):
     }  # the title is text alone
     for text in texts(fig):
         if text.get_gid() not in (*PARTS[here], "tag"):
-            assert text.get_color() == overview.QUIET, text.get_text()
+            assert text.get_color() == start_here_map.QUIET, text.get_text()
     inked = {text.get_gid() for text in texts(fig) if text.get_color() == style.TEXT}
     assert inked == PARTS[here]
 
@@ -221,7 +221,7 @@ def test_the_dot_product_is_the_framed_score():
     query, key = words[words.index("query") + 1 :][:4], words[words.index("key") + 1 :][:4]
     product = np.dot([int(n) for n in query], [int(n) for n in key])
     assert (query, key) == (["1"] * 4, ["1", "1", "0", "0"])  # sky and roof in notebook 03
-    assert words[-1] == f"= {product}" and overview.SCORES[1][3] == product
+    assert words[-1] == f"= {product}" and start_here_map.SCORES[1][3] == product
     assert row(drawn(), 102, 104) == ["1", "+", "1", "+", "0", "+", "0", "= 2"]
 
 
@@ -229,7 +229,7 @@ def test_every_inset_starts_where_its_part_is():
     """The wedge's first edge lies on what it enlarges: block 1, the attention box, the framed score"""
     (ax,) = drawn().axes
     wedges = [patch.get_xy() for patch in ax.patches if patch.get_gid() == "wedge"]
-    boxes = {words: box for _, *box, words in overview.BOXES}
+    boxes = {words: box for _, *box, words in start_here_map.BOXES}
     left, bottom, width, _ = boxes["1"]
     assert wedges[0][:2].tolist() == [[left, bottom], [left + width, bottom]]
     frames = [patch for patch in ax.patches if patch.get_gid() == "head" and not patch.get_fill()]
@@ -241,7 +241,7 @@ def test_every_inset_starts_where_its_part_is():
         [score.get_x() + 9, score.get_y()],
     ]
     for wedge, (x, y, across, up) in zip(
-        wedges, (frame for frame, _ in overview.INSETS.values()), strict=True
+        wedges, (frame for frame, _ in start_here_map.INSETS.values()), strict=True
     ):
         corners = {(x, y), (x + across, y), (x + across, y + up), (x, y + up)}
         assert len({tuple(point) for point in wedge[2:4].tolist()} & corners) == 2
