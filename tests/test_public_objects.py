@@ -18,6 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR
 import vit_helpers
 from vit_helpers import ViT, ViTConfig, load
 from vit_helpers.encoder import Block
+from vit_helpers.plots import style
 from vit_helpers.training import Recipe
 from vit_helpers.training.loop import start_run
 from vit_helpers.training.measurements import Evidence, Score
@@ -68,6 +69,13 @@ def shards(folder):
     from vit_helpers.data.shards import write_shards
 
     return write_shards(load("scattered_digits", n=20), folder / "shards")
+
+
+def shown_picture(cls):
+    """A picture as it is once it was shown: what copies of others are like at once."""
+    picture = cls(style.new_figure(4, 3)[0], "Nothing at all.", "A figure with an empty plot.")
+    picture._repr_mimebundle_()
+    return picture
 
 
 def live_curves(cls):
@@ -132,6 +140,8 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "Effect": lambda cls, _: cls(0.01, 0.002, 0.004, 0.005, 9.0),
     "Explorer": lambda cls, _: cls("explore", "ours:drawn", torch.rand(2, 1, 16, 16)),
     "LiveCurves": lambda cls, _: live_curves(cls),
+    "Picture": lambda cls, _: shown_picture(cls),
+    "Encoded": lambda cls, _: cls("png", b"data", 900),
     "Stage": lambda cls, _: cls("tokens", "T, D", torch.rand(3, 4), width=2.0),
     "TensorView": lambda cls, _: cls("patchify", "N, P*P", (2, 8), (1, 2, 2, 4), torch.arange(16)),
     "Pass": lambda cls, _: cls(
