@@ -1,5 +1,6 @@
 """The training of a run: the weights of its best and last epoch are kept in its folder."""
 
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +23,7 @@ from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
 from vit_helpers.pretrained.finetune import add_lora, merge_lora
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.pretrained.sources import RUN_WEIGHTS, find_file
-from vit_helpers.training import Epoch, fit
+from vit_helpers.training import Epoch, Report, fit
 from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.presets import RunSettings
@@ -53,6 +54,7 @@ def fit_run(
         checkpoint,
         EarlyStopping(settings.patience),
         HistoryFile(out / "history.csv"),
+        Report(),
     ]
     if not settings.keeps_weights:
         history = fit(
@@ -109,8 +111,8 @@ def save_run(
     model.load_state_dict(weights)
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
     notes = {
-        "epoch": str(epoch.epoch),
-        "validation loss": repr(epoch.val_loss),
+        "epoch": str(epoch.number),
+        "validation loss": validation_loss(epoch),
         "tta": "yes" if settings.tta else "no",
     }
     if seen is not None:
@@ -139,6 +141,11 @@ def seen_images(data: Any, settings: RunSettings) -> bytes | None:
     return b"".join(sorted(data.seen)) + b64decode(earlier or "")
 
 
+def validation_loss(epoch: Epoch) -> str:
+    """Write the validation loss of an epoch with all its digits, to tell epochs apart."""
+    return repr(epoch.validation.loss if epoch.validation else math.nan)
+
+
 def check_best(path: Path, history: Sequence[Epoch]) -> str:
     """Return what to print if the best epoch's weights are missing, before a run is resumed.
 
@@ -154,7 +161,7 @@ def check_best(path: Path, history: Sequence[Epoch]) -> str:
         load_weights(path)
         notes = read_notes(path)
         kept, loss = notes.get("epoch", ""), notes.get("validation loss")
-        losses = {str(row.epoch): repr(row.val_loss) for row in history}
+        losses = {str(row.number): validation_loss(row) for row in history}
         # an epoch that will be trained again
         later = kept in (str(len(history) + 1), str(len(history) + 2))
         if not later and (loss is None or losses.get(kept) != loss):
