@@ -21,7 +21,7 @@ import vit_helpers
 from tools.experiments import accuracies
 from tools.experiments.libraries import markdown
 from vit_helpers.ablation import effect_of, unpack
-from vit_helpers.ablation.errors import right_answers
+from vit_helpers.ablation.comparison import right_answers
 from vit_helpers.cli import COMMANDS
 from vit_helpers.results import read_results
 from vit_helpers.results.localization import compare_methods, summarize_scores

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vit_helpers.ablation.errors import effect_of, holm
+from vit_helpers.ablation.comparison import effect_of, holm
 
 SCORES = ("pointing_game", "rank")  # sharpening a map changes neither
 RIVALS = (
