@@ -165,6 +165,19 @@ def whole_tokens(exercise: ModuleExercise, answer: Function) -> None:
     )
 
 
+MULTI_HEAD_STRUCTURES: dict[str, Function] = {
+    "the output projection is missing": modules.squares(3, 3),
+    "the output projection and the biases are missing": modules.squares(3, 0),
+    "the biases are missing": modules.squares(4, 0),
+    "queries, keys and values have no bias": modules.squares(4, 1),
+    "the output projection has no bias": modules.squares(4, 3),
+    "only one of four D x D layers is registered; "
+    "layers in a plain list are not, so use nn.ModuleList":
+        modules.squares(1, 1),
+    "that is one D x D layer too many": modules.squares(5, 5),
+    "that is one LayerNorm too many: it belongs to the block of notebook 04":
+        modules.squares(4, 6),
+}  # fmt: skip
 MULTI_HEAD = ModuleExercise(
     name="multi_head",
     module=MultiHeadAttention,
@@ -186,19 +199,7 @@ MULTI_HEAD = ModuleExercise(
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
     mistakes=HEADS,
-    structures={
-        "the output projection is missing": modules.squares(3, 3),
-        "the output projection and the biases are missing": modules.squares(3, 0),
-        "the biases are missing": modules.squares(4, 0),
-        "queries, keys and values have no bias": modules.squares(4, 1),
-        "the output projection has no bias": modules.squares(4, 3),
-        "only one of four D x D layers is registered; "
-        "layers in a plain list are not, so use nn.ModuleList":
-            modules.squares(1, 1),
-        "that is one D x D layer too many": modules.squares(5, 5),
-        "that is one LayerNorm too many: it belongs to the block of notebook 04":
-            modules.squares(4, 6),
-    },
+    structures=MULTI_HEAD_STRUCTURES,
     cases=[
         ((12, 3), (2, 5, 12)),
         ((8, 2), (1, 1, 8)),
@@ -213,4 +214,4 @@ MULTI_HEAD = ModuleExercise(
         "shapes and parameters are right, but the numbers are not: "
         "softmax(q k^T / sqrt(d)) v, then the projection"
     ),
-)  # fmt: skip
+)
