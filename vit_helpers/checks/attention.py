@@ -174,8 +174,8 @@ def tokens(B: int, T: int, D: int, h: int) -> Case:
 
 ODD_SIZES = [(3, 1, 6, 2), (2, 7, 5, 1), (2, 3, 4, 4), (4, 4, 16, 4), (1, 17, 64, 8)]  # B, T, D, h
 SPLIT_HEADS_MISTAKES: dict[str, Function] = {
-    "a single view or reshape mixes tokens: head 1 contains whole tokens. Use (B, "
-    "T, h, d), then swap T and h":
+    "a single view or reshape mixes tokens: head 1 contains whole tokens. Use "
+    "(B, T, h, d), then swap T and h":
         lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1),
     "head 1 has every h-th component, but a head's d components are side by side: "
     "split the last axis into (h, d)":

@@ -216,8 +216,8 @@ BLOCK_STRUCTURES: dict[str, Function] = (
         "one LayerNorm is missing, because attention and MLP have a norm each; "
         "or both have no shift (RMSNorm?)":
             modules.squares(12, 11),
-        "that is one LayerNorm too many (the final one of a ViT comes after "
-        "all blocks), or a LayerScale":
+        "that is one LayerNorm too many "
+        "(the final one of a ViT comes after all blocks), or a LayerScale":
             modules.squares(12, 15),
         "a LayerNorm and the output projection of attention are missing": modules.squares(11, 10),
         "the output projection of attention is missing": modules.squares(11, 12),

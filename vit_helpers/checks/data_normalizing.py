@@ -176,8 +176,8 @@ NORMALIZE = Exercise(
         says="{when}: {message}",
         unknown=as_line,
         hints={
-            "must match the size of tensor": "C numbers alone line up with the last axis, W; with the shape (C, 1, "
-            "1) they line up with the channels",
+            "must match the size of tensor": "C numbers alone line up with the last axis, W; "
+            "with the shape (C, 1, 1) they line up with the channels",
             "'Tensor' and 'tuple'": "Make a tensor of the numbers first: images.new_tensor(mean)",
         },
     ),
@@ -312,8 +312,8 @@ FIX = Exercise(
         says="{message}",
         unknown={"training split": partial(sources, 0), "test split": partial(sources, 1)},
         hints={
-            "must match the size of tensor": "With keepdim=True mean and std keep the shape (1, C, 1, 1), "
-            "which lines up with the channels"
+            "must match the size of tensor": "With keepdim=True mean and std keep the shape "
+            "(1, C, 1, 1), which lines up with the channels"
         },
     ),
     contract=Contract(differentiable=False),

@@ -227,8 +227,8 @@ TOKEN_EMBED = ModuleExercise(
     advice=ADD_CLASS_TOKEN.advice,
     unknown="is not [class token; patches] + positions, equation 1",
     unread=(
-        "keep one parameter of D numbers for the class token and one of (N "
-        "+ 1) * D for the positions"
+        "keep one parameter of D numbers for the class token and one of "
+        "(N + 1) * D for the positions"
     ),
 )
 check_token_embed = TOKEN_EMBED.check

@@ -136,7 +136,8 @@ LAYER_NORM = Exercise(
         says="{when}: {message}",
         unknown="the shape is right, but the numbers are not: (x - mean) / sqrt(variance + eps)",
         hints={
-            "must match the size": "Do the lengths not match? keepdim=True in mean and var keeps the axis, (..., 1)"
+            "must match the size": "Do the lengths not match? "
+            "keepdim=True in mean and var keeps the axis, (..., 1)"
         },
     ),
     contract=Contract(case=tokens(2, 5, 6)),

@@ -104,8 +104,8 @@ HEADS = variants(multi_head, {
         {"weights": lambda q, k, v: weigh(q, k, v, ~torch.eye(q.shape[-2], dtype=torch.bool))},
     "right for a single head only, because the width is never split into num_heads heads":
         {"split": lambda q: q.transpose(1, 2).flatten(2)[:, None]},
-    "the heads are interleaved, but in equation 8 they are side by side: (B, "
-    "T, h, d), then flatten(2)":
+    "the heads are interleaved, but in equation 8 they are side by side: "
+    "(B, T, h, d), then flatten(2)":
         {"join": lambda values: values.permute(0, 2, 3, 1).flatten(2)},
     "the heads are concatenated in reverse order":
         {"join": lambda values: values.flip(1).transpose(1, 2).flatten(2)},

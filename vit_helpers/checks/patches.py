@@ -156,8 +156,8 @@ PLACES = {  # the numbers in wrong places
         ),
     "a reshape swapped the axes (length, N), but it moves no numbers; use transpose(1, 2)":
         lambda x, P: rows_of(patchify(x, P).mT, x, P),
-    "the last axes after the permute are not (C, P, P): the grid's axes (rows, "
-    "cols) must come before them":
+    "the last axes after the permute are not (C, P, P): the grid's axes "
+    "(rows, cols) must come before them":
         cut(0, 1, 2, 4, 3, 5),
     "the permute leaves (rows, P, cols, P) as it was, "
     "but the two axes of length P must become neighbors":

@@ -216,8 +216,8 @@ RESIZED = {
     "truncates the list of positions or fills it with zeros; resize the grid instead":
         filled(lambda x, length: F.pad(x, (0, 0, 0, length))),
 } | variants(resized, {
-    "reshapes (1, N, D) to (1, D, rows, cols) without moving axes: reshape to (1, "
-    "rows, cols, D), then permute":
+    "reshapes (1, N, D) to (1, D, rows, cols) without moving axes: reshape to "
+    "(1, rows, cols, D), then permute":
         {"to": lambda x, grid: x.reshape(1, -1, *grid)},
     "returns from image to tokens with a reshape alone: use flatten(2), then transpose(1, 2)":
         {"back": lambda y: y.reshape(1, -1, y.shape[1])},

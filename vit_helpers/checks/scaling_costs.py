@@ -98,8 +98,8 @@ def counted(answer: Function, T: int, D: int, M: int, compared: Sequence[str]) -
     extra = ", ".join(short(key) for key in got if key not in parts)
     reject_if(
         missing,
-        f"lacks {', '.join(missing)} (it also has: "
-        f"{extra or 'nothing else'}); the keys are {wanted}",
+        f"lacks {', '.join(missing)} "
+        f"(it also has: {extra or 'nothing else'}); the keys are {wanted}",
     )
     reject_if(extra, f"has {extra}, which is none of the five: {wanted}")
     return {part: as_number(got[part], f'as "{part}" {when}') for part in compared}
