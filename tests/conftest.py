@@ -48,14 +48,14 @@ def seed():
 @pytest.fixture(autouse=True)
 def no_cached_images(monkeypatch):
     """Leave the cache folder of whoever runs the tests as it is."""
-    if reading := sys.modules.get("vit_helpers.data.reading"):
-        monkeypatch.setattr(reading, "CACHE_BYTES", 0)
+    if cache := sys.modules.get("vit_helpers.data.cache"):
+        monkeypatch.setattr(cache, "CACHE_BYTES", 0)
 
 
 @pytest.fixture(scope="module")
 def no_figures():
     """Trainings draw nothing: it takes longer than a few steps, and is tested in test_commands.py."""
-    with mock.patch("vit_helpers.cli.results.draw_results"):
+    with mock.patch("vit_helpers.cli.train.draw_results"):
         yield
 
 

@@ -22,8 +22,8 @@ import sklearn.datasets  # noqa: F401
 import torch
 import torch._dynamo
 import torch.distributed as dist
-import torch.distributed.checkpoint
 import torch.distributed.fsdp
+from torch import nn
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from vit_helpers.cli import main
@@ -31,13 +31,16 @@ from vit_helpers.data import load
 from vit_helpers.distributed import (
     ShardedBatches,
     barrier,
+    full_optimizer_state_dict,
     full_state_dict,
     is_main_process,
+    rank,
     shard,
     world_size,
 )
 from vit_helpers.training import fit, set_seed
-from vit_helpers.training.loop import train_epoch
+from vit_helpers.training.checkpoints import Checkpoint, load_checkpoint, restore
+from vit_helpers.training.loop import start_run, train_epoch
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -47,7 +50,7 @@ BATCH = 628  # 1,257 training images make two batches of it and one of a single 
 def train(*words):
     """A training without its figures, which take longer than a few steps do"""
     try:
-        with mock.patch("vit_helpers.cli.results.draw_results"):
+        with mock.patch("vit_helpers.cli.train.draw_results"):
             return main(["train", *map(str, words)])
     except SystemExit as stop:  # several processes end themselves
         return stop.code
@@ -69,18 +72,63 @@ def train_stream():
     return status or train("--resume", f"{out}-cut")
 
 
-def resume_in_three():
+def resume(folder, copy, *words):
+    """Resume a copy of a run, as it was after two of its three epochs"""
     if is_main_process():
-        forget_last_epoch(Path("shards"), Path("three"))
+        shutil.copytree(folder, copy)
+        shutil.move(Path(copy, "checkpoint.pt.previous"), Path(copy, "checkpoint.pt"))
+        Path(copy, "weights.safetensors").unlink()
     barrier()
-    return train("--resume", "three", "--shard")
+    return train("--resume", copy, *words)
 
 
-def forget_last_epoch(folder, copy):
-    """A copy of a run with sharded checkpoints, as it was after two of its three epochs"""
-    shutil.copytree(folder, copy)
-    shutil.rmtree(copy / "checkpoint.shards" / "epoch-0003")
-    (copy / "weights.safetensors").unlink()
+def stop_and_resume():
+    """Nine steps of a sharded model with each optimizer, in one go, and resumed after four
+
+    Prints the largest difference between weights and between optimizer states, by optimizer.
+    """
+    for optimizer in ("adamw", "muon", "sgd"):
+        path = Path(f"{optimizer}.pt")
+        whole = take_steps(start_sharded(optimizer), range(9))
+        Checkpoint(path).on_epoch_end(take_steps(start_sharded(optimizer), range(4)))
+        barrier()
+        resumed = start_sharded(optimizer)
+        restore(load_checkpoint(path), resumed)
+        take_steps(resumed, range(4, 9))
+        weights, again = full_state_dict(whole.model), full_state_dict(resumed.model)
+        gaps = [largest_gap(weights, again)]
+        states, again = (
+            full_optimizer_state_dict(run.optimizer)["state"] for run in (whole, resumed)
+        )
+        assert states and states.keys() == again.keys()
+        gaps.append(max(largest_gap(states[number], again[number]) for number in states))
+        print(optimizer, *gaps)
+    return 0
+
+
+def start_sharded(optimizer):
+    set_seed(0)
+    config = ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=10)
+    return start_run(shard(ViT(config)), Recipe(epochs=3, optimizer=optimizer), 9)
+
+
+def take_steps(run, steps):
+    """Steps on random images, each process on its slice"""
+    for step in steps:
+        generator = torch.Generator().manual_seed(step)
+        images = torch.randn(32, 1, 8, 8, generator=generator)
+        labels = torch.randint(10, (32,), generator=generator)
+        own = slice(rank(), None, world_size())
+        run.optimizer.zero_grad()
+        nn.functional.cross_entropy(run.network(images[own]), labels[own]).backward()
+        run.optimizer.step()
+        run.schedule.step()
+    return run
+
+
+def largest_gap(one, other):
+    assert one.keys() == other.keys()
+    return max((one[name] - other[name]).abs().max().item() for name in one)
 
 
 def train_with_muon():
@@ -113,8 +161,9 @@ def restarted(times):
 CASES = {  # processes: name: what to run, and what to set in the environment
     2: {
         "two": (lambda: train_digits("two"), {}),
-        "shards": (lambda: train_digits("shards", "--shard"), {}),
-        "whole resumed with --shard": (lambda: train("--resume", "two", "--shard"), {}),
+        "sharded": (lambda: train_digits("sharded", "--shard"), {}),
+        "whole resumed with --shard": (lambda: resume("two", "resharded", "--shard"), {}),
+        "stopped and resumed": (stop_and_resume, {}),
         "older run": (lambda: train("--epochs", 4, "--out", "two"), restarted(0)),
         "older run, second start": (lambda: train("--epochs", 4, "--out", "two"), restarted(1)),
         "no folder": (lambda: train("--epochs", 1), {}),
@@ -125,7 +174,7 @@ CASES = {  # processes: name: what to run, and what to set in the environment
         "muon": (train_with_muon, {}),
         "stream": (train_stream, {}),
     },
-    3: {"three": (resume_in_three, {})},
+    3: {"three": (lambda: resume("sharded", "three", "--shard"), {})},
 }
 
 

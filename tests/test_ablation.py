@@ -17,7 +17,7 @@ import torch
 
 from vit_helpers._files import hold
 from vit_helpers.ablation import Table, read_runs, run_table, summarize, unpack
-from vit_helpers.ablation.rows import COLUMNS, FIRST
+from vit_helpers.ablation.rows import COLUMNS
 from vit_helpers.cli import main
 from vit_helpers.results import RESULTS, read_results
 from vit_helpers.training.presets import RunSettings
@@ -145,20 +145,6 @@ def test_the_stored_tables_are_complete_and_train_nothing(path, monkeypatch):
     assert len(runs) == (1 + len(table.changes)) * table.seeds
     stored = read_results(path.stem)
     assert runs.accuracy.sort_values().to_list() == stored.accuracy.sort_values().to_list()
-
-
-def test_a_table_of_version_1_goes_on(tmp_path, monkeypatch):
-    """Its columns and settings had other names"""
-    settings = '"{""data"": ""digits"", ""model"": ""mini/2"", ""token_rate"": 5.0}"'
-    columns = ",".join(FIRST).replace("majority_share", "commonest")
-    (tmp_path / "rows.csv").write_text(
-        f"{columns}\nbaseline,0,0.5,1.0,0.5,0.2,9,9,1.0,{settings}\n"
-    )
-    monkeypatch.setattr("vit_helpers.ablation.runs.train_run", None)
-    (row,) = run_table(
-        Table(seeds=1, baseline={"token_lr_mult": 5.0}), tmp_path / "rows.csv"
-    ).to_dict("records")
-    assert row["majority_share"] == 0.2
 
 
 @pytest.mark.parametrize(
@@ -302,18 +288,6 @@ def test_the_test_split_is_kept_where_it_is_asked_for(tmp_path):
     assert (
         mirrored["right"] == row["right"] and mirrored["test_right"] != row["test_right"]
     )  # the same model, tested so
-
-
-def test_rows_without_images_stay_when_others_follow(tmp_path):
-    """A file of before goes on: its rows have no images, the new ones do"""
-    path, table = tmp_path / "rows.csv", replace(SMALL, seeds=1)
-    whole = run_table(table, path, lambda line: None)
-    whole[list(FIRST)].iloc[:2].to_csv(path, index=False)
-    said = []
-    runs = run_table(table, path, said.append)
-    assert len(said) == 1 and [bool(text) for text in runs.right] == [False, False, True]
-    pd.testing.assert_frame_equal(read_runs(path), runs)
-    assert read_results("hyperparameters").accuracy.notna().all()
 
 
 def test_the_first_row_says_how_many_hours_are_left(tmp_path, monkeypatch):

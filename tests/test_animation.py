@@ -27,9 +27,9 @@ from vit_helpers.plots.animation import (
     THICK,
     WIDTH,
     Reading,
+    draw_frame,
     draw_frames,
     draw_moment,
-    frame,
     moments,
     palette,
     slot,
@@ -88,7 +88,7 @@ def test_the_words_tell_what_is_drawn(made_up):
 
 
 def test_at_first_there_is_the_image(made_up):
-    picture = frame(made_up, 0, 1.0)
+    picture = draw_frame(made_up, 0, 1.0)
     left, top, side, _ = LARGE
     for r, c in ((0, 0), (3, 4), (7, 7)):
         at = (left + round((c + 0.5) * side / 8), top + round((r + 0.5) * side / 8))
@@ -97,7 +97,7 @@ def test_at_first_there_is_the_image(made_up):
 
 
 def test_the_row_holds_the_patches_in_their_order(made_up):
-    picture = frame(made_up, ROWED, 1.0)
+    picture = draw_frame(made_up, ROWED, 1.0)
     for i, corner in enumerate(((0, 0), (0, 4), (4, 0), (4, 4)), start=1):
         x, _, width = slot(i, 5)
         for r, c in ((1, 1), (2, 3)):
@@ -109,7 +109,7 @@ def test_the_row_holds_the_patches_in_their_order(made_up):
 
 @pytest.mark.parametrize(("moment", "layer"), [(MADE, 0), (FIRST, 1), (SECOND, 2), (ANSWERED, 2)])
 def test_tokens_are_those_of_the_layers_gone_through(made_up, moment, layer):
-    picture, tokens = frame(made_up, moment, 1.0), made_up.tokens[layer]
+    picture, tokens = draw_frame(made_up, moment, 1.0), made_up.tokens[layer]
     top = tokens.abs().quantile(0.98)
     for i in range(1, 5):
         x, _, width = slot(i, 5)
@@ -126,7 +126,7 @@ def test_tokens_are_those_of_the_layers_gone_through(made_up, moment, layer):
 def test_a_line_is_as_wide_as_its_weight(made_up, token, weight):
     """Measured across, half-way down to the patch it leads to, where nothing else has its color"""
     weights = torch.zeros(5).index_fill(0, torch.tensor(token), weight)
-    picture = frame(made_up._replace(weights=[weights, weights]), SECOND, 1.0)
+    picture = draw_frame(made_up._replace(weights=[weights, weights]), SECOND, 1.0)
     x, _, width = slot(token, 5)
     start, down = STAGE[0] + STAGE[2] / 2, ROW - STAGE[1] - STAGE[3]
     across = x + width / 2 - start
@@ -138,7 +138,7 @@ def test_a_line_is_as_wide_as_its_weight(made_up, token, weight):
 
 
 def test_the_image_is_bright_where_the_class_token_looks(made_up):
-    picture = frame(made_up, SECOND, 1.0)
+    picture = draw_frame(made_up, SECOND, 1.0)
     left, top, side, _ = SMALL
     for (r, c), weight in zip(((1, 1), (1, 5), (5, 1), (5, 5)), (0, 0.25, 0, 0.75), strict=True):
         at = (left + round((c + 0.5) * side / 8), top + round((r + 0.5) * side / 8))
@@ -149,7 +149,7 @@ def test_the_image_is_bright_where_the_class_token_looks(made_up):
 
 
 def test_bars_are_as_long_as_the_probabilities(made_up):
-    picture = frame(made_up, ANSWERED, 1.0)
+    picture = draw_frame(made_up, ANSWERED, 1.0)
     left, top, width, height = BARS
     gray = tuple(bytes.fromhex(style.LINE[1:]))
     chosen = tuple(bytes.fromhex(style.SERIES[0][1:]))
@@ -170,7 +170,8 @@ def test_half_way_is_between(made_up):
         + (x + width / 2 - STAGE[0] - STAGE[2] / 2) * 40 / (ROW - STAGE[1] - STAGE[3])
     )
     counts = [
-        orange(frame(made_up, SECOND, p), y, middle - 30, middle + 200) for p in (0.01, 0.5, 1.0)
+        orange(draw_frame(made_up, SECOND, p), y, middle - 30, middle + 200)
+        for p in (0.01, 0.5, 1.0)
     ]
     assert counts[0] < counts[1] < counts[2]
 
@@ -242,9 +243,9 @@ def test_the_stored_file_shows_the_models_numbers(real, stored):
     """Letters may differ by a version's pixels; lines, bars and patches may not"""
     pictures, said = stored[0], moments(real)
     for shown, number in ((pictures[0][0], 0), (pictures[-1][0], len(said) - 1)):
-        apart = ImageChops.difference(shown.reduce(4), frame(real, number, 1.0).reduce(4))
+        apart = ImageChops.difference(shown.reduce(4), draw_frame(real, number, 1.0).reduce(4))
         assert max(ImageStat.Stat(apart).mean) < 3
-    wrong = frame(
+    wrong = draw_frame(
         real._replace(probabilities=real.probabilities.roll(1)), number, 1.0
     )  # would be noticed
     assert max(ImageStat.Stat(ImageChops.difference(shown.reduce(4), wrong.reduce(4))).mean) > 3
@@ -263,7 +264,7 @@ def test_a_notebook_shows_the_last_frame_of_all(made_up, real):
     for reading in (made_up, real):
         canvas = FigureCanvasAgg(figure := draw_moment(reading))
         canvas.draw()
-        last = frame(reading, len(moments(reading)) - 1, 1.0)
+        last = draw_frame(reading, len(moments(reading)) - 1, 1.0)
         assert np.array_equal(np.asarray(canvas.buffer_rgba())[..., :3], np.asarray(last))
         said = [text.get_text() for text in figure.axes[0].texts]
         assert f"{reading.fractions[-1]:.0%} of its attention is on the digit" in said

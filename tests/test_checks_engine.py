@@ -1,4 +1,4 @@
-"""Every exercise against its own table, against answers that people write, and against what is wrong everywhere."""
+"""Every exercise against its own table, what people write, and what is wrong everywhere."""
 
 import functools
 import importlib
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 import vit_helpers.checks
-from vit_helpers.checks import compare
-from vit_helpers.checks.engine import Exercise
-from vit_helpers.checks.modules import ModuleExercise
+from vit_helpers.checks.engine import compare
+from vit_helpers.checks.engine.exercise import Exercise
+from vit_helpers.checks.engine.modules import ModuleExercise
 from vit_helpers.checks.vit_mistakes import PARTS
 
 TOPICS = [info.name for info in pkgutil.iter_modules(check_cases.__path__)]
@@ -41,9 +41,9 @@ def last_line(exercise, answer, capsys):
     return last
 
 
-def pattern(words):
+def pattern(message):
     """A message as a pattern: arguments may stand where it has {0}, {1}, ..."""
-    return ".*".join(map(re.escape, re.split(r"\{.*?\}", words)))
+    return ".*".join(map(re.escape, re.split(r"\{.*?\}", message)))
 
 
 # 1. The tables
@@ -69,15 +69,15 @@ def wrong_answers(name):
     return exercise.mistakes if isinstance(exercise, Exercise) else exercise.wrong_answers()
 
 
-TABLE = [(name, words) for name in OWN for words in wrong_answers(name)]
+TABLE = [(name, message) for name in OWN for message in wrong_answers(name)]
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), TABLE, ids=[f"{name}-{words[:40]}" for name, words in TABLE]
+    ("name", "message"), TABLE, ids=[f"{name}-{message[:40]}" for name, message in TABLE]
 )
-def test_each_wrong_answer_of_a_table_gets_its_own_message(name, words, capsys):
-    line = last_line(EXERCISES[name], wrong_answers(name)[words], capsys)
-    assert re.search(pattern(words) + "$", line), line
+def test_each_wrong_answer_of_a_table_gets_its_own_message(name, message, capsys):
+    line = last_line(EXERCISES[name], wrong_answers(name)[message], capsys)
+    assert re.search(pattern(message) + "$", line), line
 
 
 # 2. What people write
@@ -111,7 +111,10 @@ def test_wrong_answers_are_told_what_is_wrong(topic, name, answer, says, capsys)
 
 
 def code_of(thing):
-    """What tells whether two answers are written in the same way: the code, and that of all it encloses."""
+    """Return what tells whether two answers are written in the same way.
+
+    It is the code, and that of all that it encloses.
+    """
     if isinstance(thing, functools.partial):
         return code_of(thing.func), [code_of(x) for x in (*thing.args, *thing.keywords.values())]
     if isinstance(thing, type):
@@ -138,10 +141,10 @@ def test_every_message_is_reached_by_an_answer_coded_differently(name):
     known = dict.fromkeys(getattr(EXERCISES[name], "structures", ())) | wrong_answers(name)
     known |= dict.fromkeys(PARTS) if name == "vit.vit" else {}
     lonely = [
-        words
-        for words, mistake in known.items()
+        message
+        for message, mistake in known.items()
         if not any(
-            says.strip(": ") in words and code_of(answer) != code_of(mistake)
+            says.strip(": ") in message and code_of(answer) != code_of(mistake)
             for answer, says in check_cases.flat(wrong)
         )
     ]
@@ -155,9 +158,9 @@ def then(after):
     """The right answer, and something that it leaves behind."""
 
     def cheat(right):
-        def answer(*given):
-            got = right(*given)
-            after(*given)
+        def answer(*args):
+            got = right(*args)
+            after(*args)
             return got
 
         return answer
@@ -167,7 +170,7 @@ def then(after):
 
 def raising(error):
     def cheat(right):
-        def answer(*given):
+        def answer(*args):
             raise error
 
         return answer
@@ -176,19 +179,19 @@ def raising(error):
 
 
 def endless_generator(right):
-    return lambda *given: itertools.repeat(right(*given))
+    return lambda *args: itertools.repeat(right(*args))
 
 
 def recursion(right):
-    def answer(*given):
-        return answer(*given)
+    def answer(*args):
+        return answer(*args)
 
     return answer
 
 
-def overwrite(*given):
+def overwrite(*args):
     """Change the first argument that can be changed."""
-    for x in given:
+    for x in args:
         if isinstance(x, Tensor):
             with torch.no_grad():
                 x += 1
@@ -204,16 +207,16 @@ def overwrite(*given):
 
 ALWAYS = {  # part of the message: how the right answer goes wrong
     "not written yet": raising(NotImplementedError("your turn")),
-    "does it end with return?": lambda right: lambda *given: None,
+    "does it end with return?": lambda right: lambda *args: None,
     "raises SystemExit": raising(SystemExit(1)),
     "raises TypeError": lambda right: lambda: None,
     "raises RecursionError": recursion,
     "": endless_generator,
-    "sets a global seed": then(lambda *given: torch.manual_seed(0)),
-    "sets a global seed (": then(lambda *given: np.random.seed(0)),
-    "sets a global seed (torch's": then(lambda *given: random.seed(0)),
-    "changes torch's default dtype": then(lambda *given: torch.set_default_dtype(torch.float64)),
-    "leaves gradients switched off": then(lambda *given: torch.set_grad_enabled(False)),
+    "sets a global seed": then(lambda *args: torch.manual_seed(0)),
+    "sets a global seed (": then(lambda *args: np.random.seed(0)),
+    "sets a global seed (torch's": then(lambda *args: random.seed(0)),
+    "changes torch's default dtype": then(lambda *args: torch.set_default_dtype(torch.float64)),
+    "leaves gradients switched off": then(lambda *args: torch.set_grad_enabled(False)),
 }
 
 
@@ -227,13 +230,16 @@ def over_tensors(change, got):
 
 
 def result(change):
-    return lambda right: lambda *given: over_tensors(change, right(*given))
+    return lambda right: lambda *args: over_tensors(change, right(*args))
 
 
 def inputs(change):
     """The right answer for other inputs: every floating-point tensor changed."""
-    floats = lambda x: change(x) if isinstance(x, Tensor) and x.is_floating_point() else x  # noqa: E731
-    return lambda right: lambda *given: right(*map(floats, given))
+
+    def changed(x):
+        return change(x) if isinstance(x, Tensor) and x.is_floating_point() else x
+
+    return lambda right: lambda *args: right(*map(changed, args))
 
 
 def keeping(key):
@@ -242,10 +248,10 @@ def keeping(key):
     def cheat(right):
         kept = {}
 
-        def answer(*given):
-            place = key(*given)
+        def answer(*args):
+            place = key(*args)
             if place not in kept:
-                kept[place] = right(*given)
+                kept[place] = right(*args)
             return kept[place]
 
         return answer
@@ -254,19 +260,19 @@ def keeping(key):
 
 
 def in_float32(right):
-    def answer(*given):
-        types = [x.dtype for x in given if isinstance(x, Tensor) and x.is_floating_point()]
-        return over_tensors(lambda x: x.to(types[0]), inputs(lambda x: x.float())(right)(*given))
+    def answer(*args):
+        types = [x.dtype for x in args if isinstance(x, Tensor) and x.is_floating_point()]
+        return over_tensors(lambda x: x.to(types[0]), inputs(lambda x: x.float())(right)(*args))
 
     return answer
 
 
-def form(*given):
-    return tuple((tuple(x.shape), x.dtype) if isinstance(x, Tensor) else str(x) for x in given)
+def form(*args):
+    return tuple((tuple(x.shape), x.dtype) if isinstance(x, Tensor) else str(x) for x in args)
 
 
-def size(*given):
-    return tuple((x.numel(), x.dtype) if isinstance(x, Tensor) else 0 for x in given)
+def size(*args):
+    return tuple((x.numel(), x.dtype) if isinstance(x, Tensor) else 0 for x in args)
 
 
 TENSORS = {  # the same for functions of tensors
@@ -278,7 +284,7 @@ TENSORS = {  # the same for functions of tensors
     "loses digits": in_float32,
     "": result(lambda x: x.clamp(min=0)),
     "[x]": result(lambda x: x + 1e-3 * torch.rand(x.shape, dtype=x.dtype)),
-    "[x] ": keeping(lambda *given: 0),
+    "[x] ": keeping(lambda *args: 0),
     " ": keeping(form),
     "was the first one kept?": keeping(form),
     ": ": keeping(size),
@@ -291,16 +297,16 @@ REALS = {  # and of any real numbers
 }
 GRADIENTS = {
     "no gradient flows back": result(lambda x: x.detach()),
-    "no gradient flows back:": lambda right: torch.no_grad()(lambda *given: right(*given)),
+    "no gradient flows back:": lambda right: torch.no_grad()(lambda *args: right(*args)),
     "the wrong gradient": result(lambda x: x.detach() + (x - x.detach()) * 2),
     "numpy": lambda right: (
-        lambda *given: over_tensors(lambda x: torch.from_numpy(x.numpy()), right(*given))
+        lambda *args: over_tensors(lambda x: torch.from_numpy(x.numpy()), right(*args))
     ),
 }
 
 
 def of_tensors(exercise):
-    return exercise.observe is None and any(
+    return exercise.outcome.observe is None and any(
         isinstance(x, Tensor) for x in exercise.cases()[0].draw()
     )
 
@@ -316,13 +322,13 @@ EVERYWHERE = [
     *(
         (name, "", cheat)
         for name, e in FUNCTIONS.items()
-        if of_tensors(e) and e.large
+        if of_tensors(e) and e.contract.large
         for cheat in REALS.values()
     ),
     *(
         (name, says, cheat)
         for name, e in FUNCTIONS.items()
-        if of_tensors(e) and e.differentiable
+        if of_tensors(e) and e.contract.differentiable
         for says, cheat in GRADIENTS.items()
     ),
 ]
@@ -415,8 +421,8 @@ def test_what_is_wrong_everywhere_is_seen_in_modules(name, says, cheat, capsys):
 
 def spoilt(right):
     """The right answer, which adds a tensor of the CPU."""
-    return lambda *given: over_tensors(
-        lambda x: x + torch.zeros(x.shape, dtype=x.dtype), right(*given)
+    return lambda *args: over_tensors(
+        lambda x: x + torch.zeros(x.shape, dtype=x.dtype), right(*args)
     )
 
 
@@ -450,12 +456,12 @@ class Callable:
     def __init__(self, function):
         self.function = function
 
-    def __call__(self, *given, **more):
-        return self.function(*given, **more)
+    def __call__(self, *args, **more):
+        return self.function(*args, **more)
 
 
 @pytest.mark.parametrize(
-    "wrap", [Callable, functools.partial, lambda right: lambda *given, extra=None: right(*given)]
+    "wrap", [Callable, functools.partial, lambda right: lambda *args, extra=None: right(*args)]
 )
 @pytest.mark.parametrize("name", EXERCISES)
 def test_an_answer_may_be_any_object_that_can_be_called(name, wrap, capsys):

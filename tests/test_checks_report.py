@@ -1,10 +1,13 @@
-"""What all checks share: they never raise, leave no trace, and tell an answer not written from one that fails."""
+"""What all checks share.
+
+They never raise, leave no trace, and tell an answer not written from one that fails.
+"""
 
 import pytest
 import torch
 from torch import nn
 
-from vit_helpers.checks import compare, marks, modules, report
+from vit_helpers.checks.engine import compare, modules, report
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.patches import patchify
 
@@ -85,9 +88,9 @@ def test_a_check_leaves_no_trace(right):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_courses_find_share_under_its_former_name(capsys):
-    assert marks.share is report.share and marks.share(check_patchify, patchify) == 1
-    assert marks.share(check_patchify, lambda images, patch_size: images) == 0
+def test_a_share_is_the_part_of_the_ideas_that_are_right(capsys):
+    assert report.share(check_patchify, patchify) == 1
+    assert report.share(check_patchify, lambda images, patch_size: images) == 0
 
 
 def test_a_check_is_silent_beside_several_gpus(monkeypatch, recwarn):
@@ -118,10 +121,10 @@ def test_the_tolerance_follows_the_type(got, wanted, right):
 
 
 def test_lost_digits_have_words_of_their_own():
-    assert compare.differ(THIRD, THIRD) is False
-    assert compare.differ(THIRD, THIRD + 1) is True
+    compare.expect_digits(THIRD, THIRD)
+    compare.expect_digits(THIRD, THIRD + 1)  # other numbers, not lost digits
     with pytest.raises(report.Mistake, match="loses digits"):
-        compare.differ(THIRD.float().double(), THIRD)
+        compare.expect_digits(THIRD.float().double(), THIRD)
 
 
 class Steady(nn.Module):
@@ -182,10 +185,13 @@ class Plain(nn.Module):
 
 
 def test_answers_are_tried_on_an_accelerator_where_there_is_one(monkeypatch):
-    """No accelerator here: torch's meta device stands for one, it has shapes and refuses tensors of the CPU"""
+    """No accelerator here: torch's meta device stands for one.
+
+    It has shapes and refuses tensors of the CPU.
+    """
     x = torch.ones(2, 3)
 
-    def words(answer, right=joined_there):
+    def message(answer, right=joined_there):
         with pytest.raises(report.Mistake) as mistake:
             compare.expect_anywhere(answer, right, x)
         return str(mistake.value)
@@ -196,10 +202,10 @@ def test_answers_are_tried_on_an_accelerator_where_there_is_one(monkeypatch):
     compare.expect_anywhere(
         joined, joined, x
     )  # where the right answer itself fails, nobody is to blame
-    assert "for tensors on meta it raises RuntimeError" in words(joined)
-    assert "device=x.device" in words(joined)
-    assert "for tensors on meta it raises" in words(Plain(), nn.Linear(3, 3))
-    assert "gives a tensor on cpu for tensors on meta" in words(lambda x: torch.zeros(2, 4))
-    assert "gives a tensor on cpu for tensors on meta" in words(lambda x: (x, torch.zeros(2, 4)))
+    assert "for tensors on meta it raises RuntimeError" in message(joined)
+    assert "device=x.device" in message(joined)
+    assert "for tensors on meta it raises" in message(Plain(), nn.Linear(3, 3))
+    assert "gives a tensor on cpu for tensors on meta" in message(lambda x: torch.zeros(2, 4))
+    assert "gives a tensor on cpu for tensors on meta" in message(lambda x: (x, torch.zeros(2, 4)))
     monkeypatch.setattr(compare, "accelerators", list)
     compare.expect_anywhere(joined, joined_there, x)

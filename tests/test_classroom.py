@@ -18,7 +18,7 @@ import pytest
 from tools import classroom
 from tools import main as run_tool
 from tools.classroom import assignment
-from vit_helpers.checks import marks, report
+from vit_helpers.checks.engine import report
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.checks.training import check_reading
 
@@ -76,21 +76,17 @@ def test_a_share_counts_the_ideas_before_the_first_slip(right, share, capsys):
     def check(answer):
         return report.run_check("three", answer, [idea(number) for number in range(3)])
 
-    assert marks.share(check, lambda: right) == share
+    assert report.share(check, lambda: right) == share
     captured = capsys.readouterr()
     assert captured.err == "" and captured.out.count("[v]") == right
 
 
 def test_a_share_of_lines_that_are_no_row_of_ideas():
     runs = ["rate too high", "too few images", "nothing wrong", "labels shuffled", "rate too low"]
-    assert marks.share(check_reading, dict(zip("ABCDE", runs, strict=True))) == 1
-    assert (
-        marks.share(
-            check_reading, dict(zip("ABCDE", [*runs[:3], "rate too low", ...], strict=True))
-        )
-        == 3 / 5
-    )
-    assert marks.share(check_reading, dict.fromkeys("ABCDE", ...)) == 0
+    assert report.share(check_reading, dict(zip("ABCDE", runs, strict=True))) == 1
+    readings = dict(zip("ABCDE", [*runs[:3], "rate too low", ...], strict=True))
+    assert report.share(check_reading, readings) == 3 / 5
+    assert report.share(check_reading, dict.fromkeys("ABCDE", ...)) == 0
 
 
 def test_nothing_is_gained_by_a_check_inside_an_answer():
@@ -100,8 +96,8 @@ def test_nothing_is_gained_by_a_check_inside_an_answer():
         check_patchify(patchify)
         return None
 
-    assert marks.share(check_patchify, sly) == 0
-    assert marks.share(check_patchify, 3) == 0
+    assert report.share(check_patchify, sly) == 0
+    assert report.share(check_patchify, 3) == 0
 
 
 def test_an_interrupted_answer_gets_no_share():
@@ -109,7 +105,7 @@ def test_an_interrupted_answer_gets_no_share():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        marks.share(check_patchify, endless)
+        report.share(check_patchify, endless)
 
 
 # All notebooks: what is released, and what it is worth
@@ -340,8 +336,9 @@ def cheat(notebook, right):
     cells = graded(notebook)
     answer(
         notebook,
-        num_patches="from vit_helpers.checks import marks, patches, report\n\n"
-        "patches.check_num_patches = report.run_check = report.try_idea = report.share = marks.share = lambda *a: 1\n"
+        num_patches="from vit_helpers.checks import patches\n"
+        "from vit_helpers.checks.engine import report\n\n"
+        "patches.check_num_patches = report.run_check = report.try_idea = report.share = lambda *a: 1\n"
         "check_num_patches = _check = _share = print = num_patches = lambda *a: True",
         to_linear=right["to_linear"],
     )
@@ -393,15 +390,16 @@ def marked(tmp_path_factory, python):
             cheat(notebook, right)
         beside = hand_in(folder, student, notebook)
         if student == "cheats":
-            (beside / "vit_helpers" / "checks").mkdir(parents=True)
+            (beside / "vit_helpers" / "checks" / "engine").mkdir(parents=True)
             for name in (
                 "torch.py",
                 "vit_helpers/vit.py",
                 "vit_helpers/__init__.py",
                 "vit_helpers/checks/__init__.py",
+                "vit_helpers/checks/engine/__init__.py",
             ):
                 (beside / name).write_text("")
-            for name in ("marks", "patches"):
+            for name in ("engine/report", "patches"):
                 text = "def __getattr__(name):\n    return lambda *a: 1"
                 (beside / "vit_helpers" / "checks" / f"{name}.py").write_text(text)
     return folder, python("-m", "nbgrader", "autograde", ONE, cwd=folder)
@@ -438,7 +436,8 @@ def test_a_dead_kernel_costs_its_student_alone_and_is_named(marked, gradebook):
 @needs_nbgrader
 def test_code_handed_in_beside_a_notebook_is_left_behind(marked):
     folder, _ = marked
-    assert (folder / "submitted" / "cheats" / ONE / "vit_helpers" / "checks" / "marks.py").is_file()
+    checks = folder / "submitted" / "cheats" / ONE / "vit_helpers" / "checks"
+    assert (checks / "engine" / "report.py").is_file()
     assert [path.name for path in folder.glob("autograded/cheats/**/*") if path.is_file()] == [
         f"{ONE}.ipynb"
     ]

@@ -2,6 +2,7 @@
 
 import copy
 import gzip
+import inspect
 import math
 import pickle
 import shutil
@@ -21,9 +22,10 @@ from torchvision.transforms.functional import pil_to_tensor
 from vit_helpers.data import downloads, load, random_affine, subset
 from vit_helpers.data.augment import mixup
 from vit_helpers.data.downloads import DownloadError
-from vit_helpers.data.folders import draw_splits, find_images, folder
+from vit_helpers.data.folders import find_images, folder
 from vit_helpers.data.images import open_picture, to_rgb
-from vit_helpers.data.reading import read_splits
+from vit_helpers.data.reading import make_splits, read_pixels
+from vit_helpers.data.registry import SOURCES
 from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
 from vit_helpers.data.stream import Stream
 
@@ -53,9 +55,25 @@ def test_unknown_names_and_options_are_told_what_is_known():
         load("digits", image_size=9)
     with pytest.raises(
         TypeError,
-        match="folder has no option size; its options: path, image_size, split, skip_broken, cache",
+        match="folder has no option size; its options: image_size, split, skip_broken, cache",
     ):
         load("folder:/nowhere", size=9)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_table_of_sources_knows_the_options_of_each(name):
+    source = SOURCES[name]
+    parameters = [*inspect.signature(source.load).parameters]
+    assert parameters == ["path"] * source.takes_path + [*source.options]
+    assert source.resizes == ("image_size" in parameters)
+
+
+def test_a_path_belongs_to_the_name(tmp_path):
+    with pytest.raises(TypeError, match="folder has no option path"):
+        load(f"folder:{tmp_path}", path="elsewhere")
+    for name in ("digits:", "digits:x", "folder", "shards", ":", ""):
+        with pytest.raises(ValueError, match="unknown data"):
+            load(name)
 
 
 # scattered digits
@@ -87,6 +105,13 @@ def test_scattered_digits_are_strewn_everywhere_among_clutter():
     bare = load("scattered_digits", n=300, clutter=0)
     assert data.train.images.sum() > 1.2 * bare.train.images.sum()
     assert len(data.train.labels.unique()) == 10
+
+
+def test_scattered_digits_are_at_all_places_equally_often():
+    boxes = load("scattered_digits", n=1300, clutter=0).train.boxes
+    for axis in (0, 1):
+        drawn = boxes[:, axis].bincount(minlength=13)
+        assert len(drawn) == 13 and (drawn - 100).abs().max() < 5 * 10  # standard errors
 
 
 def test_scattered_digits_come_the_same_from_the_same_seed_and_more_begin_alike():
@@ -274,10 +299,8 @@ def test_any_mode_and_size_is_read_as_the_middle_of_an_rgb_square(tmp_path):
         picture(path / "b" / f"{mode}.{'jpg' if mode == 'CMYK' else 'png'}", white, (12, 12), mode)
     picture(path / "c" / "black.png", (0, 0, 0))
     names, found = find_images(path)
-    (data,) = read_splits(
-        [draw_splits(found | {"test": [], "validation": []}, "hash")[0]["train"]], 10
-    )
-    every, labels = data
+    data, _, _ = make_splits(*read_pixels(found, 10))
+    every, labels = data.images, data.labels
     assert names == ("a", "b", "c") and len(labels) == 8
     red = torch.tensor([1.0, 0, 0]).view(3, 1, 1).expand(3, 10, 10)
     assert all(torch.allclose(image, red, atol=0.02) for image in every[labels == 0])
@@ -423,11 +446,8 @@ def test_a_photo_that_says_it_lies_on_its_side_is_turned(tmp_path):
         (tmp_path / "x" / name).mkdir(parents=True)
         for i in range(4):
             Image.fromarray(array).save(tmp_path / "x" / name / f"{i}.jpg", exif=exif)
-    with pytest.warns(UserWarning, match="4 images are copies of images in other classes"):
-        _, found = find_images(tmp_path / "x")
-        (train,) = read_splits(
-            [draw_splits(found | {"test": [], "validation": []}, "hash")[0]["train"]], 20
-        )
+    _, found = find_images(tmp_path / "x")
+    train, _, _ = make_splits(*read_pixels(found, 20))
     image = train.images[0]
     assert image[:, :, 12:].mean() > 0.9 and image[:, :, :8].mean() < 0.1
 
@@ -533,15 +553,16 @@ def test_a_split_is_images_labels_and_boxes_where_they_are_known():
     assert (
         plain.boxes is None and boxed.boxes.shape == (4, 4) and (len(plain), len(boxed)) == (360, 4)
     )
-    images, labels = boxed  # as in the first edition
-    assert images is boxed.images and labels is boxed.labels
+    with pytest.raises(TypeError, match="unpack"):
+        _images, _labels = boxed
+    assert boxed.images is boxed.pixels  # floats are not copied
     for rows in (torch.tensor([2, 0]), torch.tensor([False, True, True, False]), slice(3)):
         some = subset(boxed, rows)
         assert all(
             torch.equal(getattr(some, name), getattr(boxed, name)[rows])
-            for name in ("images", "labels", "boxes")
+            for name in ("pixels", "images", "labels", "boxes")
         )
-    assert torch.equal(replace(boxed, labels=labels + 1).boxes, boxed.boxes)
+    assert torch.equal(replace(boxed, labels=boxed.labels + 1).boxes, boxed.boxes)
     with pytest.raises(FrozenInstanceError):
         boxed.boxes = None
 

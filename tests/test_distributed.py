@@ -17,7 +17,7 @@ import torch
 from ranks import (
     BATCH,
     CASES,
-    forget_last_epoch,
+    resume,
     train,
     train_digits,
     train_stream,
@@ -120,18 +120,19 @@ def runs(tmp_path_factory):
     return folder, said
 
 
-@pytest.mark.parametrize("way", ["two", "shards"])
+@pytest.mark.parametrize("way", ["two", "sharded"])
 def test_several_processes_end_where_one_does(runs, way):
     folder, said = runs
     assert [said[way, rank].status for rank in range(2)] == [0, 0], said[way, 0].err
     assert epochs(said[way, 0].out) == like(epochs(said["one", 0].out))
     for one, other in zip(history(folder / "one"), history(folder / way), strict=True):
-        assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
-        assert one["val_loss"] == pytest.approx(other["val_loss"], abs=1e-6)
+        assert one.train.loss == pytest.approx(other.train.loss, abs=1e-6)
+        assert one.validation.loss == pytest.approx(other.validation.loss, abs=1e-6)
+        assert vars(one.evidence) == pytest.approx(vars(other.evidence), rel=1e-5)
     assert largest_difference(folder / "one", folder / way) < 1e-6
 
 
-@pytest.mark.parametrize("way", ["two", "shards"])
+@pytest.mark.parametrize("way", ["two", "sharded"])
 def test_the_first_process_alone_prints(runs, way):
     _, said = runs
     lines = said[way, 0].out.splitlines()
@@ -140,50 +141,46 @@ def test_the_first_process_alone_prints(runs, way):
     assert said[way, 1].out == said[way, 1].err == ""
 
 
-def test_each_process_writes_its_part(runs):
+def test_the_file_of_a_sharded_model_is_that_of_a_whole_one(runs):
     folder, _ = runs
-    parts = folder / "shards" / "checkpoint.shards"
-    assert sorted(p.name for p in parts.iterdir()) == ["epoch-0002", "epoch-0003"]
-    sizes = [path.stat().st_size for path in (parts / "epoch-0003").glob("*.distcp")]
-    whole = (folder / "one" / "checkpoint.pt").stat().st_size
-    assert len(sizes) == 2 and max(sizes) < 0.7 * whole
+    one, other = (load_checkpoint(folder / name / "checkpoint.pt") for name in ("two", "sharded"))
+    assert one.keys() == other.keys() and one["model"].keys() == other["model"].keys()
+    for name, weight in one["model"].items():
+        assert type(other["model"][name]) is torch.Tensor
+        assert other["model"][name].shape == weight.shape
+    states, again = (state["optimizer"]["state"] for state in (one, other))
+    assert states.keys() == again.keys()
+    for number, values in states.items():
+        assert {name: value.shape for name, value in values.items()} == {
+            name: value.shape for name, value in again[number].items()
+        }
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-def test_parts_load_into_another_number_of_processes(runs, processes):
+def test_a_resumed_sharded_run_is_one_never_stopped(runs):
+    _, said = runs
+    status, out, err = said["stopped and resumed", 0]
+    assert status == 0, err
+    assert out.splitlines() == [f"{name} 0.0 0.0" for name in ("adamw", "muon", "sgd")]
+
+
+@pytest.mark.parametrize(
+    ("out", "case"),
+    [("alone", None), ("three", "three"), ("resharded", "whole resumed with --shard")],
+)
+def test_any_number_of_processes_resumes_sharded_or_not(runs, out, case):
     folder, said = runs
-    if processes == 1:
-        forget_last_epoch(folder / "shards", folder / "alone")
-        done, out = alone(train, "--resume", "alone", cwd=folder), "alone"
-    else:
-        done, out = said["three", 0], "three"
+    done = alone(resume, "sharded", out, cwd=folder) if case is None else said[case, 0]
     assert done.status == 0, done.err
     assert epochs(done.out) == like(epochs(said["one", 0].out)[2:])
     assert largest_difference(folder / "one", folder / out) < 1e-6
 
 
-def test_a_checkpoint_that_is_not_whole(runs, tmp_path):
+def test_a_damaged_checkpoint_of_a_sharded_run_is_refused(runs, tmp_path):
     folder, _ = runs
-    parts = shutil.copytree(folder / "shards", tmp_path / "run") / "checkpoint.shards"
-    (parts / "epoch-0003" / "__1_0.distcp").unlink()
+    path = shutil.copytree(folder / "sharded", tmp_path / "run") / "checkpoint.pt"
+    path.write_bytes(path.read_bytes()[:-1])
     status, _, err = alone(train, "--resume", "run", cwd=tmp_path)
-    assert status == 1 and re.search(
-        r"damaged in __1_0.distcp; if it is damaged, remove .*3 to continue from .*2", err
-    )
-    (
-        parts / "epoch-0003" / ".metadata"
-    ).unlink()  # as when the writing was cut: the one before counts
-    status, out, err = alone(train, "--resume", "run", cwd=tmp_path)
-    assert status == 0 and len(epochs(out)) == 1, err
-
-
-def test_what_is_whole_is_not_taken_for_parts(runs):
-    folder, said = runs
-    for status, _, err in (
-        alone(train, "--resume", "two", "--shard", cwd=folder),
-        said["whole resumed with --shard", 0],
-    ):
-        assert status == 1 and "holds the whole model: resume without --shard" in err
+    assert status == 1 and "truncated or damaged; the one before it is" in err
 
 
 def kill_one(run, after):
@@ -244,7 +241,8 @@ def test_a_restart_does_not_take_over_an_older_run(runs, start):
 
 
 def test_a_first_checkpoint_cut_short_is_none(tmp_path):
-    (tmp_path / "run" / "checkpoint.shards" / "epoch-0001").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoint.pt.part").write_bytes(b"half")
     assert find_checkpoint(tmp_path / "run") is None
     status, _, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 1 and "no checkpoint at run" in err
@@ -285,7 +283,7 @@ def test_a_run_on_shards_goes_on_where_it_stopped(runs, processes):
     ]
     assert len(re.findall(r"^test accuracy 0\.\d{4} on 360 images", out, re.M)) == 2
     rows = history(folder / f"stream{processes}")
-    assert rows[2]["val_accuracy"] > 0.5 and rows[2]["loss"] < rows[0]["loss"]
+    assert rows[2].validation.accuracy > 0.5 and rows[2].train.loss < rows[0].train.loss
     assert largest_difference(folder / f"stream{processes}", folder / f"stream{processes}-cut") == 0
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from matplotlib.backend_bases import FigureCanvasBase
+from matplotlib.figure import Figure
 from test_commands import command
 from test_pictures import save
 
 from vit_helpers._files import as_text, new_folder
+from vit_helpers.cli.outputs import has_mark, save_figure
 from vit_helpers.data import load
 from vit_helpers.pretrained import Preprocess
 from vit_helpers.pretrained.files import load_weights, save_weights
@@ -22,7 +25,7 @@ from vit_helpers.vit import ViT, ViTConfig
 
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch):
-    monkeypatch.setattr("vit_helpers.cli.results.draw_counts", lambda *what: None)
+    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *what: None)
 
 
 def weights(path, *names, **notes):
@@ -53,7 +56,6 @@ def fill(folder, count, first=0):
             ("train/bus", "train/train", "test/bus", "test/train", "train", "test"),
             "on 20 images of the test split of",
         ),
-        (("test/bus", "test/train", "bus", "train"), "on 20 images of the test split of"),
     ],
 )
 def test_a_folder_is_one_of_splits_or_of_classes(tmp_path, folders, says):
@@ -62,6 +64,15 @@ def test_a_folder_is_one_of_splits_or_of_classes(tmp_path, folders, says):
     weights(tmp_path / "w.safetensors", "bus", "Test" if "Test" in folders else "train")
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
     assert done.returncode == 0 and says in done.stdout, done
+
+
+def test_of_a_test_split_beside_classes_both_readings_are_shown(tmp_path):
+    for number, name in enumerate(("test/bus", "test/train", "bus", "train")):
+        fill(tmp_path / "x" / name, 10, 10 * number)
+    weights(tmp_path / "w.safetensors", "bus", "train")
+    done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
+    assert done.returncode == 1, done
+    assert "x can be read in two ways: if test, train are splits, move bus elsewhere" in done.stderr
 
 
 @pytest.mark.parametrize("split", ["exact", "hash"])
@@ -226,15 +237,129 @@ def test_what_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch, w
     weights(tmp_path / "w.safetensors", "cat", "dog")
     (tmp_path / "x.toml").write_text("seeds = 1")
     for work in (
-        "pretrained.predictions.predict_files",
-        "data.shards.draw_splits",
-        "live.page.live_page",
+        "cli.predict.predict_files",
+        "cli.predictions.predict_files",
+        "data.shards.read_files",
+        "cli.live.live_page",
     ):
         monkeypatch.setattr(f"vit_helpers.{work}", lambda *what: pytest.fail("worked"))
     done = command(*words, cwd=tmp_path)
     assert done.returncode == 1 and done.stderr.startswith("error: "), done
     with pytest.raises(ValueError, match=says):
         raise ValueError(done.stderr)
+
+
+# Results replace neither what a command reads nor what others wrote
+
+
+def read_everything(folder):
+    """The content of every file, by its name"""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """Photos, a model, and files that somebody wrote by hand, with links to some of them"""
+    fill(tmp_path / "x" / "cat", 2)
+    fill(tmp_path / "x" / "dog", 2, 2)
+    fill(tmp_path, 1)
+    (tmp_path / "0.ppm").rename(tmp_path / "own.png")
+    shutil.copy(tmp_path / "own.png", tmp_path / "own-attention.png")
+    shutil.copy(tmp_path / "own.png", tmp_path / "x-confusion.png")
+    weights(tmp_path / "w.safetensors", "cat", "dog")
+    (tmp_path / "notes.csv").write_text("day,photos\n1,4\n")
+    (tmp_path / "notes.html").write_text("<!doctype html>\n<title>Notes</title>\n")
+    (tmp_path / "table.toml").write_text("seeds = 1\n")
+    (tmp_path / "link.png").symlink_to("own.png")
+    (tmp_path / "hard.png").hardlink_to(tmp_path / "own.png")
+    (tmp_path / "other").symlink_to("x")
+    return tmp_path
+
+
+PREDICT = ["predict", "own.png", "--weights", "w.safetensors"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [*PREDICT, "--out", "own.png"],
+        [*PREDICT, "--out", "./x/../own.png"],
+        [*PREDICT, "--out", "link.png"],
+        [*PREDICT, "--out", "hard.png"],
+        [*PREDICT, "--csv", "own.png"],
+        [*PREDICT, "--csv", "notes.csv"],
+        [*PREDICT, "--csv", "w.safetensors"],
+        [*PREDICT, "--out", "r.png", "--csv", "r.png"],
+        PREDICT,  # own-attention.png is not ours
+        ["predict", "link.png", "--weights", "w.safetensors", "--out", "own.png"],
+        ["predict", "own.png", "x", "--weights", "w.safetensors", "--csv", "x/cat/0.ppm"],
+        ["predict", "other", "--weights", "w.safetensors", "--csv", "x/dog/3.ppm"],
+        ["evaluate", "w.safetensors", "folder:x", "--out", "own.png"],
+        ["evaluate", "w.safetensors", "folder:x"],  # nor is x-confusion.png
+        ["ablate", "table.toml", "--out", "table.toml"],
+        ["ablate", "table.toml", "--out", "notes.csv"],
+        ["live", "--out", "notes.html"],
+        ["live", "--out", "own.png"],
+        ["shards", "folder:x", "x"],
+    ],
+    ids=" ".join,
+)
+def test_a_result_replaces_neither_what_is_read_nor_what_others_wrote(desk, words):
+    before = read_everything(desk)
+    done = command(*words, cwd=desk)
+    assert done.returncode == 1 and done.stderr.startswith("error: "), done
+    assert done.stderr.count("\n") == 1
+    assert read_everything(desk) == before
+
+
+def test_a_figure_that_is_read_again_is_not_replaced(desk):
+    """Although the figure is ours"""
+    assert command(*PREDICT, "--out", "r.png", cwd=desk).returncode == 0
+    again = ["r.png", "--weights", "w.safetensors", "--out", "r.png"]
+    before = read_everything(desk)
+    done = command("predict", *again, cwd=desk)
+    assert done.returncode == 1 and "r.png is read by this command" in done.stderr, done
+    shutil.move(desk / "r.png", desk / "x" / "cat" / "r.png")
+    done = command("evaluate", "w.safetensors", "folder:x", "--out", "x/cat/r.png", cwd=desk)
+    assert done.returncode == 1 and "is read by this command" in done.stderr, done
+    assert (desk / "x" / "cat" / "r.png").read_bytes() == before[desk / "r.png"]
+
+
+def test_the_same_command_replaces_its_own_results(desk):
+    words = ["--weights", "w.safetensors", "--out", "r.png", "--csv", "r.csv"]
+    tables = []
+    for picture in ("own.png", "own.png", "x/cat/1.ppm"):
+        done = command("predict", picture, *words, cwd=desk)
+        assert done.returncode == 0, done
+        tables.append((desk / "r.csv").read_text())
+    assert tables[0] == tables[1] != tables[2]
+    page = command("live", "--out", "page.html", cwd=desk)
+    assert page.returncode == command("live", "--out", "page.html", cwd=desk).returncode == 0
+
+
+UNMARKED = {"pgf", "raw", "rgba"}  # formats without a place for the mark: never replaced
+
+
+@pytest.mark.parametrize("ending", FigureCanvasBase.get_supported_filetypes())
+def test_figures_of_every_format_say_who_drew_them(tmp_path, ending):
+    if ending == "pgf" and not shutil.which("xelatex"):
+        pytest.skip("needs LaTeX")
+    file = tmp_path / f"r.{ending}"
+    save_figure(Figure(figsize=(1, 1)), file)
+    assert has_mark(file.suffix, file.read_bytes()) == (ending not in UNMARKED)
+    Figure(figsize=(1, 1)).savefig(file)
+    assert not has_mark(file.suffix, file.read_bytes())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="devices of POSIX")
+def test_a_table_can_go_to_a_device_and_a_figure_replaces_none(desk):
+    (desk / "nowhere").symlink_to(os.devnull)  # a link: whatever goes wrong, the device stays
+    done = command(*PREDICT, "--out", "r.png", "--csv", "nowhere", cwd=desk)
+    assert done.returncode == 0 and (desk / "nowhere").is_symlink(), done
+    os.mkfifo(desk / "pipe.png")
+    done = command(*PREDICT, "--out", "pipe.png", cwd=desk)
+    assert done.returncode == 1 and "pipe.png is no file" in done.stderr, done
+    assert (desk / "pipe.png").is_fifo()
 
 
 def test_a_folder_that_another_command_fills_meanwhile_stays(tmp_path):

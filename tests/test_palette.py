@@ -13,19 +13,18 @@ from matplotlib.colors import to_rgb
 
 from vit_helpers.plots import (
     ablation,
-    curves,
+    ablation_errors,
     data,
     encoder,
-    forest,
     images,
     inspection,
-    loop,
     scaling,
     style,
     training,
+    training_loop,
     vit,
 )
-from vit_helpers.plots.model import Pass, draw_model
+from vit_helpers.plots.start_here import Pass, draw_model
 
 NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
 PALETTE = {name: to_rgb(getattr(style, name)) for name in NAMES}
@@ -168,7 +167,7 @@ EFFECTS = pd.DataFrame(
 )
 DRAWN = {  # figures in which several colors carry a meaning, each with as many as it takes
     "draw_against": lambda: ablation.draw_against({name: {1: [0.1], 2: [0.2]} for name in "abcde"}),
-    "draw_forest": lambda: forest.draw_forest(EFFECTS, ["a"], before={"a": 0.1}),
+    "draw_forest": lambda: ablation_errors.draw_forest(EFFECTS, ["a"], before={"a": 0.1}),
     "draw_holm": lambda: ablation.draw_holm(EFFECTS),
     "draw_pairs": lambda: ablation.draw_pairs(
         {name: [0.1, 0.2, 0.3, 0.4, 0.6] for name in ("baseline", "a", "b")}
@@ -185,8 +184,8 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
         {name: {1: (0.2, 0.1, 0.3)} for name in "ab"}
     ),
     "draw_halves": lambda: ablation.draw_halves({"a": ([0.1], [0.2]), "b": ([0.1], [0.3])}),
-    "draw_curve": lambda: curves.draw_curve(rows(), "loss"),
-    "draw_loss": lambda: curves.draw_loss(10, 0.1),
+    "draw_curve": lambda: training.draw_curve(rows(), "loss"),
+    "draw_loss": lambda: training.draw_loss(10, 0.1),
     "draw_dots": lambda: data.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),
     "draw_sizes": lambda: encoder.draw_sizes(
         {name: (torch.rand(3, 4), style.LINE) for name in "abcd"}
@@ -203,9 +202,11 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
         {"a": (2, 1.5, 3), "b": (0.5, 0.4, 0.9), "c": (1, 0.9, 1.1)}
     ),
     "draw_runs": lambda: training.draw_runs({"a": rows(num_classes=10), "b": rows(num_classes=10)}),
-    "draw_paths": lambda: loop.draw_paths(dict.fromkeys("abc", torch.zeros(3, 2)), (1, 25)),
-    "draw_spectra": lambda: loop.draw_spectra(dict.fromkeys("ab", torch.ones(3))),
-    "draw_loop": lambda: loop.draw_loop(torch.rand(4, 1, 8, 8), range(4), [0.5, 1.0, 0.5]),
+    "draw_paths": lambda: training_loop.draw_paths(
+        dict.fromkeys("abc", torch.zeros(3, 2)), (1, 25)
+    ),
+    "draw_spectra": lambda: training_loop.draw_spectra(dict.fromkeys("ab", torch.ones(3))),
+    "draw_loop": lambda: training_loop.draw_loop(torch.rand(4, 1, 8, 8), range(4), [0.5, 1.0, 0.5]),
     "draw_confusion": lambda: training.draw_confusion(
         torch.tensor([[i + 1, 20 - i] for i in range(20)]), range(20)
     ),

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import struct
+import sys
 import tempfile
 import warnings
 import zlib
@@ -19,12 +20,12 @@ import torch
 from PIL import Image
 
 from vit_helpers.cli import main
-from vit_helpers.data import Split, load, reading, subset
-from vit_helpers.data.folders import folder
+from vit_helpers.data import Split, cache, load, reading, subset
+from vit_helpers.data.folders import draw_exactly, folder
 from vit_helpers.data.images import open_picture, square
-from vit_helpers.data.reading import map_files
-from vit_helpers.data.shards import write_shards_of_folder
-from vit_helpers.data.splits import ByteSplit, mean_and_std
+from vit_helpers.data.reading import ImageFile, map_files
+from vit_helpers.data.shards import write_shards, write_shards_of_folder
+from vit_helpers.data.splits import mean_and_std
 
 FORMATS = {
     "JPEG": "RGB",
@@ -303,6 +304,97 @@ def noise_of(number):
     )
 
 
+# Each file once
+
+
+OPENED, RECORDING = [], []
+
+
+def record_opened(event, args):
+    """Write down each file that Python opens, by whatever means, while `RECORDING` is not empty"""
+    if RECORDING and event == "open":
+        OPENED.append(args[0])
+
+
+sys.addaudithook(record_opened)  # there is no way to remove it
+
+
+@pytest.fixture
+def opened():
+    """A function that returns how often a call opens each file of a folder: {path: count}"""
+
+    def count(folder, call):
+        RECORDING.append(True)
+        try:
+            call()
+        finally:
+            RECORDING.clear()
+            names = [str(name) for name in OPENED]
+            OPENED.clear()
+        return {str(path): names.count(str(path)) for path in folder.rglob("*") if path.is_file()}
+
+    yield count
+    RECORDING.clear()
+    OPENED.clear()
+
+
+@pytest.mark.parametrize("split", ["hash", "exact"])
+@pytest.mark.parametrize("layout", ["classes", "splits"])
+def test_each_image_file_is_opened_once(pets, tmp_path, opened, layout, split):
+    path = divide(pets, one="train", two="val", three="test") if layout == "splits" else pets
+    ways = {
+        "in memory": lambda: load(f"folder:{path}", image_size=8, split=split),
+        "as shards": lambda: write_shards_of_folder(path, tmp_path / "new", 8, split=split),
+    }
+    for way, call in ways.items():
+        counts = opened(path, call)
+        assert len(counts) == 100 and set(counts.values()) == {1}, way
+
+
+def test_with_a_cache_each_image_file_is_opened_once(pets, cached, opened):
+    for _ in range(2):
+        counts = opened(pets, lambda: folder(pets, 6, cache=True))
+        assert set(counts.values()) == {1}
+
+
+def test_more_than_one_reading_is_noticed(pets, opened):
+    counts = opened(pets, lambda: [path.read_bytes() for path in 2 * sorted(pets.rglob("*.ppm"))])
+    assert set(counts.values()) == {2}
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 50])
+def test_rows_are_reordered_in_place(n):
+    pixels = np.arange(n * 3).reshape(n, 3)
+    for seed in range(10):
+        rows = np.random.default_rng(seed).permutation(n)
+        wanted = pixels[rows]
+        reordered = pixels.copy()
+        reading.reorder(reordered, rows.tolist())
+        assert np.array_equal(reordered, wanted)
+    reading.reorder(pixels, list(range(n)))
+    assert np.array_equal(pixels, np.arange(n * 3).reshape(n, 3))
+
+
+@pytest.mark.parametrize("split", ["hash", "exact"])
+def test_images_are_not_copied_when_they_are_divided(pets, split):
+    """The pixels of the splits lie one behind the other, as they were read"""
+    data = folder(pets, 6, split=split)
+    ends = [part.pixels.data_ptr() + part.pixels.nbytes for part in (data.train, data.validation)]
+    assert [data.validation.pixels.data_ptr(), data.test.pixels.data_ptr()] == ends
+
+
+@pytest.mark.parametrize("split", ["hash", "exact"])
+def test_shards_of_a_folder_with_broken_files_are_those_of_the_folder(pets, tmp_path, split):
+    spoil(pets, 5)
+    with pytest.warns(UserWarning, match="5 of 100 images cannot be read"):
+        data = folder(pets, 8, split=split, skip_broken=True)
+    with pytest.warns(UserWarning, match="5 of 100 images cannot be read"):
+        path = write_shards_of_folder(pets, tmp_path / "one", 8, split=split, skip_broken=True)
+    other = write_shards(data, tmp_path / "two")
+    for file in other.glob("*.tar"):
+        assert (path / file.name).read_bytes() == file.read_bytes()
+
+
 # Splits
 
 
@@ -343,6 +435,16 @@ def test_exact_shares_are_exact_in_each_class(pets):
     shutil.copytree(pets / "dog", pets / "dog" / "again")
     places = files_of(folder(pets, 6, split="exact"))
     assert len(places["test"]) == 15 and not places["test"] & places["train"]
+
+
+def test_copies_in_a_second_class_are_not_drawn_again():
+    cats = [ImageFile(Path("cat"), 0, 0, bytes([number])) for number in range(40)]
+    dogs = [ImageFile(Path("dog"), 0, 1, bytes([number])) for number in range(20, 60)]
+    missing = ["test", "validation"]
+    of_cats, drawn = draw_exactly(cats, missing), draw_exactly(cats + dogs, missing)
+    assert drawn.items() >= of_cats.items() and len(drawn) == 60
+    for split in missing:
+        assert list(of_cats.values()).count(split) == 6 and list(drawn.values()).count(split) == 9
 
 
 @pytest.mark.parametrize(
@@ -409,8 +511,8 @@ def test_classes_may_have_the_names_of_splits(tmp_path):
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (("val", "test"), "divided has test, val, but no folder named train with the classes"),
-        (("testing", "Test"), "divided has Test, testing, but no folder named train"),
+        (("val", "test"), "divided can be read in two ways: if test, val are splits, add .* train"),
+        (("testing", "Test"), "Test and .*testing both have a name of the test split"),
         (("train", "val", "valid"), "val and .*valid both have a name of the validation split"),
         (("Train", "training"), "Train and .*training both have a name of the train split"),
     ],
@@ -420,20 +522,44 @@ def test_folders_of_splits_that_cannot_be_used_are_named(pets, names, says):
         folder(divide(pets, **{name: name for name in names}), 6)
 
 
-def test_classes_beside_a_folder_of_a_split_are_not_passed_over_in_silence(pets):
+@pytest.mark.parametrize("name", ["test", "train", "Val"])
+def test_of_classes_beside_a_folder_of_a_split_both_readings_are_shown(pets, tmp_path, name):
     for path in (pets / "cat", pets / "dog"):
-        shutil.copytree(path, pets / "test" / path.name)
-    with pytest.raises(ValueError, match="pets has test, but no folder named train"):
+        shutil.copytree(path, pets / name / path.name)
+    message = (
+        f"pets can be read in two ways: if {name} are splits, move cat, dog elsewhere; "
+        f"if ({name}, cat, dog|cat, dog, {name}) are classes, rename {name}"
+    )
+    with pytest.raises(ValueError, match=message):
         folder(pets, 6)
-    (pets / "test").rename(pets / "train")
-    with pytest.warns(
-        UserWarning,
-        match="pets has a folder for the training split, so cat, dog beside it is ignored",
-    ):
-        folder(pets, 6)
+    with pytest.raises(ValueError, match=message):
+        write_shards_of_folder(pets, tmp_path / "new", 6)
+    for class_name in ("cat", "dog"):
+        shutil.rmtree(pets / class_name)
+    if name == "train":
+        assert folder(pets, 6).class_counts == [60, 40]
+    else:
+        with pytest.raises(ValueError, match=f"if {name} are splits, add a folder named train"):
+            folder(pets, 6)
 
 
-@pytest.mark.parametrize("beside", [None, "raw"])
+@pytest.mark.parametrize("names", [("train", "test"), ("Training",)])
+def test_of_images_in_folders_of_splits_without_classes_both_readings_are_shown(tmp_path, names):
+    for name in names:
+        save(tmp_path / "x" / name / "1.ppm", len(name))
+    listed = ", ".join(sorted(names))
+    with pytest.raises(ValueError, match=f"if {listed} are splits, put .* if {listed} are classes"):
+        folder(tmp_path / "x", 6)
+
+
+def test_a_class_may_be_called_train_beside_others_whatever_their_images_are_in(tmp_path):
+    for number in range(30):
+        save(tmp_path / "x" / "bus" / "red" / f"{number}.ppm", number)
+        save(tmp_path / "x" / "train" / f"{number}.ppm", 30 + number)
+    assert folder(tmp_path / "x", 6).class_names == ("bus", "train")
+
+
+@pytest.mark.parametrize("beside", [None, "notes"])
 def test_an_image_beside_the_classes_of_a_split_leaves_the_splits_as_they_are(
     pets, tmp_path, beside
 ):
@@ -441,8 +567,9 @@ def test_an_image_beside_the_classes_of_a_split_leaves_the_splits_as_they_are(
     path = divide(pets, one="train", two="val", three="test")
     for part in path.iterdir():
         save(part / "cover.ppm", 700)
-    if beside:
+    if beside:  # without an image, so it is no class
         (path / beside).mkdir()
+        (path / beside / "about.txt").touch()
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         data, shards = (
@@ -450,13 +577,10 @@ def test_an_image_beside_the_classes_of_a_split_leaves_the_splits_as_they_are(
             load(f"shards:{write_shards_of_folder(path, tmp_path / 'new', 6)}"),
         )
     said = sorted(str(one.message).replace(str(path), "here") for one in noted)[::2]
-    left = [
+    assert said == [
         f"1 images in here/{part} itself are in none of its classes and are left out"
         for part in ("test", "train", "val")
     ]
-    assert said == left + [
-        "here has a folder for the training split, so raw beside it is ignored"
-    ] * bool(beside)
     assert [len(split) for split in (data.train, data.validation, data.test)] == [34, 33, 33]
     assert [shards.count(split) for split in ("train", "validation", "test")] == [34, 33, 33]
 
@@ -493,11 +617,7 @@ def test_copies_in_two_classes_are_told(pets):
 def test_bytes_are_a_quarter_and_become_what_floats_were(pets):
     data = folder(pets, 6)
     split = data.train
-    assert (
-        isinstance(split, ByteSplit)
-        and split.pixels.dtype == torch.uint8
-        and split.pixels.is_contiguous()
-    )
+    assert split.pixels.dtype == torch.uint8 and split.pixels.is_contiguous()
     assert torch.equal(split.images, split.pixels / 255) and split.images.dtype == torch.float32
     plain = Split(split.images, split.labels)
     for one, two in zip(
@@ -538,7 +658,7 @@ def test_results_come_in_order_and_only_a_few_are_ahead():
 def cached(tmp_path, monkeypatch):
     """The folder of the cache, and a function that reads a folder and returns how many images it decoded"""
     monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "cache"))
-    monkeypatch.setattr(reading, "CACHE_BYTES", 2 * 2**30)
+    monkeypatch.setattr(cache, "CACHE_BYTES", 2 * 2**30)
     right, count = reading.decode, []
     monkeypatch.setattr(reading, "decode", lambda *words: count.append(1) or right(*words))
 
@@ -594,14 +714,14 @@ def test_a_damaged_cache_is_no_source_of_images(pets, cached):
 def test_the_cache_keeps_its_size_and_what_was_used_last(pets, cached, monkeypatch):
     home, decoded = cached
     decoded(pets, 6)
-    monkeypatch.setattr(reading, "CACHE_BYTES", 2 * next(home.iterdir()).stat().st_size + 5000)
+    monkeypatch.setattr(cache, "CACHE_BYTES", 2 * next(home.iterdir()).stat().st_size + 5000)
     for size in (5, 4):
         decoded(pets, size)
-    os.utime(reading.cache_path(pets, 5), (1, 1))
+    os.utime(cache.cache_path(pets, 5), (1, 1))
     decoded(pets, 7)
-    assert sum(file.stat().st_size for file in home.iterdir()) <= reading.CACHE_BYTES
+    assert sum(file.stat().st_size for file in home.iterdir()) <= cache.CACHE_BYTES
     assert (decoded(pets, 7), decoded(pets, 5)) == (0, 100)
-    monkeypatch.setattr(reading, "CACHE_BYTES", 1000)
+    monkeypatch.setattr(cache, "CACHE_BYTES", 1000)
     assert (decoded(pets, 9), decoded(pets, 9)) == (100, 100)
 
 
@@ -696,17 +816,14 @@ def test_options_of_folders_are_not_taken_for_other_data(words, tmp_path, monkey
 
 
 def test_shards_count_their_classes(pets, tmp_path, capsys):
-    from vit_helpers.cli.reading import describe
+    from vit_helpers.cli.outputs import describe
 
     data = load(f"shards:{write_shards_of_folder(pets, tmp_path / 'new', 6)}")
     assert data.class_counts == [60, 40] and describe(data).startswith(
         "2 classes: cat (60), dog (40)\n"
     )
-    data.class_counts, data.class_names = (
-        None,
-        tuple(f"{n}" for n in range(12)),
-    )  # as of an older version
-    assert describe(data).startswith("12 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, and 2 more\n")
+    data.class_counts, data.class_names = [5] * 12, tuple(f"{n}" for n in range(12))
+    assert ", 9 (5), and 2 more\n" in describe(data)
 
 
 @pytest.mark.parametrize("shape", [(1, 300_000), (300_000, 1)])
@@ -736,17 +853,3 @@ def test_what_a_model_gets_of_an_image_has_its_range_too():
     assert (one(Image.new("RGBA", (9, 9))) == 1).all()  # not black
     edges = one(torch.eye(16).expand(3, 16, 16))
     assert edges.min() >= 0 and edges.max() <= 1
-
-
-def test_a_checkpoint_of_other_splits_is_not_resumed():
-    from vit_helpers.cli.run_folder import kept_settings
-    from vit_helpers.training.presets import RunSettings
-
-    settings = RunSettings(data="folder:pets").to_dict()
-    assert kept_settings(Path("checkpoint.pt"), {"options": settings}, {}).split == "hash"
-    del settings["split"]
-    with pytest.raises(
-        ValueError,
-        match=r"checkpoint\.pt is from a version that divided folders differently: train again",
-    ):
-        kept_settings(Path("checkpoint.pt"), {"options": settings}, {})

@@ -8,7 +8,7 @@ import torch
 from matplotlib.colors import to_hex
 
 from vit_helpers.plots import style
-from vit_helpers.plots.curves import draw_curve, draw_curves
+from vit_helpers.plots.embeddings_positions import draw_halo, draw_similarity
 from vit_helpers.plots.images import (
     color_bar,
     draw_bars,
@@ -18,7 +18,7 @@ from vit_helpers.plots.images import (
     draw_over,
     draw_squares,
 )
-from vit_helpers.plots.positions import draw_halo, draw_similarity
+from vit_helpers.plots.training import draw_curve, draw_curves
 from vit_helpers.plots.vit import draw_lines, draw_shares
 
 HISTORY = [

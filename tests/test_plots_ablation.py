@@ -20,8 +20,7 @@ from vit_helpers.plots.ablation import (
     draw_ranking,
     draw_search,
 )
-from vit_helpers.plots.experiment import draw_experiment
-from vit_helpers.plots.forest import draw_forest
+from vit_helpers.plots.ablation_errors import draw_experiment, draw_forest
 
 COLUMNS = ["difference", "low", "high", "seeds", "images", "p", "holm"]
 LINES = {

@@ -14,7 +14,7 @@ from vit_helpers.plots.data import (
     draw_rows,
     draw_soft_labels,
 )
-from vit_helpers.plots.pipeline import draw_pipeline
+from vit_helpers.plots.data_pipeline import draw_pipeline
 
 
 def test_rows_hold_images_of_several_sizes_with_names_and_texts():

@@ -16,7 +16,7 @@ from vit_helpers.plots.inspection import (
     draw_scaled_heads,
     draw_scores,
 )
-from vit_helpers.plots.photos import draw_photos
+from vit_helpers.plots.inspection_photos import draw_photos
 from vit_helpers.results.localization import RIVALS, SCORES, compare_methods, summarize_scores
 
 

@@ -8,11 +8,12 @@ import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from PIL import Image, ImageChops, ImageSequence, ImageStat
 
 from tools.pictures import save_animation
 from vit_helpers.patches import patchify
-from vit_helpers.plots import reshaping, style
+from vit_helpers.plots import patches_reshaping, style
 from vit_helpers.plots.patches import (
     draw_costs,
     draw_filter,
@@ -22,7 +23,7 @@ from vit_helpers.plots.patches import (
     draw_shifts,
     draw_statistics,
 )
-from vit_helpers.plots.reshaping import (
+from vit_helpers.plots.patches_reshaping import (
     HEIGHT,
     WIDTH,
     draw_moving,
@@ -74,8 +75,9 @@ def test_a_reshape_keeps_the_order_and_texts_are_whole(size, P):
     said = [text.get_text() for text in fig.axes[0].texts]
     assert sum(text == "5" for text in said) == 4  # the pixel that is followed, once in each stage
     assert [f"5 at {stage.index_of(5)}" in said for stage in stages(size, P)] == [True] * 4
-    frames = [cell for cell in fig.axes[0].patches if to_hex(cell.get_edgecolor()) == style.TEXT]
-    assert len(frames) == 4
+    cells = [patch for patch in fig.axes[0].patches if isinstance(patch, Rectangle)]
+    assert len([cell for cell in cells if to_hex(cell.get_edgecolor()) == style.TEXT]) == 4
+    assert len([p for p in fig.axes[0].patches if isinstance(p, FancyArrowPatch)]) == 3
 
 
 def test_what_cannot_be_drawn_is_said():
@@ -130,12 +132,12 @@ def test_the_patch_that_moves_covers_the_others():
     for k in (3, 4, 5):  # patch 0 passes patches 1 and 2
         frame = np.asarray(draw_moving(2, k / 60))
         x, y = (
-            ((reshaping.CELL * moving_places(found, 2, k / 60, (4, 6), 2))[0].round() + 4)
+            ((patches_reshaping.CELL * moving_places(found, 2, k / 60, (4, 6), 2))[0].round() + 4)
             .int()
             .tolist()
         )
         assert frame[y, x].tolist() == pytest.approx(
-            [255 * part for part in reshaping.shaded(reshaping.SHADES[0])], abs=2
+            [255 * part for part in patches_reshaping.shaded(patches_reshaping.SHADES[0])], abs=2
         )
 
 
@@ -157,12 +159,14 @@ def test_the_stored_animation_is_small_opaque_and_what_the_code_draws(stored, tm
     assert (
         ImageChops.difference(pictures[0][0], pictures[-1][0]).getbbox() is None
     )  # the first frame is finished
-    drawn = reshaping.draw_frames(step=0.5)  # its first and its last frame are those of any step
+    drawn = patches_reshaping.draw_frames(
+        step=0.5
+    )  # its first and its last frame are those of any step
     for (shown, _), (frame, _) in ((pictures[0], drawn[0]), (pictures[-1], drawn[-1])):
         apart = ImageChops.difference(shown.reduce(4), frame.reduce(4))  # letters differ by a pixel
         assert max(ImageStat.Stat(apart).mean) < 2
     for name in ("a.gif", "b.gif"):
-        save_animation(tmp_path / name, drawn, reshaping.palette())
+        save_animation(tmp_path / name, drawn, patches_reshaping.palette())
     assert (tmp_path / "a.gif").read_bytes() == (tmp_path / "b.gif").read_bytes()
 
 

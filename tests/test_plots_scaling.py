@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from vit_helpers.plots import encoder, scaling
-from vit_helpers.plots.distributed import draw_holdings, draw_ring
 from vit_helpers.plots.scaling import (
     draw_growth,
     draw_ratios,
@@ -12,6 +11,7 @@ from vit_helpers.plots.scaling import (
     draw_stacks,
     draw_training_step,
 )
+from vit_helpers.plots.scaling_distributed import draw_holdings, draw_ring
 
 ROWS = {"small": {"a": 1.0, "b": 3.0}, "large": {"a": 20.0, "b": 20.0}}
 

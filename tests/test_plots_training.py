@@ -8,9 +8,9 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from vit_helpers.plots import loop, training
-from vit_helpers.plots.loop import draw_loop, draw_paths, draw_spectra
+from vit_helpers.plots import training, training_loop
 from vit_helpers.plots.training import LiveCurves, draw_calibration, draw_confusion, draw_runs
+from vit_helpers.plots.training_loop import draw_loop, draw_paths, draw_spectra
 
 
 def history(epochs, accuracy=0.5):
@@ -101,7 +101,7 @@ def test_the_loop_shows_the_batch_and_every_line():
     assert "labels 3, 1, 4, 1" in texts and sum(len(ax.images) for ax in fig.axes) == 4
     for number in range(1, 8):
         assert texts.count(str(number)) >= 2  # at its line of code, and in the circle
-    code = [line for number, line, _ in loop.CODE if number]
+    code = [line for number, line, _ in training_loop.CODE if number]
     assert [texts.index(line) for line in code] == sorted(texts.index(line) for line in code)
     curve = next(line for line in fig.findobj(plt.Line2D) if len(line.get_ydata()) == 4)
     assert list(curve.get_ydata()) == [0.1, 0.5, 1.0, 0.5]

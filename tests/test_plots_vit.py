@@ -8,8 +8,8 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from vit_helpers.plots import style
-from vit_helpers.plots.head import draw_head
 from vit_helpers.plots.vit import Stage, draw_differences, draw_forward, draw_shares, draw_stages
+from vit_helpers.plots.vit_attention import draw_head
 
 C, P, N, D, T = 3, 2, 16, 6, 17
 TOKENS = torch.randn(T, D, generator=torch.Generator().manual_seed(0))

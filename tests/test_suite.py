@@ -1,18 +1,18 @@
-"""The suite's own settings: what it leaves out, what it starts with, and what it does not compare."""
+"""The suite's own settings: what it leaves out, starts with and blurs, and what it leaves behind."""
 
 import re
 import tomllib
 from pathlib import Path
 
+import nbformat
 import pytest
 from conftest import LONGEST
 
-from tools.execute import blur, sanitize_rules
+from tools.execute import all_notebooks, blur, code_cells, sanitize_rules
 
 ROOT = Path(__file__).parents[1]
-OPTIONS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"][
-    "ini_options"
-]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+OPTIONS = PROJECT["tool"]["pytest"]["ini_options"]
 MARKERS = {line.partition(":")[0] for line in OPTIONS["markers"]}
 
 
@@ -29,8 +29,12 @@ def test_what_the_default_command_leaves_out_is_what_ci_adds():
     assert f'pytest -m "{added}"\n' in (ROOT / "tools" / "README.md").read_text(encoding="utf-8")
 
 
+def blurred(text):
+    return blur({"metadata": {}, "outputs": [{"text": text}]}, sanitize_rules())
+
+
 @pytest.mark.parametrize(
-    ("one", "two", "same"),
+    ("first", "second", "same"),
     [
         ("largest difference: 2.1e-06", "largest difference: 0", True),
         (
@@ -47,7 +51,65 @@ def test_what_the_default_command_leaves_out_is_what_ci_adds():
         ("difference 0.018", "difference 0.019", False),
     ],
 )
-def test_of_differences_only_the_number_is_blurred(one, two, same):
-    rules = sanitize_rules()
-    blurred = [blur({"metadata": {}, "outputs": [{"text": text}]}, rules) for text in (one, two)]
-    assert (blurred[0] == blurred[1]) is same
+def test_of_differences_only_the_number_is_blurred(first, second, same):
+    assert (blurred(first) == blurred(second)) is same
+
+
+NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)")
+ROUNDING = 1e-5  # float32 knows seven digits: of numbers near 1, what is smaller is rounding
+
+
+def find_rounding(text, source=""):
+    """Numbers in a text that another processor may print differently, unless the source says them.
+
+    These are tiny numbers, and a zero with a sign or an exponent, as rounding leaves it.
+    """
+
+    def is_rounding(number):
+        exact = "e" not in number.lower() and not number.startswith("-")
+        return abs(float(number)) < ROUNDING and not (float(number) == 0 and exact)
+
+    written = {*NUMBER.findall(source)}
+    return [
+        number for number in NUMBER.findall(text) if is_rounding(number) and number not in written
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("loss, difference: 5.4e-08", ["5.4e-08"]),
+        ("difference 0.0000021, -1e-7", ["0.0000021", "-1e-7"]),
+        ("0.0e+00 and -0.00", ["0.0e+00", "-0.00"]),
+        ("0, 0.0, 1e-5, 0.000047, -0.5, 3 e-8, layer0e-8", []),
+        ("with eps = 1e-6: 3e-6", ["3e-6"]),
+    ],
+)
+def test_numbers_that_are_rounding_are_found(text, numbers):
+    assert find_rounding(text, source='eps = 1e-6  # or "1e-12"') == numbers
+
+
+def compared_texts(cell):
+    """What nbval compares of a cell, after blurring, but for the names that checks print"""
+    for output in cell.outputs:
+        shown = {kind: text for kind, text in output.get("data", {}).items() if "text" in kind}
+        for text in (output.get("text", ""), output.get("evalue", ""), *shown.values()):
+            for pattern, replacement in sanitize_rules():
+                text = pattern.sub(replacement, text)
+            yield "\n".join(line for line in text.splitlines() if not line.startswith("[v] "))
+
+
+@pytest.mark.parametrize(
+    "path", all_notebooks(), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_no_stored_output_that_is_compared_contains_rounding(path):
+    cells = code_cells(nbformat.read(path, as_version=4))
+    compared = [
+        cell for cell in cells if "nbval-ignore-output" not in cell.metadata.get("tags", [])
+    ]
+    found = {
+        cell.id: numbers
+        for cell in compared
+        if (numbers := find_rounding("\n".join(compared_texts(cell)), cell.source))
+    }
+    assert not found, f"print a `largest difference`, which is blurred, and bound it: {found}"

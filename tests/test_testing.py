@@ -6,8 +6,8 @@ from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix
 from torch import nn
 
+from vit_helpers.cli.figures import draw_test
 from vit_helpers.cli.scores import class_table, confusion, score_classes, wilson_interval
-from vit_helpers.plots.testing import draw_test
 from vit_helpers.training import evaluate
 
 

@@ -8,14 +8,15 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
@@ -99,6 +100,25 @@ def broadcast(value: T) -> T:
     return values[0]
 
 
+def on_main(function: Callable[[], T]) -> T:
+    """Call a function in the main process alone, and return its result in every process.
+
+    raises: in every process what the function raises
+    """
+    if world_size() == 1:
+        return function()
+    result, error = None, None
+    if is_main_process():
+        try:
+            result = function()
+        except Exception as raised:
+            error = raised
+    result, error = broadcast((result, error))
+    if error is not None:
+        raise error
+    return cast(T, result)
+
+
 def all_reduce_sum(number: Number) -> Number:
     """The sum of a number over all processes."""
     if world_size() == 1:
@@ -119,6 +139,14 @@ def all_gather(rows: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
+class SizedBatches(Protocol):
+    """Batches that are counted, as in `data.splits`, which may import this module."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
+
+
 class ShardedBatches:
     """This process's slice of every batch: images rank, rank + world_size, ...; of a small last batch that may be none.
 
@@ -126,7 +154,7 @@ class ShardedBatches:
     may draw dropout, each draws on its own.
     """
 
-    def __init__(self, batches: Any) -> None:
+    def __init__(self, batches: SizedBatches) -> None:
         self.batches = batches
 
     def __len__(self) -> int:
@@ -138,7 +166,7 @@ class ShardedBatches:
                 yield images[rank() :: world_size()], labels[rank() :: world_size()]
 
 
-def shard_batches(batches: Any) -> Any:
+def shard_batches(batches: SizedBatches) -> SizedBatches:
     """This process's slice of the batches. A stream (`data.stream`) reads its own slice already."""
     return (
         batches if world_size() == 1 or hasattr(batches, "set_epoch") else ShardedBatches(batches)
@@ -168,10 +196,8 @@ def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> T
 
 def wrap_ddp(model: nn.Module) -> nn.Module:
     """The model as training calls it: the backward pass averages gradients over all processes (DDP, arXiv 2006.15704)."""
-    if world_size() == 1 or any(
-        hasattr(p, "full_tensor") for p in model.parameters()
-    ):  # a sharded one does it itself
-        return model
+    if world_size() == 1 or any(map(is_sharded, model.parameters())):
+        return model  # a sharded one averages its gradients itself
     return nn.parallel.DistributedDataParallel(model)
 
 
@@ -181,7 +207,7 @@ def shard(model: nn.Module) -> nn.Module:
     A block's weights are gathered just before they are needed, and dropped again. Call it before the optimizer is made.
     raises: ValueError for a model without `blocks`
     """
-    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.device_mesh import init_device_mesh  # a second, for sharding alone
     from torch.distributed.fsdp import fully_shard
 
     if world_size() == 1:
@@ -196,11 +222,61 @@ def shard(model: nn.Module) -> nn.Module:
     return model
 
 
-def full_tensor(tensor: Tensor) -> Tensor:
-    """A whole tensor in every process, sharded or not."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+def is_sharded(value: object) -> bool:
+    """Say whether a value is a `DTensor`, a tensor of which each process has a part."""
+    return hasattr(value, "full_tensor")
+
+
+def full_tensor(value: Any) -> Any:
+    """Return a whole tensor in every process, sharded or not; any other value as it is."""
+    return value.full_tensor() if is_sharded(value) else value
+
+
+def to_cpu(value: Any) -> Any:
+    """Return a whole tensor on the CPU; any other value as it is."""
+    return full_tensor(value).cpu() if isinstance(value, Tensor) else value
+
+
+def shard_like(value: Any, like: Any) -> Any:
+    """Return this process's part of a tensor that every process has, if `like` is sharded.
+
+    A value of another shape is returned as it is: an optimizer's state has numbers, too.
+    """
+    from torch.distributed.tensor import distribute_tensor  # a second, for sharding alone
+
+    if not is_sharded(like) or getattr(value, "shape", None) != like.shape:
+        return value
+    whole, mesh, placements = value.to(like.device), like.device_mesh, like.placements
+    return distribute_tensor(whole, mesh, placements, src_data_rank=None)  # None: nothing is sent
 
 
 def full_state_dict(model: nn.Module) -> dict[str, Tensor]:
-    """The whole weights of a model, sharded or not, by name, on the CPU."""
-    return {name: full_tensor(value).cpu() for name, value in model.state_dict().items()}
+    """Return the whole weights of a model, sharded or not, by name, on the CPU."""
+    return {name: to_cpu(value) for name, value in model.state_dict().items()}
+
+
+def load_full_state_dict(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Load whole weights, which every process has, into a model, sharded or not."""
+    targets = model.state_dict()
+    parts = {name: shard_like(value, targets.get(name, value)) for name, value in state.items()}
+    model.load_state_dict(parts)
+
+
+def full_optimizer_state_dict(optimizer: Optimizer) -> dict[str, Any]:
+    """Return the state of an optimizer as `state_dict` does, with whole tensors on the CPU."""
+    state = optimizer.state_dict()
+    state["state"] = {
+        number: {name: to_cpu(value) for name, value in values.items()}
+        for number, values in state["state"].items()
+    }
+    return state
+
+
+def load_full_optimizer_state_dict(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+    """Load what `full_optimizer_state_dict` returned, in every process, sharded or not."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    parts = {
+        number: {name: shard_like(value, parameters[number]) for name, value in values.items()}
+        for number, values in state["state"].items()
+    }
+    optimizer.load_state_dict({**state, "state": parts})

@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 10: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 10.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 import itertools
 import math
@@ -34,19 +37,25 @@ def answer(n, low, high, seed):
 """)
 DRAW_WRONG = DRAW.wrong("rates", {
     "n rates in a list or tensor":
-        ["(10**x)[0].item()", "'rates'"], "gives one number": "10**x[0]", "rates that are numbers": "['a'] * n",
-    "gives 201 rates": ["[*(10**x), 1]", "itertools.cycle(10**x)"], "that is the exponent": ["x", "x * math.log(10)"],
-    "the logarithm and the power have different bases": ["torch.exp(x)", "10 ** (x * math.log(10))"],
+        ["(10**x)[0].item()", "'rates'"],
+    "gives one number": "10**x[0]", "rates that are numbers": "['a'] * n",
+    "gives 201 rates": ["[*(10**x), 1]", "itertools.cycle(10**x)"],
+    "that is the exponent": ["x", "x * math.log(10)"],
+    "the logarithm and the power have different bases":
+        ["torch.exp(x)", "10 ** (x * math.log(10))"],
     "is it the logarithm of 0": "low / (0 * u)", "which is above 0.1": "high * (high / low) ** u",
-    "which is below 0.0001": "low * (low / high) ** u", "uniform, not log-uniform": "low + (high - low) * u",
+    "which is below 0.0001": "low * (low / high) ** u",
+    "uniform, not log-uniform": "low + (high - low) * u",
     "crowded at the low end": "1 / (1 / low + (1 / high - 1 / low) * u)",
     "real exponents instead of whole ones": "(10 ** x.floor()).clamp(min=low)",
 }) | DRAW.wrong("draw", {
-    "draw a new one for each": "torch.rand(1, generator=own).repeat(n)", "a regular grid": "torch.linspace(0, 1, n)",
+    "draw a new one for each": "torch.rand(1, generator=own).repeat(n)",
+    "a regular grid": "torch.linspace(0, 1, n)",
     "each should contain a quarter": "torch.rand(n, generator=own) ** 2",
     "no rate comes near 1e-05": "0.03 + 0.97 * torch.rand(n, generator=own)",
     "the same rates for every seed": "torch.rand(n, generator=torch.Generator())",
-    "when called again": ["torch.rand(n)", "torch.rand(n, generator=own.manual_seed(torch.seed() % 1000))"],
+    "when called again":
+        ["torch.rand(n)", "torch.rand(n, generator=own.manual_seed(torch.seed() % 1000))"],
     "uses torch's global generator": "torch.manual_seed(seed) and torch.rand(n)",
     "uses numpy's global generator": "np.random.seed(seed) or np.random.rand(n)",
     "uses Python's global generator": "random.random() and torch.rand(n, generator=own)",
@@ -73,17 +82,23 @@ def scaled_by_ifs(rate, old, new, way):
 
 SCALE_WRONG = SCALE.wrong("give", {
     "it should give a number": "f'{lr}!'", "upside down": "lr / ratio**power",
-    "what the other rule gives": ["lr * ratio ** (0.5 / power)", "lr * ratio", "lr * math.sqrt(ratio)"],
+    "what the other rule gives":
+        ["lr * ratio ** (0.5 / power)", "lr * ratio", "lr * math.sqrt(ratio)"],
     "only the factor":
-        "ratio**power", "nothing was scaled": "lr", "takes the square root of lr too": "(lr * ratio) ** power",
+        "ratio**power",
+    "nothing was scaled": "lr", "takes the square root of lr too": "(lr * ratio) ** power",
     "the ratio is squared": "lr * ratio if power == 1 else lr * ratio * ratio",
-    "rounds down to whole numbers": "lr * (new // batch) ** power", "divide by the old one": "lr * new**power",
-    "multiply by the new one": "lr / batch**power", "adds the factor instead of multiplying by it": "lr + ratio**power",
-    "squared and upside down": "lr / ratio**2", "without rounding it": "round(lr * ratio**power, 4)",
+    "rounds down to whole numbers": "lr * (new // batch) ** power",
+    "divide by the old one": "lr * new**power",
+    "multiply by the new one": "lr / batch**power",
+    "adds the factor instead of multiplying by it": "lr + ratio**power",
+    "squared and upside down": "lr / ratio**2",
+    "without rounding it": "round(lr * ratio**power, 4)",
     "or by its square root": "1.1 * lr * ratio**power",
 }) | SCALE.wrong("otherwise", {
     'rule "cubic"; it should be a ValueError': "raise KeyError(rule)",
-    "for the rule 'cubic', but a misspelled rule would go unnoticed: raise ValueError": ["power = 0.5", "return None"],
+    "for the rule 'cubic', but a misspelled rule would go unnoticed: raise ValueError":
+        ["power = 0.5", "return None"],
 })  # fmt: skip
 
 # one_at_a_time
@@ -122,14 +137,19 @@ def keeps(baseline, options, kept=[]):  # noqa: B006  that is the mistake
 
 
 ONE_WRONG = ONE.wrong("give", {
-    "a list of settings": ["len(runs)", "dict(enumerate(runs))"], "a run is a dictionary": "list(map(str, runs))",
-    "itself is missing": "runs[1:]", "the baseline should come first": "runs[::-1]", "is run 2 times": "runs * 2",
-    "is listed more than once": "runs + runs[1:]", "was not asked for": "runs + [{**baseline, 'lr': 7}]",
+    "a list of settings": ["len(runs)", "dict(enumerate(runs))"],
+    "a run is a dictionary": "list(map(str, runs))",
+    "itself is missing": "runs[1:]",
+    "the baseline should come first": "runs[::-1]", "is run 2 times": "runs * 2",
+    "is listed more than once": "runs + runs[1:]",
+    "was not asked for": "runs + [{**baseline, 'lr': 7}]",
 }) | ONE.wrong("add", {
     "lacks depth: it should contain the baseline's": "runs.append({name: value} | {'lr': 3e-3})",
-    "changes 2 things at once": ["run = run | {name: value}; runs.append(run)", "run[name] = value; runs.append(run)"],
+    "changes 2 things at once":
+        ["run = run | {name: value}; runs.append(run)", "run[name] = value; runs.append(run)"],
     "changes the baseline": "baseline[name] = value; runs.append(dict(baseline))",
-    "only the last value kept": "runs = [r for r in runs if r.get(name) == baseline[name]] + [baseline | {name: value}]",
+    "only the last value kept":
+        "runs = [r for r in runs if r.get(name) == baseline[name]] + [baseline | {name: value}]",
 }) | ONE.wrong("wanted", {
     "leave out values that the baseline already has": ["True", "value is not baseline.get(name)"],
     "0 treated as no value": "value and value != baseline.get(name)",
@@ -137,7 +157,8 @@ ONE_WRONG = ONE.wrong("give", {
     "gives the baseline itself as a run": ONE(first="[baseline]"),
     "changes 2 things at once (lr, depth), so you cannot tell": grid,
     "changes the options": ONE(options="[options.popitem() for _ in range(len(options))]"),
-    "returns dictionaries from an earlier call": [keeps, lambda b, o, kept={}: kept.setdefault(str((b, o)), ONE()(b, o))],
+    "returns dictionaries from an earlier call":
+        [keeps, lambda b, o, kept={}: kept.setdefault(str((b, o)), ONE()(b, o))],
 }  # fmt: skip
 
 # compare
@@ -179,33 +200,46 @@ def divided(baseline, changed):
 
 
 COMPARE_WRONG = COMPARE.wrong("mean", {
-    "is the error first": "error", "the sign is lost: use abs() only": "abs(mean)", "the sign is reversed": "(a - b).mean()",
-    "the best seeds": "b.max() - a.max()", "the largest difference": "d.max()", "that is the sum": "d.sum()",
-    "of the change itself": "b.mean()", "that is a ratio": "b.mean() / a.mean()", "a mean divides by n": "d.sum() / (n - 1)",
-    "the median": "np.median(d)", "the signs are lost before": "abs(d).mean()", "it should give a number": "d",
+    "is the error first": "error",
+    "the sign is lost: use abs() only": "abs(mean)", "the sign is reversed": "(a - b).mean()",
+    "the best seeds": "b.max() - a.max()",
+    "the largest difference": "d.max()", "that is the sum": "d.sum()",
+    "of the change itself": "b.mean()",
+    "that is a ratio": "b.mean() / a.mean()", "a mean divides by n": "d.sum() / (n - 1)",
+    "the median": "np.median(d)",
+    "the signs are lost before": "abs(d).mean()", "it should give a number": "d",
     "seed by seed, and take the mean": "mean + 1",
 }) | COMPARE.wrong("error", {
     "the standard deviation of the differences; divide it":
         "d.std(ddof=1)", "the standard deviation should divide by n - 1": "d.std() / n**0.5",
     "with n, and not divided by": "d.std()", "falls with the square root of n": "d.std(ddof=1) / n",
-    "you divided by n, and": "d.std() / n", "not paired, and with n": "((a.var() + b.var()) / n) ** 0.5",
+    "you divided by n, and": "d.std() / n",
+    "not paired, and with n": "((a.var() + b.var()) / n) ** 0.5",
     "not paired: the variances of both": "((a.var(ddof=1) + b.var(ddof=1)) / n) ** 0.5",
-    "the error of the change alone": "b.std(ddof=1) / n**0.5", "the error of the baseline alone": "a.std(ddof=1) / n**0.5",
+    "the error of the change alone": "b.std(ddof=1) / n**0.5",
+    "the error of the baseline alone": "a.std(ddof=1) / n**0.5",
     "the standard deviation of the change alone": "b.std(ddof=1)",
     "accuracies together": "np.array([a, b]).std(ddof=1) / (2 * n) ** 0.5",
-    "that is a variance; take its square root": "d.var(ddof=1) / n", "take its square root, and divide": "d.var(ddof=1)",
-    "the factor 2 belongs": "2 * error", "n - 1 belongs only in the": "d.std(ddof=1) / (n - 1) ** 0.5",
+    "that is a variance; take its square root": "d.var(ddof=1) / n",
+    "take its square root, and divide": "d.var(ddof=1)",
+    "the factor 2 belongs": "2 * error",
+    "n - 1 belongs only in the": "d.std(ddof=1) / (n - 1) ** 0.5",
     "divided by the square root of their number": "0",
 }) | COMPARE.wrong("larger", {
-    "gives 'yes'": "'yes'", "gives 2.5 as the third result": "2.5", "compare abs(difference)": "mean > 2 * error",
-    "twice the error, not once": ["abs(mean) > error", "True"], "not the standard deviation": "abs(mean) > 4 * error",
+    "gives 'yes'": "'yes'",
+    "gives 2.5 as the third result": "2.5", "compare abs(difference)": "mean > 2 * error",
+    "twice the error, not once": ["abs(mean) > error", "True"],
+    "not the standard deviation": "abs(mean) > 4 * error",
     "is the comparison reversed":
-        ["abs(mean) < 2 * error", "False"], "nothing differs here: use >, not >=": "abs(mean) >= 2 * error",
+        ["abs(mean) < 2 * error", "False"],
+    "nothing differs here: use >, not >=": "abs(mean) >= 2 * error",
     "if all seeds gain the same": "error and abs(mean) > 2 * error",
 }) | {
-    "three results": lambda a, b: by_hand(a, b)[0], "gives 2 results": lambda a, b: by_hand(a, b)[:2],
+    "three results": lambda a, b: by_hand(a, b)[0],
+    "gives 2 results": lambda a, b: by_hand(a, b)[:2],
     "divides by an error of 0":
-        divided, ".sort() works in place and breaks up the pairs": lambda a, b: a.sort() or by_hand(a, b),
+        divided,
+    ".sort() works in place and breaks up the pairs": lambda a, b: a.sort() or by_hand(a, b),
 }  # fmt: skip
 
 # pick
@@ -238,16 +272,19 @@ def picked_by_groups(rows, order=lambda row: row["change"]):
 
 SEEN = []
 PICK_WRONG = PICK.wrong("score", {
-    "best single run, by luck": "max(runs[name])", "its worst run is better than the others' worst.": "min(runs[name])",
+    "best single run, by luck": "max(runs[name])",
+    "its worst run is better than the others' worst.": "min(runs[name])",
     "Divide by their number": "np.sum(runs[name])", "max, not min": "-np.mean(runs[name])",
     "its median is the best": "np.median(runs[name])", "its first run is the best": "runs[name][0]",
     "its last run is the best": "runs[name].pop()",
 }) | PICK.wrong("give", {
-    "is in the first row": "next(iter(runs))", "gives a whole row": "rows[0]", "not its accuracy": "max(runs[best])",
+    "is in the first row": "next(iter(runs))",
+    "gives a whole row": "rows[0]", "not its accuracy": "max(runs[best])",
     "the name of a change": "[best]", "not a change of these rows": ["'baseline'", "'right'"],
     "does each row count toward its own change?": "'first' if rows[0]['seed'] else best",
 }) | {
-    "still the planted mistake": lambda rows: max(rows, key=lambda row: row["test_accuracy"])["change"],
+    "still the planted mistake":
+        lambda rows: max(rows, key=lambda row: row["test_accuracy"])["change"],
     "the test split is for the end": PICK(key='"test_accuracy"'),
     "only that one kept": lambda rows: picked_by_groups(rows, order=lambda row: row["seed"]),
     "changes the rows": PICK(rows="rows.sort(key=str) or rows"),
@@ -260,7 +297,8 @@ HALVING = Program("""
 def answer(candidates, score, epochs):
     {{start: left = list(candidates)}}
     while len(left) > {{stop: 1}}:
-        left = sorted(left, key=lambda candidate: {{key: -score(candidate, epochs)}})[: {{keep: len(left) - len(left) // 2}}]
+        left = sorted(left, key=lambda candidate: {{key: -score(candidate, epochs)}})
+        left = left[: {{keep: len(left) - len(left) // 2}}]
         epochs = {{epochs: 2 * epochs}}
     {{end: pass}}
     return {{give: left[0]}}
@@ -295,28 +333,38 @@ def by_pairs(candidates, score, epochs):
 
 HALVING_WRONG = HALVING.wrong("keep", {
     "never ends": ["len(left)", "len(left) // 2 + 1"], "more than half": "max(1, len(left) - 1)",
-    "are trained for 2 epochs; it should be 3. Half of an odd number is rounded up": "len(left) // 2",
+    "are trained for 2 epochs; it should be 3. Half of an odd number is rounded up":
+        "len(left) // 2",
 }) | HALVING.wrong("start", {
     "the epochs of the first round are 4":
-        "left, epochs = candidates, 2 * epochs", "the epochs of the first round are 1": "left, epochs = candidates, 1",
-    "tries 7 of 8 candidates": "left = candidates[1:]", "takes a candidate": "left = list(range(len(candidates)))",
-    "score each candidate once per round": "left = candidates; [score(candidate, epochs) for candidate in candidates]",
-    "Are the epochs doubled": "left = [max(candidates, key=lambda candidate: score(candidate, epochs))]",
+        "left, epochs = candidates, 2 * epochs",
+    "the epochs of the first round are 1": "left, epochs = candidates, 1",
+    "tries 7 of 8 candidates": "left = candidates[1:]",
+    "takes a candidate": "left = list(range(len(candidates)))",
+    "score each candidate once per round":
+        "left = candidates; [score(candidate, epochs) for candidate in candidates]",
+    "Are the epochs doubled":
+        "left = [max(candidates, key=lambda candidate: score(candidate, epochs))]",
 }) | HALVING.wrong("give", {
-    "does it end with return": "None", "not a list": "left", "the candidate itself": "left[0]['name']",
+    "does it end with return": "None",
+    "not a list": "left", "the candidate itself": "left[0]['name']",
     "is left at the end": "candidates[0]",
 }) | {
-    "never calls score": lambda candidates, score, epochs: candidates[0], "it should be 2": HALVING(stop="2"),
+    "never calls score": lambda candidates, score, epochs: candidates[0],
+    "it should be 2": HALVING(stop="2"),
     "double the epochs after it":
         HALVING(epochs="epochs"), "it should be": HALVING(epochs="epochs + 1"),
-    "have the best scores": HALVING(key="score(candidate, epochs)"), "Stop when one": HALVING(end="score(left[0], 64)"),
+    "have the best scores": HALVING(key="score(candidate, epochs)"),
+    "Stop when one": HALVING(end="score(left[0], 64)"),
     "changes the list of candidates": drains, "With equal scores, sorting": by_pairs,
 }  # fmt: skip
 
 RIGHT = {
     "draw_rates": [
-        DRAW(), by_numpy, by_python, lambda *given: sorted(by_python(*given)), DRAW(rates="tuple(high * (low / high) ** u)"),
-        DRAW(draw="(torch.randperm(n, generator=own) + torch.rand(n, generator=own)) / n"), DRAW(rates="(r for r in 10**x)"),
+        DRAW(), by_numpy, by_python, lambda *args: sorted(by_python(*args)),
+        DRAW(rates="tuple(high * (low / high) ** u)"),
+        DRAW(draw="(torch.randperm(n, generator=own) + torch.rand(n, generator=own)) / n"),
+        DRAW(rates="(r for r in 10**x)"),
     ],
     "scale_rate": [SCALE(), scaled_by_ifs, SCALE(give="np.float64(lr * ratio**power)")],
     "one_at_a_time": [ONE(), one_as_generator, ONE(give="(runs[0], *runs[:0:-1])")],
@@ -325,6 +373,10 @@ RIGHT = {
     "halving": [HALVING(), by_recursion],
 }  # fmt: skip
 WRONG = {
-    "draw_rates": DRAW_WRONG, "scale_rate": SCALE_WRONG, "one_at_a_time": ONE_WRONG, "compare": COMPARE_WRONG,
-    "pick": PICK_WRONG, "halving": HALVING_WRONG,
-}  # fmt: skip
+    "draw_rates": DRAW_WRONG,
+    "scale_rate": SCALE_WRONG,
+    "one_at_a_time": ONE_WRONG,
+    "compare": COMPARE_WRONG,
+    "pick": PICK_WRONG,
+    "halving": HALVING_WRONG,
+}

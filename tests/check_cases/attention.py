@@ -113,29 +113,36 @@ ATTENTION_RIGHT = [
 VALUES_WRONG = written("w, q, k, v", globals(), {
     "averages with the transposed weights": 'torch.einsum("...ts,...td->...sd", w, v)',
     "averages the queries": "torch.matmul(w, q)", "averages the keys": "torch.matmul(w, k)",
-    "returns v unchanged": "v * 1", "takes the plain mean of v": "torch.full_like(w, 1 / w.shape[-1]) @ v",
+    "returns v unchanged": "v * 1",
+    "takes the plain mean of v": "torch.full_like(w, 1 / w.shape[-1]) @ v",
     "divides once too often": "w @ (v / root_of(q.shape[-1]))",
     "the residual connection belongs to the block": "torch.add(v, w @ v)",
 })  # fmt: skip
 WEIGHTS_WRONG = written("q, k, v", globals(), {
-    "not divided by sqrt(d)": "soft(scores(q, k))", "after the softmax": "soft(scores(q, k)) / q.shape[-1] ** 0.5",
+    "not divided by sqrt(d)": "soft(scores(q, k))",
+    "after the softmax": "soft(scores(q, k)) / q.shape[-1] ** 0.5",
     "divides the scores": "soft(scores(q / q.shape[-1], k))",
     "the square root of T": "soft(scores(q, k) / q.shape[-2] ** 0.5)",
     "multiplies the scores": "soft(scores(q, k) * q.shape[-1] ** 0.5)",
-    "divides by sqrt(D), the width of all heads": "soft(scaled(q, k) / (q.shape[-3] if q.ndim > 3 else 1) ** 0.5)",
-    "the wrong sign": "soft(scaled(-q, k))", "normalizes over the queries": "soft(scaled(q, k).mT).mT",
+    "divides by sqrt(D), the width of all heads":
+        "soft(scaled(q, k) / (q.shape[-3] if q.ndim > 3 else 1) ** 0.5)",
+    "the wrong sign": "soft(scaled(-q, k))",
+    "normalizes over the queries": "soft(scaled(q, k).mT).mT",
     "your softmax normalizes over the images": "soft(scaled(q, k), -3 if q.ndim > 2 else 1)",
     "these are scores and not weights, because the softmax is": "scaled(q, k)",
-    "the softmax and sqrt(d) are missing": "scores(q, k)", "only half of a softmax": "torch.exp(scaled(q, k))",
+    "the softmax and sqrt(d) are missing": "scores(q, k)",
+    "only half of a softmax": "torch.exp(scaled(q, k))",
     "log_softmax": "soft(scaled(q, k)).log()", "a sigmoid": "1 / (1 + (-scaled(q, k)).exp())",
     "compares queries with queries": "soft(scaled(q, q))",
-    "scales queries and keys to length 1": "soft(scaled(q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1)))",
+    "scales queries and keys to length 1":
+        "soft(scaled(q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1)))",
 })  # fmt: skip
 FUNCTION_WRONG = WEIGHTS_WRONG | written("q, k, v", globals(), {
     "queries and keys are swapped: row":
         "soft(scaled(q, k).mT)", "your softmax normalizes over the first": "soft(scaled(q, k), 0)",
     "the whole matrix at once": "soft(scaled(q, k).flatten(), 0).view_as(scaled(q, k))",
-    "compares queries with values": "soft(scaled(q, v))", "compares keys with keys": "soft(scaled(k, k))",
+    "compares queries with values": "soft(scaled(q, v))",
+    "compares keys with keys": "soft(scaled(k, k))",
     "hides later tokens": "attention(q, k, v, lower(q))[1]",
     "the scores are not used": "soft(scores(q, k) * 0)",
     "k is reshaped": "soft(k_reshaped(q, k) / q.shape[-1] ** 0.5)",
@@ -147,15 +154,22 @@ ATTENTION_WRONG |= {
     says: lambda q, k, v, w=w: both(w(q, k, v), v) for says, w in FUNCTION_WRONG.items()
 }
 ATTENTION_WRONG |= written("q, k, v", globals(), {
-    "return two results": ["soft(scaled(q, k))", '{"values": v}'], " of 3 for": "(*attention(q, k, v), v)",
+    "return two results": ["soft(scaled(q, k))", '{"values": v}'],
+    " of 3 for": "(*attention(q, k, v), v)",
     "gives the weights first": "both(soft(scaled(q, k)), v)[::-1]",
     "k.transpose(-2, -1)":
-        ["both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v)", "both(soft(q @ k.T / q.shape[-1] ** 0.5), v)"],
-    "(numpy and detach() pass no gradient on": "[torch.tensor(x.numpy()) for x in attention(q, k, v)]",
-    "gives shape (1, 3)": "(torch.tensor([[6.65, 2.45, 0.90]]), torch.tensor([[0.665, 0.245, 0.090]]))",
+        [
+            "both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v)",
+            "both(soft(q @ k.T / q.shape[-1] ** 0.5), v)",
+        ],
+    "(numpy and detach() pass no gradient on":
+        "[torch.tensor(x.numpy()) for x in attention(q, k, v)]",
+    "gives shape (1, 3)":
+        "(torch.tensor([[6.65, 2.45, 0.90]]), torch.tensor([[0.665, 0.245, 0.090]]))",
 }) | {
     "the values aren't weights @ v": right_weights(lambda w, q, k, v: w @ v + 1),
-    "images mix": [lambda q, k, v: both(soft(scaled(q, k[:1] if q.ndim > 2 else k)), v), batch_mean],
+    "images mix":
+        [lambda q, k, v: both(soft(scaled(q, k[:1] if q.ndim > 2 else k)), v), batch_mean],
     "is something in it random?": with_dropout,
     "no gradient flows back": [by_numpy, lambda q, k, v: both(soft(scaled(q, k)).detach(), v)],
     "changes its input": divides_in_place,
@@ -196,18 +210,24 @@ MASK_RIGHT = [
     lambda q, k, v, m: fill(q, k, v, m, torch.finfo(q.dtype).min),
 ]
 MASK_WRONG = {
-    says: lambda q, k, v, m, wrong=wrong: (wrong(attention(q, k, v, m)[1], q, k, v), attention(q, k, v, m)[1])
+    says: lambda q, k, v, m, wrong=wrong: (
+        wrong(attention(q, k, v, m)[1], q, k, v), attention(q, k, v, m)[1]
+    )
     for says, wrong in VALUES_WRONG.items()
 } | written("q, k, v, m", globals(), {
-    "the mask is not used": "both(soft(scaled(q, k)), v)", "the mask is inverted": "fill(q, k, v, ~m)",
+    "the mask is not used": "both(soft(scaled(q, k)), v)",
+    "the mask is inverted": "fill(q, k, v, ~m)",
     "hides keys after": "both(soft(scaled(q, k)).masked_fill(~m, 0), v)",
-    "fills after the softmax": "both(soft(scaled(q, k)).masked_fill(~m, -math.inf), v)", "e^0 = 1": "fill(q, k, v, m, 0.0)",
+    "fills after the softmax": "both(soft(scaled(q, k)).masked_fill(~m, -math.inf), v)",
+    "e^0 = 1": "fill(q, k, v, m, 0.0)",
     "adds the mask": "both(soft(scaled(q, k) + m), v)",
     "still gets weight": ["fill(q, k, v, m, -4.0)", "fill(q, k, v, m, -20.0)"],
-    "fills with plus infinity": "fill(q, k, v, m, math.inf)", "the mask is transposed": "fill(q, k, v, m.transpose(-2, -1))",
+    "fills with plus infinity": "fill(q, k, v, m, math.inf)",
+    "the mask is transposed": "fill(q, k, v, m.transpose(-2, -1))",
     "not divided by sqrt(d)": "both(soft(torch.where(m, scores(q, k), -math.inf)), v)",
     "gives NaN": "both(soft(scaled(q, k) + (1 - m.float()) * -math.inf), v)",
-    "your softmax normalizes over the queries": "both(soft(torch.where(m, scaled(q, k), -math.inf).mT).mT, v)",
+    "your softmax normalizes over the queries":
+        "both(soft(torch.where(m, scaled(q, k), -math.inf).mT).mT, v)",
     "the softmax is missing": "both(torch.where(m, scaled(q, k), -math.inf), v)",
     "for 2 images, 3 heads": "fill(q, k, v, m if m.ndim == 2 else m.expand(2, 3, 5, 5).mT)",
     "gradient": "attention(q.detach(), k, v, m)", "return two results": "attention(q, k, v, m)[0]",
@@ -236,24 +256,29 @@ SPLIT_RIGHT = [
     lambda x, h: x.unflatten(2, (h, -1)).permute(0, 2, 1, 3),
     lambda x, h: torch.cat([split_loops(image[None], h) for image in x]),
 ]
-SPLIT_WRONG = written("x, h", globals(), {
-    "a single view or reshape mixes": "x.flatten(1).unflatten(1, (h, x.shape[1], -1))",
-    "the heads come in reverse order": "torch.stack(x.chunk(h, -1)[::-1], 1)",
-    "every head contains": "split_loops(x, h)[:, :1].repeat(1, h, 1, 1)",
-    "the tokens come in reverse order": "split_loops(torch.stack(x.unbind(1)[::-1], 1), h)",
-    "every head has the whole width D": "torch.stack([x] * h, 1)",
-    "only one image of the batch was split": "split_loops(x, h).narrow(0, 0, 1)", " of 3 for": "x.chunk(h, -1)",
-    "[x] split_heads": "split_loops(x, 3)",
-    "was the first one kept?": "torch.zeros(x.shape[0], h, x.shape[1], x.shape[2] // h)",
-    "head i has the components (i-1)*d to i*d": "split_loops(x, h).sort(-1).values",
-}) | {
+SPLIT_WRONG = written(
+    "x, h",
+    globals(),
+    {
+        "a single view or reshape mixes": "x.flatten(1).unflatten(1, (h, x.shape[1], -1))",
+        "the heads come in reverse order": "torch.stack(x.chunk(h, -1)[::-1], 1)",
+        "every head contains": "split_loops(x, h)[:, :1].repeat(1, h, 1, 1)",
+        "the tokens come in reverse order": "split_loops(torch.stack(x.unbind(1)[::-1], 1), h)",
+        "every head has the whole width D": "torch.stack([x] * h, 1)",
+        "only one image of the batch was split": "split_loops(x, h).narrow(0, 0, 1)",
+        " of 3 for": "x.chunk(h, -1)",
+        "[x] split_heads": "split_loops(x, 3)",
+        "was the first one kept?": "torch.zeros(x.shape[0], h, x.shape[1], x.shape[2] // h)",
+        "head i has the components (i-1)*d to i*d": "split_loops(x, h).sort(-1).values",
+    },
+) | {
     "every h-th component": split_to("b h t d", "(d h)"),
     "swap T and h": split_to("b t h d"),
     "the heads come before": split_to("h b t d"),
     "the last two axes are swapped": split_to("b h d t"),
     "h and d are swapped": split_to("b d t h", "(d h)"),
     "are merged into one axis": split_to("(b h) t d"),
-}  # fmt: skip
+}
 
 # modules
 
@@ -368,7 +393,7 @@ def by_lists(self, x):
 
 
 def by_slices(self, x):
-    """Published: a head reads and projects only its slice of the token, and nothing mixes the heads."""
+    """Published: a head reads and projects only its slice of the token; nothing mixes heads."""
     slices = x.chunk(len(self.maps), -1)
     return torch.cat(
         [attention(*(f(z) for f in head))[0] for head, z in zip(self.maps, slices, strict=True)], -1
@@ -448,25 +473,34 @@ MODULE_WRONG = each(mixing, WEIGHTS_WRONG) | each(mixing, written("q, k, v", glo
     "images mix": [of(forward=bare_qkv), Planted],
     "right for a single head": of(split=lambda self, x: x[:, None]),
     "the heads are interleaved": rows("k h d", "b h t d -> b t (d h)"),
-    "the heads are concatenated in reverse": of(merge=lambda self, v: torch.cat(v.unbind(1)[::-1], -1)),
+    "the heads are concatenated in reverse":
+        of(merge=lambda self, v: torch.cat(v.unbind(1)[::-1], -1)),
     "averages the keys": of(mix=lambda self, q, k, v: attention(q, k, k)[0]),
     "the output projection is never applied": of(project=lambda self, x: x),
-    "the output projection's bias is never added": of(project=lambda self, x: F.linear(x, self.proj.weight)),
+    "the output projection's bias is never added":
+        of(project=lambda self, x: F.linear(x, self.proj.weight)),
     "adds its input": after(lambda self, x, y: x + y),
     "the tokens exchange nothing:": [
         of(mix=lambda self, q, k, v: v),
-        of(split=lambda self, x: x.unflatten(2, (self.num_heads, -1)), merge=lambda self, v: v.flatten(2)),
+        of(
+            split=lambda self, x: x.unflatten(2, (self.num_heads, -1)),
+            merge=lambda self, v: v.flatten(2),
+        ),
     ],
     "the wrong gradient": of(mix=lambda self, q, k, v: soft(scaled(q, k)).detach() @ v),
     "a token attends only to earlier tokens and itself. Is there a causal mask?": [
         of(mix=lambda self, q, k, v: attention(q, k, v, lower(q))[0]),
         of(mix=lambda self, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)),
     ],
-    "a token attends only to later tokens": of(mix=lambda self, q, k, v: attention(q, k, v, lower(q).mT)[0]),
-    "the numbers are not": of(forward=lambda self, x: Base.forward(self, F.layer_norm(x, x.shape[2:]))),
-    "no gradient reaches proj.weight": with_part(proj=lambda dim: nn.Linear(dim, dim).requires_grad_(False)),
+    "a token attends only to later tokens":
+        of(mix=lambda self, q, k, v: attention(q, k, v, lower(q).mT)[0]),
+    "the numbers are not":
+        of(forward=lambda self, x: Base.forward(self, F.layer_norm(x, x.shape[2:]))),
+    "no gradient reaches proj.weight":
+        with_part(proj=lambda dim: nn.Linear(dim, dim).requires_grad_(False)),
     "the output projection is missing": of(proj_layer=False, project=lambda self, x: x),
-    "the output projection and the biases are missing": of(proj_layer=False, project=lambda self, x: x, bias=False),
+    "the output projection and the biases are missing":
+        of(proj_layer=False, project=lambda self, x: x, bias=False),
     ": the biases are missing": of(bias=False, out_bias=False),
     "queries, keys and values have no bias": of(bias=False),
     "the output projection has no bias": of(out_bias=False),
@@ -480,20 +514,37 @@ FIX_WRONG = MODULE_WRONG | {
         of(Planted, forward=lambda self, x: Torch.forward(self, x).transpose(0, 1)),
     ],
     "[x] fix":
-        of(Planted, forward=lambda self, x: Torch.forward(self, x.reshape(x.shape[1], x.shape[0], -1)).reshape(x.shape)),
-    "images mix": of(Planted, forward=lambda self, x: self.attn(x[0], x[0], x[0])[0].expand(x.shape)),
+        of(
+            Planted,
+            forward=lambda self, x: (
+                Torch.forward(self, x.reshape(x.shape[1], x.shape[0], -1)).reshape(x.shape)
+            ),
+        ),
+    "images mix":
+        of(Planted, forward=lambda self, x: self.attn(x[0], x[0], x[0])[0].expand(x.shape)),
     "it should give one tensor": of(Torch, forward=lambda self, x: self.attn(x, x, x)),
     " the biases are missing": of(Torch, options={"bias": False}),
     "in training mode": of(Torch, options={"dropout": 0.1}),
     "the tokens exchange nothing":
-        of(Torch, forward=lambda self, x: torch.cat([Torch.forward(self, t[:, None]) for t in x.unbind(1)], 1)),
+        of(
+            Torch,
+            forward=lambda self, x: torch.cat(
+                [Torch.forward(self, t[:, None]) for t in x.unbind(1)], 1
+            ),
+        ),
 }  # fmt: skip
 RIGHT = {
-    "attention": ATTENTION_RIGHT, "mask": MASK_RIGHT, "split_heads": SPLIT_RIGHT, "fix": MODULE_RIGHT,
+    "attention": ATTENTION_RIGHT,
+    "mask": MASK_RIGHT,
+    "split_heads": SPLIT_RIGHT,
+    "fix": MODULE_RIGHT,
     "multi_head": [MultiHeadAttention, *MODULE_RIGHT],
-}  # fmt: skip
+}
 WRONG = {
     "attention": ATTENTION_WRONG, "mask": MASK_WRONG, "split_heads": SPLIT_WRONG, "fix": FIX_WRONG,
     "multi_head": MODULE_WRONG
-    | {"projects only its own slice": Slices, "has no parameters": lambda dim, heads: nn.Identity()},
+    | {
+        "projects only its own slice": Slices,
+        "has no parameters": lambda dim, heads: nn.Identity(),
+    },
 }  # fmt: skip

@@ -85,14 +85,17 @@ PATCH_WRONG = each(conv_of, written("x", globals(), {
     "put the rows": "x.movedim(1, -1)",
 })) | each(linear_of, written("self, y", globals(), {
     "the class token is added later":
-        "torch.cat([y[:, :1], y], 1)", "the tokens are not in the order of the patches": "y.flip(1)",
-    "is random inside forward": "nn.Linear(self.proj.in_features, y.shape[2])(torch.ones(self.proj.in_features)) + y",
+        "torch.cat([y[:, :1], y], 1)",
+    "the tokens are not in the order of the patches": "y.flip(1)",
+    "is random inside forward":
+        "nn.Linear(self.proj.in_features, y.shape[2])(torch.ones(self.proj.in_features)) + y",
     "is not linear": "F.gelu(y)", "gives different numbers from PatchEmbed": "y * self.sizes[0]",
 })) | {
     "not yet projected": module(linear, lambda self, x: patchify(x, self.sizes[0])),
     "the patches overlap": conv_of(stride=1),
     "has padding": conv_of(padding=1),
-    "Did you reshape without a permute?": linear_of(cut=lambda x, P: x.flatten(1).unflatten(1, (-1, x.shape[1] * P * P))),
+    "Did you reshape without a permute?":
+        linear_of(cut=lambda x, P: x.flatten(1).unflatten(1, (-1, x.shape[1] * P * P))),
     "top to bottom first": linear_of(cut=cut("b (s r) (c p q)")),
     "a bias of D": conv_of(bias=False),
     "no LayerNorm here, before the": normed(before=before),
@@ -104,11 +107,15 @@ PATCH_WRONG = each(conv_of, written("x", globals(), {
     ),
     "channel by channel (C, P, P)": linear_of(cut=cut("b (r s) (p q c)")),
     "column by column": linear_of(cut=cut("b (r s) (c q p)")),
-    "images must not mix": module(linear, lambda self, x: self.proj(patchify(x, self.sizes[0])) + x.mean()),
+    "images must not mix":
+        module(linear, lambda self, x: self.proj(patchify(x, self.sizes[0])) + x.mean()),
     "let them learn, or remove them": linear_of(init=having(more=frozen, **LINEAR)),
     "A layer in a plain list": module(listed_conv, lambda self, x: self.proj[0](x).flatten(2).mT),
     "fits no published weights": module(
-        in_one, lambda self, x: F.pad(patchify(x, self.sizes[0]), (0, 1), value=1.0) @ self.w.view(-1, self.sizes[2])
+        in_one,
+        lambda self, x: (
+            F.pad(patchify(x, self.sizes[0]), (0, 1), value=1.0) @ self.w.view(-1, self.sizes[2])
+        )
     ),
     "raises": nn.Linear,
 }  # fmt: skip
@@ -150,7 +157,8 @@ def tokens_of(forward, init=token):
 SHAPES_WRONG = written("self, x", globals(), {
     "an additional token": "x + self.cls",
     "concatenated along the batch": "torch.cat([self.cls.expand(1, x.shape[1], -1), x], dim=0)",
-    "concatenated along the batch, one copy": "torch.cat([self.cls.repeat(len(x), x.shape[1], 1), x], dim=0)",
+    "concatenated along the batch, one copy":
+        "torch.cat([self.cls.repeat(len(x), x.shape[1], 1), x], dim=0)",
     "not B of them": "torch.cat([self.cls.expand(len(x), len(x), -1), x], dim=1)",
     "not one for each patch": "torch.cat([self.cls.expand_as(x), x], dim=1)",
     "concatenated along the width": "torch.cat([x, (x * self.cls).sum(-1, keepdim=True)], dim=-1)",
@@ -172,12 +180,14 @@ CLASS_RIGHT = [
     tokens_of(lambda self, x: torch.cat([repeat(self.cls, "1 1 d -> b 1 d", b=len(x)), x], dim=-2)),
 ]
 CLASS_WRONG = each(tokens_of, SHAPES_WRONG) | each(tokens_of, written("self, x", globals(), {
-    "something is random inside forward": "torch.cat([torch.randn(x.shape[0], 1, x.shape[2]), x], dim=1)",
+    "something is random inside forward":
+        "torch.cat([torch.randn(x.shape[0], 1, x.shape[2]), x], dim=1)",
     "no gradient reaches": [
         f"torch.cat([{token}.expand(len(x), -1, -1), x], 1)"
         for token in ("self.cls.detach()", "self.cls.data", "nn.Parameter(self.cls)")
     ],
-    "no gradient flows back": "front(self, x.detach())", "have changed, but nothing": "front(self, x) + 1",
+    "no gradient flows back": "front(self, x.detach())",
+    "have changed, but nothing": "front(self, x) + 1",
     "token 0 is not the learned vector": "torch.cat([2 * self.cls.expand(len(x), -1, -1), x], 1)",
 })) | {
     "should be token 0": tokens_of(at_end),
@@ -191,7 +201,10 @@ CLASS_WRONG = each(tokens_of, SHAPES_WRONG) | each(tokens_of, written("self, x",
         tokens_of(lambda self, x: torch.cat([x.mean(1, keepdim=True) + 0 * self.cls, x], dim=1)),
     ],
     "learns 32 vectors, but the class token is one vector of D = 6, whatever the batch size":
-        tokens_of(lambda self, x: torch.cat([self.cls[:1].expand(len(x), -1, -1), x], dim=1), tokens_for(32)),
+        tokens_of(
+            lambda self, x: torch.cat([self.cls[:1].expand(len(x), -1, -1), x], dim=1),
+            tokens_for(32),
+        ),
     "learns 8 vectors": tokens_of(front, having(**TOKEN, fc=lambda D: nn.Linear(D, D))),
     "not a registered parameter": [
         tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), having()),
@@ -201,7 +214,12 @@ CLASS_WRONG = each(tokens_of, SHAPES_WRONG) | each(tokens_of, written("self, x",
     "has parameters with requires_grad=False": tokens_of(front, having(cls=frozen)),
     "let them learn, or remove them": tokens_of(front, having(more=frozen, **TOKEN)),
     "in several parts":
-        tokens_of(lambda self, x: torch.cat([torch.cat([self.one, self.two]).expand(len(x), 1, -1), x], 1), halves),
+        tokens_of(
+            lambda self, x: torch.cat(
+                [torch.cat([self.one, self.two]).expand(len(x), 1, -1), x], 1
+            ),
+            halves,
+        ),
 }  # fmt: skip
 
 
@@ -245,19 +263,25 @@ TOKEN_RIGHT = [
     Subclass,
 ]
 TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.items()} | {
-    "neither class token nor positions": embed_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), lambda self, y: y, having()),
-    "learns only the class token, or one position; the other": embed_of(init=both(make=lambda x: x)),
+    "neither class token nor positions":
+        embed_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), lambda self, y: y, having()),
+    "learns only the class token, or one position; the other":
+        embed_of(init=both(make=lambda x: x)),
     "learns only the positions: the class token": embed_of(init=positions_only),
     "one position for all patches": embed_of(init=both(lambda N: 1)),
     "one too few": module(both(lambda N: N), lambda self, x: front(self, x + self.pos)),
     "learns three vectors": module(
-        both(lambda N: 2), lambda self, x: front(self, x + self.pos[:, 1:]) + F.pad(self.pos[:, :1], (0, 0, 0, x.shape[1]))
+        both(lambda N: 2),
+        lambda self, x: (
+            front(self, x + self.pos[:, 1:]) + F.pad(self.pos[:, :1], (0, 0, 0, x.shape[1]))
+        )
     ),
     "dominate the patches": embed_of(init=both(std=1)),
     "no gradient reaches": embed_of(add=lambda self, y: y + self.pos.detach()),
     "never added": embed_of(add=lambda self, y: y),
     "each token has its own": embed_of(add=lambda self, y: y + self.pos[:, :1]),
-    "add the positions after the cat": embed_of(lambda self, x: front(self, x + self.pos[:, 1:]), lambda self, y: y),
+    "add the positions after the cat":
+        embed_of(lambda self, x: front(self, x + self.pos[:, 1:]), lambda self, y: y),
     "should be token 0": embed_of(at_end),
     "subtracted": embed_of(add=lambda self, y: y - self.pos),
     "multiplied": embed_of(add=lambda self, y: y * self.pos),
@@ -334,19 +358,26 @@ SINCOS_RIGHT = [
     lambda grid, dim, base=10000: sincos_positions(grid, dim).double(),
 ]
 SINCOS_WRONG = {
-    f"the exponent is {name}, but": lambda grid, dim, power=power: sincos_mesh(grid, dim, power=power).float()
+    f"the exponent is {name}, but":
+        lambda grid, dim, power=power: sincos_mesh(grid, dim, power=power).float()
     for name, power in EXPONENTS.items()
 } | written("grid, dim", globals(), {
     "row and column are": "sincos_positions(grid, dim).roll(dim // 2, 1)",
-    "left to right, then down": 'rearrange(sincos_loop(grid, dim), "(r c) d -> (c r) d", r=grid[0])',
-    "one-dimensional form": "sincos_1d(grid[0] * grid[1], dim)", "the base is wrong": "sincos_mesh(grid, dim, base=1000.0)",
+    "left to right, then down":
+        'rearrange(sincos_loop(grid, dim), "(r c) d -> (c r) d", r=grid[0])',
+    "one-dimensional form": "sincos_1d(grid[0] * grid[1], dim)",
+    "the base is wrong": "sincos_mesh(grid, dim, base=1000.0)",
     "positions are counted": "sincos_mesh(grid, dim, first=1)",
-    "sines come first": "torch.cat([x.roll(dim // 4, 1) for x in sincos_loop(grid, dim).chunk(2, 1)], 1)",
-    "no batch axis": "sincos_loop(grid, dim)[None]", "flatten the grid": "sincos_positions(grid, dim).reshape(*grid, dim)",
-    "there are only patches here, no class token": "torch.cat([torch.zeros(1, dim), sincos_positions(grid, dim)])",
+    "sines come first":
+        "torch.cat([x.roll(dim // 4, 1) for x in sincos_loop(grid, dim).chunk(2, 1)], 1)",
+    "no batch axis": "sincos_loop(grid, dim)[None]",
+    "flatten the grid": "sincos_positions(grid, dim).reshape(*grid, dim)",
+    "there are only patches here, no class token":
+        "torch.cat([torch.zeros(1, dim), sincos_positions(grid, dim)])",
     "these positions are fixed": "nn.Parameter(sincos_positions(grid, dim))",
     "instead of adding them": "sincos_positions(grid, dim)[:, : dim // 2]",
-    "each axis gets half of the width": "sincos_loop(grid, 2 * dim)", "(0, 0) should": "sincos_loop(grid, dim) + 0.5",
+    "each axis gets half of the width": "sincos_loop(grid, 2 * dim)",
+    "(0, 0) should": "sincos_loop(grid, dim) + 0.5",
     "gives the wrong numbers for grid": "sincos_positions((9, 9), dim)[: grid[0] * grid[1]]",
     "gives complex numbers": "sincos_positions(grid, dim) * 1j",
     "gives whole numbers": "sincos_positions(grid, dim).round().int()",
@@ -356,7 +387,8 @@ SINCOS_WRONG = {
     "sines and cosines alternate": reordered("n (a i w)"),
     "contains the right numbers in a different order": reordered("n (w a i)"),
     "adds row and column at full width": full_width,
-    "contains only sines": [one_wave(torch.sin), lambda grid, dim: one_wave(torch.sin)(grid, dim)[:, ::2]],
+    "contains only sines":
+        [one_wave(torch.sin), lambda grid, dim: one_wave(torch.sin)(grid, dim)[:, ::2]],
     "contains only cosines": one_wave(torch.cos),
 }  # fmt: skip
 
@@ -461,27 +493,38 @@ RESIZE_RIGHT = [
     for antialias in (False, True)
     for corners in (False, True)
 ]
-RESIZE_WRONG = written("pos, grid, new", globals(), {
-    "the class token's position is": "resized(parts_of(pos, grid)[1], grid, new)",
-    "a class token has":
-        "torch.cat([torch.zeros(1, 1, pos.shape[2]), resized(parts_of(pos, grid)[1], grid, new)], 1)",
-    "leading axis": "resize_positions(pos, grid, new).squeeze(0)",
-    "turn the image": "resized(pos, grid, new)[:, -new[0] * new[1] :].mT.unflatten(2, new)",
-    "without nn.Parameter": "nn.Parameter(resized(pos, grid, new))", "gives complex numbers": "resized(pos, grid, new) * 1j",
-    "StopIteration (next() found nothing left)": "next(iter(()))",
-    "rows and columns of the new":
-        ["resized(pos, grid, new[::-1])", 'resized(pos, grid, new[::-1], mode="bilinear", antialias=True)'],
-    "rows and columns are swapped": "resized(pos, grid[::-1], new)",
-    "no gradient flows back": "torch.from_numpy(resize_positions(pos.detach(), grid, new).numpy())",
-    "keep the type": "resize_positions(pos, grid, new).float()", "changed": "torch.randn_like(resized(pos, grid, new))",
-    "gives different numbers than bicubic interpolation": "2 * resize_positions(pos, grid, new) - pos[:, :1]",
-}) | {
+RESIZE_WRONG = written(
+    "pos, grid, new",
+    globals(),
+    {
+        "the class token's position is": "resized(parts_of(pos, grid)[1], grid, new)",
+        "a class token has": "torch.cat([torch.zeros(1, 1, pos.shape[2]), "
+        "resized(parts_of(pos, grid)[1], grid, new)], 1)",
+        "leading axis": "resize_positions(pos, grid, new).squeeze(0)",
+        "turn the image": "resized(pos, grid, new)[:, -new[0] * new[1] :].mT.unflatten(2, new)",
+        "without nn.Parameter": "nn.Parameter(resized(pos, grid, new))",
+        "gives complex numbers": "resized(pos, grid, new) * 1j",
+        "StopIteration (next() found nothing left)": "next(iter(()))",
+        "rows and columns of the new": [
+            "resized(pos, grid, new[::-1])",
+            'resized(pos, grid, new[::-1], mode="bilinear", antialias=True)',
+        ],
+        "rows and columns are swapped": "resized(pos, grid[::-1], new)",
+        "no gradient flows back": "torch.from_numpy(resize_positions("
+        "pos.detach(), grid, new).numpy())",
+        "keep the type": "resize_positions(pos, grid, new).float()",
+        "changed": "torch.randn_like(resized(pos, grid, new))",
+        "gives different numbers than bicubic interpolation": "2 * resize_positions("
+        "pos, grid, new) - pos[:, :1]",
+    },
+) | {
     "copies the nearest position": with_options(mode="nearest"),
     "(that is nearest-exact)": with_options(mode="nearest-exact"),
     "averages an area": with_options(method=lambda x, size, mode: F.adaptive_avg_pool2d(x, size)),
     "changes its input": in_place,
-    "for learned positions of torch.float32":
-        lambda pos, grid, new: resized(pos, grid, new, mode="nearest" if pos.requires_grad and grid != new else "bicubic"),
+    "for learned positions of torch.float32": lambda pos, grid, new: resized(
+        pos, grid, new, mode="nearest" if pos.requires_grad and grid != new else "bicubic"
+    ),
     "without moving axes": scrambled,
     "with a reshape alone": back_scrambled,
     "column by column": with_options(back="1 d r c -> 1 (c r) d", antialias=True),
@@ -492,13 +535,19 @@ RESIZE_WRONG = written("pos, grid, new", globals(), {
     "fills it with zeros": listed(torch.zeros_like),
     "moved to the end": at_the_end,
     "raise a ValueError": any_count,
-}  # fmt: skip
+}
 
 RIGHT = {
-    "patch_embed": PATCH_RIGHT, "add_class_token": CLASS_RIGHT, "token_embed": TOKEN_RIGHT, "sincos": SINCOS_RIGHT,
+    "patch_embed": PATCH_RIGHT,
+    "add_class_token": CLASS_RIGHT,
+    "token_embed": TOKEN_RIGHT,
+    "sincos": SINCOS_RIGHT,
     "resize_positions": RESIZE_RIGHT,
-}  # fmt: skip
+}
 WRONG = {
-    "patch_embed": PATCH_WRONG, "add_class_token": CLASS_WRONG, "token_embed": TOKEN_WRONG, "sincos": SINCOS_WRONG,
+    "patch_embed": PATCH_WRONG,
+    "add_class_token": CLASS_WRONG,
+    "token_embed": TOKEN_WRONG,
+    "sincos": SINCOS_WRONG,
     "resize_positions": RESIZE_WRONG,
-}  # fmt: skip
+}

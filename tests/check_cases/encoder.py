@@ -80,36 +80,50 @@ NORM_WRONG = each(over, written("n", globals(), {
     "for shape (2, 5, 4): takes mean and variance over the tokens": "1",
     "takes mean and variance over the batch": ["(0,)", "-1 if n == 2 else 0"],
     "over batch and tokens": ["list(range(n))[:-1]", "-1 if n == 2 else tuple(range(n - 1))"],
-    "one mean and variance for a whole image": "list(range(n))[1 if n > 2 else 0 :]", "one mean and variance": "(-2, -1)",
+    "one mean and variance for a whole image": "list(range(n))[1 if n > 2 else 0 :]",
+    "one mean and variance": "(-2, -1)",
     "one mean and variance for all numbers": "list(range(n))",
 })) | written("x, w, b, eps=1e-6", globals(), {
     "divides by D - 1 in the variance, but": "by_hand(x, w, b, eps, correction=x.shape[-1] > 1)",
     "divides by D - 1 in the variance, and eps": "center(x) / (std(x, 1) + eps) * w + b",
-    "eps is outside the square root": "center(x) / (std(x) + eps) * w + b", "there is no eps": "center(x) / std(x) * w + b",
+    "eps is outside the square root": "center(x) / (std(x) + eps) * w + b",
+    "there is no eps": "center(x) / std(x) * w + b",
     "missing or far too small": "(center(x) / std(x)).nan_to_num() * w + b",
     "eps is always": "torch_norm(x, w, b)", "eps is squared": "by_hand(x, w, b, eps * eps)",
     "divides by the variance": "center(x) / (std(x) ** 2 + eps) * w + b",
-    "the mean is not subtracted": "x / root(x, eps) * w + b", "RMSNorm": "F.rms_norm(x, w.shape, w, eps) + b",
-    "only the mean is subtracted": "center(x) * w + b", "multiplies by the square": "center(x) * root(x, eps) * w + b",
+    "the mean is not subtracted": "x / root(x, eps) * w + b",
+    "RMSNorm": "F.rms_norm(x, w.shape, w, eps) + b",
+    "only the mean is subtracted": "center(x) * w + b",
+    "multiplies by the square": "center(x) * root(x, eps) * w + b",
     "scale and shift are missing": "F.layer_norm(x, x.shape[-1:], eps=eps)",
     "the shift is missing": "F.layer_norm(x, w.shape, w, eps=eps)",
-    "the scale is missing": "F.layer_norm(x, w.shape, None, b, eps)", "shift are swapped": "torch_norm(x, b, w, eps)",
-    "shifts before it scales": "by_hand(x, 1, b, eps) * w", "the bias is subtracted": "by_hand(x, w, 0, eps) - b",
+    "the scale is missing": "F.layer_norm(x, w.shape, None, b, eps)",
+    "shift are swapped": "torch_norm(x, b, w, eps)",
+    "shifts before it scales": "by_hand(x, 1, b, eps) * w",
+    "the bias is subtracted": "by_hand(x, w, 0, eps) - b",
     "1 + weight": "torch_norm(x, 1 + w, b, eps)",
     "returns x unchanged": ["x.clone()", "x if x.shape[-1] == 1 else by_hand(x, w, b, eps)"],
-    "keepdim=True": ["(x - x.mean(-1)) / std(x)", "(x - x.mean(-1)[:, None]) / root(x, eps) * w + b"],
-    "raises RuntimeError": "x @ x", "parentheses are missing": "x - x.mean(-1, True) / root(x, eps) * w + b",
+    "keepdim=True":
+        ["(x - x.mean(-1)) / std(x)", "(x - x.mean(-1)[:, None]) / root(x, eps) * w + b"],
+    "raises RuntimeError": "x @ x",
+    "parentheses are missing": "x - x.mean(-1, True) / root(x, eps) * w + b",
     "divides by a length": "center(x) / center(x).norm(dim=-1, keepdim=True) * w + b",
     "one variance for all": "center(x) / (x.std(correction=0) ** 2 + eps).sqrt() * w + b",
     "one mean for all": "(x - torch.mean(x)) / root(x, eps) * w + b",
-    "subtracts x from": "-center(x) / root(x, eps) * w + b", "divides by weight": "by_hand(x, 1, 0, eps) / w + b",
+    "subtracts x from": "-center(x) / root(x, eps) * w + b",
+    "divides by weight": "by_hand(x, 1, 0, eps) / w + b",
     "weight and bias are not used, and eps": "nn.LayerNorm(x.shape[-1], dtype=x.dtype)(x)",
     "no gradient flows back": "by_hand(x, nn.Parameter(w), b, eps)",
     "gradient": "(x - x.detach().mean(-1, keepdim=True)) / root(x, eps) * w + b",
-    "the numbers are not": "by_hand(x, w, b, eps).abs()", "[x] layer_norm": "F.dropout(by_hand(x, w, b, eps), 0.1)",
+    "the numbers are not": "by_hand(x, w, b, eps).abs()",
+    "[x] layer_norm": "F.dropout(by_hand(x, w, b, eps), 0.1)",
     "gives shape": "by_hand(x, w, b, eps).mean(-1)",
 }) | {
-    "eps is 1e-5": [lambda x, w, b, eps=1e-5: by_hand(x, w, b, eps), lambda x, w, b, eps=1e-6: torch_norm(x, w, b, 1e-5)],
+    "eps is 1e-5":
+        [
+            lambda x, w, b, eps=1e-5: by_hand(x, w, b, eps),
+            lambda x, w, b, eps=1e-6: torch_norm(x, w, b, 1e-5),
+        ],
 }  # fmt: skip
 
 
@@ -162,11 +176,13 @@ def sequential(dim, hidden):
 
 Formula = module(  # matrices as the formula has them, z W1 + b1
     having(
-        w1=zeros, b1=lambda dim, hidden: zeros(1, hidden), w2=lambda dim, hidden: zeros(hidden, dim),
+        w1=zeros,
+        b1=lambda dim, hidden: zeros(1, hidden),
+        w2=lambda dim, hidden: zeros(hidden, dim),
         b2=lambda dim, hidden: zeros(dim),
     ),
     lambda self, x: F.gelu(x @ self.w1 + self.b1) @ self.w2 + self.b2,
-)  # fmt: skip
+)
 Convolved = module(
     having(
         fc1=lambda dim, hidden: nn.Conv1d(dim, hidden, 1),
@@ -184,7 +200,8 @@ def as_it_is(x):
     return x
 
 
-MLP_NUMBERS_WRONG = {  # each key is the beginning of a message, so that it serves for the block, too
+# each key is the beginning of a message, so that it serves for the block, too
+MLP_NUMBERS_WRONG = {
     "there is a GELU": of(MLP, after=gelu_too),
     "there is a ReLU": of(MLP, after=F.relu),
     "GELU comes after": of(MLP, act=as_it_is, after=gelu_too),
@@ -206,25 +223,37 @@ MLP_NUMBERS_WRONG = {  # each key is the beginning of a message, so that it serv
     "normalizes its input": of(MLP, before=lambda x: F.layer_norm(x, x.shape[-1:])),
 }
 MLP_WRONG = MLP_NUMBERS_WRONG | written("dim, hidden", globals(), {
-    "detached nor frozen": "MLP(dim, hidden).requires_grad_(False)", "always 4 D": "MLP(dim, 4 * dim)",
+    "detached nor frozen": "MLP(dim, hidden).requires_grad_(False)",
+    "always 4 D": "MLP(dim, 4 * dim)",
     "one LayerNorm too many": "nn.Sequential(nn.LayerNorm(dim), MLP(dim, hidden))",
-    "gives shape": "nn.Sequential(nn.Linear(dim, hidden), nn.GELU())", "is a fixed number in your code?": "MLP(dim, 10)",
+    "gives shape": "nn.Sequential(nn.Linear(dim, hidden), nn.GELU())",
+    "is a fixed number in your code?": "MLP(dim, 10)",
 }) | {
-    "processes each token separately": of(MLP, act=lambda x: F.gelu(x) - F.gelu(x).mean(1, keepdim=True)),
+    "processes each token separately":
+        of(MLP, act=lambda x: F.gelu(x) - F.gelu(x).mean(1, keepdim=True)),
     "the biases are missing": of(MLP, bias=False, out_bias=False),
     "the first layer has no bias": of(MLP, bias=False),
     "the second layer has no bias": of(MLP, out_bias=False),
     "the second argument is already the hidden width": lambda dim, ratio: MLP(dim, 4 * ratio),
     "the second argument is the hidden width itself": lambda dim, ratio: MLP(dim, dim * ratio),
     "one layer too many":
-        lambda dim, h: nn.Sequential(nn.Linear(dim, h), nn.GELU(), nn.Linear(h, h), nn.GELU(), nn.Linear(h, dim)),
+        lambda dim, h: nn.Sequential(
+            nn.Linear(dim, h), nn.GELU(), nn.Linear(h, h), nn.GELU(), nn.Linear(h, dim)
+        ),
     "not in a plain list": Listed,
     "only the first layer is registered": of(Listed, place=0),
     "only the second layer is registered": of(Listed, place=1),
     "build it from nn.Linear": module(
-        having(w=lambda dim, hidden: zeros(2 * dim * hidden + hidden + dim)), lambda self, x: x * self.w[0]
+        having(w=lambda dim, hidden: zeros(2 * dim * hidden + hidden + dim)),
+        lambda self, x: x * self.w[0]
     ),
-    "fc2.weight": of(MLP, forward=lambda self, x: F.linear(F.gelu(self.fc1(x)), self.fc2.weight.detach(), self.fc2.bias)),
+    "fc2.weight":
+        of(
+            MLP,
+            forward=lambda self, x: F.linear(
+                F.gelu(self.fc1(x)), self.fc2.weight.detach(), self.fc2.bias
+            ),
+        ),
 }  # fmt: skip
 
 
@@ -321,7 +350,7 @@ class Layer(nn.Module):
 
 
 class Heads(nn.Module):
-    """Maps for queries, keys and values of some widths, which together are 3 D; then an output projection."""
+    """Maps for queries, keys and values of some widths, together 3 D; then a projection."""
 
     def __init__(self, dim, num_heads, *widths):
         super().__init__()
@@ -403,15 +432,22 @@ def no_part(*sizes):
 
 NO_BIAS = attention_cases.of(bias=False, out_bias=False), of(MLP, bias=False, out_bias=False)
 BLOCK_RIGHT = [
-    encoder.Block, Block, OwnParts, LooseNorms, Torch, Layer, Apart, lambda dim, h, eps=1e-6: encoder.Block(dim, h),
+    encoder.Block, Block, OwnParts, LooseNorms, Torch, Layer, Apart,
+    lambda dim, h, eps=1e-6: encoder.Block(dim, h),
     of(Block, make_mlp=MLP), of(Block, make_mlp=Formula),
     of(Block, attention=lambda dim, h: Heads(dim, h, *[dim // h] * 3 * h)),
-    changed(lambda block: [setattr(block, name, OwnNorm(1, 1, width(block))) for name in ("norm1", "norm2")]),
+    changed(
+        lambda block: [
+            setattr(block, name, OwnNorm(1, 1, width(block))) for name in ("norm1", "norm2")
+        ],
+    ),
 ]  # fmt: skip
 WAYS_WRONG = each(way, written("x, n, a, m, f", globals(), {
-    "the MLP's result is never used": "x + a(n(x))", "there is no residual connection around the": "f(m(x + a(n(x))))",
+    "the MLP's result is never used": "x + a(n(x))",
+    "there is no residual connection around the": "f(m(x + a(n(x))))",
     "the MLP's residual": "f(m(x + a(n(x)))) + x", "in parallel": "x + a(n(x)) + f(m(x))",
-    "once more at the end": "(y := x + a(n(x))) + f(m(y)) + x", "before the sums": "m(f(x + n(a(x)))) + x + n(a(x))",
+    "once more at the end": "(y := x + a(n(x))) + f(m(y)) + x",
+    "before the sums": "m(f(x + n(a(x)))) + x + n(a(x))",
     "the second residual": "f(m(x + a(n(x)))) + m(x + a(n(x)))",
     "one norm is used twice": "(y := x + a(n(x))) + f(n(y))",
     "not normalized: mlp": "(y := x + a(n(x))) + f(y)", "no norm is used": "(y := x + a(x)) + f(y)",
@@ -421,12 +457,16 @@ WAYS_WRONG = each(way, written("x, n, a, m, f", globals(), {
     "the MLP's result is subtracted": "(y := x + a(n(x))) - f(m(y))",
     "the second norm is": "m(f(m(x + a(n(x)))) + x + a(n(x)))",
 })) | each(on, written("y, x, m, f", globals(), {
-    "there is no residual connection at": "f(m(y - x))", "first compute x = x + attn(norm1(x))": "x + f(m(y - x))",
-    "it should read the sum": "y + f(m(y - x))", "x is not added to attention's result": "y - x + f(m(x))",
+    "there is no residual connection at": "f(m(y - x))",
+    "first compute x = x + attn(norm1(x))": "x + f(m(y - x))",
+    "it should read the sum": "y + f(m(y - x))",
+    "x is not added to attention's result": "y - x + f(m(x))",
 })) | each(till, written("x, n, a", globals(), {
-    "there is no residual connection around attention": "a(n(x))", "the first norm comes after the": "n(a(x) + x)",
+    "there is no residual connection around attention": "a(n(x))",
+    "the first norm comes after the": "n(a(x) + x)",
     "the first residual": "a(n(x)) + n(x)", "not normalized: attn": "a(x) + x",
-    "the first norm comes after attention": "n(a(x)) + x", "attention's result is subtracted": "x.sub(a(n(x)))",
+    "the first norm comes after attention": "n(a(x)) + x",
+    "attention's result is subtracted": "x.sub(a(n(x)))",
 })) | {
     "attention's result is never used": Planted,
     "the norms come after the sums": [way(norm_last), of(Layer, options={"norm_first": False})],
@@ -438,10 +478,11 @@ BLOCK_WRONG = WAYS_WRONG | {
 BLOCK_WRONG |= {  # the museum of attention, inside a block
     says: of(Block, attention=(cls if isinstance(cls, list) else [cls])[-1])
     for says, cls in attention_cases.MODULE_WRONG.items()
-    if any(says in words for words in HEADS)
+    if any(says in message for message in HEADS)
 }
 BLOCK_WRONG |= {
-    "uses ReLU where": [of(Layer, options={"activation": "relu"}), of(LooseNorms, make_mlp=of(MLP, act=F.relu))],
+    "uses ReLU where":
+        [of(Layer, options={"activation": "relu"}), of(LooseNorms, make_mlp=of(MLP, act=F.relu))],
     "the norms' eps is 1e-5": [of(Block, eps=1e-5), of(Layer, options={"layer_norm_eps": 1e-5})],
     "norm1's eps is 1e-5": set_eps("norm1"),
     "norm2's eps is 1e-5": set_eps("norm2"),
@@ -453,15 +494,22 @@ BLOCK_WRONG |= {
     "images mix": of(Torch, attention=nn.MultiheadAttention),
     "right for a single head": of(Block, attention=lambda dim, h: MultiHeadAttention(dim, 1)),
     **{
-        f"attention has {n} heads": of(Block, attention=lambda dim, h, n=n: MultiHeadAttention(dim, n))
+        f"attention has {n} heads":
+            of(Block, attention=lambda dim, h, n=n: MultiHeadAttention(dim, n))
         for n in (2, 4, 6, 12)
     },
     **{f"hidden width is {n} D": of(Block, ratio=n) for n in (1, 2, 3, 8)},
     "one LayerNorm is missing": changed(lambda block: setattr(block, "norm2", block.norm1)),
-    "one LayerNorm too many": changed(lambda block: setattr(block, "norm3", nn.LayerNorm(width(block)))),
+    "one LayerNorm too many":
+        changed(lambda block: setattr(block, "norm3", nn.LayerNorm(width(block)))),
     "a LayerNorm and the output projection":
-        changed(lambda block: (setattr(block, "norm2", block.norm1), setattr(block.attn, "proj", nn.Identity()))),
-    "the output projection of attention is missing": changed(lambda block: setattr(block.attn, "proj", nn.Identity())),
+        changed(
+            lambda block: (
+                setattr(block, "norm2", block.norm1), setattr(block.attn, "proj", nn.Identity())
+            ),
+        ),
+    "the output projection of attention is missing":
+        changed(lambda block: setattr(block.attn, "proj", nn.Identity())),
     "attention is missing": of(Block, attention=no_part),
     "the MLP is missing": of(Block, make_mlp=no_part),
     "the MLP's layers have no biases": of(Block, make_mlp=NO_BIAS[1]),
@@ -473,7 +521,8 @@ BLOCK_WRONG |= {
         way(lambda x, n, a, m, f: (y := x + a(n(x).detach())) + f(m(y))),
         way(lambda x, n, a, m, f: (y := x + a(n(x))) + f(m(y)).detach()),
     ],
-    "the wrong gradient for its input": way(lambda x, n, a, m, f: (y := x.detach() + a(n(x))) + f(m(y))),
+    "the wrong gradient for its input":
+        way(lambda x, n, a, m, f: (y := x.detach() + a(n(x))) + f(m(y))),
     "gives shape": on(lambda y, x, m, f: (y + f(m(y)))[:, 0]),
     "the numbers are not": on(lambda y, x, m, f: y * f(m(y))),
     "detached nor frozen": changed(lambda block: block.norm1.requires_grad_(False)),
@@ -495,20 +544,27 @@ def by_parts(D, r=4, qkv=3, proj=1, norms=2, biases=1):
 
 COUNT_WRONG = written("D, r=4", globals(), {
     "gives 7,087,872 for D = 100, it should give 121,300: the same for every size": "7_087_872",
-    "gives 0 for D = 2": "{100: 121_300, 768: 7_087_872, 1024: 12_596_224, 1: 25, 7: 679}.get(D, 0)",
-    "it should give a number": ["str(by_parts(D, r))", '"12 D² + 13 D"'], "gives 10,000,": "10**400",
-    "a square is D**2": "12 * D ^ 2 + 13 * D", "first bias has mlp_ratio * D": "by_parts(D, r) - r * D + 4 * D",
-    "2 * mlp_ratio * D * D": "by_parts(D, 4) + (r - 4) * D", "both weights": "by_parts(D, r) - (r - 4) * D * D",
+    "gives 0 for D = 2":
+        "{100: 121_300, 768: 7_087_872, 1024: 12_596_224, 1: 25, 7: 679}.get(D, 0)",
+    "it should give a number": ["str(by_parts(D, r))", '"12 D² + 13 D"'],
+    "gives 10,000,": "10**400",
+    "a square is D**2": "12 * D ^ 2 + 13 * D",
+    "first bias has mlp_ratio * D": "by_parts(D, r) - r * D + 4 * D",
+    "2 * mlp_ratio * D * D": "by_parts(D, 4) + (r - 4) * D",
+    "both weights": "by_parts(D, r) - (r - 4) * D * D",
     "(hidden, D)": "by_parts(D, 0) + 2 * r * D * r * D + r * D",
     "the biases and the norms are missing": ["by_parts(D, r, norms=0, biases=0)", "12 * D**2"],
     "the norms are missing": ["by_parts(D, r, norms=0)", "12 * D**2 + 9 * D"],
     "a block has two norms": ["by_parts(D, r, norms=1)", "12 * D**2 + 11 * D"],
     "one norm too many": ["by_parts(D, r, norms=3)", "12 * D**2 + 15 * D"],
-    "the biases of all Linears are missing": "by_parts(D, r, biases=0)", "the MLP's biases": "by_parts(D, r) - D - r * D",
+    "the biases of all Linears are missing": "by_parts(D, r, biases=0)",
+    "the MLP's biases": "by_parts(D, r) - D - r * D",
     "the bias of the MLP's second layer": "by_parts(D, r) - D",
     "the bias of the MLP's first layer": "by_parts(D, r) - r * D", "3 D": "by_parts(D, r) - 3 * D",
-    "the MLP has two layers": "by_parts(D, r) - r * D * D", "the output projection": "by_parts(D, r, proj=0)",
-    "that is attention alone": "by_parts(D, 0, norms=0) - D", "that is the MLP alone": "by_parts(D, r, 0, 0, 0)",
+    "the MLP has two layers": "by_parts(D, r) - r * D * D",
+    "the output projection": "by_parts(D, r, proj=0)",
+    "that is attention alone": "by_parts(D, 0, norms=0) - D",
+    "that is the MLP alone": "by_parts(D, r, 0, 0, 0)",
     "the MLP is missing": "by_parts(D, 0) - D", "attention is missing": "by_parts(D, r, 0, 0)",
     "that is right only": "by_parts(D)", "add up the weights": "12 * D**2 + 13 * D + 1",
 })  # fmt: skip
@@ -519,12 +575,18 @@ RIGHT = {
     "block": BLOCK_RIGHT,
     "fix": [Torch, Block, Layer],
     "block_parameters": [
-        by_meta, by_parts, lambda dim, mlp_ratio=4: (4 + 2 * mlp_ratio) * dim**2 + (9 + mlp_ratio) * dim,
+        by_meta,
+        by_parts,
+        lambda dim, mlp_ratio=4: (4 + 2 * mlp_ratio) * dim**2 + (9 + mlp_ratio) * dim,
         lambda D, mlp_ratio=4.0: float(by_parts(D, mlp_ratio)),
         lambda D, mlp_ratio=4: torch.tensor(by_parts(D, mlp_ratio), dtype=torch.float64),
     ],
-}  # fmt: skip
+}
 WRONG = {
-    "layer_norm": NORM_WRONG, "mlp": MLP_WRONG, "block": BLOCK_WRONG, "block_parameters": COUNT_WRONG,
-    "fix": {says: BLOCK_WRONG[says] for says in list(WAYS_WRONG)[:6]} | {"images mix": BLOCK_WRONG["images mix"]},
-}  # fmt: skip
+    "layer_norm": NORM_WRONG,
+    "mlp": MLP_WRONG,
+    "block": BLOCK_WRONG,
+    "block_parameters": COUNT_WRONG,
+    "fix": {says: BLOCK_WRONG[says] for says in list(WAYS_WRONG)[:6]}
+    | {"images mix": BLOCK_WRONG["images mix"]},
+}

@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 08: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 08.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 import math
 
@@ -39,11 +42,14 @@ MAP_WRONG = MAP.wrong("weights", {
         "w.mT", "class token is token 0": "w if query is None else w.roll(1, 1)",
     "off by one": "w.roll(1, 2)",
 }) | MAP.wrong("give", {
-    "the columns come before the rows": ["maps.flatten(1).unflatten(1, grid[::-1])", "maps.transpose(1, 2)"],
+    "the columns come before the rows":
+        ["maps.flatten(1).unflatten(1, grid[::-1])", "maps.transpose(1, 2)"],
     "column by column": "rearrange(maps.flatten(1), 'h (c r) -> h r c', r=rows)",
-    "is `query` used?": "w[:, 0, 1:].unflatten(1, grid)", "that is one row of numbers for each head": "maps.flatten(1)",
+    "is `query` used?": "w[:, 0, 1:].unflatten(1, grid)",
+    "that is one row of numbers for each head": "maps.flatten(1)",
     "a single map": "maps.sum(0)", "sum to 1": "maps / maps.sum((1, 2), keepdim=True)",
-    "the numbers are not the weights": "torch.sqrt(maps)", "it should give": "w[:, 0]", "it should give a tensor": "'map'",
+    "the numbers are not the weights": "torch.sqrt(maps)",
+    "it should give": "w[:, 0]", "it should give a tensor": "'map'",
     "ZeroDivisionError": "1 / 0",
 }) | MAP.wrong("token", {
     "because a row has": "1 + row * rows + col", "uses the wrong patch": "1 + col * rows + row",
@@ -55,7 +61,8 @@ MAP_WRONG = MAP.wrong("weights", {
 DISTANCE = Program("""
 def answer(w, grid, P):
     P, (rows, cols) = {{side: P}}, {{grid: grid}}
-    centers = torch.tensor([[r * P, c * P] for r in range(rows) for c in range(cols)], dtype=torch.float32)
+    centers = [[r * P, c * P] for r in range(rows) for c in range(cols)]
+    centers = torch.tensor(centers, dtype=torch.float32)
     far = {{far: torch.cdist(centers, centers)}}
     w = w[:, 1:, 1:]
     w = {{shares: w / w.sum(-1, keepdim=True)}}
@@ -88,7 +95,8 @@ DISTANCE_WRONG = DISTANCE.wrong("far", {
     "root missing": "torch.cdist(centers, centers).square()",
     "measures only the horizontal distance": "(centers[:, None, 1] - centers[:, 1]).abs()",
     "measures only the vertical distance": "(centers[:, None, 0] - centers[:, 0]).abs()",
-    "column by column": "rearrange(torch.cdist(centers, centers), '(r c) (s d) -> (c r) (d s)', r=rows, s=rows)",
+    "column by column":
+        "rearrange(torch.cdist(centers, centers), '(r c) (s d) -> (c r) (d s)', r=rows, s=rows)",
 }) | DISTANCE.wrong("shares", {
     "leaves out the class token without rescaling": "w", "wrong axis": "w / w.sum(1, keepdim=True)",
     "applies a softmax": "torch.softmax(w, 2)",
@@ -96,13 +104,16 @@ DISTANCE_WRONG = DISTANCE.wrong("far", {
     "sums over the queries": "(w * far).flatten(1).sum(1)",
     "does not weight by attention": "far.mean() * torch.ones(len(w))",
     "farthest": "w.new_full((len(w),), P * math.hypot(rows - 1, cols - 1))",
-    "average over the queries": "(w * far).flatten(1).mean(1)", "one number for each head": "(w * far).sum(2)",
-    "it should give a tensor": "(w * far).mean().item()", "it should give": "1.1 * (w * far).sum(-1).mean(-1) + 1",
+    "average over the queries": "(w * far).flatten(1).mean(1)",
+    "one number for each head": "(w * far).sum(2)",
+    "it should give a tensor": "(w * far).mean().item()",
+    "it should give": "1.1 * (w * far).sum(-1).mean(-1) + 1",
 }) | {
     "measures in patches instead of pixels":
         DISTANCE(side="1"), "numbers the patches column by column": DISTANCE(grid="grid[::-1]"),
     "it has none": along_a_line,
-    "was the first one kept?": lambda w, g, P, kept={}: kept.setdefault(w.shape, DISTANCE()(w, g, P)),
+    "was the first one kept?":
+        lambda w, g, P, kept={}: kept.setdefault(w.shape, DISTANCE()(w, g, P)),
 }  # fmt: skip
 
 # rollout
@@ -154,11 +165,13 @@ ROLLOUT_WRONG = ROLLOUT.wrong("half", {
     "returns rows whose sums are": "w + eye / 2",
 }) | ROLLOUT.wrong("heads", {
     "sums over the heads":
-        "w.sum(0)", "uses the maximum over the heads": "w.max(0).values", "uses only the first head": "w[0]",
+        "w.sum(0)",
+    "uses the maximum over the heads": "w.max(0).values", "uses only the first head": "w[0]",
 }) | ROLLOUT.wrong("give", {
     "wrong order": "chain(halves[::-1])", "by element instead of using @": "math.prod(halves)",
     "also by the identity":
-        "math.prod(halves, start=eye)", "returns the mean of the blocks": "sum(halves) / len(halves)",
+        "math.prod(halves, start=eye)",
+    "returns the mean of the blocks": "sum(halves) / len(halves)",
     "last block alone": "halves[-1]", "after the product": "(chain(means) + eye) / 2",
     "transposes the result": "chain(halves).T", "first block twice": "chain([halves[0], *halves])",
     "it should give (5, 5)": "torch.stack(weights).mean(0)",
@@ -200,21 +213,27 @@ def in_patches(first, last):
 
 
 INSIDE_RIGHT = [
-    INSIDE(), inside_by_overlap, INSIDE(pixels="torch.kron(m, torch.ones(P, P))", give="share"),
+    INSIDE(),
+    inside_by_overlap,
+    INSIDE(pixels="torch.kron(m, torch.ones(P, P))", give="share"),
     INSIDE(pixels="np.repeat(np.repeat(m.numpy(), P, 0), P, 1)"),
-]  # fmt: skip
+]
 INSIDE_WRONG = INSIDE.wrong("give", {
     "this is the sum inside the box":
-        "inside.sum()", "divide pixels by pixels": "inside.sum() / m.sum()", "the mean inside": "inside.mean()",
-    "outside": "1 - share", "this is the box's fraction of the area": "width * height / (m.numel() * P * P)",
+        "inside.sum()",
+    "divide pixels by pixels": "inside.sum() / m.sum()", "the mean inside": "inside.mean()",
+    "outside": "1 - share",
+    "this is the box's fraction of the area": "width * height / (m.numel() * P * P)",
     "largest value inside": "inside.max() / m.max()", "it should give": "100 * share",
     "add up the pixels inside": "share**2", "it should give a number": "m",
     "changes its input": "m.div_(m.sum()) is m and share",
 }) | {
     "swaps left and top": INSIDE(place="left, top, width, height = top, left, height, width"),
-    "they are lengths": INSIDE(rows="top:height", cols="left:width"), "`repeat_interleave`": INSIDE(pixels="m.tile(P, P)"),
+    "they are lengths": INSIDE(rows="top:height", cols="left:width"),
+    "`repeat_interleave`": INSIDE(pixels="m.tile(P, P)"),
     "to pixels, not to patches": in_patches("start // P", "math.ceil((start + long) / P)"),
-    "leaves out the patches that are only partly inside": in_patches("math.ceil(start / P)", "(start + long) // P"),
+    "leaves out the patches that are only partly inside":
+        in_patches("math.ceil(start / P)", "(start + long) // P"),
     "where the box begins": in_patches("start // P", "start // P + long // P"),
 }  # fmt: skip
 
@@ -230,22 +249,40 @@ SCALED_WRONG = SCALED.wrong("give", {
         ["(m - low) / (high - low)", "(m - low) / (high - low) if low.min() < high[0] else m / 0"],
     "divides every head by its own largest": "torch.stack([head / head.max() for head in m])",
     "turns the smallest weight of all into 0": "(m - low.min()) / (high.max() - low.min())",
-    "subtracts each head's smallest": "(m - low) / high.max()", "sum of all": "m.flatten().div(m.sum()).view_as(m)",
-    "its own sum": "F.normalize(m.flatten(1), p=1.0).view_as(m)", "divided by their largest weight": "m",
+    "subtracts each head's smallest": "(m - low) / high.max()",
+    "sum of all": "m.flatten().div(m.sum()).view_as(m)",
+    "its own sum": "F.normalize(m.flatten(1), p=1.0).view_as(m)",
+    "divided by their largest weight": "m",
     "changes its input": "m.div_(m.max())", "it should give (2, 2, 2)": "m.max()",
     "keep the type that came in": "m.double() / m.max()",
-}) | {"was the first one kept?": lambda m, kept={}: kept.setdefault(m.shape, m / m.max())}  # fmt: skip
+}) | {
+    "was the first one kept?": lambda m, kept={}: kept.setdefault(m.shape, m / m.max()),
+}  # fmt: skip
 
 RIGHT = {
     "map_of": [MAP(), map_by_fold, map_by_loop],
     "distance": [
-        DISTANCE(), distance_by_loop,
-        DISTANCE(far="(centers[:, None] - centers[None]).norm(dim=-1)", give="torch.einsum('hij,ij->h', w, far) / len(far)"),
+        DISTANCE(),
+        distance_by_loop,
+        DISTANCE(
+            far="(centers[:, None] - centers[None]).norm(dim=-1)",
+            give="torch.einsum('hij,ij->h', w, far) / len(far)",
+        ),
     ],
-    "rollout": [ROLLOUT(), rollout_by_loop, rollout_normalized, ROLLOUT(half="(w + eye) / (w + eye).sum(dim=-1)")],
+    "rollout": [
+        ROLLOUT(),
+        rollout_by_loop,
+        rollout_normalized,
+        ROLLOUT(half="(w + eye) / (w + eye).sum(dim=-1)"),
+    ],
     "fraction_inside": INSIDE_RIGHT,
-    "scaled": [SCALED(give=code) for code in ("m / m.max()", "m.div(m.amax())", "m * (1 / m.max())", "m / m.max().item()")],
-}  # fmt: skip
+    "scaled": [
+        SCALED(give="m / m.max()"),
+        SCALED(give="m.div(m.amax())"),
+        SCALED(give="m * (1 / m.max())"),
+        SCALED(give="m / m.max().item()"),
+    ],
+}
 WRONG = {
     "map_of": MAP_WRONG,
     "distance": DISTANCE_WRONG,

@@ -57,10 +57,14 @@ NUM_RIGHT = [
     lambda H, W, P: math.prod(grid_size((H, W), P)),
 ]
 NUM_WRONG = each(guarded, written("H, W, P", globals(), {
-    "where is W?": "len(range(0, H, P)) ** 2", "where is H?": "len(range(0, W, P)) ** 2", "so multiply": "(H + W) // P",
-    "that is one column of patches": "len(range(0, H, P))", "that is one row of patches": "len(range(0, W, P))",
-    "divide by P twice": "H * W / P", "counts pixels, not patches": "math.prod((H, W))", "pixels of one patch": "P**2",
-    "counts the class token": "H * W // P**2 + 1", "not 2 x P": "H * W // P // 2", "the same for every size": "196",
+    "where is W?": "len(range(0, H, P)) ** 2",
+    "where is H?": "len(range(0, W, P)) ** 2", "so multiply": "(H + W) // P",
+    "that is one column of patches": "len(range(0, H, P))",
+    "that is one row of patches": "len(range(0, W, P))",
+    "divide by P twice": "H * W / P",
+    "counts pixels, not patches": "math.prod((H, W))", "pixels of one patch": "P**2",
+    "counts the class token": "H * W // P**2 + 1",
+    "not 2 x P": "H * W // P // 2", "the same for every size": "196",
     "one whole number": ["(H // P, W // P)", "complex(H // P * (W // P))"], "gives '24'": '"24"',
     "count the rows, then the columns": "{(224, 224): 196}.get((H, W), 0)",
 })) | {
@@ -164,37 +168,49 @@ CUT_RIGHT = [
 ]
 CUT_WRONG = each(einops, {
     "the patches run from top": "b (s r) (c p q)", "the channels come last": "b (r s) (p q c)",
-    "inside a patch the channel comes": "b (r s) (p c q)", "inside a patch the pixels": "b (r s) (c q p)",
+    "inside a patch the channel comes": "b (r s) (p c q)",
+    "inside a patch the pixels": "b (r s) (c q p)",
     "should be one axis of N patches": "b r s (c p q)", "a last reshape is missing": "b r s c p q",
-    "a last permute and reshape are missing": "b c r p s q", "flattened to a row of numbers": "b (r s) c p q",
+    "a last permute and reshape are missing": "b c r p s q",
+    "flattened to a row of numbers": "b (r s) c p q",
     "flattened to a row of numbers, channel by channel": "b (r s) p q c",
     "the images of the batch were merged, but the first axis must stay B": "(b r s) (c p q)",
     "every channel became separate patches, but": "b (c r s) (p q)",
-    "every channel became separate patches, (B": "b c (r s) (p q)", "B and N are swapped": "(r s) b (c p q)",
+    "every channel became separate patches, (B": "b c (r s) (p q)",
+    "B and N are swapped": "(r s) b (c p q)",
 }) | written("x, P", globals(), {
-    "Did you permute before the last reshape?": "x.contiguous().view(len(x), -1, x.shape[1] * P * P)",
+    "Did you permute before the last reshape?":
+        "x.contiguous().view(len(x), -1, x.shape[1] * P * P)",
     "pixels that are far apart": 'rearrange(x, "b c (p r) (q s) -> b (r s) (c p q)", p=P, q=P)',
     "use transpose(1, 2)": "F.unfold(x, P, stride=P).reshape(len(x), count(x, P), -1)",
     "are not (C, P, P)": 'einops("b c r s p q")(x, P).reshape(len(x), count(x, P), -1)',
     "must become neighbors": 'einops("b r c p s q")(x, P).reshape(len(x), count(x, P), -1)',
     "mirrored": "by_hand(torch.fliplr(x.movedim(3, 1)).movedim(1, 3), P)",
-    "the channels come in reverse order": "torch.cat([by_hand(c, P) for c in x.split(1, 1)[::-1]], 2)",
+    "the channels come in reverse order":
+        "torch.cat([by_hand(c, P) for c in x.split(1, 1)[::-1]], 2)",
     "the patches come in reverse order": "torch.stack(by_hand(x, P).unbind(1)[::-1], 1)",
     "transpose them": "F.unfold(x, P, stride=P)",
     "the first axis must stay B, not 1": 'einops("(b r s) (c p q)")(x, P).unsqueeze(0)',
     "the batch axis is missing": "by_hand(x, P).unbind(0)[0]",
     "only one image of the batch was cut": "by_hand(x, P).narrow(0, 0, 1)",
-    "channels are missing": "by_hand(x.mean(1, keepdim=True), P)", "only one patch": "x[:, :, :P, :P].flatten(1)",
+    "channels are missing": "by_hand(x.mean(1, keepdim=True), P)",
+    "only one patch": "x[:, :, :P, :P].flatten(1)",
     "dropped silently": "F.unfold(x, P, stride=P).transpose(1, 2)",
-    "images mix": ["by_hand(x, P)[:1].expand(len(x), -1, -1)", "by_hand(x, P).mean(0, keepdim=True).expand(len(x), -1, -1)"],
+    "images mix":
+        [
+            "by_hand(x, P)[:1].expand(len(x), -1, -1)",
+            "by_hand(x, P).mean(0, keepdim=True).expand(len(x), -1, -1)",
+        ],
     "some numbers are lost, duplicated or changed": "by_hand(x, P) - 0.5",
-    "in the wrong places": "by_hand(x, P).sort(2).values", "it should give a tensor": "by_hand(x, P).detach().numpy()",
+    "in the wrong places": "by_hand(x, P).sort(2).values",
+    "it should give a tensor": "by_hand(x, P).detach().numpy()",
     "it should give one tensor": "list(by_hand(x, P))",
     "the wrong gradient": "torch.cat([by_hand(x, P)[:, :1].detach(), by_hand(x, P)[:, 1:]], 1)",
     "without nn.Parameter": "nn.Parameter(by_hand(x, P))",
     "(this writes in place where a gradient is needed": "by_hand(x.div_(1), P)",
     "StopIteration (next() found nothing left)": "next(iter(()))",
-    "is one a fixed number in your code?": "by_hand(x, P, channels=3)", "gives shape (2, 6, 48)": "torch.zeros(2, 6, 48)",
+    "is one a fixed number in your code?": "by_hand(x, P, channels=3)",
+    "gives shape (2, 6, 48)": "torch.zeros(2, 6, 48)",
 }) | {
     "right for square images only": square_only,
 }  # fmt: skip
@@ -245,13 +261,16 @@ BACK_WRONG = written("p, P, s", globals(), {
     "the channels come second": "back(p, P, s).permute(0, 2, 3, 1)",
     "the batch axis is missing": "back(p, P, s).unbind(0)[0]",
     "only one image of the batch is": "back(p, P, s).narrow(0, 0, 1)",
-    "a last reshape is missing": 'rearrange(p, "b (r s) (c p q) -> b c r p s q", r=s[0] // P, p=P, q=P)',
-    "the channel axis is missing": "back(p, P, s).sum(1)", "channels are missing; C is": "back(p[..., : P * P], P, s)",
+    "a last reshape is missing":
+        'rearrange(p, "b (r s) (c p q) -> b c r p s q", r=s[0] // P, p=P, q=P)',
+    "the channel axis is missing": "back(p, P, s).sum(1)",
+    "channels are missing; C is": "back(p[..., : P * P], P, s)",
     "H and W are swapped": "back(p, P, s).transpose(2, 3)",
     "all the numbers are there, but in the wrong places": "back(p, P, s).flip(2)",
     "lost, duplicated or changed": "back(p, P, s).clamp(max=0.5)",
     "is one a fixed number in your code?":
-        "p.reshape(len(p), s[0] // P, s[1] // P, 3, P, P).permute(0, 3, 1, 4, 2, 5).reshape(len(p), 3, *s)",
+        "p.reshape(len(p), s[0] // P, s[1] // P, 3, P, P).permute(0, 3, 1, 4, 2, "
+        "5).reshape(len(p), 3, *s)",
     "images mix": "back(p.roll(1, 0), P, s)",
 }) | {
     "top to bottom": by_einops("b (s r) (c p q)"),
@@ -364,7 +383,8 @@ LINEAR_WRONG = written("conv", globals(), {
     "come in another order": "carried(conv, lambda w: torch.cat(w.flatten(1).split(1)[::-1]))",
     "filter i must become row i": "carried(conv, lambda w: w.reshape(-1, len(w)).T)",
     "are not the convolution's filters": "carried(conv, lambda w: w.flatten(1) / 2)",
-    "frozen": "carried(conv).requires_grad_(False)", "freezes the convolution": "carried(conv.requires_grad_(False))",
+    "frozen": "carried(conv).requires_grad_(False)",
+    "freezes the convolution": "carried(conv.requires_grad_(False))",
     "loses digits": "carried(conv).float().to(conv.weight.dtype)", "should be an nn.Linear": "conv",
     "should be a whole nn.Linear": "conv.weight.flatten(1)",
 }) | each(set_bias, written("linear, conv", globals(), {
@@ -373,16 +393,24 @@ LINEAR_WRONG = written("conv", globals(), {
 })) | each(set_weight, written("conv", globals(), {
     "torch's Linear stores (out, in), so it should be": "conv.weight.detach().flatten(1).t()",
     "the convolution's own weight": "conv.weight.detach().clone()",
-    "its weight shares the convolution's memory, so training one would silently change the other": "conv.weight.flatten(1)",
+    "its weight shares the convolution's memory, so training one would silently change the other":
+        "conv.weight.flatten(1)",
 })) | {
     "random weights of its own": fresh,
     "create it with bias=False": always_bias,
-    "its weight is frozen": changed(lambda linear, conv: linear.weight.requires_grad_(False) is None),
+    "its weight is frozen":
+        changed(lambda linear, conv: linear.weight.requires_grad_(False) is None),
     "changes the numbers of the convolution":
-        [changed(lambda linear, conv: nn.init.zeros_(conv.weight) is None), lambda conv: carried(conv.double())],
+        [
+            changed(lambda linear, conv: nn.init.zeros_(conv.weight) is None),
+            lambda conv: carried(conv.double()),
+        ],
     "its weight is not a parameter": changed(tie),
     "has numbers of torch.float32":
-        [set_bias(lambda linear, conv: nn.Parameter(linear.bias.detach().float())), lambda conv: carried(conv).float()],
+        [
+            set_bias(lambda linear, conv: nn.Parameter(linear.bias.detach().float())),
+            lambda conv: carried(conv).float(),
+        ],
     "write into weights under torch.no_grad()": without_no_grad,
 }  # fmt: skip
 
@@ -404,7 +432,9 @@ FIX_RIGHT = [
     lambda x, P: x.unfold(2, P, P).unfold(3, P, P).flatten(2, 3).transpose(1, 2),
 ]
 FIX_WRONG = {
-    says: cut(wrong) for says, wrong in CUT_WRONG.items() if any(says in words for words in PLACES)
+    says: cut(wrong)
+    for says, wrong in CUT_WRONG.items()
+    if any(says in message for message in PLACES)
 } | {
     "still the planted mistake": cut(square_only),
     "here the patches remain small images": by_hand,
@@ -414,8 +444,16 @@ FIX_WRONG = {
 }
 
 RIGHT = {
-    "num_patches": NUM_RIGHT, "patchify": CUT_RIGHT, "unpatchify": BACK_RIGHT, "to_linear": LINEAR_RIGHT, "fixed": FIX_RIGHT
-}  # fmt: skip
+    "num_patches": NUM_RIGHT,
+    "patchify": CUT_RIGHT,
+    "unpatchify": BACK_RIGHT,
+    "to_linear": LINEAR_RIGHT,
+    "fixed": FIX_RIGHT,
+}
 WRONG = {
-    "num_patches": NUM_WRONG, "patchify": CUT_WRONG, "unpatchify": BACK_WRONG, "to_linear": LINEAR_WRONG, "fixed": FIX_WRONG
-}  # fmt: skip
+    "num_patches": NUM_WRONG,
+    "patchify": CUT_WRONG,
+    "unpatchify": BACK_WRONG,
+    "to_linear": LINEAR_WRONG,
+    "fixed": FIX_WRONG,
+}

@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 09: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 09.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 from dataclasses import replace
 
@@ -29,17 +32,23 @@ def kernel_by_loop(kernel):
 
 
 KERNEL_RIGHT = [
-    KERNEL(), kernel_by_loop, KERNEL(give="k.permute(2, 0, 1, 3).reshape(-1, D).T"),
+    KERNEL(),
+    kernel_by_loop,
+    KERNEL(give="k.permute(2, 0, 1, 3).reshape(-1, D).T"),
     KERNEL(give="torch.einsum('ijcd->dcij', k).reshape(D, -1)"),
     KERNEL(give="torch.tensor(np.transpose(k.numpy(), (3, 2, 0, 1))).reshape(D, -1)"),
-]  # fmt: skip
+]
 KERNEL_WRONG = KERNEL.wrong("order", {
-    "pixel by pixel": "d (i j c)", "swaps rows and columns: the": "d (c j i)", "flatten each filter": "d c i j",
+    "pixel by pixel": "d (i j c)",
+    "swaps rows and columns: the": "d (c j i)", "flatten each filter": "d c i j",
     "outputs come first": "(c i j) d",
 }) | KERNEL.wrong("give", {
-    "without moving axes": "k.view(D, -1)", "flattens each filter pixel by pixel": "k.reshape(-1, D).T",
-    "it should give": ["k.mT.transpose(0, 1).flatten(1)", "k.sum()"], "the numbers are not the kernel's": "weight * 2",
-    "another order": "weight.flip(0)", "gives torch.float16": "weight.half()", "gives torch.float64": "weight.double()",
+    "without moving axes": "k.view(D, -1)",
+    "flattens each filter pixel by pixel": "k.reshape(-1, D).T",
+    "it should give": ["k.mT.transpose(0, 1).flatten(1)", "k.sum()"],
+    "the numbers are not the kernel's": "weight * 2",
+    "another order": "weight.flip(0)",
+    "gives torch.float16": "weight.half()", "gives torch.float64": "weight.double()",
     "AttributeError": "k.nothing",
 })  # fmt: skip
 
@@ -54,23 +63,31 @@ def answer(image, side, mean, std):
     return {{give: (x - m) / s}}
 """, TF=TF)  # fmt: skip
 SEE_WRONG = SEE.wrong("give", {
-    "does not normalize": "x", "and crops the corner": "image[:, :side, :side]", "multiplies by std": "(x - m) * s",
+    "does not normalize": "x",
+    "and crops the corner": "image[:, :side, :side]", "multiplies by std": "(x - m) * s",
     "divides by std before it subtracts the mean":
         "x / s - m", "adds the mean": "(x + m) / s", "swaps mean and std": "(x - s) / m",
     "does not divide by std":
-        "x - m", "multiplies the pixels by 255": "(x * 255 - m) / s", "the square of std": "(x - m) / s / s",
-    "mirrors the image": "(torch.stack(x.unbind(2)[::-1], 2) - m) / s", "first channel's": "(x - mean[0]) / std[0]",
-    "uses the crop's own mean and std": "(x - x.mean((1, 2), keepdim=True)) / x.std((1, 2), keepdim=True)",
-    "the whole image's own mean": "(x - image.mean((1, 2), keepdim=True)) / image.std((1, 2), keepdim=True)",
+        "x - m",
+    "multiplies the pixels by 255": "(x * 255 - m) / s", "the square of std": "(x - m) / s / s",
+    "mirrors the image": "(torch.stack(x.unbind(2)[::-1], 2) - m) / s",
+    "first channel's": "(x - mean[0]) / std[0]",
+    "uses the crop's own mean and std":
+        "(x - x.mean((1, 2), keepdim=True)) / x.std((1, 2), keepdim=True)",
+    "the whole image's own mean":
+        "(x - image.mean((1, 2), keepdim=True)) / image.std((1, 2), keepdim=True)",
     "give them the shape (C, 1, 1)": "(x - m.flatten()) / s.flatten()",
     "one image is (C, H, W)": "TF.normalize(x[None], mean, std)",
-    "it should give (3, 4, 4)": ["(image - m) / s", "(x.permute(1, 2, 0) - m.flatten()) / s.flatten()"],
+    "it should give (3, 4, 4)":
+        ["(image - m) / s", "(x.permute(1, 2, 0) - m.flatten()) / s.flatten()"],
     "changes its input": "x.sub_(m).div_(s)",
     "the numbers are not those":
-        "TF.normalize(F.interpolate(image[None], (side, side), mode='bilinear', antialias=True)[0], mean, std)",
+        "TF.normalize(F.interpolate(image[None], (side, side), mode='bilinear', "
+        "antialias=True)[0], mean, std)",
 }) | SEE.wrong("corner", {
     "upper left corner": "0, 0", "lower right corner": "H - side, W - side",
-    "computes the left edge from the height and the top edge from the width": "(W - side) // 2, (H - side) // 2",
+    "computes the left edge from the height and the top edge from the width":
+        "(W - side) // 2, (H - side) // 2",
 })  # fmt: skip
 
 # probe
@@ -96,22 +113,30 @@ def answer(model, K):
         parameter.requires_grad = {{learns: name.startswith("head")}}
     {{after: pass}}
     return {{give: new}}
-""", zeros=zeros, freeze=freeze, transfer_weights=transfer_weights, replace=replace, ViT=ViT)  # fmt: skip
+""", zeros=zeros, freeze=freeze, transfer_weights=transfer_weights, replace=replace, ViT=ViT,
+)  # fmt: skip
 PROBE_RIGHT = [
-    PROBE(), lambda model, num_classes: freeze(transfer_weights(model, num_classes=num_classes)),
-    PROBE(new="new = model.requires_grad_(False)", learns="parameter.requires_grad or name.startswith('head')"),
+    PROBE(),
+    lambda model, num_classes: freeze(transfer_weights(model, num_classes=num_classes)),
+    PROBE(
+        new="new = model.requires_grad_(False)",
+        learns="parameter.requires_grad or name.startswith('head')",
+    ),
     PROBE(head="nn.Sequential(nn.Dropout(0.0), zeros(64, K))"),
-]  # fmt: skip
+]
 PROBE_WRONG = PROBE.wrong("learns", {
     "lets the whole model learn": "True", "freezes everything": "False",
     "learn, but the head has a weight and a": "name == 'head.weight'",
     "parameters of the backbone learn": "not name.startswith('blocks')",
 }) | PROBE.wrong("give", {
-    "head alone": "new.head", "it should give a model": "'model'", "another kind of model": "nn.Sequential(new)",
+    "head alone": "new.head",
+    "it should give a model": "'model'", "another kind of model": "nn.Sequential(new)",
 }) | {
-    "head of random numbers": PROBE(head="nn.Linear(64, K)"), "head's bias": PROBE(after="nn.init.normal_(new.head.bias)"),
+    "head of random numbers": PROBE(head="nn.Linear(64, K)"),
+    "head's bias": PROBE(after="nn.init.normal_(new.head.bias)"),
     "gives different features from before":
-        PROBE(new="new = ViT(replace(model.config, num_classes=K))"), "still has the 10 classes": old_head,
+        PROBE(new="new = ViT(replace(model.config, num_classes=K))"),
+    "still has the 10 classes": old_head,
 }  # fmt: skip
 
 # lora
@@ -124,13 +149,17 @@ def answer(x, W, b, A, B, s):
 LORA_RIGHT = [LORA(), LORA(give="F.linear(x, W + s * B @ A, b)")]
 LORA_WRONG = LORA.wrong("give", {
     ": forgets the bias": "y + s * thin", "forgets the bias": "F.linear(x, W + s * B @ A)",
-    "forgets the bias and the low-rank term": "F.linear(x, W)", "leaves out the low-rank term": "F.linear(x, W, b)",
-    "forgets the scale": "F.linear(x, W + B @ A, b)", "scales the whole result": "s * F.linear(x, W + B @ A, b)",
+    "forgets the bias and the low-rank term": "F.linear(x, W)",
+    "leaves out the low-rank term": "F.linear(x, W, b)",
+    "forgets the scale": "F.linear(x, W + B @ A, b)",
+    "scales the whole result": "s * F.linear(x, W + B @ A, b)",
     "scales the frozen layer instead of the low-rank term":
         "s * F.linear(x, W, b) + thin", "divides by the scale": "F.linear(x, W + B @ A / s, b)",
     "leaves out the frozen layer": "s * thin", "leaves out W x": "F.linear(x, s * B @ A, b)",
-    "adds the bias twice": "y + b + F.linear(x, s * B @ A, b)", "subtracts": "F.linear(x, W - s * B @ A, b)",
-    "scales the bias too": "F.linear(x, W + s * B @ A, s * b)", "no gradient": "(y + b + s * thin).detach()",
+    "adds the bias twice": "y + b + F.linear(x, s * B @ A, b)",
+    "subtracts": "F.linear(x, W - s * B @ A, b)",
+    "scales the bias too": "F.linear(x, W + s * B @ A, s * b)",
+    "no gradient": "(y + b + s * thin).detach()",
     "RuntimeError": ["x @ W + b + s * x @ A.T @ B.T", "x @ W.T + b + s * x @ B.T @ A.T"],
 }) | LORA.wrong("thin", {
     "gradient": [
@@ -157,12 +186,15 @@ RATES_WRONG = RATES.wrong("give", {
     "wrong way": "rates[::-1]", "decays the head too": "[decay * rate for rate in rates]",
     "one layer short": "[*rates[1:], lr]", "more than lr": "[rate / decay for rate in rates]",
     "equal steps":
-        "[lr * (1 - (1 - decay) * (L + 1 - i)) for i in range(L + 2)]", "gives all layers the same rate": "[lr] * (L + 2)",
-    "leaves out lr": "[rate / lr for rate in rates]", "once for all": "[lr * decay] * (L + 1) + [lr]",
+        "[lr * (1 - (1 - decay) * (L + 1 - i)) for i in range(L + 2)]",
+    "gives all layers the same rate": "[lr] * (L + 2)",
+    "leaves out lr": "[rate / lr for rate in rates]",
+    "once for all": "[lr * decay] * (L + 1) + [lr]",
     "gives rates for the blocks only":
         "rates[1:-1]", "gives 4 rates": "rates[1:]", "gives 1000 rates": "itertools.repeat(lr)",
     "it should give 0.125, 0.25, 0.5, 1":
-        "np.sqrt(rates)", "5 learning rates": "lr * decay**L", "gives one number": "torch.tensor(lr)",
+        "np.sqrt(rates)",
+    "5 learning rates": "lr * decay**L", "gives one number": "torch.tensor(lr)",
     "it should give a number": "['slow', *rates[1:]]",
 }) | {"where it should multiply": RATES(next="rates[0] / decay")}  # fmt: skip
 
@@ -177,28 +209,46 @@ def answer(p, x, h):
 ON = "F.mse_loss({0}.scatter(1, h[..., None].expand_as(p), p), x)"
 MASKED_RIGHT = [MASKED(), *(MASKED(give=code) for code in (
     "F.mse_loss(p, x.gather(1, h[:, :, None].expand(-1, -1, x.shape[2])))",
-    "((p - x[torch.arange(n)[:, None], h]) ** 2).mean()", "(p - torch.take_along_dim(x, h[..., None], dim=1)).pow(2).mean()",
+    "((p - x[torch.arange(n)[:, None], h]) ** 2).mean()",
+    "(p - torch.take_along_dim(x, h[..., None], dim=1)).pow(2).mean()",
 ))]  # fmt: skip
 MASKED_WRONG = MASKED.wrong("index", {
-    "first patches": ": len(hidden)", "first image's list": "h[0]", "order of the image": "hidden.sort().values",
+    "first patches": ": len(hidden)",
+    "first image's list": "h[0]", "order of the image": "hidden.sort().values",
 }) | MASKED.wrong("give", {
-    "divides by all patches": ON.format("x"), "counts the visible patches as wrong": ON.format("torch.zeros_like(x)"),
+    "divides by all patches": ON.format("x"),
+    "counts the visible patches as wrong": ON.format("torch.zeros_like(x)"),
     "one pixel of each patch": "F.mse_loss(p, x.gather(1, h.unsqueeze(2)).expand_as(p))",
     "applies every image's list to every image": "F.mse_loss(p.expand(n, *p.shape), x[:, h])",
-    "patches of one image": "d.square().mean() * n", "gives the sum instead of the mean": "d.square().sum()",
-    "takes the square root of the mean": "d.square().mean().sqrt()", "absolute": "d.abs().mean()", "cancel": "d.mean()",
+    "patches of one image": "d.square().mean() * n",
+    "gives the sum instead of the mean": "d.square().sum()",
+    "takes the square root of the mean": "d.square().mean().sqrt()",
+    "absolute": "d.abs().mean()", "cancel": "d.mean()",
     "halves": "d.square().mean() / 2", "over the pixels of a patch": "d.square().sum(2).mean()",
     "over patches and pixels":
-        "d.square().sum() / n", "is too large by the ratio": "d.square().mean() / h.shape[1] * x.shape[1]",
-    "which passes no gradient on": "d.square().mean().item()", "no gradient": "d.detach().square().mean()",
+        "d.square().sum() / n",
+    "is too large by the ratio": "d.square().mean() / h.shape[1] * x.shape[1]",
+    "which passes no gradient on": "d.square().mean().item()",
+    "no gradient": "d.detach().square().mean()",
     "it should give a number": "d.square()", "RuntimeError": "((p - x) ** 2).mean()",
 })  # fmt: skip
 RIGHT = {
-    "kernel_of": KERNEL_RIGHT, "see": [SEE(), SEE(give="TF.normalize(TF.center_crop(image, side), mean, std)"),
-        SEE(give="torch.stack([(x - m) / s for x, m, s in zip(x, mean, std)])")],
-    "probe": PROBE_RIGHT, "lora": LORA_RIGHT, "rates": RATES_RIGHT, "masked_loss": MASKED_RIGHT,
-}  # fmt: skip
+    "kernel_of": KERNEL_RIGHT,
+    "see": [
+        SEE(),
+        SEE(give="TF.normalize(TF.center_crop(image, side), mean, std)"),
+        SEE(give="torch.stack([(x - m) / s for x, m, s in zip(x, mean, std)])"),
+    ],
+    "probe": PROBE_RIGHT,
+    "lora": LORA_RIGHT,
+    "rates": RATES_RIGHT,
+    "masked_loss": MASKED_RIGHT,
+}
 WRONG = {
-    "kernel_of": KERNEL_WRONG, "see": SEE_WRONG, "probe": PROBE_WRONG, "lora": LORA_WRONG, "rates": RATES_WRONG,
+    "kernel_of": KERNEL_WRONG,
+    "see": SEE_WRONG,
+    "probe": PROBE_WRONG,
+    "lora": LORA_WRONG,
+    "rates": RATES_WRONG,
     "masked_loss": MASKED_WRONG,
-}  # fmt: skip
+}

@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 11: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 11.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 import collections
 import math
@@ -20,9 +23,13 @@ from vit_helpers.scaling import (
 from vit_helpers.vit import ViTConfig
 
 COUNTS = {
-    "multiply_adds": multiply_adds, "parameters": parameters, "training_bytes": training_bytes, "replace": replace,
-    "training_multiply_adds": training_multiply_adds, "ViTConfig": ViTConfig,
-}  # fmt: skip
+    "multiply_adds": multiply_adds,
+    "parameters": parameters,
+    "training_bytes": training_bytes,
+    "replace": replace,
+    "training_multiply_adds": training_multiply_adds,
+    "ViTConfig": ViTConfig,
+}
 
 # block_multiply_adds
 
@@ -57,33 +64,45 @@ def answer(T, D, M):
 """)
 EACH = "{{part: {0} for part, n in parts.items()}}"
 BLOCK_RIGHT = [
-    BLOCK(), block_by_config, block_by_numpy, BLOCK(scores="12 * T * T * (D // 12) if D % 12 == 0 else T * T * D"),
+    BLOCK(),
+    block_by_config,
+    block_by_numpy,
+    BLOCK(scores="12 * T * T * (D // 12) if D % 12 == 0 else T * T * D"),
     *(BLOCK(give=EACH.format(f"{kind}(n)")) for kind in ("float", "np.float32", "torch.tensor")),
-]  # fmt: skip
+]
 BLOCK_WRONG = BLOCK.wrong("MLP", {
-    "one matrix of two": "T * D * M", "M is assumed to be 4 D": "8 * T * D**2", "one matrix of M x M": "T * M**2",
-    "the second matrix is counted as M x M": "T * (D * M + M * M)", "two matrices of M x M": "2 * T * M**2",
-    "two matrices of D x D": "2 * T * D**2", "GELU": "T * (2 * D * M + M)", "biases are counted": "T * (2 * D * M + M + D)",
-    "these are the learned weights and biases;": "2 * D * M + M + D", 'nothing back as "MLP"': "None",
+    "one matrix of two": "T * D * M",
+    "M is assumed to be 4 D": "8 * T * D**2", "one matrix of M x M": "T * M**2",
+    "the second matrix is counted as M x M": "T * (D * M + M * M)",
+    "two matrices of M x M": "2 * T * M**2",
+    "two matrices of D x D": "2 * T * D**2",
+    "GELU": "T * (2 * D * M + M)", "biases are counted": "T * (2 * D * M + M + D)",
+    "these are the learned weights and biases;": "2 * D * M + M + D",
+    'nothing back as "MLP"': "None",
     "it should give a number": ["'many'", "[T * D * M, T * M * D]"],
 }) | BLOCK.wrong("qkv", {
     "that is one matrix of three": "T * D * D", "that is two matrices of three": "2 * T * D * D",
-    "these are the learned weights and biases": "3 * (D + 1) * D", "biases are counted": "3 * T * (D + 1) * D",
+    "these are the learned weights and biases": "3 * (D + 1) * D",
+    "biases are counted": "3 * T * (D + 1) * D",
     "once for every token, so T is missing": "3 * D * D", "not squared": "3 * T * T * D * D",
 }) | BLOCK.wrong("output", {
-    "weights; each of them is used once for every token": "D * D", "biases are counted": "T * (D + 1) * D",
+    "weights; each of them is used once for every token": "D * D",
+    "biases are counted": "T * (D + 1) * D",
     "the output projection is one D x D matrix":
         "3 * T * D * D", "it should give 116,195,328: count matrix products": "T * D",
 }) | BLOCK.wrong("scores", {
-    "T is missing once": "T * D", "T and D are swapped": "T * D**2", "that is the number of pairs": "T**2",
+    "T is missing once": "T * D",
+    "T and D are swapped": "T * D**2", "that is the number of pairs": "T**2",
     "softmax": "T * T * (D + 3)", "number of heads changes nothing": "12 * T * T * D",
     "both directions": "T * (T + 1) // 2 * D",
 }) | BLOCK.wrong("mixing", {
-    "T is missing once:": "T * D", "T and D are swapped:": "T * D**2", "the number of heads changes nothing": "T * T * 64",
+    "T is missing once:": "T * D",
+    "T and D are swapped:": "T * D**2", "the number of heads changes nothing": "T * T * 64",
     "every pair counts in both directions": "T * T * D / 2",
 }) | BLOCK.wrong("give", {
     "it should give a dictionary": ["sum(parts.values())", "list(parts.values())", "parts.items()"],
-    "lacks MLP (it also has: 'mlp')": "{'mlp': parts.pop('MLP'), **parts}", "FLOPs:": EACH.format("2 * n"),
+    "lacks MLP (it also has: 'mlp')": "{'mlp': parts.pop('MLP'), **parts}",
+    "FLOPs:": EACH.format("2 * n"),
     "lacks scores, mixing, output, MLP": "{'qkv': parts['qkv']}",
     "'total', which is none of the five": "parts | {'total': 1}",
 }) | {
@@ -95,7 +114,10 @@ BLOCK_WRONG = BLOCK.wrong("MLP", {
 
 
 def times_by_parts(config, factor):
-    """Scores and mixing grow with T * T, the projection with the patches, the head not at all, the rest with T."""
+    """Scores and mixing grow with T * T, the projection with the patches, the rest with T.
+
+    The head does not grow at all.
+    """
     now, old = multiply_adds(config), config.num_tokens
     grows = ((old - config.class_token) * factor**2 + config.class_token) / old
     power = dict.fromkeys(now, grows) | {
@@ -116,30 +138,41 @@ def answer(c, f):
     return {{give: times}}
 """, **COUNTS)  # fmt: skip
 TIMES_RIGHT = [
-    TIMES(), times_by_parts, TIMES(give="np.float64(times)"), TIMES(give="torch.tensor(times)"),
+    TIMES(),
+    times_by_parts,
+    TIMES(give="np.float64(times)"),
+    TIMES(give="torch.tensor(times)"),
     lambda model, by: TIMES()(replace(model, dropout=0.1), int(by)),
-]  # fmt: skip
+]
 TIMES_WRONG = TIMES.wrong("give", {
-    "the number of tokens nearly grows like that": "f * f", "the number of tokens grows like that": "tokens",
+    "the number of tokens nearly grows like that": "f * f",
+    "the number of tokens grows like that": "tokens",
     "only scores and mixing nearly grow like that": "f * f * f * f", "upside down": "1 / times",
     "only scores and mixing grow like that":
         "math.pow(tokens, 2)", "scores and mixing are not half of the cost": "(f * f + f**4) / 2",
     "there are as many patches as before": "cost() / cost()", "the factor itself": "tokens and f",
-    "that is only the increase, as a share": "times - 1", "that is only the increase": "cost(image_size=size) - cost()",
+    "that is only the increase, as a share": "times - 1",
+    "that is only the increase": "cost(image_size=size) - cost()",
     "the cost itself": "cost(image_size=size)", "without rounding it": "round(times, 2)",
-    "it should give the ratio of two costs": ["multiply_adds(c)", "f'{times:.2f}'"], "ZeroDivisionError": "1 / 0",
-    "adds up its keys": "sum(multiply_adds(c)) / f", "divide the cost of the larger image": "times + 1 / 7",
+    "it should give the ratio of two costs": ["multiply_adds(c)", "f'{times:.2f}'"],
+    "ZeroDivisionError": "1 / 0",
+    "adds up its keys": "sum(multiply_adds(c)) / f",
+    "divide the cost of the larger image": "times + 1 / 7",
     "dataclasses.replace": "setattr(c, 'image_size', size)",
     "changes its input": "object.__setattr__(c, 'image_size', size) or times",
 }) | TIMES.wrong("changes", {
     "patches grew with the image": "image_size=size, patch_size=f * c.patch_size",
-    "one side grew": ["image_size=(size[0], c.image_size[1])", "image_size=(c.image_size[0], size[1])"],
+    "one side grew":
+        ["image_size=(size[0], c.image_size[1])", "image_size=(c.image_size[0], size[1])"],
     "the height is used for the width too":
         "image_size=size[0]", "the width is used for the height too": "image_size=size[1]",
-}) | TIMES.wrong("count", {"instead of multiply-adds": "parameters", "backward pass": "training_multiply_adds"}) | {
+}) | TIMES.wrong("count", {
+    "instead of multiply-adds": "parameters", "backward pass": "training_multiply_adds",
+}) | {
     "patches become smaller": TIMES(changes="patch_size=c.patch_size // f"),
     "Multiply each side": TIMES(size="f * c.image_size"),
-    "the class token is left out": lambda c, f: TIMES()(replace(c, class_token=False, pool="avg"), f),
+    "the class token is left out":
+        lambda c, f: TIMES()(replace(c, class_token=False, pool="avg"), f),
     "fixed in your code": [lambda c, f: TIMES()(c, 2), lambda c, f: TIMES()(ViTConfig(), f)],
 }  # fmt: skip
 
@@ -230,35 +263,43 @@ def accumulate_func(model, images, labels, parts):
 
 
 ACCUMULATE_RIGHT = [
-    ACCUMULATE(), accumulate_scaled, accumulate_by_torch, accumulate_loader, accumulate_mixed, accumulate_func
+    ACCUMULATE(), accumulate_scaled, accumulate_by_torch, accumulate_loader, accumulate_mixed,
+    accumulate_func
 ]  # fmt: skip
 ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
-    "the gradient is about 4 times too large": "1", "0.333 times what it should be": "1 / len(labels)",
+    "the gradient is about 4 times too large": "1",
+    "0.333 times what it should be": "1 / len(labels)",
     "weights all parts equally": ["1 / parts", "1 / len(pieces)"],
     "1.33 times what it should be": "1 / len(y)", "12 times what it should be": "len(y)",
     "0.75 times": "(1 / parts if len(labels) == 9 else len(y) / len(labels))",
 }) | ACCUMULATE.wrong("pieces", {
     "only the first part is in .grad": "[pieces[0]]",
-    "the last part is missing": ["pieces[:-1] or pieces", "[piece for piece in pieces if len(piece[1]) > 1]"],
+    "the last part is missing":
+        ["pieces[:-1] or pieces", "[piece for piece in pieces if len(piece[1]) > 1]"],
     "does each part use its own labels": "[(x, y) for (x, _), (_, y) in zip(pieces, pieces[::-1])]",
 }) | ACCUMULATE.wrong("before", {
     "an earlier batch's gradient is still in .grad": "pass",
-    "each image once is enough. Keep the loss of that pass": "model.zero_grad(); [model(x[None]) for x in images]",
+    "each image once is enough. Keep the loss of that pass":
+        "model.zero_grad(); [model(x[None]) for x in images]",
     "in a new model .grad is None": "[p.grad.zero_() for p in model.parameters()]",
     "changes its input": "model.zero_grad(); images.sub_(images.mean())",
     "all 12 images at once": "parts = 1; model.zero_grad()",
     "passes the model 6 images": "parts = min(2, parts); model.zero_grad()",
     "smaller parts than asked for waste time": "parts = len(images); model.zero_grad()",
     "calls the model in evaluation mode": "model.eval(); model.zero_grad()",
-    "leaves no gradient in .grad": "with torch.no_grad(): return F.cross_entropy(model(images), labels).item()",
+    "leaves no gradient in .grad":
+        "with torch.no_grad(): return F.cross_entropy(model(images), labels).item()",
 }) | ACCUMULATE.wrong("after", {
     "changes the weights": STEP, "leaves no gradient in .grad of": "model.zero_grad()",
-    "leaves the model in evaluation mode": "model.eval()", "leaves zeros": "model.zero_grad(set_to_none=False)",
+    "leaves the model in evaluation mode": "model.eval()",
+    "leaves zeros": "model.zero_grad(set_to_none=False)",
 }) | ACCUMULATE.wrong("give", {
-    "one part's share": "losses[-1].item()", "one part's mean loss": "means[-1]", "sum of the parts' means": "sum(means)",
+    "one part's share": "losses[-1].item()",
+    "one part's mean loss": "means[-1]", "sum of the parts' means": "sum(means)",
     "that weights all parts equally": "sum(means) / parts", "sum over images": "means @ n",
     "divided twice":
-        "means @ n / sum(n) / parts", "each part's mean loss should count as often as it has images": "math.prod(means)",
+        "means @ n / sum(n) / parts",
+    "each part's mean loss should count as often as it has images": "math.prod(means)",
     "gives nothing back": "None", "it should give the mean loss": ["'done'", "losses"],
     "comes back with its graph": "sum(losses)",
 }) | {
@@ -270,7 +311,10 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "memory holds all parts": ACCUMULATE(backward="pass", after="sum(losses).backward()"),
     "without retain_graph": ACCUMULATE(backward="losses[-1].backward(retain_graph=True)"),
     "own labels":
-        ACCUMULATE(backward="losses[-1] = F.cross_entropy(model(x), labels[: len(x)]) / parts; losses[-1].backward()"),
+        ACCUMULATE(
+            backward="losses[-1] = F.cross_entropy(model(x), labels[: len(x)]) / parts; "
+            "losses[-1].backward()",
+        ),
     "never calls the model": lambda *_: None, "TypeError": lambda model, images, labels: 0.0,
 }  # fmt: skip
 
@@ -314,27 +358,42 @@ def combine_popping(gradients, counts):
 
 
 COMBINE_RIGHT = [
-    COMBINE(), COMBINE(give="torch.tensordot(n / N, every, dims=1)"), combine_by_loop, combine_by_shares, combine_some
-]  # fmt: skip
+    COMBINE(),
+    COMBINE(give="torch.tensordot(n / N, every, dims=1)"),
+    combine_by_loop,
+    combine_by_shares,
+    combine_some,
+]
 COMBINE_WRONG = COMBINE.wrong("give", {
-    "the plain mean": ["every.mean(0)", "sum(gs) / sum(n > 0 for n in ns)"], "gives shape ()": "every.mean()",
-    "adds up the gradients": "every.sum(0)", "divides by the number of processes": "products / len(ns)",
-    "does not divide": "products", "divides by the largest": "products / max(ns)", "divides twice": "products / N / len(ns)",
+    "the plain mean": ["every.mean(0)", "sum(gs) / sum(n > 0 for n in ns)"],
+    "gives shape ()": "every.mean()",
+    "adds up the gradients": "every.sum(0)",
+    "divides by the number of processes": "products / len(ns)",
+    "does not divide": "products",
+    "divides by the largest": "products / max(ns)", "divides twice": "products / N / len(ns)",
     "divides each gradient by its count":
         "sum(map(torch.div, gs, n))", "divides by all images without weighting": "every.sum(0) / N",
     "ZeroDivisionError": "sum(g * n / N * (n / n) for g, n in zip(gs, ns))",
     "not finite": "sum(map(torch.mul, [g / k * k for g, k in zip(gs, ns)], n)) / N",
-    "weight of another": "sum(map(torch.mul, gs[::-1], n)) / N", "gives zeros": "sum(g * (k // N) for g, k in zip(gs, ns))",
+    "weight of another": "sum(map(torch.mul, gs[::-1], n)) / N",
+    "gives zeros": "sum(g * (k // N) for g, k in zip(gs, ns))",
     "combines two processes only (": "sum(map(torch.mul, gs[:2], n)) / sum(ns[:2])",
-    "combines two processes only, though": ["(ns[0] * gs[0] + ns[1] * gs[1]) / N", "sum(map(torch.mul, gs[:2], n)) / N"],
+    "combines two processes only, though":
+        ["(ns[0] * gs[0] + ns[1] * gs[1]) / N", "sum(map(torch.mul, gs[:2], n)) / N"],
     "of the first process alone": ["next(iter(gs))", "gs[ns.index(max(ns))]"],
     "of the last process alone":
-        "gs[ns.index(min(ns))]", "is not the sum of each gradient": ["every.prod(0)", "products / n.float().mean()"],
-    "it should give one tensor": ["[g * k / N for g, k in zip(gs, ns)]", "(products / N).flatten().tolist()"],
+        "gs[ns.index(min(ns))]",
+    "is not the sum of each gradient": ["every.prod(0)", "products / n.float().mean()"],
+    "it should give one tensor":
+        ["[g * k / N for g, k in zip(gs, ns)]", "(products / N).flatten().tolist()"],
     "gives shape (2, 2, 3)": "torch.stack([g * k / N for g, k in zip(gs, ns)])",
-    "it should give a tensor": ["(products / N).numpy()", "float((products / N).sum())", "'gradient'"],
-    "gives torch.float64 for torch.float32": "torch.from_numpy(np.average(np.stack(gs), axis=0, weights=ns))",
-}) | {"changes its input": [combine_in_place, combine_popping], "TypeError": lambda gs: gs}  # fmt: skip
+    "it should give a tensor":
+        ["(products / N).numpy()", "float((products / N).sum())", "'gradient'"],
+    "gives torch.float64 for torch.float32":
+        "torch.from_numpy(np.average(np.stack(gs), axis=0, weights=ns))",
+}) | {
+    "changes its input": [combine_in_place, combine_popping], "TypeError": lambda gs: gs,
+}  # fmt: skip
 
 # largest_batch
 
@@ -383,26 +442,35 @@ BATCH = Program("""
 def answer(c, g):
     needs = training_bytes(c, 1{{how: }})
     room = {{room: g * 2**30}} - {{copies: 4}} * needs["weights"]
-    batch = max({{least: 0}}, {{count: math.floor}}(room / (needs["activations"] + {{own: 0}} * needs["weights"])))
+    each = needs["activations"] + {{own: 0}} * needs["weights"]
+    batch = max({{least: 0}}, {{count: math.floor}}(room / each))
     return {{give: batch}}
 """, **COUNTS)  # fmt: skip
 BATCH_RIGHT = [
-    batch_by_formula, batch_by_loop(), batch_by_halves, batch_by_parts,
+    batch_by_formula,
+    batch_by_loop(),
+    batch_by_halves,
+    batch_by_parts,
     *(BATCH(give=f"{kind}(batch)") for kind in ("float", "np.int64", "torch.tensor")),
-]  # fmt: skip
+]
 BATCH_WRONG = BATCH.wrong("room", {
-    "2**30": "g * 1e9", "it should give 206: subtract what is stored once": "g * 1000 * 2**20", "bytes already": "g * 2**28",
+    "2**30": "g * 1e9",
+    "it should give 206: subtract what is stored once": "g * 1000 * 2**20",
+    "bytes already": "g * 2**28",
 }) | BATCH.wrong("count", {
     "it should give 206: subtract": "8 * math.floor(1 / 8 * room / needs['activations']) or",
     "one too many": ["math.ceil", "round"], "it should give a whole number of images": "float",
 }) | BATCH.wrong("give", {
-    "it should give a whole number": ["math.inf", "needs", "f'{batch} images'"], "adds up its keys": "sum(needs) // g",
+    "it should give a whole number": ["math.inf", "needs", "f'{batch} images'"],
+    "adds up its keys": "sum(needs) // g",
 }) | {
-    "one too many:": batch_by_loop(ahead=0), "compare with <=": batch_by_loop(lambda need, room: need < room),
+    "one too many:": batch_by_loop(ahead=0),
+    "compare with <=": batch_by_loop(lambda need, room: need < room),
     " of the four numbers per parameter count:":
         [*(BATCH(copies=n) for n in "123"), BATCH(copies="3", how=", optimizer='sgd'")],
     "only the activations are counted":
-        BATCH(copies="0"), "weights, gradients and optimizer alone do not": BATCH(least="-math.inf"),
+        BATCH(copies="0"),
+    "weights, gradients and optimizer alone do not": BATCH(least="-math.inf"),
     "count for every image":
         [BATCH(copies=f"{4 - n}", own=f"{n}") for n in (1, 2, 3, 4)],
     "not even one image fits": [BATCH(least="1"), BATCH(least="-math.inf", give="abs(batch)")],
@@ -427,9 +495,11 @@ def answer(c, images, epochs, peak, share):
     return {{give: days}}
 """, **COUNTS)  # fmt: skip
 DAYS_RIGHT = [
-    DAYS(), days_by_three, *(DAYS(give=code) for code in ("1.01 * days", "torch.tensor(days)", "np.float32(days)")),
+    DAYS(),
+    days_by_three,
+    *(DAYS(give=code) for code in ("1.01 * days", "torch.tensor(days)", "np.float32(days)")),
     DAYS(flops="2 * sum(training_multiply_adds(c, fused=False).values())"),
-]  # fmt: skip
+]
 DAYS_WRONG = DAYS.wrong("flops", {
     "divides multiply-adds by a peak in FLOPs": "sum(training_multiply_adds(c).values())",
     "twice too long": "4 * sum(training_multiply_adds(c).values())",
@@ -441,20 +511,34 @@ DAYS_WRONG = DAYS.wrong("flops", {
     "scores and mixing": "6 * sum(parameters(c).values()) * c.num_tokens",
 }) | DAYS.wrong("give", {
     "the share of the peak is left out":
-        "days * share", "multiplied by the share": "days * share * share", "upside down": "1 / days",
-    "seconds, minutes or hours": ["days * 86400", "days * 24", "days * 1440"], "24 * 60 * 60": ["days / 24", "days * 60"],
-    "one token in each image": "days / c.num_tokens", "divide the FLOPs of all images and epochs by": "1.1 * days",
-    "gives nan": "math.nan", "it should give a number of days": ["f'{days:.1f} days'", "(days, 'days')"],
+        "days * share",
+    "multiplied by the share": "days * share * share", "upside down": "1 / days",
+    "seconds, minutes or hours": ["days * 86400", "days * 24", "days * 1440"],
+    "24 * 60 * 60": ["days / 24", "days * 60"],
+    "one token in each image": "days / c.num_tokens",
+    "divide the FLOPs of all images and epochs by": "1.1 * days",
+    "gives nan": "math.nan",
+    "it should give a number of days": ["f'{days:.1f} days'", "(days, 'days')"],
 }) | DAYS.wrong("first", {
-    "one epoch": "epochs = 1", "one image in each epoch": "images = 1", "90 epochs, 0.3 of": "share = 0.45",
-    "fixed in your code": ["epochs = 300", "peak = 989e12", "images = 1_281_167", "c = ViTConfig()"],
+    "one epoch": "epochs = 1",
+    "one image in each epoch": "images = 1", "90 epochs, 0.3 of": "share = 0.45",
+    "fixed in your code":
+        ["epochs = 300", "peak = 989e12", "images = 1_281_167", "c = ViTConfig()"],
 }) | {"TypeError": lambda c, n, e, p: 1}  # fmt: skip
 
 RIGHT = {
-    "block_multiply_adds": BLOCK_RIGHT, "times_more": TIMES_RIGHT, "accumulate": ACCUMULATE_RIGHT, "combine": COMBINE_RIGHT,
-    "largest_batch": BATCH_RIGHT, "training_days": DAYS_RIGHT,
-}  # fmt: skip
+    "block_multiply_adds": BLOCK_RIGHT,
+    "times_more": TIMES_RIGHT,
+    "accumulate": ACCUMULATE_RIGHT,
+    "combine": COMBINE_RIGHT,
+    "largest_batch": BATCH_RIGHT,
+    "training_days": DAYS_RIGHT,
+}
 WRONG = {
-    "block_multiply_adds": BLOCK_WRONG, "times_more": TIMES_WRONG, "accumulate": ACCUMULATE_WRONG, "combine": COMBINE_WRONG,
-    "largest_batch": BATCH_WRONG, "training_days": DAYS_WRONG,
-}  # fmt: skip
+    "block_multiply_adds": BLOCK_WRONG,
+    "times_more": TIMES_WRONG,
+    "accumulate": ACCUMULATE_WRONG,
+    "combine": COMBINE_WRONG,
+    "largest_batch": BATCH_WRONG,
+    "training_days": DAYS_WRONG,
+}

@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 07: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 07.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 import copy
 import itertools
@@ -63,47 +66,70 @@ def answer(s, T, w):
     return {{fall: wave(t)}}
 """)
 RISES = {
-    "so the first step is lost": "s / w", "(step + 1) / warmup, without - 1": "s / (w - 1)",
-    "(step + 1) / warmup, not total": "s / T", "ends a step late": "(s + 1) / (w + 1)",
-    "the rise is divided by total": "(s + 1) / T", "not divided by warmup": "s + 1", "no rise: the factor is 1": "1",
-    "no rise: the cosine begins at step 0": "wave(s / T)", "formula is used in the warm-up": "wave((s - w) / (T - w))",
-    "the factor is 0 during the warm-up": "(s + 1) // w", "0 during all of the warm-up": "s // w",
-    "the cosine is already applied during": "(s + 1) / w * wave(s / T)", "is something squared": "((s + 1) / w) ** 2",
-    "the rise is a curve": "0.5 * (1 - cos(pi * (s + 1) / w))", "the factor falls during the warm-up": "1 - s / w",
-    "the factor falls to 0 during the warm-up":
-        "1 - (s + 1) / w", "wanted 0.1: a factor should be between 0 and 1": "-(s + 1) / w",
+    "so the first step is lost": "s / w",
+    "(step + 1) / warmup, without - 1": "s / (w - 1)",
+    "(step + 1) / warmup, not total": "s / T",
+    "ends a step late": "(s + 1) / (w + 1)",
+    "the rise is divided by total": "(s + 1) / T",
+    "not divided by warmup": "s + 1",
+    "no rise: the factor is 1": "1",
+    "no rise: the cosine begins at step 0": "wave(s / T)",
+    "formula is used in the warm-up": "wave((s - w) / (T - w))",
+    "the factor is 0 during the warm-up": "(s + 1) // w",
+    "0 during all of the warm-up": "s // w",
+    "the cosine is already applied during": "(s + 1) / w * wave(s / T)",
+    "is something squared": "((s + 1) / w) ** 2",
+    "the rise is a curve": "0.5 * (1 - cos(pi * (s + 1) / w))",
+    "the factor falls during the warm-up": "1 - s / w",
+    "the factor falls to 0 during the warm-up": "1 - (s + 1) / w",
+    "wanted 0.1: a factor should be between 0 and 1": "-(s + 1) / w",
     "the rise is (step + 1) / warmup": "math.exp(s - w)",
-}  # fmt: skip
+}
 FALLS = {
-    "counted from step 0; it begins where": "wave(s / T)", "counted from step 0, past its end": "wave(s / (T - w))",
+    "counted from step 0; it begins where": "wave(s / T)",
+    "counted from step 0, past its end": "wave(s / (T - w))",
     "divided by total, so it ends above 0": "wave((s - w) / T)",
-    "the factor of the last step is 0": "wave((s - w) / max(1, T - w - 1))", "a step early": "wave((s - w + 1) / (T - w))",
-    "a step late: use step - warmup": "wave((s - w - 1) / (T - w))", "counted from step 0, but": "1 - s / T",
-    "the rise goes on": "(s + 1) / w if w else 1", "a step too long": "(s + 1) / w if s <= w else wave(t)",
-    "the factor rises again during the fall": "wave((s - w) % (T // 2) / (T // 2))", "the fall ends at 0.37": "math.exp(-t)",
+    "the factor of the last step is 0": "wave((s - w) / max(1, T - w - 1))",
+    "a step early": "wave((s - w + 1) / (T - w))",
+    "a step late: use step - warmup": "wave((s - w - 1) / (T - w))",
+    "counted from step 0, but": "1 - s / T",
+    "the rise goes on": "(s + 1) / w if w else 1",
+    "a step too long": "(s + 1) / w if s <= w else wave(t)",
+    "the factor rises again during the fall": "wave((s - w) % (T // 2) / (T // 2))",
+    "the fall ends at 0.37": "math.exp(-t)",
     "a whole cosine, which rises again": "wave(2 * t)", "ends at 0.5": "wave(t / 2)",
     "a quarter of a cosine": "cos(pi / 2 * t)", "the bare cosine falls to -1": "cos(pi * t)",
     "cut off at 0": "max(0, cos(pi * t))", "without its sign": "abs(cos(pi * t))",
     "the factor 0.5 is missing": "1 + cos(pi * t)", "the 1 + is missing": "0.5 * cos(pi * t)",
     "not 0.5 * 1 + cos": "0.5 * 1 + cos(pi * t)", "not 1 + 0.5 * cos": "1 + 0.5 * cos(pi * t)",
     "1 - cos rises": "0.5 * (1 - cos(pi * t))", "a sine": "0.5 * (1 + math.sin(pi * t))",
-    "the fall is a straight line, but": "1 - t", "is the fall missing": "1", "the factor is 0 after": "0",
+    "the fall is a straight line, but": "1 - t",
+    "is the fall missing": "1", "the factor is 0 after": "0",
     "half a turn is pi, not 180": "0.5 * (1 + cos(180 * t))", "pi is missing": "0.5 * (1 + cos(t))",
     "the cosine's value is squared": "wave(t) ** 2", "jumps from 1 to 0.7": "0.7 - 0.7 * t",
-    "a factor should be between 0 and 1": ["1 + t", "-t"], "the fall ends at 0.05": "max(0.05, wave(t))",
+    "a factor should be between 0 and 1": ["1 + t", "-t"],
+    "the fall ends at 0.05": "max(0.05, wave(t))",
     "the fall 0.5": "0.01 + 0.99 * wave(t) - 0.01 * t",
 }  # fmt: skip
 SCHEDULE_WRONG = SCHEDULE.wrong("fall", FALLS) | SCHEDULE.wrong("rise", RISES) | {
     "got 0.5; pass the function": 0.5,
     "it should give a number from 0 to 1":
-        [lambda *a: str(by_hand(*a)), every_share, lambda *a: torch.tensor(every_share(*a)), lambda *a: by_hand(*a) + 0j],
-    "gives NaN": lambda *a: math.nan, "is it the learning rate itself": lambda *a: 3e-3 * by_hand(*a),
+        [
+            lambda *a: str(by_hand(*a)),
+            every_share,
+            lambda *a: torch.tensor(every_share(*a)),
+            lambda *a: by_hand(*a) + 0j,
+        ],
+    "gives NaN": lambda *a: math.nan,
+    "is it the learning rate itself": lambda *a: 3e-3 * by_hand(*a),
     "is it percent": lambda *a: 100 * by_hand(*a),
     "divides by 0 for total = 12, warmup = 0: divide by warmup only in the branch":
         SCHEDULE(begin="r = (s + 1) / w", rise="r"),
-    "warmup = 0": [lambda s, T, w: by_hand(s, T, max(w, 1)), lambda s, T, w: by_hand(s, T, max(w, 2))],
+    "warmup = 0":
+        [lambda s, T, w: by_hand(s, T, max(w, 1)), lambda s, T, w: by_hand(s, T, max(w, 2))],
     "is it rounded": lambda s, T, w: round(by_hand(s, T, w), 2),
-    "is a number fixed in your code": lambda s, T, w: by_hand(s, T, 10) if w > 1 else by_hand(s, T, w),
+    "is a number fixed in your code":
+        lambda s, T, w: by_hand(s, T, 10) if w > 1 else by_hand(s, T, w),
     "is something kept between calls": counting_by_itself(),
 }  # fmt: skip
 
@@ -128,7 +154,8 @@ CLIPPING = {
 }
 STEP = Program("""
 def answer(model, images, labels, optimizer, max_norm):
-    weights, groups = list(model.parameters()), [group["params"] for group in optimizer.param_groups]
+    weights = list(model.parameters())
+    groups = [group["params"] for group in optimizer.param_groups]
     {{acts: pass}}
     return {{give: loss.item()}}
 """, **CLIPPING)  # fmt: skip
@@ -143,9 +170,13 @@ def answer(model, batches, optimizer):
     return {{mean: x @ n / n.sum()}}
 """, **CLIPPING)  # fmt: skip
 LINES = {
-    "zero": "optimizer.zero_grad()", "forward": "logits = model(images)", "loss": "loss = F.cross_entropy(logits, labels)",
-    "backward": "loss.backward()", "clip": "clip_grad_norm_(model.parameters(), max_norm)", "step": "optimizer.step()",
-}  # fmt: skip
+    "zero": "optimizer.zero_grad()",
+    "forward": "logits = model(images)",
+    "loss": "loss = F.cross_entropy(logits, labels)",
+    "backward": "loss.backward()",
+    "clip": "clip_grad_norm_(model.parameters(), max_norm)",
+    "step": "optimizer.step()",
+}
 ALL = "zero; forward; loss; backward; clip; step"
 
 
@@ -166,64 +197,86 @@ LOSSES = {
     "the labels are smoothed": "F.cross_entropy(logits, labels, label_smoothing=0.1)",
     "the loss is a squared difference from the labels":
         "(logits.softmax(1) - F.one_hot(labels, logits.shape[1])).square().mean()",
-    "the loss is a squared difference of logits and labels": "(logits - F.one_hot(labels, logits.shape[1])).square().mean()",
+    "the loss is a squared difference of logits and labels":
+        "(logits - F.one_hot(labels, logits.shape[1])).square().mean()",
 }  # fmt: skip
 CLIPS = {
     "every number is clipped alone": "clip_grad_value_(weights, max_norm)",
     "each parameter is clipped alone": "[clip_grad_norm_(p, max_norm) for p in weights]",
-    "each of the optimizer's groups is clipped alone": "[clip_grad_norm_(group, max_norm) for group in groups]",
+    "each of the optimizer's groups is clipped alone":
+        "[clip_grad_norm_(group, max_norm) for group in groups]",
     "only the optimizer's first group is clipped": "clip_grad_norm_(groups[0], max_norm)",
-    "with SGD with momentum and max_norm = 0.05": "clip_grad_norm_(model[1].parameters(), max_norm)",
+    "with SGD with momentum and max_norm = 0.05":
+        "clip_grad_norm_(model[1].parameters(), max_norm)",
     "whatever max_norm is": "clip_grad_norm_(weights, 1.0)",
     "the largest number is taken as the norm": "clip_grad_norm_(weights, max_norm, float('inf'))",
     "the sum of absolute values is taken as the norm": "clip_grad_norm_(weights, max_norm, 1)",
     "a gradient with a norm below max_norm is scaled up":
         "length = clip_grad_norm_(weights, 1e9); [p.grad.mul_(max_norm / length) for p in weights]",
     "divided by its squared norm":
-        "length = clip_grad_norm_(weights, 1e9); [p.grad.mul_(max_norm / length**2) for p in weights]",
+        "length = clip_grad_norm_(weights, 1e9); "
+        "[p.grad.mul_(max_norm / length**2) for p in weights]",
     "the norm of the gradient": "loss = clip_grad_norm_(weights, max_norm)",
 }  # fmt: skip
 ACTS = {
     "old gradients are not reset": "forward; loss; backward; clip; step",
     "zero_grad comes after the step": "forward; loss; backward; clip; step; zero",
-    "zero_grad comes between": ["forward; loss; backward; zero; clip; step", "forward; loss; backward; clip; zero; step"],
+    "zero_grad comes between":
+        ["forward; loss; backward; zero; clip; step", "forward; loss; backward; clip; zero; step"],
     "is loss.backward() missing": "zero; forward; loss; clip; step",
-    "optimizer.step() is missing": "zero; forward; loss; backward; clip", "calls optimizer.step() 6 time": f"{ALL}; step",
-    "calls backward() 6 time": "zero; forward; loss; loss.backward(retain_graph=True); backward; clip; step",
+    "optimizer.step() is missing": "zero; forward; loss; backward; clip",
+    "calls optimizer.step() 6 time": f"{ALL}; step",
+    "calls backward() 6 time":
+        "zero; forward; loss; loss.backward(retain_graph=True); backward; clip; step",
     "step comes before backward":
         ["forward; loss; step; zero; backward; clip", "zero; forward; loss; step; backward; clip"],
     "the model is trained in evaluation mode":
         [f"model.eval(); {ALL}", f"model.eval(); {ALL}; model.train()", f"{ALL}; model.eval()"],
-    "not clipped when": ["zero; forward; loss; backward; step", "zero; clip; forward; loss; backward; step"],
+    "not clipped when":
+        ["zero; forward; loss; backward; step", "zero; clip; forward; loss; backward; step"],
     "clipped after the step": "zero; forward; loss; backward; step; clip",
     "the loss is clamped": "zero; forward; loss; loss.clamp(max=max_norm).backward(); step",
     "the loss is computed again after the step": f"{ALL}; forward; loss",
     "sets a global seed": f"torch.manual_seed(0); {ALL}",
     "requires_grad is off": f"model[1].requires_grad_(False); {ALL}",
     "changes the optimizer's settings": f"{ALL}; optimizer.param_groups[0].update(lr=0.01)",
-    "calls the model 6 times": f"forward; {ALL}", "changes its input": f"images.sub_(images.mean()); {ALL}",
+    "calls the model 6 times": f"forward; {ALL}",
+    "changes its input": f"images.sub_(images.mean()); {ALL}",
     "the weights change": f"optimizer = torch.optim.SGD(weights, 0.1, 0.9); {ALL}",
     "the model copied": f"model = copy.deepcopy(model); {ALL}",
-    "raises RuntimeError": f"zero; forward; loss = F.cross_entropy(logits, F.one_hot(labels).float()); {ALL}",
+    "raises RuntimeError":
+        f"zero; forward; loss = F.cross_entropy(logits, F.one_hot(labels).float()); {ALL}",
     "it should be the cross-entropy":
-        "forward; loss = F.mse_loss(logits.argmax(1).float().requires_grad_(), labels.float()); backward; step",
+        "forward; loss = F.mse_loss(logits.argmax(1).float().requires_grad_(), "
+        "labels.float()); backward; step",
 }  # fmt: skip
 GIVEN = {
     "divided by the size of the batch twice": "loss.item() / len(labels)",
     "that is the accuracy": "(logits.argmax(1) == labels).float().mean().item()",
-    "comes back with its graph": "loss", "parentheses are missing after its name": "loss.item",
-    "it should give the loss as a number": ["str(loss.item())", "(loss.item(), 0.5)"], "does it end with return": "None",
-}  # fmt: skip
+    "comes back with its graph": "loss",
+    "parentheses are missing after its name": "loss.item",
+    "it should give the loss as a number": ["str(loss.item())", "(loss.item(), 0.5)"],
+    "does it end with return": "None",
+}
 STEP_WRONG = each(step, ACTS) | each(lambda give: step(give=give), GIVEN)
 STEP_WRONG |= each(lambda clip: step(ALL.replace("clip", clip)), CLIPS) | {
     says: step(ALL.replace("loss", f"loss = {loss}")) for says, loss in LOSSES.items()
 } | {
     "was the first one kept": lambda *a: 1.0,
-    "wanted": step(ALL.replace("loss", "loss = 6 * F.cross_entropy(logits, labels)", 1), "loss.item() / len(labels)"),
+    "wanted":
+        step(
+            ALL.replace("loss", "loss = 6 * F.cross_entropy(logits, labels)", 1),
+            "loss.item() / len(labels)",
+        ),
     "the weights are not those of one optimizer step":
-        step(ALL.replace("loss", "loss = 3 * F.cross_entropy(logits, labels)", 1), "loss.item() / 3"),
+        step(
+            ALL.replace("loss", "loss = 3 * F.cross_entropy(logits, labels)", 1), "loss.item() / 3",
+        ),
     "the loss is the sum over the images":
-        step(ALL.replace("loss", f"loss = {LOSSES['the loss is the sum over the images']}", 1), "loss.item() / len(labels)"),
+        step(
+            ALL.replace("loss", f"loss = {LOSSES['the loss is the sum over the images']}", 1),
+            "loss.item() / len(labels)",
+        ),
 }  # fmt: skip
 
 # accuracy
@@ -254,7 +307,8 @@ def answer(model, batches):
         for images, labels in batches:
             logits = model(images)
             {{meanwhile: pass}}
-            x, y, h, n = x + [logits], y + [labels], h + [(logits.argmax(1) == labels).sum().item()], n + [len(labels)]
+            x, y, n = x + [logits], y + [labels], n + [len(labels)]
+            h = h + [(logits.argmax(1) == labels).sum().item()]
     {{after: model.train(mode)}}
     every, labels, s, h, n = torch.cat(x), torch.cat(y), np.divide(h, n), np.array(h), np.array(n)
     return {{give: sum(h) / sum(n)}}
@@ -267,32 +321,49 @@ def forget_gradients(model):
 
 
 SHARES = {
-    "a smaller last batch counts too much": "s.mean()", "the batches' accuracies, in percent": "100 * s.mean()",
+    "a smaller last batch counts too much": "s.mean()",
+    "the batches' accuracies, in percent": "100 * s.mean()",
     "the sum of the batches' accuracies": "s.sum()", "divided twice": "s.sum() / n.sum()",
     "that is in percent": "100 * h.sum() / n.sum()", "is // used instead": "h.sum() // n.sum()",
-    "the number of correct predictions": "h.sum()", "the fraction of wrong predictions": "1 - h.sum() / n.sum()",
-    "the last batch alone": "s[-1]", "the first batch alone": "s[0]", "is the sum reset each time": "h[-1] / n.sum()",
-    "divided by the number of batches": "h.sum() / len(n)", "by the size of the last batch": "h.sum() / n[-1]",
+    "the number of correct predictions": "h.sum()",
+    "the fraction of wrong predictions": "1 - h.sum() / n.sum()",
+    "the last batch alone": "s[-1]",
+    "the first batch alone": "s[0]", "is the sum reset each time": "h[-1] / n.sum()",
+    "divided by the number of batches": "h.sum() / len(n)",
+    "by the size of the last batch": "h.sum() / n[-1]",
     "by the size of the first batch":
-        "h.sum() / n[0]", "every batch is counted as if it were as large as the first": "h.sum() / (len(n) * n[0])",
+        "h.sum() / n[0]",
+    "every batch is counted as if it were as large as the first": "h.sum() / (len(n) * n[0])",
     "every batch is counted as if it were as large as the last":
         "h.sum() / (len(n) * n[-1])", "is it rounded": "round(h.sum() / n.sum(), 2)",
-    "count the images whose largest logit": "0.123", "that is the loss": "F.cross_entropy(every, labels).item()",
-    "it should give a fraction": ["f'{s.mean():.1%}'", "every.argmax(1) == labels"], "does it end with return": "None",
-    "the mean of the batches' losses": "np.mean([F.cross_entropy(a, b).item() for a, b in zip(x, y)])",
+    "count the images whose largest logit": "0.123",
+    "that is the loss": "F.cross_entropy(every, labels).item()",
+    "it should give a fraction": ["f'{s.mean():.1%}'", "every.argmax(1) == labels"],
+    "does it end with return": "None",
+    "the mean of the batches' losses":
+        "np.mean([F.cross_entropy(a, b).item() for a, b in zip(x, y)])",
     "the smallest logit": "(every.argmin(1) == labels).float().mean()",
     "argmax runs over the images": "(torch.cat([a.argmax(0) for a in x]) == labels).float().mean()",
-    "the mean probability of the correct class": "every.softmax(1)[range(len(labels)), labels].mean()",
+    "the mean probability of the correct class":
+        "every.softmax(1)[range(len(labels)), labels].mean()",
 }  # fmt: skip
 ACCURACY_WRONG = ACCURACY.wrong("give", SHARES) | {
-    "the first batch alone: is return": lambda model, batches: ACCURACY()(model, [next(iter(batches))]),
+    "the first batch alone: is return":
+        lambda model, batches: ACCURACY()(model, [next(iter(batches))]),
     "changes the gradients that": lambda m, b: (ACCURACY()(m, b), forget_gradients(m))[0],
-    "changes the gradients": ACCURACY(grad="True", meanwhile="F.cross_entropy(logits, labels).backward()"),
-    "builds a graph": ACCURACY(grad="True"), "changes its input": ACCURACY(meanwhile="images.sub_(1)"),
-    "raises TypeError": [lambda m, b: ACCURACY()(m, b[:]), lambda m, b: ACCURACY()(m, b) + 0 * len(b)],
+    "changes the gradients":
+        ACCURACY(grad="True", meanwhile="F.cross_entropy(logits, labels).backward()"),
+    "builds a graph": ACCURACY(grad="True"),
+    "changes its input": ACCURACY(meanwhile="images.sub_(1)"),
+    "raises TypeError":
+        [lambda m, b: ACCURACY()(m, b[:]), lambda m, b: ACCURACY()(m, b) + 0 * len(b)],
 } | ACCURACY.wrong("before", {
     "calls the model in training mode":
-        ["pass", "model.train()", "model.eval(); [m.train() for m in model if isinstance(m, torch.nn.BatchNorm1d)]"],
+        [
+            "pass",
+            "model.train()",
+            "model.eval(); [m.train() for m in model if isinstance(m, torch.nn.BatchNorm1d)]",
+        ],
     "changes the gradients that the": "model.eval(); model.zero_grad()",
     "requires_grad is off": "model.eval().requires_grad_(False)",
 }) | ACCURACY.wrong("after", {
@@ -312,28 +383,38 @@ def epoch(acts=FOUR, mean="x @ n / n.sum()", **parts):
 
 
 MEANS = {
-    "the second mistake is still there": "x.mean()", "the loss of the last batch": "x[-1]",
-    "the loss of the first batch": "x[0]", "the smallest of the batches' losses": "np.sort(x)[0]",
-    "the sum of the batches' losses": "x.sum()", "divide by their number": "x @ n",
-    "divided by the number of batches": "x @ n / len(n)", "multiply each by len": "x.sum() / n.sum()",
-    "every batch is counted as if it were as large as the first":
-        "x @ n / (n[0] * len(n))", "every batch is counted as if it were as large as the last": "x @ n / (n[-1] * len(n))",
-    "by the size of the last batch": "x @ n / n[-1]", "weight inside the loop": "x.sum() * n[-1] / n.sum()",
-    "is it rounded": "round(x @ n / n.sum(), 2)", "does it end with return": "None",
+    "the second mistake is still there": "x.mean()",
+    "the loss of the last batch": "x[-1]",
+    "the loss of the first batch": "x[0]",
+    "the smallest of the batches' losses": "np.sort(x)[0]",
+    "the sum of the batches' losses": "x.sum()",
+    "divide by their number": "x @ n",
+    "divided by the number of batches": "x @ n / len(n)",
+    "multiply each by len": "x.sum() / n.sum()",
+    "every batch is counted as if it were as large as the first": "x @ n / (n[0] * len(n))",
+    "every batch is counted as if it were as large as the last": "x @ n / (n[-1] * len(n))",
+    "by the size of the last batch": "x @ n / n[-1]",
+    "weight inside the loop": "x.sum() * n[-1] / n.sum()",
+    "is it rounded": "round(x @ n / n.sum(), 2)",
+    "does it end with return": "None",
     "it should give the mean loss": "list(x)",
-}  # fmt: skip
+}
 EPOCHS = {
-    "the first mistake is still there: zero_grad is between backward and step, so nothing is learned":
-        "forward; loss; backward; zero; step",
+    "the first mistake is still there: zero_grad is between backward and step, "
+    "so nothing is learned": "forward; loss; backward; zero; step",
     "zero_grad belongs inside the loop": "forward; loss; backward; step",
-    "step comes before backward": ["zero; forward; loss; step; backward", "forward; loss; step; zero; backward"],
+    "step comes before backward": [
+        "zero; forward; loss; step; backward",
+        "forward; loss; step; zero; backward",
+    ],
     "optimizer.step() is missing": "zero; forward; loss; backward",
-    "is loss.backward() missing": "zero; forward; loss; step", "calls optimizer.step() 6 time": f"{FOUR}; step",
-    "not those of one optimizer step":
-        ALL, "changes the optimizer's settings": f"{FOUR}; optimizer.param_groups[0].update(lr=0.01)",
+    "is loss.backward() missing": "zero; forward; loss; step",
+    "calls optimizer.step() 6 time": f"{FOUR}; step",
+    "not those of one optimizer step": ALL,
+    "changes the optimizer's settings": f"{FOUR}; optimizer.param_groups[0].update(lr=0.01)",
     "requires_grad is off": f"model[1].requires_grad_(False); {FOUR}",
     "calls the model 6 times for 3 batches": "zero; forward; loss; backward; forward; loss; step",
-}  # fmt: skip
+}
 FIXED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) | {
     says: epoch(FOUR.replace("loss", f"loss = {loss}", 1)) for says, loss in LOSSES.items()
 } | {
@@ -341,24 +422,35 @@ FIXED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) |
     "zero_grad belongs inside the loop, once per batch":
         epoch("forward; loss; backward; step", start="model.train(); optimizer.zero_grad()"),
     "calls optimizer.step() 1 time":
-        epoch("forward; loss; backward", start="model.train(); optimizer.zero_grad()", end="optimizer.step()"),
+        epoch(
+            "forward; loss; backward",
+            start="model.train(); optimizer.zero_grad()",
+            end="optimizer.step()",
+        ),
     "comes back with its graph": epoch(mean="loss"),
     "adds up losses with their graphs": epoch(
-        f"{FOUR}; total = total + loss * len(labels)", start="model.train(); total = 0", mean="total.item() / sum(n)"
+        f"{FOUR}; total = total + loss * len(labels)",
+        start="model.train(); total = 0",
+        mean="total.item() / sum(n)",
     ),
-    "computed after the epoch": epoch(start="batches = list(batches); model.train()", mean="evaluate(model, batches).loss"),
+    "computed after the epoch":
+        epoch(start="batches = list(batches); model.train()", mean="evaluate(model, batches).loss"),
     "raises TypeError": epoch(start="print(len(batches))"),
     "evaluation mode": epoch(start="model.eval()"),
     "model.train() is missing": epoch(start="pass"),
     "leaves the model in evaluation mode": epoch(end="model.eval()"),
-    "calls the model for 1 of 3": lambda model, batches, optimizer: epoch()(model, [next(iter(batches))], optimizer),
+    "calls the model for 1 of 3":
+        lambda model, batches, optimizer: epoch()(model, [next(iter(batches))], optimizer),
     "sets a global seed": epoch(start="model.train(); torch.manual_seed(0)"),
 }  # fmt: skip
 
 RIGHT = {
     "schedule": [
         by_hand, by_square, by_linspace, by_torch,
-        SCHEDULE(rise="np.interp(s + 1, [0, w], [0, 1])", fall="0.5 * (1 + np.cos(np.interp(s, [w, T], [0, pi])))"),
+        SCHEDULE(
+            rise="np.interp(s + 1, [0, w], [0, 1])",
+            fall="0.5 * (1 + np.cos(np.interp(s, [w, T], [0, pi])))",
+        ),
         SCHEDULE(fall="0.5 + 0.5 * cos(math.radians(180 * t))"),
         lambda s, T, w: torch.tensor([by_hand(s, T, w)]),
         lambda s, T, w: np.float32(by_hand(s, T, w)),
@@ -367,19 +459,24 @@ RIGHT = {
     "train_step": [
         step(), by_closure,
         step(
-            "model.zero_grad(set_to_none=False); forward; loss = -logits.log_softmax(-1)[range(len(labels)), labels].mean()"
+            "model.zero_grad(set_to_none=False); forward; loss = "
+            "-logits.log_softmax(-1)[range(len(labels)), labels].mean()"
             "; backward; length = math.sqrt(sum(float((p.grad**2).sum()) for p in weights)); "
             "[p.grad.mul_(min(1, max_norm / length)) for p in weights]; step", "loss.detach()",
         ),
         step(
-            "forward; loss = F.nll_loss(F.log_softmax(logits, 1), labels); found = torch.autograd.grad(loss, weights); "
+            "forward; loss = F.nll_loss(F.log_softmax(logits, 1), labels); "
+            "found = torch.autograd.grad(loss, weights); "
             "scale = min(1, max_norm / torch.cat([g.flatten() for g in found]).norm().item()); "
-            "[setattr(p, 'grad', g * scale) for p, g in zip(weights, found)]; step; model.zero_grad()",
+            "[setattr(p, 'grad', g * scale) for p, g in zip(weights, "
+            "found)]; step; model.zero_grad()",
             "np.float32(loss.item())",
         ),
         step(
-            "model.train(); zero; forward; loss = F.cross_entropy(logits, F.one_hot(labels, logits.shape[1]).float()); "
-            "backward; clip_grad_norm_(sum(groups, []), max_norm); step; zero", "round(loss.item(), 7)",
+            "model.train(); zero; forward; loss = F.cross_entropy(logits, F.one_hot(labels, "
+            "logits.shape[1]).float()); "
+            "backward; clip_grad_norm_(sum(groups, []), max_norm); step; zero",
+            "round(loss.item(), 7)",
         ),
     ],
     "accuracy": [
@@ -389,14 +486,18 @@ RIGHT = {
             after="[setattr(m, 'training', was) for m, was in zip(model.modules(), modes)]",
             give="np.mean(np.argmax(every.numpy(), 1) == labels.numpy())",
         ),
-        ACCURACY(before="model.training = False; model.eval()", give="torch.tensor(s) @ torch.tensor(n).double() / n.sum()"),
+        ACCURACY(
+            before="model.training = False; model.eval()",
+            give="torch.tensor(s) @ torch.tensor(n).double() / n.sum()",
+        ),
         ACCURACY(give="(every.softmax(1).topk(1).indices[:, 0] == labels).float().mean()"),
     ],
     "fixed": [
         epoch(), epoch("forward; loss; backward; step; zero", "np.average(x, weights=n)"),
         epoch("forward; loss; zero; backward; step", "np.repeat(x, n.astype(int)).mean()"),
         epoch(
-            "forward; each = F.cross_entropy(logits, labels, reduction='none'); model.zero_grad(); each.mean().backward()"
+            "forward; each = F.cross_entropy(logits, labels, reduction='none'); "
+            "model.zero_grad(); each.mean().backward()"
             "; step; losses += [each.detach()]; loss = each.mean()", "torch.cat(losses).mean()",
             start="mode, losses = model.training, []; model.train()", end="model.train(mode)",
         ),

@@ -21,7 +21,7 @@ from vit_helpers.vit import ViT, ViTConfig
 
 
 def stops(B, C, H, W, P, D, K, N=None, T=None, long=None):
-    """The right shapes, or those for another number of patches, of tokens, or of pixels in a patch."""
+    """The right shapes, or those for other numbers of patches, tokens, or pixels in a patch."""
     N = (H // P) * (W // P) if N is None else N
     T = T or N + 1
     return [(B, N, long or C * P * P), (B, N, D), (B, T, D), (B, T, D), (B, D), (B, K)]
@@ -78,7 +78,7 @@ def stop(text):
 
 def told(says, table):
     """Whether a message of a table has these words."""
-    return any(says in words for words in table)
+    return any(says in message for message in table)
 
 
 def counting(says):
@@ -92,9 +92,11 @@ def with_tokens(count):
 
 
 SHAPES_WRONG = each(with_tokens, written("N", globals(), {
-    "the class token is missing": "N", "there is one class token": "N + 2", "not concatenated with them": "2 * (N + 1)",
+    "the class token is missing": "N",
+    "there is one class token": "N + 2", "not concatenated with them": "2 * (N + 1)",
 })) | written("*sizes", globals(), {
-    "there are six stages": ["stops(*sizes)[:5]", "iter(tuple, 0)"], "gives one shape": ["stops(*sizes)[0]", "[17] * 6"],
+    "there are six stages": ["stops(*sizes)[:5]", "iter(tuple, 0)"],
+    "gives one shape": ["stops(*sizes)[0]", "[17] * 6"],
     "[x] shapes": "stops(2, 3, 32, 48, 8, 20, 5)", "a list of six shapes": "str(stops(*sizes))",
     "a shape is a tuple of numbers": '["abc"] * 6',
 }) | {
@@ -104,11 +106,15 @@ SHAPES_WRONG = each(with_tokens, written("N", globals(), {
 } | {
     says: counting(says) for says in NUM_WRONG if told(says, COUNTED)
 } | each(stop, {
-    "removes the axis of the tokens": "4 B 1 D", "the batch axis is missing": ["4 D", "5 K", "0 N CPP"],
-    "reads only the class token": "5 B T K", "turns D numbers into K": "5 B D", "this is after the projection": "0 B N D",
-    "the projection is missing": "1 B N CPP", "the grid is one axis of N patches": "0 B rows cols CPP",
+    "removes the axis of the tokens": "4 B 1 D",
+    "the batch axis is missing": ["4 D", "5 K", "0 N CPP"],
+    "reads only the class token": "5 B T K",
+    "turns D numbers into K": "5 B D", "this is after the projection": "0 B N D",
+    "the projection is missing": "1 B N CPP",
+    "the grid is one axis of N patches": "0 B rows cols CPP",
     "which comes before D": "1 B D rows cols", "a patch is flattened: ": "0 B N C P P",
-    "a patch is flattened": "0 B C N P P", "there are 3 axes here": "0 B C 1 1 P P", "count again": "0 B N 7C",
+    "a patch is flattened": "0 B C N P P",
+    "there are 3 axes here": "0 B C 1 1 P P", "count again": "0 B N 7C",
     "the axis of the tokens comes": "1 B D N", "the class token comes later": "1 B T D",
     "an additional row, not a column": "2 B N D+1", "the batch axis comes first": "2 T B D",
     "only the next stage picks one": "3 B D", "all tokens are still there, but": "4 B T D",
@@ -164,34 +170,42 @@ READ_RIGHT = [
 READ_WRONG = written("z, n, h, p", globals(), {
     "the final norm is missing": "h(pooled(z, p))", ": the head is missing": "pooled(n(z), p)",
     "norm and head are missing": "pooled(z, p)", "reads the last token": "h(n(z[:, -1]))",
-    "reads the first patch": "h(n(z[:, 1]))", "the result of the class token when the mean": "h(n(z[:, 0]))",
+    "reads the first patch": "h(n(z[:, 1]))",
+    "the result of the class token when the mean": "h(n(z[:, 0]))",
     "the mean when the class token is requested": "h(n(z[:, 1:]).mean(1))",
     "averages before the norm, but": "h(n(pooled(z, p)))",
     "averages before the norm": 'h(n(z[:, 0] if p == "cls" else z.mean(1)))',
     "normalizes the mean once more": 'h(n(z)[:, 0] if p == "cls" else n(n(z)[:, 1:].mean(1)))',
     "the head reads one vector": "torch.stack([h(n(image)) for image in z])",
     "removes the axis of the tokens": "h(n(z[:, :1]))", "z[:, 0] each class token": "h(n(z[0]))",
-    "z[:, 0] the first token of each": "h(n(z[0])[0])", "gives probabilities": "F.softmax(read(z, n, h, p), 1)",
-    "gives logarithms": "F.log_softmax(read(z, n, h, p), 1)", "gives sigmoids": "torch.sigmoid(read(z, n, h, p))",
+    "z[:, 0] the first token of each": "h(n(z[0])[0])",
+    "gives probabilities": "F.softmax(read(z, n, h, p), 1)",
+    "gives logarithms": "F.log_softmax(read(z, n, h, p), 1)",
+    "gives sigmoids": "torch.sigmoid(read(z, n, h, p))",
     "the norm is applied twice": "h(pooled(n(n(z)), p))",
     "uses a new": "read(z, nn.LayerNorm(z.shape[-1]).to(z), h, p)",
     "reads the first image for all": "torch.stack([read(z, n, h, p)[0]] * len(z))",
     "images mix": "read(z - z.mean(0), n, h, p)",
-    "no gradient flows back": ["read(z, n, h, p).detach()", "F.linear(pooled(n(z), p), h.weight, h.bias.detach())"],
+    "no gradient flows back":
+        ["read(z, n, h, p).detach()", "F.linear(pooled(n(z), p), h.weight, h.bias.detach())"],
     "keep the type that came in": ["read(z, n, h, p).float()", "read(z, n, h, p).double()"],
     "anything but cls and avg": [
-        "read(z, n, h, 'cls' if p == 'cls' else 'avg')", "read(z, n, h, {'c': 'cls', 'a': 'avg'}.get(p[:1], p))",
+        "read(z, n, h, 'cls' if p == 'cls' else 'avg')",
+        "read(z, n, h, {'c': 'cls', 'a': 'avg'}.get(p[:1], p))",
         "read(z, n, h, p.strip())",
     ],
-    "raises KeyError": 'read(z, n, h, p) if p in ("cls", "avg") else {}[p]', "changes its input": "read(z.mul_(2), n, h, p)",
+    "raises KeyError": 'read(z, n, h, p) if p in ("cls", "avg") else {}[p]',
+    "changes its input": "read(z.mul_(2), n, h, p)",
     "write raise instead of return": 'read(z, n, h, p) if p in ("cls", "avg") else ValueError(p)',
     "changes the numbers of the norm": "(n.reset_parameters(), read(z, n, h, p))[1]",
-    "in another mode": "read(z, n.eval(), h, p)", "loses digits": "read(z, n, h, p).float().to(z.dtype)",
+    "in another mode": "read(z, n.eval(), h, p)",
+    "loses digits": "read(z, n, h, p).float().to(z.dtype)",
     "the head's bias is missing": "pooled(n(z), p) @ h.weight.T",
     "there is a tanh": "h(pooled(n(z), p).tanh())",
     "the numbers are not head(norm(z))": "2 * read(z, n, h, p)",
 }) | each(mean_by, written("x", globals(), {
-    "averages the class token with the patches": "x.mean(1)", "adds up the patches": "x[:, 1:].sum(1)",
+    "averages the class token with the patches": "x.mean(1)",
+    "adds up the patches": "x[:, 1:].sum(1)",
     "takes the maximum": "x[:, 1:].amax(1)", "leaves out the last patch": "x[:, :-1].mean(1)",
     "divides by T": "x[:, 1:].sum(1) / x.shape[1]",
 }))  # fmt: skip
@@ -212,9 +226,13 @@ def counted(
     """The right count, without some parts; more: (N, C * P * P, D, L, K) -> what is added."""
     N, D, P = (image_size // patch_size) ** 2, embed_dim, in_chans * patch_size**2
     parts = {
-        "projection": P * D + D, "class": D, "positions": (N + 1) * D, "norm": 2 * D, "head": (D + 1) * num_classes,
+        "projection": P * D + D,
+        "class": D,
+        "positions": (N + 1) * D,
+        "norm": 2 * D,
+        "head": (D + 1) * num_classes,
         "blocks": depth * (12 * D * D + 13 * D),
-    }  # fmt: skip
+    }
     return sum(n for part, n in parts.items() if part not in without) + more(
         N, P, D, depth, num_classes
     )
@@ -251,18 +269,22 @@ COUNT_RIGHT = [
     ),
 ]
 COUNT_WRONG = each(off_by, written("N, P, D, L, K", globals(), {
-    "the positions of the N patches are missing": "-N * D", "only one block is counted": "-(L - 1) * (12 * D * D + 13 * D)",
+    "the positions of the N patches are missing": "-N * D",
+    "only one block is counted": "-(L - 1) * (12 * D * D + 13 * D)",
     "one block is missing": "-12 * D * D - 13 * D", "one block too many": "12 * D * D + 13 * D",
     "the two norms of every block": "-4 * D * L", "all norms are missing": "-4 * D * L - 2 * D",
-    "missing: one of a block's two norms": "-2 * D * L", "the biases inside the blocks are missing": "-9 * D * L",
+    "missing: one of a block's two norms": "-2 * D * L",
+    "the biases inside the blocks are missing": "-9 * D * L",
     "all biases are missing": "-9 * D * L - D - K", "the MLP's biases, 4 D and D": "-5 * D * L",
     "2 D, not D": "-(2 * L + 1) * D", "the biases of queries, keys and values": "-3 * D * L",
     "attention's output projection": "-D * D * L", "missing: the head's bias": "-K",
     "the head reads only the class token": "N * D * K", ", not N * D * K": "N * D * K - D * K",
     "the MLP is 4 D wide": "-6 * D * L * D", "the MLP two times 4 D * D": "-4 * D * L * D",
     "the MLP is missing": "-(8 * D * D + 5 * D) * L", "missing: the projection's weight": "-P * D",
-    "counted twice: the projection's weight": "P * D", "D numbers too many": "D * 1", "2 D numbers too many": "D + D",
-    "all patches share one projection": "(N - 1) * (P * D + D)", "the projection's bias has D numbers": "P - D",
+    "counted twice: the projection's weight": "P * D",
+    "D numbers too many": "D * 1", "2 D numbers too many": "D + D",
+    "all patches share one projection": "(N - 1) * (P * D + D)",
+    "the projection's bias has D numbers": "P - D",
     "the head's bias has K numbers": "-K + D", "biases and norms of the blocks": "-13 * D * L",
     "not the positions": "(L - 1) * (N * D + D)", "not the final norm": "2 * D * L - 2 * D",
     "go through the parts one by one": "12345",
@@ -271,7 +293,8 @@ COUNT_WRONG = each(off_by, written("N, P, D, L, K", globals(), {
     "a patch has P * P pixels": "counted(H, P, C, D, L, K) - C * P * P * D + C * P * D",
     "only the blocks are multiplied by the depth": "L * counted(H, P, C, D, 1, K)",
 }) | written("*sizes", globals(), {
-    "[x] vit_parameters": "{3: 86_567_656}.get(sizes[2], 0)", "it should give a number": 'f"{counted(*sizes):,}"',
+    "[x] vit_parameters": "{3: 86_567_656}.get(sizes[2], 0)",
+    "it should give a number": 'f"{counted(*sizes):,}"',
     "the same for every size": "12345",
 }) | {
     "the class token and all positions are missing": without("class", "positions"),
@@ -355,7 +378,10 @@ class OwnParts(nn.Module):
 
 
 class Written(nn.Module):
-    """Everything by hand: E as the paper writes it, queries, keys and values apart, lists of parts, no blocks."""
+    """Everything by hand: E as the paper writes it, lists of parts, no blocks.
+
+    Queries, keys and values are apart.
+    """
 
     def __init__(self, size, p, c, k, d, depth, heads):
         super().__init__()
@@ -521,7 +547,8 @@ BLOCK_WRONG = {
 OF_BLOCKS = list(PASSES["block"])[1:]  # the first is the model's own
 MODEL_WRONG = each(reads, written("x, head", globals(), {
     "D numbers, so the head is missing": "x[:, 0]", "a result for every token": "head(x)",
-    "gives shape": ["head(x[:, 0]).argmax(-1)", "head(x[0])"], "averages the patches": "head(x[:, 1:]).mean(1)",
+    "gives shape": ["head(x[:, 0]).argmax(-1)", "head(x[0])"],
+    "averages the patches": "head(x[:, 1:]).mean(1)",
     "averages all tokens": "head(x).mean(1)", "reads the last token": "head(x)[:, -1]",
     "reads token 1, a patch": "head(x)[:, 1]", "gives probabilities": "F.softmax(head(x[:, 0]), 1)",
     "gives logarithms": "F.log_softmax(head(x[:, 0]), 1)",
@@ -531,13 +558,16 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     "get the wrong gradient": "F.linear(x[:, 0], head.weight, 2 * head.bias - head.bias.detach())",
 })) | each(encodes, written("blocks, z", globals(), {
     "Are the blocks called": "z", "only the first block is applied": "run(blocks[:1], z)",
-    "every block is applied twice": "run(blocks * 2, z)", "from last to first": "run(reversed(blocks), z)",
+    "every block is applied twice": "run(blocks * 2, z)",
+    "from last to first": "run(reversed(blocks), z)",
     "reads the input of the first one, but": "[block(z) for block in blocks][-1]",
     "the results are added": "torch.stack([block(z) for block in blocks]).mean(0)",
     "around all blocks": "z + run(blocks, z)",
-    "adds a residual connection around a block": "run([lambda z, b=b: b(z) + z for b in blocks], z)",
+    "adds a residual connection around a block":
+        "run([lambda z, b=b: b(z) + z for b in blocks], z)",
 })) | each(embeds, written("c, x, p", globals(), {
-    "the positions are never added": "torch.cat([c, x], 1)", "the positions are added twice": "torch.cat([c, x], 1) + p + p",
+    "the positions are never added": "torch.cat([c, x], 1)",
+    "the positions are added twice": "torch.cat([c, x], 1) + p + p",
     "the class token has no": "torch.cat([c, (p[:, 1:] + x)], 1)",
     "the class token is at": "p + torch.cat([x, c], 1)",
     "all tokens get": "torch.cat([c, x], 1) + p[:, :1]",
@@ -549,16 +579,21 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
         "token_embed.cls_token", lambda m: torch.zeros(1, 1, m.D),
         base=with_part_of("token_embed.pos_embed", lambda m: torch.zeros(1, m.N + 1, m.D)),
     ),
-    "the positions are not registered":  # published: nn.Parameter(...).to(device), here an operation of the same effect
-        with_part_of("token_embed.pos_embed", lambda m: 0.02 * nn.Parameter(torch.randn(1, m.N + 1, m.D))),
+    # published: nn.Parameter(...).to(device), here an operation of the same effect
+    "the positions are not registered":
+        with_part_of(
+            "token_embed.pos_embed", lambda m: 0.02 * nn.Parameter(torch.randn(1, m.N + 1, m.D)),
+        ),
     "D numbers are missing": with_part_of("patch_embed.proj.bias", lambda m: None),
     "expanded in forward to the batch size":
         with_part_of("token_embed.cls_token", lambda m: nn.Parameter(torch.zeros(4, 1, m.D))),
     "there are N positions": of(tokens=lambda self: short_positions(self.N, self.D)),
-    "keep the positions of all T tokens in one parameter": of(tokens=lambda self: short_positions(self.N, self.D, zeros)),
+    "keep the positions of all T tokens in one parameter":
+        of(tokens=lambda self: short_positions(self.N, self.D, zeros)),
     "there are N positions and no class token":
         of(tokens=lambda self: TokenEmbed(self.patch_embed.grid, self.D, class_token=False)),
-    "all tokens share one position": with_part_of("token_embed.pos_embed", lambda m: nn.Parameter(torch.zeros(m.D))),
+    "all tokens share one position":
+        with_part_of("token_embed.pos_embed", lambda m: nn.Parameter(torch.zeros(m.D))),
     "all blocks are": of(pile=lambda self: nn.Sequential(*[Block(self.D, self.h)] * self.L)),
     "a plain list hides them": of(pile=lambda self: [Block(self.D, self.h) for _ in range(self.L)]),
     "there is one block too few": of(extra=-1),
@@ -567,7 +602,8 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     "there is one norm too many": with_part_of("pre", lambda m: nn.LayerNorm(m.D)),
     "each block has two norms of its own": with_part("norm1", lambda d, h: nn.Identity()),
     "the head is not registered": with_part_of("head", lambda m: [m.head][0].forward),
-    "the patch projection is not registered": with_part_of("patch_embed.proj", lambda m: m.patch_embed.proj.forward),
+    "the patch projection is not registered":
+        with_part_of("patch_embed.proj", lambda m: m.patch_embed.proj.forward),
     "the head has no bias": of(bias=False),
     "the final norm is never": of(read=lambda self, z: self.head(z[:, 0])),
     "the final norm comes":
@@ -589,27 +625,53 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
         read=lambda self, z: self.head(self.norm(z).flatten(1)),
     ),
     "the head is a single linear layer, K x D":
-        with_part_of("head", lambda m: nn.Sequential(nn.Linear(m.D, 3 * m.D), nn.Tanh(), nn.Linear(3 * m.D, m.K))),
+        with_part_of(
+            "head",
+            lambda m: nn.Sequential(nn.Linear(m.D, 3 * m.D), nn.Tanh(), nn.Linear(3 * m.D, m.K)),
+        ),
     "one D x D layer too many": with_part_of("pre", lambda m: nn.Linear(m.D, m.D)),
     "the image is cut with":
-        of(embed=lambda self, images: self.token_embed(self.patch_embed.proj(images.view(len(images), self.N, -1)))),
+        of(
+            embed=lambda self, images: self.token_embed(
+                self.patch_embed.proj(images.view(len(images), self.N, -1))
+            )
+        ),
     "rows and columns are swapped": of(embed=lambda self, images: Base.embed(self, images.mT)),
     "but C should come first": cut_as("b c (i p) (j q) -> b (i j) (p q c)"),
-    "the patches run from top to bottom first instead of from left to right": cut_as("b c (i p) (j q) -> b (j i) (c p q)"),
-    "the class token receives nothing": of(OwnParts, options={"activation": "gelu", "norm_first": True}),
-    "the norms come after the sums": of(OwnParts, options={"activation": "gelu", "batch_first": True}),
-    "doesn't have the parameters": pile_of(lambda d, h: nn.Sequential(nn.LayerNorm(d), MultiHeadAttention(d, h))),
+    "the patches run from top to bottom first instead of from left to right":
+        cut_as("b c (i p) (j q) -> b (j i) (c p q)"),
+    "the class token receives nothing":
+        of(OwnParts, options={"activation": "gelu", "norm_first": True}),
+    "the norms come after the sums":
+        of(OwnParts, options={"activation": "gelu", "batch_first": True}),
+    "doesn't have the parameters":
+        pile_of(lambda d, h: nn.Sequential(nn.LayerNorm(d), MultiHeadAttention(d, h))),
     "queries, keys and values have no bias": [
         with_part("attn", lambda d, h: attention_cases.HeadByHead(d, h, bias=False, layers=3)),
         with_part("attn.qkv", lambda d, h: nn.Linear(d, 3 * d, bias=False)),
     ],
     "only if queries, keys and values have the same weights": [
-        with_part("attn", attention_cases.of(attention_cases.Separate, mix=lambda self, q, k, v: (q, (q + k) / 2, v))),
-        with_part("attn", attention_cases.of(attention_cases.Separate, mix=lambda self, q, k, v: (q, (k + v) / 2, v))),
+        with_part(
+            "attn",
+            attention_cases.of(
+                attention_cases.Separate, mix=lambda self, q, k, v: (q, (q + k) / 2, v),
+            ),
+        ),
+        with_part(
+            "attn",
+            attention_cases.of(
+                attention_cases.Separate, mix=lambda self, q, k, v: (q, (k + v) / 2, v),
+            ),
+        ),
     ],
     "attention has an output projection": with_part("attn.proj", lambda d, h: nn.Identity()),
-    "the MLP is not 4 D wide": [with_part("mlp", lambda d, h: MLP(d, 2 * d)), with_part("mlp", lambda d, h: MLP(d, 3 * d))],
-    "uses ReLU where": of(OwnParts, options={"activation": "relu", "norm_first": True, "batch_first": True}),
+    "the MLP is not 4 D wide":
+        [
+            with_part("mlp", lambda d, h: MLP(d, 2 * d)),
+            with_part("mlp", lambda d, h: MLP(d, 3 * d)),
+        ],
+    "uses ReLU where":
+        of(OwnParts, options={"activation": "relu", "norm_first": True, "batch_first": True}),
     "a norm's eps": of(eps=1e-3),
     "in training mode": [
         pile_of(lambda d, h: Block(d, h, dropout=0.1)),
@@ -621,20 +683,29 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
         embeds(lambda c, x, p: torch.cat([c + torch.randn_like(c), x], 1) + p),
         reads(lambda x, head: head(nn.Linear(x.shape[2], x.shape[2]).to(x)(x[:, 0]))),
     ],
-    "no gradient reaches patch_embed": of(embed=lambda self, images: Base.embed(self, images).detach()),
+    "no gradient reaches patch_embed":
+        of(embed=lambda self, images: Base.embed(self, images).detach()),
     "no gradient flows back": of(embed=lambda self, images: Base.embed(self, images.detach())),
-    "images mix": of(forward=lambda self, images: Base.forward(self, images - images.mean(0, keepdim=True))),
+    "images mix":
+        of(forward=lambda self, images: Base.forward(self, images - images.mean(0, keepdim=True))),
     "the logits are not. Compare patches, tokens": after(lambda self, images, y: 2 * y),
 } | {
     says: pile_of(cls) for says, cls in BLOCK_WRONG.items() if told(says, OF_BLOCKS)
 }  # fmt: skip
 RIGHT = {
-    "shapes": SHAPES_RIGHT, "read_out": READ_RIGHT, "vit_parameters": COUNT_RIGHT, "vit": MODEL_RIGHT,
+    "shapes": SHAPES_RIGHT,
+    "read_out": READ_RIGHT,
+    "vit_parameters": COUNT_RIGHT,
+    "vit": MODEL_RIGHT,
     "fix": [Base, OwnParts],
-}  # fmt: skip
+}
 WRONG = {
-    "shapes": SHAPES_WRONG, "read_out": READ_WRONG, "vit_parameters": COUNT_WRONG, "vit": MODEL_WRONG,
+    "shapes": SHAPES_WRONG,
+    "read_out": READ_WRONG,
+    "vit_parameters": COUNT_WRONG,
+    "vit": MODEL_WRONG,
     "fix": {
-        says: MODEL_WRONG[says] for says in ("all blocks are", "there is one block too few", "images mix")
+        says: MODEL_WRONG[says]
+        for says in ("all blocks are", "there is one block too few", "images mix")
     },
-}  # fmt: skip
+}

@@ -45,15 +45,15 @@ def train_once(kind: str, seed: int) -> dict[str, Any]:
     data = load("digits")
     resize = partial(F.interpolate, size=12, mode="bicubic", antialias=True)
     train, validation = (
-        Split(resize(images).clamp(0, 1), labels)
-        for images, labels in (data.train, data.validation)
+        Split(resize(split.images).clamp(0, 1), split.labels)
+        for split in (data.train, data.validation)
     )
     set_seed(seed)
     model = ViT(ViTConfig.from_name("mini/2", image_size=12, in_chans=1, num_classes=10))
     held_out = Batches(validation, 512, data.normalize)
     if kind in AUGMENT:
         batches = Batches(train, 64, data.normalize, shuffle=True, augment=AUGMENT[kind])
-        fit(model, batches, held_out, Recipe(epochs=EPOCHS), report=lambda row: None)
+        fit(model, batches, held_out, Recipe(epochs=EPOCHS), callbacks=[])
     return {
         "augmentation": kind,
         "seed": seed,

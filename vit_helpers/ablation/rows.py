@@ -17,23 +17,24 @@ from vit_helpers._files import write_aside
 
 Row = dict[str, Any]
 Kinds = dict[str, Callable[[str], Any]]  # of the columns of a CSV file, each with its type
-FIRST: Kinds = {
+MADE: Kinds = {"machine": str, "date": str}
+COLUMNS: Kinds = {
     **{"change": str, "seed": int},
     **dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), float),
-    **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str},
+    **{"parameters": int, "multiply_adds": int, "seconds": float, "settings": str, "right": str},
+    **MADE,
 }
-TEST: Kinds = {
+TEST: Kinds = {  # before those of MADE, if a table asks for the test split
     "test_accuracy": lambda cell: float(cell or "nan"),
     "test_right": str,
-}  # of some tables
-MADE: Kinds = {"machine": str, "date": str}
-COLUMNS: Kinds = {**FIRST, "right": str, **MADE}
-KNOWN: Kinds = {**FIRST, "right": str, **TEST, **MADE}
-RENAMED = {"commonest": "majority_share"}  # since version 0.1
+}
+WITH_TEST: Kinds = {**{name: COLUMNS[name] for name in COLUMNS if name not in MADE}, **TEST, **MADE}
 
 
 def pack(right: Any) -> str:
-    """Which images were classified correctly, (n,) booleans, as a short text: base64 of the packed bits, after their number.
+    """Write which images were classified correctly, (n,) booleans, as a short text.
+
+    It is base64 of the packed bits, after their number.
 
     >>> pack([True, False, True])
     '3:oA=='
@@ -43,7 +44,7 @@ def pack(right: Any) -> str:
 
 
 def unpack(text: str) -> Any:
-    """What `pack` made into a text: (n,) booleans; ValueError for any other text.
+    """Read what `pack` wrote: (n,) booleans; ValueError for any other text.
 
     >>> unpack("3:oA==").tolist()
     [True, False, True]
@@ -61,9 +62,8 @@ def unpack(text: str) -> Any:
 
 
 def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
-    """The rows of a CSV file of `run_table`, none if there is no file.
+    """Read the rows of a CSV file of `run_table`, none if there is no file.
 
-    What files of earlier versions do not have is empty, or NaN where it is a number.
     raises: ValueError when a row is damaged, or for a file with other columns
     """
     try:
@@ -73,17 +73,15 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
             f"{path} is not a table of this kind, but a file of another format: {error}"
         ) from error
     lines = list(csv.reader(StringIO(text)))
-    columns = [RENAMED.get(name, name) for name in lines[0]] if lines else list(COLUMNS)
-    if columns[: len(FIRST)] != list(FIRST) or columns != [
-        name for name in KNOWN if name in columns
-    ]:
+    columns = lines[0] if lines else list(COLUMNS)
+    if columns not in (list(COLUMNS), list(WITH_TEST)):
         raise ValueError(
             f"{path} is not a table of this kind: its columns are {columns}, not {list(COLUMNS)}"
         )
     rows: list[Row] = []
     for number, cells in enumerate(lines[1:], start=1):
         try:
-            row = {name: KNOWN[name](cell) for name, cell in zip(columns, cells, strict=True)}
+            row = {name: WITH_TEST[name](cell) for name, cell in zip(columns, cells, strict=True)}
             json.loads(row["settings"])
         except ValueError:
             raise ValueError(f"{path}: row {number} is damaged: {','.join(cells)}") from None
@@ -92,14 +90,14 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
 
 
 def frame(rows: Sequence[Row], test: bool) -> pd.DataFrame:
-    """Rows as a table, with what they do not know empty"""
-    names = list(KNOWN if test else COLUMNS)
+    """Make a table of rows; what those without a test lack is empty."""
+    names = list(WITH_TEST if test else COLUMNS)
     empty = {name: math.nan if name == "test_accuracy" else "" for name in names}
     return pd.DataFrame([{**empty, **row} for row in rows], columns=names)
 
 
 def append_row(row: Row, path: Path, test: bool) -> None:
-    """Add a row at the end of a CSV file, which is replaced as a whole: a crash leaves it with or without the row."""
+    """Add a row to a CSV file, which is replaced as a whole: a crash leaves the old or the new."""
     rows = frame([*read_runs(path).to_dict("records"), row], test)
     with write_aside(path) as part:
         rows.to_csv(part, index=False)

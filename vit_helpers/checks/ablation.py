@@ -1,4 +1,7 @@
-"""The exercises of notebook 10 about runs and their comparison; those about a search are in `ablation_search`."""
+"""The exercises of notebook 10 about runs and their comparison.
+
+Those about a search are in ablation_search.py.
+"""
 
 import json
 import math
@@ -15,10 +18,10 @@ from vit_helpers.checks.ablation_search import (  # noqa: F401
     check_halving,
     check_scale_rate,
 )
-from vit_helpers.checks.compare import copy_of
-from vit_helpers.checks.engine import Case, Exercise, Given, cases
-from vit_helpers.checks.learning import as_list, as_number
-from vit_helpers.checks.report import Function, Mistake, reject_if, short, variants
+from vit_helpers.checks.engine.compare import copy_of
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording, cases
+from vit_helpers.checks.engine.learning import as_list, as_number
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short, variants
 
 # One change at a time
 
@@ -27,27 +30,33 @@ USED = "changed after an earlier call"
 
 
 def runs_of(baseline: Settings, options: Settings) -> list[Settings]:
-    """The right answer."""
+    """Give the right answer."""
     changed = [{**baseline, name: value} for name, values in options.items() for value in values]
     return [dict(baseline), *(run for run in changed if run != baseline)]
 
 
 def settings(baseline: Settings, options: Settings) -> Case:
-    """A baseline and options; equal values are different objects, so that a comparison with `is` fails."""
+    """Make a baseline and options.
+
+    Equal values are different objects, so that a comparison with `is` fails.
+    """
     return Case(lambda: tuple(json.loads(json.dumps([baseline, options]))))
 
 
 def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict[str, list[Any]]:
-    """The runs that an answer lists, sorted after the first; Mistake if they share objects with the arguments or a call."""
-    given = copy_of((baseline, options))
-    got = as_list(answer(*given), f"for {baseline} and {options}", "a list of settings")
-    words = (
-        f"changes the baseline: {baseline} is now {given[0]}. Make a new dictionary for each run"
+    """Return the runs that an answer lists, sorted after the first.
+
+    raises: Mistake if they share objects with the arguments or a call
+    """
+    copies = copy_of((baseline, options))
+    got = as_list(answer(*copies), f"for {baseline} and {options}", "a list of settings")
+    message = (
+        f"changes the baseline: {baseline} is now {copies[0]}. Make a new dictionary for each run"
     )
-    reject_if(given[0] != baseline, words)
+    reject_if(copies[0] != baseline, message)
     reject_if(
-        given[1] != options,
-        f"changes the options: {options} is now {given[1]}. Read them without removing values",
+        copies[1] != options,
+        f"changes the options: {options} is now {copies[1]}. Read them without removing values",
     )
     for run in got:
         reject_if(
@@ -55,8 +64,11 @@ def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict
             f"gives {short(run)} as a run; a run is a dictionary of settings",
         )
     reject_if(any(USED in run for run in got), "returns dictionaries from an earlier call")
-    words = "gives the baseline itself as a run, so changing that run would change the baseline too. Make a copy of it"
-    reject_if(any(run is given[0] for run in got), words)
+    message = (
+        "gives the baseline itself as a run, "
+        "so changing that run would change the baseline too. Make a copy of it"
+    )
+    reject_if(any(run is copies[0] for run in got), message)
     runs = [dict(run) for run in got]
     for run in got:
         run[USED] = True
@@ -66,16 +78,28 @@ def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict
 def other_runs(
     got: list[Settings], right: list[Settings], baseline: Settings, options: Settings
 ) -> str:
-    """What is wrong with a list of runs."""
+    """Say what is wrong with a list of runs."""
     for run in got:
         if missing := [name for name in baseline if name not in run]:
-            return f"the run {run} lacks {', '.join(missing)}: it should contain the baseline's settings with one changed"
+            return (
+                f"the run {run} lacks {', '.join(missing)}: it should contain the baseline's "
+                "settings with one changed"
+            )
         changed = [name for name in run if name not in baseline or run[name] != baseline[name]]
         if len(changed) > 1:
-            words = "so you cannot tell which of them made the difference. Start each run from the baseline"
-            return f"the run {run} changes {len(changed)} things at once ({', '.join(changed)}), {words}"
+            message = (
+                "so you cannot tell which of them made the difference. "
+                "Start each run from the baseline"
+            )
+            return (
+                f"the run {run} changes {len(changed)} things at once "
+                f"({', '.join(changed)}), {message}"
+            )
     if got.count(baseline) > 1:
-        return f"the baseline {baseline} is run {got.count(baseline)} times: leave out values that the baseline already has"
+        return (
+            f"the baseline {baseline} is run {got.count(baseline)} times: "
+            "leave out values that the baseline already has"
+        )
     if repeated := [run for i, run in enumerate(got) if run in got[:i]]:
         return f"the run {repeated[0]} is listed more than once"
     if baseline not in got:
@@ -83,30 +107,38 @@ def other_runs(
     if got[0] != baseline:
         return f"begins with {got[0]}, but the baseline should come first"
     if lost := [run for run in right if run not in got]:
-        return f"the run {lost[0]} is missing. Is a value of 0 treated as no value, or only the last value kept?"
+        return (
+            f"the run {lost[0]} is missing. Is a value of 0 treated as no value, "
+            "or only the last value kept?"
+        )
     return f"the run {[run for run in got if run not in right][:1]} was not asked for"
 
 
 ONE = Exercise(
     name="one_at_a_time",
     reference=runs_of,
-    observe=listed_runs,
-    when="for {} and {}".format,
-    says="{words}",
-    unknown=other_runs,
+    outcome=Outcome(observe=listed_runs),
+    wording=Wording(when="for {} and {}".format, says="{message}", unknown=other_runs),
     ideas={
-        "the baseline first, then every change alone":
-            [settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})],
-        "no run twice, and none for a value that the baseline already has":
-            [settings({"lr": 3e-3, "depth": 2, "pool": "cls"}, {"depth": [1, 2, 4], "pool": ["avg", "cls"], "lr": [3e-3]})],
-        "a value of 0 counts, and so does a setting that the baseline does not have":
-            [settings({"dropout": 0.1}, {"dropout": [0.0, 0.1], "weight_decay": [0.0, 0.3]})],
+        "the baseline first, then every change alone": [
+            settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})
+        ],
+        "no run twice, and none for a value that the baseline already has": [
+            settings(
+                {"lr": 3e-3, "depth": 2, "pool": "cls"},
+                {"depth": [1, 2, 4], "pool": ["avg", "cls"], "lr": [3e-3]},
+            )
+        ],
+        "a value of 0 counts, and so does a setting that the baseline does not have": [
+            settings({"dropout": 0.1}, {"dropout": [0.0, 0.1], "weight_decay": [0.0, 0.3]})
+        ],
         "with nothing to change, only the baseline": [settings({"lr": 3e-3}, {})],
-        "the two dictionaries stay as they were, and every run has its own":
-            [settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})],
+        "the two dictionaries stay as they were, and every run has its own": [
+            settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})
+        ],
     },
     mistakes={},  # `listed_runs` and `other_runs` tell what is wrong
-)  # fmt: skip
+)
 check_one_at_a_time = ONE.check
 
 
@@ -114,16 +146,21 @@ check_one_at_a_time = ONE.check
 
 
 def error_of(values: Sequence[float], spread: Function = stdev) -> float:
-    """The standard error of a mean."""
+    """Return the standard error of a mean."""
     return spread(values) / len(values) ** 0.5
 
 
 def compare(
-    a: Sequence[float], b: Sequence[float],
-    mean: Function = lambda a, b, d: fmean(d), error: Function = lambda a, b, d: error_of(d),
+    a: Sequence[float],
+    b: Sequence[float],
+    mean: Function = lambda a, b, d: fmean(d),
+    error: Function = lambda a, b, d: error_of(d),
     larger: Function = lambda mean, error, n: abs(mean) > 2 * error,
-) -> Given:  # fmt: skip
-    """The right answer; a wrong one with another rule for a part. d: the differences of b and a, seed by seed."""
+) -> Arguments:
+    """Give the right answer, or a wrong one with another rule for a part.
+
+    d: the differences of b and a, seed by seed
+    """
     d = [y - x for x, y in zip(a, b, strict=True)]
     return mean(a, b, d), error(a, b, d), larger(fmean(d), error_of(d), len(d))
 
@@ -143,39 +180,46 @@ MEANS: Mapping[str, Function] = {
     "the signs are lost before averaging": lambda a, b, d: fmean(map(abs, d)),
 }  # fmt: skip
 ERRORS: Mapping[str, Function] = {
-    "that is the standard deviation of the differences; divide it by the square root of n": lambda a, b, d: stdev(d),
+    "that is the standard deviation of the differences; divide it by the square root of n":
+        lambda a, b, d: stdev(d),
     "the standard deviation should divide by n - 1, before you divide it by the square root of n":
         lambda a, b, d: error_of(d, pstdev),
-    "that is the standard deviation with n, and not divided by the square root of n": lambda a, b, d: pstdev(d),
-    "you divided by n; the error falls with the square root of n": lambda a, b, d: stdev(d) / len(d),
-    "you divided by n, and the standard deviation has n instead of n - 1": lambda a, b, d: pstdev(d) / len(d),
-    "not paired: the variances of both were added. Take the differences seed by seed, then their standard deviation":
+    "that is the standard deviation with n, and not divided by the square root of n":
+        lambda a, b, d: pstdev(d),
+    "you divided by n; the error falls with the square root of n":
+        lambda a, b, d: stdev(d) / len(d),
+    "you divided by n, and the standard deviation has n instead of n - 1":
+        lambda a, b, d: pstdev(d) / len(d),
+    "not paired: the variances of both were added. Take the differences seed by seed, "
+    "then their standard deviation":
         lambda a, b, d: math.hypot(error_of(a), error_of(b)),
-    "not paired, and with n instead of n - 1": lambda a, b, d: math.hypot(error_of(a, pstdev), error_of(b, pstdev)),
+    "not paired, and with n instead of n - 1":
+        lambda a, b, d: math.hypot(error_of(a, pstdev), error_of(b, pstdev)),
     "not paired: that is the error of the change alone": lambda a, b, d: error_of(b),
     "not paired: that is the error of the baseline alone": lambda a, b, d: error_of(a),
     "not paired: that is the standard deviation of the change alone": lambda a, b, d: stdev(b),
     "not paired: that is the error of all accuracies together": lambda a, b, d: error_of([*a, *b]),
     "that is a variance; take its square root": lambda a, b, d: variance(d) / len(d),
-    "that is a variance; take its square root, and divide by the square root of n": lambda a, b, d: variance(d),
-    "that is twice the error; the factor 2 belongs to the comparison": lambda a, b, d: 2 * error_of(d),
-    "n - 1 belongs only in the standard deviation: divide by sqrt(n)": lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
+    "that is a variance; take its square root, and divide by the square root of n":
+        lambda a, b, d: variance(d),
+    "that is twice the error; the factor 2 belongs to the comparison":
+        lambda a, b, d: 2 * error_of(d),
+    "n - 1 belongs only in the standard deviation: divide by sqrt(n)":
+        lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
 }  # fmt: skip
 LARGER: Mapping[str, Function] = {
-    "a change for the worse counts too: compare abs(difference)": lambda mean, error, n: (
-        mean > 2 * error
-    ),
-    "compare with twice the error, not the standard deviation": lambda mean, error, n: (
-        abs(mean) > 2 * error * n**0.5
-    ),
+    "a change for the worse counts too: compare abs(difference)":
+        lambda mean, error, n: mean > 2 * error,
+    "compare with twice the error, not the standard deviation":
+        lambda mean, error, n: abs(mean) > 2 * error * n**0.5,
     "compare with twice the error, not once": lambda mean, error, n: abs(mean) > error,
-    "if all seeds gain the same, any difference counts as larger": lambda mean, error, n: (
-        abs(mean) > 2 * error > 0
-    ),
+    "if all seeds gain the same, any difference counts as larger":
+        lambda mean, error, n: abs(mean) > 2 * error > 0,
     "nothing differs here: use >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
-}
+}  # fmt: skip
 RULES = {"mean": MEANS, "error": ERRORS, "larger": LARGER}
-PAIRS = [  # accuracies of the baseline and of a change, seed by seed; a lost sign shows in the second pair
+# accuracies of the baseline and of a change, seed by seed; a lost sign shows in the second pair
+PAIRS = [
     ([0.80, 0.90, 0.85], [0.83, 0.92, 0.89]),
     ([0.90, 0.70, 0.80, 0.85], [0.86, 0.67, 0.77, 0.80]),
     ([0.90, 0.88], [0.87, 0.93]),
@@ -191,22 +235,28 @@ JUDGED = [
 STEADY = [([0.5, 0.75], [0.625, 0.875]), ([0.5, 0.75], [0.5, 0.75])]
 
 
-def observe_part(answer: Function, baseline: list[Any], changed: list[Any], look: str) -> Settings:
-    """One of the three results of an answer; Mistake unless they are two numbers and a boolean."""
-    when, given = f"for {baseline} and {changed}", ([*baseline], [*changed])
+def observe_part(answer: Function, baseline: list[Any], changed: list[Any], name: str) -> Settings:
+    """Return one of the three results of an answer.
+
+    raises: Mistake unless they are two numbers and a boolean
+    """
+    when, copies = f"for {baseline} and {changed}", ([*baseline], [*changed])
     try:
         got = as_list(
-            answer(*given), when, "three results: difference, error, and whether it is larger"
+            answer(*copies), when, "three results: difference, error, and whether it is larger"
         )
     except ZeroDivisionError:
-        words = (
+        message = (
             "divides by an error of 0 when all seeds agree: compare abs(difference) with 2 * error"
         )
-        raise Mistake(words) from None
-    words = "changes the lists it is given: .sort() works in place and breaks up the pairs"
-    reject_if(given != (baseline, changed), words)
-    words = f"gives {len(got)} results {when}; it should give difference, error, and whether it is larger"
-    reject_if(len(got) != 3, words)
+        raise Mistake(message) from None
+    message = "changes the lists it is given: .sort() works in place and breaks up the pairs"
+    reject_if(copies != (baseline, changed), message)
+    message = (
+        f"gives {len(got)} results {when}; it should give difference, "
+        "error, and whether it is larger"
+    )
+    reject_if(len(got) != 3, message)
     difference, error, larger = got
     reject_if(
         isinstance(larger, str) or larger is None,
@@ -222,40 +272,53 @@ def observe_part(answer: Function, baseline: list[Any], changed: list[Any], look
         "error": as_number(error, when),
         "larger": bool(truth),
     }
-    return {look: parts[look]}
+    return {name: parts[name]}
 
 
 def compare_says(
-    part: str, got: Any, right: Any, words: str, a: list[Any], b: list[Any], look: str
+    part: str, got: Any, right: Any, message: str, a: list[Any], b: list[Any], name: str
 ) -> str:
-    """The message about one of the three."""
-    if look != "larger":
-        return f"the {look} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {words}"
+    """Write the message about one of the three."""
+    if name != "larger":
+        return f"the {name} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {message}"
     mean, error, _ = compare(a, b)
-    return f"a difference of {mean:+.3f} with an error of {error:.3f} counts as {'larger' if got else 'not larger'}: {words}"
+    return (
+        f"a difference of {mean:+.3f} with an error of {error:.3f} counts as "
+        f"{'larger' if got else 'not larger'}: {message}"
+    )
 
 
 COMPARE = Exercise(
     name="compare",
     reference=compare,
-    observe=observe_part,
-    when=lambda a, b, look: f"for {a} and {b}",
-    says=compare_says,
-    rtol=1e-4,
-    unknown={
-        "difference": "subtract the baseline from the change, seed by seed, and take the mean",
-        "error": "the standard deviation of the differences, divided by the square root of their number",
-        "larger": "is the comparison reversed?",
-    },
+    outcome=Outcome(observe=observe_part, rtol=1e-4),
+    wording=Wording(
+        when=lambda a, b, name: f"for {a} and {b}",
+        says=compare_says,
+        unknown={
+            "difference": "subtract the baseline from the change, seed by seed, and take the mean",
+            "error": "the standard deviation of the differences, "
+            "divided by the square root of their number",
+            "larger": "is the comparison reversed?",
+        },
+    ),
     ideas={
         "the mean difference, with its sign": cases(*((*pair, "difference") for pair in PAIRS)),
-        "its standard error, from the paired differences": cases(*((*pair, "error") for pair in PAIRS)),
-        "a difference of more than two errors is larger, up or down":
-            cases(*((*pair, "larger") for pair in JUDGED)),
-        "the same when all seeds agree, and when nothing differs": cases(*((*pair, "larger") for pair in STEADY)),
+        "its standard error, from the paired differences": cases(
+            *((*pair, "error") for pair in PAIRS)
+        ),
+        "a difference of more than two errors is larger, up or down": cases(
+            *((*pair, "larger") for pair in JUDGED)
+        ),
+        "the same when all seeds agree, and when nothing differs": cases(
+            *((*pair, "larger") for pair in STEADY)
+        ),
     },
-    mistakes=variants(compare, {words: {part: rule} for part, rules in RULES.items() for words, rule in rules.items()}),
-)  # fmt: skip
+    mistakes=variants(
+        compare,
+        {message: {part: rule} for part, rules in RULES.items() for message, rule in rules.items()},
+    ),
+)
 check_compare = COMPARE.check
 
 
@@ -263,7 +326,7 @@ check_compare = COMPARE.check
 
 
 def best(score: Function, rows: list[Settings], key: str = "val_accuracy") -> str:
-    """The change whose runs have the best score."""
+    """Return the change whose runs have the best score."""
     names = dict.fromkeys(row["change"] for row in rows)
     return max(names, key=lambda name: score([row[key] for row in rows if row["change"] == name]))
 
@@ -285,7 +348,7 @@ OTHERS = {"depth 4": [(0.8, 0.9), (0.9, 0.9)], "depth 8": [(0.7, 0.95), (0.95, 0
 
 
 def rows_of(changes: Settings, order: Function = lambda row: row["seed"], when: str = "") -> Case:
-    """Rows like those of the notebook, seed by seed or in another order."""
+    """Make rows like those of the notebook, seed by seed or in another order."""
     rows = [
         {"change": name, "seed": seed, "val_accuracy": val, "test_accuracy": test}
         for name, runs in changes.items()
@@ -295,11 +358,11 @@ def rows_of(changes: Settings, order: Function = lambda row: row["seed"], when: 
 
 
 def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
-    """The name that an answer gives; Mistake for anything else."""
-    given = copy_of(rows)
-    got = answer(given)
+    """Return the name that an answer gives; Mistake for anything else."""
+    copies = copy_of(rows)
+    got = answer(copies)
     reject_if(
-        given != rows,
+        copies != rows,
         "changes the rows it is given; make new ones, or use sorted() instead of .sort()",
     )
     reject_if(got is None, "returns None: does it end with return?")
@@ -314,7 +377,8 @@ def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
     known = any(row["change"] == got for row in rows)
     reject_if(
         not known,
-        f"picks {got!r}, which is not a change of these rows: is something kept from an earlier call?",
+        f"picks {got!r}, which is not a change of these rows: "
+        "is something kept from an earlier call?",
     )
     return {"": got}
 
@@ -326,33 +390,50 @@ SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
     "its mean is the lowest: use max, not min": lambda runs: -fmean(runs),
     "its median is the best; use the mean": median,
     "its first run is the best, by luck. Take the mean over its seeds": lambda runs: runs[0],
-    "its last run is the best: is only that one kept? Take the mean over its seeds": lambda runs: (
-        runs[-1]
-    ),
-}
+    "its last run is the best: is only that one kept? Take the mean over its seeds":
+        lambda runs: runs[-1],
+}  # fmt: skip
 PICKS: dict[str, Function] = {
     "it is in the first row, and its mean is not the best": lambda rows: rows[0]["change"],
-    "it has the best single run on the test split: still the planted mistake": partial(best, max, key="test_accuracy"),
-    "it has the best mean on the test split. Decide by val_accuracy, since the test split is for the end":
+    "it has the best single run on the test split: still the planted mistake":
+        partial(best, max, key="test_accuracy"),
+    "it has the best mean on the test split. Decide by val_accuracy, "
+    "since the test split is for the end":
         partial(best, fmean, key="test_accuracy"),
 }  # fmt: skip
+
+
+def backward(row: Settings) -> tuple[int, str]:
+    """Return the key by which rows come in reverse order of the seeds."""
+    return -row["seed"], row["change"]
+
+
+def mixed(row: Settings) -> int:
+    """Return the key by which rows come in mixed order."""
+    return hash(row["val_accuracy"] * 1e4) % 7
+
+
 PICK = Exercise(
     name="pick",
     reference=partial(best, fmean),
-    observe=picked,
-    when=lambda rows: "",
-    says="picks {got!r}{when}: {words}",
-    unknown="does each row count toward its own change?",
+    outcome=Outcome(observe=picked),
+    wording=Wording(
+        when=lambda rows: "",
+        says="picks {got!r}{when}: {message}",
+        unknown="does each row count toward its own change?",
+    ),
     ideas={
         "picks by the mean validation accuracy over the seeds": [rows_of(RUNS)],
         "the order of the rows does not matter": [
             rows_of(RUNS, lambda row: row["change"], " when the rows come change by change"),
-            rows_of(RUNS, lambda row: (-row["seed"], row["change"]), " when the rows come in reverse order"),
-            rows_of(RUNS, lambda row: hash(row["val_accuracy"] * 1e4) % 7, " when the rows come in mixed order"),
+            rows_of(RUNS, backward, " when the rows come in reverse order"),
+            rows_of(RUNS, mixed, " when the rows come in mixed order"),
         ],
-        "the rows stay as they were, and every call reads them again":
-            [rows_of(OTHERS), rows_of({f"{name}0": runs for name, runs in OTHERS.items()})],
+        "the rows stay as they were, and every call reads them again": [
+            rows_of(OTHERS),
+            rows_of({f"{name}0": runs for name, runs in OTHERS.items()}),
+        ],
     },
-    mistakes=PICKS | {words: partial(best, score) for words, score in SCORES.items()},
-)  # fmt: skip
+    mistakes=PICKS | {message: partial(best, score) for message, score in SCORES.items()},
+)
 check_pick = PICK.check

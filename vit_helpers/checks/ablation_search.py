@@ -1,4 +1,7 @@
-"""The exercises of notebook 10 about a search: scaling and drawing learning rates, and successive halving."""
+"""The exercises of notebook 10 about a search.
+
+They scale and draw learning rates, and halve candidates successively.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import copy_of
-from vit_helpers.checks.contract import Raises
 from vit_helpers.checks.data import own_generator
-from vit_helpers.checks.engine import Case, Exercise, Given, cases
-from vit_helpers.checks.learning import as_list, as_number, rounding
-from vit_helpers.checks.report import Function, Mistake, reject_if, short
-from vit_helpers.checks.traces import ask, generators_restored
+from vit_helpers.checks.engine.compare import copy_of
+from vit_helpers.checks.engine.contract import Raises
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording, cases
+from vit_helpers.checks.engine.learning import as_list, as_number, rounding
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.engine.traces import ask, generators_restored
 
 # A learning rate, scaled
 
@@ -33,51 +36,67 @@ BATCHES = [
 
 
 def scale(lr: float, batch: int, new_batch: int, rule: str) -> float:
-    """The right answer."""
+    """Give the right answer."""
     if rule not in FACTORS:
         raise ValueError(rule)
     return lr * FACTORS[rule](new_batch / batch)
 
 
 def by_factor(wrong: Function) -> Function:
-    """A wrong answer, from lr, batch, new batch and the factor that the rule makes of a ratio."""
+    """Make a wrong answer, from lr, batch, new batch and the factor that rule makes of a ratio."""
     return lambda lr, batch, new, rule: wrong(lr, batch, new, FACTORS[rule])
 
 
 def no_error(got: str, lr: float, batch: int, new_batch: int, rule: str) -> str:
-    """The message for an answer that accepts any rule."""
-    return f"gives {got} for the rule {rule!r}, but a misspelled rule would go unnoticed: raise ValueError"
+    """Write the message for an answer that accepts any rule."""
+    return (
+        f"gives {got} for the rule {rule!r}, "
+        "but a misspelled rule would go unnoticed: raise ValueError"
+    )
 
 
+SCALE_MISTAKES: dict[str, Function] = {
+    "the ratio is upside down: a larger batch gets a larger rate":
+        lambda lr, b, new, rule: scale(lr, new, b, rule),
+    "that is what the other rule gives":
+        lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
+    "that is only the factor: multiply lr by it": lambda lr, *args: scale(1, *args),
+    "nothing was scaled": lambda lr, *args: lr,
+    "takes the square root of lr too: take that of the ratio alone":
+        lambda lr, b, new, rule: (lr * new / b) ** 0.5,
+    "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
+    "// rounds down to whole numbers: use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
+    "multiplies by the new batch size: divide by the old one as well":
+        by_factor(lambda lr, b, new, f: lr * f(new)),
+    "divides by the old batch size: multiply by the new one as well":
+        by_factor(lambda lr, b, new, f: lr / f(b)),
+    "the ratio is squared and upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
+    "adds the factor instead of multiplying by it":
+        by_factor(lambda lr, b, new, f: lr + f(new / b)),
+}  # fmt: skip
 SCALE = Exercise(
     name="scale_rate",
     reference=scale,
-    when='for lr {:g}, batch {} to {}, rule "{}"'.format,
-    says="gives {got:.3g} {when}; it should give {right:.3g}: {words}",
-    odd=rounding,
-    unknown="multiply lr by new_batch / batch, or by its square root",
-    rtol=1e-4,
+    outcome=Outcome(rtol=1e-4),
+    wording=Wording(
+        when='for lr {:g}, batch {} to {}, rule "{}"'.format,
+        says="gives {got:.3g} {when}; it should give {right:.3g}: {message}",
+        odd=rounding,
+        unknown="multiply lr by new_batch / batch, or by its square root",
+    ),
     ideas={
-        "the linear rule, for larger and smaller batches": cases(*((*sizes, "linear") for sizes in BATCHES)),
-        "the square-root rule, for larger and smaller batches": cases(*((*sizes, "sqrt") for sizes in BATCHES)),
-        "a ValueError for an unknown rule":
-            [Raises([(1e-3, 64, 128, rule) for rule in ("cubic", "", "Linear rule")], no_error)],
+        "the linear rule, for larger and smaller batches": cases(
+            *((*sizes, "linear") for sizes in BATCHES)
+        ),
+        "the square-root rule, for larger and smaller batches": cases(
+            *((*sizes, "sqrt") for sizes in BATCHES)
+        ),
+        "a ValueError for an unknown rule": [
+            Raises([(1e-3, 64, 128, rule) for rule in ("cubic", "", "Linear rule")], no_error)
+        ],
     },
-    mistakes={
-        "the ratio is upside down: a larger batch gets a larger rate": lambda lr, b, new, rule: scale(lr, new, b, rule),
-        "that is what the other rule gives": lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
-        "that is only the factor: multiply lr by it": lambda lr, *given: scale(1, *given),
-        "nothing was scaled": lambda lr, *given: lr,
-        "takes the square root of lr too: take that of the ratio alone":
-            lambda lr, b, new, rule: (lr * new / b) ** 0.5,
-        "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
-        "// rounds down to whole numbers: use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
-        "multiplies by the new batch size: divide by the old one as well": by_factor(lambda lr, b, new, f: lr * f(new)),
-        "divides by the old batch size: multiply by the new one as well": by_factor(lambda lr, b, new, f: lr / f(b)),
-        "the ratio is squared and upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
-        "adds the factor instead of multiplying by it": by_factor(lambda lr, b, new, f: lr + f(new / b)),
-    },
-)  # fmt: skip
+    mistakes=SCALE_MISTAKES,
+)
 check_scale_rate = SCALE.check
 
 
@@ -87,7 +106,12 @@ DECADES = (1e-5, 1e-1)  # four of them
 
 
 def drawn(answer: Function, n: int, low: float, high: float, seed: int) -> list[float]:
-    """The rates of an answer; Mistake unless they are n numbers. The global generators are put back."""
+    """Return the rates of an answer.
+
+    The global generators are put back.
+
+    raises: Mistake unless they are n numbers
+    """
     when = f"for n = {n}, from {low:g} to {high:g}, seed {seed}"
     with generators_restored():
         got = as_list(answer(n, low, high, seed), when, "n rates in a list or tensor", most=n + 1)
@@ -96,19 +120,20 @@ def drawn(answer: Function, n: int, low: float, high: float, seed: int) -> list[
 
 
 def fills(values: Sequence[float], low: float, high: float) -> bool:
-    """Whether many values lie within a range, and reach near to both of its ends."""
+    """Tell whether many values lie within a range, and reach near to both of its ends."""
     near = 0.1 * (high - low)
     return low - 1e-4 <= min(values) < low + near and high - near < max(values) <= high + 1e-4
 
 
 def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict[str, bool]:
-    """True; Mistake where a rate is not between low and high."""
+    """Return True; Mistake where a rate is not between low and high."""
     rates, where = drawn(answer, n, low, high, seed), f"between {low:g} and {high:g}"
     least, most = min(rates), max(rates)
     endless = math.isinf(least) or math.isinf(most)
     reject_if(
         endless,
-        f"gives {least:.3g} to {most:.3g} {where}: is it the logarithm of 0, or a power that is too large?",
+        f"gives {least:.3g} to {most:.3g} {where}: is it the logarithm of 0, "
+        "or a power that is too large?",
     )
     if low * 0.9999 <= least and most <= high * 1.0001:
         return {"": True}
@@ -126,7 +151,7 @@ def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict
 
 
 def spread(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless the rates are uniform in their exponent, and random."""
+    """Raise Mistake unless the rates are uniform in their exponent, and random."""
     rates = ask(partial(drawn, answer), 2000, *DECADES, 0)
     logs = sorted(map(math.log10, rates))
     few, gaps = len({f"{rate:.3g}" for rate in rates}), [b - a for a, b in pairwise(logs)]
@@ -137,16 +162,17 @@ def spread(exercise: Exercise, answer: Function) -> None:
     )
     reject_if(max(gaps) < 1.5 * fmean(gaps), "the rates are a regular grid; draw them at random")
     shares = [sum(decade <= x < decade + 1 for x in logs) / 2000 for decade in (-5, -4, -3, -2)]
-    told = ", ".join(f"{share:.2f}" for share in shares)
-    between = (
-        f"from {DECADES[0]:g} to {DECADES[1]:g}, the four powers of ten contain {told} of the rates"
-    )
+    listed = ", ".join(f"{share:.2f}" for share in shares)
+    span = f"from {DECADES[0]:g} to {DECADES[1]:g}"
+    between = f"{span}, the four powers of ten contain {listed} of the rates"
     reject_if(
         shares[3] > 0.8,
         f"uniform, not log-uniform: {between}. The exponent should be uniform, not the rate",
     )
-    words = f"crowded at the low end: {between}. Draw a uniform exponent and transform nothing else"
-    reject_if(shares[0] > 0.8, words)
+    message = (
+        f"crowded at the low end: {between}. Draw a uniform exponent and transform nothing else"
+    )
+    reject_if(shares[0] > 0.8, message)
     uneven = max(abs(share - 0.25) for share in shares) > 0.06
     reject_if(uneven, f"{between}; each should contain a quarter. Is the exponent uniform?")
     for x, end in ((logs[0], -5), (logs[-1], -1)):
@@ -156,17 +182,18 @@ def spread(exercise: Exercise, answer: Function) -> None:
 
 
 def seeded(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless the rates follow from the seed."""
+    """Raise Mistake unless the rates follow from the seed."""
     first, again, other = (ask(partial(drawn, answer), 20, *DECADES, seed) for seed in (3, 3, 4))
     reject_if(
         first != again,
-        "gives different rates when called again with the same seed; is the generator seeded with it?",
+        "gives different rates when called again with the same seed; "
+        "is the generator seeded with it?",
     )
     reject_if(first == other, "gives the same rates for every seed: is the seed used?")
 
 
 def by_torch(n: int, low: float, high: float, seed: int) -> Tensor:
-    """A right answer."""
+    """Give a right answer."""
     return low * (high / low) ** torch.rand(
         n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
     )
@@ -175,18 +202,23 @@ def by_torch(n: int, low: float, high: float, seed: int) -> Tensor:
 DRAW = Exercise(
     name="draw_rates",
     reference=by_torch,
-    observe=inside,
-    when=lambda *given: "",
+    outcome=Outcome(observe=inside),
+    wording=Wording(when=lambda *args: ""),
     ideas={
-        "n rates, all between low and high":
-            cases((200, 1e-4, 1e-1, 0), (1, 1e-3, 1e-2, 3), (5, 2e-5, 4e-2, 1), (50, 0.5, 200.0, 2)),
+        "n rates, all between low and high": cases(
+            (200, 1e-4, 1e-1, 0), (1, 1e-3, 1e-2, 3), (5, 2e-5, 4e-2, 1), (50, 0.5, 200.0, 2)
+        ),
         "every power of ten gets its share of the rates": [spread],
         "the same rates for the same seed, and others for another": [seeded],
-        "a generator of its own: the global ones neither change the rates nor are changed":
-            [own_generator(6, *DECADES, 5, words="the next training run would start from different weights")],
+        "a generator of its own: the global ones neither change the rates nor are changed": [
+            own_generator(
+                6, *DECADES, 5, message="the next training run would start from different weights"
+            )
+        ],
     },
-    mistakes={},  # rates are drawn at random, so none are compared: `inside` and `spread` tell what is wrong
-)  # fmt: skip
+    # rates are drawn at random, so none are compared: `inside` and `spread` tell what is wrong
+    mistakes={},
+)
 check_draw_rates = DRAW.check
 
 
@@ -200,76 +232,91 @@ class Trainer:
         self.calls: list[tuple[int, str]] = []
 
     def __call__(self, candidate: Any, epochs: int) -> float:
-        words = (
+        message = (
             f"calls score with {short(candidate)}, but it takes a candidate and a number of epochs"
         )
-        reject_if(not isinstance(candidate, dict), words)
+        reject_if(not isinstance(candidate, dict), message)
         self.calls.append((epochs, candidate["name"]))
-        words = (
+        message = (
             "never ends: does every round shorten the list (half of 3 is 2, and half of 2 is 1)?"
         )
-        reject_if(len(self.calls) > 100, words)
+        reject_if(len(self.calls) > 100, message)
         start, gain = candidate["curve"]
         return start + gain * math.log2(epochs)
 
 
 def right_halving(candidates: list[Any], score: Function, epochs: int) -> dict[str, Any]:
-    """The right answer."""
+    """Give the right answer."""
     while len(candidates) > 1:
         best = sorted(candidates, key=lambda candidate: score(candidate, epochs), reverse=True)
         candidates, epochs = best[: (len(best) + 1) // 2], 2 * epochs
     return candidates[0]
 
 
-def played(answer: Function, candidates: list[Any], epochs: int, look: str) -> dict[str, Any]:
-    """The calls of the first round, the calls of all rounds, or the candidate that is left."""
-    given, trainer = copy_of(candidates), Trainer()
-    got = answer(given, trainer, epochs)
-    reject_if(given != candidates, "changes the list of candidates; make a new one")
+def played(answer: Function, candidates: list[Any], epochs: int, part: str) -> dict[str, Any]:
+    """Observe the calls of the first round, or of all rounds, or the candidate that is left."""
+    copies, trainer = copy_of(candidates), Trainer()
+    got = answer(copies, trainer, epochs)
+    reject_if(copies != candidates, "changes the list of candidates; make a new one")
     nothing = "returns None: does it end with return?"
     never = "never calls score(candidate, epochs)"
     reject_if(
         not trainer.calls and len(candidates) > 1,
         f"{never}, and {nothing}" if got is None else never,
     )
-    if look == "first":
-        return {look: sorted(call for call in trainer.calls if call[0] == trainer.calls[0][0])}
-    if look == "rounds":
-        return {look: sorted(trainer.calls)}
+    if part == "first":
+        return {part: sorted(call for call in trainer.calls if call[0] == trainer.calls[0][0])}
+    if part == "rounds":
+        return {part: sorted(trainer.calls)}
     reject_if(got is None, nothing)
     many = ", not a list" if isinstance(got, (list, tuple)) else ""
     reject_if(
         not isinstance(got, dict), f"gives {short(got)}; it should give the candidate itself{many}"
     )
-    return {look: got.get("name")}
+    return {part: got.get("name")}
 
 
 def first_round(
-    got: list[Any], right: list[Any], candidates: list[Any], epochs: int, look: str
+    got: list[Any], right: list[Any], candidates: list[Any], epochs: int, part: str
 ) -> str:
-    """What is wrong with the calls of the first round."""
+    """Say what is wrong with the calls of the first round."""
     n, began, lost = len(candidates), got[0][0], len(candidates) - len({*got})
     if began != epochs:
-        return f"the epochs of the first round are {began}; they should be {epochs}. Double them after a round, not before"
+        return (
+            f"the epochs of the first round are {began}; they should be {epochs}. "
+            "Double them after a round, not before"
+        )
     if lost:
         return f"the first round tries {n - lost} of {n} candidates; it should try all of them"
     again = "score each candidate once per round, and double the epochs after it"
     return f"{len(got)} runs of {epochs} epochs for {n} candidates: {again}"
 
 
-def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *given: Any) -> str:
-    """What is wrong with the calls of later rounds."""
+def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *args: Any) -> str:
+    """Say what is wrong with the calls of later rounds."""
     for epochs in sorted({e for e, _ in right}):
-        mine, theirs = ([name for e, name in calls if e == epochs] for calls in (got, right))
-        told = f"of {len(candidates)} candidates, {len(mine)} are trained for {epochs} epochs; it should be {len(theirs)}"
-        if len(mine) < len(theirs):
-            return f"{told}.{'' if mine else ' Are the epochs doubled?'} Half of an odd number is rounded up"
-        if len(mine) > len(theirs):
-            return f"{told}. Is more than half kept (half of an odd number is rounded up)?"
-        if mine != theirs:
-            return f"of {len(candidates)} candidates, {', '.join(mine)} go on, but {', '.join(theirs)} have the best scores"
+        names, wanted = ([name for e, name in calls if e == epochs] for calls in (got, right))
+        counts = (
+            f"of {len(candidates)} candidates, {len(names)} are trained for {epochs} epochs; "
+            f"it should be {len(wanted)}"
+        )
+        if len(names) < len(wanted):
+            return (
+                f"{counts}.{'' if names else ' Are the epochs doubled?'} Half of "
+                "an odd number is rounded up"
+            )
+        if len(names) > len(wanted):
+            return f"{counts}. Is more than half kept (half of an odd number is rounded up)?"
+        if names != wanted:
+            return (
+                f"of {len(candidates)} candidates, {', '.join(names)} go on, "
+                f"but {', '.join(wanted)} have the best scores"
+            )
     spent, asked = (sum(e for e, _ in calls) for calls in (got, right))
-    return f"spends {spent} epochs on {len(candidates)} candidates; {asked} are enough. Stop when one is left"
+    return (
+        f"spends {spent} epochs on {len(candidates)} candidates; "
+        f"{asked} are enough. Stop when one is left"
+    )
 
 
 CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
@@ -288,13 +335,13 @@ CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
 ]
 
 
-def field(curves: Sequence[Given], epochs: int, look: str) -> Case:
-    """Candidates with these curves, the epochs of the first round, and what is looked at."""
+def field(curves: Sequence[Arguments], epochs: int, part: str) -> Case:
+    """Make candidates with these curves, the epochs of the first round, and what is compared."""
     return Case(
         lambda: (
             [{"name": f"candidate {i}", "curve": curve} for i, curve in enumerate(curves)],
             epochs,
-            look,
+            part,
         )
     )
 
@@ -302,22 +349,33 @@ def field(curves: Sequence[Given], epochs: int, look: str) -> Case:
 HALVING = Exercise(
     name="halving",
     reference=right_halving,
-    observe=played,
-    when=lambda *given: "",
-    says="{words}",
-    unknown={
-        "first": first_round,
-        "rounds": other_rounds,
-        "winner": lambda got, right, *given: f"gives {got}, but {right} is left at the end",
-    },
-    hints={"not supported between": "With equal scores, sorting pairs compares the candidates. Give sorted a key"},
+    outcome=Outcome(observe=played),
+    wording=Wording(
+        when=lambda *args: "",
+        says="{message}",
+        unknown={
+            "first": first_round,
+            "rounds": other_rounds,
+            "winner": lambda got, right, *args: f"gives {got}, but {right} is left at the end",
+        },
+        hints={
+            "not supported between": "With equal scores, sorting pairs compares the candidates. "
+            "Give sorted a key"
+        },
+    ),
     ideas={
-        "every candidate is tried first, for as many epochs as asked": [field(curves, 2, "first") for curves in CURVES],
-        "the better half goes on, for twice as many epochs": [field(curves, 1, "rounds") for curves in CURVES],
+        "every candidate is tried first, for as many epochs as asked": [
+            field(curves, 2, "first") for curves in CURVES
+        ],
+        "the better half goes on, for twice as many epochs": [
+            field(curves, 1, "rounds") for curves in CURVES
+        ],
         "the one that is left is returned": [field(curves, 1, "winner") for curves in CURVES],
-        "equal scores, a single candidate, and the list as it was":
-            [field([(0.5, 0.2)] + [(0.5, 0.1)] * 4, 2, "winner"), field([(0.5, 0.1)], 1, "winner")],
+        "equal scores, a single candidate, and the list as it was": [
+            field([(0.5, 0.2)] + [(0.5, 0.1)] * 4, 2, "winner"),
+            field([(0.5, 0.1)], 1, "winner"),
+        ],
     },
     mistakes={},  # `played` and the functions of `unknown` tell what is wrong
-)  # fmt: skip
+)
 check_halving = HALVING.check

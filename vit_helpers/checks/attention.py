@@ -7,36 +7,39 @@ from torch import Tensor
 
 from vit_helpers.attention import attention
 from vit_helpers.checks.attention_mistakes import MASKS, VALUES, WEIGHTS
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case, Contract, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.multi_head import MULTI_HEAD, heads_of
-from vit_helpers.checks.report import Function
 
 # Functions: attention and its mask
 
 
 def weights(wrong: Function) -> Function:
-    """A whole wrong answer from wrong weights."""
+    """Make a whole wrong answer from wrong weights."""
     return lambda q, k, v, *mask: ((w := wrong(q, k, v, *mask)) @ v, w)
 
 
 def values(wrong: Function) -> Function:
-    """A whole wrong answer from wrong values, with the right weights."""
+    """Make a whole wrong answer from wrong values, with the right weights."""
     return lambda q, k, v, *mask: (wrong(w := attention(q, k, v, *mask)[1], q, k, v), w)
 
 
 def qkv(
     *shape: int, when: str = "", mask: Callable[[], Tensor] | None = None, batch: bool = False
 ) -> Case:
-    """Queries, keys and values of different sizes, so that they cannot be confused, and a mask if there is one."""
+    """Make queries, keys and values, and a mask if there is one.
+
+    Their sizes differ, so that they cannot be confused.
+    """
     when = when or f"for shape {shape}"
     hint = (
-        f"right for one image, but {when} it {{error}}. Index the axes from the end: they end with T and d: "
-        * batch
+        f"right for one image, but {when} it {{error}}. "
+        "Index the axes from the end: they end with T and d: " * batch
     )
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         return *(size * torch.randn(shape) for size in (1.5, 1.2, 1.0)), *([mask()] if mask else [])
 
     return Case(draw, when, hint and hint + "k.transpose(-2, -1)")
@@ -45,7 +48,7 @@ def qkv(
 def odd_weights(
     got: Tensor, right: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor
 ) -> str | None:
-    """What is odd about wrong weights under a mask."""
+    """Say what is odd about wrong weights under a mask."""
     if got.isnan().any():
         return "gives NaN: is a whole row minus infinity, or did you multiply 0 by infinity?"
     if right.shape[-1] != right.shape[-2] or not same(
@@ -60,8 +63,8 @@ def odd_weights(
     )
 
 
-def row_sums(got: Tensor, *given: Tensor) -> str:
-    """The message about weights that no known mistake gives."""
+def row_sums(got: Tensor, *args: Tensor) -> str:
+    """Write the message about weights that no known mistake gives."""
     sums = same(got.sum(-1), torch.ones_like(got[..., 0]))
     return (
         "the rows sum to 1, but the scores aren't q k^T / sqrt(d)"
@@ -77,30 +80,40 @@ UNKNOWN = {
 ATTENTION = Exercise(
     name="attention",
     reference=attention,
-    returns=("values", "weights"),
-    compared=("weights", "values"),
-    unknown=UNKNOWN,
-    batch=3,
-    contract_case=qkv(2, 5, 4),  # the root of 4 is exact: torch.sqrt(torch.tensor(d)) is welcome
+    outcome=Outcome(returns=("values", "weights"), compared=("weights", "values")),
+    wording=Wording(unknown=UNKNOWN),
+    contract=Contract(
+        batch=3,
+        case=qkv(2, 5, 4),  # the root of 4 is exact: torch.sqrt(torch.tensor(d)) is welcome
+    ),
     ideas={
-        "one image: every row is a weighted average of the values": [qkv(5, 3, when="for one image, T = 5 and d = 3")],
+        "one image: every row is a weighted average of the values": [
+            qkv(5, 3, when="for one image, T = 5 and d = 3")
+        ],
         "a batch: images don't mix": [
             qkv(4, 5, 3, when="for a batch of 4 images", batch=True),
             qkv(5, 5, 5, when="for a batch of 5 images, T = 5, d = 5", batch=True),
         ],
-        "several heads at once": [qkv(2, 3, 5, 4, when="for 2 images with 3 heads, (B, h, T, d)", batch=True)],
-        "any number of tokens and any width, in float64 too":
-            [qkv(*shape) for shape in ((1, 6), (7, 1), (3, 5), (1, 1, 1), (3, 2, 11, 5), (3, 2, 5, 4))],
-        "gradients flow to q, k and v": [contract],
+        "several heads at once": [
+            qkv(2, 3, 5, 4, when="for 2 images with 3 heads, (B, h, T, d)", batch=True)
+        ],
+        "any number of tokens and any width, in float64 too": [
+            qkv(*shape)
+            for shape in ((1, 6), (7, 1), (3, 5), (1, 1, 1), (3, 2, 11, 5), (3, 2, 5, 4))
+        ],
+        "gradients flow to q, k and v": [expect_contract],
     },
-    mistakes={words: weights(wrong) for words, wrong in WEIGHTS.items()}
-    | {words: values(wrong) for words, wrong in VALUES.items()},
-)  # fmt: skip
+    mistakes={message: weights(wrong) for message, wrong in WEIGHTS.items()}
+    | {message: values(wrong) for message, wrong in VALUES.items()},
+)
 check_attention = ATTENTION.check
 
 
 def square_mask() -> Tensor:
-    """A random mask that transposing, shifting or negating would change, with a True in every row."""
+    """Return a random mask with a True in every row.
+
+    Transposing, shifting or negating would change it.
+    """
     mask = torch.rand(5, 5) < 0.5
     mask[..., 0] = True
     mask[..., -1, -1] = mask[..., -2, -1] = False
@@ -109,36 +122,46 @@ def square_mask() -> Tensor:
 
 
 def key_mask() -> Tensor:
-    """A (B, 1, 1, T) mask for two images"""
+    """Return a (B, 1, 1, T) mask for two images."""
     return torch.tensor([[1, 1, 0, 1, 0], [1, 0, 1, 1, 1]], dtype=torch.bool)[:, None, None, :]
+
+
+def causal_mask() -> Tensor:
+    """Return a mask that hides later tokens."""
+    return torch.ones(6, 6, dtype=torch.bool).tril()
+
+
+def open_mask() -> Tensor:
+    """Return a mask that hides nothing."""
+    return torch.ones(5, 5, dtype=torch.bool)
 
 
 MASK = Exercise(
     name="mask",
     reference=attention,
-    batch=3,
-    returns=("values", "weights"),
-    compared=("weights", "values"),
-    odd=odd_weights,
-    unknown=UNKNOWN,
-    contract_case=qkv(2, 5, 4, mask=square_mask),
+    outcome=Outcome(returns=("values", "weights"), compared=("weights", "values")),
+    wording=Wording(odd=odd_weights, unknown=UNKNOWN),
+    contract=Contract(batch=3, case=qkv(2, 5, 4, mask=square_mask)),
     ideas={
-        "a hidden token gets weight 0, and the rows still sum to 1":
-            [qkv(5, 3, mask=square_mask, when="for one image with a (T, T) mask")],
-        "row t of the mask belongs to query t":
-            [qkv(6, 4, mask=lambda: torch.ones(6, 6, dtype=torch.bool).tril(), when="for a causal mask")],
+        "a hidden token gets weight 0, and the rows still sum to 1": [
+            qkv(5, 3, mask=square_mask, when="for one image with a (T, T) mask")
+        ],
+        "row t of the mask belongs to query t": [
+            qkv(6, 4, mask=causal_mask, when="for a causal mask")
+        ],
         "masks for batches and heads broadcast": [
             qkv(2, 3, 5, 4, mask=key_mask, when="for 2 images, 3 heads and a (B, 1, 1, T) mask"),
             qkv(4, 5, 3, mask=square_mask, when="for a batch that shares one (T, T) mask"),
             qkv(3, 5, 4, mask=square_mask),
         ],
-        "a mask that hides nothing changes nothing, in float64 too":
-            [qkv(2, 5, 3, mask=lambda: torch.ones(5, 5, dtype=torch.bool), when="when the mask hides nothing")],
-        "gradients flow past the mask": [contract],
+        "a mask that hides nothing changes nothing, in float64 too": [
+            qkv(2, 5, 3, mask=open_mask, when="when the mask hides nothing")
+        ],
+        "gradients flow past the mask": [expect_contract],
     },
-    mistakes={words: weights(wrong) for words, wrong in MASKS.items()}
-    | {words: values(wrong) for words, wrong in VALUES.items()},
-)  # fmt: skip
+    mistakes={message: weights(wrong) for message, wrong in MASKS.items()}
+    | {message: values(wrong) for message, wrong in VALUES.items()},
+)
 check_mask = MASK.check
 
 
@@ -149,40 +172,55 @@ def tokens(B: int, T: int, D: int, h: int) -> Case:
     return Case(lambda: (torch.randn(B, T, D), h))
 
 
+ODD_SIZES = [(3, 1, 6, 2), (2, 7, 5, 1), (2, 3, 4, 4), (4, 4, 16, 4), (1, 17, 64, 8)]  # B, T, D, h
+SPLIT_HEADS_MISTAKES: dict[str, Function] = {
+    "a single view or reshape mixes tokens: head 1 contains whole tokens. Use "
+    "(B, T, h, d), then swap T and h":
+        lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1),
+    "head 1 has every h-th component, but a head's d components are side by side: "
+    "split the last axis into (h, d)":
+        lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
+    "the heads come in reverse order": lambda x, h: heads_of(x, h).flip(1),
+    "every head contains the same slice":
+        lambda x, h: heads_of(x, h)[:, :1].expand(-1, h, -1, -1),
+    "the tokens come in reverse order": lambda x, h: heads_of(x, h).flip(2),
+    "the heads still come after the tokens: swap T and h":
+        lambda x, h: x.unflatten(-1, (h, -1)),
+    "the heads come before the images, but the batch comes first: (B, h, T, d)":
+        lambda x, h: heads_of(x, h).transpose(0, 1),
+    "the last two axes are swapped: (B, h, T, d)": lambda x, h: heads_of(x, h).mT,
+    "h and d are swapped: there are num_heads heads, each of width d = D / h":
+        lambda x, h: x.unflatten(-1, (-1, h)).transpose(1, 2),
+    "images and heads are merged into one axis: keep (B, h, T, d)":
+        lambda x, h: heads_of(x, h).flatten(0, 1),
+    "every head has the whole width D, but it should have d = D / h of it":
+        lambda x, h: x[:, None].expand(-1, h, -1, -1),
+    "only one image of the batch was split": lambda x, h: heads_of(x[:1], h),
+}  # fmt: skip
 SPLIT_HEADS = Exercise(
     name="split_heads",
     reference=heads_of,
-    when=lambda x, h: f"for {tuple(x.shape)} and {h} heads",
-    says="{words}",
-    unknown="the shape is right, but the numbers are not: head i has the components (i-1)*d to i*d - 1 of each token",
-    contract_case=tokens(2, 5, 12, 4),
+    wording=Wording(
+        when=lambda x, h: f"for {tuple(x.shape)} and {h} heads",
+        says="{message}",
+        unknown=(
+            "the shape is right, but the numbers are not: "
+            "head i has the components (i-1)*d to i*d - 1 of each token"
+        ),
+    ),
+    contract=Contract(case=tokens(2, 5, 12, 4)),
     ideas={
         "one image: a head has d components of every token": [tokens(1, 5, 12, 3)],
-        "a batch, with other numbers of heads": [tokens(2, 5, 12, 3), tokens(4, 6, 16, 2), tokens(2, 12, 5, 5)],
-        "one token, one head, d = 1, equal axes, float64":
-            [tokens(*sizes) for sizes in ((3, 1, 6, 2), (2, 7, 5, 1), (2, 3, 4, 4), (4, 4, 16, 4), (1, 17, 64, 8))],
-        "gradients flow back": [contract],
+        "a batch, with other numbers of heads": [
+            tokens(2, 5, 12, 3),
+            tokens(4, 6, 16, 2),
+            tokens(2, 12, 5, 5),
+        ],
+        "one token, one head, d = 1, equal axes, float64": [tokens(*sizes) for sizes in ODD_SIZES],
+        "gradients flow back": [expect_contract],
     },
-    mistakes={
-        "a single view or reshape mixes tokens: head 1 contains whole tokens. Use (B, T, h, d), then swap T and h":
-            lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1),
-        "head 1 has every h-th component, but a head's d components are side by side: split the last axis into (h, d)":
-            lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
-        "the heads come in reverse order": lambda x, h: heads_of(x, h).flip(1),
-        "every head contains the same slice": lambda x, h: heads_of(x, h)[:, :1].expand(-1, h, -1, -1),
-        "the tokens come in reverse order": lambda x, h: heads_of(x, h).flip(2),
-        "the heads still come after the tokens: swap T and h": lambda x, h: x.unflatten(-1, (h, -1)),
-        "the heads come before the images, but the batch comes first: (B, h, T, d)":
-            lambda x, h: heads_of(x, h).transpose(0, 1),
-        "the last two axes are swapped: (B, h, T, d)": lambda x, h: heads_of(x, h).mT,
-        "h and d are swapped: there are num_heads heads, each of width d = D / h":
-            lambda x, h: x.unflatten(-1, (-1, h)).transpose(1, 2),
-        "images and heads are merged into one axis: keep (B, h, T, d)": lambda x, h: heads_of(x, h).flatten(0, 1),
-        "every head has the whole width D, but it should have d = D / h of it":
-            lambda x, h: x[:, None].expand(-1, h, -1, -1),
-        "only one image of the batch was split": lambda x, h: heads_of(x[:1], h),
-    },
-)  # fmt: skip
+    mistakes=SPLIT_HEADS_MISTAKES,
+)
 check_split_heads = SPLIT_HEADS.check
 
 
@@ -192,4 +230,3 @@ FIX = MULTI_HEAD.renamed(
     "fix", [idea for idea in MULTI_HEAD.ideas if not idea.startswith("heads that")]
 )
 check_multi_head, check_fix = MULTI_HEAD.check, FIX.check
-check_mend = check_fix  # its name in version 0.1

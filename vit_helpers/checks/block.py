@@ -8,30 +8,36 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks import modules
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.modules import ModuleExercise, Reading
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.feed_forward import MLPS, identity, mlp, mlp_readings
-from vit_helpers.checks.modules import ModuleExercise, Reading
 from vit_helpers.checks.multi_head import HEADS, MULTI_HEAD, multi_head
 from vit_helpers.checks.multi_head import readings as attention_readings
-from vit_helpers.checks.report import Function
 from vit_helpers.encoder import Block
 
 # The ways through the parts
 
 
 def right_way(x: Tensor, n: Function, a: Function, m: Function, f: Function) -> Tensor:
-    """Equations 2 and 3: norms n and m, attention a, MLP f."""
+    """Compute equations 2 and 3: norms n and m, attention a, MLP f."""
     x = x + a(n(x))
     return x + f(m(x))
 
 
 def then(rest: Function) -> Function:
-    """An order of the parts that begins with equation 2; rest: what follows, from the result y, x, norm2 and the MLP."""
+    """Make an order of the parts that begins with equation 2.
+
+    rest: what follows, from the result y, x, norm2 and the MLP
+    """
     return lambda x, n, a, m, f: rest(x + a(n(x)), x, m, f)
 
 
 def first(rest: Function) -> Function:
-    """An order of the parts that ends with equation 3; rest: what precedes it, from x, norm1 and attention."""
+    """Make an order of the parts that ends with equation 3.
+
+    rest: what precedes it, from x, norm1 and attention
+    """
     return lambda x, n, a, m, f: (y := rest(x, n, a)) + f(m(y))
 
 
@@ -41,22 +47,31 @@ def norms_last(x: Tensor, n: Function, a: Function, m: Function, f: Function) ->
 
 
 WAYS: dict[str, Function] = {
-    "attention's result is never used, as in x + mlp(norm2(x)), so no token ever receives anything from another":
+    "attention's result is never used, as in x + mlp(norm2(x)), "
+    "so no token ever receives anything from another":
         first(lambda x, n, a: x),
     "the MLP's result is never used": then(lambda y, x, m, f: y),
-    "there is no residual connection at all: add x to attention's result, and that sum to the MLP's result":
+    "there is no residual connection at all: add x to attention's result, "
+    "and that sum to the MLP's result":
         lambda x, n, a, m, f: f(m(a(n(x)))),
-    "there is no residual connection around attention: x + attn(norm1(x))": first(lambda x, n, a: a(n(x))),
-    "there is no residual connection around the MLP: add what entered norm2": then(lambda y, x, m, f: f(m(y))),
-    "the MLP's residual connection starts from the block's input, but should start from the x of equation 2":
+    "there is no residual connection around attention: x + attn(norm1(x))":
+        first(lambda x, n, a: a(n(x))),
+    "there is no residual connection around the MLP: add what entered norm2":
+        then(lambda y, x, m, f: f(m(y))),
+    "the MLP's residual connection starts from the block's input, "
+    "but should start from the x of equation 2":
         then(lambda y, x, m, f: x + f(m(y))),
-    "attention and MLP both read the block's input, in parallel, but the MLP should read the x of equation 2":
+    "attention and MLP both read the block's input, in parallel, "
+    "but the MLP should read the x of equation 2":
         then(lambda y, x, m, f: y + f(m(x))),
     "the block's input is added once more at the end": then(lambda y, x, m, f: x + y + f(m(y))),
-    "the norms come after the sums (post-norm), but in a ViT they come first (pre-norm): x + attn(norm1(x))": norms_last,
-    "the norms come after attention and MLP, before the sums, but they should come first: x + attn(norm1(x))":
+    "the norms come after the sums (post-norm), "
+    "but in a ViT they come first (pre-norm): x + attn(norm1(x))": norms_last,
+    "the norms come after attention and MLP, before the sums, "
+    "but they should come first: x + attn(norm1(x))":
         lambda x, n, a, m, f: (y := x + n(a(x))) + m(f(y)),
-    "the first norm comes after the sum, but it should come first: x + attn(norm1(x))": first(lambda x, n, a: n(x + a(x))),
+    "the first norm comes after the sum, but it should come first: x + attn(norm1(x))":
+        first(lambda x, n, a: n(x + a(x))),
     "the residual connections add normalized tokens: add x as it was before each norm":
         lambda x, n, a, m, f: (z := m(n(x) + a(n(x)))) + f(z),
     "the first residual connection adds normalized tokens: add x as it was before norm1":
@@ -65,16 +80,25 @@ WAYS: dict[str, Function] = {
         then(lambda y, x, m, f: m(y) + f(m(y))),
     "one norm is used twice and the other never, but attention and MLP have a norm each":
         lambda x, n, a, m, f: right_way(x, n, a, n, f),
-    "the MLP reads tokens that are not normalized: mlp(norm2(x))": then(lambda y, x, m, f: y + f(y)),
-    "attention reads tokens that are not normalized: attn(norm1(x))": first(lambda x, n, a: x + a(x)),
+    "the MLP reads tokens that are not normalized: mlp(norm2(x))":
+        then(lambda y, x, m, f: y + f(y)),
+    "attention reads tokens that are not normalized: attn(norm1(x))":
+        first(lambda x, n, a: x + a(x)),
     "no norm is used": lambda x, n, a, m, f: right_way(x, identity, a, identity, f),
-    "the MLP comes before attention, but attention should come first": lambda x, n, a, m, f: right_way(x, m, f, n, a),
-    "the MLP reads only attention's result: first compute x = x + attn(norm1(x))": lambda x, n, a, m, f: x + f(m(a(n(x)))),
-    "the MLP reads only attention's result, but it should read the sum": lambda x, n, a, m, f: x + a(n(x)) + f(m(a(n(x)))),
-    "x is not added to attention's result, and the MLP reads x instead of the sum": lambda x, n, a, m, f: a(n(x)) + f(m(x)),
-    "the second norm comes after the sum, but it should come first: x + mlp(norm2(x))": then(lambda y, x, m, f: m(y + f(y))),
-    "the second norm comes after the MLP instead of first: x + mlp(norm2(x))": then(lambda y, x, m, f: y + m(f(y))),
-    "the first norm comes after attention instead of first: x + attn(norm1(x))": first(lambda x, n, a: x + n(a(x))),
+    "the MLP comes before attention, but attention should come first":
+        lambda x, n, a, m, f: right_way(x, m, f, n, a),
+    "the MLP reads only attention's result: first compute x = x + attn(norm1(x))":
+        lambda x, n, a, m, f: x + f(m(a(n(x)))),
+    "the MLP reads only attention's result, but it should read the sum":
+        lambda x, n, a, m, f: x + a(n(x)) + f(m(a(n(x)))),
+    "x is not added to attention's result, and the MLP reads x instead of the sum":
+        lambda x, n, a, m, f: a(n(x)) + f(m(x)),
+    "the second norm comes after the sum, but it should come first: x + mlp(norm2(x))":
+        then(lambda y, x, m, f: m(y + f(y))),
+    "the second norm comes after the MLP instead of first: x + mlp(norm2(x))":
+        then(lambda y, x, m, f: y + m(f(y))),
+    "the first norm comes after attention instead of first: x + attn(norm1(x))":
+        first(lambda x, n, a: x + n(a(x))),
     "attention's result is subtracted instead of added": first(lambda x, n, a: x - a(n(x))),
     "the MLP's result is subtracted instead of added": then(lambda y, x, m, f: y - f(m(y))),
     "the second norm is applied to the result as well": then(lambda y, x, m, f: m(y + f(m(y)))),
@@ -90,10 +114,17 @@ EPS = {
 
 
 def block(
-    x: Tensor, *reading: Tensor, way: Function = right_way, eps: tuple[float, float] = (1e-6, 1e-6),
-    attention: Function = multi_head, dense: Function = mlp,
-) -> Tensor:  # fmt: skip
-    """The block for given parameters; a mistake is another order, another eps, wrong attention or a wrong MLP."""
+    x: Tensor,
+    *reading: Tensor,
+    way: Function = right_way,
+    eps: tuple[float, float] = (1e-6, 1e-6),
+    attention: Function = multi_head,
+    dense: Function = mlp,
+) -> Tensor:
+    """Return the block for given parameters.
+
+    A mistake is another order, another eps, wrong attention or a wrong MLP.
+    """
     n, m = (
         partial(F.layer_norm, normalized_shape=x.shape[-1:], weight=w, bias=b, eps=each)
         for (w, b), each in zip((reading[:2], reading[6:8]), eps, strict=True)
@@ -102,7 +133,7 @@ def block(
 
 
 def regrouped(x: Tensor, w: Tensor, b: Tensor, *proj: Tensor, heads: int) -> Tensor:
-    """Attention with another number of heads."""
+    """Return attention with another number of heads."""
     return multi_head(x, *(z.flatten(1, 2).unflatten(1, (heads, -1)) for z in (w, b)), *proj)
 
 
@@ -130,7 +161,10 @@ def norm_readings(module: nn.Module) -> Iterator[Reading]:
 
 
 def block_readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
-    """Every way to read the block's parts: norm1's w and b, attention as for notebook 03, norm2's, the MLP's layers."""
+    """Yield every way to read the block's parts.
+
+    They are norm1's w and b, attention as for notebook 03, norm2's w and b, the MLP's layers.
+    """
     maps = [part for part in module.modules() if isinstance(part, MAPS)]
     dense = {dim, 4 * dim}  # the widths of the MLP's layers
     parts = nn.ModuleList(
@@ -146,13 +180,60 @@ def block_readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]
 
 
 def exact(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless a module is right to the last digits of float64, also for tiny tokens, where eps matters."""
+    """Raise Mistake unless a module is right to the last digits of float64.
+
+    It is tried with tiny tokens, too, where eps matters.
+    """
     sizes, shape = exercise.cases[0]
     module, x = modules.made(answer, sizes, shape, torch.float64)
     for size in (1e-3, 1.0):
         modules.reading_of(exercise, module, size * x, sizes)
 
 
+BLOCK_MISTAKES: dict[str, Function] = (
+    {message: partial(block, way=way) for message, way in WAYS.items()}
+    | {f"the MLP: {message}": partial(block, dense=wrong) for message, wrong in MLPS.items()}
+    | {
+        f"{message}; the published models use 1e-6": partial(block, eps=eps)
+        for message, eps in EPS.items()
+    }
+    | {
+        "the norms come after the sums (post-norm), but in a ViT they come first (pre-norm): "
+        "x + attn(norm1(x)). And the "
+        "MLP uses ReLU where the paper uses GELU":
+            partial(block, way=norms_last, dense=partial(mlp, act=F.relu)),
+    }
+    | {f"attention: {message}": partial(block, attention=wrong) for message, wrong in HEADS.items()}
+    | {
+        f"attention has {n} heads, but should have the num_heads that is given": partial(
+            block, attention=partial(regrouped, heads=n)
+        )
+        for n in (2, 4, 6, 12)
+    }
+)  # fmt: skip
+BLOCK_STRUCTURES: dict[str, Function] = (
+    {
+        "one LayerNorm is missing, because attention and MLP have a norm each; "
+        "or both have no shift (RMSNorm?)":
+            modules.squares(12, 11),
+        "that is one LayerNorm too many "
+        "(the final one of a ViT comes after all blocks), or a LayerScale":
+            modules.squares(12, 15),
+        "a LayerNorm and the output projection of attention are missing": modules.squares(11, 10),
+        "the output projection of attention is missing": modules.squares(11, 12),
+        "the MLP is missing; layers in a plain list are not registered": modules.squares(4, 8),
+        "attention is missing": modules.squares(8, 9),
+        "the linear layers have no biases": modules.squares(12, 4),
+        "the MLP's layers have no biases": modules.squares(12, 8),
+        "queries, keys and values have no bias": modules.squares(12, 10),
+        "attention has no biases, or the norms are missing, or their scale and shift":
+            modules.squares(12, 9),
+    }
+    | {
+        f"the MLP's hidden width is {r} D, but it should be 4 D": modules.squares(4 + 2 * r, 9 + r)
+        for r in (1, 2, 3, 8)
+    }
+)  # fmt: skip
 BLOCK = ModuleExercise(
     name="block",
     module=Block,
@@ -168,37 +249,14 @@ BLOCK = ModuleExercise(
         "any number of heads and tokens": [modules.other_sizes],
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
-    mistakes={words: partial(block, way=way) for words, way in WAYS.items()}
-    | {f"the MLP: {words}": partial(block, dense=wrong) for words, wrong in MLPS.items()}
-    | {f"{words}; the published models use 1e-6": partial(block, eps=eps) for words, eps in EPS.items()}
-    | {
-        "the norms come after the sums (post-norm), but in a ViT they come first (pre-norm): x + attn(norm1(x)). And the "
-        "MLP uses ReLU where the paper uses GELU": partial(block, way=norms_last, dense=partial(mlp, act=F.relu))
-    }
-    | {f"attention: {words}": partial(block, attention=wrong) for words, wrong in HEADS.items()}
-    | {
-        f"attention has {n} heads, but should have the num_heads that is given":
-            partial(block, attention=partial(regrouped, heads=n))
-        for n in (2, 4, 6, 12)
-    },
-    structures={
-        "one LayerNorm is missing, because attention and MLP have a norm each; or both have no shift (RMSNorm?)":
-            modules.squares(12, 11),
-        "that is one LayerNorm too many (the final one of a ViT comes after all blocks), or a LayerScale":
-            modules.squares(12, 15),
-        "a LayerNorm and the output projection of attention are missing": modules.squares(11, 10),
-        "the output projection of attention is missing": modules.squares(11, 12),
-        "the MLP is missing; layers in a plain list are not registered": modules.squares(4, 8),
-        "attention is missing": modules.squares(8, 9),
-        "the linear layers have no biases": modules.squares(12, 4),
-        "the MLP's layers have no biases": modules.squares(12, 8),
-        "queries, keys and values have no bias": modules.squares(12, 10),
-        "attention has no biases, or the norms are missing, or their scale and shift": modules.squares(12, 9),
-    }
-    | {f"the MLP's hidden width is {r} D, but it should be 4 D": modules.squares(4 + 2 * r, 9 + r) for r in (1, 2, 3, 8)},
+    mistakes=BLOCK_MISTAKES,
+    structures=BLOCK_STRUCTURES,
     cases=MULTI_HEAD.cases,
     count="12 D^2 + 13 D",
     advice="4 D^2 + 4 D of attention, 8 D^2 + 5 D of the MLP, 2 D of each norm",
-    unknown="shapes and parameters are right, but the numbers are not: x = x + attn(norm1(x)), then x = x + mlp(norm2(x))",
+    unknown=(
+        "shapes and parameters are right, but the numbers are not: x = x + attn(norm1(x)), "
+        "then x = x + mlp(norm2(x))"
+    ),
     unread="build it from nn.Linear and nn.LayerNorm, so that weights can be copied",
-)  # fmt: skip
+)

@@ -1,4 +1,7 @@
-"""The exercises of notebook 06: the split of the data; images are normalized and mixed in modules of their own."""
+"""The exercises of notebook 06: the split of the data.
+
+Images are normalized in data_normalizing.py, mixed in data_mixing.py and data_cutmix.py.
+"""
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,20 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.compare import bounded, copy_of
-from vit_helpers.checks.contract import Raises
 from vit_helpers.checks.data_cutmix import CUTMIX, check_cutmix  # noqa: F401
 from vit_helpers.checks.data_mixing import MIX, check_mixup  # noqa: F401
 from vit_helpers.checks.data_normalizing import (  # noqa: F401
     FIX,
     NORMALIZE,
     check_fixed,
-    check_mended,
     check_normalize,
 )
-from vit_helpers.checks.engine import Exercise, cases
-from vit_helpers.checks.report import Function, Mistake, reject_if, short
-from vit_helpers.checks.traces import ask, generators_restored, restored
+from vit_helpers.checks.engine.compare import bounded, copy_of
+from vit_helpers.checks.engine.contract import Raises
+from vit_helpers.checks.engine.exercise import Exercise, Outcome, Wording, cases
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.engine.traces import ask, generators_restored, restored
 
 # Dividing
 
@@ -43,13 +45,16 @@ SPLITS = [
 
 
 def what(got: Any) -> str:
-    """What came, in a few words without an address."""
+    """Return what came, in a few words without an address."""
     text = short(got)
     return f"a {type(got).__name__}" if isinstance(got, Mapping) or " at 0x" in text else text
 
 
 def as_parts(got: Any, sizes: Sequence[int], when: str) -> list[Tensor]:
-    """The splits that an answer gave, as tensors of whole numbers; Mistake where there are none, or another number."""
+    """Return the splits that an answer gave, as tensors of whole numbers.
+
+    raises: Mistake where there are none, or another number
+    """
     reject_if(got is None, f"returns nothing {when}: does it end with return?")
     bag = (
         isinstance(got, (Mapping, str))
@@ -77,15 +82,15 @@ def as_parts(got: Any, sizes: Sequence[int], when: str) -> list[Tensor]:
 
 
 def as_rows(part: Any, when: str) -> Tensor:
-    """A split that an answer gave, as a tensor of whole numbers."""
+    """Return a split that an answer gave, as a tensor of whole numbers."""
     subset = isinstance(part, torch.utils.data.Subset)
     way_out = "; its .indices are row numbers" if subset else ""
-    words = f"gives {what(part)} as a split {when}; a split is a tensor of row numbers{way_out}"
-    reject_if(subset or isinstance(part, (str, Mapping)) or not isinstance(part, Iterable), words)
+    message = f"gives {what(part)} as a split {when}; a split is a tensor of row numbers{way_out}"
+    reject_if(subset or isinstance(part, (str, Mapping)) or not isinstance(part, Iterable), message)
     try:
         part = torch.as_tensor(part if hasattr(part, "dtype") else list(part))
     except (TypeError, ValueError) as error:
-        raise Mistake(words) from error
+        raise Mistake(message) from error
     part = part if part.numel() else part.long()
     reject_if(
         part.ndim != 1,
@@ -101,16 +106,19 @@ def as_rows(part: Any, when: str) -> Tensor:
 
 
 def divide(answer: Function, n: int, sizes: Sequence[int], seed: int) -> list[Tensor]:
-    """The splits that an answer makes; the global generators are put back, whatever it did with them."""
-    given = copy_of(sizes)
+    """Return the splits that an answer makes.
+
+    The global generators are put back, whatever it did with them.
+    """
+    copies = copy_of(sizes)
     with generators_restored():
-        got = bounded(answer(n, given, seed))
-    reject_if(given != sizes, "changes the list of sizes that it is given; make a new one")
+        got = bounded(answer(n, copies, seed))
+    reject_if(copies != sizes, "changes the list of sizes that it is given; make a new one")
     return as_parts(got, sizes, f"for n = {n}, sizes {list(sizes)}, seed {seed}")
 
 
 def complete(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless every row is in exactly one split."""
+    """Raise Mistake unless every row is in exactly one split."""
     for n, sizes, seed in SPLITS:
         rows = torch.cat(ask(partial(divide, answer), n, sizes, seed))
         reject_if(
@@ -125,7 +133,7 @@ def complete(exercise: Exercise, answer: Function) -> None:
 
 
 def at_random(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless a seed gives one division, and the divisions of 100 seeds look drawn at random."""
+    """Raise Mistake unless a seed gives one division, and 100 seeds give divisions at random."""
     n, sizes = 60, (20, 40)
     parts = partial(ask, partial(divide, answer), n, sizes)
 
@@ -137,12 +145,15 @@ def at_random(exercise: Exercise, answer: Function) -> None:
         "does not shuffle the rows first, although files are often stored class by ",
     )
     reject_if(first in ({*range(20)}, {*range(40, 60)}), order + "class")
-    words = "gives different splits when called again with the same seed: is the generator seeded with it?"
-    reject_if(not steady(3), words)
-    words = (
+    message = (
+        "gives different splits when called again with the same seed: "
+        "is the generator seeded with it?"
+    )
+    reject_if(not steady(3), message)
+    message = (
         "gives different splits when called again with seed 0: `if seed` treats 0 as no seed at all"
     )
-    reject_if(not steady(0), words)
+    reject_if(not steady(0), message)
     chosen = torch.zeros(100, n)  # of each seed, 1 where a row is in the first part
     for seed in range(100):
         chosen[seed, parts(seed)[0]] = 1
@@ -158,16 +169,22 @@ def at_random(exercise: Exercise, answer: Function) -> None:
         never,
         f"{never} of {n} rows are never in the first split, whatever the seed; shuffle all rows",
     )
-    words = f"row {row} is in the first split for {often[row]:.0f} of 100 seeds; by chance it would be 33: shuffle all rows"
-    reject_if(often[row] > 70, words)
+    message = (
+        f"row {row} is in the first split for {often[row]:.0f} of 100 seeds; "
+        "by chance it would be 33: shuffle all rows"
+    )
+    reject_if(often[row] > 70, message)
     for apart in range(1, n // 2):
         together = (
             (chosen == chosen.roll(apart, 1)).float().mean()
         )  # by chance 0.55, give or take 0.01
-        words = f"rows {apart} apart land in the same split in {together:.0%} of all cases, where 55% are expected by chance"
+        message = (
+            f"rows {apart} apart land in the same split in {together:.0%} of all cases, "
+            "where 55% are expected by chance"
+        )
         reject_if(
             abs(together - 0.55) > 0.1,
-            f"{words}; every order of the rows should be possible, as with torch.randperm",
+            f"{message}; every order of the rows should be possible, as with torch.randperm",
         )
     reject_if(
         several < 90,
@@ -175,8 +192,11 @@ def at_random(exercise: Exercise, answer: Function) -> None:
     )
 
 
-def own_generator(*given: Any, words: str) -> Function:
-    """Mistake when an answer, called with these arguments, draws from a global generator, or starts one."""
+def own_generator(*args: Any, message: str) -> Function:
+    """Make an idea: with these arguments no global generator is used or started.
+
+    raises: Mistake when an answer does so; message: what comes of it
+    """
 
     def trial(exercise: Exercise, answer: Function) -> None:
         for name, (start, draw) in GENERATORS.items():
@@ -184,15 +204,18 @@ def own_generator(*given: Any, words: str) -> Function:
                 start(99)
                 untouched = draw()
                 start(99)
-                bounded(answer(*given))
-                moved = f"uses {name} global generator, so {words}. Create your own: torch.Generator().manual_seed(seed)"
+                bounded(answer(*args))
+                moved = (
+                    f"uses {name} global generator, so {message}. Create your own: "
+                    "torch.Generator().manual_seed(seed)"
+                )
                 reject_if(draw() != untouched, moved)
 
     return trial
 
 
 def no_sum(got: str, n: int, sizes: Sequence[int], seed: int) -> str:
-    """What to say to an answer that divides although the sizes do not sum to n."""
+    """Write the message for an answer that divides although the sizes do not sum to n."""
     if "Error(" in got:
         return f"returns {got} for n = {n}, sizes {sizes}; raise the error instead of returning it"
     return f"gives {got} for n = {n}, sizes {sizes}, which sum to {sum(sizes)}; raise ValueError"
@@ -201,31 +224,39 @@ def no_sum(got: str, n: int, sizes: Sequence[int], seed: int) -> str:
 def parts_of(
     n: int, sizes: Sequence[int], seed: int, end: Function = lambda begin, size: begin + size
 ) -> list[Tensor]:
-    """A right division; a wrong one, where a split ends somewhere else."""
+    """Return a right division; a wrong one, where a split ends somewhere else."""
     if sum(sizes) != n:
         raise ValueError(f"sizes {sizes} do not sum to {n}")
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     return [order[sum(sizes[:i]) : end(sum(sizes[:i]), size)] for i, size in enumerate(sizes)]
 
 
+SPLIT_MISTAKES: dict[str, Function] = {
+    "a split that begins at row a ends at a + size, not at size":
+        partial(parts_of, end=lambda begin, size: size),
+}  # fmt: skip
 SPLIT = Exercise(
     name="split",
     reference=parts_of,
-    observe=lambda answer, *given: {"": [len(part) for part in divide(answer, *given)]},
-    when=lambda n, sizes, seed: f"for n = {n}, sizes {sizes}",
-    says="gives splits of {got} rows for the sizes {1}: {words}",
-    unknown="the first split should have sizes[0] rows, the next one sizes[1], and so on",
+    outcome=Outcome(
+        observe=lambda answer, *args: {"": [len(part) for part in divide(answer, *args)]},
+    ),
+    wording=Wording(
+        when=lambda n, sizes, seed: f"for n = {n}, sizes {sizes}",
+        says="gives splits of {got} rows for the sizes {1}: {message}",
+        unknown="the first split should have sizes[0] rows, the next one sizes[1], and so on",
+    ),
     ideas={
         "one split for each size, with that many rows": cases(*SPLITS),
         "every row is in exactly one split": [complete],
         "rows are divided at random, and the same seed gives the same splits": [at_random],
-        "has a generator of its own: no other seed changes the splits, and none is changed":
-            [own_generator(50, (20, 30), 5, words="later code gets different random numbers")],
-        "raises ValueError if the sizes do not sum to n":
-            [Raises([(10, sizes, 0) for sizes in ((5, 4), (5, 6), (11,))], no_sum)],
+        "has a generator of its own: no other seed changes the splits, and none is changed": [
+            own_generator(50, (20, 30), 5, message="later code gets different random numbers")
+        ],
+        "raises ValueError if the sizes do not sum to n": [
+            Raises([(10, sizes, 0) for sizes in ((5, 4), (5, 6), (11,))], no_sum)
+        ],
     },
-    mistakes={
-        "a split that begins at row a ends at a + size, not at size": partial(parts_of, end=lambda begin, size: size)
-    },
-)  # fmt: skip
+    mistakes=SPLIT_MISTAKES,
+)
 check_split = SPLIT.check

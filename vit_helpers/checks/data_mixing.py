@@ -1,4 +1,7 @@
-"""The mixup of notebook 06, and what it shares with cutmix: partners, labels that are mixed, and words for them."""
+"""The mixup of notebook 06, and what it shares with cutmix.
+
+These are partners, labels that are mixed, and words for them.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.report import Function
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case, Contract, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.report import Function
 
 # Blending
 
@@ -27,39 +30,40 @@ LINED_UP = "Torch lines axes up from the last one: "
 
 
 def partly(got: Tensor, right: Tensor, x: Tensor) -> str | None:
-    """Which images or channels were left out, where the others are right; None where it is not so."""
+    """Say which images or channels were left out, where the others are right; else None."""
     for name, axis in (("image", 0), ("channel", 1)):
-        out = [
+        wrong = [
             i for i in range(x.shape[axis]) if not same(got.select(axis, i), right.select(axis, i))
         ]
-        for words, kept in (("unchanged", x), ("black", torch.zeros_like(x))):
-            if len(out) < x.shape[axis] and all(
-                same(got.select(axis, i), kept.select(axis, i)) for i in out
+        for message, other in (("unchanged", x), ("black", torch.zeros_like(x))):
+            if len(wrong) < x.shape[axis] and all(
+                same(got.select(axis, i), other.select(axis, i)) for i in wrong
             ):
-                numbers = ", ".join(map(str, out))
+                numbers = ", ".join(map(str, wrong))
                 return (
-                    f"{words}: {name} {numbers}; the others are right. Does a loop skip something?"
+                    f"{message}: {name} {numbers}; the others are right. "
+                    "Does a loop skip something?"
                 )
     return None
 
 
 def blend(x: Tensor, share: Tensor, partner: Tensor) -> Tensor:
-    """Rows blended with those of their partners; share: of the same number of axes as x."""
+    """Blend rows with those of their partners; share: of the same number of axes as x."""
     return share * x + (1 - share) * x[partner]
 
 
 def hot(y: Tensor, K: int, x: Tensor) -> Tensor:
-    """Labels as rows of 0 and 1, of the images' type."""
+    """Return labels as rows of 0 and 1, of the images' type."""
     return F.one_hot(y, K).to(x.dtype)
 
 
 def shares_along(axis: int) -> Function:
-    """Images where the shares run along another axis, if it is as long as the batch."""
+    """Make images where the shares run along another axis, if it is as long as the batch."""
     return lambda x, s, p: blend(x, s.transpose(0, axis) if x.shape[axis] == len(x) else s, p)
 
 
 def blended_in_order(x: Tensor, s: Tensor, p: Tensor) -> Tensor:
-    """One image after the other, in place: later ones are blended with images that are blended already."""
+    """Blend one image after the other, in place: later ones with images blended already."""
     x = x.clone()
     for i, j in enumerate(p.tolist()):
         x[i] = s[i] * x[i] + (1 - s[i]) * x[j]
@@ -67,19 +71,18 @@ def blended_in_order(x: Tensor, s: Tensor, p: Tensor) -> Tensor:
 
 
 PARTNERS: dict[str, Function] = {  # wrong partners
-    "the partner is the next image instead of images[partner]": lambda p: torch.arange(len(p)).roll(
-        -1
-    ),
-    "the partner is the batch in reverse order instead of images[partner]": lambda p: torch.arange(
-        len(p)
-    ).flip(0),
+    "the partner is the next image instead of images[partner]":
+        lambda p: torch.arange(len(p)).roll(-1),
+    "the partner is the batch in reverse order instead of images[partner]":
+        lambda p: torch.arange(len(p)).flip(0),
     "every image gets the same partner instead of images[partner]": lambda p: p[:1].expand_as(p),
     "partner is inverted: image i gets images[partner[i]]": torch.argsort,
-}
+}  # fmt: skip
 BLENDS: dict[str, Function] = {  # wrong images; share: (B, 1, 1, 1)
     "the images come back unmixed": lambda x, s, p: x,
     "the partners come back unmixed": lambda x, s, p: x[p],
-    "the partner gets share, but share says how much of the image itself is kept": lambda x, s, p: blend(x, 1 - s, p),
+    "the partner gets share, but share says how much of the image itself is kept":
+        lambda x, s, p: blend(x, 1 - s, p),
     "both images get share, but the partner should get 1 - share": lambda x, s, p: s * (x + x[p]),
     "the partner is added in full, but should get 1 - share": lambda x, s, p: s * x + x[p],
     "every image gets the first share, but each has its own": lambda x, s, p: blend(x, s[:1], p),
@@ -95,12 +98,16 @@ BLENDS: dict[str, Function] = {  # wrong images; share: (B, 1, 1, 1)
     "blends images that were already blended: read from the original images": blended_in_order,
     "the result is rounded to whole numbers": lambda x, s, p: blend(x, s, p).round(),
     "the partner's share is used: share, not share[partner]": lambda x, s, p: blend(x, s[p], p),
-} | {words: lambda x, s, p, wrong=wrong: blend(x, s, wrong(p)) for words, wrong in PARTNERS.items()}  # fmt: skip
+} | {
+    message: lambda x, s, p, wrong=wrong: blend(x, s, wrong(p))
+    for message, wrong in PARTNERS.items()
+}  # fmt: skip
 SAME_CLASS = "where both labels are the same class, their shares must be added"
 LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B, 1)
     "only the image's own label counts, but the partner's has its share too": lambda y, s, p: y,
     "only the partner's label counts, but the image's own has its share too": lambda y, s, p: y[p],
-    "the shares are swapped: the image's own label gets the share that was kept": lambda y, s, p: blend(y, 1 - s, p),
+    "the shares are swapped: the image's own label gets the share that was kept":
+        lambda y, s, p: blend(y, 1 - s, p),
     "mixes half and half, but the labels should follow the pixels": lambda y, s, p: (y + y[p]) / 2,
     "every row gets the first image's share": lambda y, s, p: blend(y, s[:1], p),
     "every row gets the mean share": lambda y, s, p: blend(y, s.mean(), p),
@@ -109,16 +116,22 @@ LABELS = {  # wrong labels from rows of 0 and 1; share: of the image itself, (B,
         lambda y, s, p: hot(blend(y, s, p).argmax(1), y.shape[1], y),
     "partner is inverted": lambda y, s, p: blend(y, s, p.argsort()),
     SAME_CLASS: lambda y, s, p: torch.where(y[p] > 0, 1 - s, s * y),
-    f"{SAME_CLASS}, but here the first is lost": lambda y, s, p: torch.where(y > 0, s, (1 - s) * y[p]),
-    "the image's own label always gets the larger share": lambda y, s, p: blend(y, torch.maximum(s, 1 - s), p),
+    f"{SAME_CLASS}, but here the first is lost":
+        lambda y, s, p: torch.where(y > 0, s, (1 - s) * y[p]),
+    "the image's own label always gets the larger share":
+        lambda y, s, p: blend(y, torch.maximum(s, 1 - s), p),
     "the partner's share is used: share, not share[partner]": lambda y, s, p: blend(y, s[p], p),
-    "both labels get 1, but their shares should sum to 1": lambda y, s, p: ((y + y[p]) > 0).to(y.dtype),
-    "the partner's label gets the same share as the image's own, but should get 1 - share": lambda y, s, p: s * (y + y[p]),
+    "both labels get 1, but their shares should sum to 1":
+        lambda y, s, p: ((y + y[p]) > 0).to(y.dtype),
+    "the partner's label gets the same share as the image's own, but should get 1 - share":
+        lambda y, s, p: s * (y + y[p]),
     "the partner's label counts in full, but should get 1 - share": lambda y, s, p: s * y + y[p],
     "the partner's label is missing": lambda y, s, p: s * y,
-    "half of what they should be, because the shares already sum to 1": lambda y, s, p: blend(y, s, p) / 2,
+    "half of what they should be, because the shares already sum to 1":
+        lambda y, s, p: blend(y, s, p) / 2,
     "the logarithm was taken: return the shares themselves": lambda y, s, p: blend(y, s, p).log(),
-    "a softmax was applied, but the shares already sum to 1": lambda y, s, p: blend(y, s, p).softmax(1),
+    "a softmax was applied, but the shares already sum to 1":
+        lambda y, s, p: blend(y, s, p).softmax(1),
 }  # fmt: skip
 
 
@@ -131,15 +144,22 @@ def mixup(
     images: Function = blend,
     labels: Function = blend,
 ) -> tuple[Tensor, Tensor]:
-    """A right mixup; a wrong one with other images or labels."""
+    """Give the right answer; a mistake is other images or labels."""
     share = share.to(x.dtype)
     return images(x, share.view(-1, 1, 1, 1), p), labels(hot(y, K, x), share[:, None], p)
 
 
 def wrong_labels(right: Function) -> dict[str, Function]:
-    """Whole wrong answers, whose images are right; `right`: an answer with other `labels`."""
-    return {f"labels {{when}}: {words}": partial(right, labels=wrong) for words, wrong in LABELS.items()} | {
-        "labels should be rows of K shares; F.one_hot makes such rows": partial(right, labels=lambda y, s, p: y.argmax(1)),
+    """Return whole wrong answers, whose images are right.
+
+    right: an answer that takes other `labels`
+    """
+    return {
+        f"labels {{when}}: {message}": partial(right, labels=wrong)
+        for message, wrong in LABELS.items()
+    } | {
+        "labels should be rows of K shares; F.one_hot makes such rows":
+            partial(right, labels=lambda y, s, p: y.argmax(1)),
         "a row has K shares: F.one_hot(labels, num_classes)":
             lambda x, y, K, s, p: (right(x, y, K, s, p)[0], hot(y, int(y.max()) + 1, x)),
     }  # fmt: skip
@@ -148,7 +168,7 @@ def wrong_labels(right: Function) -> dict[str, Function]:
 def as_mixture(
     images: Tensor, right: Tensor, x: Tensor, y: Tensor, K: int, s: Tensor, p: Tensor
 ) -> str:
-    """Of which images of the batch the first wrong one is made, in numbers."""
+    """Say of which images of the batch the first wrong one is made, in numbers."""
     i = next(i for i in range(len(x)) if not same(images[i], right[i]))
     should = f"it should be {s[i]:.3g} of image {i} and {1 - s[i]:.3g} of image {p[i]}"
     basis, made = x.flatten(1).double().T, images[i].flatten().double()[:, None]
@@ -163,8 +183,8 @@ def as_mixture(
     return f"image {i} is {' and '.join(named) or 'black'}; {should}"
 
 
-def as_row(got: Tensor, right: Tensor, *given: Any) -> str:
-    """The first row of labels that is wrong, and what it should be."""
+def as_row(got: Tensor, right: Tensor, *args: Any) -> str:
+    """Write the first row of labels that is wrong, and what it should be."""
     i = next(i for i in range(len(got)) if not same(got[i], right[i]))
     one, other = ([float(f"{x:.2g}") for x in row.tolist()] for row in (got[i], right[i]))
     total = "" if same(got[i].sum(), right[i].sum()) else f", and sums to {got[i].sum():.2g}"
@@ -172,13 +192,15 @@ def as_row(got: Tensor, right: Tensor, *given: Any) -> str:
 
 
 def mixed(seen: Function) -> dict[str, Function]:
-    """What to say of wrong images and labels that no known mistake gives; seen: of images, what they look like."""
-    return {
-        "images": lambda got, right, x, *more: (
-            f"images {{when}}: {partly(got, right, x) or seen(got, right, x, *more)}"
-        ),
-        "labels": as_row,
-    }
+    """Write the message about wrong images and labels that no known mistake gives.
+
+    seen: (got, right, images, ...) -> what the images look like
+    """
+
+    def about_images(got: Tensor, right: Tensor, x: Tensor, *more: Any) -> str:
+        return f"images {{when}}: {partly(got, right, x) or seen(got, right, x, *more)}"
+
+    return {"images": about_images, "labels": as_row}
 
 
 def batch_of(
@@ -187,9 +209,12 @@ def batch_of(
     partner: Function = lambda y: torch.randperm(len(y)),
     when: str = "",
 ) -> Case:
-    """Images, labels, K, what `extra(B, H, W)` gives, and partners: some of their own class, some of another."""
+    """Make images, labels, K, what `extra(B, H, W)` gives, and partners.
 
-    def draw() -> Given:
+    Some partners are of the image's own class, some of another.
+    """
+
+    def draw() -> Arguments:
         B, C, H, W, K = size
         labels = torch.arange(B) % K
         labels[B // 2 :] = labels[B // 2 :].flip(0)
@@ -201,24 +226,34 @@ def batch_of(
 MIX = Exercise(
     name="mixup",
     reference=mixup,
-    returns=("images", "labels"),
-    wider=("labels",),
-    when=lambda x, y, K, *_: f"for B, C, H, W = {', '.join(map(str, x.shape))} and K = {K}",
-    says="{words}",
-    unknown=mixed(as_mixture),
-    differentiable=False,
-    large=0,  # shares lie between 0 and 1
-    hints={
-        "must match the size of tensor":
-            LINED_UP + "share needs the shape (B, 1, 1, 1) beside images, (B, 1) beside labels"
-    },
+    outcome=Outcome(returns=("images", "labels"), wider=("labels",)),
+    wording=Wording(
+        when=lambda x, y, K, *_: f"for B, C, H, W = {', '.join(map(str, x.shape))} and K = {K}",
+        says="{message}",
+        unknown=mixed(as_mixture),
+        hints={
+            "must match the size of tensor": LINED_UP
+            + "share needs the shape (B, 1, 1, 1) beside images, (B, 1) beside labels"
+        },
+    ),
+    contract=Contract(
+        differentiable=False,
+        large=0,  # shares lie between 0 and 1
+    ),
     ideas={
-        "images and labels of batches of all sizes":
-            [batch_of(size, lambda B, H, W: torch.linspace(0.1, 0.8, B)[torch.randperm(B)]) for size in MIX_SIZES],
-        "shares of 0 and 1": [batch_of(size, lambda B, H, W: (torch.arange(B) % 2).float()) for size in MIX_SIZES[:2]],
-        "keeps float64, and leaves its inputs unchanged": [contract],
+        "images and labels of batches of all sizes": [
+            batch_of(size, lambda B, H, W: torch.linspace(0.1, 0.8, B)[torch.randperm(B)])
+            for size in MIX_SIZES
+        ],
+        "shares of 0 and 1": [
+            batch_of(size, lambda B, H, W: (torch.arange(B) % 2).float()) for size in MIX_SIZES[:2]
+        ],
+        "keeps float64, and leaves its inputs unchanged": [expect_contract],
     },
-    mistakes={f"images {{when}}: {words}": partial(mixup, images=wrong) for words, wrong in BLENDS.items()}
+    mistakes={
+        f"images {{when}}: {message}": partial(mixup, images=wrong)
+        for message, wrong in BLENDS.items()
+    }
     | wrong_labels(mixup),
-)  # fmt: skip
+)
 check_mixup = MIX.check

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks import modules
-from vit_helpers.checks.modules import ModuleExercise, Reading
-from vit_helpers.checks.report import Function, reject_if, variants
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.modules import ModuleExercise, Reading
+from vit_helpers.checks.engine.report import Function, reject_if, variants
 from vit_helpers.encoder import MLP
 
 
@@ -19,25 +19,38 @@ def identity(x: Tensor) -> Tensor:
 
 
 def mlp(
-    x: Tensor, *layers: Tensor, act: Function = F.gelu, before: Function = identity, after: Function = identity,
+    x: Tensor,
+    *layers: Tensor,
+    act: Function = F.gelu,
+    before: Function = identity,
+    after: Function = identity,
     residual: int = 0,
-) -> Tensor:  # fmt: skip
-    """Linear, GELU, Linear; a mistake is another activation, or something before or after the layers."""
+) -> Tensor:
+    """Apply Linear, GELU, Linear.
+
+    A mistake is another activation, or something before or after the layers.
+    """
     w1, b1, w2, b2 = layers
     return after(F.linear(act(F.linear(before(x), w1, b1)), w2, b2)) + residual * x
 
 
 MLPS = variants(mlp, {
-    "there is a GELU after the last layer too, so the MLP can hardly give negative numbers": {"after": F.gelu},
+    "there is a GELU after the last layer too, so the MLP can hardly give negative numbers":
+        {"after": F.gelu},
     "there is a ReLU after the last layer, but nothing should follow it": {"after": F.relu},
-    "GELU comes after the last layer instead of between the two": {"act": identity, "after": F.gelu},
-    "GELU comes before the first layer instead of between the two": {"act": identity, "before": F.gelu},
-    "GELU comes before the first layer too, but it belongs only between the two": {"before": F.gelu},
-    "there is no activation between the layers, and two linear layers in a row are one: put a GELU there": {"act": identity},
+    "GELU comes after the last layer instead of between the two":
+        {"act": identity, "after": F.gelu},
+    "GELU comes before the first layer instead of between the two":
+        {"act": identity, "before": F.gelu},
+    "GELU comes before the first layer too, but it belongs only between the two":
+        {"before": F.gelu},
+    "there is no activation between the layers, "
+    "and two linear layers in a row are one: put a GELU there": {"act": identity},
     "uses ReLU where the paper uses GELU": {"act": F.relu},
     "uses ReLU, and again after the last layer, but the paper uses one GELU between the two":
         {"act": F.relu, "after": F.relu},
-    "uses the tanh form of GELU (as flax does), which differs a little; use the exact one, nn.GELU()":
+    "uses the tanh form of GELU (as flax does), which differs a little; "
+    "use the exact one, nn.GELU()":
         {"act": partial(F.gelu, approximate="tanh")},
     "uses x * sigmoid(1.702 x), an approximation of GELU; use the exact one, nn.GELU()":
         {"act": lambda x: x * torch.sigmoid(1.702 * x)},
@@ -47,14 +60,19 @@ MLPS = variants(mlp, {
     "uses a leaky ReLU where the paper uses GELU": {"act": F.leaky_relu},
     "uses Phi(x) alone, but GELU is x * Phi(x)": {"act": torch.special.ndtr},
     "GELU is twice too large: the factor 1/2 is missing": {"act": lambda x: 2 * F.gelu(x)},
-    "uses erf(x) in GELU, but it should be erf(x / sqrt(2))": {"act": lambda x: x * (1 + torch.erf(x)) / 2},
+    "uses erf(x) in GELU, but it should be erf(x / sqrt(2))":
+        {"act": lambda x: x * (1 + torch.erf(x)) / 2},
     "adds its input, but the residual connection belongs to the block": {"residual": 1},
-    "normalizes its input, but the norm belongs to the block": {"before": lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-6)},
+    "normalizes its input, but the norm belongs to the block":
+        {"before": lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-6)},
 })  # fmt: skip
 
 
 def affine(module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Weight (out, in) and bias (out,) of every layer that has both, nn.Linear or not, transposed or not."""
+    """Yield weight (out, in) and bias (out,) of every layer that has both, transposed or not.
+
+    The layer may be any, not only nn.Linear.
+    """
     for part in module.modules():
         own = [p.squeeze() for p in part.parameters(recurse=False)]
         for weight, bias in permutations(own, 2):
@@ -63,14 +81,17 @@ def affine(module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def mlp_readings(module: nn.Module, dim: int, hidden: int) -> Iterator[Reading]:
-    """Every way to read two layers of these widths: w1, b1, w2, b2."""
-    for one, two in permutations(affine(module), 2):
-        if one[0].shape == (hidden, dim) and two[0].shape == (dim, hidden):
-            yield *one, *two
+    """Yield every way to read two layers of these widths: w1, b1, w2, b2."""
+    for first, second in permutations(affine(module), 2):
+        if first[0].shape == (hidden, dim) and second[0].shape == (dim, hidden):
+            yield *first, *second
 
 
 def tokens_alone(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless a module gives the same result again in both modes and processes every token separately."""
+    """Raise Mistake unless a module repeats itself in both modes, token by token.
+
+    No token may change another one's result.
+    """
     (sizes, shape), *_ = exercise.cases
     modules.expect_steady(*modules.made(answer, sizes, shape), shape)
     for size in (shape, (sizes[0],) * 3):
@@ -84,7 +105,8 @@ def tokens_alone(exercise: ModuleExercise, answer: Function) -> None:
         moved[1, 3] = False
         reject_if(
             moved.any(),
-            "a token's result changes when another token does, but the MLP processes each token separately",
+            "a token's result changes when another token does, "
+            "but the MLP processes each token separately",
         )
 
 
@@ -92,6 +114,25 @@ def two_layers(D: int, hidden: int) -> list[int]:
     return [D * hidden, hidden, hidden * D, D]
 
 
+FEED_FORWARD_STRUCTURES: dict[str, Function] = {
+    "the biases are missing": lambda D, hidden: [D * hidden, hidden * D],
+    "the first layer has no bias": lambda D, hidden: [D * hidden, hidden * D, D],
+    "the second layer has no bias": lambda D, hidden: [D * hidden, hidden, hidden * D],
+    "only the first layer is registered; layers in a plain list are not":
+        lambda D, hidden: [D * hidden, hidden],
+    "only the second layer is registered; layers in a plain list are not":
+        lambda D, hidden: [hidden * D, D],
+    "that is one LayerNorm too many: it belongs to the block":
+        lambda D, hidden: [*two_layers(D, hidden), 2 * D],
+    "the hidden width is always 4 D, but it should be the one that is given":
+        lambda D, hidden: two_layers(D, 4 * D),
+    "the second argument is already the hidden width, so don't multiply it by 4":
+        lambda D, hidden: two_layers(D, 4 * hidden),
+    "the second argument is the hidden width itself, not a multiple of D":
+        lambda D, hidden: two_layers(D, D * hidden),
+    "that is one layer too many":
+        lambda D, hidden: [*two_layers(D, hidden), hidden * hidden, hidden],
+}  # fmt: skip
 FEED_FORWARD = ModuleExercise(
     name="mlp",
     module=MLP,
@@ -106,37 +147,7 @@ FEED_FORWARD = ModuleExercise(
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
     mistakes=MLPS,
-    structures={
-        "the biases are missing": lambda D, hidden: [D * hidden, hidden * D],
-        "the first layer has no bias": lambda D, hidden: [D * hidden, hidden * D, D],
-        "the second layer has no bias": lambda D, hidden: [D * hidden, hidden, hidden * D],
-        "only the first layer is registered; layers in a plain list are not": lambda D, hidden: [
-            D * hidden,
-            hidden,
-        ],
-        "only the second layer is registered; layers in a plain list are not": lambda D, hidden: [
-            hidden * D,
-            D,
-        ],
-        "that is one LayerNorm too many: it belongs to the block": lambda D, hidden: [
-            *two_layers(D, hidden),
-            2 * D,
-        ],
-        "the hidden width is always 4 D, but it should be the one that is given": lambda D, hidden: (
-            two_layers(D, 4 * D)
-        ),
-        "the second argument is already the hidden width, so don't multiply it by 4": lambda D, hidden: (
-            two_layers(D, 4 * hidden)
-        ),
-        "the second argument is the hidden width itself, not a multiple of D": lambda D, hidden: (
-            two_layers(D, D * hidden)
-        ),
-        "that is one layer too many": lambda D, hidden: [
-            *two_layers(D, hidden),
-            hidden * hidden,
-            hidden,
-        ],
-    },
+    structures=FEED_FORWARD_STRUCTURES,
     cases=[((6, 10), (2, 5, 6)), ((5, 20), (2, 5, 5)), ((8, 3), (1, 1, 8)), ((4, 4), (3, 4, 4))],
     count="2 D hidden + hidden + D",
     advice="count weights and biases of D -> hidden -> D",

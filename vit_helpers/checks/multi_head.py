@@ -9,17 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers.attention import MultiHeadAttention
-from vit_helpers.checks import modules
 from vit_helpers.checks.attention_mistakes import VALUES, WEIGHTS, weigh
-from vit_helpers.checks.compare import same
-from vit_helpers.checks.modules import ModuleExercise, Reading
-from vit_helpers.checks.report import Function, reject_if, variants
+from vit_helpers.checks.engine import modules
+from vit_helpers.checks.engine.compare import same
+from vit_helpers.checks.engine.modules import ModuleExercise, Reading
+from vit_helpers.checks.engine.report import Function, reject_if, variants
 
 # Reading a module: its layers, whatever they are called
 
 
 def layers(module: nn.Module) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Weight and bias of every linear layer, in order of creation; nn.MultiheadAttention stores three in one."""
+    """Yield weight and bias of every linear layer, in order of creation.
+
+    `nn.MultiheadAttention` stores three in one.
+    """
     for part in module.modules():
         own = dict(part.named_parameters(recurse=False))
         weight = own.get("in_proj_weight", own.get("weight"))
@@ -28,13 +31,15 @@ def layers(module: nn.Module) -> Iterator[tuple[Tensor, Tensor | None]]:
 
 
 def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
-    """Every way to read the layers as queries, keys, values and output projection: w (3, h, d, D), b, weight, bias.
+    """Yield every way to read the layers as queries, keys, values and output projection.
+
+    It is w (3, h, d, D), b, and the projection's weight and bias.
 
     The equations give no order for the 3D rows, so any of the axes q/k/v, h and d may come first.
     """
-    found, sizes = list(layers(module)), {"k": 3, "h": heads, "d": dim // heads}
-    maps = [(weight, bias) for weight, bias in found if bias is not None]
-    if len(maps) < len(found):
+    linears, sizes = list(layers(module)), {"k": 3, "h": heads, "d": dim // heads}
+    maps = [(weight, bias) for weight, bias in linears if bias is not None]
+    if len(maps) < len(linears):
         return
     for i, (weight, bias) in enumerate(maps):
         rest = [pair for j, pair in enumerate(maps) if j != i]
@@ -45,11 +50,11 @@ def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
         w, b = (torch.cat(parts) for parts in zip(*rest, strict=True))
         for order in permutations("khd"):
             axes = [order.index(name) for name in "khd"]
-            one, two = (rows.unflatten(0, [sizes[name] for name in order]) for rows in (w, b))
+            all_w, all_b = (rows.unflatten(0, [sizes[name] for name in order]) for rows in (w, b))
             for roles in permutations(range(3)):
                 yield (
-                    one.permute(*axes, 3)[list(roles)],
-                    two.permute(axes)[list(roles)],
+                    all_w.permute(*axes, 3)[list(roles)],
+                    all_b.permute(axes)[list(roles)],
                     weight,
                     bias,
                 )
@@ -59,29 +64,39 @@ def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
 
 
 def heads_of(x: Tensor, h: int) -> Tensor:
-    """(B, T, D) -> (B, h, T, d)"""
+    """Split (B, T, D) into heads (B, h, T, d)."""
     return x.unflatten(-1, (h, -1)).transpose(-3, -2)
 
 
 def multi_head(
-    x: Tensor, w: Tensor, b: Tensor, weight: Tensor, bias: Tensor,
-    weights: Function = weigh, values: Function = lambda w, q, k, v: w @ v,
-    split: Function = lambda q: q, join: Function = lambda values: values.transpose(1, 2).flatten(2),
+    x: Tensor,
+    w: Tensor,
+    b: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    weights: Function = weigh,
+    values: Function = lambda w, q, k, v: w @ v,
+    split: Function = lambda q: q,
+    join: Function = lambda values: values.transpose(1, 2).flatten(2),
     project: Function = lambda x, values, weight, bias: values @ weight.T + bias,
-) -> Tensor:  # fmt: skip
-    """Equations 5 to 8 in one line each; a mistake is another way to mix tokens, to split or join heads, or to project."""
+) -> Tensor:
+    """Compute equations 5 to 8 in one line each.
+
+    A mistake is another way to mix tokens, to split or join heads, or to project.
+    """
     q, k, v = map(split, torch.einsum("btD,chdD->cbhtd", x, w) + b[:, None, :, None])
     return project(x, join(values(weights(q, k, v), q, k, v)), weight, bias)
 
 
 SEEN_BEFORE = (  # what a check of modules sees in another way, or cannot tell from another mistake
-    "first axis|whole matrix|hides later|keys are swapped|with values|keys with keys|returns v|plain mean|scores are not "
+    "first axis|whole matrix|hides later|keys are swapped|with values|keys with keys|returns "
+    "v|plain mean|scores are not "
     "used|reshaped|own sum|transposed weights|averages the queries"
 )
 HEADS = variants(multi_head, {
-    words: {part: wrong}
+    message: {part: wrong}
     for part, table in (("weights", WEIGHTS), ("values", VALUES))
-    for words, wrong in table.items() if not re.search(SEEN_BEFORE, words)
+    for message, wrong in table.items() if not re.search(SEEN_BEFORE, message)
 } | {
     "divides by T, the number of tokens, instead of the square root of d":
         {"weights": partial(weigh, scale=lambda q: 1 / q.shape[-2])},
@@ -89,11 +104,14 @@ HEADS = variants(multi_head, {
         {"weights": lambda q, k, v: weigh(q, k, v, ~torch.eye(q.shape[-2], dtype=torch.bool))},
     "right for a single head only, because the width is never split into num_heads heads":
         {"split": lambda q: q.transpose(1, 2).flatten(2)[:, None]},
-    "the heads are interleaved, but in equation 8 they are side by side: (B, T, h, d), then flatten(2)":
+    "the heads are interleaved, but in equation 8 they are side by side: "
+    "(B, T, h, d), then flatten(2)":
         {"join": lambda values: values.permute(0, 2, 3, 1).flatten(2)},
-    "the heads are concatenated in reverse order": {"join": lambda values: values.flip(1).transpose(1, 2).flatten(2)},
+    "the heads are concatenated in reverse order":
+        {"join": lambda values: values.flip(1).transpose(1, 2).flatten(2)},
     "the output projection is never applied": {"project": lambda x, values, weight, bias: values},
-    "the output projection's bias is never added": {"project": lambda x, values, weight, bias: values @ weight.T},
+    "the output projection's bias is never added":
+        {"project": lambda x, values, weight, bias: values @ weight.T},
     "adds its input, but the residual connection belongs to the block of notebook 04":
         {"project": lambda x, values, weight, bias: values @ weight.T + bias + x},
 })  # fmt: skip
@@ -103,7 +121,10 @@ HEADS = variants(multi_head, {
 
 
 def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless every token attends to every other one, and the layer is permutation-equivariant."""
+    """Raise Mistake unless every token attends to every other one.
+
+    The layer must be permutation-equivariant.
+    """
     module, x = modules.made(answer, (12, 3), (2, 7, 12))
     order = torch.randperm(7)
 
@@ -115,7 +136,10 @@ def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
     with torch.no_grad():
         before, moved = modules.output(module.eval(), x), modules.output(module, x[:, order])
         missing = misses(0, 6), misses(6, 0)
-    never = "the tokens exchange nothing: changing token 6 does not change the output of token 0. Is the axis right?"
+    never = (
+        "the tokens exchange nothing: "
+        "changing token 6 does not change the output of token 0. Is the axis right?"
+    )
     reject_if(missing == (True, True), never)
     every = "In a ViT every token attends to every other one"
     reject_if(
@@ -136,10 +160,24 @@ def whole_tokens(exercise: ModuleExercise, answer: Function) -> None:
     sliced = any(w.shape[1] == 4 for w, _ in layers(module))
     reject_if(
         sliced,
-        "a head projects only its own slice of the token, but in the paper every head reads all D components",
+        "a head projects only its own slice of the token, "
+        "but in the paper every head reads all D components",
     )
 
 
+MULTI_HEAD_STRUCTURES: dict[str, Function] = {
+    "the output projection is missing": modules.squares(3, 3),
+    "the output projection and the biases are missing": modules.squares(3, 0),
+    "the biases are missing": modules.squares(4, 0),
+    "queries, keys and values have no bias": modules.squares(4, 1),
+    "the output projection has no bias": modules.squares(4, 3),
+    "only one of four D x D layers is registered; "
+    "layers in a plain list are not, so use nn.ModuleList":
+        modules.squares(1, 1),
+    "that is one D x D layer too many": modules.squares(5, 5),
+    "that is one LayerNorm too many: it belongs to the block of notebook 04":
+        modules.squares(4, 6),
+}  # fmt: skip
 MULTI_HEAD = ModuleExercise(
     name="multi_head",
     module=MultiHeadAttention,
@@ -147,30 +185,33 @@ MULTI_HEAD = ModuleExercise(
     readings=readings,
     ideas={
         "(B, T, D) in, (B, T, D) out": [modules.shapes],
-        "heads that read the whole token, and an output projection": [whole_tokens, modules.parameters],
+        "heads that read the whole token, and an output projection": [
+            whole_tokens,
+            modules.parameters,
+        ],
         "images in a batch don't mix, in training and evaluation mode": [modules.apart],
         "every token attends to every token, whatever their order": [tokens_meet],
-        "4 D^2 + 4 D parameters, and the numbers of equations 5 to 8": [modules.parameters, modules.numbers],
+        "4 D^2 + 4 D parameters, and the numbers of equations 5 to 8": [
+            modules.parameters,
+            modules.numbers,
+        ],
         "any number of heads and tokens, in float64 too": [modules.other_sizes],
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
     mistakes=HEADS,
-    structures={
-        "the output projection is missing": modules.squares(3, 3),
-        "the output projection and the biases are missing": modules.squares(3, 0),
-        "the biases are missing": modules.squares(4, 0),
-        "queries, keys and values have no bias": modules.squares(4, 1),
-        "the output projection has no bias": modules.squares(4, 3),
-        "only one of four D x D layers is registered; layers in a plain list are not, so use nn.ModuleList":
-            modules.squares(1, 1),
-        "that is one D x D layer too many": modules.squares(5, 5),
-        "that is one LayerNorm too many: it belongs to the block of notebook 04": modules.squares(4, 6),
-    },
+    structures=MULTI_HEAD_STRUCTURES,
     cases=[
-        ((12, 3), (2, 5, 12)), ((8, 2), (1, 1, 8)), ((6, 1), (3, 4, 6)), ((5, 5), (2, 7, 5)), ((16, 4), (4, 4, 16)),
+        ((12, 3), (2, 5, 12)),
+        ((8, 2), (1, 1, 8)),
+        ((6, 1), (3, 4, 6)),
+        ((5, 5), (2, 7, 5)),
+        ((16, 4), (4, 4, 16)),
         ((24, 6), (2, 17, 24)),
     ],
     count="4 D^2 + 4 D",
     advice="count the weights and biases of q, k, v and the projection",
-    unknown="shapes and parameters are right, but the numbers are not: softmax(q k^T / sqrt(d)) v, then the projection",
-)  # fmt: skip
+    unknown=(
+        "shapes and parameters are right, but the numbers are not: "
+        "softmax(q k^T / sqrt(d)) v, then the projection"
+    ),
+)

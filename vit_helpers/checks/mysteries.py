@@ -1,8 +1,11 @@
-"""The five runs whose curves notebook 07 asks about, stored beside this file by `python -m vit_helpers.checks.mysteries`."""
+"""The five runs whose curves notebook 07 asks about.
+
+`python -m vit_helpers.checks.mysteries` trains them and stores their histories beside this file.
+"""
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +32,10 @@ FAULTS = tuple(sorted(fault for fault, _ in RUNS.values()))
 
 
 def mystery_runs() -> dict[str, list[dict[str, Any]]]:
-    """Five stored short runs on the digits, each with another of the `FAULTS`: {"A": history, ...}.
+    """Return five stored short runs on the digits, {"A": history, ...}, each with its fault.
 
-    A history is what `fit` returns, without learning rate and speed: 6 epochs of 30 batches of 32 images
+    A history has the rows of what `fit` returns, without learning rate and speed. It has 6 epochs
+    of 30 batches of 32 images.
     """
     return json.loads(KEPT.read_text(encoding="utf-8"))
 
@@ -53,14 +57,14 @@ class Draws:
 
 
 def train_mysteries() -> dict[str, list[dict[str, Any]]]:
-    """The same five, trained again."""
+    """Return the same five, trained again."""
     return {letter: mystery_run(**change) for letter, (_, change) in RUNS.items()}
 
 
 def mystery_run(
     images: int | None = None, shuffled: bool = False, **change: Any
 ) -> list[dict[str, Any]]:
-    """One history."""
+    """Return one history."""
     torch.manual_seed(0)
     data = load("digits")
     train = subset(data.train, slice(images))
@@ -74,14 +78,14 @@ def mystery_run(
         "label_smoothing": 0.0,
     }
     batches = Draws(train, data.normalize), data.batches("validation", 180)
-    history = fit(model, *batches, Recipe(**settings | change), report=lambda row: None)
+    history = fit(model, *batches, Recipe(**settings | change), callbacks=[])
     hidden = (
         "lr",
         "images_per_second",
         "probabilities",
     )  # they would reveal the fault, or depend on the machine
     return [
-        {key: value for key, value in asdict(row).items() if key not in hidden} for row in history
+        {key: value for key, value in row.to_row().items() if key not in hidden} for row in history
     ]
 
 

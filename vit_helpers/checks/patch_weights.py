@@ -6,19 +6,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import gradient, same
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given, forms
-from vit_helpers.checks.report import Function, reject_if, short
-from vit_helpers.checks.traces import ask
+from vit_helpers.checks.engine.compare import gradient, same
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording, forms
+from vit_helpers.checks.engine.report import Function, reject_if, short
+from vit_helpers.checks.engine.traces import ask
 from vit_helpers.parity import perturb
 from vit_helpers.patches import patchify
 
 
 def conv_of(C: int, D: int, P: int, bias: bool = True, dtype: torch.dtype = torch.float64) -> Case:
-    """A convolution whose parameters differ clearly from their initial values, and images for it."""
+    """Make a convolution and images for it.
 
-    def draw() -> Given:
+    The parameters differ clearly from their initial values.
+    """
+
+    def draw() -> Arguments:
         conv = nn.Conv2d(C, D, P, stride=P, bias=bias, dtype=dtype)
         perturb(conv, std=1)
         return conv, torch.randn(2, C, 2 * P, 3 * P, dtype=dtype)
@@ -27,7 +30,7 @@ def conv_of(C: int, D: int, P: int, bias: bool = True, dtype: torch.dtype = torc
 
 
 def linear_of(weight: Callable[[Tensor], Tensor]) -> Function:
-    """An answer that copies the bias, and the weight in a given way."""
+    """Make an answer that copies the bias, and the weight in a given way."""
 
     def answer(conv: nn.Conv2d) -> nn.Linear:
         w = weight(conv.weight.detach())
@@ -39,7 +42,7 @@ def linear_of(weight: Callable[[Tensor], Tensor]) -> Function:
 
 
 def observe_linear(answer: Function, conv: nn.Conv2d, images: Tensor) -> Mapping[str, Any]:
-    """Weight and bias of the answer's Linear, and what it gives for images."""
+    """Observe weight and bias of the answer's Linear, and what it gives for images."""
     linear = answer(conv)
     reject_if(linear is None, "gives nothing back: does it end with return?")
     reject_if(
@@ -72,7 +75,7 @@ def observe_linear(answer: Function, conv: nn.Conv2d, images: Tensor) -> Mapping
 
 
 def wrong_bias(got: Tensor | None, right: Tensor | None) -> str:
-    """What is wrong with a bias, in words; if the convolution has none, zeros are right too."""
+    """Say what is wrong with a bias, in words; if the convolution has none, zeros are right too."""
     if right is None:
         adds = got is not None and got.any()
         return (
@@ -90,10 +93,13 @@ def wrong_bias(got: Tensor | None, right: Tensor | None) -> str:
 
 
 def can_be_trained(exercise: Exercise, answer: Function) -> None:
-    """Raise Mistake unless the Linear has parameters of its own that get a gradient, and the convolution keeps its own."""
+    """Raise Mistake unless the Linear has parameters of its own that get a gradient.
+
+    Training it must leave the convolution as it is.
+    """
     conv, images = conv_of(3, 8, 4, dtype=torch.float32).draw()
     before = {name: p.clone() for name, p in conv.state_dict().items()}
-    linear = ask(answer, conv, model=exercise.model)
+    linear = ask(answer, conv, model=exercise.wording.model)
     for name in ("weight", "bias"):
         own = getattr(linear, name)
         reject_if(
@@ -103,30 +109,55 @@ def can_be_trained(exercise: Exercise, answer: Function) -> None:
         learns = (
             isinstance(own, nn.Parameter) and gradient(linear(patchify(images, 4)), own) is not None
         )
-        words = f"is right, but its {name} is not a parameter and would not learn: use nn.Parameter or copy_"
-        reject_if(not learns, words)
+        message = (
+            f"is right, but its {name} is not a parameter and would not learn: "
+            "use nn.Parameter or copy_"
+        )
+        reject_if(not learns, message)
         with torch.no_grad():
             own += 1  # as a step of training does
         moved = any(not torch.equal(p, before[key]) for key, p in conv.state_dict().items())
-        tied = f"is right, but its {name} shares the convolution's memory, so training one would silently change the other. "
+        tied = (
+            f"is right, but its {name} shares the convolution's memory, "
+            "so training one would silently change the other. "
+        )
         reject_if(moved, tied + "Copy the numbers with copy_ or clone()")
 
 
+TO_LINEAR_MISTAKES: dict[str, Function] = {
+    "the weight is flattened with the channels last, "
+    "but a patch here has them first: flatten(1) is enough":
+        linear_of(lambda w: w.permute(0, 2, 3, 1).flatten(1)),
+    "each filter is transposed: y and x are swapped":
+        linear_of(lambda w: w.transpose(2, 3).flatten(1)),
+    "a reshape is used to transpose the weight, but it moves no numbers":
+        linear_of(lambda w: w.flatten(1).t().reshape(len(w), -1)),
+    "the filters are mirrored, "
+    "but torch's convolution doesn't flip them, so you shouldn't either":
+        linear_of(lambda w: w.flip(2, 3).flatten(1)),
+    "the filters come in another order, but row i of the Linear must be filter i":
+        linear_of(lambda w: w.flip(0).flatten(1)),
+    "reshape(-1, D).t() is not the same as reshape(D, -1), and filter i must become row i":
+        linear_of(lambda w: w.reshape(-1, len(w)).t()),
+}  # fmt: skip
 TO_LINEAR = Exercise(
     name="to_linear",
     reference=linear_of(lambda w: w.flatten(1)),
-    observe=observe_linear,
-    model="convolution",
-    when=lambda conv, images: f"for {conv.in_channels} channels and P = {conv.kernel_size[0]}",
-    says=lambda part, got, right, words, conv, images: (
-        f"for {conv.in_channels} channels and P = {conv.kernel_size[0]}: " * (part != "bias") + words
+    outcome=Outcome(observe=observe_linear),
+    wording=Wording(
+        model="convolution",
+        when=lambda conv, images: f"for {conv.in_channels} channels and P = {conv.kernel_size[0]}",
+        says=lambda part, got, right, message, conv, images: (
+            f"for {conv.in_channels} channels and P = {conv.kernel_size[0]}: " * (part != "bias")
+            + message
+        ),
+        unknown={
+            "weight": "the rows of the Linear's weight are not the convolution's filters",
+            "bias": lambda got, *rest: got,
+            "result": "the weights are right, but the Linear gives a different result",
+        },
+        fresh="the Linear has random weights of its own; copy the convolution's",
     ),
-    unknown={
-        "weight": "the rows of the Linear's weight are not the convolution's filters",
-        "bias": lambda got, *rest: got,
-        "result": "the weights are right, but the Linear gives a different result",
-    },
-    fresh="the Linear has random weights of its own; copy the convolution's",
     ideas={
         "a Linear from C*P*P to D numbers": [forms],
         "gives what the convolution gives, for color and gray, with and without a bias": [
@@ -135,19 +166,7 @@ TO_LINEAR = Exercise(
             conv_of(2, 6, 3, bias=False),
             conv_of(2, 5, 3),
         ],
-        "leaves the convolution unchanged, and can be trained": [can_be_trained, contract],
+        "leaves the convolution unchanged, and can be trained": [can_be_trained, expect_contract],
     },
-    mistakes={
-        "the weight is flattened with the channels last, but a patch here has them first: flatten(1) is enough":
-            linear_of(lambda w: w.permute(0, 2, 3, 1).flatten(1)),
-        "each filter is transposed: y and x are swapped": linear_of(lambda w: w.transpose(2, 3).flatten(1)),
-        "a reshape is used to transpose the weight, but it moves no numbers":
-            linear_of(lambda w: w.flatten(1).t().reshape(len(w), -1)),
-        "the filters are mirrored, but torch's convolution doesn't flip them, so you shouldn't either":
-            linear_of(lambda w: w.flip(2, 3).flatten(1)),
-        "the filters come in another order, but row i of the Linear must be filter i":
-            linear_of(lambda w: w.flip(0).flatten(1)),
-        "reshape(-1, D).t() is not the same as reshape(D, -1), and filter i must become row i":
-            linear_of(lambda w: w.reshape(-1, len(w)).t()),
-    },
-)  # fmt: skip
+    mistakes=TO_LINEAR_MISTAKES,
+)

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.checks.compare import expect_anywhere, expect_gradient, same
-from vit_helpers.checks.contract import Raises, contract
-from vit_helpers.checks.engine import Case, Exercise, fixed, forms
+from vit_helpers.checks.engine.compare import expect_anywhere, expect_gradient, same
+from vit_helpers.checks.engine.contract import Raises, expect_contract
+from vit_helpers.checks.engine.exercise import Case, Exercise, Outcome, Wording, fixed, forms
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, variants
 from vit_helpers.checks.projection import alike
-from vit_helpers.checks.report import Function, Mistake, reject_if, variants
 from vit_helpers.embeddings import resize_positions, sincos_1d, sincos_positions
 
 Grid = tuple[int, int]
@@ -28,7 +28,7 @@ def waves(
     base: float = 10000.0,
     first: int = 0,
 ) -> Tensor:
-    """Positions with another exponent for i, another base, or counted from `first`."""
+    """Return positions with another exponent for i, another base, or counted from `first`."""
     frequencies = base ** (-step(dim // 2) * torch.arange(dim // 4))
     angles = [
         torch.outer(torch.arange(length, dtype=torch.float64) + first, frequencies)
@@ -39,34 +39,37 @@ def waves(
 
 
 EXPONENTS: dict[str, Function] = {
-    "-2i/D": lambda m: 1 / m, "-4i/m": lambda m: 4 / m, "-i/D": lambda m: 1 / (2 * m), "2i/m": lambda m: -2 / m,
+    "-2i/D": lambda m: 1 / m,
+    "-4i/m": lambda m: 4 / m,
+    "-i/D": lambda m: 1 / (2 * m),
+    "2i/m": lambda m: -2 / m,
     "-2i/(m-2)": lambda m: 2 / (m - 2),
-}  # fmt: skip
+}
 
 
 def columns(change: Callable[[Tensor], Tensor]) -> Function:
-    """The right positions with their columns (axis, wave, frequency) in another order."""
+    """Make the right positions with their columns (axis, wave, frequency) in another order."""
     return lambda grid, dim: change(sincos_positions(grid, dim).unflatten(1, (2, 2, -1))).flatten(1)
 
 
+BOTH_WAVES = "Each axis has the sines and then the cosines of its angles"
 FIRST_PLACE = {  # the numbers that a wrong answer holds for place (0, 0)
-    (
-        0.0,
-    ): "contains only sines: position (0, 0) is all zeros. Each axis has the sines and then the cosines of its angles",
-    (
-        1.0,
-    ): "contains only cosines: position (0, 0) is all ones. Each axis has the sines and then the cosines of its angles",
+    (0.0,): f"contains only sines: position (0, 0) is all zeros. {BOTH_WAVES}",
+    (1.0,): f"contains only cosines: position (0, 0) is all ones. {BOTH_WAVES}",
 }
 
 
 def observe_sincos(answer: Function, grid: Grid, dim: int) -> dict[str, Tensor]:
-    """Positions as float32; Mistake for those that learn, are whole numbers, or contain only one of the waves."""
+    """Observe positions as float32.
+
+    raises: Mistake for those that learn, are whole numbers, or contain only one of the waves
+    """
     got = answer(grid, dim)
     if not isinstance(got, Tensor) or got.is_complex():
         return {"": got}
     if got.ndim == 2 and len(got) == math.prod(grid):
-        words = FIRST_PLACE.get(tuple(sorted(set(got[0].tolist()))))
-        reject_if(words, words)
+        message = FIRST_PLACE.get(tuple(sorted(set(got[0].tolist()))))
+        reject_if(message, message)
     reject_if(
         got.requires_grad,
         "is learned, but these positions are fixed, so use no nn.Parameter and no requires_grad",
@@ -77,38 +80,29 @@ def observe_sincos(answer: Function, grid: Grid, dim: int) -> dict[str, Tensor]:
 
 
 def odd_positions(got: Tensor, right: Tensor, grid: Grid, dim: int) -> str:
-    """The message about numbers that no known mistake gives."""
+    """Write the message about numbers that no known mistake gives."""
     if set(got[0].tolist()) == {0.0, 2.0}:
-        return "adds row and column at full width, but they belong side by side, with half of the width each"
+        return (
+            "adds row and column at full width, but they belong side by side, "
+            "with half of the width each"
+        )
     if not same(got[0].sort().values, right[0].sort().values):
-        return "position (0, 0) should contain only sin 0 = 0 and cos 0 = 1: count rows and columns from 0"
+        return (
+            "position (0, 0) should contain only sin 0 = 0 and cos 0 = 1: "
+            "count rows and columns from 0"
+        )
     if same(got.sort(1).values, right.sort(1).values):
-        return "contains the right numbers in a different order: row before column, and in each half sines before cosines"
+        return (
+            "contains the right numbers in a different order: row before column, "
+            "and in each half sines before cosines"
+        )
     return f"gives the wrong numbers for grid {grid} and width {dim}"
 
 
-SINCOS = Exercise(
-    name="sincos",
-    reference=sincos_positions,
-    observe=observe_sincos,
-    when="for grid {} and width {}".format,
-    says="{words}",
-    unknown=odd_positions,
-    ideas={
-        "gives (N, D) fixed floats": [forms],
-        "contains sines and cosines of the row, then of the column":
-            [fixed(*sizes) for sizes in (((3, 5), 8), ((4, 2), 16), ((1, 6), 12), ((7, 7), 64), ((2, 4), 16))],
-        "raises ValueError for a width that is not a multiple of 4": [
-            Raises(
-                [((2, 3), dim) for dim in (6, 10, 5, 7, 9)],
-                lambda got, grid, dim: (
-                    f"accepts width {dim}; two axes with sines and cosines need a multiple of 4, so raise a ValueError"
-                ),
-            )
-        ],
-    },
-    mistakes=variants(waves, {
-        f"the exponent is {name}, but the frequencies are 10000^(-2i/m) with i = 0, 1, 2, ... and m = D / 2":
+SINCOS_MISTAKES: dict[str, Function] = (
+    variants(waves, {
+        f"the exponent is {name}, "
+        "but the frequencies are 10000^(-2i/m) with i = 0, 1, 2, ... and m = D / 2":
             {"step": step}
         for name, step in EXPONENTS.items()
     } | {
@@ -118,19 +112,51 @@ SINCOS = Exercise(
     | {
         "flatten the grid": lambda grid, dim: sincos_positions(grid, dim).unflatten(0, grid),
         "there is no batch axis here": lambda grid, dim: sincos_positions(grid, dim)[None],
-        "there are only patches here, no class token": lambda grid, dim: F.pad(sincos_positions(grid, dim), (0, 0, 1, 0)),
-        "rows and columns belong side by side: concatenate them along the width instead of adding them":
+        "there are only patches here, no class token":
+            lambda grid, dim: F.pad(sincos_positions(grid, dim), (0, 0, 1, 0)),
+        "rows and columns belong side by side: "
+        "concatenate them along the width instead of adding them":
             lambda grid, dim: sincos_positions(grid, dim).unflatten(1, (2, -1)).sum(1),
         "each axis gets half of the width": lambda grid, dim: sincos_positions(grid, 2 * dim),
-        "row and column are swapped: the first half of the width describes the row": columns(lambda x: x.flip(1)),
+        "row and column are swapped: the first half of the width describes the row":
+            columns(lambda x: x.flip(1)),
         "the positions go from top to bottom first, but patches go from left to right, then down":
-            lambda grid, dim: sincos_positions(grid, dim).unflatten(0, grid).transpose(0, 1).flatten(0, 1),
-        "that is the one-dimensional form: the number of a patch alone gives neither row nor column":
+            lambda grid, dim: (
+                sincos_positions(grid, dim).unflatten(0, grid).transpose(0, 1).flatten(0, 1)
+            ),
+        "that is the one-dimensional form: "
+        "the number of a patch alone gives neither row nor column":
             lambda grid, dim: sincos_1d(math.prod(grid), dim),
         "sines come first, then cosines": columns(lambda x: x.flip(2)),
-        "sines and cosines alternate, but here all sines of an axis come first, then its cosines": columns(lambda x: x.mT),
-    },
+        "sines and cosines alternate, but here all sines of an axis come first, then its cosines":
+            columns(lambda x: x.mT),
+    }
 )  # fmt: skip
+SINCOS = Exercise(
+    name="sincos",
+    reference=sincos_positions,
+    outcome=Outcome(observe=observe_sincos),
+    wording=Wording(
+        when="for grid {} and width {}".format, says="{message}", unknown=odd_positions
+    ),
+    ideas={
+        "gives (N, D) fixed floats": [forms],
+        "contains sines and cosines of the row, then of the column": [
+            fixed(*sizes)
+            for sizes in (((3, 5), 8), ((4, 2), 16), ((1, 6), 12), ((7, 7), 64), ((2, 4), 16))
+        ],
+        "raises ValueError for a width that is not a multiple of 4": [
+            Raises(
+                [((2, 3), dim) for dim in (6, 10, 5, 7, 9)],
+                lambda got, grid, dim: (
+                    f"accepts width {dim}; "
+                    "two axes with sines and cosines need a multiple of 4, so raise a ValueError"
+                ),
+            )
+        ],
+    },
+    mistakes=SINCOS_MISTAKES,
+)
 
 
 # Resizing positions
@@ -144,13 +170,18 @@ METHODS = [
 
 
 def resized(
-    pos_embed: Tensor, grid: Grid, new_grid: Grid, method: Method | None = None,
+    pos_embed: Tensor,
+    grid: Grid,
+    new_grid: Grid,
+    method: Method | None = None,
     to: Function = lambda x, grid: x.mT.unflatten(2, grid),
     size: Function = lambda new_grid: new_grid,
     options: Function = lambda method: method,
     back: Function = lambda y: y.flatten(2).mT,
-) -> Tensor:  # fmt: skip
-    """Set the class token's position aside, resize the others, put it back; a mistake is another step in between.
+) -> Tensor:
+    """Set the class token's position aside, resize the others, put it back.
+
+    A mistake is another step in between.
 
     to: (1, N, D) -> an image (1, D, rows, cols); back: (1, D, rows', cols') -> (1, N', D)
     """
@@ -162,7 +193,10 @@ def resized(
 
 
 def filled(more: Callable[[Tensor, int], Tensor]) -> Function:
-    """A list of positions truncated, or continued; more: (positions, a length) -> as many, or more."""
+    """Make an answer: a list of positions, truncated or continued.
+
+    more: (positions, a length) -> as many, or more
+    """
 
     def answer(
         pos_embed: Tensor, grid: Grid, new_grid: Grid, method: Method | None = None
@@ -177,11 +211,13 @@ def filled(more: Callable[[Tensor, int], Tensor]) -> Function:
 
 NEAREST = "copies the nearest position, so that neighbors share one. Use bicubic interpolation"
 RESIZED = {
-    "repeats or truncates the list of positions; resize the grid instead": filled(lambda x, length: x.repeat(1, length, 1)),
+    "repeats or truncates the list of positions; resize the grid instead":
+        filled(lambda x, length: x.repeat(1, length, 1)),
     "truncates the list of positions or fills it with zeros; resize the grid instead":
         filled(lambda x, length: F.pad(x, (0, 0, 0, length))),
 } | variants(resized, {
-    "reshapes (1, N, D) to (1, D, rows, cols) without moving axes: reshape to (1, rows, cols, D), then permute":
+    "reshapes (1, N, D) to (1, D, rows, cols) without moving axes: reshape to "
+    "(1, rows, cols, D), then permute":
         {"to": lambda x, grid: x.reshape(1, -1, *grid)},
     "returns from image to tokens with a reshape alone: use flatten(2), then transpose(1, 2)":
         {"back": lambda y: y.reshape(1, -1, y.shape[1])},
@@ -199,26 +235,29 @@ RESIZED = {
 })  # fmt: skip
 
 
-def observe_resized(answer: Function, *given: Any) -> dict[str, Tensor]:
-    """Positions, right or wrong, as the first of the methods gives them: each of eight is accepted, in float32 too."""
-    got = answer(*given)
+def observe_resized(answer: Function, *args: Any) -> dict[str, Tensor]:
+    """Observe positions, right or wrong, as the first of the methods gives them.
+
+    Each of eight is accepted, in float32 too.
+    """
+    got = answer(*args)
     every: list[Function] = [resized, *RESIZED.values()]
     if isinstance(got, Tensor) and not got.is_complex():
         for known in every:
-            if any(alike(got, known(*given, method)) for method in METHODS):
-                return {"": known(*given).to(got.dtype)}
+            if any(alike(got, known(*args, method)) for method in METHODS):
+                return {"": known(*args).to(got.dtype)}
     return {"": got}
 
 
 def positions(grid: Grid, new_grid: Grid, extra: int) -> Case:
-    """Positions in float64, with a class token (extra 1) or without."""
+    """Make positions in float64, with a class token (extra 1) or without."""
     return Case(
         lambda: (torch.randn(1, extra + math.prod(grid), 6, dtype=torch.float64), grid, new_grid)
     )
 
 
 def from_to(pos_embed: Tensor, grid: Grid, new_grid: Grid) -> str:
-    """The arguments in words."""
+    """Write the arguments in words."""
     extra = pos_embed.shape[1] > math.prod(grid)
     return f"from {grid} to {new_grid} {'with' if extra else 'without'} a class token"
 
@@ -233,12 +272,18 @@ def class_token_kept(exercise: Exercise, answer: Function) -> None:
                 alike(got[:, -1], pos_embed[:, 0]),
                 "the class token's position has moved to the end, but it should stay row 0",
             )
-            words = "the class token's position has changed, but it has no place in the image. Set it aside, and put it back"
-            reject_if(not alike(got[:, 0], pos_embed[:, 0]), words)
+            message = (
+                "the class token's position has changed, but it has no place in the image. "
+                "Set it aside, and put it back"
+            )
+            reject_if(not alike(got[:, 0], pos_embed[:, 0]), message)
 
 
 def as_tensors_go(exercise: Exercise, answer: Function) -> None:
-    """Raise Mistake unless learned positions keep their type and gradients, and stay as they are if the grid does."""
+    """Raise Mistake unless learned positions keep their type and gradients.
+
+    They stay as they are if the grid does.
+    """
     for dtype in (torch.float32, torch.float64):
         pos_embed = torch.randn(1, 13, 6, dtype=dtype, requires_grad=True)
         still = alike(answer(pos_embed, (3, 4), (3, 4)), pos_embed)
@@ -249,7 +294,8 @@ def as_tensors_go(exercise: Exercise, answer: Function) -> None:
         right = next((right for right in rights if alike(got, right)), None)
         if right is None:
             raise Mistake(
-                f"gives different numbers than bicubic interpolation, for learned positions of {dtype}"
+                "gives different numbers than bicubic interpolation, "
+                f"for learned positions of {dtype}"
             )
         expect_gradient(got, right, pos_embed)
     expect_anywhere(answer, resize_positions, torch.randn(1, 13, 6), (3, 4), (5, 6))
@@ -262,35 +308,53 @@ STRETCHES = [
     ((6, 4), (3, 2)),
     ((2, 6), (3, 4)),
 ]
+RESIZE_POSITIONS_MISTAKES: dict[str, Function] = (
+    {
+        "the class token's position is missing":
+            lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new),
+        "a class token has been added":
+            lambda pos, grid, new: F.pad(
+                resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)
+            ),
+        "keep the leading axis of length 1": lambda pos, grid, new: resized(pos, grid, new)[0],
+        "turn the image back into a sequence of tokens":
+            lambda pos, grid, new: (
+                resized(pos[:, -math.prod(grid) :], grid, new).mT.unflatten(2, new)
+            ),
+    }
+    | RESIZED
+)  # fmt: skip
 RESIZE_POSITIONS = Exercise(
     name="resize_positions",
     reference=resize_positions,
-    observe=observe_resized,
-    says="{words}",
-    when=from_to,
-    unknown=lambda got, right, *given: f"gives different numbers than bicubic interpolation of the grid, {from_to(*given)}",
+    outcome=Outcome(observe=observe_resized),
+    wording=Wording(
+        says="{message}",
+        when=from_to,
+        unknown=lambda got, right, *args: (
+            f"gives different numbers than bicubic interpolation of the grid, {from_to(*args)}"
+        ),
+    ),
     ideas={
         "gives (1, T', D), with and without a class token": [forms],
         "the class token keeps its position": [class_token_kept],
-        "resizes in two directions, for non-square grids too": [positions(*grids, e) for grids in STRETCHES for e in (1, 0)],
-        "keeps the dtype, lets gradients through, leaves its input unchanged": [as_tensors_go, contract],
+        "resizes in two directions, for non-square grids too": [
+            positions(*grids, e) for grids in STRETCHES for e in (1, 0)
+        ],
+        "keeps the dtype, lets gradients through, leaves its input unchanged": [
+            as_tensors_go,
+            expect_contract,
+        ],
         "raises ValueError when positions and grid do not fit": [
             Raises(
                 [(torch.zeros(1, T, 6), (3, 4), (5, 6)) for T in (14, 11)],
                 lambda got, pos_embed, *grids: (
-                    f"accepts {pos_embed.shape[1]} positions for a 3 x 4 grid, which has 12 or, with a class token, 13: "
+                    f"accepts {pos_embed.shape[1]} positions for a 3 x 4 grid, "
+                    "which has 12 or, with a class token, 13: "
                     "raise a ValueError"
                 ),
             )
         ],
     },
-    mistakes={
-        "the class token's position is missing": lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new),
-        "a class token has been added":
-            lambda pos, grid, new: F.pad(resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)),
-        "keep the leading axis of length 1": lambda pos, grid, new: resized(pos, grid, new)[0],
-        "turn the image back into a sequence of tokens":
-            lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new).mT.unflatten(2, new),
-    }
-    | RESIZED,
-)  # fmt: skip
+    mistakes=RESIZE_POSITIONS_MISTAKES,
+)

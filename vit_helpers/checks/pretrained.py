@@ -1,4 +1,7 @@
-"""The exercises of notebook 09 about weights and pixels; those about learning have a module of their own."""
+"""The exercises of notebook 09 about weights and pixels.
+
+Those about learning are in pretrained_learning.py.
+"""
 
 import copy
 from collections.abc import Sequence
@@ -8,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_helpers.checks.compare import expect_tensor, same
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.learning import result
+from vit_helpers.checks.engine.compare import expect_tensor, same
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.learning import result
+from vit_helpers.checks.engine.report import Function, reject_if, short, variants
 from vit_helpers.checks.pretrained_learning import (  # noqa: F401
     LORA,
     MASKED,
@@ -19,7 +23,6 @@ from vit_helpers.checks.pretrained_learning import (  # noqa: F401
     check_masked_loss,
     check_rates,
 )
-from vit_helpers.checks.report import Function, reject_if, short, variants
 from vit_helpers.parity import perturb
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -27,39 +30,47 @@ from vit_helpers.vit import ViT, ViTConfig
 
 
 def other_order(got: Tensor, right: Tensor, kernel: Tensor) -> str:
-    """What to say of a weight that no known mistake gives."""
+    """Write the message about a weight that no known mistake gives."""
     if same(got.flatten().sort().values, right.flatten().sort().values, atol=1e-4):
         return "the shape is right, but the numbers are in another order"
     return "the numbers are not the kernel's"
 
 
 def kernels(*shapes: Sequence[int]) -> list[Case]:
-    """A kernel of each shape (P, P, C, D)."""
+    """Make a kernel of each shape (P, P, C, D)."""
     return [Case(partial(lambda shape: (torch.randn(shape),), shape)) for shape in shapes]
 
 
+KERNEL_MISTAKES: dict[str, Function] = {
+    "reshapes without moving axes, "
+    "but reshape keeps the numbers in their old order: permute first":
+        lambda k: k.reshape(k.shape[3], -1),
+    "flattens each filter pixel by pixel, "
+    "but our patches are flattened channel by channel: (C, P, P)":
+        lambda k: k.flatten(0, 2).T,
+    "swaps rows and columns: the first axis of the kernel is the row":
+        lambda k: k.permute(3, 2, 1, 0).flatten(1),
+    "flatten each filter to a row, (D, C*P*P)": lambda k: k.permute(3, 2, 0, 1),
+    "the outputs come first": lambda k: k.permute(3, 2, 0, 1).flatten(1).T,
+}  # fmt: skip
 KERNEL = Exercise(
     name="kernel_of",
     reference=lambda k: k.permute(3, 2, 0, 1).flatten(1),
-    observe=result,
-    when=lambda k: f"for a kernel of shape {tuple(k.shape)}",
-    says="{when}: {words}",
-    unknown=other_order,
+    outcome=Outcome(observe=result),
+    wording=Wording(
+        when=lambda k: f"for a kernel of shape {tuple(k.shape)}",
+        says="{when}: {message}",
+        unknown=other_order,
+    ),
     ideas={
         "outputs first, and each filter in one row": kernels((2, 2, 1, 5)),
-        "each filter channel by channel, as patches are flattened": kernels((2, 2, 3, 5), (2, 2, 5, 1)),
+        "each filter channel by channel, as patches are flattened": kernels(
+            (2, 2, 3, 5), (2, 2, 5, 1)
+        ),
         "rows before columns": kernels((4, 4, 3, 7), (1, 1, 3, 4)),
     },
-    mistakes={
-        "reshapes without moving axes, but reshape keeps the numbers in their old order: permute first":
-            lambda k: k.reshape(k.shape[3], -1),
-        "flattens each filter pixel by pixel, but our patches are flattened channel by channel: (C, P, P)":
-            lambda k: k.flatten(0, 2).T,
-        "swaps rows and columns: the first axis of the kernel is the row": lambda k: k.permute(3, 2, 1, 0).flatten(1),
-        "flatten each filter to a row, (D, C*P*P)": lambda k: k.permute(3, 2, 0, 1),
-        "the outputs come first": lambda k: k.permute(3, 2, 0, 1).flatten(1).T,
-    },
-)  # fmt: skip
+    mistakes=KERNEL_MISTAKES,
+)
 check_kernel = check_kernel_of = KERNEL.check
 
 
@@ -67,17 +78,24 @@ check_kernel = check_kernel_of = KERNEL.check
 
 
 def middle(image: Tensor, side: int) -> tuple[int, int]:
-    """Row and column where the middle square begins."""
+    """Return row and column where the middle square begins."""
     return (image.shape[1] - side) // 2, (image.shape[2] - side) // 2
 
 
 def see(
-    image: Tensor, side: int, mean: Sequence[float], std: Sequence[float], *,
+    image: Tensor,
+    side: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    *,
     normalize: Function = lambda part, m, s: (part - m) / s,
     corner: Function = middle,
     scale: Function = lambda part, image: None,
-) -> Tensor:  # fmt: skip
-    """The right answer; a wrong one does something else with the part, where it begins, or in place of mean and std."""
+) -> Tensor:
+    """Give the right answer.
+
+    A mistake is something else with the part, where it begins, or in place of mean and std.
+    """
     top, left = corner(image, side)
     part = image[:, top : top + side, left : left + side]
     m, s = (torch.tensor(values).view(-1, 1, 1) for values in (mean, std))
@@ -85,42 +103,30 @@ def see(
 
 
 def own(part: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel."""
+    """Return mean and standard deviation of each channel."""
     return part.mean(dim=(1, 2), keepdim=True), part.std(dim=(1, 2), keepdim=True)
 
 
 def pictures(
     sizes: Sequence[Sequence[int]], side: int, mean: Sequence[float], std: Sequence[float]
 ) -> list[Case]:
-    """Images of these shapes."""
+    """Make images of these shapes."""
     return [Case(partial(lambda size: (torch.rand(size), side, mean, std), size)) for size in sizes]
 
 
 COLORS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-SEE = Exercise(
-    name="see",
-    reference=see,
-    observe=result,
-    when=lambda image, side, mean, std: f"for an image {tuple(image.shape)} and a side of {side}",
-    says="{when}: {words}",
-    unknown="the numbers are not those of the center crop, minus mean, divided by std",
-    hints={"must match the size": "mean and std are (C,): give them the shape (C, 1, 1)"},
-    ideas={
-        "the center square of a wide and of a tall image":
-            pictures([(3, 8, 10), (3, 8, 14), (3, 12, 6), (3, 4, 4)], 4, (0.5,) * 3, (0.5,) * 3),
-        "each channel by its mean and standard deviation":
-            pictures([(3, 10, 6)], 6, *COLORS) + pictures([(3, 7, 9)], 3, *COLORS),
-        "one channel, and the input stays unchanged": pictures([(1, 6, 8)], 4, (0.3,), (0.2,)),
-    },
-    mistakes=variants(see, {
+SEE_MISTAKES: dict[str, Function] = (
+    variants(see, {
         "crops the upper left corner instead of the center": {"corner": lambda *_: (0, 0)},
         "crops the lower right corner instead of the center":
             {"corner": lambda x, side: (x.shape[1] - side, x.shape[2] - side)},
         "computes the left edge from the height and the top edge from the width":
             {"corner": lambda x, side: middle(x, side)[::-1]},
         "does not normalize": {"normalize": lambda part, *_: part},
-        "does not normalize, and crops the corner": {"normalize": lambda part, *_: part, "corner": lambda *_: (0, 0)},
-        "multiplies by std instead of dividing by it": {"normalize": lambda part, m, s: (part - m) * s},
+        "does not normalize, and crops the corner":
+            {"normalize": lambda part, *_: part, "corner": lambda *_: (0, 0)},
+        "multiplies by std instead of dividing by it":
+            {"normalize": lambda part, m, s: (part - m) * s},
         "divides by std before it subtracts the mean":
             {"normalize": lambda part, m, s: part / s - m},
         "adds the mean instead of subtracting it": {"normalize": lambda part, m, s: (part + m) / s},
@@ -130,15 +136,39 @@ SEE = Exercise(
         "does not divide by std": {"normalize": lambda part, m, s: part - m},
         "divides by the square of std": {"normalize": lambda part, m, s: (part - m) / s**2},
         "mirrors the image": {"normalize": lambda part, m, s: ((part - m) / s).flip(2)},
-        "uses the crop's own mean and std, so that a dark image looks like a bright one, unlike in training":
+        "uses the crop's own mean and std, "
+        "so that a dark image looks like a bright one, unlike in training":
             {"scale": lambda part, image: own(part)},
         "uses the whole image's own mean and std, so that a dark image looks like a bright one":
             {"scale": lambda part, image: own(image)},
-        "uses the first channel's mean and std for all channels": {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
+        "uses the first channel's mean and std for all channels":
+            {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
     }) | {
-        "one image is (C, H, W), without a batch axis": lambda *given: see(*given)[None],
-    },
+        "one image is (C, H, W), without a batch axis": lambda *args: see(*args)[None],
+    }
 )  # fmt: skip
+SEE = Exercise(
+    name="see",
+    reference=see,
+    outcome=Outcome(observe=result),
+    wording=Wording(
+        when=lambda image, side, mean, std: (
+            f"for an image {tuple(image.shape)} and a side of {side}"
+        ),
+        says="{when}: {message}",
+        unknown="the numbers are not those of the center crop, minus mean, divided by std",
+        hints={"must match the size": "mean and std are (C,): give them the shape (C, 1, 1)"},
+    ),
+    ideas={
+        "the center square of a wide and of a tall image": pictures(
+            [(3, 8, 10), (3, 8, 14), (3, 12, 6), (3, 4, 4)], 4, (0.5,) * 3, (0.5,) * 3
+        ),
+        "each channel by its mean and standard deviation": pictures([(3, 10, 6)], 6, *COLORS)
+        + pictures([(3, 7, 9)], 3, *COLORS),
+        "one channel, and the input stays unchanged": pictures([(1, 6, 8)], 4, (0.3,), (0.2,)),
+    },
+    mistakes=SEE_MISTAKES,
+)
 check_see = SEE.check
 
 
@@ -146,7 +176,7 @@ check_see = SEE.check
 
 
 def with_zeros(model: ViT, K: int) -> nn.Module:
-    """The right answer."""
+    """Give the right answer."""
     model.requires_grad_(False)
     model.head = nn.Linear(model.config.embed_dim, K)
     for p in model.head.parameters():
@@ -154,39 +184,43 @@ def with_zeros(model: ViT, K: int) -> nn.Module:
     return model
 
 
-def a_vit(K: int, look: str) -> Case:
-    """A trained ViT, the number of new classes, images, and what is looked at."""
+def a_vit(K: int, part: str) -> Case:
+    """Make a trained ViT, the number of new classes, images, and what is compared."""
 
-    def draw() -> Given:
+    def draw() -> Arguments:
         model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=10))
         perturb(model, std=0.2)
-        return model.eval(), K, torch.randn(5, 1, 8, 8), look
+        return model.eval(), K, torch.randn(5, 1, 8, 8), part
 
     return Case(draw)
 
 
-def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> dict[str, Any]:
-    """True for what is looked at; Mistake where the new model computes, starts or learns wrongly."""
+def probed(answer: Function, start: ViT, K: int, images: Tensor, part: str) -> dict[str, Any]:
+    """Observe True for what is compared.
+
+    raises: Mistake where the new model computes, starts or learns wrongly
+    """
     got = answer(copy.deepcopy(start), K)
-    words = (
+    message = (
         "returns nothing: does it end with return? Return the model even if you changed it in place"
     )
-    reject_if(got is None, words)
+    reject_if(got is None, message)
     reject_if(not isinstance(got, nn.Module), f"gives {short(got)}; it should give a model")
     reject_if(isinstance(got, nn.Linear), "gives the head alone; it should give the whole model")
-    if look == "features":
+    if part == "features":
         reject_if(
             not hasattr(got, "forward_features"),
             "gives another kind of model; keep the ViT and change its head",
         )
-        kept = same(got.eval().forward_features(images), start.forward_features(images))
+        unchanged = same(got.eval().forward_features(images), start.forward_features(images))
         reject_if(
-            not kept,
-            "gives different features from before: was a new model created without the old weights?",
+            not unchanged,
+            "gives different features from before: "
+            "was a new model created without the old weights?",
         )
-        return {look: True}
+        return {part: True}
     logits = got(images)
-    if look == "logits":
+    if part == "logits":
         reject_if(
             tuple(logits.shape) == (5, 10),
             f"still has the 10 classes of the old task; expected {K}",
@@ -197,17 +231,17 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, look: str) -> d
             random and biased,
             "leaves torch's random numbers in the head's bias, but it should be zero too",
         )
-        words = (
+        message = (
             "the paper starts fine-tuning from zeros (section 3.2), so that the first loss is ln K"
         )
-        reject_if(random, f"starts with a head of random numbers, but {words}")
+        reject_if(random, f"starts with a head of random numbers, but {message}")
     else:
         expect_head_alone(got, logits)
-    return {look: True}
+    return {part: True}
 
 
 def expect_head_alone(model: nn.Module, logits: Tensor) -> None:
-    """Mistake unless the head learns, and nothing else."""
+    """Raise Mistake unless the head learns, and nothing else."""
     learns = {name: p.requires_grad for name, p in model.named_parameters()}
     body, head = (
         [n for n in learns if n.startswith("head.") == of_head] for of_head in (False, True)
@@ -235,8 +269,8 @@ def expect_head_alone(model: nn.Module, logits: Tensor) -> None:
 PROBE = Exercise(
     name="probe",
     reference=with_zeros,
-    observe=probed,
-    when=lambda *given: "",
+    outcome=Outcome(observe=probed),
+    wording=Wording(when=lambda *args: ""),
     ideas={
         "a head of zeros for the new classes": [a_vit(K, "logits") for K in (4, 3)],
         "the features stay the same": [a_vit(4, "features")],

@@ -1,4 +1,7 @@
-"""The exercises of notebook 11: the largest batch, and days; costs and gradients have modules of their own."""
+"""The exercises of notebook 11: the largest batch, and days.
+
+Costs are in scaling_costs.py, gradients in scaling_steps.py.
+"""
 
 import math
 from collections.abc import Mapping
@@ -6,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from vit_helpers.checks.engine import Case, Exercise, cases
-from vit_helpers.checks.report import Function, variants
+from vit_helpers.checks.engine.exercise import Case, Exercise, Outcome, Wording, cases
+from vit_helpers.checks.engine.report import Function, variants
 from vit_helpers.checks.scaling_costs import (  # noqa: F401
     AVERAGED,
     B16,
@@ -22,7 +25,7 @@ from vit_helpers.checks.scaling_costs import (  # noqa: F401
     cost,
     named,
     unless_first,
-)  # fmt: skip
+)
 from vit_helpers.checks.scaling_steps import ACCUMULATE, COMBINE, check_accumulate, check_combine  # noqa: F401
 from vit_helpers.scaling import parameters, training_bytes, training_multiply_adds
 from vit_helpers.vit import ViTConfig
@@ -31,10 +34,19 @@ from vit_helpers.vit import ViTConfig
 
 
 def fit(
-    config: ViTConfig, gibibytes: float, *,
-    copies: float = 4, each: float = 0, unit: float = 2**30, count: Function = math.floor, fused: bool = True,
-) -> int:  # fmt: skip
-    """The images that fit; copies: numbers a parameter that are there once; each: those counted for every image."""
+    config: ViTConfig,
+    gibibytes: float,
+    *,
+    copies: float = 4,
+    each: float = 0,
+    unit: float = 2**30,
+    count: Function = math.floor,
+    fused: bool = True,
+) -> int:
+    """Return how many images fit.
+
+    copies: numbers a parameter that are there once; each: those counted for every image
+    """
     needs = training_bytes(config, 1, fused=fused)
     if sum(training_bytes(config, 1).values()) > gibibytes * 2**30:
         return 0
@@ -43,19 +55,19 @@ def fit(
 
 
 def to_the_byte(config: ViTConfig, batch: int) -> list[Case]:
-    """Exactly the memory that a batch needs, and a byte less."""
+    """Make two cases: exactly the memory that a batch needs, and a byte less."""
     room, H = sum(training_bytes(config, batch).values()), f"for {named(config)} and "
     return [
         Case(
             partial(tuple, (config, bytes_ / 2**30)),
-            f"{H}{bytes_ / 2**30:.6g} GiB, {words} a batch of {batch} needs",
+            f"{H}{bytes_ / 2**30:.6g} GiB, {message} a batch of {batch} needs",
         )
-        for bytes_, words in ((room, "exactly what"), (room - 1, "a byte less than"))
+        for bytes_, message in ((room, "exactly what"), (room - 1, "a byte less than"))
     ]
 
 
 def other_batch(got: float, right: int, config: ViTConfig, gibibytes: float) -> str:
-    """What to say of a number that no known mistake gives."""
+    """Write the message about a number that no known mistake gives."""
     if got < 0:
         return "weights, gradients and optimizer alone do not fit, so the answer is 0"
     if not right:
@@ -67,41 +79,55 @@ def other_batch(got: float, right: int, config: ViTConfig, gibibytes: float) -> 
 
 NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
     "uses GB of 10^9 bytes instead of GiB of 2**30 bytes": {"unit": 1e9},
-    "one too few: a batch that needs exactly the memory there is still fits, so compare with <=":
-        {"count": lambda x: math.ceil(x) - 1},
+    "one too few: a batch that needs exactly the memory there is still fits, so compare with <=": {
+        "count": lambda x: math.ceil(x) - 1
+    },
     "one too many: is it rounded up, or does a loop stop one too late?": {"count": math.ceil},
-    "that is rounded down to a power of two, but the largest batch is wanted":
-        {"count": lambda x: 2 ** math.floor(math.log2(x))},
-    "that is for fused=False, where attention stores its weights: leave the default": {"fused": False},
+    "that is rounded down to a power of two, but the largest batch is wanted": {
+        "count": lambda x: 2 ** math.floor(math.log2(x))
+    },
+    "that is for fused=False, where attention stores its weights: leave the default": {
+        "fused": False
+    },
     "multiplied by 4, but training_bytes already counts bytes": {"unit": 2**28},
-    "only the activations are counted, but weights, gradients and optimizer take memory too": {"copies": 0},
+    "only the activations are counted, but weights, gradients and optimizer take memory too": {
+        "copies": 0
+    },
     **{
-        f"only {n} of the four numbers per parameter count: weight, gradient, and two of AdamW's": {"copies": n}
+        f"only {n} of the four numbers per parameter count: weight, gradient, and two of AdamW's": {
+            "copies": n
+        }
         for n in (1, 2, 3)
     },
     **{
-        f"{n} of the four numbers per parameter count for every image, but they are stored only once":
-            {"copies": 4 - n, "each": n}
+        f"{n} of the four numbers per parameter count for every image, "
+        "but they are stored only once": {"copies": 4 - n, "each": n}
         for n in (1, 2, 3, 4)
     },
-}  # fmt: skip
+}
 BATCH = Exercise(
     name="largest_batch",
     reference=fit,
-    when=lambda config, gibibytes: f"for {named(config)} and {gibibytes:.6g} GiB",
-    says="gives {got:,} {when}; it should give {right:,}: {words}",
-    kind="a whole number of images, by // or math.floor",
-    unknown=other_batch,
-    hints=KEYS,
+    wording=Wording(
+        when=lambda config, gibibytes: f"for {named(config)} and {gibibytes:.6g} GiB",
+        says="gives {got:,} {when}; it should give {right:,}: {message}",
+        kind="a whole number of images, by // or math.floor",
+        unknown=other_batch,
+        hints=KEYS,
+    ),
     ideas={
-        "weights, gradients and optimizer once, activations for each image":
-            cases((B16, 24), (S16, 8), (L16, 40), (SMALL, 0.5), (AVERAGED, 0.25)),
+        "weights, gradients and optimizer once, activations for each image": cases(
+            (B16, 24), (S16, 8), (L16, 40), (SMALL, 0.5), (AVERAGED, 0.25)
+        ),
         "0 where not even one image fits": cases((L16, 4), (B16, 1), (B16, 1.35)),
-        "what fits to the last byte fits, and with one byte less it does not":
-            [case for config, batch in ((B16, 3), (S16, 10), (SMALL, 1), (SMALL, 0)) for case in to_the_byte(config, batch)],
+        "what fits to the last byte fits, and with one byte less it does not": [
+            case
+            for config, batch in ((B16, 3), (S16, 10), (SMALL, 1), (SMALL, 0))
+            for case in to_the_byte(config, batch)
+        ],
     },
     mistakes=variants(fit, NEEDS),
-)  # fmt: skip
+)
 check_largest_batch = BATCH.check
 
 
@@ -114,28 +140,28 @@ def days(
     epochs: int,
     peak: float,
     share: float,
-    factor: Function = lambda *given: 1,
+    factor: Function = lambda *args: 1,
 ) -> float:
-    """The right answer, times something that depends on the arguments."""
+    """Give the right answer, times something that depends on the arguments."""
     flops = 2 * images * epochs * cost(config, training_multiply_adds)
     return factor(config, images, epochs, peak, share) * flops / (peak * share) / 86400
 
 
 def every_token(c: ViTConfig) -> float:
-    """The share of all multiply-adds that parameters times tokens are."""
+    """Return the share of all multiply-adds that parameters times tokens are."""
     return cost(c, parameters) * c.num_tokens / cost(c)
 
 
-def odd_unit(got: float, right: float, *given: Any) -> str | None:
-    """What is odd about days that are too many or too few by a unit of time."""
+def odd_unit(got: float, right: float, *args: Any) -> str | None:
+    """Say what is odd about days that are too many or too few by a unit of time."""
     units = {
         "that is in seconds, minutes or hours": (86400, 1440, 24),
         "a day has 24 * 60 * 60 seconds": (60, 3600, 1 / 24, 1 / 60),
     }
     return next(
         (
-            words
-            for words, some in units.items()
+            message
+            for message, some in units.items()
             if any(math.isclose(got, right * x, rel_tol=0.02) for x in some)
         ),
         None,
@@ -145,39 +171,58 @@ def odd_unit(got: float, right: float, *given: Any) -> str | None:
 FACTORS: Mapping[str, Function] = {  # by which wrong days differ from the right ones
     "divides multiply-adds by a peak in FLOPs, but a multiply-add is 2 FLOPs": lambda *_: 1 / 2,
     "twice too long: count the 2 FLOPs of a multiply-add only once": lambda *_: 2,
-    "only the forward pass is counted, but the backward pass costs about twice as much again": lambda *_: 1 / 3,
+    "only the forward pass is counted, but the backward pass costs about twice as much again":
+        lambda *_: 1 / 3,
     "only the forward pass is counted, and a multiply-add counts as one FLOP": lambda *_: 1 / 6,
     "only the backward pass is counted: add the forward pass": lambda *_: 2 / 3,
     "three times too long: training_multiply_adds already includes the backward pass": lambda *_: 3,
-    "the share of the peak is left out, but no training reaches the peak": lambda c, images, epochs, peak, share: share,
+    "the share of the peak is left out, but no training reaches the peak":
+        lambda c, images, epochs, peak, share: share,
     "multiplied by the share: divide by it, because a slower GPU takes longer":
         lambda c, images, epochs, peak, share: share**2,
     "that is for one epoch": lambda c, images, epochs, *_: 1 / epochs,
     "that is for one image in each epoch": lambda c, images, *_: 1 / images,
     "that is for one token in each image": lambda c, *_: 1 / c.num_tokens,
-    "parameters are counted, but each weight is used once for every token": lambda c, *_: every_token(c) / c.num_tokens,
+    "parameters are counted, but each weight is used once for every token":
+        lambda c, *_: every_token(c) / c.num_tokens,
     "parameters times tokens leaves out scores and mixing": lambda c, *_: every_token(c),
-    "upside down: divide the FLOPs by those that the GPU reaches in a day": lambda *given: days(*given) ** -2,
+    "upside down: divide the FLOPs by those that the GPU reaches in a day":
+        lambda *args: days(*args) ** -2,
 }  # fmt: skip
 DAYS = Exercise(
     name="training_days",
     reference=days,
-    when=lambda config, images, epochs, peak, share: (
-        f"for {images:,} images, {epochs} epochs, {share:g} of {peak:.3g} FLOPs per second, and {named(config)}"
+    outcome=Outcome(
+        # attention that stores its weights costs a little less than fused; both are right
+        rtol=0.02,
     ),
-    says="gives {got:,.5g} {when}; it should give {right:,.5g}: {words}",
-    kind="a number of days",
-    odd=odd_unit,
-    unknown=unless_first(300, "divide the FLOPs of all images and epochs by those that the GPU reaches in a day"),
-    hints=KEYS,
-    rtol=0.02,  # attention that stores its weights costs a little less than fused; both are right
+    wording=Wording(
+        when=lambda config, images, epochs, peak, share: (
+            f"for {images:,} images, {epochs} epochs, "
+            f"{share:g} of {peak:.3g} FLOPs per second, and {named(config)}"
+        ),
+        says="gives {got:,.5g} {when}; it should give {right:,.5g}: {message}",
+        kind="a number of days",
+        odd=odd_unit,
+        unknown=unless_first(
+            300, "divide the FLOPs of all images and epochs by those that the GPU reaches in a day"
+        ),
+        hints=KEYS,
+    ),
     ideas={
         "B/16 on ImageNet-1k, 300 epochs": cases((B16, 1_281_167, 300, 989e12, 0.45)),
-        "other data, another GPU, another share of its peak":
-            cases((B16, 1_281_167, 90, 312e12, 0.3), (B16, 14_000_000, 7, 989e12, 0.55), (B16, 60_000, 1, 15e12, 1.0)),
-        "other models":
-            cases(*((config, 1_281_167, 30, 989e12, 0.35) for config in (S16, L16, replace(B16, image_size=384)))),
+        "other data, another GPU, another share of its peak": cases(
+            (B16, 1_281_167, 90, 312e12, 0.3),
+            (B16, 14_000_000, 7, 989e12, 0.55),
+            (B16, 60_000, 1, 15e12, 1.0),
+        ),
+        "other models": cases(
+            *(
+                (config, 1_281_167, 30, 989e12, 0.35)
+                for config in (S16, L16, replace(B16, image_size=384))
+            )
+        ),
     },
-    mistakes={words: partial(days, factor=factor) for words, factor in FACTORS.items()},
-)  # fmt: skip
+    mistakes={message: partial(days, factor=factor) for message, factor in FACTORS.items()},
+)
 check_training_days = DAYS.check

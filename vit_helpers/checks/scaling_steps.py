@@ -10,16 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.checks.contract import contract
-from vit_helpers.checks.engine import Case, Exercise, Given
-from vit_helpers.checks.learning import leave_gradients, loss_of, plain, twin
-from vit_helpers.checks.report import Function, reject_if
+from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording
+from vit_helpers.checks.engine.learning import leave_gradients, loss_of, plain, twin
+from vit_helpers.checks.engine.report import Function, reject_if
 
 # A large batch, part by part
 
 
 class Watched(nn.Module):
-    """A copy of a model that notes how many images it is passed, in which mode, and what is still kept of earlier passes."""
+    """A copy of a model that notes how many images it is passed, and in which mode.
+
+    It also notes what is still kept of earlier passes.
+    """
 
     def __init__(self, start: nn.Module) -> None:
         super().__init__()
@@ -36,31 +39,34 @@ class Watched(nn.Module):
         return self.net(images)
 
     def keep(self, tensor: Tensor) -> Tensor:
-        """What autograd keeps in place of a tensor, noted as long as it does."""
+        """Return what autograd keeps in place of a tensor, noted as long as it does."""
         kept = tensor.detach()
         self.kept.append(weakref.ref(kept))
         return kept
 
 
-def a_batch(n: int, parts: int, look: str, old: bool = False) -> Case:
-    """A model, a batch of n images, and what is compared; `old`: whether an earlier batch left its gradient."""
+def a_batch(n: int, parts: int, part: str, old: bool = False) -> Case:
+    """Make a model, a batch of n images, and what is compared.
 
-    def draw() -> Given:
+    old: whether an earlier batch left its gradient
+    """
+
+    def draw() -> Arguments:
         model = plain(3)
         if old:
             leave_gradients(model)
-        return model, 2 * torch.randn(n, 1, 2, 3), torch.randint(3, (n,)), parts, look
+        return model, 2 * torch.randn(n, 1, 2, 3), torch.randint(3, (n,)), parts, part
 
     return Case(draw)
 
 
-def for_batch(model: nn.Module, images: Tensor, labels: Tensor, parts: int, look: str) -> str:
-    """The arguments in words."""
+def for_batch(model: nn.Module, images: Tensor, labels: Tensor, parts: int, part: str) -> str:
+    """Write the arguments in words."""
     return f"for {len(images)} images and parts = {parts}"
 
 
 def flat(tensors: Any) -> Tensor:
-    """All numbers of some tensors in a row."""
+    """Return all numbers of some tensors in a row."""
     return torch.cat([t.detach().flatten() for t in tensors])
 
 
@@ -72,7 +78,10 @@ def run(
     parts: int,
     watch: bool = False,
 ) -> tuple[Watched, Any]:
-    """The model that an answer has asked, and what it gave; `watch`: see what autograd keeps."""
+    """Return the model that an answer has asked, and what it gave.
+
+    watch: see what autograd keeps
+    """
     model, when = Watched(start), for_batch(start, images, labels, parts, "")
     with (
         torch.autograd.graph.saved_tensors_hooks(model.keep, lambda kept: kept)
@@ -91,28 +100,33 @@ def run(
 
 
 def left_behind(
-    answer: Function, start: nn.Module, images: Tensor, labels: Tensor, parts: int, look: str
+    answer: Function, start: nn.Module, images: Tensor, labels: Tensor, parts: int, part: str
 ) -> dict[str, Tensor]:
-    """The gradient that an answer leaves in .grad, or the loss that it gives."""
+    """Return the gradient that an answer leaves in .grad, or the loss that it gives."""
     model, got = run(answer, start, images, labels, parts)
-    when = for_batch(start, images, labels, parts, look)
-    if look == "loss":
-        words = "the model in evaluation mode, although it came in training mode, so dropout is off"
-        reject_if(not all(model.modes), f"calls {words}")
-        reject_if(not model.training, f"leaves {words}")
+    when = for_batch(start, images, labels, parts, part)
+    if part == "loss":
+        message = (
+            "the model in evaluation mode, although it came in training mode, so dropout is off"
+        )
+        reject_if(not all(model.modes), f"calls {message}")
+        reject_if(not model.training, f"leaves {message}")
         return {
-            look: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)
+            part: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)
         }
     none = [name for name, p in model.named_parameters() if p.grad is None]
-    words = "is loss.backward() missing, or was zero_grad() called after it?"
-    reject_if(none, f"leaves no gradient in .grad of {', '.join(none)} {when}: {words}")
-    return {look: flat(p.grad for p in model.parameters())}
+    message = "is loss.backward() missing, or was zero_grad() called after it?"
+    reject_if(none, f"leaves no gradient in .grad of {', '.join(none)} {when}: {message}")
+    return {part: flat(p.grad for p in model.parameters())}
 
 
 def apart(exercise: Exercise, answer: Function) -> None:
-    """Mistake unless the model gets one part at a time, and nothing of it is kept when the next one comes."""
+    """Raise Mistake unless the model gets one part at a time.
+
+    Nothing of a part may be kept when the next one comes.
+    """
     for n, parts in ((12, 4), (10, 4), (14, 2)):
-        start, images, labels, *_ = given = a_batch(n, parts, "").draw()
+        start, images, labels, *_ = args = a_batch(n, parts, "").draw()
         try:
             model, _ = run(answer, start, images, labels, parts, watch=True)
         except RuntimeError as error:
@@ -121,29 +135,34 @@ def apart(exercise: Exercise, answer: Function) -> None:
             model, _ = run(
                 answer, start, images, labels, parts
             )  # torch.func does not let itself be watched
-        passed, size, when = model.passed, math.ceil(n / parts), for_batch(*given)
+        passed, size, when = model.passed, math.ceil(n / parts), for_batch(*args)
         whole = "the gradient is right, but no memory is saved"
         reject_if(max(passed) == n, f"passes the model all {n} images at once {when}: {whole}")
         reject_if(
             max(passed) > size,
             f"passes the model {max(passed)} images at once {when}; {size} are enough",
         )
-        words = "each image once is enough. Keep the loss of that pass"
-        reject_if(sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {words}")
+        message = "each image once is enough. Keep the loss of that pass"
+        reject_if(
+            sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {message}"
+        )
         wasted = len(passed) > math.ceil(n / (n // parts))
         reject_if(
             wasted,
             f"calls the model {len(passed)} times {when}: smaller parts than asked for waste time",
         )
-        words = "the gradient is right, but memory holds all parts. Call backward() inside the loop, without retain_graph"
+        message = (
+            "the gradient is right, but memory holds all parts. "
+            "Call backward() inside the loop, without retain_graph"
+        )
         reject_if(
             any(model.left),
-            f"keeps the activations of earlier parts when the next one starts {when}: {words}",
+            f"keeps the activations of earlier parts when the next one starts {when}: {message}",
         )
 
 
 def weighed(values: Sequence[Any], weights: Sequence[float]) -> Any:
-    """Values times weights, added up."""
+    """Return values times weights, added up."""
     return sum(weight * value for weight, value in zip(weights, values, strict=True))
 
 
@@ -153,7 +172,12 @@ def by_parts(
     pick: Function = lambda chunks: chunks,
     mean: Function = lambda losses, sizes: weighed(losses, sizes) / sum(sizes),
 ) -> Function:
-    """An answer: weight of a part of n images out of N in k parts, when gradients are set to 0, which parts, which loss."""
+    """Make an answer.
+
+    weigh: (images of a part, of all, number of parts) -> what the part's loss is multiplied by
+    zero : when gradients are set to 0; pick: (parts) -> those that are used
+    mean : (losses, sizes) -> the loss that is returned
+    """
 
     def answer(model: nn.Module, images: Tensor, labels: Tensor, parts: int) -> float:
         if zero == "before":
@@ -173,25 +197,29 @@ def by_parts(
 
 WEIGH = "weight each mean loss by its number of images, divide by the number of all ({when})"
 LOST = {  # parts that are missing, whatever the others are multiplied by
-    "only the last part is in .grad: call zero_grad() once, before the loop, because backward() adds up ({when})":
-        by_parts(zero="inside"),
-    "only the first part is in .grad: is return inside the loop? ({when})": by_parts(pick=lambda x: x[:1]),
-    "the last part is missing in .grad; include it, however small it is ({when})": by_parts(pick=lambda x: x[:-1]),
-}  # fmt: skip
+    "only the last part is in .grad: call zero_grad() once, before the loop, "
+    "because backward() adds up ({when})": by_parts(zero="inside"),
+    "only the first part is in .grad: is return inside the loop? ({when})": by_parts(
+        pick=lambda x: x[:1]
+    ),
+    "the last part is missing in .grad; include it, however small it is ({when})": by_parts(
+        pick=lambda x: x[:-1]
+    ),
+}
 
 
 def multiple(got: Tensor, of: Tensor) -> float:
-    """How many times another gradient this one is; 0 where it points elsewhere."""
+    """Return how many times another gradient this one is; 0 where it points elsewhere."""
     factor = (got @ of / (of @ of)).item()
     return factor if factor and (got - factor * of).norm() < 1e-4 * (factor * of).norm() else 0
 
 
-def other_gradient(got: Tensor, right: Tensor, *given: Any) -> str:
-    """What to say of a gradient that no known mistake gives."""
-    for words, wrong in LOST.items():
-        theirs = ACCUMULATE.tried(wrong, given)
-        if theirs and multiple(got, theirs["gradient"]):
-            return words
+def other_gradient(got: Tensor, right: Tensor, *args: Any) -> str:
+    """Write the message about a gradient that no known mistake gives."""
+    for message, wrong in LOST.items():
+        result = ACCUMULATE.tried(wrong, args)
+        if result and multiple(got, result["gradient"]):
+            return message
     if factor := multiple(got, right):
         return f"the gradient is {factor:.3g} times what it should be: {WEIGH}"
     off = (got - right).norm() / right.norm()
@@ -200,50 +228,69 @@ def other_gradient(got: Tensor, right: Tensor, *given: Any) -> str:
     )
 
 
-def accumulate_says(part: str, got: Tensor, right: Tensor, words: str, *given: Any) -> str:
-    """The message about a wrong gradient or loss."""
+def accumulate_says(part: str, got: Tensor, right: Tensor, message: str, *args: Any) -> str:
+    """Write the message about a wrong gradient or loss."""
     said = (
-        f"gives {got:.5g} as the loss {for_batch(*given)}; it should give {right:.5g}: "
+        f"gives {got:.5g} as the loss {for_batch(*args)}; it should give {right:.5g}: "
         if part == "loss"
         else ""
     )
-    return said + words
+    return said + message
 
 
-ACCUMULATE = Exercise(
-    name="accumulate",
-    reference=by_parts(),
-    observe=left_behind,
-    when=for_batch,
-    says=accumulate_says,
-    unknown={"gradient": other_gradient, "loss": "each part's mean loss should count as often as it has images"},
-    ideas={
-        "equal parts: the gradient of the mean over all images":
-            [a_batch(*sizes, "gradient") for sizes in ((12, 4), (6, 1), (12, 2))],
-        "a smaller last part: every image counts the same":
-            [a_batch(*sizes, "gradient") for sizes in ((10, 4), (9, 4), (7, 2))],
-        "starts from zero, whatever an earlier batch left":
-            [a_batch(*sizes, "gradient", old=True) for sizes in ((12, 4), (10, 4))],
-        "one part at a time, and its activations freed before the next": [apart],
-        "the mean loss, and the model in the mode in which it came":
-            [*(a_batch(*sizes, "loss") for sizes in ((10, 4), (12, 4), (7, 2))), contract],
-    },
-    mistakes=LOST | {
+ACCUMULATE_MISTAKES: dict[str, Function] = (
+    LOST | {
         "adds up the means of {3} parts: the gradient is about {3} times too large ({when})":
             by_parts(weigh=lambda n, N, k: 1),
-        f"weights all parts equally, although the last is smaller: {WEIGH}": by_parts(weigh=lambda n, N, k: 1 / k),
-        "an earlier batch's gradient is still in .grad: call zero_grad() once, before the loop ({when})":
+        f"weights all parts equally, although the last is smaller: {WEIGH}":
+            by_parts(weigh=lambda n, N, k: 1 / k),
+        "an earlier batch's gradient is still in .grad: "
+        "call zero_grad() once, before the loop ({when})":
             by_parts(zero="never"),
-        "leaves zeros in .grad: is zero_grad() called after backward()? ({when})": by_parts(zero="after"),
-        "that is one part's share: add up the parts": by_parts(mean=lambda x, n: x[-1] * n[-1] / sum(n)),
-        "that is one part's mean loss: add up all, weighted by their images": by_parts(mean=lambda x, n: x[-1]),
+        "leaves zeros in .grad: is zero_grad() called after backward()? ({when})":
+            by_parts(zero="after"),
+        "that is one part's share: add up the parts":
+            by_parts(mean=lambda x, n: x[-1] * n[-1] / sum(n)),
+        "that is one part's mean loss: add up all, weighted by their images":
+            by_parts(mean=lambda x, n: x[-1]),
         "that is the sum of the parts' means": by_parts(mean=lambda x, n: sum(x)),
-        "that weights all parts equally: weight each by its number of images": by_parts(mean=lambda x, n: sum(x) / len(x)),
+        "that weights all parts equally: weight each by its number of images":
+            by_parts(mean=lambda x, n: sum(x) / len(x)),
         "that is the sum over images: divide by their number": by_parts(mean=weighed),
         "that is divided twice, by the images and by the parts":
             by_parts(mean=lambda x, n: weighed(x, n) / sum(n) / len(n)),
-    },
+    }
 )  # fmt: skip
+ACCUMULATE = Exercise(
+    name="accumulate",
+    reference=by_parts(),
+    outcome=Outcome(observe=left_behind),
+    wording=Wording(
+        when=for_batch,
+        says=accumulate_says,
+        unknown={
+            "gradient": other_gradient,
+            "loss": "each part's mean loss should count as often as it has images",
+        },
+    ),
+    ideas={
+        "equal parts: the gradient of the mean over all images": [
+            a_batch(*sizes, "gradient") for sizes in ((12, 4), (6, 1), (12, 2))
+        ],
+        "a smaller last part: every image counts the same": [
+            a_batch(*sizes, "gradient") for sizes in ((10, 4), (9, 4), (7, 2))
+        ],
+        "starts from zero, whatever an earlier batch left": [
+            a_batch(*sizes, "gradient", old=True) for sizes in ((12, 4), (10, 4))
+        ],
+        "one part at a time, and its activations freed before the next": [apart],
+        "the mean loss, and the model in the mode in which it came": [
+            *(a_batch(*sizes, "loss") for sizes in ((10, 4), (12, 4), (7, 2))),
+            expect_contract,
+        ],
+    },
+    mistakes=ACCUMULATE_MISTAKES,
+)
 check_accumulate = ACCUMULATE.check
 
 
@@ -251,51 +298,69 @@ check_accumulate = ACCUMULATE.check
 
 
 def processes(counts: Sequence[int], shape: Sequence[int]) -> Case:
-    """The gradient of each process, and the number of its images."""
+    """Make the gradient of each process, and the number of its images."""
     return Case(
         lambda: ([torch.randn(shape) if n else torch.zeros(shape) for n in counts], list(counts))
     )
 
 
-COMBINE = Exercise(
-    name="combine",
-    reference=lambda gs, ns: weighed(gs, ns) / sum(ns),
-    when=lambda gs, ns: f"for processes with {', '.join(map(str, ns))} images",
-    says="{words}",
-    unknown="the result {when} is not the sum of each gradient times its share of the images",
-    ideas={
-        "two processes: each weighs as much as it has images": [processes((6, 3), (2, 3))],
-        "one process, or many, with equal counts too":
-            [processes((5, 1, 2, 4), (4,)), processes((7,), (2, 2)), processes((3, 3, 3), (3,))],
-        "a process without images changes nothing": [processes((4, 0, 3), (2, 3)), processes((0, 5), (1,))],
-    },
-    mistakes={
-        f"{words} ({{when}})": wrong for words, wrong in {
+COMBINE_MISTAKES: dict[str, Function] = (
+    {
+        f"{message} ({{when}})": wrong for message, wrong in {
             "takes the plain mean, where a process with few images counts as much as one with many":
                 lambda gs, ns: sum(gs) / len(ns),
-            "adds up the gradients, but each is a mean, and the mean over all images is wanted": lambda gs, ns: sum(gs),
+            "adds up the gradients, but each is a mean, and the mean over all images is wanted":
+                lambda gs, ns: sum(gs),
             "weights by the counts, but divides by the number of processes instead of all images":
                 lambda gs, ns: weighed(gs, ns) / len(ns),
-            "weights by the counts, but does not divide: divide by the number of all images": weighed,
+            "weights by the counts, but does not divide: divide by the number of all images":
+                weighed,
             "weights by the counts, but divides by the largest instead of their sum":
                 lambda gs, ns: weighed(gs, ns) / max(ns),
             "divides twice: by the number of images, and by the number of processes":
                 lambda gs, ns: weighed(gs, ns) / sum(ns) / len(ns),
-            "divides each gradient by its count, but it is a mean: multiply by the count and divide by the sum of all":
+            "divides each gradient by its count, but it is a mean: "
+            "multiply by the count and divide by the sum of all":
                 lambda gs, ns: sum(g / n for g, n in zip(gs, ns, strict=True)),
-            "divides by all images without weighting: each gradient is a mean, so multiply it by its count":
+            "divides by all images without weighting: each gradient is a mean, "
+            "so multiply it by its count":
                 lambda gs, ns: sum(gs) / sum(ns),
             "gives each process the weight of another: in which order are the counts?":
                 lambda gs, ns: weighed(gs, ns[::-1]) / sum(ns),
-            "gives zeros, because c // n is 0: use /": lambda gs, ns: weighed(gs, [n // sum(ns) for n in ns]),
+            "gives zeros, because c // n is 0: use /":
+                lambda gs, ns: weighed(gs, [n // sum(ns) for n in ns]),
             "combines two processes only": lambda gs, ns: weighed(gs[:2], ns[:2]) / sum(ns[:2]),
             "combines two processes only, though it divides by all images":
                 lambda gs, ns: weighed(gs[:2], ns[:2]) / sum(ns),
             "gives the gradient of the first process alone": lambda gs, ns: gs[0],
             "gives the gradient of the last process alone": lambda gs, ns: gs[-1],
             "gives numbers that are not finite: never divide by one process's own count":
-                lambda gs, ns: weighed([g / n for g, n in zip(gs, ns, strict=True)], [n * n / sum(ns) for n in ns]),
+                lambda gs, ns: weighed(
+                    [g / n for g, n in zip(gs, ns, strict=True)], [n * n / sum(ns) for n in ns]
+                ),
         }.items()
-    },
+    }
 )  # fmt: skip
+COMBINE = Exercise(
+    name="combine",
+    reference=lambda gs, ns: weighed(gs, ns) / sum(ns),
+    wording=Wording(
+        when=lambda gs, ns: f"for processes with {', '.join(map(str, ns))} images",
+        says="{message}",
+        unknown="the result {when} is not the sum of each gradient times its share of the images",
+    ),
+    ideas={
+        "two processes: each weighs as much as it has images": [processes((6, 3), (2, 3))],
+        "one process, or many, with equal counts too": [
+            processes((5, 1, 2, 4), (4,)),
+            processes((7,), (2, 2)),
+            processes((3, 3, 3), (3,)),
+        ],
+        "a process without images changes nothing": [
+            processes((4, 0, 3), (2, 3)),
+            processes((0, 5), (1,)),
+        ],
+    },
+    mistakes=COMBINE_MISTAKES,
+)
 check_combine = COMBINE.check

@@ -1,10 +1,9 @@
-"""The steps of notebook 07: one on a batch (`train_step`), and a pass over all batches (`fixed`)."""
+"""The steps of notebook 07: one on a batch (`train_step`), a pass over all batches (`fixed`)."""
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -12,142 +11,207 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from vit_helpers.checks.learning import (
+from vit_helpers.checks.engine.exercise import Exercise, Outcome, Wording
+from vit_helpers.checks.engine.learning import (
     OPTIMIZERS,
-    FiveDigits,
     at_once,
     by_batch,
     first_wrong,
     has_statistics,
     length_of,
+    near,
     observe,
     problem,
     restless,
     rounded,
-)  # fmt: skip
-from vit_helpers.checks.report import Function
+)
+from vit_helpers.checks.engine.report import Function, variants
+
+# Ways to clip, right and wrong: each changes the gradients of a model
+
+
+def whole_norm(model: nn.Module, optimizer: Any, max_norm: float) -> None:
+    """Clip the norm of the whole gradient, which is right."""
+    clip_grad_norm_(model.parameters(), max_norm)
+
+
+def unclipped(model: nn.Module, optimizer: Any, max_norm: float) -> None:
+    """Leave the gradients as they are."""
+
+
+def each_value(model: nn.Module, optimizer: Any, max_norm: float) -> None:
+    """Clip every number alone."""
+    clip_grad_value_(model.parameters(), max_norm)
+
+
+def each_parameter(model: nn.Module, optimizer: Any, max_norm: float) -> None:
+    """Clip the norm of each parameter alone."""
+    for parameter in model.parameters():
+        clip_grad_norm_(parameter, max_norm)
+
+
+def each_group(model: nn.Module, optimizer: Any, max_norm: float) -> None:
+    """Clip the norm of each of the optimizer's groups alone."""
+    for group in optimizer.param_groups:
+        clip_grad_norm_(group["params"], max_norm)
+
+
+def first_group(model: nn.Module, optimizer: Any, max_norm: float) -> None:
+    """Clip the optimizer's first group only."""
+    clip_grad_norm_(optimizer.param_groups[0]["params"], max_norm)
+
+
+def norm_1(model: nn.Module, optimizer: Any, max_norm: float) -> None:
+    """Clip to norm 1, whatever max_norm is."""
+    clip_grad_norm_(model.parameters(), 1.0)
+
+
+def largest_number(model: nn.Module, optimizer: Any, max_norm: float) -> None:
+    """Take the largest number for the norm."""
+    clip_grad_norm_(model.parameters(), max_norm, norm_type=math.inf)
+
+
+def sum_of_numbers(model: nn.Module, optimizer: Any, max_norm: float) -> None:
+    """Take the sum of absolute values for the norm."""
+    clip_grad_norm_(model.parameters(), max_norm, norm_type=1)
+
+
+def scaled(model: nn.Module, optimizer: Any, max_norm: float, power: int = 1) -> None:
+    """Bring the gradient to length max_norm, also if it is shorter.
+
+    power: 2 divides by the squared length
+    """
+    length = length_of([p.grad for p in model.parameters()]) ** power
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.grad.mul_(max_norm / length)
+
 
 # Whole answers, right and wrong
 
 
-def stretch(s: SimpleNamespace, power: int = 1) -> None:
-    """Bring the gradient's length to max_norm, also where it is shorter; power 2: by the square of the length."""
-    length = length_of([p.grad for p in s.model.parameters()]) ** power
-    for p in s.model.parameters():
-        p.grad *= s.max_norm / length
+def plain_backward(loss: Tensor, max_norm: float) -> None:
+    """Compute the gradients of the loss."""
+    loss.backward()
 
 
-def clip_each(s: SimpleNamespace, parts: Sequence[Any]) -> None:
-    """Clip the gradient of each part alone."""
-    for part in parts:
-        clip_grad_norm_(part, s.max_norm)
+def clamped_backward(loss: Tensor, max_norm: float) -> None:
+    """Compute the gradients of a loss that is clamped at max_norm: 0 above it."""
+    loss.clamp(max=max_norm).backward()
 
 
-ACTS: Mapping[
-    str, Function
-] = {  # what may happen in a step; s: model, images, labels, optimizer, max_norm, criterion, loss
-    "zero": lambda s: s.optimizer.zero_grad(),
-    "loss": lambda s: setattr(s, "loss", s.criterion(s.model(s.images), s.labels)),
-    "backward": lambda s: s.loss.backward(),
-    "cut": lambda s: s.loss.clamp(max=s.max_norm).backward(),
-    "step": lambda s: s.optimizer.step(),
-    "clip": lambda s: clip_grad_norm_(s.model.parameters(), s.max_norm),
-    "values": lambda s: clip_grad_value_(s.model.parameters(), s.max_norm),
-    "each": lambda s: clip_each(s, list(s.model.parameters())),
-    "groups": lambda s: clip_each(s, [group["params"] for group in s.optimizer.param_groups]),
-    "group": lambda s: clip_each(s, [s.optimizer.param_groups[0]["params"]]),
-    "stretch": stretch,
-    "square": lambda s: stretch(s, 2),
-    "one": lambda s: clip_grad_norm_(s.model.parameters(), 1.0),
-    "largest": lambda s: clip_grad_norm_(s.model.parameters(), s.max_norm, norm_type=math.inf),
-    "absolute": lambda s: clip_grad_norm_(s.model.parameters(), s.max_norm, norm_type=1),
-}
+def step(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    optimizer: Any,
+    max_norm: float,
+    reset: str = "before",
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+    backward: Callable[[Tensor, float], None] = plain_backward,
+    clip: Callable[[nn.Module, Any, float], None] = whole_norm,
+) -> float:
+    """Take one step on a batch and return its loss: the right answer, or a wrong one.
 
-
-def step(acts: str = "zero loss backward clip step", loss: Function = F.cross_entropy) -> Function:
-    """An answer that does these acts in this order."""
-
-    def answer(
-        model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float
-    ) -> float:
-        s = SimpleNamespace(
-            model=model,
-            images=images,
-            labels=labels,
-            optimizer=optimizer,
-            max_norm=max_norm,
-            criterion=loss,
-            loss=None,
-        )
-        for act in acts.split():
-            ACTS[act](s)
-        return s.loss.item()
-
-    return answer
+    reset: when gradients are set to zero: "before" the loss, "between" backward and step, "after"
+           the step, or "never"
+    loss : (logits, labels) -> the loss; backward: what is called with it and max_norm
+    clip : what changes the gradients before the step
+    """
+    if reset == "before":
+        optimizer.zero_grad()
+    value = loss(model(images), labels)
+    backward(value, max_norm)
+    if reset == "between":
+        optimizer.zero_grad()
+    clip(model, optimizer, max_norm)
+    optimizer.step()
+    if reset == "after":
+        optimizer.zero_grad()
+    return value.item()
 
 
 def giving(rule: Function) -> Function:
-    """An answer that takes the right step and gives another number: (loss, model before, model after, images, labels)."""
+    """Make an answer that takes the right step and returns another number.
+
+    rule: (loss, model before the step, model after it, images, labels) -> the number
+    """
 
     def answer(
         model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float
     ) -> float:
         before = copy.deepcopy(model)
-        loss = step()(model, images, labels, optimizer, max_norm)
+        loss = step(model, images, labels, optimizer, max_norm)
         return float(rule(loss, before, model, images, labels))
 
     return answer
 
 
 def gradient_length(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """The length of the gradient of the loss."""
-    return length_of(
-        torch.autograd.grad(F.cross_entropy(model(images), labels), list(model.parameters()))
-    )
+    """Return the length of the gradient of the loss."""
+    loss = F.cross_entropy(model(images), labels)
+    return length_of(torch.autograd.grad(loss, list(model.parameters())))
 
 
-LOSSES = {  # wrong losses
+def squared_difference(numbers: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean squared difference from one-hot labels."""
+    return F.mse_loss(numbers, F.one_hot(labels, numbers.shape[1]).float())
+
+
+LOSSES: dict[str, Function] = {  # wrong losses of logits x and labels y
     "there is a softmax before the loss, but cross_entropy has its own and expects logits":
         lambda x, y: F.cross_entropy(x.softmax(1), y),
     "nll_loss expects logarithms of probabilities: use cross_entropy, which expects logits":
         lambda x, y: F.nll_loss(x.softmax(1), y),
-    "the loss is the sum over the images, but should be their mean": lambda x, y: F.cross_entropy(x, y, reduction="sum"),
+    "the loss is the sum over the images, but should be their mean":
+        lambda x, y: F.cross_entropy(x, y, reduction="sum"),
     "the loss has the wrong sign": lambda x, y: -F.cross_entropy(x, y),
-    "the labels are smoothed: use them as they are": lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
+    "the labels are smoothed: use them as they are":
+        lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
     "the loss is a squared difference from the labels, but should be the cross-entropy":
-        lambda x, y: F.mse_loss(x.softmax(1), F.one_hot(y, x.shape[1]).float()),
+        lambda x, y: squared_difference(x.softmax(1), y),
     "the loss is a squared difference of logits and labels, but should be the cross-entropy":
-        lambda x, y: F.mse_loss(x, F.one_hot(y, x.shape[1]).float()),
+        squared_difference,
 }  # fmt: skip
-STEPS = {  # acts of a wrong step
-    "old gradients are not reset: backward adds to them. zero_grad belongs before backward": "loss backward clip step",
-    "zero_grad comes after the step; call it before backward, or old gradients are used too": "loss backward clip step zero",
-    "zero_grad comes between backward and step, so the new gradient is lost before it is used": "loss backward zero step",
-    "the gradient is not clipped when the step is taken: clip after backward and before step": "zero loss backward step",
-    "the loss is clamped at max_norm, and a clamped loss has no gradient: clip the gradient instead": "zero loss cut step",
-} | {  # and of one that clips in another way
-    words: f"zero loss backward {act} step" for words, act in {
-        "every number is clipped alone, but clip_grad_norm_ limits the norm of the whole gradient": "values",
-        "each parameter is clipped alone; limit the norm over all parameters together": "each",
-        "each of the optimizer's groups is clipped alone; limit the norm over all parameters together": "groups",
-        "only the optimizer's first group is clipped; limit the norm over all parameters together": "group",
-        "the gradient is clipped to norm 1, whatever max_norm is": "one",
-        "a gradient with a norm below max_norm is scaled up, but should be left as it is": "stretch",
-        "the gradient is divided by its squared norm: is a square root missing?": "square",
-        "the largest number is taken as the norm, but the norm is the square root of the sum of squares": "largest",
-        "the sum of absolute values is taken as the norm, but it is the square root of the sum of squares": "absolute",
-    }.items()
+STEPS: dict[str, dict[str, Any]] = {  # what `step` does in another way
+    "old gradients are not reset: backward adds to them. zero_grad belongs before backward":
+        {"reset": "never"},
+    "zero_grad comes after the step; call it before backward, or old gradients are used too":
+        {"reset": "after"},
+    "zero_grad comes between backward and step, so the new gradient is lost before it is used":
+        {"reset": "between"},
+    "the gradient is not clipped when the step is taken: clip after backward and before step":
+        {"clip": unclipped},
+    "the loss is clamped at max_norm, and a clamped loss has no gradient: "
+    "clip the gradient instead": {"backward": clamped_backward, "clip": unclipped},
+    "every number is clipped alone, but clip_grad_norm_ limits the norm of the whole gradient":
+        {"clip": each_value},
+    "each parameter is clipped alone; limit the norm over all parameters together":
+        {"clip": each_parameter},
+    "each of the optimizer's groups is clipped alone; "
+    "limit the norm over all parameters together": {"clip": each_group},
+    "only the optimizer's first group is clipped; limit the norm over all parameters together":
+        {"clip": first_group},
+    "the gradient is clipped to norm 1, whatever max_norm is": {"clip": norm_1},
+    "a gradient with a norm below max_norm is scaled up, but should be left as it is":
+        {"clip": scaled},
+    "the gradient is divided by its squared norm: is a square root missing?":
+        {"clip": partial(scaled, power=2)},
+    "the largest number is taken as the norm, "
+    "but the norm is the square root of the sum of squares": {"clip": largest_number},
+    "the sum of absolute values is taken as the norm, "
+    "but it is the square root of the sum of squares": {"clip": sum_of_numbers},
 }  # fmt: skip
-GIVEN = {  # wrong numbers beside a right step
-    "the loss is computed again after the step: return the one before it": lambda loss, a, b, x, y: (
-        F.cross_entropy(b(x), y)
-    ),
-    "divided by the size of the batch twice: cross_entropy already returns the mean": lambda loss, a, b, x, y: (
-        loss / len(y)
-    ),
-    "that is the accuracy": lambda loss, a, b, x, y: (a(x).argmax(1) == y).float().mean(),
-    "that is the norm of the gradient": lambda loss, a, b, x, y: gradient_length(a, x, y),
-}
+NUMBERS: dict[str, Function] = {  # wrong numbers beside a right step
+    "the loss is computed again after the step: return the one before it":
+        lambda loss, before, after, x, y: F.cross_entropy(after(x), y),
+    "divided by the size of the batch twice: cross_entropy already returns the mean":
+        lambda loss, before, after, x, y: loss / len(y),
+    "that is the accuracy":
+        lambda loss, before, after, x, y: (before(x).argmax(1) == y).float().mean(),
+    "that is the norm of the gradient":
+        lambda loss, before, after, x, y: gradient_length(before, x, y),
+}  # fmt: skip
 
 
 # One step
@@ -162,161 +226,198 @@ def other_weights(
     max_norm: float,
     _: Any,
 ) -> str:
-    """What to say of weights that no known mistake gives."""
+    """Say something of weights that no known mistake gives."""
     clipped = f" and max_norm = {max_norm:g}" if max_norm < math.inf else ""
     model = " and a model that has dropout and statistics" if has_statistics(start) else ""
-    return f"with {optimizer}{clipped}{model}, the weights are not those of one optimizer step per batch"
+    wrong = "the weights are not those of one optimizer step per batch"
+    return f"with {optimizer}{clipped}{model}, {wrong}"
 
 
-def step_says(part: str, got: Tensor, right: Tensor, words: str, *given: Any) -> str:
-    """The message about a wrong step."""
+def step_says(part: str, got: Tensor, right: Tensor, message: str, *args: Any) -> str:
+    """Write the sentence about a wrong step."""
+    if part == "weights":
+        return message
     i = first_wrong(got, right)
-    return (
-        words
-        if part == "weights"
-        else f"gives {got[i]:.5g} as the loss, wanted {right[i]:.5g}: {words}"
-    )
+    return f"gives {got[i]:.5g} as the loss, wanted {right[i]:.5g}: {message}"
 
 
 SGD, ADAMW = OPTIMIZERS
 batch = partial(problem, max_norm=1e6, old=True)
-TRAIN_STEP = FiveDigits(
+LOSS_SIZES = [(10, 4), (3, 6), (3, 5), (10, 1)]  # classes, images
+TRAIN_STEP = Exercise(
     name="train_step",
-    reference=step(),
-    observe=partial(observe, by_batch, step()),
-    when=lambda *given: "",
-    says=step_says,
-    unknown={"weights": other_weights, "loss": "it should be the cross-entropy of model(images) and labels"},
+    reference=step,
+    outcome=Outcome(close=near, observe=partial(observe, by_batch, step)),
+    wording=Wording(
+        when=lambda *args: "",
+        says=step_says,
+        unknown={
+            "weights": other_weights,
+            "loss": "it should be the cross-entropy of model(images) and labels",
+        },
+    ),
     ideas={
-        "returns the loss of the batch, as a number":
-            [problem(SGD, K, (n,), 1e6, look=("loss",)) for K, n in ((10, 4), (3, 6), (3, 5), (10, 1))],
-        "resets old gradients and takes one step, with SGD and with AdamW": [batch(SGD), batch(ADAMW, 8)],
-        "clips the norm of the whole gradient before the step":
-            [*(batch(SGD, max_norm=length) for length in (0.05, 0.5, 1.5, 100.0)), batch(ADAMW, max_norm=0.01)],
-        "calls the model once, in training mode, and leaves everything else as it was":
-            [batch(name, max_norm=0.3, model=restless) for name in OPTIMIZERS],
+        "returns the loss of the batch, as a number": [
+            problem(SGD, K, (n,), 1e6, compared=("loss",)) for K, n in LOSS_SIZES
+        ],
+        "resets old gradients and takes one step, with SGD and with AdamW": [
+            batch(SGD),
+            batch(ADAMW, 8),
+        ],
+        "clips the norm of the whole gradient before the step": [
+            *(batch(SGD, max_norm=length) for length in (0.05, 0.5, 1.5, 100.0)),
+            batch(ADAMW, max_norm=0.01),
+        ],
+        "calls the model once, in training mode, and leaves everything else as it was": [
+            batch(name, max_norm=0.3, model=restless) for name in OPTIMIZERS
+        ],
     },
-    mistakes={words: step(loss=loss) for words, loss in LOSSES.items()}
-    | {words: step(acts) for words, acts in STEPS.items()}
-    | {words: giving(rule) for words, rule in GIVEN.items()},
-)  # fmt: skip
+    mistakes=variants(step, {message: {"loss": loss} for message, loss in LOSSES.items()})
+    | variants(step, STEPS)
+    | {message: giving(rule) for message, rule in NUMBERS.items()},
+)
 check_train_step = TRAIN_STEP.check
 
 
 # The planted mistakes
 
 
-def weigh(losses: Sequence[float], sizes: Sequence[int]) -> float:
-    """The sum of the losses of all images."""
+def sum_over_images(losses: Sequence[float], sizes: Sequence[int]) -> float:
+    """Return the sum of the losses of all images."""
     return sum(loss * n for loss, n in zip(losses, sizes, strict=True))
 
 
-def average(losses: Sequence[float], sizes: Sequence[int]) -> float:
-    """The mean loss over all images."""
-    return weigh(losses, sizes) / sum(sizes)
+def mean_over_images(losses: Sequence[float], sizes: Sequence[int]) -> float:
+    """Return the mean loss over all images."""
+    return sum_over_images(losses, sizes) / sum(sizes)
+
+
+def mean_over_batches(losses: Sequence[float], sizes: Sequence[int]) -> float:
+    """Return the mean of the batches' losses."""
+    return sum(losses) / len(losses)
 
 
 def epoch(
-    acts: str = "zero loss backward step",
-    mean: Function = average,
-    loss: Function = F.cross_entropy,
-) -> Function:
-    """An answer that does these acts for each batch and gives a mean of the losses."""
-    one = step(acts, loss)
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    optimizer: Any,
+    reset: str = "before",
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+    mean: Callable[[Sequence[float], Sequence[int]], float] = mean_over_images,
+) -> float:
+    """Take a step on every batch and return the mean loss: the right answer, or a wrong one.
 
-    def answer(model: nn.Module, batches: Any, optimizer: Any) -> float:
-        model.train()
-        losses, sizes = zip(
-            *((one(model, x, y, optimizer, math.inf), len(y)) for x, y in batches), strict=True
+    reset, loss: as in `step`; mean: (losses of the batches, their numbers of images) -> the mean
+    """
+    model.train()
+    losses, sizes = [], []
+    for images, labels in batches:
+        value = step(
+            model, images, labels, optimizer, math.inf, reset=reset, loss=loss, clip=unclipped
         )
-        return mean(losses, sizes)
-
-    return answer
+        losses.append(value)
+        sizes.append(len(labels))
+    return mean(losses, sizes)
 
 
 def loss_afterwards(model: nn.Module, batches: Any, optimizer: Any) -> float:
-    """The right weights; the loss is that of all images after the epoch."""
-    images, labels = zip(*(batches := list(batches)), strict=True)
-    epoch()(model, batches, optimizer)
+    """Change the weights as is right; return the loss of all images after the epoch."""
+    batches = list(batches)
+    epoch(model, batches, optimizer)
+    images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
     with torch.no_grad():
-        return F.cross_entropy(model(torch.cat(images)), torch.cat(labels)).item()
+        return F.cross_entropy(model(images), labels).item()
 
 
-FIRST = "the first mistake is still there: zero_grad is between backward and step, so nothing is learned"
-MEANS = {  # wrong means of the losses of batches with n images
-    "the second mistake is still there: a mean of batch means, in which a smaller last batch counts too much. Weight by "
-    "len(labels)": lambda x, n: sum(x) / len(x),
+FIRST = (
+    "the first mistake is still there: zero_grad is between backward and step, "
+    "so nothing is learned"
+)
+MEANS: dict[str, Function] = {  # wrong means of the losses x of batches with n images
+    "the second mistake is still there: a mean of batch means, in which a smaller last batch "
+    "counts too much. Weight by len(labels)": mean_over_batches,
     "that is the loss of the last batch: return the mean over all images": lambda x, n: x[-1],
     "that is the loss of the first batch: is return inside the loop?": lambda x, n: x[0],
-    "that is the smallest of the batches' losses: return the mean over all images": lambda x, n: min(x),
+    "that is the smallest of the batches' losses: return the mean over all images":
+        lambda x, n: min(x),
     "that is the sum of the batches' losses": lambda x, n: sum(x),
-    "that is the sum over all images: divide by their number": weigh,
+    "that is the sum over all images: divide by their number": sum_over_images,
     "weighted by size, but divided by the number of batches instead of the number of images":
-        lambda x, n: weigh(x, n) / len(x),
-    "the batches' means, divided by the number of images: multiply each by len(labels) first": lambda x, n: sum(x) / sum(n),
+        lambda x, n: sum_over_images(x, n) / len(x),
+    "the batches' means, divided by the number of images: multiply each by len(labels) first":
+        lambda x, n: sum(x) / sum(n),
     "weighted by size, but every batch is counted as if it were as large as the first":
-        lambda x, n: weigh(x, n) / (n[0] * len(n)),
+        lambda x, n: sum_over_images(x, n) / (n[0] * len(n)),
     "weighted by size, but every batch is counted as if it were as large as the last":
-        lambda x, n: weigh(x, n) / (n[-1] * len(n)),
-    "weighted by size, but divided by the size of the last batch": lambda x, n: weigh(x, n) / n[-1],
-    "every batch's loss is weighted by the last batch's size: weight inside the loop": lambda x, n: sum(x) * n[-1] / sum(n),
+        lambda x, n: sum_over_images(x, n) / (n[-1] * len(n)),
+    "weighted by size, but divided by the size of the last batch":
+        lambda x, n: sum_over_images(x, n) / n[-1],
+    "every batch's loss is weighted by the last batch's size: weight inside the loop":
+        lambda x, n: sum(x) * n[-1] / sum(n),
 }  # fmt: skip
+EPOCHS: dict[str, dict[str, Any]] = {  # what `epoch` does in another way
+    FIRST: {"reset": "between"},
+    f"{FIRST}. So is the second: look at the mean over all images": {
+        "reset": "between",
+        "mean": mean_over_batches,
+    },
+    "the gradients of all batches are added up: "
+    "zero_grad belongs inside the loop, once per batch": {"reset": "never"},
+}
 
 
-def other_mean(got: Tensor, right: Tensor, *given: Any) -> str:
-    """What to say of a mean loss that no known mistake gives."""
-    return (
-        "is it rounded?"
-        if rounded(got, right)
-        else "weight each batch's loss by len(labels), divide by all images"
-    )
+def other_mean(got: Tensor, right: Tensor, *args: Any) -> str:
+    """Say something of a mean loss that no known mistake gives."""
+    if rounded(got, right):
+        return "is it rounded?"
+    return "weight each batch's loss by len(labels), divide by all images"
 
 
 def epoch_says(
     part: str,
     got: Tensor,
     right: Tensor,
-    words: str,
+    message: str,
     start: nn.Module,
     batches: list[Any],
     *rest: Any,
 ) -> str:
-    """The message about a wrong epoch."""
+    """Write the sentence about a wrong epoch."""
+    if part == "weights":
+        return message
     sizes = ", ".join(str(len(labels)) for _, labels in batches)
-    return (
-        words
-        if part == "weights"
-        else f"gives {got[0]:.5g} for batches of {sizes} images, wanted {right[0]:.5g}: {words}"
-    )
+    return f"gives {got[0]:.5g} for batches of {sizes} images, wanted {right[0]:.5g}: {message}"
 
 
-FIXED = FiveDigits(
+MEAN_SIZES = [(3, (6, 6, 2)), (5, (8, 8, 3)), (4, (5,)), (3, (2, 7))]  # classes, images by batch
+FIXED = Exercise(
     name="fixed",
-    reference=epoch(),
-    observe=partial(observe, at_once, epoch()),
-    when=lambda *given: "",
-    says=epoch_says,
-    unknown={"weights": other_weights, "loss": other_mean},
+    reference=epoch,
+    outcome=Outcome(close=near, observe=partial(observe, at_once, epoch)),
+    wording=Wording(
+        when=lambda *args: "",
+        says=epoch_says,
+        unknown={"weights": other_weights, "loss": other_mean},
+    ),
     ideas={
-        "every batch changes the weights by its own gradient":
-            [problem(SGD, 3, (6, 6, 2), look=("weights",)), problem(ADAMW, 7, (4, 4, 1), look=("weights",))],
-        "the loss is the mean over all images": [
-            problem(SGD, K, sizes, look=("loss",))
-            for K, sizes in ((3, (6, 6, 2)), (5, (8, 8, 3)), (4, (5,)), (3, (2, 7)))
+        "every batch changes the weights by its own gradient": [
+            problem(SGD, 3, (6, 6, 2), compared=("weights",)),
+            problem(ADAMW, 7, (4, 4, 1), compared=("weights",)),
         ],
-        "trains in training mode, with batches that can be iterated only once, and leaves them as they were":
-            [problem(ADAMW, model=restless, training=training) for training in (True, False)],
+        "the loss is the mean over all images": [
+            problem(SGD, K, sizes, compared=("loss",)) for K, sizes in MEAN_SIZES
+        ],
+        "trains in training mode, with batches that can be iterated only once, "
+        "and leaves them as they were": [
+            problem(ADAMW, model=restless, training=training) for training in (True, False)
+        ],
     },
-    mistakes={
-        FIRST: epoch("loss backward zero step"),
-        f"{FIRST}. So is the second: look at the mean over all images":
-            epoch("loss backward zero step", lambda x, n: sum(x) / len(x)),
-        "the gradients of all batches are added up: zero_grad belongs inside the loop, once per batch":
-            epoch("loss backward step"),
-        "the loss is computed after the epoch: return the mean of the losses during the epoch": loss_afterwards,
+    mistakes=variants(epoch, EPOCHS)
+    | {
+        "the loss is computed after the epoch: "
+        "return the mean of the losses during the epoch": loss_afterwards
     }
-    | {words: epoch(loss=loss) for words, loss in LOSSES.items()}
-    | {words: epoch(mean=mean) for words, mean in MEANS.items()},
-)  # fmt: skip
+    | variants(epoch, {message: {"loss": loss} for message, loss in LOSSES.items()})
+    | variants(epoch, {message: {"mean": mean} for message, mean in MEANS.items()}),
+)
 check_fixed = FIXED.check
-check_mended = check_fixed  # its name in version 0.1

@@ -8,22 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.engine import Exercise, fixed
+from vit_helpers.checks.engine.exercise import Exercise, Outcome, Wording, fixed
+from vit_helpers.checks.engine.report import Function
 from vit_helpers.checks.patches import NUM_PATCHES
-from vit_helpers.checks.report import Function
 
 GRID = "the number of patches is N = (H / P) * (W / P), rows times columns of the grid: "
 COUNTED = {
-    GRID + words: wrong
-    for words, wrong in NUM_PATCHES.mistakes.items()
-    if "class token" not in words
+    GRID + message: wrong
+    for message, wrong in NUM_PATCHES.mistakes.items()
+    if "class token" not in message
 }
 
 
 def counts(
     image_size: int, patch_size: int, in_chans: int, embed_dim: int, depth: int, num_classes: int
 ) -> dict[str, int]:
-    """Parameters by part."""
+    """Count parameters by part."""
     N, D, L, K = (image_size // patch_size) ** 2, embed_dim, depth, num_classes
     block = {
         "the weights of queries, keys and values, 3 * D * D per block": 3 * D * D,
@@ -51,24 +51,27 @@ def counts(
 
 
 def total(*sizes: int) -> int:
-    """All parameters."""
+    """Count all parameters."""
     return sum(counts(*sizes).values())
 
 
 def off(by: Callable[[int, int, int, int, int], int]) -> Function:
-    """A wrong count: by how much, from N, the projection's weight, D, L and K."""
+    """Make a wrong count: by how much, from N, the projection's weight, D, L and K."""
     return lambda *s: total(*s) + by((s[0] // s[1]) ** 2, s[2] * s[1] ** 2 * s[3], *s[3:])
 
 
 def missing(*parts: str) -> Function:
-    """A wrong count that leaves parts out, by words in their names."""
+    """Make a wrong count that leaves parts out, by words in their names."""
     return lambda *s: (
         total(*s) - sum(n for name, n in counts(*s).items() if any(part in name for part in parts))
-    )
+    )  # fmt: skip
 
 
 def by_parts(got: int, right: int, *sizes: int) -> str:
-    """The message about a count that no known mistake gives: one or two parts that are missing or counted twice."""
+    """Write the message about a count that no known mistake gives.
+
+    One or two parts may be missing, or one counted twice.
+    """
     terms = counts(*sizes)
     for names in [names for n in (1, 2) for names in combinations(terms, n)]:
         if got == right - sum(terms[name] for name in names):
@@ -78,7 +81,10 @@ def by_parts(got: int, right: int, *sizes: int) -> str:
 
 
 def one_number(answer: Function, *sizes: int) -> dict[str, Any]:
-    """What is compared: the count. A model that is built for it is built on meta, where that takes no time."""
+    """Observe the count.
+
+    A model that is built for it is built on meta, where that takes no time.
+    """
     with suppress(Exception), torch.device("meta"):
         if not isinstance(got := answer(*sizes), Tensor):
             return {"": got}
@@ -87,23 +93,10 @@ def one_number(answer: Function, *sizes: int) -> dict[str, Any]:
 
 DEPTH = "only the blocks are multiplied by the depth"
 HEAD = "the head reads only the class token, so it has D * K, whatever the number of tokens"
-VIT_PARAMETERS = Exercise(
-    name="vit_parameters",
-    reference=total,
-    observe=one_number,
-    whole=True,
-    says="gives {got:,} for image {0}, patch {1}, C {2}, D {3}, L {4}, K {5}; it should give {right:,}: {words}",
-    when=lambda *sizes: f"for {', '.join(map(str, sizes))}",
-    depends="all six numbers",
-    unknown=by_parts,
-    ideas={
-        "a small ViT": [fixed(32, 4, 3, 40, 3, 10)],
-        "another number of channels, a single patch, a single block": [fixed(12, 3, 1, 24, 5, 7), fixed(6, 6, 2, 10, 1, 3)],
-        "B/16 with 3 classes, H/14 with 1000, a deeper one":
-            [fixed(224, 16, 3, 768, 12, 3), fixed(224, 14, 3, 1280, 32, 1000), fixed(28, 7, 1, 64, 4, 10)],
-    },
-    mistakes={
-        "the class token and all positions are missing, but they are parameters too": missing("class token", "positions of"),
+VIT_PARAMETERS_MISTAKES: dict[str, Function] = (
+    {
+        "the class token and all positions are missing, but they are parameters too":
+            missing("class token", "positions of"),
         "the positions of the N patches are missing: N * D": missing("positions of"),
         "the positions are missing: (N + 1) * D": missing("position"),
         "the blocks are missing: 12 D * D + 13 D each": missing("per block"),
@@ -116,35 +109,75 @@ VIT_PARAMETERS = Exercise(
         "all biases are missing": missing("bias"),
         "the biases inside the blocks are missing": missing("biases", "bias of"),
         "5 D for each block are missing: the MLP's biases, 4 D and D": missing("bias of the MLP"),
-        "the biases and norms of the blocks are missing: 13 D each": missing("biases", "bias of", "two norms"),
+        "the biases and norms of the blocks are missing: 13 D each":
+            missing("biases", "bias of", "two norms"),
         "the two norms of every block are missing: 4 D for each block": missing("two norms"),
         "all norms are missing: each has a weight and a bias, 2 D": missing("norm"),
-        "a LayerNorm has a weight and a bias, 2 D, not D": off(lambda N, W, D, L, K: -D * (2 * L + 1)),
+        "a LayerNorm has a weight and a bias, 2 D, not D":
+            off(lambda N, W, D, L, K: -D * (2 * L + 1)),
         "the head is missing: D * K + K": missing("head"),
-        "the final norm and the head are missing: 2 D, and D * K + K": missing("head", "final norm"),
+        "the final norm and the head are missing: 2 D, and D * K + K":
+            missing("head", "final norm"),
         "the head's bias has K numbers, one for each class": off(lambda N, W, D, L, K: D - K),
-        "D numbers are missing: the class token, its position, the projection's bias, or half of the final norm":
+        "D numbers are missing: the class token, its position, the projection's bias, "
+        "or half of the final norm":
             off(lambda N, W, D, L, K: -D),
-        "2 D numbers are missing: the final norm (weight and bias), or the class token with its position":
+        "2 D numbers are missing: the final norm (weight and bias), "
+        "or the class token with its position":
             off(lambda N, W, D, L, K: -2 * D),
-        "D numbers too many: is the class token, its position or the projection's bias counted twice?":
+        "D numbers too many: is the class token, "
+        "its position or the projection's bias counted twice?":
             off(lambda N, W, D, L, K: D),
-        "2 D numbers too many: is the final norm, or the class token with its position, counted twice?":
+        "2 D numbers too many: is the final norm, "
+        "or the class token with its position, counted twice?":
             off(lambda N, W, D, L, K: 2 * D),
         HEAD: off(lambda N, W, D, L, K: D * N * K),
         f"{HEAD}, not N * D * K": off(lambda N, W, D, L, K: D * (N - 1) * K),
         "the projection reads all C channels": lambda *s: total(*s) - s[1] ** 2 * s[3] * (s[2] - 1),
         "a patch has P * P pixels": lambda *s: total(*s) - s[2] * s[3] * s[1] * (s[1] - 1),
-        "the projection's bias has D numbers, as many as its output": off(lambda N, W, D, L, K: W // D - D),
+        "the projection's bias has D numbers, as many as its output":
+            off(lambda N, W, D, L, K: W // D - D),
         "all patches share one projection": off(lambda N, W, D, L, K: (N - 1) * (W + D)),
-        "the MLP is 4 D wide: its two weights have 8 D * D numbers": off(lambda N, W, D, L, K: -6 * D * D * L),
-        "4 D * D for each block are missing: attention has four times D * D, the MLP two times 4 D * D":
+        "the MLP is 4 D wide: its two weights have 8 D * D numbers":
+            off(lambda N, W, D, L, K: -6 * D * D * L),
+        "4 D * D for each block are missing: attention has four times D * D, "
+        "the MLP two times 4 D * D":
             off(lambda N, W, D, L, K: -4 * D * D * L),
         "the MLP is missing: 8 D * D + 5 D for each block": missing("MLP"),
     }
     | {
-        words: lambda *s, wrong=wrong: total(*s) + (wrong(s[0], s[0], s[1]) - (s[0] // s[1]) ** 2) * s[3]
-        for words, wrong in COUNTED.items()
-        if "square images" not in words and "one row" not in words
-    },
+        message: lambda *s, wrong=wrong: (
+            total(*s) + (wrong(s[0], s[0], s[1]) - (s[0] // s[1]) ** 2) * s[3]
+        )
+        for message, wrong in COUNTED.items()
+        if "square images" not in message and "one row" not in message
+    }
 )  # fmt: skip
+VIT_PARAMETERS = Exercise(
+    name="vit_parameters",
+    reference=total,
+    outcome=Outcome(observe=one_number),
+    wording=Wording(
+        in_every_case=True,
+        says=(
+            "gives {got:,} for image {0}, patch {1}, C {2}, D {3}, L {4}, K {5}; "
+            "it should give {right:,}: {message}"
+        ),
+        when=lambda *sizes: f"for {', '.join(map(str, sizes))}",
+        depends="all six numbers",
+        unknown=by_parts,
+    ),
+    ideas={
+        "a small ViT": [fixed(32, 4, 3, 40, 3, 10)],
+        "another number of channels, a single patch, a single block": [
+            fixed(12, 3, 1, 24, 5, 7),
+            fixed(6, 6, 2, 10, 1, 3),
+        ],
+        "B/16 with 3 classes, H/14 with 1000, a deeper one": [
+            fixed(224, 16, 3, 768, 12, 3),
+            fixed(224, 14, 3, 1280, 32, 1000),
+            fixed(28, 7, 1, 64, 4, 10),
+        ],
+    },
+    mistakes=VIT_PARAMETERS_MISTAKES,
+)

@@ -1,4 +1,8 @@
-"""Data that ships with scikit-learn: handwritten digits, alone or among clutter, and two photos; and a photo of a cat."""
+"""Data that ships with scikit-learn: digits, alone or among clutter, and two photos; and a cat.
+
+scikit-learn is imported inside functions because it takes seconds, for which nobody should wait who
+only imports this package.
+"""
 
 from pathlib import Path
 
@@ -8,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_helpers._validate import check_int
+from vit_helpers.data.images import open_picture
 from vit_helpers.data.splits import Data, Split, split_rows, subset
 
 DIGITS_TEST, DIGITS_VALIDATION = 360, 180
@@ -15,7 +20,7 @@ CLASS_NAMES = tuple("0123456789")
 
 
 def every_digit() -> Split:
-    """All images in the order of scikit-learn, in which digits of the same sheet follow each other"""
+    """Load all digits in scikit-learn's order: those of the same sheet follow each other."""
     from sklearn.datasets import load_digits
 
     raw = load_digits()
@@ -24,24 +29,30 @@ def every_digit() -> Split:
 
 
 def digits() -> Data:
-    """1,797 handwritten digits, 8 x 8 gray: 1,257 for training, 180 for validation, 360 for the test"""
-    every = every_digit()
-    test, validation, train = (
-        subset(every, rows) for rows in split_rows(len(every), DIGITS_TEST, DIGITS_VALIDATION)
-    )
+    """Load 1,797 handwritten digits, 8 x 8 gray.
+
+    1,257 for training, 180 for validation, 360 for the test
+    """
+    all_digits = every_digit()
+    rows = split_rows(len(all_digits), DIGITS_TEST, DIGITS_VALIDATION)
+    test, validation, train = (subset(all_digits, part) for part in rows)
     return Data.from_splits("digits", train, validation, test, CLASS_NAMES)
 
 
 def scattered_digits(
     n: int = 5000, image_size: int = 24, digit_size: int = 12, clutter: int = 4, seed: int = 0
 ) -> Data:
-    """Handwritten digits at known random positions on a larger dark canvas, among pieces of other digits.
+    """Draw handwritten digits at random positions on a larger canvas, among pieces of others.
 
-    n         : training images; validation has a tenth and test a fifth as many, from digits that training does not use
-    image_size: side of the canvas; digit_size: side of the digit on it, in pixels
-    clutter   : the number of pieces, half as wide as the digit, that are cut from other digits and scattered around
+    n         : training images; validation has a tenth and test a fifth as many, from digits that
+                training does not use
+    image_size: side of the canvas in pixels
+    digit_size: side of the digit on it
+    clutter   : the number of pieces, half as wide as the digit, that are cut from other digits and
+                scattered around
     seed      : the same one gives the same images, and a larger n only appends more
-    raises    : ValueError if the digit does not fit, or if there are too few images for three splits
+    raises    : ValueError if the digit does not fit, or if there are too few images for three
+                splits
 
     >>> data = scattered_digits(n=20)
     >>> data.train.images.shape, data.train.boxes.shape, len(data.test)
@@ -49,65 +60,56 @@ def scattered_digits(
     """
     if not 2 <= digit_size <= image_size:
         raise ValueError(f"a digit of {digit_size} pixels does not fit on a canvas of {image_size}")
-    n, clutter, plain = (
-        check_int("n", n, least=10),
-        check_int("clutter", clutter, least=0),
-        digits(),
-    )
-    train, validation, test = (
-        scatter(
-            split,
-            count,
-            image_size,
-            digit_size,
-            clutter,
-            torch.Generator().manual_seed(3 * seed + i),
-        )
-        for i, (split, count) in enumerate(
-            ((plain.train, n), (plain.validation, n // 10), (plain.test, n // 5))
-        )
-    )
+    n = check_int("n", n, least=10)
+    clutter = check_int("clutter", clutter, least=0)
+    plain = digits()
+    splits = []
+    for number, (split, count) in enumerate(
+        [(plain.train, n), (plain.validation, n // 10), (plain.test, n // 5)]
+    ):
+        generator = torch.Generator().manual_seed(3 * seed + number)
+        splits.append(scatter(split, count, image_size, digit_size, clutter, generator))
+    train, validation, test = splits
     return Data.from_splits("scattered_digits", train, validation, test, CLASS_NAMES)
 
 
 def scatter(
     split: Split, n: int, image_size: int, digit_size: int, clutter: int, generator: torch.Generator
 ) -> Split:
-    """n images, each of one digit of the split among clutter, with its bounding box"""
-    large = F.interpolate(split.images, size=digit_size, mode="bicubic", antialias=True).clamp(
-        0, 1
-    )[:, 0]
-    piece = digit_size // 2
-    images, labels = torch.zeros(n, 1, image_size, image_size), torch.zeros(n, dtype=torch.int64)
+    """Draw n images, each of one digit of the split among clutter, with its bounding box."""
+    large = F.interpolate(split.images, size=digit_size, mode="bicubic", antialias=True)
+    large = large.clamp(0, 1)[:, 0]
+    piece_size = digit_size // 2
+    images = torch.zeros(n, 1, image_size, image_size)
+    labels = torch.zeros(n, dtype=torch.int64)
     boxes = torch.zeros(n, 4, dtype=torch.int64)
 
     def draw(below: int) -> int:
         return int(torch.randint(below, (), generator=generator))
 
+    def draw_corner(inner: int, outer: int) -> tuple[int, int]:
+        return draw(outer - inner + 1), draw(outer - inner + 1)
+
+    def cut(image: Tensor, corner: tuple[int, int], size: int) -> Tensor:
+        y, x = corner
+        return image[y : y + size, x : x + size]
+
     for i, (canvas,) in enumerate(images):
         for _ in range(clutter):
-            other, y, x = (
-                large[draw(len(large))],
-                draw(digit_size - piece + 1),
-                draw(digit_size - piece + 1),
-            )
-            top, left = draw(image_size - piece + 1), draw(image_size - piece + 1)
-            canvas[top : top + piece, left : left + piece].clamp_(
-                min=other[y : y + piece, x : x + piece]
-            )  # brighter wins
-        row, y, x = (
-            draw(len(large)),
-            draw(image_size - digit_size + 1),
-            draw(image_size - digit_size + 1),
-        )
-        canvas[y : y + digit_size, x : x + digit_size].clamp_(min=large[row])
+            other = large[draw(len(large))]
+            piece = cut(other, draw_corner(piece_size, digit_size), piece_size)
+            target = cut(canvas, draw_corner(piece_size, image_size), piece_size)
+            target.clamp_(min=piece)  # brighter wins
+        row = draw(len(large))
+        y, x = draw_corner(digit_size, image_size)
+        cut(canvas, (y, x), digit_size).clamp_(min=large[row])
         labels[i] = split.labels[row]
         boxes[i] = torch.tensor([x, y, digit_size, digit_size])
     return Split(images, labels, boxes)
 
 
 def photos() -> dict[str, Tensor]:
-    """Two color photos from scikit-learn: {"china": (3, 427, 640), "flower": (3, 427, 640)}, from 0 to 1."""
+    """Load two color photos: {"china": (3, 427, 640), "flower": (3, 427, 640)}, from 0 to 1."""
     from sklearn.datasets import load_sample_images
 
     raw = load_sample_images()
@@ -116,10 +118,9 @@ def photos() -> dict[str, Tensor]:
 
 
 def cat() -> Tensor:
-    """A color photo of a cat, by Stefan van der Walt (CC0), which scikit-image calls chelsea: (3, 300, 451), from 0 to 1."""
-    from vit_helpers.data.images import open_picture
+    """Load a color photo of a cat: (3, 300, 451), from 0 to 1.
 
-    return (
-        torch.tensor(np.array(open_picture(Path(__file__).with_name("cat.jpg")))).permute(2, 0, 1)
-        / 255
-    )
+    It is by Stefan van der Walt (CC0); scikit-image calls it chelsea.
+    """
+    picture = open_picture(Path(__file__).with_name("cat.jpg"))
+    return torch.tensor(np.array(picture)).permute(2, 0, 1) / 255

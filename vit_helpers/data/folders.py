@@ -1,276 +1,317 @@
-"""Your own images: a folder with a folder for each class, divided into splits by a hash of each image."""
+"""Your own images: a folder of classes, divided into splits by a hash of each image."""
 
 import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import NoReturn
 
 from vit_helpers._files import as_text, shown
 from vit_helpers._validate import check_choice, check_int
+from vit_helpers.data.cache import ImageCache
 from vit_helpers.data.images import IMAGE_ENDINGS
-from vit_helpers.data.images import open_picture as open_picture
-from vit_helpers.data.images import to_rgb as to_rgb
 from vit_helpers.data.reading import (
     SHORT,
+    Files,
     ImageFile,
-    cache_path,
-    find_sha256,
-    map_files,
-    read_splits,
+    Listing,
+    count_files,
+    make_splits,
+    read_pixels,
 )
 from vit_helpers.data.splits import SPLITS, Data
 
-PARTS = {  # accepted names of a split's folder, in any case
+SPLIT_NAMES = {  # accepted names of a split's folder, in any case
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 HELD_OUT = 0.15  # fraction of the images for a split that has no folder
-OTHER_IMAGES = {
-    ".heic",
-    ".heif",
-    ".avif",
-    ".jxl",
-    ".svg",
-    ".dng",
-    ".cr2",
-    ".nef",
-    ".arw",
-}  # which nothing here reads
-MAX_BYTES = 4 * 2**30  # in memory
-
-Found = dict[
-    str, list[tuple[Path, int]]
-]  # the image files of each split that has a folder, each with its label
-Files = dict[str, list[ImageFile]]  # those of all three splits
+OTHER_IMAGES = {  # endings that nothing here reads
+    *(".heic", ".heif", ".avif", ".jxl", ".svg"),
+    *(".dng", ".cr2", ".nef", ".arw"),
+}
+MAX_GIB = 4  # of pixels in memory
+EXACT = "split='exact' (train and shards: --split exact)"
 
 
 def folder(
-    path: str | Path, image_size: int = 64, split: str = "hash", skip_broken: bool = False, cache: bool = False,
+    path: str | Path,
+    image_size: int = 64,
+    split: str = "hash",
+    skip_broken: bool = False,
+    cache: bool = False,
     threads: int | None = None,
-) -> Data:  # fmt: skip
-    """Images of any size and mode, in a folder for each class, as `Data` that keeps them in memory as bytes.
+) -> Data:
+    """Load images of any size and mode, in a folder for each class, into memory, as bytes.
 
-    path       : the folder. It contains the classes, or train/, and test/ and validation/ or val/, which contain them
-    image_size : side S of the square: resized so that the shorter side is S, then center-cropped; as RGB
-    split      : how to draw a test or validation split that has no folder, 15% each. "hash": by a hash of each image's
-                 content, so that no image changes its split when others are added; "exact": 15% of each class
+    path       : the folder. It contains the classes, or train/, and test/ and validation/ or val/,
+                 which contain them
+    image_size : side S of the square: resized so that the shorter side is S, then center-cropped;
+                 as RGB
+    split      : how to draw a test or validation split that has no folder, 15% each. "hash": by a
+                 hash of each image's content, so that no image changes its split when others are
+                 added; "exact": 15% of each class
     skip_broken: leave out image files that cannot be read, with a warning that names the first ten
-    cache      : keep the pixels in the user's cache folder, 2 GiB at most, so that they are decoded only once
+    cache      : keep the pixels in the user's cache folder, 2 GiB at most, so that they are decoded
+                 only once
     threads    : how many read at a time; by default one for each CPU, 8 at most
-    raises     : ValueError or FileNotFoundError, naming the folder or the files, if there are no images, fewer than
-                 two classes, broken files, or a class that a split lacks
+    raises     : ValueError or FileNotFoundError, naming the folder or the files, if there are no
+                 images, fewer than two classes, broken files, a class that a split lacks, or if
+                 the folder can be read in two ways
 
-    Exact copies of an image are drawn into the same split. A warning names copies in folders of different splits or classes.
+    Exact copies of an image are drawn into the same split. A warning names copies in folders of
+    different splits or classes.
     """
     path = Path(path)
     check_choice("split", split, ("hash", "exact"))
-    names, found = find_images(path)
-    count = sum(map(len, found.values()))
-    if (size := count * 3 * check_int("image_size", image_size) ** 2) > MAX_BYTES:
-        raise ValueError(
-            f"{count:,} images of {image_size} x {image_size} pixels need {size / 2**30:.1f} GiB of memory (limit: 4 GiB): "
-            "choose a smaller image_size, or write them as shards, which are read as a stream (python -m vit_helpers shards)"
-        )
-    files, broken = draw_splits(found, split, threads)
-    kept = cache_path(path, image_size) if cache else None
-    train, validation, test = read_splits(
-        list(files.values()), image_size, broken, skip_broken, kept, threads
-    )
-    check_splits(names, [one.labels.tolist() for one in (train, validation, test)], split)
+    class_names, listing = find_images(path)
+    check_memory(count_files(listing), check_int("image_size", image_size))
+    stored = ImageCache(path, image_size) if cache else None
+    files, pixels = read_pixels(listing, image_size, skip_broken, stored, threads)
+    files = draw_splits(files, listing.keys(), split)
+    check_splits(class_names, files, split)
+    train, validation, test = make_splits(files, pixels)
     seen = frozenset(file.sha256[:SHORT] for file in files["train"] + files["validation"])
-    return replace(Data.from_splits(as_text(path.name), train, validation, test, names), seen=seen)
+    data = Data.from_splits(as_text(path.name), train, validation, test, class_names)
+    return replace(data, seen=seen)
 
 
-def find_images(path: Path) -> tuple[tuple[str, ...], Found]:
-    """The class names of a folder, and the image files of each split that has a folder; no file is opened"""
+def check_memory(count: int, image_size: int) -> None:
+    """Raise ValueError if so many square color images do not fit into the limit."""
+    size = count * 3 * image_size**2 / 2**30
+    if size > MAX_GIB:
+        raise ValueError(
+            f"{count:,} images of {image_size} x {image_size} pixels need {size:.1f} GiB of memory "
+            f"(limit: {MAX_GIB} GiB): choose a smaller image_size, or write them as shards, which "
+            "are read as a stream (python -m vit_helpers shards)"
+        )
+
+
+def find_images(path: Path) -> tuple[tuple[str, ...], Listing]:
+    """Find the classes of a folder, and the image files of each split that has a folder.
+
+    No file is opened.
+    """
     if not path.is_dir():
         raise FileNotFoundError(f"no folder at {shown(path)}")
     parts = find_parts(path)
-    names, files = find_classes(parts.pop("train"))
-    found = {"train": files}
+    class_names, files = find_classes(parts.pop("train"))
+    listing = {"train": files}
     for split, part in parts.items():
-        others, found[split] = find_classes(part)
-        if others != names:
+        names, listing[split] = find_classes(part)
+        if names != class_names:
             raise ValueError(
-                f"{part} has the classes {', '.join(others)}, but training has {', '.join(names)}"
+                f"{part} has the classes {', '.join(names)}, "
+                f"but training has {', '.join(class_names)}"
             )
-    return names, found
+    return class_names, listing
 
 
 def find_parts(path: Path, needed: str = "train") -> dict[str, Path]:
-    """The folder of each split that has one; a folder of classes is itself the folder of the training split.
+    """Find the folder of each split; a folder of classes is itself that of the training split.
 
-    A class may be called "train": its folder contains images, while that of a split contains the same folders as others.
-    needed: the split that must have a folder; without one, another than "train" leads to no folders at all
-    raises: ValueError if two folders have names of the same split, or none that of the training split
+    A folder with a split's name (`SPLIT_NAMES`) is the split's if it contains folders, of classes;
+    if it contains only images, or beside classes a single folder, it is a class.
+
+    needed: a split that may have a folder in place of the training split
+    raises: ValueError if the folder can be read in two ways, naming both, or if two folders have
+            the name of the same split
     """
-    inside = subfolders(path)
-    named = {one: PARTS[one.name.lower()] for one in inside if one.name.lower() in PARTS}
-    classes = [one.name for one in inside if one not in named]
-    within = {one: {x.name for x in subfolders(one)} for one in named if subfolders(one)}
-    alike = len(within) > 1 and set.intersection(*within.values())
-    divided = needed in [named[one] for one in within] and (
-        alike or not all(map(count_images, within))
+    folders = subfolders(path)
+    named = [folder for folder in folders if folder.name.lower() in SPLIT_NAMES]
+    classes = [folder for folder in folders if folder not in named and has_images(folder)]
+    least = 2 if classes else 1  # folders in a split's, which could not have a single class
+    divided = [folder for folder in named if len(subfolders(folder)) >= least]
+    if not named or (classes and not divided):
+        return {"train": path}
+    if not divided:
+        raise two_ways(path, named, named, "put their images into a folder for each class")
+    parts = by_split(named)
+    if classes:
+        others = ", ".join(shown(folder.name) for folder in classes)
+        raise two_ways(path, named, folders, f"move {others} elsewhere")
+    if not {parts.get("train"), parts.get(needed)} & {*divided}:
+        raise two_ways(path, named, named, f"add a folder named {needed} with the classes")
+    return parts
+
+
+def two_ways(path: Path, splits: list[Path], classes: list[Path], change: str) -> ValueError:
+    """Make the error about a folder whose subfolders may be splits or classes.
+
+    change: what to do if they are splits
+    """
+    split_names = ", ".join(shown(folder.name) for folder in splits)
+    class_names = ", ".join(shown(folder.name) for folder in classes)
+    return ValueError(
+        f"{shown(path)} can be read in two ways: if {split_names} are splits, {change}; "
+        f"if {class_names} are classes, rename {split_names}, which are names of splits"
     )
-    if needed in named.values() and (divided or not classes):
-        for one, two in combinations(named, 2):
-            if named[one] == named[two]:
-                raise ValueError(
-                    f"{one} and {two} both have a name of the {named[one]} split: rename one of them"
-                )
-        if classes:
-            unused, part = (
-                ", ".join(map(shown, classes)),
-                "training" if needed == "train" else needed,
+
+
+def by_split(folders: Sequence[Path]) -> dict[str, Path]:
+    """Sort folders with names of splits; ValueError if two have names of the same split."""
+    parts: dict[str, Path] = {}
+    for folder in folders:
+        split = SPLIT_NAMES[folder.name.lower()]
+        if split in parts:
+            raise ValueError(
+                f"{parts[split]} and {folder} both have a name of the {split} split: "
+                "rename one of them"
             )
-            warnings.warn(
-                f"{shown(path)} has a folder for the {part} split, so {unused} beside it is ignored",
-                stacklevel=2,
-            )
-        return {split: one for one, split in named.items()}
-    if needed != "train":
-        return {}
-    if alone := [one.name for one in named if not classes or within.get(one, set()) & set(classes)]:
-        raise ValueError(
-            f"{shown(path)} has {', '.join(alone)}, but no folder named train with the classes to train on"
-        )
-    return {"train": path}
+        parts[split] = folder
+    return parts
 
 
 def subfolders(path: Path) -> list[Path]:
-    """The folders in a folder that are not hidden, by name"""
-    return sorted(one for one in path.iterdir() if one.is_dir() and not one.name.startswith("."))
+    """List the folders in a folder that are not hidden, by name."""
+    return sorted(
+        entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+    )
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file of this name is taken for an image, by its ending"""
+    """Say whether a file of this name is taken for an image, by its ending."""
     return name.lower().endswith(IMAGE_ENDINGS) and not name.startswith(".")
 
 
+def has_images(path: Path) -> bool:
+    """Say whether there are image files in a folder, at any depth."""
+    return any(any(map(is_image_name, names)) for _, _, names in os.walk(path))
+
+
 def count_images(path: Path) -> int:
-    """How many image files are in a folder itself"""
-    return sum(is_image_name(one.name) and not one.is_dir() for one in path.iterdir())
+    """Count the image files in a folder itself."""
+    return sum(is_image_name(entry.name) and not entry.is_dir() for entry in path.iterdir())
 
 
 def find_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
-    """The class names of a folder of classes, and all image files inside, sorted by class and path"""
-    classes = subfolders(path)
-    if len(classes) < 2:
-        found = f"only {classes[0].name}" if classes else "none"
+    """Find the classes of a folder, and all image files inside, sorted by class and path."""
+    folders = subfolders(path)
+    if len(folders) < 2:
+        present = f"only {folders[0].name}" if folders else "none"
         raise ValueError(
-            f"{shown(path)} needs at least two folders, one for each class, but it has {found}"
+            f"{shown(path)} needs at least two folders, one for each class, but it has {present}"
         )
     if stray := count_images(path):
         warnings.warn(
             f"{stray:,} images in {shown(path)} itself are in none of its classes and are left out",
             stacklevel=2,
         )
-    files = [find_files(one) for one in classes]
-    if empty := ", ".join(
-        shown(one.name) for one, some in zip(classes, files, strict=True) if not some
-    ):
+    files = [find_files(folder) for folder in folders]
+    empty = [shown(folder.name) for folder, own in zip(folders, files, strict=True) if not own]
+    if empty:
         raise ValueError(
-            f"no images in {empty} of {shown(path)}; image files end with {', '.join(IMAGE_ENDINGS)}"
+            f"no images in {', '.join(empty)} of {shown(path)}; "
+            f"image files end with {', '.join(IMAGE_ENDINGS)}"
         )
-    return tuple(as_text(one.name) for one in classes), [
-        (file, k) for k, some in enumerate(files) for file in some
-    ]
+    labeled = [(file, label) for label, own in enumerate(files) for file in own]
+    return tuple(as_text(folder.name) for folder in folders), labeled
 
 
 def find_files(path: Path) -> list[Path]:
-    """All image files under a folder, sorted; ValueError if a folder inside cannot be read"""
+    """Find all image files under a folder, sorted.
+
+    raises: ValueError if a folder inside cannot be read
+    """
 
     def refuse(error: OSError) -> NoReturn:
         raise ValueError(f"{shown(error.filename)} cannot be read: {error.strerror}") from error
 
-    files, others = [], Counter[str]()
+    files: list[Path] = []
+    unread = Counter[str]()
     for root, folders, names in os.walk(path, onerror=refuse):
         files += [Path(root, name) for name in names if is_image_name(name)]
-        others.update(
-            end
-            for name in names
-            if (end := Path(name).suffix.lower()) in OTHER_IMAGES and name[0] != "."
-        )
+        endings = [Path(name).suffix.lower() for name in names if not name.startswith(".")]
+        unread.update(ending for ending in endings if ending in OTHER_IMAGES)
         for name in filter(is_image_name, folders):
             warnings.warn(f"{shown(Path(root, name))} is a folder, not an image", stacklevel=2)
-    for end, count in others.items():
-        what = f"left out in {shown(path)}: {count:,} with the ending {end}, which is not read"
-        warnings.warn(f"{what}; convert them to JPEG or PNG", stacklevel=2)
+    for ending, count in unread.items():
+        warnings.warn(
+            f"left out in {shown(path)}: {count:,} with the ending {ending}, which is not read; "
+            "convert them to JPEG or PNG",
+            stacklevel=2,
+        )
     return sorted(files)
 
 
-def draw_splits(
-    found: Found, how: str, threads: int | None = None
-) -> tuple[Files, list[Exception]]:
-    """All three splits, with those that have no folder drawn from the training images; and what is wrong with other files"""
-    files: Files = {split: [] for split in SPLITS}
-    broken: list[Exception] = []
-    every = [(split, *file) for split in SPLITS for file in found.get(split, ())]
-    sums = map_files(find_sha256, [path for _, path, _ in every], "comparing", threads)
-    for (split, path, label), sha256 in zip(every, sums, strict=True):
-        if isinstance(sha256, Exception):
-            broken.append(sha256)
-        else:
-            files[split].append(ImageFile(path, label, sha256))
-    train, files["train"] = files["train"], []
-    missing = [split for split in ("test", "validation") if split not in found]
-    exact = draw_exactly(train, missing) if how == "exact" else {}
-    for file in train:
-        files[exact.get(file.sha256) or draw_by_hash(file.sha256, missing)].append(file)
-    warn_of_copies(files)
-    return files, broken
+def draw_splits(files: Files, present: Collection[str], how: str) -> Files:
+    """Draw the splits that have no folder from the training images.
+
+    present: the splits that have a folder
+    how    : "hash" or "exact", see `folder`
+    """
+    missing = [split for split in ("test", "validation") if split not in present]
+    drawn = {**files, "train": list[ImageFile]()}
+    exact = draw_exactly(files["train"], missing) if how == "exact" else {}
+    for file in files["train"]:
+        split = exact.get(file.sha256) or draw_by_hash(file.sha256, missing)
+        drawn[split].append(file)
+    warn_of_copies(drawn)
+    return drawn
 
 
 def draw_by_hash(sha256: bytes, missing: Sequence[str]) -> str:
-    """The split of an image: below 0.15 test, below 0.30 validation, where these two are missing"""
-    place = int.from_bytes(sha256[:8], "big") / 2**64
-    split = "test" if place < HELD_OUT else "validation" if place < 2 * HELD_OUT else "train"
+    """Draw the split of an image: below 0.15 test, below 0.30 validation, if they are missing."""
+    fraction = int.from_bytes(sha256[:8], "big") / 2**64
+    split = "train"
+    if fraction < HELD_OUT:
+        split = "test"
+    elif fraction < 2 * HELD_OUT:
+        split = "validation"
     return split if split in missing else "train"
 
 
 def draw_exactly(files: Sequence[ImageFile], missing: Sequence[str]) -> dict[bytes, str]:
-    """The split of each sha256: of each class 15%, but at least one image, for each split that is missing"""
+    """Draw the split of each sha256: 15% of each class, at least one image, for each missing one.
+
+    Copies of an image in a second class are not drawn again.
+    """
     drawn: dict[bytes, str] = {}
     for label in sorted({file.label for file in files}):
         before = len(drawn)
         images = sorted({file.sha256 for file in files if file.label == label} - drawn.keys())
-        share = max(
-            1, round(HELD_OUT * (before + len(images))) - round(HELD_OUT * before)
-        )  # so that rounding adds up
+        after = before + len(images)
+        share = round(HELD_OUT * after) - round(HELD_OUT * before)  # so that rounding adds up
+        share = max(1, share)
         for row, sha256 in enumerate(images):
-            drawn[sha256] = missing[row // share] if row // share < len(missing) else "train"
+            part = row // share
+            drawn[sha256] = missing[part] if part < len(missing) else "train"
     return drawn
 
 
 def warn_of_copies(files: Files) -> None:
-    """Warn if copies of an image are in two splits, so that a test image may have been trained on, or in two classes"""
-    every = [(split, file) for split, some in files.items() for file in some]
-    first = {file.sha256: (split, file) for split, file in reversed(every)}
+    """Warn if copies of an image are in two splits or in two classes.
+
+    In two splits, a test image may have been trained on.
+    """
+    first: dict[bytes, tuple[str, ImageFile]] = {}
     copies: dict[str, list[tuple[Path, Path]]] = {"splits": [], "classes": []}
-    for split, file in every:
-        other, one = first[file.sha256]
-        copies["splits"] += [(one.path, file.path)] * (split != other)
-        copies["classes"] += [(one.path, file.path)] * (file.label != one.label)
-    for what, pairs in copies.items():
+    for split in SPLITS:
+        for file in files[split]:
+            other_split, other = first.setdefault(file.sha256, (split, file))
+            if split != other_split:
+                copies["splits"].append((other.path, file.path))
+            if file.label != other.label:
+                copies["classes"].append((other.path, file.path))
+    for kind, pairs in copies.items():
         if pairs:
             example = " and ".join(map(shown, pairs[0]))
             warnings.warn(
-                f"{len(pairs):,} images are copies of images in other {what}, such as {example}",
-                stacklevel=2,
+                f"{len(pairs):,} images are copies of images in other {kind}, such as {example}",
+                stacklevel=3,
             )
 
 
-def check_splits(names: Sequence[str], labels: Sequence[Sequence[int]], how: str) -> None:
-    """Raise ValueError if a split lacks a class.  labels: those of the images of each split"""
-    for split, some in zip(SPLITS, labels, strict=True):
-        if empty := ", ".join(shown(name) for label, name in enumerate(names) if label not in some):
-            way_out = "add images, or draw 15% of each class with split='exact' (train and shards: --split exact)"
-            way_out = (
-                "each class needs at least three different images" if how == "exact" else way_out
-            )
-            raise ValueError(f"the {split} split has no images of {empty}: {way_out}")
+def check_splits(class_names: Sequence[str], files: Files, how: str) -> None:
+    """Raise ValueError if a split lacks a class."""
+    way_out = f"add images, or draw 15% of each class with {EXACT}"
+    if how == "exact":
+        way_out = "each class needs at least three different images"
+    for split in SPLITS:
+        labels = {file.label for file in files[split]}
+        lacking = [shown(name) for label, name in enumerate(class_names) if label not in labels]
+        if lacking:
+            raise ValueError(f"the {split} split has no images of {', '.join(lacking)}: {way_out}")

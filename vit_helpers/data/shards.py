@@ -1,18 +1,22 @@
 """Data larger than memory, written as shards: tar files, which stream.py reads.
 
-A shard holds images in WebDataset's layout, which other tools can read: 000017.png beside 000017.cls, named by the row in
-the split. index.json beside the shards records how many images each has, and its sha256.
+A shard holds images in WebDataset's layout, which other tools can read: 000017.png beside
+000017.cls, named by the row in the split. index.json beside the shards records how many images
+each has, and its sha256.
 """
 
 import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import pooch
 import torch
 from PIL import Image
 from torch import Tensor
@@ -20,7 +24,13 @@ from torch import Tensor
 from vit_helpers._files import as_text, new_folder
 from vit_helpers._validate import check_int
 from vit_helpers.data.folders import check_splits, draw_splits, find_images
-from vit_helpers.data.reading import ImageFile, check_broken, map_files, read_pixels
+from vit_helpers.data.reading import (
+    check_broken,
+    count_files,
+    map_files,
+    read_files,
+    read_image,
+)
 from vit_helpers.data.splits import (
     SPLITS,
     Data,
@@ -40,142 +50,235 @@ class BrokenShardError(ValueError):
     """A shard or a sample in it is not what the index says; the message names both"""
 
 
-def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
-    """Write the three splits of a data set as shards, train-00000.tar and so on, with an index: completely or not at all.
+class Sample(NamedTuple):
+    """An image as it is in a shard.
 
-    data     : pixels become 8-bit PNGs, so each value changes by at most 1/510; boxes are not stored
-    folder   : must be new or empty; its path is returned
-    per_shard: images in a shard; the last of a split may have fewer. For photos choose about 100 MB per shard
-    raises   : FileExistsError if the folder is not empty; ValueError for images that cannot be 8-bit PNGs
-
-    Training images are written in random order, the same each time, so that no shard has images of a single class.
+    key  : its number in the split, as in 000017
+    files: their bytes by extension, png and cls
+    shard: for messages
+    error: what is wrong, where it could not be read; then there are no key and no files
     """
+
+    key: str
+    files: dict[str, bytes]
+    shard: str = ""
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The sample, or all that is known of it, for messages"""
+        return f"sample {self.key} of {self.shard}" if self.key else self.shard
+
+
+def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
+    """Write a data set as shards, train-00000.tar and so on, with an index: whole or not at all.
+
+    data     : pixels become 8-bit PNGs, so each value changes by at most 1/510; boxes are not
+               stored
+    folder   : must be new or empty; its path is returned
+    per_shard: images in a shard; the last of a split may have fewer. For photos choose about
+               100 MB per shard
+    raises   : FileExistsError if the folder is not empty; ValueError for images that cannot be
+               8-bit PNGs
+
+    Training images are written in random order, the same each time, so that no shard has images of
+    a single class.
+    """
+    check_int("per_shard", per_shard)
     with new_folder(Path(folder)) as new:
-        pairs = [
-            list(zip((one := data.get_split(split)).pixels, one.labels.tolist(), strict=True))
-            for split in SPLITS
-        ]
-        entries, _, broken = write_splits(pairs, to_png, new, per_shard)
-        if broken:
-            raise broken[0]
-        fields = {name: getattr(data, name) for name in ("name", "class_names", "mean", "std")}
-        write_index(new, entries, data.image_size, class_counts=data.class_counts, **fields)
+        entries = {}
+        for name in SPLITS:
+            split = data.get_split(name)
+            rows = order_rows(name, len(split))
+            pngs = map_files(to_png, [split.pixels[row] for row in rows], f"writing {name}")
+            labels = split.labels[rows].tolist()
+            entries[name] = write_split(name, rows, labels, pngs, new, per_shard)
+        write_index(
+            new,
+            entries,
+            name=data.name,
+            image_size=data.image_size,
+            class_names=data.class_names,
+            mean=data.mean,
+            std=data.std,
+            class_counts=data.class_counts,
+        )
     return Path(folder)
 
 
 def write_shards_of_folder(
-    source: str | Path, folder: str | Path, image_size: int = 64, per_shard: int = 1000, split: str = "hash",
+    source: str | Path,
+    folder: str | Path,
+    image_size: int = 64,
+    per_shard: int = 1000,
+    split: str = "hash",
     skip_broken: bool = False,
-) -> Path:  # fmt: skip
-    """The same for a folder of images, with a folder for each class, keeping only a few images in memory at a time.
+) -> Path:
+    """Write a folder of images, with a folder for each class, with only a few in memory at a time.
 
-    Splits, pixels, the other options and errors are those of `data.folders.folder`, which keeps all images in memory.
+    Splits, pixels, the other options and errors are those of `data.folders.folder`, which keeps all
+    images in memory. Each file is read once. Its image waits as a PNG in a temporary file, as large
+    as the shards, until all are read: their splits and order depend on all of them.
     """
+    check_int("per_shard", per_shard)
     source = Path(source)
-    names, found = find_images(source)
-    with new_folder(Path(folder)) as new:
-        files, broken = draw_splits(found, split)
-        pairs = [[(file, file.label) for file in files[name]] for name in SPLITS]
-        check_splits(names, [[label for _, label in some] for some in pairs], split)
+    class_names, listing = find_images(source)
 
-        def read(file: ImageFile) -> bytes:
-            return to_png(torch.from_numpy(read_pixels(file, image_size)))
+    def read(path: Path) -> tuple[bytes, bytes]:
+        sha256, pixels = read_image(path, image_size)
+        return sha256, to_png(torch.from_numpy(pixels))
 
-        entries, labels, errors = write_splits(pairs, read, new, per_shard)
-        check_broken([*broken, *errors], sum(map(len, found.values())), skip_broken)
-        check_splits(names, labels, split)
-        values = torch.zeros(3, 256, dtype=torch.float64)
-        for entry in entries["train"]:
-            for sample in read_shard(new / entry["file"], 0, entry["images"]):
-                values += count_values(
-                    decode_sample(sample, len(names), (3, image_size, image_size))[1][None]
-                )
-        mean, std = mean_and_std_of_counts(values)
+    with new_folder(Path(folder)) as new, tempfile.TemporaryFile(dir=new.parent) as waiting:
+        starts = [0]  # of each image in the temporary file, and the end of the last one
+
+        def store(row: int, png: bytes) -> None:
+            starts.append(starts[row] + waiting.write(png))
+
+        def fetch(row: int) -> bytes:
+            waiting.seek(starts[row])
+            return waiting.read(starts[row + 1] - starts[row])
+
+        files, errors = read_files(listing, read, store)
+        check_broken(errors, count_files(listing), skip_broken)
+        files = draw_splits(files, listing.keys(), split)
+        check_splits(class_names, files, split)
+        entries = {}
+        for name, own in files.items():
+            rows = order_rows(name, len(own))
+            pngs = map(fetch, [own[row].row for row in rows])
+            labels = [own[row].label for row in rows]
+            entries[name] = write_split(name, rows, labels, pngs, new, per_shard)
+        shape = (3, image_size, image_size)
+        mean, std = measure_shards(new, entries["train"], len(class_names), shape)
         check_std(str(source), std)
-        counts = torch.tensor([label for some in labels for label in some]).bincount().tolist()
-        fields = {
-            "name": as_text(source.name),
-            "class_names": names,
-            "mean": mean,
-            "std": std,
-            "class_counts": counts,
-        }
-        write_index(new, entries, (image_size, image_size), **fields)
+        labels = [file.label for own in files.values() for file in own]
+        write_index(
+            new,
+            entries,
+            name=as_text(source.name),
+            image_size=(image_size, image_size),
+            class_names=class_names,
+            mean=mean,
+            std=std,
+            class_counts=torch.tensor(labels).bincount().tolist(),
+        )
     return Path(folder)
 
 
-def write_splits(
-    splits: Sequence[Sequence[tuple[Any, int]]],
-    read: Callable[[Any], bytes],
+def order_rows(split: str, n: int) -> list[int]:
+    """Return the order in which n images of a split are written."""
+    return split_rows(n)[0].tolist() if split == "train" else list(range(n))
+
+
+def write_split(
+    split: str,
+    rows: Sequence[int],
+    labels: Sequence[int],
+    pngs: Iterable[bytes | Exception],
     folder: Path,
     per_shard: int,
-) -> tuple[dict[str, list[Entry]], list[list[int]], list[Exception]]:
-    """Write three splits of pairs (what `read` turns into a PNG, label); where it raises ValueError, the pair is left out
+) -> list[Entry]:
+    """Write the images of a split as shards, and return their entries in the index.
 
-    returns: the index's entries; the labels of the images of each split; the errors
+    rows: the number of each image in the split;  labels, pngs: of the images, in the same order
     """
-    import pooch
+    entries = []
+    images = iter(pngs)
+    for number, start in enumerate(range(0, len(rows), per_shard)):
+        path = folder / f"{split}-{number:05d}.tar"
+        end = min(start + per_shard, len(rows))
+        with tarfile.open(path, "w") as tar:
+            for row, label in zip(rows[start:end], labels[start:end], strict=True):
+                png = next(images)
+                if isinstance(png, Exception):
+                    raise png
+                add_file(tar, f"{row:06d}.png", png)
+                add_file(tar, f"{row:06d}.cls", str(label).encode())
+        entry = {"file": path.name, "images": end - start, "bytes": path.stat().st_size}
+        entries.append({**entry, "sha256": pooch.file_hash(path)})
+    return entries
 
-    entries: dict[str, list[Entry]] = {name: [] for name in SPLITS}
-    labels, broken = [list[int]() for _ in SPLITS], list[Exception]()
-    for name, pairs, written in zip(SPLITS, splits, labels, strict=True):
-        order = split_rows(len(pairs))[0] if name == "train" else torch.arange(len(pairs))
-        files = map_files(read, [pairs[row][0] for row in order.tolist()], f"writing {name}")
-        for number, rows in enumerate(order.split(check_int("per_shard", per_shard))):
-            path, before = folder / f"{name}-{number:05d}.tar", len(written)
-            with tarfile.open(path, "w") as tar:
-                for row, png in zip(rows.tolist(), files, strict=False):
-                    if isinstance(png, Exception):
-                        broken.append(png)
-                        continue
-                    written.append(label := pairs[row][1])
-                    for extension, content in {"png": png, "cls": str(label).encode()}.items():
-                        member = tarfile.TarInfo(f"{row:06d}.{extension}")
-                        member.size = len(content)
-                        tar.addfile(member, io.BytesIO(content))
-            about = {
-                "images": len(written) - before,
-                "bytes": path.stat().st_size,
-                "sha256": pooch.file_hash(path),
-            }
-            entries[name].append({"file": path.name, **about})
-    return entries, labels, broken
+
+def add_file(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Add a file of this content to a tar file."""
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, io.BytesIO(content))
+
+
+def measure_shards(
+    folder: Path, entries: Iterable[Entry], class_count: int, shape: tuple[int, int, int]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Compute `mean_and_std` of the images in shards.  shape: (C, H, W) of each"""
+    counts = torch.zeros(shape[0], 256, dtype=torch.float64)
+    for entry in entries:
+        for sample in read_shard(folder / entry["file"], 0, entry["images"]):
+            _, image = decode_sample(sample, class_count, shape)
+            counts += count_values(image[None])
+    return mean_and_std_of_counts(counts)
 
 
 def to_png(image: Tensor) -> bytes:
-    """(C, H, W), C = 1 or 3, from 0 to 1, or uint8 -> the bytes of an 8-bit PNG; ValueError for anything else"""
-    from torchvision.transforms.v2 import functional as TF
+    """Encode an image as an 8-bit PNG.
 
+    image : (C, H, W), C = 1 or 3, from 0 to 1, or uint8
+    raises: ValueError for anything else
+    """
     if len(image) not in MODES:
         raise ValueError(f"shards hold images of 1 or 3 channels, got {len(image)}")
     if image.dtype != torch.uint8:
         low, high = image.min().item(), image.max().item()
         if not (low >= 0 and high <= 1):  # false for NaN too
             raise ValueError(
-                f"shards hold pixels from 0 to 1, got {low:.3g} to {high:.3g}: write them before normalizing"
+                f"shards hold pixels from 0 to 1, got {low:.3g} to {high:.3g}: "
+                "write them before normalizing"
             )
         image = (image * 255).round().to(torch.uint8)
+    pixels = image.cpu().numpy()
     file = io.BytesIO()
-    TF.to_pil_image(image.cpu()).save(file, "png")
+    Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(file, "png")
     return file.getvalue()
 
 
-def fingerprint(index: Any) -> str:
-    """The sha256 of an index, in hexadecimal: a count changed by a broken disk would hide images"""
+def fingerprint(index: object) -> str:
+    """Compute the sha256 of an index, in hexadecimal: a count changed by a disk would hide images.
+
+    index: what JSON can hold
+    """
     return hashlib.sha256(json.dumps(index, sort_keys=True).encode()).hexdigest()
 
 
 def write_index(
-    folder: Path, entries: dict[str, list[Entry]], image_size: tuple[int, int], **fields: Any
+    folder: Path,
+    entries: dict[str, list[Entry]],
+    *,
+    name: str,
+    image_size: tuple[int, int],
+    class_names: Sequence[str],
+    class_counts: Sequence[int],
+    mean: Sequence[float],
+    std: Sequence[float],
 ) -> None:
-    """Record in index.json what the shards of a folder hold; fields: name, class_names, mean and std"""
-    index = fields | {"in_chans": len(fields["mean"]), "image_size": image_size, "parts": entries}
+    """Record in index.json what the shards of a folder hold."""
+    index: dict[str, object] = {
+        "name": name,
+        "class_names": class_names,
+        "mean": mean,
+        "std": std,
+        "class_counts": class_counts,
+        "in_chans": len(mean),
+        "image_size": image_size,
+        "parts": entries,
+    }
     index["sha256"] = fingerprint(index)
     (folder / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 
 
 def read_index(folder: str | Path) -> dict[str, Any]:
-    """The index that `write_shards` wrote; FileNotFoundError if there is none, ValueError if it has changed since"""
+    """Read the index that `write_shards` wrote.
+
+    raises: FileNotFoundError if there is none, ValueError if it has changed since
+    """
     path = Path(folder) / INDEX
     if not path.is_file():
         raise FileNotFoundError(
@@ -194,52 +297,57 @@ def read_index(folder: str | Path) -> dict[str, Any]:
 
 
 def find_damage(path: Path, entry: Entry, thorough: bool) -> str | None:
-    """What is wrong with a shard, or None.  thorough: compare its sha256, not only its size"""
-    import pooch
+    """Say what is wrong with a shard, None if nothing is.
 
+    thorough: compare its sha256, not only its size
+    """
     if not path.is_file():
         return "there is no such file"
-    if (size := path.stat().st_size) != entry["bytes"]:
+    size = path.stat().st_size
+    if size != entry["bytes"]:
         return f"it has {size:,} bytes, the index says {entry['bytes']:,}"
     if thorough and pooch.file_hash(path) != entry["sha256"]:
         return "its bytes have changed since it was written (its sha256 is not the index's)"
     return None
 
 
-def read_shard(path: Path, first: int, last: int) -> Iterator[dict[str, Any]]:
-    """Samples first .. last - 1 of an intact shard, as dicts: key, and the bytes of each of its files by extension"""
+def read_shard(path: Path, first: int, last: int) -> Iterator[Sample]:
+    """Read samples first .. last - 1 of an intact shard."""
     with tarfile.open(path) as tar:
-        for key, members in islice(
-            groupby(tar, key=lambda member: member.name.partition(".")[0]), first, last
-        ):
-            files = {member.name.partition(".")[2]: tar.extractfile(member) for member in members}
-            yield {"key": key} | {
-                extension: file.read() for extension, file in files.items() if file
-            }
+        samples = groupby(tar, key=lambda member: member.name.partition(".")[0])
+        for key, members in islice(samples, first, last):
+            files: dict[str, bytes] = {}
+            for member in members:
+                file = tar.extractfile(member)
+                if file:
+                    files[member.name.partition(".")[2]] = file.read()
+            yield Sample(key, files)
 
 
 def decode_sample(
-    sample: dict[str, Any], class_count: int, shape: tuple[int, ...]
+    sample: Sample, class_count: int, shape: tuple[int, int, int]
 ) -> tuple[int, Tensor]:
-    """A sample of `read_shard` -> its label and its image (C, H, W), 0 to 255; ValueError if a file is missing or wrong"""
-    from torchvision.transforms.v2 import functional as TF
+    """Decode a sample: its label and its image (C, H, W), 0 to 255.
 
-    if missing := [extension for extension in ("png", "cls") if extension not in sample]:
-        raise ValueError(f"there is no {sample['key']}.{missing[0]}")
-    text = sample["cls"].decode(errors="replace").strip()
-    if not (text.isdecimal() and int(text) < class_count):
+    shape : (C, H, W), as the index says
+    raises: ValueError if a file is missing or wrong
+    """
+    for extension in ("png", "cls"):
+        if extension not in sample.files:
+            raise ValueError(f"there is no {sample.key}.{extension}")
+    label = sample.files["cls"].decode(errors="replace").strip()
+    if not (label.isdecimal() and int(label) < class_count):
         raise ValueError(
-            f"its label is {text[:50]!r}, expected a number from 0 to {class_count - 1}"
+            f"its label is {label[:50]!r}, expected a number from 0 to {class_count - 1}"
         )
     try:
-        with Image.open(io.BytesIO(sample["png"])) as picture:
-            image, mode = TF.pil_to_tensor(picture), picture.mode
-    except (
-        Exception
-    ) as error:  # PIL raises many kinds here: OSError, SyntaxError, ValueError, struct.error, ...
+        with Image.open(io.BytesIO(sample.files["png"])) as picture:
+            pixels, mode = np.array(picture), picture.mode
+    except Exception as error:  # PIL raises many kinds: OSError, SyntaxError, struct.error, ...
         raise ValueError(f"its image cannot be decoded: {error}") from error
+    image = torch.from_numpy(np.atleast_3d(pixels)).permute(2, 0, 1)
     if tuple(image.shape) != shape or mode != MODES[shape[0]]:
         raise ValueError(
             f"its image has the shape {tuple(image.shape)} and mode {mode}, the index says {shape}"
         )
-    return int(text), image
+    return int(label), image

@@ -1,424 +1,255 @@
-"""Self-attention step by step: every tensor as a small table with its numbers in the cells, in the color of its role."""
+"""Notebook 03: similar patches, scores without 1/√d, masks, heads, times, and two mistakes."""
 
-import json
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.figure import Picture
+from vit_helpers.plots.images import (
+    color_bar,
+    draw_box,
+    draw_image,
+    draw_over,
+    draw_squares,
+    square_key,
+)
 
-COLUMNS = 22.0  # cells that fit side by side on a figure of 9 inches
-UNIT = 0.33  # side of a cell without a number
-ROLES = {"q": style.QUERY, "k": style.KEY, "v": style.VALUE}
 
+def draw_similar_patches(
+    photo: Tensor, weights: Tensor, picked: Mapping[str, tuple[int, int]], top: float = 0.014
+) -> Picture:
+    """Draw a photo with a few patches framed, and for each of them its weights over the photo.
 
-def read_example() -> tuple[list[str], Tensor, dict[str, Tensor]]:
-    """The example of notebook 03, which its pictures and its widget share.
-
-    returns: the names of T tokens, the tokens z, (T, D), and the matrices {"q": (D, d), "k": (D, d), "v": (D, d)}
+    photo : (C, S, S), from 0 to 1;  weights: (N, N), row i holds those of patch i
+    picked: {name: (row, column)} of at least two patches;  top: the weight that is drawn darkest
     """
-    example = json.loads(
-        Path(__file__).with_name("attention_example.json").read_text(encoding="utf-8")
+    columns = round(len(weights) ** 0.5)
+    P = photo.shape[-1] // columns
+    maps = {name: weights[columns * row + col] for name, (row, col) in picked.items()}
+    *alike, correlation = most_alike(maps)
+    fig, axes = style.new_figure(9, 2.8, ncols=1 + len(picked))
+    pair = " and ".join(alike)
+    style.title_figure(fig, f"Raw pixels: {pair} get almost the same weights")
+    draw_image(photo, axes[0], "query patches")
+    options = {"fontsize": style.TEXT_SIZE + 1, "color": style.TEXT, "va": "center"}
+    for (name, (row, col)), ax in zip(picked.items(), axes[1:], strict=True):
+        heat = maps[name].reshape(columns, columns)
+        _, drawn = draw_over(photo, heat, ax, f"similar to {name}", top=top)
+        box = (P * col - 3.5, P * row - 3.5, P + 6, P + 6)  # a little larger than the patch
+        for framed in (axes[0], ax):
+            draw_box(framed, box, style.QUERY, linewidth=2, path_effects=style.HALO)
+        text = axes[0].text(P * col + P + 7, P * row + P / 2, name, **options)
+        text.set_path_effects(style.HALO)
+    color_bar(drawn, axes, "weight\n(square-root scale)")
+    return Picture(
+        fig,
+        "A photo with framed patches, and overlays on the patches whose pixels are similar.",
+        f"A photo with framed patches, {', '.join(picked)}, and for each of them an overlay that "
+        f"is darker on patches with more similar pixels. The overlays of {pair} mark almost the "
+        f"same patches: their correlation is {correlation:.2f}.",
     )
-    matrices = {role: torch.tensor(matrix).float() for role, matrix in example["W"].items()}
-    return example["tokens"], torch.tensor(example["z"]).float(), matrices
 
 
-def new_canvas(rows: float, title: str) -> tuple[Figure, Axes]:
-    """A figure whose unit is the side of a small cell, counted from the top left corner; the title fills the first row."""
-    fig = Figure(figsize=(9, 9 * rows / COLUMNS), facecolor="white")
-    ax = fig.add_axes((0, 0, 1, 1))
-    ax.set(xlim=(0, COLUMNS), ylim=(rows, 0))
-    ax.set_axis_off()
-    ax.text(0.2, 0.6, title, fontsize=style.TEXT_SIZE + 1, color=style.TEXT, va="center")
-    return fig, ax
+def most_alike(maps: Mapping[str, Tensor]) -> tuple[str, str, float]:
+    """Return the names of the two maps with the highest correlation, and that correlation."""
+    correlations = torch.corrcoef(torch.stack(list(maps.values())))
+    pairs = combinations(range(len(maps)), 2)
+    first, second = max(pairs, key=lambda pair: correlations[pair].item())
+    names = list(maps)
+    return names[first], names[second], correlations[first, second].item()
 
 
-def draw_table(
-    ax: Axes,
-    corner: tuple[float, float],
-    numbers: Tensor,
-    color: str = style.LINE,
-    name: str = "",
-    shape: str = "",
-    labels: Sequence[str] = (),
-    heads: Sequence[str] = (),
-    width: float = 1,
-    digits: int = 2,
-    strength: Tensor | None = None,
-    grounds: Tensor | None = None,
-    texts: Sequence[str] = (),
+def draw_saturation(scaling: pd.DataFrame) -> Picture:
+    """Draw how scores, weights and gradients change with the width, with and without 1/√d.
+
+    scaling: a row for each of ("with" or "without", d); columns "standard deviation" of the
+             scores, "largest weight", and "mean" and "median" norm of the query gradient
+    """
+    fig, axes = style.new_figure(9, 3.8, ncols=3)
+    style.title_figure(fig, "Without 1/√d, the softmax saturates as d grows")
+    columns = {
+        "standard deviation": ("Scores spread out", "standard deviation of scores"),
+        "largest weight": ("One weight nears 1", "largest weight"),
+        "mean": ("Half of the queries\nlose their gradient", "norm of query gradient"),
+    }
+    styles = (("without", style.SERIES[2], "o--", "s:"), ("with", style.SERIES[0], "o-", "s-."))
+    for name, color, dash, dots in styles:
+        part = scaling.loc[name]
+        for ax, key in zip(axes, columns, strict=True):
+            ax.plot(part.index, part[key], dash, color=color, label=f"{name} 1/√d, mean")
+        label = f"{name}, median"
+        axes[2].plot(part.index, part["median"], dots, color=color, mfc="white", label=label)
+    widths = scaling.loc["with"].index.tolist()
+    for ax, (title, unit) in zip(axes, columns.values(), strict=True):
+        style.style_axes(ax, title, "width d", unit).loglog()
+        ax.set_xticks(widths, map(str, widths))
+        ax.minorticks_off()
+    axes[0].set_yticks([1, 4, 16], ["1", "4", "16"])
+    axes[1].set(yscale="linear", ylim=(0, 1))
+    handles = axes[2].get_legend_handles_labels()
+    fig.legend(*handles, loc="outside lower center", ncols=4, fontsize=11, frameon=False)
+    first, last = (scaling.loc["without", d] for d in (widths[0], widths[-1]))
+    keys = ("standard deviation", "largest weight", "median")
+    grown = [f"{first[key]:.2g} to {last[key]:.2g}" for key in keys]
+    return Picture(
+        fig,
+        "Scores, weights and gradients against the width, with and without division by its root.",
+        f"From d = {widths[0]} to {widths[-1]} without the division, the standard deviation of "
+        f"the scores grows from {grown[0]} and the mean of the largest weight from {grown[1]}, and "
+        f"the median gradient falls from {grown[2]}; with the division, all lines are flat.",
+    )
+
+
+def draw_masked_weights(panels: Mapping[str, Tensor]) -> Picture:
+    """Draw attention weights as squares with their numbers; a weight of zero is a cross.
+
+    panels: {title: weights (T, T)}
+    """
+    fig, axes = style.new_figure(9, 4.0, ncols=len(panels), sharey=True)
+    style.title_figure(fig, "A hidden key gets the weight 0 (×), and each row still sums to 1")
+    for ax, (name, weights) in zip(axes, panels.items(), strict=True):
+        drawn = ax.imshow(weights, cmap=style.VEIL, vmin=0, vmax=1)
+        side = "query" if ax is axes[0] else None
+        ticks = range(len(weights))
+        style.style_axes(ax, name, "key", side).set(xticks=ticks, yticks=ticks)
+        for (query, key), weight in enumerate_cells(weights):
+            *color, alpha = drawn.to_rgba(weight)
+            ink = style.ink_on([1 - alpha * (1 - part) for part in color])
+            write_cell(ax, key, query, f"{weight:.2f}" if weight else "×", ink)
+    T = len(next(iter(panels.values())))
+    crosses = [f"{int((w == 0).sum())} for “{name}”" for name, w in panels.items()]
+    return Picture(
+        fig,
+        "Attention weights under different masks, with a cross wherever a key is hidden.",
+        f"Attention matrices of {T} by {T} weights with a cross for every hidden key: "
+        f"{', '.join(crosses)}. In every row, the other weights sum to 1.",
+    )
+
+
+def draw_head_weights(
+    images: Tensor, weights: Tensor, names: Sequence[str], query: int, top: float = 0.35
+) -> Picture:
+    """Draw what every head of a layer attends to, for the same query patch on each image.
+
+    images: (B, C, S, S), from 0 to 1;  weights: (B, h, N), of the query for all patches
+    names : of the images;  query: the number of the patch, which is framed
+    top   : the weight whose square fills its patch
+    """
+    B, h, N = weights.shape
+    side = round(N**0.5)
+    P, size = images.shape[-1] // side, images.shape[-1]
+    row, col = divmod(query, side)
+    fig, axes = style.new_figure(9, 0.1 + 2 * B, nrows=B, ncols=1 + h, squeeze=False)
+    style.title_figure(fig, "Weights differ from head to head, and from image to image")
+    options = {"fontsize": style.TEXT_SIZE + 1, "color": style.TEXT, "ha": "left"}
+    for line, name, image, of_image in zip(axes, names, images, weights, strict=True):
+        draw_image(image, line[0])
+        line[0].text(-0.275 * size, size / 2 - 0.2, f"a {name}", **options)
+        for ax, of_head in zip(line[1:], of_image, strict=True):
+            draw_squares(image, of_head, (side, side), ax, top=top)
+        for ax in line:
+            draw_box(ax, (P * col - 0.5, P * row - 0.5, P, P), style.QUERY, linewidth=3)
+    titles = [f"query patch {query}", *(f"head {i + 1}" for i in range(h))]
+    for ax, title in zip(axes[0], titles, strict=True):
+        style.hide_axes(ax, title)
+    square_key(fig, top=top)
+    largest = [", ".join(map(str, of_image.argmax(dim=1).tolist())) for of_image in weights]
+    where = [f"on the {name} at patches {at}" for name, at in zip(names, largest, strict=True)]
+    return Picture(
+        fig,
+        "The attention weights of every head as squares, for one query patch on each image.",
+        f"The weights of {h} heads as squares, for query patch {query} on a "
+        f"{' and on a '.join(names)}. The largest weight of each head is {', and '.join(where)}.",
+    )
+
+
+def draw_times(lengths: Sequence[int], times: Sequence[float]) -> Picture:
+    """Draw measured times against numbers of tokens, beside a line that is proportional to T².
+
+    lengths: at least four, each twice the one before;  times: milliseconds
+    """
+    middle = len(lengths) // 2
+    square = [times[middle] * (T / lengths[middle]) ** 2 for T in lengths]
+    longer = f"{times[-1] / times[-4]:.0f} times as long"
+    fig, ax = style.new_figure(5.5, 3.0)
+    ax.loglog(lengths, times, "o-", color=style.SERIES[0])
+    ax.loglog(lengths, square, "--", color=style.LINE)
+    style.style_axes(ax, f"8 times the tokens take {longer}", "tokens T", "milliseconds, one head")
+    options = {"fontsize": style.TEXT_SIZE, "color": style.TEXT}
+    ax.text(0.88 * lengths[-2], 1.3 * times[-2], "measured", ha="right", va="bottom", **options)
+    of_square = "64 times if\nproportional to T²"
+    ax.text(0.59 * lengths[-2], square[-4], of_square, va="center", **options)
+    ax.set_xticks(lengths, map(str, lengths))
+    ax.minorticks_off()
+    text = "Time against the number of tokens, next to a dashed line proportional to its square."
+    return Picture(fig, text)  # times differ from run to run: the alt text must not
+
+
+def draw_influence(changes: Mapping[str, Tensor]) -> Picture:
+    """Draw which image's output changes when one image of a batch is changed.
+
+    changes: {name of a layer: (B, B), 1 where the output of image i (row) changes with image j}
+    """
+    fig, axes = style.new_figure(9, 2.6, ncols=len(changes))
+    counted = []
+    for ax, (name, changed) in zip(axes, changes.items(), strict=True):
+        title = f"{name} (dark: output changes)"
+        draw_cells(ax, changed, (-0.2, 1.5), title, "changed image", "output of image")
+        others = int(changed.sum() - changed.trace())
+        counted.append(f"{name} changes {others} outputs of other images")
+    return Picture(
+        fig,
+        "Which outputs of a batch change when one of its images is changed, for each layer.",
+        f"Which output changes when one image of a batch changes, image by image: "
+        f"{', '.join(counted)}. The diagonal is dark, since an image changes its own output.",
+    )
+
+
+def draw_head_rows(right: Tensor, wrong: Tensor) -> Picture:
+    """Draw which token's numbers a head receives, from a split by transposing and by `view`.
+
+    right, wrong: (T, d), each entry is the number of the token that it comes from
+    """
+    fig, axes = style.new_figure(9, 2.8, ncols=2)
+    tokens = " and ".join(str(int(token)) for token in wrong.unique())
+    titles = ("unflatten, transpose: row t is token t", f"view: only tokens {tokens}")
+    for ax, table, title in zip(axes, (right, wrong), titles, strict=True):
+        draw_cells(ax, table, (-1, 14), title, "component of head 1", "row of head 1")
+        for (t, c), token in enumerate_cells(table):
+            write_cell(ax, c + 0.5, t + 0.5, f"token {int(token)}", "black")
+    rows = [", ".join(str(int(token)) for token in table[:, 0]) for table in (right, wrong)]
+    return Picture(
+        fig,
+        "Which tokens the first head receives, from a correct split and from a single view.",
+        f"What head 1 receives, row by row. Left, after transposing: tokens {rows[0]}. "
+        f"Right, after a single view: tokens {rows[1]}.",
+    )
+
+
+def draw_cells(
+    ax: Axes, table: Tensor, limits: tuple[float, float], title: str, x: str, y: str
 ) -> None:
-    """A table of numbers, one cell each, with its name above, its shape below, and labels at rows and columns.
-
-    corner  : left and top; numbers: (rows, columns); width: of a cell; digits: behind the point, where there are any
-    strength: how deep each cell is tinted, from 0 to 1; grounds: (rows, columns, 3), the colors of cells instead
-    texts   : what the cells show, row by row, instead of `short` numbers
-    """
-    left, top = corner
-    rows, columns = numbers.shape
-    for i in range(rows):
-        for j in range(columns):
-            depth = 0.25 if strength is None else 0.75 * float(strength[i, j])
-            tint = [1 - depth * (1 - part) for part in to_rgb(color)]
-            ground = tint if grounds is None else grounds[i, j].tolist()
-            ax.add_patch(
-                Rectangle(
-                    (left + j * width, top + i), width, 1, facecolor=ground, edgecolor="white"
-                )
-            )
-            text = texts[i * columns + j] if texts else short(float(numbers[i, j]), digits)
-            write(ax, left + (j + 0.5) * width, top + i + 0.5, text, style.ink_on(ground))
-    frame(ax, (left, top, columns * width, rows), color)
-    write(ax, left + columns * width / 2, top - (1.25 if heads else 0.45), name, weight="bold")
-    write(ax, left + columns * width / 2, top + rows + 0.45, shape)
-    for i, label in enumerate(labels):
-        write(ax, left - 0.2, top + i + 0.5, label, ha="right")
-    for j, head in enumerate(heads):
-        write(ax, left + (j + 0.5) * width, top - 0.45, head)
+    """Draw a table as gray cells with white edges, row 0 on top, rows and columns numbered."""
+    low, high = limits
+    ax.pcolormesh(table, cmap="Greys", vmin=low, vmax=high, edgecolor="white", linewidth=3)
+    style.style_axes(ax, title, x, y)
+    rows, columns = table.shape
+    ax.set_xticks([i + 0.5 for i in range(columns)], range(columns))
+    ax.set_yticks([i + 0.5 for i in range(rows)], range(rows))
+    ax.invert_yaxis()
 
 
-def draw_projections(z: Tensor, maps: dict[str, Tensor], labels: Sequence[str]) -> Figure:
-    """Tokens times three matrices: each number is a row of z times the column above it, and one of them is framed.
-
-    z: (T, D); maps: {"q": (D, d), "k": (D, d), "v": (D, d)}; labels: T names of tokens
-    """
-    (T, D), d = z.shape, next(iter(maps.values())).shape[1]
-    fig, ax = new_canvas(
-        D + T + 4.3, "Steps 1 and 2: queries, keys and values are the tokens z times three matrices"
-    )
-    top = D + 3.1
-    draw_table(ax, (2, top), z, style.PATCH, "tokens $z$", f"(T, D) = ({T}, {D})", labels)
-    for i, (role, matrix) in enumerate(maps.items()):
-        left = 7.6 + i * (d + 0.9)
-        name = {"q": "queries", "k": "keys", "v": "values"}[role]
-        draw_table(ax, (left, 2), matrix, style.LINE, f"$W_{role}$")
-        draw_table(
-            ax,
-            (left, top),
-            z @ matrix,
-            ROLES[role],
-            f"{name} ${role} = z W_{role}$",
-            f"(T, d) = ({T}, {d})",
-        )
-    arrow(ax, (6.2, top + T / 2), (7.4, top + T / 2))
-    for box in ((2, top, D, 1), (7.6, 2, 1, D), (7.6, top, 1, 1)):
-        frame(ax, box, style.TEXT, 3)
-    said = [
-        "each entry is a row of $z$",
-        "times the column above it.",
-        f"Framed: {labels[0]}'s row times",
-    ]
-    for line, text in enumerate(
-        (*said, "the first column of $W_q$:", " ".join(product(z[0], maps["q"][:, 0])))
-    ):
-        write(ax, 0.2, 2.4 + 0.8 * line, text, ha="left")
-    return fig
+def enumerate_cells(table: Tensor) -> list[tuple[tuple[int, int], float]]:
+    """Return ((row, column), number) for each cell of a table, row by row."""
+    numbers = table.tolist()
+    return [((i, j), x) for i, row in enumerate(numbers) for j, x in enumerate(row)]
 
 
-def draw_scores(q: Tensor, k: Tensor, labels: Sequence[str], row: int = 0) -> Figure:
-    """The table of scores: each query at its left times each key above it, then divided by √d.
-
-    q, k: (T, d); row: the query whose row is framed
-    """
-    T, d = q.shape
-    fig, ax = new_canvas(
-        d + T + 5, "Step 3: scores, the dot product of every query with every key, divided by √d"
-    )
-    top, width = d + 3.8, 1.4
-    draw_table(ax, (2, top), q, style.QUERY, "queries $q$", f"(T, d) = ({T}, {d})", labels)
-    draw_table(ax, (7.4, 2.7), k.T, style.KEY, "keys as columns, $k^T$", heads=labels, width=width)
-    draw_table(ax, (7.4, top), q @ k.T, name="$q k^T$", shape=f"(T, T) = ({T}, {T})", width=width)
-    arrow(ax, (12, top + T / 2), (15.3, top + T / 2), f"divide by √{d}")
-    draw_table(
-        ax,
-        (15.6, top),
-        q @ k.T / d**0.5,
-        name="scores",
-        shape=f"(T, T) = ({T}, {T})",
-        heads=labels,
-        width=width,
-    )
-    for left, columns in ((2, d), (7.4, T * width), (15.6, T * width)):
-        frame(ax, (left, top + row, columns, 1), style.QUERY, 3)
-    said = (f"{labels[row]}'s query and {labels[1]}'s key:", *product(q[row], k[1]))
-    for line, text in enumerate(said):
-        write(ax, 12.6, 3.2 + 0.8 * line, text, ha="left")
-    return fig
-
-
-def draw_softmax(scores: Tensor, labels: Sequence[str], row: int = 0) -> Figure:
-    """The softmax of each row: e to the scores, divided by the sum of the row.  scores: (T, T)"""
-    T, width = len(scores), 1.4
-    powers = scores.exp()
-    weights = powers / powers.sum(dim=-1, keepdim=True)
-    fig, ax = new_canvas(
-        T + 3.9,
-        "Step 4: softmax, from scores to weights that are positive and sum to 1 in every row",
-    )
-    top = 2.7
-    draw_table(ax, (2, top), scores, name="scores", labels=labels, heads=labels, width=width)
-    arrow(ax, (6.4, top + T / 2), (7.5, top + T / 2))
-    draw_table(ax, (7.7, top), powers, name="$e^{score}$", heads=labels, width=width)
-    draw_table(ax, (12.3, top), powers.sum(dim=-1, keepdim=True), name="sum", width=width)
-    arrow(ax, (13.9, top + T / 2), (16.1, top + T / 2), "divide")
-    shape = f"A is (T, T) = ({T}, {T})"
-    draw_table(
-        ax, (16.3, top), weights, style.SERIES[2], "weights $A$", shape, (), labels, 1.6, 3, weights
-    )
-    for left, columns in ((2, T * width), (7.7, T * width), (12.3, width), (16.3, 1.6 * T)):
-        frame(ax, (left, top + row, columns, 1), style.QUERY, 3)
-    return fig
-
-
-def draw_weighted_sum(weights: Tensor, v: Tensor, labels: Sequence[str], query: str) -> Figure:
-    """The output for one query: each value times its weight, added up along the arrows.
-
-    weights: (T,) of one query; v: (T, d); query: the name of its token
-    """
-    T, d = v.shape
-    width, scaled, output = 1.2, 5.2 + d, 8.1 + 2.2 * d
-    fig, ax = new_canvas(
-        1.7 * T + 2, f"Step 5: the output for {query} is a weighted average of all values"
-    )
-    for i, (label, weight) in enumerate(zip(labels, weights.tolist(), strict=True)):
-        top = 2.1 + 1.7 * i
-        draw_table(ax, (2, top), v[i : i + 1], style.VALUE, "values $v$" * (i == 0), labels=[label])
-        arrow(ax, (2.2 + d, top + 0.5), (scaled - 0.2, top + 0.5), f"times {weight:.3f}")
-        strength = weights[i].expand(1, d)
-        name = "values times weights" * (i == 0)
-        draw_table(
-            ax,
-            (scaled, top),
-            weight * v[i : i + 1],
-            style.VALUE,
-            name,
-            width=width,
-            strength=strength,
-        )
-        arrow(ax, (scaled + d * width + 0.2, top + 0.5), (output - 0.2, 2.6 + 0.85 * (T - 1)))
-    write(ax, (scaled + d * width + output) / 2, 1.65, "add up", weight="bold")
-    top = 2.1 + 0.85 * (T - 1)
-    draw_table(
-        ax,
-        (output, top),
-        weights[None] @ v,
-        style.VALUE,
-        f"output for {query}",
-        f"d = {d}",
-        width=width,
-    )
-    return fig
-
-
-def draw_all_steps(q: Tensor, k: Tensor, v: Tensor, labels: Sequence[str]) -> Figure:
-    """Steps 3 to 5 in one figure: scores, weights and outputs below the queries, keys and values that lead to them.
-
-    q, k, v: (T, d) each; labels: T names of tokens
-    """
-    T, d = q.shape
-    scores = q @ k.T / d**0.5
-    weights = scores.softmax(dim=-1)
-    fig, ax = new_canvas(
-        2 * T + 6.2, "From queries, keys and values to outputs, with every number in its cell"
-    )
-    top, below, wide = 2.3, T + 5.6, 1.4
-    for left, role, table in zip(
-        (2, 8.7, 15.4), ("queries $q$", "keys $k$", "values $v$"), (q, k, v), strict=True
-    ):
-        draw_table(ax, (left, top), table, ROLES[role[-2]], role, labels=labels)
-    draw_table(
-        ax,
-        (2, below),
-        scores,
-        name=f"scores $q k^T$ / √{d}",
-        labels=labels,
-        heads=labels,
-        width=wide,
-    )
-    draw_table(
-        ax,
-        (8.7, below),
-        weights,
-        style.SERIES[2],
-        "weights $A$",
-        "",
-        labels,
-        labels,
-        wide,
-        3,
-        weights,
-    )
-    draw_table(
-        ax, (15.4, below), weights @ v, style.VALUE, "outputs $A v$", labels=labels, width=wide
-    )
-    for left in (6.4, 13.1):
-        arrow(ax, (left, below + T / 2), (left + 0.9, below + T / 2))
-    middles, bottom = [left + d / 2 for left in (2, 8.7, 15.4)], top + T + 0.2
-    arrow(ax, (middles[0], bottom), (middles[0], below - 1.8))
-    arrow(ax, (middles[1], bottom), (middles[0] + 2.2, below - 1.6))
-    arrow(ax, (middles[2], bottom), (middles[2], below - 0.9))
-    return fig
-
-
-def draw_multi_head(T: int, D: int, heads: int) -> Figure:
-    """The steps of multi-head attention from left to right, one row for each head, with shapes below the last row.
-
-    T: tokens; D: their width, a multiple of `heads`
-    """
-    d, height = D // heads, T * UNIT + 1.6
-    title = f"Each of {heads} heads has its own queries, keys and values with {d} components"
-    fig, ax = new_canvas(heads * height + 3.2, title)
-    middle = 1.8 + heads * height / 2
-    columns = {"q": 6.0, "k": 7.8, "A": 10.4, "v": 12.6, "y": 15.2}
-    weights = (
-        torch.randn(heads, T, T, generator=torch.Generator().manual_seed(0)).mul(2).softmax(dim=-1)
-    )
-    draw_blank(
-        ax,
-        (0.4, middle - T * UNIT / 2),
-        torch.ones(T, D),
-        style.PATCH,
-        "tokens",
-        f"(T, D) = ({T}, {D})",
-    )
-    for i in range(heads):
-        top, center = 2.3 + i * height, 2.3 + i * height + T * UNIT / 2
-        draw_bus(
-            ax,
-            (0.6 + D * UNIT, middle),
-            [columns[role] + d * UNIT / 2 for role in "qkv"],
-            top + T * UNIT,
-        )
-        for role, left in columns.items():
-            cells, color = (
-                (weights[i], style.SERIES[2])
-                if role == "A"
-                else (torch.ones(T, d), ROLES.get(role, style.VALUE))
-            )
-            draw_blank(
-                ax,
-                (left, top),
-                cells,
-                color,
-                f"${role}_{i + 1}$" if role != "y" else f"$A_{i + 1} v_{i + 1}$",
-            )
-            if i == heads - 1:
-                write(
-                    ax,
-                    left + len(cells[0]) * UNIT / 2,
-                    top + T * UNIT + 1.1,
-                    "(T, T)" if role == "A" else "(T, d)",
-                )
-                write(
-                    ax,
-                    left + len(cells[0]) * UNIT / 2,
-                    top + T * UNIT + 1.85,
-                    f"({T}, {len(cells[0])})",
-                )
-        arrow(ax, (9.2, center), (10.3, center))
-        arrow(ax, (14.0, center), (15.1, center))
-        arrow(ax, (16.6, center), (17.5, middle))
-    draw_blank(
-        ax,
-        (17.7, middle - T * UNIT / 2),
-        torch.ones(T, D),
-        style.VALUE,
-        "concatenated",
-        f"({T}, {D}), then $U_{{msa}}$",
-    )
-    return fig
-
-
-def draw_bus(ax: Axes, start: tuple[float, float], ends: Sequence[float], bottom: float) -> None:
-    """A line from `start` to below a row of tables, with an arrow up to each of them; bottom: of the tables"""
-    (x, middle), turn, y = start, (start[0] + ends[0]) / 2, bottom + 0.55
-    ax.plot([x, turn, turn, ends[-1]], [middle, middle, y, y], color=style.TEXT, linewidth=1)
-    for end in ends:
-        arrow(ax, (end, y), (end, bottom + 0.05))
-
-
-def draw_blank(
-    ax: Axes,
-    corner: tuple[float, float],
-    depths: Tensor,
-    color: str,
-    name: str = "",
-    below: str = "",
-) -> None:
-    """A table in small cells without numbers.  corner: left and top; depths: (rows, columns), how deep cells are tinted"""
-    left, top = corner
-    rows, columns = depths.shape
-    for i in range(rows):
-        for j in range(columns):
-            ground = [1 - float(depths[i, j]) * (1 - part) for part in to_rgb(color)]
-            ax.add_patch(
-                Rectangle(
-                    (left + j * UNIT, top + i * UNIT),
-                    UNIT,
-                    UNIT,
-                    facecolor=ground,
-                    edgecolor="white",
-                )
-            )
-    frame(ax, (left, top, columns * UNIT, rows * UNIT), color, 1)
-    write(ax, left + columns * UNIT / 2, top - 0.45, name, weight="bold")
-    write(ax, left + columns * UNIT / 2, top + rows * UNIT + 0.45, below)
-
-
-def product(one: Tensor, other: Tensor, digits: int = 2) -> tuple[str, str]:
-    """A dot product written out, and what it gives.  digits: behind the point, where there are any
-
-    >>> product(Tensor([1, 2]), Tensor([3, 4]))
-    ('1·3 + 2·4', '= 11')
-    """
-    pairs = zip(one.tolist(), other.tolist(), strict=True)
-    terms = " + ".join(f"{short(a, digits)}·{short(b, digits)}" for a, b in pairs)
-    return terms, f"= {short(float(one @ other), digits)}"
-
-
-def frame(ax: Axes, box: tuple[float, float, float, float], color: str, width: float = 2) -> None:
-    """A frame around cells: left, top, columns, rows"""
-    left, top, columns, rows = box
-    ax.add_patch(
-        Rectangle((left, top), columns, rows, fill=False, edgecolor=color, linewidth=width)
-    )
-
-
-def arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], text: str = "") -> None:
-    """An arrow with a text above its middle"""
-    ax.annotate(
-        "",
-        end,
-        start,
-        arrowprops={"arrowstyle": "-|>", "color": style.TEXT, "shrinkA": 0, "shrinkB": 0},
-    )
-    write(ax, (start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - 0.45, text)
-
-
-def write(
-    ax: Axes,
-    x: float,
-    y: float,
-    text: str,
-    color: str = style.TEXT,
-    ha: str = "center",
-    weight: str = "normal",
-) -> None:
-    """A text whose middle is at this height"""
-    ax.text(x, y, text, color=color, ha=ha, va="center", fontsize=style.TEXT_SIZE, weight=weight)
-
-
-def short(number: float, digits: int = 2) -> str:
-    """A number that fits a cell: whole numbers without a point, others with a few digits behind it
-
-    >>> short(-2.0), short(0.665), short(-0.5)
-    ('-2', '0.67', '-0.50')
-    """
-    return f"{number:.0f}" if abs(number - round(number)) < 5e-4 else f"{number:.{digits}f}"
+def write_cell(ax: Axes, x: float, y: float, text: str, color: str) -> None:
+    """Write a small text around the middle of a cell."""
+    ax.text(x, y, text, ha="center", va="center", fontsize=style.TEXT_SIZE - 1, color=color)

@@ -18,7 +18,7 @@ from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")
-SEAL = "sha256"  # the note of a checksum, since version 0.2
+SEAL = "sha256"  # the note of a checksum, which most of the files in `weights/` lack
 WRAPPERS = (
     "state_dict",
     "model_state_dict",
@@ -129,10 +129,8 @@ def load_weights(path: str | Path) -> Pretrained:
             f"{path} was not made by save_weights: it does not contain {', '.join(missing)}"
         )
     state = load_tensors(path)
-    if about.pop(SEAL, None) not in (
-        None,
-        tensor_digest(state, about),
-    ):  # older versions wrote none
+    seal = about.pop(SEAL, None)
+    if seal is not None and seal != tensor_digest(state, about):
         raise ValueError(f"{path} is damaged: it has another checksum")
     try:
         config, preprocess, class_names = (json.loads(about[part]) for part in PARTS)

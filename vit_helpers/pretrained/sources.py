@@ -199,16 +199,18 @@ def load_timm(name: str) -> Pretrained:
 
 
 def load_huggingface(name: str) -> Pretrained:
-    """A ViTModel or ViTForImageClassification of transformers, from the hub or a folder."""
+    """A ViTModel or ViTForImageClassification of transformers, from the hub or a folder, whose code never runs."""
     from transformers import AutoConfig, AutoImageProcessor, ViTForImageClassification, ViTModel
 
-    with explain_download(f"Hugging Face's {name}", "in a folder, and give its path"):
-        own = AutoConfig.from_pretrained(name)
+    place = "in a folder, and give its path"
+    with explain_download(f"Hugging Face's {name}", place), refuse_code(name):
+        own = AutoConfig.from_pretrained(name, trust_remote_code=False)
         require_supported(name, own.to_dict(), model_type=("vit",), hidden_act=("gelu",))
+        processor = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
         headless = own.architectures == ["ViTModel"]
         kind: Any = ViTModel if headless else ViTForImageClassification
-        theirs, info = kind.from_pretrained(name, output_loading_info=True)
-        processor = AutoImageProcessor.from_pretrained(name)
+        options = {"attn_implementation": "eager"}  # else the config may name one to be fetched
+        theirs, info = kind.from_pretrained(name, output_loading_info=True, **options)
     if missing := {
         key for key in info["missing_keys"] if not key.startswith("pooler.")
     }:  # a pooler may be left out
@@ -323,6 +325,20 @@ def require_keys(state: StateDict, *keys: str) -> None:
     """Raise ValueError if weights that determine the config are missing."""
     if missing := [key for key in keys if key not in state]:
         raise ValueError(f"the file is incomplete: it has no {', '.join(missing)}")
+
+
+@contextmanager
+def refuse_code(name: str) -> Iterator[None]:
+    """Raise a ValueError that says what is wanted, where transformers asks to be allowed to run code of a model."""
+    try:
+        yield
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise ValueError(
+            f"{name} contains code of its own (auto_map), which is not run: "
+            "wanted a ViT that transformers itself implements (model_type vit, ViTImageProcessor)"
+        ) from error
 
 
 @contextmanager

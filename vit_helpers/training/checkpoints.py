@@ -1,8 +1,9 @@
-"""Checkpoints: everything that a run needs to be resumed, written so that an interruption at any moment does not lose it.
+"""Checkpoints: all that a run needs to be resumed, written so that no interruption loses it.
 
-A file holds a dict: `version`, `model`, `optimizer`, `schedule`, `random` (the generators' states), `recipe`, `total` (the
-steps of the whole run), `history` (a dict per epoch) and `about` (what the caller wants kept). A path that ends in
-".shards" is a folder with a subfolder per epoch, into which each of several processes writes its own part (`sharded`).
+A file holds a dict: `model`, `optimizer`, `schedule`, `random` (the generators' states), `recipe`,
+`total` (the steps of the whole run), `history` (a row per epoch) and `about` (what the caller wants
+kept). Of several processes the first writes it and all read it. It holds whole tensors, also those of
+a sharded model, so that any number of processes can resume from it, sharded or not.
 """
 
 import io
@@ -16,14 +17,18 @@ from typing import Any
 import torch
 
 from vit_helpers._files import error_cause, load_sealed, make_parent, save_sealed, write_aside
-from vit_helpers.distributed import is_main_process
+from vit_helpers.distributed import (
+    full_optimizer_state_dict,
+    full_state_dict,
+    is_main_process,
+    load_full_optimizer_state_dict,
+    load_full_state_dict,
+)
 from vit_helpers.training.callbacks import Callback, Run
 from vit_helpers.training.measurements import Epoch
 from vit_helpers.training.recipe import Recipe
 
-SHARDS = ".shards"
-VERSION = 3  # since 3 with a checksum; since 2 with a "version"
-RENAMED = {"token_rate": "token_lr_mult"}  # fields of `Recipe`, since version 1
+PARTS = ("model", "optimizer", "schedule", "random", "recipe", "total", "history", "about")
 
 State = dict[str, Any]
 
@@ -31,11 +36,13 @@ State = dict[str, Any]
 class Checkpoint(Callback):
     """Keeps everything that is needed to resume, after every epoch.
 
-    path  : a file, or a folder that ends in ".shards"
-    resume: first continue from there, to the same result as a run that was never stopped (on CPU and CUDA)
+    path  : the file
+    resume: first continue from there, to the same result as a run that was never stopped (on CPU
+            and CUDA)
     about : plain values (numbers, strings, tuples, dicts) that describe what is trained
-    raises: ValueError for a path of the wrong kind, `about` that is not plain, or a checkpoint of another recipe or number
-            of batches; FileNotFoundError when there is nothing to resume; OSError when nothing can be written there
+    raises: ValueError for a folder in place of a file, `about` that is not plain, or a checkpoint of
+            another recipe or number of batches; FileNotFoundError when there is nothing to resume;
+            OSError when nothing can be written there
     """
 
     def __init__(
@@ -44,40 +51,31 @@ class Checkpoint(Callback):
         self.path, self.resume, self.about = Path(path), resume, about
 
     def on_fit_start(self, run: Run) -> None:
-        prepare(self.path, run.recipe, self.about, self.resume)
+        prepare(self.path, run.recipe, self.about)
         if self.resume:
             restore(load_checkpoint(self.path), run)
 
     def on_epoch_end(self, run: Run) -> None:
+        # gathered in every process, since each has a part of a sharded model
+        model, optimizer = full_state_dict(run.model), full_optimizer_state_dict(run.optimizer)
+        if not is_main_process():
+            return
         state = {
-            "version": VERSION,
+            "model": model,
+            "optimizer": optimizer,
             "schedule": run.schedule.state_dict(),
             "random": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
             "recipe": asdict(run.recipe),
             "total": run.steps,
-            "history": [asdict(row) for row in run.history],
+            "history": [epoch.to_row() for epoch in run.history],
             "about": self.about or {},
         }
-        if self.path.suffix == SHARDS:
-            from vit_helpers.training.sharded import save_shards
-
-            save_shards(self.path / f"epoch-{len(run.history):04d}", run, state)
-            for old in finished(self.path)[:-2] if is_main_process() else ():
-                shutil.rmtree(old)
-        elif is_main_process():
-            save_file(
-                self.path,
-                {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), **state},
-            )
+        save_file(self.path, state)
 
 
-def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = False) -> None:
-    """Make the folder, and raise before the first epoch, not after it, if a checkpoint could not be read again."""
-    if path.suffix == SHARDS:
-        if finished(path) and not resume:
-            raise ValueError(f"{path} already contains a run: resume=True continues it")
-        path.mkdir(parents=True, exist_ok=True)
-    elif path.is_dir():
+def prepare(path: Path, recipe: Recipe, about: State | None) -> None:
+    """Make the folder, and raise before the first epoch if a checkpoint could not be read again."""
+    if path.is_dir():
         raise ValueError(
             f"{path} is a folder; a checkpoint is a file, for example {path / 'checkpoint.pt'}"
         )
@@ -94,13 +92,8 @@ def prepare(path: Path, recipe: Recipe, about: State | None, resume: bool = Fals
         make_parent(path)
 
 
-def finished(path: Path) -> list[Path]:
-    """The complete checkpoints in a folder of parts, the oldest first."""
-    return sorted(last.parent for last in path.glob("epoch-*[0-9]/.metadata"))
-
-
 def save_file(path: Path, state: State) -> None:
-    """Replace a checkpoint, which becomes `<name>.previous`; an interruption at any moment leaves it as it was."""
+    """Replace a checkpoint, which becomes `<name>.previous`; an interruption leaves it as it was."""
     older = path.with_name(path.name + ".previous")
     copy = older.with_name(older.name + ".part")
     with write_aside(path, copy) as part:
@@ -111,89 +104,62 @@ def save_file(path: Path, state: State) -> None:
 
 
 def load_checkpoint(path: str | PathLike[str]) -> State:
-    """What `Checkpoint` (or version 0.1) wrote, as a dict with tensors on the CPU; its history is a list of `Epoch`.
+    """Read what `Checkpoint` wrote: a dict with tensors on the CPU and a history of `Epoch`s.
 
-    Of a folder of parts it reads all but weights and optimizer, which `restore` finds in the folder "parts".
-    raises: FileNotFoundError when there is none; ValueError when it is truncated or damaged, naming the one before
+    raises: FileNotFoundError when there is none; ValueError when it is truncated, damaged or something
+            else, naming the one before
     """
-    file, folders = Path(path), finished(Path(path))
-    parts = {"parts": folders[-1]} if folders else {}
-    hint = hint_older(parts.get("parts", file))
-    file = folders[-1] / "state.pt" if folders else file
+    file = Path(path)
+    hint = hint_older(file)
     if not file.is_file():
         raise FileNotFoundError(f"no checkpoint at {file}{hint}")
     try:
-        state = load_sealed(file, VERSION)
-    except (
-        Exception
-    ) as error:  # torch raises many kinds here: RuntimeError, EOFError, UnpicklingError, ...
-        raise ValueError(f"the checkpoint {file} is truncated or damaged{hint}") from error
-    if not isinstance(state, dict) or "history" not in state:
+        state = load_sealed(file)
+    except Exception as error:  # torch raises many kinds: RuntimeError, EOFError, UnpicklingError
+        raise ValueError(f"{file} is no checkpoint, or truncated or damaged{hint}") from error
+    missing = [name for name in PARTS if not isinstance(state, dict) or name not in state]
+    if missing:
         raise ValueError(
-            f"{file} is not a checkpoint of this package: {type(state).__name__} without a history"
+            f"{file} is not a checkpoint of this package: it lacks {', '.join(missing)}"
         )
-    recipe = {RENAMED.get(name, name): value for name, value in state.get("recipe", {}).items()}
-    history = [Epoch.from_dict(row) for row in state["history"]]
-    known = {
-        "recipe": asdict(Recipe()) | recipe,
-        "history": history,
-        "about": state.get("about", {}),
-    }
-    return state | parts | known
+    return state | {"history": [Epoch.from_row(row) for row in state["history"]]}
 
 
 def restore(state: State, run: Run) -> None:
-    """Put a checkpoint's state back into the model, optimizer, schedule and history of a run, and the random generators.
+    """Put a checkpoint's state back into a run and into the random generators.
 
-    raises: ValueError when the checkpoint was made with another recipe or number of steps, or lacks what is needed
+    raises: ValueError when the checkpoint was made with another recipe or number of steps, or with
+            another model
     """
-    needed = (
-        ("schedule", "random") if "parts" in state else ("model", "optimizer", "schedule", "random")
-    )
-    if missing := [name for name in needed if name not in state]:
-        raise ValueError(
-            f"no run can continue from this checkpoint, because it lacks: {', '.join(missing)}"
-        )
-    kept = state["recipe"] | {"total steps": state.get("total", run.steps)}
+    kept = state["recipe"] | {"total steps": state["total"]}
     if changed := describe_changes(kept, asdict(run.recipe) | {"total steps": run.steps}):
         raise ValueError(f"the checkpoint was made with a different recipe: {changed}")
-    if "parts" in state:
-        from vit_helpers.training.sharded import load_shards
-
-        load_shards(state["parts"], run, state.get("checksums", {}), hint_older(state["parts"]))
     try:
-        if "parts" not in state:
-            run.model.load_state_dict(state["model"])
-            run.optimizer.load_state_dict(state["optimizer"])
+        load_full_state_dict(run.model, state["model"])
+        load_full_optimizer_state_dict(run.optimizer, state["optimizer"])
         run.schedule.load_state_dict(state["schedule"])
         torch.set_rng_state(state["random"]["cpu"])
-        torch.cuda.set_rng_state_all(state["random"].get("cuda", [])[: torch.cuda.device_count()])
+        torch.cuda.set_rng_state_all(state["random"]["cuda"][: torch.cuda.device_count()])
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"the checkpoint does not fit this run: {error_cause(error)}") from error
     run.history[:] = state["history"]
 
 
-def describe_changes(kept: State, wanted: State) -> str:
-    """What differs between two dicts; empty if nothing does
+def describe_changes(before: State, now: State) -> str:
+    """Say what differs between two dicts; empty if nothing does.
 
     >>> describe_changes({"lr": 0.1, "epochs": 2}, {"lr": 0.2, "epochs": 2, "clip": 1.0})
     'lr 0.1 -> 0.2, clip none -> 1.0'
     """
-    changed = [
-        name for name in dict.fromkeys([*kept, *wanted]) if kept.get(name) != wanted.get(name)
-    ]
+    names = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
     return ", ".join(
-        f"{name} {kept.get(name, 'none')} -> {wanted.get(name, 'none')}" for name in changed
+        f"{name} {before.get(name, 'none')} -> {now.get(name, 'none')}" for name in names
     )
 
 
 def hint_older(path: Path) -> str:
-    """The end of an error message: how to continue from the checkpoint before this file or folder of parts, if any."""
-    if older := [folder for folder in finished(path.parent) if folder < path]:
-        return f"; if it is damaged, remove {path} to continue from {older[-1]}"
-    before = path.with_name(path.name + ".previous")
-    return (
-        f"; the one before it is {before}: rename it to {path.name} to continue from there"
-        if before.exists()
-        else ""
-    )
+    """Say, at the end of an error message, how to continue from the checkpoint before, if any."""
+    previous = path.with_name(path.name + ".previous")
+    if not previous.exists():
+        return ""
+    return f"; the one before it is {previous}: rename it to {path.name} to continue from there"

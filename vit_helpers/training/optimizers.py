@@ -125,12 +125,6 @@ class Muon(torch.optim.AdamW):
         groups = [{"orthogonal": False, "momentum": momentum} | group for group in groups]
         super().__init__(groups, lr, fused=True)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call, unused-ignore]  # in torch 2.11
-        for group in self.param_groups:  # a state kept by version 0.1 does not name them
-            group.setdefault("orthogonal", False)
-            group.setdefault("momentum", MOMENTUM)
-
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         loss = (

@@ -1,0 +1,200 @@
+"""The pictures of notebook 00: the model with its numbers, heads, cuts, mistakes, the loss of a prediction."""
+
+from itertools import combinations
+
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.patches import FancyArrowPatch
+
+from vit_helpers.patches import patchify, unpatchify
+from vit_helpers.plots import start_here as pictures
+from vit_helpers.plots import style
+from vit_helpers.plots.images import draw_image_grid, mark_wrong
+from vit_helpers.plots.start_here import Pass, draw_cuts, draw_heads, draw_model
+from vit_helpers.plots.training import draw_curves, draw_loss, smoothed_loss
+
+NAMES = tuple("0123456789")
+
+
+def stages(P=2, depth=2, chances=None):
+    """A pass of random numbers through a model for images of 8 x 8 pixels and 10 classes"""
+    N, image = (8 // P) ** 2, torch.rand(1, 8, 8)
+    tokens, weights = torch.randn(2, N + 1, 64), torch.rand(depth, 4, N + 1, N + 1)
+    chances = torch.full((10,), 0.1) if chances is None else torch.tensor(chances)
+    return Pass(image, patchify(image[None], P)[0], tokens[0], [*weights], tokens[1], chances)
+
+
+def texts(fig):
+    return [
+        text.get_text() for text in (*fig.texts, *(text for ax in fig.axes for text in ax.texts))
+    ]
+
+
+def of(fig, text):
+    """The box of a text on the figure, in pixels"""
+    (found,) = (
+        one
+        for one in (*fig.texts, *(t for ax in fig.axes for t in ax.texts))
+        if one.get_text() == text
+    )
+    return found.get_window_extent(FigureCanvasAgg(fig).get_renderer())
+
+
+def test_the_model_picture_tells_every_shape():
+    drawn = stages(chances=[0.02] * 9 + [0.82])
+    fig = draw_model(drawn, 2, NAMES, "finding")
+    found = texts(fig)
+    for text in (
+        "finding",
+        "(1, 8, 8)",
+        "(16, 4)",
+        "(17, 64)",
+        "(10)",
+        "(T, D)",
+        "2 blocks",
+        "class token",
+        "patch 15",
+        "0.82",
+    ):
+        assert text in found
+    (bars,) = (ax for ax in fig.axes if len(ax.patches) == 10)
+    assert [bar.get_width() for bar in bars.patches] == pytest.approx(drawn.probabilities.tolist())
+    colors = [to_hex(bar.get_facecolor()) for bar in bars.patches]
+    assert colors[9].upper() == style.SERIES[0] and len(set(colors[:9])) == 1
+    pieces = [im.get_array().squeeze() for im in fig.axes[1].images]
+    corners = [(im.get_extent()[0], im.get_extent()[3]) for im in fig.axes[1].images]
+    assert len(pieces) == 16 and (pieces[5] == drawn.image[0, 2:4, 2:4].numpy()).all()
+    assert corners == sorted(
+        corners, key=lambda corner: (corner[1], corner[0])
+    )  # left to right, top to bottom
+    assert len(set(corners)) == 16
+
+
+def test_numbers_with_a_sign_share_a_scale_around_zero_that_is_written():
+    fig = draw_model(stages(), 2, NAMES)
+    tables = [
+        im for ax in fig.axes for im in ax.images if im.get_array().shape in ((1, 64), (16, 64))
+    ]
+    assert len(tables) == 4 and {im.get_clim() for im in tables} == {(-3, 3)}
+    assert [ax.get_label() for ax in fig.axes].count(
+        "<colorbar>"
+    ) == 2  # so that the stored picture keeps 256 colors
+    assert {"tokens, features: ≤ −3", "≥ 3", "attention weights: 0", "≥ 0.25"} <= set(texts(fig))
+
+
+def test_a_block_shows_its_attention_and_its_mlp():
+    drawn = stages()
+    fig = draw_model(drawn, 2, NAMES)
+    tables = [im for ax in fig.axes for im in ax.images if im.get_array().shape == (17, 17)]
+    for im, weights in zip(tables, drawn.weights, strict=True):
+        assert torch.equal(
+            torch.from_numpy(im.get_array().data), weights.mean(dim=0)
+        ) and im.get_clim() == (0, 0.25)
+    assert texts(fig).count("attention") == texts(fig).count("MLP") == 2
+
+
+@pytest.mark.parametrize(("P", "depth"), [(4, 1), (8, 1), (1, 2), (2, 12)])
+def test_other_models_are_drawn_as_they_are(P, depth):
+    fig = draw_model(stages(P, depth), P, NAMES, notes={"tokens": "here"})
+    N = (8 // P) ** 2
+    found = texts(fig)
+    assert {f"({N}, {P * P})", f"({N + 1}, 64)", f"patch {N - 1}", "here"} <= set(found)
+    assert f"{depth} block{'s' * (depth > 1)}" in found and f"block {depth}" in found
+    assert (f"({depth - 2} of them not shown)" in found) == (depth > 2)
+
+
+def test_remarks_point_at_stages_and_cross_no_other_text():
+    notes = {
+        "tokens": "starts at 0, plus\nits position",
+        "blocks": "random weights",
+        "features": "a\nb",
+        "classes": "4 gets\n0.99",
+    }
+    fig = draw_model(
+        stages(chances=[0.001] * 4 + [0.991] + [0.001] * 5), 2, NAMES, "A title", notes
+    )
+    fig.canvas.draw()
+    boxes = [
+        of(fig, text)
+        for text in (*notes.values(), "A title", "class token", "head", "logits", "↓ softmax")
+    ]
+    assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+    assert all(box.x0 >= 0 and box.x1 <= fig.bbox.width for box in boxes)
+    assert len([one for one in fig.artists if isinstance(one, FancyArrowPatch)]) == 5 + len(notes)
+
+
+def test_equal_values_have_no_largest():
+    assert (
+        pictures.largest(torch.full((10,), 0.1)) is None
+        and pictures.largest(torch.tensor([0.2, 0.5, 0.3])) == 1
+    )
+
+
+def test_cuts_lie_between_pieces():
+    number = torch.arange(16).repeat_interleave(4).reshape(1, 16, 4)
+    for owner, across, upright in (
+        (unpatchify(number.float(), 2, 8)[0, 0], 24, 24),
+        (number.reshape(8, 8), 56, 8),
+    ):
+        ax = draw_cuts(torch.rand(1, 8, 8), owner, style.new_axes(None), "a title", 6)
+        lines = [line.get_xydata() for line in ax.lines]
+        assert (
+            len([line for line in lines if line[0][1] == line[1][1]]) == across
+        )  # of one pixel each
+        assert len([line for line in lines if line[0][0] == line[1][0]]) == upright
+        assert [int(text.get_text()) for text in ax.texts] == list(range(16))
+        assert len([one for one in ax.patches if one.get_fill()]) == 4  # the pixels of piece 6
+
+
+def test_heads_are_compared_on_one_scale():
+    rows = {"untrained": torch.full((4, 17), 1 / 17), "trained": torch.eye(17)[[3, 4, 5, 6]]}
+    fig = draw_heads(torch.rand(1, 8, 8), rows, (4, 4), "a finding")
+    assert [len(ax.patches) for ax in fig.axes] == [16] * 8
+    small, large = fig.axes[0].patches[2].get_width(), fig.axes[4].patches[2].get_width()
+    assert (small, large) == (
+        pytest.approx(2 * (1 / 17) ** 0.5),
+        2,
+    )  # a side is the root of its weight
+    assert [ax.get_title(loc="left") for ax in fig.axes][3:5] == [
+        "head 4, largest 0.06",
+        "head 1, largest 1.00",
+    ]
+    assert {"untrained", "trained"} <= set(texts(fig))
+
+
+def test_a_sheet_of_images_can_be_numbered_and_mistakes_marked():
+    fig = draw_image_grid(torch.rand(16, 1, 8, 8), numbered=True)
+    assert [ax.get_title() for ax in fig.axes[:8]] == [f"column {i}" for i in range(8)]
+    assert [fig.axes[i].texts[0].get_text() for i in (0, 8)] == ["row 0", "row 1"]
+    fig = draw_image_grid(torch.rand(3, 1, 8, 8), ["1 → 1", "9 → 5\n0.12", "2 → 2"])
+    mark_wrong(fig, [False, True, False])
+    assert [ax.get_title() for ax in fig.axes[:3]] == ["1 → 1", "9 → 5 ×\n0.12", "2 → 2"]
+    assert [len(ax.patches) for ax in fig.axes[:3]] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("K", [2, 10, 1000])
+def test_the_loss_of_a_uniform_prediction_and_the_lowest_are_marked(K):
+    ax = draw_loss(K, 0.1)
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    (x, y), (at, floor) = ((line.get_xdata()[0], line.get_ydata()[0]) for line in dots)
+    assert (x, y) == (pytest.approx(1 / K), pytest.approx(float(torch.tensor(K).log())))
+    chances, target = torch.full((K,), (1 - at) / (K - 1)), torch.tensor(0)
+    chances[0] = at
+    wanted = torch.nn.functional.cross_entropy(chances.log(), target, label_smoothing=0.1)
+    assert floor == pytest.approx(wanted.item(), rel=1e-4)
+    assert all(
+        floor <= smoothed_loss(torch.tensor(other), K, 0.1)
+        for other in (0.1, 0.5, at - 0.01, (1 + at) / 2)
+    )
+
+
+def test_the_lowest_loss_possible_is_a_dotted_line():
+    history = [
+        {"epoch": i, "loss": 2 / i, "val_loss": 2 / i, "accuracy": 0.5, "val_accuracy": 0.5}
+        for i in (1, 2, 3)
+    ]
+    (line,) = (one for one in draw_curves(history, 0.5).axes[0].lines if one.get_linestyle() == ":")
+    assert set(line.get_ydata()) == {0.5} and line.get_label() == "lower bound: 0.50"
+    assert not [one for one in draw_curves(history).axes[0].lines if one.get_linestyle() == ":"]

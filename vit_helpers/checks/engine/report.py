@@ -1,0 +1,156 @@
+"""Run a check: try an answer idea by idea, print one line for each, never raise.
+
+[ ] not written yet    [x] wrong, and which idea went wrong    [v] right
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import torch
+
+HINTS = {  # part of an error's name and message, and the way out
+    "leaf Variable that requires grad":
+        "this writes in place where a gradient is needed. Make a new tensor, or "
+        "write into weights under torch.no_grad()",
+    "modified by an inplace operation":
+        "this overwrites numbers that the gradient still needs. Make a new tensor",
+    "call numpy() on Tensor that requires grad":
+        "numpy and detach() pass no gradient on, so stay with torch",
+    "is invalid for input of size":
+        "the lengths in a reshape must multiply to that: is one a fixed number in your code?",
+    "StopIteration": "next() found nothing left",
+    "log_softmax_lastdim_kernel_impl": "cross_entropy takes the logits first, the labels second",
+    "'method' object is not": "are the parentheses missing after a method's name?",
+    "cannot assign to field":
+        "a config is frozen. Make a changed copy with dataclasses.replace(config, ...)",
+    "an image size is": "image_size is a pair, and (H, W) * 2 is (H, W, H, W). Multiply each side",
+    "'NoneType' object has no attribute 'zero_'":
+        "in a new model .grad is None. model.zero_grad() can handle that",
+    "object of type 'generator' has no len()":
+        "batches may come from a generator, so count them in the loop",
+}  # fmt: skip
+Function = Callable[..., Any]  # an answer, a right one or a wrong one
+results: list[str] = []  # one sign for each idea of the last check; `share` counts them
+
+
+class Mistake(Exception):  # noqa: N818
+    """What is wrong with an answer, in words that help a beginner.
+
+    It is no error of the program: it carries what the learner should read.
+    """
+
+
+def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any], None]]]) -> bool:
+    """Try an answer idea by idea and stop at the first that is wrong.
+
+    ideas  : pairs (what is right, a function that tries the answer and raises `Mistake`)
+    returns: True only when every idea is right
+    """
+    if not callable(answer):
+        message = (
+            f"got {short(answer)}; pass the function or class itself, "
+            "without parentheses after its name"
+        )
+        return report("x", name, message)
+    dtype = torch.get_default_dtype()
+    # of several GPUs, fork_rng would warn
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    try:  # a check leaves no trace, and does not depend on what the notebook switched off
+        with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.set_grad_enabled(True):
+            passed = sum(1 for _ in takewhile(lambda idea: try_idea(name, answer, *idea), ideas))
+            # those behind the first mistake are not tried
+            results[:] = ["v"] * passed + ["x"] * (len(ideas) - passed)
+            return passed == len(ideas)
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+def share(check: Callable[[Any], bool], answer: Any) -> float:
+    """Return the fraction of a check's ideas that are right, 0 to 1.
+
+    Those after the first mistake count as wrong.
+    """
+    results.clear()
+    # nbgrader gives nothing to a cell that writes to stderr
+    with contextlib.redirect_stderr(sys.stdout):
+        check(answer)
+    return results.count("v") / len(results)
+
+
+def try_idea(name: str, answer: Any, right: str, idea: Callable[[Any], None]) -> bool:
+    """Print one line for one idea; True when it is right."""
+    try:
+        # torch.manual_seed would write down where it was called
+        torch.default_generator.manual_seed(0)
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+        idea(answer)
+    except Mistake as mistake:
+        return report("x", name, str(mistake))
+    except NotImplementedError as error:
+        if not str(error) or "your turn" in str(error):
+            return report(" ", name, "not written yet")
+        if "forward" in str(error):  # torch's word for a module without one
+            return report(
+                "x", name, "the module has no forward; check its name and its indentation"
+            )
+        return report("x", name, f"{right}: {raised(error)}")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a check never ends the notebook
+        return report("x", name, f"{right}: {raised(error)}")
+    return report("v", name, right)
+
+
+def report(sign: str, name: str, message: str) -> bool:
+    """Print one line; True for a right answer."""
+    print(f"[{sign}] {name}: {message}")
+    results.append(sign)
+    return sign == "v"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, at most 160 characters of it."""
+    try:
+        return str(error).strip().partition("\n")[0][:160]
+    except Exception:  # a message that itself fails
+        return "(no message)"
+
+
+def raised(error: BaseException) -> str:
+    """Write an error in one line, with advice where there is some."""
+    message = f"raises {type(error).__name__}: {first_line(error)}".removesuffix(": ")
+    return message + "".join(
+        f" ({hint})" for fragment, hint in HINTS.items() if fragment in message
+    )
+
+
+def short(value: Any) -> str:
+    """Write a value in a few words: tensors by their shape, at most 60 characters."""
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, np.ndarray) and value.ndim:
+        return f"a numpy array of shape {value.shape}"
+    if isinstance(value, (list, tuple)) and len(value) > 20:
+        return f"a {type(value).__name__} of {len(value)} elements"
+    try:
+        text = repr(value).partition("\n")[0]
+    except Exception:  # a value that cannot be written down
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def variants(function: Function, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Function]:
+    """Make a wrong answer for each message: the right one with other parameters."""
+    return {message: partial(function, **changes) for message, changes in table.items()}
+
+
+def reject_if(condition: Any, message: str | None) -> None:
+    """Raise `Mistake` with these words when the condition holds."""
+    if condition:
+        raise Mistake(message)
