@@ -129,6 +129,7 @@ PICTURE: tuple[
         (0.9, (0.5, 0.6, 0.31)),
     ),
 )
+NOTEBOOKS = ((148, "01"), (300, "02"), (511, "03, 04"), (732, "05"))
 SCORES = (
     (2, 0, 1, 3, 1),
     (1, 4, 3, 2, 0),
@@ -249,6 +250,23 @@ def draw_overview(here: str | None = None) -> Picture:
         ground = {"boxstyle": "round,pad=0.2", "facecolor": BOX, "edgecolor": BOX}
         canvas.text("tag", *TAGS[here], "you are here", color="white", bbox=ground)
     return Picture(fig, f"A map of the Vision Transformer at four depths{SUBJECTS[here]}.")
+
+
+def draw_lane() -> Picture:
+    """Draw the model alone, from the image to the classes, with the notebook that builds each part."""
+    fig = style.blank_figure(WIDTH / 100, 2.15)
+    ax = fig.add_axes((0, 0, 1, 1))
+    ax.set(xlim=(0, WIDTH), ylim=(225, 440))
+    ax.set_axis_off()
+    canvas = _Canvas(ax, TOP_ROW)
+    draw_layers(canvas, TOP_ROW)
+    draw_image_and_tokens(canvas)
+    for x, text in NOTEBOOKS:
+        canvas.text("notebooks", x, 240, text, weight="bold", color=style.TEXT)
+    return Picture(
+        fig,
+        "The stages of a Vision Transformer from image to classes, each with the notebook about it.",
+    )
 
 
 def draw_insets(canvas: _Canvas) -> None:

@@ -133,7 +133,7 @@ def encode(fig: Figure) -> Encoded:
     width = round(100 * fig.get_size_inches()[0])
     plain = drawn(fig, "png")
     if count_colors(plain) > PHOTO:
-        return Encoded("jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 85}), width)
+        return Encoded("jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 75}), width)
     return Encoded("png", with_palette(plain), width)
 
 

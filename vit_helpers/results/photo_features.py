@@ -41,12 +41,15 @@ class PhotoFeatures:
     q: Tensor
     k: Tensor
 
-    def similarity(self, block: int, patch: tuple[int, int]) -> Tensor:
-        """The cosine similarity of one patch's token, (row, column), to all others: (30, 45)"""
+    def cosines(self, block: int) -> Tensor:
+        """The cosine similarity of every token to all others: (N, 30, 45)"""
         check_choice("block", block, self.tokens)
         tokens = F.normalize(self.tokens[block], dim=1)
-        row = patch_number(patch)
-        return (tokens @ tokens[row]).unflatten(0, GRID)
+        return (tokens @ tokens.T).unflatten(1, GRID)
+
+    def similarity(self, block: int, patch: tuple[int, int]) -> Tensor:
+        """The cosine similarity of one patch's token, (row, column), to all others: (30, 45)"""
+        return self.cosines(block)[patch_number(patch)]
 
     def attention(self, patch: tuple[int, int]) -> Tensor:
         """The attention weights of one patch's query, (row, column), on all patches: (30, 45)"""
