@@ -55,7 +55,7 @@ def no_cached_images(monkeypatch):
 @pytest.fixture(scope="module")
 def no_figures():
     """Trainings draw nothing: it takes longer than a few steps, and is tested in test_commands.py."""
-    with mock.patch("vit_helpers.cli.results.draw_results"):
+    with mock.patch("vit_helpers.cli.train.draw_results"):
         yield
 
 

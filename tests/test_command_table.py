@@ -156,11 +156,9 @@ def place(tmp_path_factory):
     ("words", "status", "says"), TABLE, ids=[" ".join(row[0]) for row in TABLE]
 )
 def test_what_each_command_says(place, tmp_path, monkeypatch, words, status, says):
-    for name in (
-        "draw_results",
-        "draw_counts",
-    ):  # they take longest, and are tested where the run in old/ is made
-        monkeypatch.setattr(f"vit_helpers.cli.results.{name}", lambda *what: None)
+    # these take longest, and are tested where the run in old/ is made
+    monkeypatch.setattr("vit_helpers.cli.train.draw_results", lambda *data: None)
+    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *data: None)
     for path in place.iterdir():
         (tmp_path / path.name).symlink_to(path)
     done = command(*words, cwd=tmp_path)
@@ -199,7 +197,7 @@ def test_fine_tuning_is_suggested_where_few_images_gave_a_poor_model(capsys):
     from pathlib import Path
     from types import SimpleNamespace
 
-    from vit_helpers.cli.train import print_end
+    from vit_helpers.cli.outputs import print_end
 
     few, many = (SimpleNamespace(in_chans=3, count=lambda split, n=n: n) for n in (200, 50_000))
     for data, settings, accuracy, said in (
@@ -226,7 +224,7 @@ def test_every_setting_can_be_given_and_is_named_in_the_help(capsys):
 
 
 def test_folders_are_not_mirrored_unless_asked():
-    assert PRESETS["folder"].augment not in MIRRORS
+    assert PRESETS["folder"]["augment"] not in MIRRORS
     images = torch.zeros(64, 3, 32, 32)
     images[..., :4] = 1.0  # a bar at the left
     for name, augment in AUGMENT.items():

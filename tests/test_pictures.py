@@ -820,7 +820,7 @@ def test_options_of_folders_are_not_taken_for_other_data(words, tmp_path, monkey
 
 
 def test_shards_count_their_classes(pets, tmp_path, capsys):
-    from vit_helpers.cli.reading import describe
+    from vit_helpers.cli.outputs import describe
 
     data = load(f"shards:{write_shards_of_folder(pets, tmp_path / 'new', 6)}")
     assert data.class_counts == [60, 40] and describe(data).startswith(
@@ -857,17 +857,3 @@ def test_what_a_model_gets_of_an_image_has_its_range_too():
     assert (one(Image.new("RGBA", (9, 9))) == 1).all()  # not black
     edges = one(torch.eye(16).expand(3, 16, 16))
     assert edges.min() >= 0 and edges.max() <= 1
-
-
-def test_a_checkpoint_of_other_splits_is_not_resumed():
-    from vit_helpers.cli.run_folder import kept_settings
-    from vit_helpers.training.presets import RunSettings
-
-    settings = RunSettings(data="folder:pets").to_dict()
-    assert kept_settings(Path("checkpoint.pt"), {"options": settings}, {}).split == "hash"
-    del settings["split"]
-    with pytest.raises(
-        ValueError,
-        match=r"checkpoint\.pt is from a version that divided folders differently: train again",
-    ):
-        kept_settings(Path("checkpoint.pt"), {"options": settings}, {})

@@ -1,4 +1,4 @@
-"""python -m vit_helpers COMMAND: train, predict, evaluate, ablate, shards, doctor and live, each with its own --help."""
+"""python -m vit_helpers COMMAND, for each command of `cli.parser`, with its own --help."""
 
 import sys
 

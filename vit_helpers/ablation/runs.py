@@ -26,13 +26,16 @@ from vit_helpers._files import hold
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.ablation.factorial import designed
 from vit_helpers.ablation.rows import Row, append_row, frame, pack, read_runs
+from vit_helpers.data.splits import DataLike
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.best import EarlyStopping
+from vit_helpers.training.measurements import UNKNOWN
 from vit_helpers.training.presets import (
     RunSettings,
     load_data,
     make_batches,
     make_network,
+    override,
     with_tta,
 )
 
@@ -99,9 +102,8 @@ class Table:
 
     def settings(self, changes: dict[str, Any]) -> RunSettings:
         """The settings of the baseline with some changed."""
-        return RunSettings.from_dict(
-            {"data": self.data, "model": self.model, **self.baseline, **changes}
-        )
+        baseline = override({"data": self.data, "model": self.model}, self.baseline)
+        return RunSettings.from_dict(override(baseline, changes))
 
     def runs(self) -> Iterator[tuple[str, int, RunSettings]]:
         """All runs, seed by seed: (change, seed, settings)"""
@@ -225,23 +227,18 @@ def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -
     train, model = make_batches(data, settings), make_network(data, settings)
     start = time.perf_counter()
     stop = EarlyStopping(settings.patience)
-    last = fit(
-        model,
-        train,
-        data.batches("validation", 512),
-        settings.recipe,
-        callbacks=[stop],
-        report=lambda row: None,
-    )[-1]
+    validation = data.batches("validation", 512)
+    last = fit(model, train, validation, settings.recipe, callbacks=[stop])[-1]
+    score = last.validation or UNKNOWN
     row = {
         "change": name,
         "seed": seed,
         "seconds": time.perf_counter() - start,
         "settings": as_text(settings),
     }
-    row |= {"accuracy": last.val_accuracy, "loss": last.val_loss, "train_accuracy": last.accuracy}
+    row |= {"accuracy": score.accuracy, "loss": score.loss, "train_accuracy": last.train.accuracy}
     row |= {
-        "majority_share": last.val_majority_share,
+        "majority_share": score.majority_share,
         "parameters": sum(p.numel() for p in model.parameters()),
     }
     row["multiply_adds"] = multiply_adds(model, data)
@@ -254,7 +251,7 @@ def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -
     return row | {"machine": about, "date": date.today().isoformat()}
 
 
-def right_of(model: nn.Module, data: Any, split: str) -> Tensor:
+def right_of(model: nn.Module, data: DataLike, split: str) -> Tensor:
     """Which images of a split a model classifies correctly: (n,) booleans"""
     logits, labels = predict(model, data.batches(split, 512))
     return logits.argmax(1) == labels
@@ -266,7 +263,7 @@ def as_text(settings: RunSettings) -> str:
     return json.dumps({"data": settings.data, **changed}, sort_keys=True)
 
 
-def multiply_adds(model: nn.Module, data: Any) -> int:
+def multiply_adds(model: nn.Module, data: DataLike) -> int:
     """Multiply-adds of the forward pass of one image, as torch counts them: of matrix products and convolutions only."""
     model.eval()  # a batch of one is too small for the batch norm of a CNN in training
     plain = sdpa_kernel(SDPBackend.MATH)  # older torch does not count fused attention

@@ -55,6 +55,25 @@ def no_error(got: str, lr: float, batch: int, new_batch: int, rule: str) -> str:
     )
 
 
+SCALE_MISTAKES: dict[str, Function] = {
+    "the ratio is upside down: a larger batch gets a larger rate":
+        lambda lr, b, new, rule: scale(lr, new, b, rule),
+    "that is what the other rule gives":
+        lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
+    "that is only the factor: multiply lr by it": lambda lr, *args: scale(1, *args),
+    "nothing was scaled": lambda lr, *args: lr,
+    "takes the square root of lr too: take that of the ratio alone":
+        lambda lr, b, new, rule: (lr * new / b) ** 0.5,
+    "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
+    "// rounds down to whole numbers: use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
+    "multiplies by the new batch size: divide by the old one as well":
+        by_factor(lambda lr, b, new, f: lr * f(new)),
+    "divides by the old batch size: multiply by the new one as well":
+        by_factor(lambda lr, b, new, f: lr / f(b)),
+    "the ratio is squared and upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
+    "adds the factor instead of multiplying by it":
+        by_factor(lambda lr, b, new, f: lr + f(new / b)),
+}  # fmt: skip
 SCALE = Exercise(
     name="scale_rate",
     reference=scale,
@@ -66,33 +85,18 @@ SCALE = Exercise(
         unknown="multiply lr by new_batch / batch, or by its square root",
     ),
     ideas={
-        "the linear rule, for larger and smaller batches":
-            cases(*((*sizes, "linear") for sizes in BATCHES)),
-        "the square-root rule, for larger and smaller batches":
-            cases(*((*sizes, "sqrt") for sizes in BATCHES)),
-        "a ValueError for an unknown rule":
-            [Raises([(1e-3, 64, 128, rule) for rule in ("cubic", "", "Linear rule")], no_error)],
+        "the linear rule, for larger and smaller batches": cases(
+            *((*sizes, "linear") for sizes in BATCHES)
+        ),
+        "the square-root rule, for larger and smaller batches": cases(
+            *((*sizes, "sqrt") for sizes in BATCHES)
+        ),
+        "a ValueError for an unknown rule": [
+            Raises([(1e-3, 64, 128, rule) for rule in ("cubic", "", "Linear rule")], no_error)
+        ],
     },
-    mistakes={
-        "the ratio is upside down: a larger batch gets a larger rate":
-            lambda lr, b, new, rule: scale(lr, new, b, rule),
-        "that is what the other rule gives":
-            lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
-        "that is only the factor: multiply lr by it": lambda lr, *args: scale(1, *args),
-        "nothing was scaled": lambda lr, *args: lr,
-        "takes the square root of lr too: take that of the ratio alone":
-            lambda lr, b, new, rule: (lr * new / b) ** 0.5,
-        "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
-        "// rounds down to whole numbers: use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
-        "multiplies by the new batch size: divide by the old one as well":
-            by_factor(lambda lr, b, new, f: lr * f(new)),
-        "divides by the old batch size: multiply by the new one as well":
-            by_factor(lambda lr, b, new, f: lr / f(b)),
-        "the ratio is squared and upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
-        "adds the factor instead of multiplying by it":
-            by_factor(lambda lr, b, new, f: lr + f(new / b)),
-    },
-)  # fmt: skip
+    mistakes=SCALE_MISTAKES,
+)
 check_scale_rate = SCALE.check
 
 
@@ -158,10 +162,9 @@ def spread(exercise: Exercise, answer: Function) -> None:
     )
     reject_if(max(gaps) < 1.5 * fmean(gaps), "the rates are a regular grid; draw them at random")
     shares = [sum(decade <= x < decade + 1 for x in logs) / 2000 for decade in (-5, -4, -3, -2)]
-    told = ", ".join(f"{share:.2f}" for share in shares)
-    between = (
-        f"from {DECADES[0]:g} to {DECADES[1]:g}, the four powers of ten contain {told} of the rates"
-    )
+    listed = ", ".join(f"{share:.2f}" for share in shares)
+    span = f"from {DECADES[0]:g} to {DECADES[1]:g}"
+    between = f"{span}, the four powers of ten contain {listed} of the rates"
     reject_if(
         shares[3] > 0.8,
         f"uniform, not log-uniform: {between}. The exponent should be uniform, not the rate",
@@ -292,22 +295,22 @@ def first_round(
 def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *args: Any) -> str:
     """Say what is wrong with the calls of later rounds."""
     for epochs in sorted({e for e, _ in right}):
-        mine, theirs = ([name for e, name in calls if e == epochs] for calls in (got, right))
-        told = (
-            f"of {len(candidates)} candidates, {len(mine)} are trained for {epochs} epochs; "
-            f"it should be {len(theirs)}"
+        names, wanted = ([name for e, name in calls if e == epochs] for calls in (got, right))
+        counts = (
+            f"of {len(candidates)} candidates, {len(names)} are trained for {epochs} epochs; "
+            f"it should be {len(wanted)}"
         )
-        if len(mine) < len(theirs):
+        if len(names) < len(wanted):
             return (
-                f"{told}.{'' if mine else ' Are the epochs doubled?'} Half of "
+                f"{counts}.{'' if names else ' Are the epochs doubled?'} Half of "
                 "an odd number is rounded up"
             )
-        if len(mine) > len(theirs):
-            return f"{told}. Is more than half kept (half of an odd number is rounded up)?"
-        if mine != theirs:
+        if len(names) > len(wanted):
+            return f"{counts}. Is more than half kept (half of an odd number is rounded up)?"
+        if names != wanted:
             return (
-                f"of {len(candidates)} candidates, {', '.join(mine)} go on, "
-                f"but {', '.join(theirs)} have the best scores"
+                f"of {len(candidates)} candidates, {', '.join(names)} go on, "
+                f"but {', '.join(wanted)} have the best scores"
             )
     spent, asked = (sum(e for e, _ in calls) for calls in (got, right))
     return (

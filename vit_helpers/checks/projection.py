@@ -77,8 +77,8 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
     """
     for sizes, shape in exercise.cases:
         module, _ = modules.made(answer, sizes, shape)
-        mine, wanted = learned(module), sum(learned(exercise.module(*sizes)))
-        got, total = sum(mine), sum(p.numel() for p in module.parameters())
+        counts, wanted = learned(module), sum(learned(exercise.module(*sizes)))
+        got, total = sum(counts), sum(p.numel() for p in module.parameters())
         frozen = (
             f"has parameters with requires_grad=False ({total - got} numbers): "
             "let them learn, or remove them"
@@ -86,11 +86,13 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
         reject_if(total > got, frozen)
         if got == wanted:
             continue
-        known = {message: sorted(theirs(*sizes)) for message, theirs in exercise.structures.items()}
-        known = {message: theirs for message, theirs in known.items() if sum(theirs) == got}
+        known = {}
+        for message, structure in exercise.structures.items():
+            if sum(structure(*sizes)) == got:
+                known[message] = sorted(structure(*sizes))
         message = min(
             known,
-            key=lambda message: known[message] != mine,
+            key=lambda message: known[message] != counts,
             default=several if got % wanted == 0 else "",
         )
         reject_if(
@@ -160,24 +162,24 @@ def projection_readings(
 def linear(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake unless a module is linear in the pixels, and images do not mix."""
     for sizes, shape in exercise.cases:
-        module, one = modules.made(answer, sizes, shape, torch.float64)
-        two = torch.randn_like(one)
+        module, x = modules.made(answer, sizes, shape, torch.float64)
+        y = torch.randn_like(x)
         with torch.no_grad():
             zero = modules.output(
                 module,
-                torch.zeros_like(one),
+                torch.zeros_like(x),
                 "for images",
-                modules.right_shape(exercise, sizes, one),
+                modules.right_shape(exercise, sizes, x),
             )
-            straight = alike(module(one) + module(two) - zero, module(one + two))
-            alone = torch.cat([module(image[None]) for image in one])
+            straight = alike(module(x) + module(y) - zero, module(x + y))
+            alone = torch.cat([module(image[None]) for image in x])
             bent = (
                 "is not linear in the pixels: "
                 "the projection should have no activation, norm or dropout"
             )
             reject_if(not straight, bent)
             mixed = "an image gets different tokens alone and in a batch: images must not mix"
-            reject_if(not alike(alone, module(one)), mixed)
+            reject_if(not alike(alone, module(x)), mixed)
 
 
 def alike(got: Tensor, wanted: Tensor) -> bool:
@@ -211,42 +213,30 @@ def in_place(exercise: ModuleExercise, answer: Function) -> None:
             modules.reading_of(replace(exercise, unknown=message), module, x, (P, C, D))
 
 
-PATCH_EMBED = ModuleExercise(
-    name="patch_embed",
-    module=Projection,
-    function=project,
-    readings=projection_readings,
-    ideas={
-        "gives (B, N, D), for non-square and gray images too": [tokens_shape],
-        "weight and bias are registered, and nothing else is learned": [registered, steady],
-        "is linear, image by image": [linear],
-        "token n comes from patch n alone": [in_place],
-        "agrees with PatchEmbed for the same weights, including gradients":
-            [readable, modules.numbers, modules.other_sizes, modules.every_gradient],
-    },
-    mistakes={
-        "flatten the grid, then move D to the end": convolved,
-        "N and D are swapped: transpose them": lambda x, w, b: project(x, w, b).mT,
-        "put the rows of the grid one after another":
-            lambda x, w, b: convolved(x, w, b).permute(0, 2, 3, 1),
-        "the patches are cut, but not yet projected to width D":
-            lambda x, w, b: patchify(x, side(x, w)),
-        "the patches overlap: the stride of the convolution should be P":
-            lambda x, w, b: convolved(x, w, b, overlap=True).flatten(2).mT,
-        "the convolution has padding, but should have none":
-            lambda x, w, b: convolved(x, w, b, padding=1).flatten(2).mT,
-        "the class token is added later": lambda x, w, b: F.pad(project(x, w, b), (0, 0, 1, 0)),
-        "the patches are ordered from top to bottom first, but should go from left to right, "
-        "then down: rows before columns":
-            lambda x, w, b: convolved(x, w, b).mT.flatten(2).mT,
-        SEVERAL: partial(project, cut=lambda x, P: x.reshape(len(x), -1, x.shape[1] * P * P)),
-        "flattens a patch pixel by pixel (P, P, C), "
-        "but published weights expect it channel by channel (C, P, P)":
-            partial(project, cut=partial(reordered, order=(3, 4, 2))),
-        "reads each patch column by column, but it should go row by row":
-            partial(project, cut=partial(reordered, order=(2, 4, 3))),
-    },
-    structures={
+PATCH_EMBED_MISTAKES: dict[str, Function] = {
+    "flatten the grid, then move D to the end": convolved,
+    "N and D are swapped: transpose them": lambda x, w, b: project(x, w, b).mT,
+    "put the rows of the grid one after another":
+        lambda x, w, b: convolved(x, w, b).permute(0, 2, 3, 1),
+    "the patches are cut, but not yet projected to width D":
+        lambda x, w, b: patchify(x, side(x, w)),
+    "the patches overlap: the stride of the convolution should be P":
+        lambda x, w, b: convolved(x, w, b, overlap=True).flatten(2).mT,
+    "the convolution has padding, but should have none":
+        lambda x, w, b: convolved(x, w, b, padding=1).flatten(2).mT,
+    "the class token is added later": lambda x, w, b: F.pad(project(x, w, b), (0, 0, 1, 0)),
+    "the patches are ordered from top to bottom first, but should go from left to right, "
+    "then down: rows before columns":
+        lambda x, w, b: convolved(x, w, b).mT.flatten(2).mT,
+    SEVERAL: partial(project, cut=lambda x, P: x.reshape(len(x), -1, x.shape[1] * P * P)),
+    "flattens a patch pixel by pixel (P, P, C), "
+    "but published weights expect it channel by channel (C, P, P)":
+        partial(project, cut=partial(reordered, order=(3, 4, 2))),
+    "reads each patch column by column, but it should go row by row":
+        partial(project, cut=partial(reordered, order=(2, 4, 3))),
+}  # fmt: skip
+PATCH_EMBED_STRUCTURES: dict[str, Function] = (
+    {
         f"the projection {UNREGISTERED}. A layer in a plain list is not registered either":
             lambda P, C, D: [],
         "learns only the weight, {got} numbers, "
@@ -261,7 +251,27 @@ PATCH_EMBED = ModuleExercise(
             "after": lambda P, C, D: [C * P * P * D, D, D, D],
             "before and after": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P, D, D],
         }.items()
+    }
+)  # fmt: skip
+PATCH_EMBED = ModuleExercise(
+    name="patch_embed",
+    module=Projection,
+    function=project,
+    readings=projection_readings,
+    ideas={
+        "gives (B, N, D), for non-square and gray images too": [tokens_shape],
+        "weight and bias are registered, and nothing else is learned": [registered, steady],
+        "is linear, image by image": [linear],
+        "token n comes from patch n alone": [in_place],
+        "agrees with PatchEmbed for the same weights, including gradients": [
+            readable,
+            modules.numbers,
+            modules.other_sizes,
+            modules.every_gradient,
+        ],
     },
+    mistakes=PATCH_EMBED_MISTAKES,
+    structures=PATCH_EMBED_STRUCTURES,
     cases=[
         ((2, 3, 8), (2, 3, 4, 6)),
         ((4, 1, 5), (1, 1, 8, 12)),
@@ -271,4 +281,4 @@ PATCH_EMBED = ModuleExercise(
     count="(B, N, D)",
     unknown="gives different numbers from PatchEmbed with the same weights",
     unread="stores its weight in a form that fits no published weights: use nn.Linear or nn.Conv2d",
-)  # fmt: skip
+)
