@@ -35,6 +35,7 @@ def run(args: Namespace) -> int:
     from vit_helpers.cli.reading import print_warnings
     from vit_helpers.cli.results import check_target, draw_counts, report_broken
     from vit_helpers.cli.scores import class_table
+    from vit_helpers.cli.threads import use_threads
     from vit_helpers.pretrained import load_pretrained
 
     pretrained = load_pretrained(args.weights)
@@ -44,6 +45,7 @@ def run(args: Namespace) -> int:
         args.out
         or Path(f"{Path(args.data.partition(':')[2] or args.data).resolve().name}-confusion.png")
     )
+    use_threads(pretrained.model, batch_size=64)
     with print_warnings():
         counts, what, broken = count_confusions(args.weights, pretrained, args.data)
     if not (n := int(counts.sum())):

@@ -51,6 +51,7 @@ def run(args: Namespace) -> int:
     from vit_helpers.cli.predictions import find_pictures, predict_files, prediction_table
     from vit_helpers.cli.reading import print_warnings
     from vit_helpers.cli.results import check_target, report_broken
+    from vit_helpers.cli.threads import use_threads
     from vit_helpers.pretrained import load_pretrained
     from vit_helpers.pretrained.calibration import load_familiarity
 
@@ -63,6 +64,7 @@ def run(args: Namespace) -> int:
         raise ValueError(
             f"--out is for the figure of a single image, got {len(files)} images: use --csv"
         )
+    use_threads(pretrained.model, len(files))
     figure = args.out or Path(f"{files[0].stem}-attention.png")
     if len(files) == 1:
         check_target(figure)

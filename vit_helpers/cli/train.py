@@ -243,6 +243,7 @@ def fit_and_test(
     from vit_helpers.cli.run_folder import describe_run
     from vit_helpers.cli.runs import evaluation_batches, fit_run
     from vit_helpers.cli.scores import score_classes
+    from vit_helpers.cli.threads import use_threads
     from vit_helpers.distributed import is_main_process, shard, shard_batches
     from vit_helpers.training import set_seed
     from vit_helpers.training.checkpoints import Checkpoint
@@ -250,6 +251,7 @@ def fit_and_test(
 
     set_seed(settings.seed)
     data, model = load_run(args, settings)
+    use_threads(model, settings.batch_size)
     if scale:  # narrow models tolerate larger steps
         settings = settings.replace(
             lr=float(f"{settings.recipe.lr * WIDTH / model.config.embed_dim:.2g}")

@@ -18,6 +18,7 @@ import numpy as np
 import PIL
 import torch
 
+from vit_helpers._cpus import count_cpus
 from vit_helpers._files import expand_user, shown
 from vit_helpers.data.images import decode, read_bytes, square
 from vit_helpers.data.splits import ByteSplit
@@ -53,11 +54,8 @@ def map_files(
         except (ValueError, FileNotFoundError) as error:
             return error
 
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads, waiting = (
-        threads or min(cpus, THREADS),
-        deque[Future[R | ValueError | FileNotFoundError]](),
-    )
+    threads = threads or min(max(1, int(count_cpus())), THREADS)
+    waiting = deque[Future[R | ValueError | FileNotFoundError]]()
     silent = not (sys.stderr and not sys.stderr.closed and sys.stderr.isatty())
     bar = tqdm(total=len(items), desc=about, unit="image", delay=1, leave=False, disable=silent)
     with bar, ThreadPoolExecutor(threads) as pool:
