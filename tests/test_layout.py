@@ -32,6 +32,7 @@ PACKAGE = ROOT / "vit_helpers"
 FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = {  # a module, or a folder of modules, may import these of ours and no others
     "_validate": {},
+    "_cpus": {},
     "_files": {},
     "distributed": {},
     "patches": {"_validate"},
@@ -40,7 +41,7 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "parity": {},
     "encoder": {"attention"},
     "vit": {"_validate", "patches", "embeddings", "encoder"},
-    "data": {"_files", "_validate", "data", "distributed"},
+    "data": {"_cpus", "_files", "_validate", "data", "distributed"},
     "training": {"_files", "_validate", "data", "distributed", "encoder", "training", "vit"},
     "inspection": {"data", "inspection", "vit"},
     "pretrained": {
